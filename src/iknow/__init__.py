@@ -1,0 +1,24 @@
+"""iknow makes a classifier honest: IK, IMK or IDK for each prediction, and the samples for it."""
+
+from iknow.classifier import EpistemicClassifier
+from iknow.core.assertion import Assertion, Reason
+from iknow.core.assessment import Assessment
+from iknow.core.evidence import Evidence
+from iknow.core.neighborhood import Ball, BallElseNearest, BallWithNearest, Nearest
+from iknow.evaluation import Report, evaluate
+from iknow.version import __version__
+
+__all__ = [
+    "Assertion",
+    "Assessment",
+    "Ball",
+    "BallElseNearest",
+    "BallWithNearest",
+    "EpistemicClassifier",
+    "Evidence",
+    "Nearest",
+    "Reason",
+    "Report",
+    "__version__",
+    "evaluate",
+]

@@ -1,0 +1,328 @@
+"""EpistemicClassifier: a model that says how well each of its answers is justified.
+
+A thin shell: it cuts batches, asks the model, searches the layers, and hands the rest to `core` and
+`selection`.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from iknow.bundle import Bundle, read_bundle, write_bundle
+from iknow.core.arrays import Bools, Ints, Labels
+from iknow.core.assessment import Assessment
+from iknow.core.evidence import Evidence, discard_evidence, stack_evidence
+from iknow.core.neighborhood import RULES, Ball, Neighborhood, has_k, has_radius
+from iknow.errors import BundleError, InputError, SelectionError
+from iknow.labels import as_labels, check_several_classes, encode, find_classes
+from iknow.models.adapt import as_model, is_estimator
+from iknow.models.arrays import PrecomputedModel
+from iknow.models.inputs import as_dense, count_samples, cut_batches, zero_nonfinite
+from iknow.models.model import Observation, join_observations, observe_all
+from iknow.progress import track
+from iknow.search.dense import DenseIndex
+from iknow.selection import Selection, select
+from iknow.training import seeded_clone, split_rows
+from iknow.version import __version__
+
+
+class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Wraps a classifier and asserts IK, IMK or IDK for each of its predictions.
+
+    model: a trained torch module, a scikit-learn classifier, or any `iknow.models.model.Model`. A
+        scikit-learn classifier is cloned and trained by `fit`, on all but `validation_fraction` of
+        the data, which tunes the radii; a `FrozenEstimator` and a torch module are never trained.
+    layers: names of the layers to find support in; by default the last hidden layer and the output
+        of a network, "input" and "output" of any other classifier.
+    rule: the kind of neighborhood whose radii `tune` chooses.
+    neighborhoods: fixed neighborhoods, one for all layers or a mapping by layer; nothing is tuned.
+    k: number of neighbours for the rules that use it.
+    classes: labels of the model's score columns in order, where they cannot be told from y.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        layers: Sequence[str] | None = None,
+        rule: type[Neighborhood] = Ball,
+        neighborhoods: Neighborhood | Mapping[str, Neighborhood] | None = None,
+        *,
+        k: int = 5,
+        classes: Any = None,
+        validation_fraction: float = 0.25,
+        batch_size: int = 1024,
+        random_state: Any = 0,
+        progress: bool = True,
+    ) -> None:
+        self.model = model
+        self.layers = layers
+        self.rule = rule
+        self.neighborhoods = neighborhoods
+        self.k = k
+        self.classes = classes
+        self.validation_fraction = validation_fraction
+        self.batch_size = batch_size
+        self.random_state = random_state
+        self.progress = progress
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Collect the evidence: the activations of the training samples, with their labels.
+
+        X: whatever the model takes, n samples. y: labels of shape (n,).
+        """
+        if is_estimator(self.model):
+            validate_data(self, X, y, skip_check_array=True)
+        if self._trains:
+            return self._train(X, y)
+        self.model_ = as_model(self.model)
+        inputs = self.model_.prepare(X)
+        return self._collect(inputs, as_labels(y, count_samples(inputs), "y"))
+
+    def tune(self, X: Any, y: Any) -> Self:
+        """Choose the radii that maximise coverage on validation data: the exact optimum.
+
+        X: n samples that were not in the training data. y: their labels, of shape (n,).
+        """
+        check_is_fitted(self, "indexes_")
+        if self.neighborhoods is not None:
+            raise InputError("there is nothing to tune: the neighborhoods were given and are fixed")
+        inputs = self._prepare(X)
+        truth = encode(as_labels(y, count_samples(inputs), "y"), self.classes_, "y")
+        self._check_evidence_for(truth)
+        k = self.k if has_k(self.rule) else None
+        observation, evidence = self._gather(inputs, k or 0)
+        _check_valid(observation.invalid, "validation")
+        self.selection_ = select(evidence, observation.belief, truth, self.rule, k)
+        self.neighborhoods_ = dict(self.selection_.neighborhoods)
+        return self
+
+    def assess(self, X: Any, n_neighbors: int = 0) -> Assessment:
+        """What is asserted about each prediction, and the evidence for it.
+
+        n_neighbors: keep at least so many neighbour distances in the evidence, to try rules with
+        another k on it. A sample that is not finite is INVALID and IDK; it disturbs no other.
+        """
+        check_is_fitted(self, "indexes_")
+        if not hasattr(self, "neighborhoods_"):
+            raise NotFittedError(
+                "no neighborhoods yet: call tune(X_val, y_val), or give neighborhoods=..."
+            )
+        needed = max(rule.n_neighbors for rule in self.neighborhoods_.values())
+        observation, evidence = self._gather(self._prepare(X), max(needed, n_neighbors))
+        return Assessment(
+            classes=self.classes_,
+            belief_codes=observation.belief,
+            scores=observation.scores,
+            evidence=evidence,
+            neighborhoods=self.neighborhoods_,
+            invalid=observation.invalid,
+        )
+
+    def predict(self, X: Any) -> Labels:
+        """The model's own answers, as labels of shape (n,)."""
+        check_is_fitted(self, "indexes_")
+        inputs = self._prepare(X)
+        batches = cut_batches(inputs, self.batch_size)
+        observation = observe_all(self.model_, batches, count_samples(inputs), ())
+        _check_valid(observation.invalid, "input")
+        labels: Labels = self.classes_[observation.belief]
+        return labels
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a bundle: evidence, neighborhoods and selection, not the model itself."""
+        check_is_fitted(self, "indexes_")
+        any_index = self.indexes_[self.layers_[0]]
+        selection: Selection | None = getattr(self, "selection_", None)
+        bundle = Bundle(
+            classes=self.classes_,
+            labels=any_index.labels,
+            rows=any_index.rows,
+            activations={layer: index.points for layer, index in self.indexes_.items()},
+            neighborhoods=getattr(self, "neighborhoods_", {}),
+            fingerprint=self.model_.fingerprint(),
+            settings={
+                "rule": self.rule.__name__,
+                "k": self.k,
+                "batch_size": self.batch_size,
+                "selection": None if selection is None else selection.to_dict(),
+            },
+        )
+        write_bundle(path, bundle, __version__)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], model: Any = None, *, verify: bool = True) -> Self:
+        """Read a bundle back, for the same trained model.
+
+        Without a model the classifier takes precomputed outputs, (scores, {layer: activations}).
+        """
+        bundle = read_bundle(path, verify=verify)
+        adapter = PrecomputedModel() if model is None else as_model(model)
+        found = adapter.fingerprint()
+        if found and bundle.fingerprint and found != bundle.fingerprint:
+            raise BundleError(
+                f"{path} was made with another model: it expects {bundle.fingerprint}, the model "
+                f"given is {found}. Load it with the model it was made with"
+            )
+        settings = bundle.settings
+        classifier = cls(
+            adapter if model is None else model,
+            layers=list(bundle.activations),
+            rule=RULES[settings["rule"]],
+            k=settings["k"],
+            batch_size=settings["batch_size"],
+        )
+        classifier.model_ = adapter
+        classifier.classes_ = bundle.classes
+        classifier.layers_ = tuple(bundle.activations)
+        classifier.indexes_ = {
+            layer: DenseIndex(points, bundle.labels, len(bundle.classes), rows=bundle.rows)
+            for layer, points in bundle.activations.items()
+        }
+        if bundle.neighborhoods:
+            classifier.neighborhoods_ = dict(bundle.neighborhoods)
+        if settings["selection"] is not None:
+            classifier.selection_ = Selection.from_dict(settings["selection"])
+        return classifier
+
+    @property
+    def _trains(self) -> bool:
+        """Whether `fit` trains the model: it is an estimator, and not a frozen one."""
+        return is_estimator(self.model) and not isinstance(self.model, FrozenEstimator)
+
+    def _train(self, X: Any, y: Any) -> Self:
+        """Train a clone of the estimator; tune on a part it has not seen, if there is a radius."""
+        inputs = as_dense(X)
+        labels = as_labels(y, count_samples(inputs), "y")
+        check_several_classes(labels)
+        _check_valid(zero_nonfinite(inputs)[1], "training")
+        tunes = self.neighborhoods is None and has_radius(self.rule)
+        training = np.arange(len(labels))
+        if tunes:
+            training, validation = split_rows(labels, self.validation_fraction, self.random_state)
+        seen = _safe_indexing(inputs, training)
+        estimator = seeded_clone(self.model, self.random_state)
+        self.model_ = as_model(estimator.fit(seen, labels[training]))
+        self._collect(seen, labels[training], rows=training)
+        if tunes:
+            self._tune_or_know_nothing(_safe_indexing(inputs, validation), labels[validation])
+        return self
+
+    def _tune_or_know_nothing(self, X: Any, y: Labels) -> None:
+        """Tune on the held-out part; where no radius lets it know anything, say so."""
+        try:
+            self.tune(X, y)
+        except SelectionError as error:
+            warnings.warn(
+                f"{error}. Until it is tuned again this classifier answers IDK", stacklevel=4
+            )
+            self.neighborhoods_ = dict.fromkeys(self.layers_, Ball(0.0))
+
+    def _collect(self, inputs: Any, labels: Labels, rows: Ints | None = None) -> Self:
+        """Build one index per layer from the activations of the training samples.
+
+        rows: the number each sample is known by in explanations, of shape (n,).
+        """
+        batches = cut_batches(inputs, self.batch_size)
+        check_several_classes(labels)
+        layers = tuple(self.layers or self.model_.default_layers(batches[0]))
+        shown = track(batches, "Collecting evidence", enabled=self.progress)
+        observation = observe_all(self.model_, shown, len(labels), layers)
+        _check_valid(observation.invalid, "training", rows)
+        known = self.model_.classes
+        n_columns = observation.scores.shape[1]
+        self.classes_ = find_classes(labels, n_columns, self.classes) if known is None else known
+        codes = encode(labels, self.classes_, "y")
+        self.layers_ = layers
+        self.indexes_ = {
+            layer: DenseIndex(values, codes, len(self.classes_), rows=rows)
+            for layer, values in observation.activations.items()
+        }
+        self._set_neighborhoods(len(labels))
+        return self
+
+    def _set_neighborhoods(self, n_rows: int) -> None:
+        """Take the neighborhoods that need no tuning, and check that all k can be had."""
+        for learned in ("neighborhoods_", "selection_"):  # of an earlier fit
+            if hasattr(self, learned):
+                delattr(self, learned)
+        given = self.neighborhoods
+        if given is None and not has_radius(self.rule):
+            given = self.rule(k=self.k)  # type: ignore[call-arg]
+        if isinstance(given, Neighborhood):
+            given = dict.fromkeys(self.layers_, given)
+        if given is not None:
+            if set(given) != set(self.layers_):
+                raise InputError(
+                    f"neighborhoods are needed for the layers {', '.join(self.layers_)}; "
+                    f"got them for {', '.join(given) or 'none'}"
+                )
+            self.neighborhoods_ = {layer: given[layer] for layer in self.layers_}
+        needed = [self.k] if given is None and has_k(self.rule) else []
+        needed += [rule.n_neighbors for rule in (given or {}).values()]
+        if max(needed, default=0) > n_rows:
+            raise InputError(
+                f"k={max(needed)} neighbours are asked for but there are {n_rows} training "
+                "samples: choose a smaller k"
+            )
+
+    def _prepare(self, X: Any) -> Any:
+        inputs = self.model_.prepare(X)
+        if hasattr(self, "n_features_in_"):
+            validate_data(self, X, reset=False, skip_check_array=True)
+        return inputs
+
+    def _gather(self, inputs: Any, k: int) -> tuple[Observation, dict[str, Evidence]]:
+        """Ask the model and search the layers, batch by batch; activations are not kept."""
+        observations: list[Observation] = []
+        evidence: dict[str, list[Evidence]] = {layer: [] for layer in self.layers_}
+        batches = cut_batches(inputs, self.batch_size)
+        for batch in track(batches, "Gathering evidence", enabled=self.progress):
+            observation = self.model_.observe(batch, self.layers_)
+            if observation.scores.shape[1] != len(self.classes_):
+                raise InputError(
+                    f"the scores must have a column for each of the {len(self.classes_)} classes; "
+                    f"got {observation.scores.shape[1]} columns"
+                )
+            for layer, index in self.indexes_.items():
+                try:
+                    found = index.gather(observation.activations[layer], k)
+                except InputError as error:
+                    raise InputError(f"layer {layer!r}: {error}") from error
+                evidence[layer].append(discard_evidence(found, observation.invalid))
+            observations.append(replace(observation, activations={}))
+        return (
+            join_observations(observations),
+            {layer: stack_evidence(parts) for layer, parts in evidence.items()},
+        )
+
+    def _check_evidence_for(self, truth: Ints) -> None:
+        """Validation must not hold a class of which training has no sample."""
+        trained = np.unique(self.indexes_[self.layers_[0]].labels)
+        missing = np.setdiff1d(truth, trained)
+        if len(missing):
+            raise InputError(
+                "y holds classes of which training has no sample: "
+                f"{self.classes_[missing].tolist()}"
+            )
+
+
+def _check_valid(invalid: Bools, what: str, rows: Ints | None = None) -> None:
+    """Every sample must be finite; the first that is not is named by its row."""
+    if invalid.any():
+        position = int(np.flatnonzero(invalid)[0])
+        row = position if rows is None else int(rows[position])
+        raise InputError(
+            f"{what} data must be finite: row {row} has a value, or causes an activation, that is "
+            f"NaN or inf ({int(invalid.sum())} such rows): remove or repair them"
+        )

@@ -1,0 +1,1 @@
+"""The algebra: evidence → support → justification → assertion. Numpy only, pure functions."""

@@ -1,0 +1,80 @@
+"""Assertions: how well a belief is justified, and why.
+
+IK if the justification is exactly the belief, IMK if the belief is one of several justified
+classes, IDK if it is not among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+
+import numpy as np
+
+from iknow.core.arrays import Bools, Codes, Ints
+
+
+class Assertion(IntEnum):
+    """What the classifier may say about one belief, ordered by how much it knows."""
+
+    IDK = 0
+    """I don't know: nothing in the training set justifies the belief."""
+    IMK = 1
+    """I may know: the belief is justified, and so are other classes."""
+    IK = 2
+    """I know: the belief is all that is justified."""
+
+
+class Reason(IntEnum):
+    """Why an assertion was made."""
+
+    KNOWN = 0
+    """IK: in every layer all samples within reach have the believed class."""
+    OVERLAP = 1
+    """IMK: a layer finds several classes within reach, the belief is justified."""
+    DISAGREEMENT = 2
+    """IMK: every layer finds one class, not all the same one, the belief among them."""
+    EXTRAPOLATION = 3
+    """IDK: a layer finds no training sample within reach."""
+    CONTRADICTION = 4
+    """IDK: every layer finds samples within reach, none of the believed class."""
+    INVALID = 5
+    """IDK: the input, or an activation it causes, is not finite."""
+
+
+def make_assertions(belief: Ints, justification: Bools) -> Codes:
+    """The `Assertion` for each query, of shape (n_queries,).
+
+    belief: class codes of shape (n_queries,). justification: mask of shape (n_queries, n_classes).
+    """
+    believed = justification[np.arange(len(belief)), belief]
+    alone = justification.sum(axis=1) == 1
+    return np.where(
+        believed & alone, Assertion.IK, np.where(believed, Assertion.IMK, Assertion.IDK)
+    ).astype(np.int8)
+
+
+def find_reasons(belief: Ints, supports: Sequence[Bools], invalid: Bools | None = None) -> Codes:
+    """The `Reason` behind each assertion, of shape (n_queries,).
+
+    supports: one mask of shape (n_queries, n_classes) per layer. invalid: mask of the queries that
+    were not finite.
+    """
+    sizes = np.stack([support.sum(axis=1) for support in supports])
+    union = np.logical_or.reduce(list(supports))
+    believed = union[np.arange(len(belief)), belief]
+    conditions = [
+        np.zeros(len(belief), dtype=bool) if invalid is None else invalid,
+        (sizes == 0).any(axis=0),
+        ~believed,
+        union.sum(axis=1) == 1,
+        (sizes > 1).any(axis=0),
+    ]
+    reasons = [
+        Reason.INVALID,
+        Reason.EXTRAPOLATION,
+        Reason.CONTRADICTION,
+        Reason.KNOWN,
+        Reason.OVERLAP,
+    ]
+    return np.select(conditions, reasons, default=Reason.DISAGREEMENT).astype(np.int8)

@@ -1,0 +1,151 @@
+"""Evidence: what the training set says about a query in one layer.
+
+For a query x, a class c and a layer with activations h, the evidence is
+
+    d_c = distance from h(x) to the nearest training activation of class c   (inf if none)
+    r_j = distance from h(x) to the j-th nearest training activation, of any class
+
+Only label *sets* matter to the method, so these minima replace lists of neighbours: their size does
+not depend on the training set, one pass finds them, and they answer for every radius at once.
+Evidence from parts of a training set merges into the evidence of the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from iknow.core.arrays import Bools, Floats, Ints
+from iknow.errors import InputError
+
+NO_EXEMPLAR = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Distances from each query to the training set, in one layer.
+
+    class_distances: of shape (n_queries, n_classes); inf where a class has no training sample.
+    neighbor_distances: of shape (n_queries, n_neighbors), ascending; inf past the last sample.
+    exemplars: of shape (n_queries, n_classes); the training row each class distance belongs to
+        (the lowest among equals), -1 where there is none.
+    """
+
+    class_distances: Floats
+    neighbor_distances: Floats
+    exemplars: Ints
+
+    def __post_init__(self) -> None:
+        shape = self.class_distances.shape
+        if len(shape) != 2 or self.exemplars.shape != shape:
+            raise InputError(
+                "class_distances and exemplars must both have shape (n_queries, n_classes); "
+                f"got {shape} and {self.exemplars.shape}"
+            )
+        if self.neighbor_distances.ndim != 2 or len(self.neighbor_distances) != shape[0]:
+            raise InputError(
+                f"neighbor_distances must have shape ({shape[0]}, n_neighbors); "
+                f"got {self.neighbor_distances.shape}"
+            )
+
+    def __len__(self) -> int:
+        return len(self.class_distances)
+
+    def __getitem__(self, queries: slice | Ints | Bools) -> Evidence:
+        """The evidence about some of the queries."""
+        return Evidence(
+            class_distances=self.class_distances[queries],
+            neighbor_distances=self.neighbor_distances[queries],
+            exemplars=self.exemplars[queries],
+        )
+
+    @property
+    def n_classes(self) -> int:
+        return int(self.class_distances.shape[1])
+
+    @property
+    def n_neighbors(self) -> int:
+        return int(self.neighbor_distances.shape[1])
+
+    def nearest_distance(self) -> Floats:
+        """Distance to the nearest training activation of any class, of shape (n_queries,)."""
+        nearest: Floats = self.class_distances.min(axis=1)
+        return nearest
+
+    def neighbor_distance(self, k: int) -> Floats:
+        """Distance to the k-th nearest training activation, of shape (n_queries,)."""
+        if k > self.n_neighbors:
+            raise InputError(
+                f"the evidence holds {self.n_neighbors} neighbour distances but k={k} was asked "
+                f"for: gather it with k={k} or more"
+            )
+        distances: Floats = self.neighbor_distances[:, k - 1]
+        return distances
+
+
+def empty_evidence(n_queries: int, n_classes: int, n_neighbors: int) -> Evidence:
+    """The evidence of an empty training set: the neutral element of merging."""
+    return Evidence(
+        class_distances=np.full((n_queries, n_classes), np.inf),
+        neighbor_distances=np.full((n_queries, n_neighbors), np.inf),
+        exemplars=np.full((n_queries, n_classes), NO_EXEMPLAR, dtype=np.int64),
+    )
+
+
+def merge_evidence(parts: Sequence[Evidence]) -> Evidence:
+    """Combine the evidence of disjoint parts of a training set, for the same queries.
+
+    Exemplars must be numbered alike in all parts (by rows of the whole training set).
+    """
+    if not parts:
+        raise InputError("nothing to merge: expected at least one Evidence, got none")
+    shapes = {(part.class_distances.shape, part.n_neighbors) for part in parts}
+    if len(shapes) > 1:
+        raise InputError(
+            "evidence to merge must be about the same queries, classes and k; got (queries, "
+            f"classes), k of {', '.join(f'{shape}, {k}' for shape, k in sorted(shapes))}"
+        )
+    distances = np.stack([part.class_distances for part in parts])
+    exemplars = np.stack([part.exemplars for part in parts])
+    nearest = distances.min(axis=0)
+    # Of equally near exemplars the lowest row wins, whatever the order of the parts.
+    candidates = np.where(
+        (distances == nearest) & (exemplars != NO_EXEMPLAR), exemplars, np.iinfo(np.int64).max
+    )
+    chosen = candidates.min(axis=0)
+    neighbors = np.concatenate([part.neighbor_distances for part in parts], axis=1)
+    return Evidence(
+        class_distances=nearest,
+        neighbor_distances=np.sort(neighbors, axis=1)[:, : parts[0].n_neighbors],
+        exemplars=np.where(np.isinf(nearest), NO_EXEMPLAR, chosen),
+    )
+
+
+def stack_evidence(parts: Sequence[Evidence]) -> Evidence:
+    """Join the evidence of successive batches of queries."""
+    return Evidence(
+        class_distances=np.concatenate([part.class_distances for part in parts]),
+        neighbor_distances=np.concatenate([part.neighbor_distances for part in parts]),
+        exemplars=np.concatenate([part.exemplars for part in parts]),
+    )
+
+
+def discard_evidence(evidence: Evidence, rows: Bools) -> Evidence:
+    """Replace the evidence of the marked queries, a mask of shape (n_queries,), by none at all."""
+    mask = rows[:, None]
+    return Evidence(
+        class_distances=np.where(mask, np.inf, evidence.class_distances),
+        neighbor_distances=np.where(mask, np.inf, evidence.neighbor_distances),
+        exemplars=np.where(mask, NO_EXEMPLAR, evidence.exemplars),
+    )
+
+
+def distances_for_and_against(evidence: Evidence, belief: Ints) -> tuple[Floats, Floats]:
+    """Distance to the believed class, d_g, and to the nearest other class, both (n_queries,)."""
+    rows = np.arange(len(evidence))
+    own = evidence.class_distances[rows, belief]
+    others = evidence.class_distances.copy()
+    others[rows, belief] = np.inf
+    return own, others.min(axis=1)

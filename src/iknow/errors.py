@@ -1,0 +1,34 @@
+"""The errors iknow raises on purpose.
+
+Every message says what was expected, what came, and what to do about it. `InputError` is also a
+`ValueError`, so that code written for scikit-learn catches it without knowing iknow.
+"""
+
+
+class IknowError(Exception):
+    """Base of all errors raised by iknow."""
+
+
+class InputError(IknowError, ValueError):
+    """Data or a parameter that cannot be used as given."""
+
+
+class LayerError(InputError):
+    """A layer that the model does not have, or whose activations cannot be read."""
+
+
+class SelectionError(IknowError, ValueError):
+    """No choice of neighborhoods satisfies what was asked for."""
+
+
+class BundleError(IknowError):
+    """A bundle on disk that is damaged, foreign, or of an unknown format."""
+
+
+class MissingExtraError(IknowError, ImportError):
+    """A feature whose optional dependency is not installed."""
+
+    def __init__(self, feature: str, extra: str) -> None:
+        super().__init__(
+            f"{feature} needs an optional dependency: install it with pip install 'iknow[{extra}]'"
+        )

@@ -1,0 +1,141 @@
+"""How much is known, and how often rightly: the paper's metrics.
+
+F_IK, F_IMK, F_IDK are the fractions of the assertions; A_IK and A_¬IK the accuracies of the belief
+inside and outside IK. The augmented confusion matrix holds all of it: a confusion matrix per
+assertion.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from iknow.core.arrays import Bools, Ints, Labels
+from iknow.core.assertion import Assertion, Reason
+from iknow.core.assessment import Assessment
+from iknow.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """Figures about an assessment whose truth is known.
+
+    matrix: counts of shape (3, n_classes, n_true): assertion (in the order of `Assertion`: IDK,
+    IMK, IK), predicted class, true class. classes: labels of the predicted axis. true_classes:
+    labels of the true axis; the same, followed by any true label the classifier does not know.
+    reasons: count per `Reason`.
+    """
+
+    classes: Labels
+    true_classes: Labels
+    matrix: Ints
+    reasons: dict[Reason, int]
+
+    @property
+    def n_samples(self) -> int:
+        return int(self.matrix.sum())
+
+    def fraction(self, assertion: Assertion) -> float:
+        """Fraction of samples with the assertion."""
+        return int(self.matrix[assertion].sum()) / self.n_samples
+
+    def accuracy(self, *assertions: Assertion) -> float:
+        """Fraction of right beliefs among the samples with one of the assertions; NaN if none."""
+        chosen = self.matrix[list(assertions)].sum(axis=0)
+        total = int(chosen.sum())
+        return int(np.trace(chosen)) / total if total else float("nan")
+
+    @property
+    def f_ik(self) -> float:
+        return self.fraction(Assertion.IK)
+
+    @property
+    def f_imk(self) -> float:
+        return self.fraction(Assertion.IMK)
+
+    @property
+    def f_idk(self) -> float:
+        return self.fraction(Assertion.IDK)
+
+    @property
+    def a_ik(self) -> float:
+        return self.accuracy(Assertion.IK)
+
+    @property
+    def a_not_ik(self) -> float:
+        return self.accuracy(Assertion.IMK, Assertion.IDK)
+
+    @property
+    def overall_accuracy(self) -> float:
+        """Accuracy of the belief, whatever was asserted."""
+        return self.accuracy(*Assertion)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All figures as plain values for JSON; an undefined accuracy is None."""
+        figures = {
+            "F_IK": self.f_ik, "F_IMK": self.f_imk, "F_IDK": self.f_idk,
+            "A_IK": self.a_ik, "A_notIK": self.a_not_ik, "accuracy": self.overall_accuracy,
+        }  # fmt: skip
+        return {
+            "n_samples": self.n_samples,
+            **{name: None if np.isnan(value) else value for name, value in figures.items()},
+            "reasons": {reason.name: count for reason, count in self.reasons.items()},
+            "classes": self.classes.tolist(),
+            "true_classes": self.true_classes.tolist(),
+            "matrix": {a.name: self.matrix[a].tolist() for a in Assertion},
+        }
+
+    def __str__(self) -> str:
+        lines = [f"{self.n_samples} samples, accuracy {_percent(self.overall_accuracy)}", ""]
+        lines.append(f"{'':<8}{'samples':>9}{'fraction':>10}{'accuracy':>10}")
+        for assertion in reversed(Assertion):
+            count = int(self.matrix[assertion].sum())
+            lines.append(
+                f"{assertion.name:<8}{count:>9}{_percent(self.fraction(assertion)):>10}"
+                f"{_percent(self.accuracy(assertion)):>10}"
+            )
+        others = int(self.matrix[:2].sum())
+        lines.append(
+            f"{'not IK':<8}{others:>9}{_percent(1 - self.f_ik):>10}{_percent(self.a_not_ik):>10}"
+        )
+        reasons = ", ".join(f"{r.name.lower()} {n}" for r, n in self.reasons.items() if n)
+        return "\n".join([*lines, "", f"reasons: {reasons}"])
+
+
+def evaluate(assessment: Assessment, y_true: Any) -> Report:
+    """Compare an assessment with the true labels, of shape (n,).
+
+    True labels the classifier does not know are allowed, as nobody can be right about them.
+    """
+    truth = np.asarray(y_true)
+    if truth.shape != (len(assessment),):
+        raise InputError(
+            f"y_true must hold one label for each of the {len(assessment)} assessed samples; "
+            f"got shape {truth.shape}"
+        )
+    if len(truth) == 0:
+        raise InputError("there is nothing to evaluate: the assessment is empty")
+    classes = assessment.classes
+    if (truth.dtype.kind in "OUS") != (classes.dtype.kind in "OUS"):
+        raise InputError(
+            f"y_true must hold labels like the classifier's, such as {classes.tolist()[0]!r}; "
+            f"got {truth.tolist()[0]!r}"
+        )
+    unknown: Bools = ~np.isin(truth, classes)
+    true_classes = np.concatenate([classes, np.unique(truth[unknown])])
+    order = np.argsort(true_classes, kind="stable")
+    true_codes = order[np.searchsorted(true_classes, truth, sorter=order)]
+    matrix = np.zeros((len(Assertion), len(classes), len(true_classes)), dtype=np.int64)
+    np.add.at(matrix, (assessment.assertion, assessment.belief_codes, true_codes), 1)
+    return Report(
+        classes=classes,
+        true_classes=true_classes,
+        matrix=matrix,
+        reasons={reason: int((assessment.reason == reason).sum()) for reason in Reason},
+    )
+
+
+def _percent(fraction: float) -> str:
+    return "-" if np.isnan(fraction) else f"{100 * fraction:.1f}%"

@@ -1,0 +1,78 @@
+"""Labels: from what users call classes to codes 0..C-1, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+
+from iknow.core.arrays import Ints, Labels
+from iknow.errors import InputError
+
+
+def as_labels(y: Any, n_samples: int, what: str) -> Labels:
+    """Labels as an array of shape (n_samples,)."""
+    if hasattr(y, "detach"):  # a tensor, perhaps on another device
+        y = y.detach().cpu().numpy()
+    labels: Labels = column_or_1d(y, warn=True)
+    if len(labels) != n_samples:
+        raise InputError(
+            f"{what} must hold one label per sample: got {len(labels)} labels for {n_samples} "
+            "samples"
+        )
+    check_classification_targets(labels)
+    return labels
+
+
+def find_classes(y: Labels, n_columns: int, given: Any = None) -> Labels:
+    """The labels of a model's score columns, of shape (n_columns,).
+
+    Given ones are taken in their order. Otherwise whole numbers that fit are column numbers, and
+    any other labels, if there are as many as columns, stand for the columns in sorted order.
+    """
+    if given is not None:
+        classes = np.asarray(given)
+        if len(classes) != n_columns or len(np.unique(classes)) != len(classes):
+            raise InputError(
+                f"classes must name each of the model's {n_columns} score columns once; "
+                f"got {classes.tolist()}"
+            )
+        return classes
+    found = np.unique(y)
+    if found.dtype.kind in "iu" and found[0] >= 0 and found[-1] < n_columns:
+        return np.arange(n_columns)
+    if len(found) == n_columns:
+        return found
+    raise InputError(
+        f"the model has {n_columns} score columns but y holds {len(found)} labels "
+        f"({_some(found)}): give classes=[...], the label of each column in order"
+    )
+
+
+def encode(y: Labels, classes: Labels, what: str) -> Ints:
+    """The position of each label in `classes`, of shape (n,)."""
+    order = np.argsort(classes, kind="stable")
+    comparable = (y.dtype.kind in "OUS") == (classes.dtype.kind in "OUS")
+    unknown = ~np.isin(y, classes) if comparable else np.ones(len(y), dtype=bool)
+    if unknown.any():
+        raise InputError(
+            f"{what} holds labels the classifier does not know: {_some(np.unique(y[unknown]))}. "
+            f"It knows {_some(classes)}"
+        )
+    return order[np.searchsorted(classes, y, sorter=order)].astype(np.int64)
+
+
+def check_several_classes(labels: Labels) -> None:
+    """A classifier needs at least two classes to tell apart."""
+    found = len(np.unique(labels))
+    if found < 2:
+        raise InputError(
+            f"at least two classes are needed to tell one from another; y holds {found} class"
+        )
+
+
+def _some(labels: Labels) -> str:
+    shown = ", ".join(repr(label) for label in labels.tolist()[:10])
+    return shown + (", ..." if len(labels) > 10 else "")

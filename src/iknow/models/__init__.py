@@ -1,0 +1,1 @@
+"""Models: inputs → belief, scores and activations. One file per framework."""

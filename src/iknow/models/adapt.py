@@ -1,0 +1,43 @@
+"""Finding the adapter for whatever model the user already has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from iknow.errors import InputError
+from iknow.models.model import Model
+
+
+def as_model(model: Any) -> Model:
+    """The adapter for a torch module, a fitted scikit-learn classifier, or a `Model` as it is."""
+    if is_torch_module(model):
+        # Imported here because only a user of torch should pay for loading it.
+        from iknow.models.torch import TorchModel
+
+        return TorchModel(model)
+    if isinstance(model, Model) and not isinstance(model, type):
+        return model
+    if is_estimator(model):
+        from iknow.models.sklearn import SklearnModel
+
+        return SklearnModel(model)
+    raise InputError(
+        "a model must be a torch.nn.Module, a scikit-learn classifier or an iknow Model "
+        "(iknow.models.arrays.PrecomputedModel takes the outputs of any other framework); "
+        f"got {model!r} of type {type(model).__name__}"
+    )
+
+
+def is_torch_module(model: Any) -> bool:
+    """Whether a model is a torch.nn.Module, found out without importing torch."""
+    return any(
+        base.__module__ == "torch.nn.modules.module" and base.__name__ == "Module"
+        for base in type(model).__mro__
+    )
+
+
+def is_estimator(model: Any) -> bool:
+    """Whether a model is a scikit-learn classifier, as an instance."""
+    return (
+        not isinstance(model, type) and hasattr(model, "predict") and hasattr(model, "get_params")
+    )

@@ -1,0 +1,69 @@
+"""Inputs: whatever holds samples along its first axis, cut into batches and checked for finiteness.
+
+Arrays, tensors, data frames and observations all do; only a data frame needs its rows asked for by
+position.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from iknow.core.arrays import Bools
+from iknow.errors import InputError
+
+
+def as_dense(inputs: Any) -> Any:
+    """A data frame as it is, a sparse matrix refused, anything else as an array of shape (n, ...)."""
+    if hasattr(inputs, "iloc"):
+        return inputs
+    if hasattr(inputs, "toarray"):
+        raise InputError("distances need dense inputs; got a sparse matrix: use X.toarray()")
+    array = np.asarray(inputs)
+    if array.ndim < 2:
+        raise InputError(
+            f"inputs must have shape (n_samples, n_features); got {array.shape}. Reshape your data "
+            "by X.reshape(-1, 1) if it has one feature, by X.reshape(1, -1) if it is one sample"
+        )
+    return array
+
+
+def count_samples(inputs: Any) -> int:
+    """Number of samples."""
+    try:
+        return len(inputs)
+    except TypeError:
+        raise InputError(f"inputs must hold samples along an axis; got {inputs!r}") from None
+
+
+def cut_batches(inputs: Any, size: int) -> list[Any]:
+    """Successive batches of at most `size` samples; at least one sample is needed."""
+    n = count_samples(inputs)
+    if n == 0:
+        raise InputError("there is nothing to work on: X holds no samples")
+    if size < 1:
+        raise InputError(f"batch_size must be >= 1; got {size}")
+    rows = inputs.iloc if hasattr(inputs, "iloc") else inputs
+    return [rows[start : start + size] for start in range(0, n, size)]
+
+
+def zero_nonfinite(batch: Any) -> tuple[Any, Bools]:
+    """A batch with its non-finite values set to 0, and the mask of the samples that had some.
+
+    The model can then be asked about the whole batch: a bad sample disturbs no other. Of a data
+    frame only the numeric columns are looked at.
+    """
+    if not hasattr(batch, "iloc"):
+        values = np.asarray(batch)
+        if values.dtype.kind not in "fc":
+            return batch, np.zeros(len(values), dtype=bool)
+        finite = np.isfinite(values)
+        bad: Bools = ~finite.reshape(len(values), -1).all(axis=1)
+        return (np.where(finite, values, 0) if bad.any() else batch), bad
+    numeric = batch.select_dtypes("number")
+    clean, bad = zero_nonfinite(numeric.to_numpy(dtype=np.float64, na_value=np.nan))
+    if bad.any():
+        batch = batch.copy()
+        batch[numeric.columns] = clean
+    return batch, bad

@@ -1,0 +1,21 @@
+"""A progress bar for long work, on standard error, and only where someone can see it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+Item = TypeVar("Item")
+
+
+def track(items: Sequence[Item], description: str, *, enabled: bool) -> Iterator[Item]:
+    """Yield the items, showing how many are done; no bar for one item or without a terminal."""
+    if not enabled or len(items) < 2 or not sys.stderr.isatty():
+        yield from items
+        return
+    # Imported here because a library in a service never shows a bar.
+    from rich.console import Console
+    from rich.progress import track as rich_track
+
+    yield from rich_track(items, description, console=Console(stderr=True), transient=True)

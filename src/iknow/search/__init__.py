@@ -1,0 +1,1 @@
+"""Search: activations → evidence. One file per way of searching, one contract for all."""

@@ -1,0 +1,87 @@
+"""What every index must do: gather the evidence about queries from stored activations.
+
+`iknow.testing.IndexContract` holds the tests that go with this protocol.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from iknow.core.arrays import Floats32, Ints
+from iknow.core.evidence import Evidence
+from iknow.errors import InputError
+
+
+@runtime_checkable
+class Index(Protocol):
+    """Training activations of one layer, ready to be searched.
+
+    Distances are those of float64 arithmetic on the activations as stored in float32; queries are
+    rounded to float32 likewise, so that a training sample is at distance 0 from itself.
+    """
+
+    @property
+    def n_rows(self) -> int: ...
+
+    @property
+    def n_features(self) -> int: ...
+
+    @property
+    def n_classes(self) -> int: ...
+
+    def gather(self, queries: Any, k: int = 0) -> Evidence:
+        """Evidence about queries of shape (n_queries, n_features), with k neighbour distances."""
+        ...
+
+
+def check_activations(activations: Any, what: str = "activations") -> Floats32:
+    """Activations as a float32 array of shape (n, n_features), all finite."""
+    array = np.asarray(activations)
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"{what} must be real numbers; got dtype {array.dtype}")
+    if array.ndim != 2:
+        raise InputError(f"{what} must have shape (n, n_features); got {array.shape}")
+    with np.errstate(over="ignore"):  # an overflow becomes inf and is reported below
+        rounded = array.astype(np.float32, copy=False)
+    finite = np.isfinite(rounded).all(axis=1)
+    if not finite.all():
+        row = int(np.flatnonzero(~finite)[0])
+        raise InputError(
+            f"{what} must be finite in float32; row {row} is not "
+            f"({int((~finite).sum())} such rows): remove or repair them"
+        )
+    return rounded
+
+
+def check_labels(labels: Any, n_rows: int, n_classes: int) -> Ints:
+    """Class codes as an int64 array of shape (n_rows,), each in 0..n_classes-1."""
+    codes = np.asarray(labels)
+    if codes.shape != (n_rows,):
+        raise InputError(f"labels must have shape ({n_rows},), one per row; got {codes.shape}")
+    if codes.dtype.kind not in "iu":
+        raise InputError(f"labels must be integer class codes; got dtype {codes.dtype}")
+    if n_rows and not (codes.min() >= 0 and codes.max() < n_classes):
+        raise InputError(
+            f"labels must be class codes from 0 to {n_classes - 1}; "
+            f"got {codes.min()} to {codes.max()}"
+        )
+    return codes.astype(np.int64, copy=False)
+
+
+def check_k(k: int, n_rows: int) -> int:
+    """A number of neighbours that the index can deliver."""
+    if k < 0:
+        raise InputError(f"k must be >= 0; got {k}")
+    if k > n_rows:
+        raise InputError(f"k={k} neighbours were asked for but the index holds {n_rows} samples")
+    return k
+
+
+def check_width(queries: Floats32, n_features: int) -> None:
+    """Queries must have as many features as the index."""
+    if queries.shape[1] != n_features:
+        raise InputError(
+            f"queries must have {n_features} features as the index has; got {queries.shape[1]}"
+        )

@@ -1,0 +1,67 @@
+"""Running numpy work on all cores: one Python thread per core, one BLAS thread in each.
+
+Many small matrix products that stay in a core's cache beat one large product shared by all cores,
+but only if BLAS does not start threads of its own inside each of them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, TypeVar
+
+from joblib import cpu_count
+from threadpoolctl import ThreadpoolController
+
+Task = TypeVar("Task")
+
+_lock = threading.Lock()
+_users = 0
+_limiter: Any = None
+
+
+def n_cores() -> int:
+    """Cores this process may use."""
+    return max(1, int(cpu_count()))
+
+
+def for_each(work: Callable[[Task], None], tasks: Iterable[Task]) -> None:
+    """Run `work` on every task, on all cores; the first error stops the rest and is raised."""
+    with single_threaded_blas(), ThreadPoolExecutor(n_cores()) as pool:
+        futures = [pool.submit(work, task) for task in tasks]
+        try:
+            for future in futures:
+                future.result()
+        except BaseException:
+            for future in futures:
+                future.cancel()
+            raise
+
+
+@contextmanager
+def single_threaded_blas() -> Iterator[None]:
+    """Keep BLAS to one thread while any caller is inside.
+
+    The limit is a setting of the process. Counting the callers means that the last one out restores
+    what the first one found; limits that overlap would otherwise restore each other's.
+    """
+    global _users, _limiter
+    with _lock:
+        if _users == 0:
+            _limiter = _controller().limit(limits=1, user_api="blas")
+        _users += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _users -= 1
+            if _users == 0:
+                _limiter.restore_original_limits()
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()

@@ -1,0 +1,148 @@
+"""The table: the one record that every file format is read into, and the rules they share."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from iknow.core.arrays import Floats, Labels
+from iknow.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Samples read from a file: features, or what a model has already made of them.
+
+    features: of shape (n_samples, n_features) or (n_samples, ...); None if precomputed.
+    labels: strings or ints of shape (n_samples,); None if the file has none.
+    feature_names: one per column of the features; None if the file does not name them.
+    scores: of shape (n_samples, n_classes); None unless precomputed.
+    activations: by layer, each of shape (n_samples, ...); empty unless precomputed.
+    classes: strings or ints of shape (n_classes,), in the order of the scores; None if not told.
+    """
+
+    features: Floats | None
+    labels: Labels | None = None
+    feature_names: tuple[str, ...] | None = None
+    scores: Floats | None = None
+    activations: dict[str, Floats] = field(default_factory=dict)
+    classes: Labels | None = None
+
+    def __len__(self) -> int:
+        """The number of samples."""
+        samples = self.scores if self.features is None else self.features
+        return 0 if samples is None else len(samples)
+
+
+def existing(path: Path) -> Path:
+    """The same path, of a file that is there."""
+    if not path.is_file():
+        raise InputError(f"there is no file {path}")
+    return path
+
+
+@contextmanager
+def decoding(path: Path) -> Iterator[None]:
+    """Say which file it was when a library fails to decode its bytes."""
+    try:
+        yield
+    except Exception as error:  # damaged bytes surface as a dozen unrelated types
+        raise InputError(f"{path} cannot be read: {error}") from error
+
+
+def as_features(values: NDArray[Any], source: str) -> Floats:
+    """Numbers as float64 of shape (n_samples, ...); a single axis becomes one column."""
+    if values.dtype.kind not in "biuf":
+        raise InputError(f"{source} must hold numbers; got an array of {values.dtype}")
+    if values.ndim == 0 or values.size == 0:
+        raise InputError(
+            f"{source} is empty: expected at least one sample and one value, got shape "
+            f"{values.shape}"
+        )
+    features: Floats = np.asarray(values, dtype=np.float64)
+    return features[:, None] if features.ndim == 1 else features
+
+
+def as_labels(values: NDArray[Any], source: str) -> Labels:
+    """Labels of shape (n,) as int64 or strings."""
+    if values.ndim != 1:
+        raise InputError(f"{source} must have one axis; got shape {values.shape}")
+    if values.dtype.kind in "bi":
+        return values.astype(np.int64)
+    if values.dtype.kind in "uf":
+        # Tools without an integer type write 0.0 and 1.0; what int64 cannot hold is not rounded.
+        numbers = values.astype(np.float64)
+        whole = (numbers == np.floor(numbers)) & (np.abs(numbers) < 2.0**63)
+        if not whole.all():
+            raise InputError(f"{source} must be ints or strings; got {values[~whole][0]}")
+        return values.astype(np.int64)
+    if values.dtype.kind != "U":
+        raise InputError(f"{source} must be ints or strings; got an array of {values.dtype}")
+    if (values == "").any():
+        raise InputError(f"{source} has no label for sample {int(np.argmax(values == ''))}")
+    return values
+
+
+def check_names(names: Sequence[str], label: str | None, path: Path) -> None:
+    """Columns must be told apart by name, the label must be one of them, not the only one."""
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise InputError(f"{path} has several columns named {quoted(repeated)}")
+    if label is not None and label not in names:
+        raise InputError(f"{path} has no column {label!r}; its columns are {quoted(names)}")
+    if not set(names) - {label}:
+        raise InputError(f"{path} has no feature columns; its columns are {quoted(names)}")
+
+
+def check_rows(rows: Mapping[str, int]) -> None:
+    """All parts, given by name, must be about the same number of samples."""
+    if len(set(rows.values())) > 1:
+        counts = ", ".join(f"{name} has {n}" for name, n in rows.items())
+        raise InputError(f"the numbers of samples differ: {counts}")
+
+
+def quoted(names: Sequence[str]) -> str:
+    return ", ".join(repr(name) for name in names) or "none"
+
+
+def as_columns(columns: Mapping[str, ArrayLike]) -> dict[str, NDArray[Any]]:
+    """Columns to be written: numbers, bools or strings, all of one shape (n,)."""
+    if not columns:
+        raise InputError("there is nothing to write: expected at least one column, got none")
+    arrays = {name: np.asarray(values) for name, values in columns.items()}
+    for name, array in arrays.items():
+        if array.dtype.kind == "O" and all(isinstance(value, str) for value in array.flat):
+            array = arrays[name] = array.astype(str)
+        if array.ndim != 1 or array.dtype.kind not in "biufU":
+            raise InputError(
+                f"column {name!r} must hold numbers, bools or strings along one axis; got an "
+                f"array of {array.dtype} of shape {array.shape}"
+            )
+    check_rows({repr(name): len(array) for name, array in arrays.items()})
+    return arrays
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """Open a temporary sibling that takes the place of `path` once it is written in full."""
+    target = path.resolve()  # a link stays a link
+    if not target.parent.is_dir():
+        raise InputError(f"{path} cannot be written: there is no folder {target.parent}")
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    try:
+        with temporary.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,238 @@
+"""The contract of an index, as tests to inherit.
+
+A new backend is tested by a class with one method:
+
+    class TestMyIndex(IndexContract):
+        def make_index(self, activations, labels, n_classes, rows=None):
+            return MyIndex(activations, labels, n_classes, rows=rows)
+
+The oracle is float64 brute force on the stored float32 activations. Distances are compared bit for
+bit: each must be what float64 makes of its two points, whatever else was in the batch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from iknow.core.arrays import Floats, Ints
+from iknow.core.assertion import make_assertions
+from iknow.core.evidence import NO_EXEMPLAR, Evidence, merge_evidence
+from iknow.core.justification import justify
+from iknow.core.neighborhood import Ball, BallElseNearest, BallWithNearest, Nearest
+from iknow.core.support import find_support
+from iknow.errors import InputError
+from iknow.search.index import Index
+
+
+def brute_force(
+    activations: Any, labels: Any, n_classes: int, queries: Any, k: int = 0, rows: Any = None
+) -> Evidence:
+    """Evidence by measuring every distance in float64, one query at a time."""
+    points = np.asarray(activations).astype(np.float32).astype(np.float64)
+    places = np.asarray(queries).astype(np.float32).astype(np.float64)
+    codes = np.asarray(labels)
+    numbers = np.arange(len(points)) if rows is None else np.asarray(rows)
+    distances = np.full((len(places), n_classes), np.inf)
+    exemplars = np.full((len(places), n_classes), NO_EXEMPLAR, dtype=np.int64)
+    neighbors = np.empty((len(places), k))
+    for i, place in enumerate(places):
+        all_distances = np.sqrt(np.square(points - place).sum(axis=1))
+        neighbors[i] = np.sort(all_distances)[:k]
+        for code in np.unique(codes):
+            members = np.flatnonzero(codes == code)
+            nearest = all_distances[members].min()
+            distances[i, code] = nearest
+            exemplars[i, code] = numbers[members[all_distances[members] == nearest]].min()
+    return Evidence(distances, neighbors, exemplars)
+
+
+def assert_same_evidence(actual: Evidence, expected: Evidence) -> None:
+    """Equal to the last bit, exemplars included."""
+    np.testing.assert_array_equal(actual.class_distances, expected.class_distances)
+    np.testing.assert_array_equal(actual.neighbor_distances, expected.neighbor_distances)
+    np.testing.assert_array_equal(actual.exemplars, expected.exemplars)
+
+
+class Problem:
+    """A training set and queries of one awkward kind."""
+
+    def __init__(self, kind: str, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        self.n_classes = int(rng.integers(2, 6))
+        n_rows, n_queries = int(rng.integers(2, 120)), int(rng.integers(1, 25))
+        n_features = 1 if kind == "one feature" else int(rng.integers(2, 12))
+        self.points: Floats = rng.standard_normal((n_rows, n_features))
+        self.queries: Floats = rng.standard_normal((n_queries, n_features))
+        self.labels: Ints = rng.integers(self.n_classes, size=n_rows)
+        self.k = int(rng.integers(0, min(8, n_rows) + 1))
+        self._distort(kind, rng)
+
+    def _distort(self, kind: str, rng: np.random.Generator) -> None:
+        if kind == "far from the origin":
+            shift = 1e4 * rng.standard_normal(self.points.shape[1])
+            self.points, self.queries = self.points + shift, self.queries + shift
+        elif kind == "two far clusters":
+            self.points[::2] += 1e4
+            self.queries[::2] += 1e4
+        elif kind == "integer grid":  # exact ties everywhere
+            self.points, self.queries = np.rint(self.points), np.rint(self.queries)
+        elif kind == "duplicates":
+            self.points = self.points[rng.integers(3, size=len(self.points)) % len(self.points)]
+            self.queries[::2] = self.points[0]
+        elif kind == "near ties":
+            direction = self.points / np.linalg.norm(self.points, axis=1, keepdims=True)
+            self.points = direction * (1 + 1e-7 * rng.integers(-3, 4, size=(len(direction), 1)))
+            self.queries *= 1e-7
+        elif kind == "huge":
+            self.points, self.queries = 1e37 * self.points, 1e37 * self.queries
+        elif kind == "tiny":
+            self.points, self.queries = 1e-41 * self.points, 1e-41 * self.queries
+        elif kind == "mixed magnitudes":
+            self.points = self.points * 10.0 ** rng.integers(-12, 12, size=(len(self.points), 1))
+            self.queries = self.queries * 10.0 ** rng.integers(-12, 30, size=(len(self.queries), 1))
+        elif kind == "constant feature":
+            self.points[:, 0] = self.queries[:, 0] = 1e6
+        elif kind == "empty class":
+            self.labels = np.minimum(self.labels, self.n_classes - 2)
+        elif kind == "queries from training":
+            self.queries = self.points[rng.integers(len(self.points), size=len(self.queries))]
+
+
+KINDS = [
+    "plain",
+    "far from the origin",
+    "two far clusters",
+    "integer grid",
+    "duplicates",
+    "near ties",
+    "huge",
+    "tiny",
+    "mixed magnitudes",
+    "constant feature",
+    "empty class",
+    "queries from training",
+    "one feature",
+]
+SEEDS_PER_KIND = 40
+
+
+class IndexContract:
+    """What every index must do. Inherit, and say how to make one."""
+
+    def make_index(self, activations: Any, labels: Any, n_classes: int, rows: Any = None) -> Index:
+        raise NotImplementedError
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_evidence_equals_float64_brute_force(self, kind: str) -> None:
+        for seed in range(SEEDS_PER_KIND):
+            problem = Problem(kind, seed)
+            index = self.make_index(problem.points, problem.labels, problem.n_classes)
+            evidence = index.gather(problem.queries, problem.k)
+            expected = brute_force(
+                problem.points, problem.labels, problem.n_classes, problem.queries, problem.k
+            )
+            assert_same_evidence(evidence, expected)
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_assertions_at_exact_ties_equal_those_of_brute_force(self, kind: str) -> None:
+        """The radius is one of the distances: one bit of error would flip the assertion."""
+        for seed in range(SEEDS_PER_KIND):
+            problem = Problem(kind, seed)
+            k = max(1, problem.k)
+            index = self.make_index(problem.points, problem.labels, problem.n_classes)
+            evidence = index.gather(problem.queries, k)
+            expected = brute_force(
+                problem.points, problem.labels, problem.n_classes, problem.queries, k
+            )
+            belief = np.random.default_rng(seed).integers(problem.n_classes, size=len(evidence))
+            finite = expected.class_distances[np.isfinite(expected.class_distances)]
+            radius = float(np.random.default_rng(seed).choice(finite))
+            for rule in (
+                Ball(radius),
+                Nearest(k),
+                BallElseNearest(radius, k),
+                BallWithNearest(radius, k),
+            ):
+                actual = make_assertions(belief, justify([find_support(evidence, rule)]))
+                wanted = make_assertions(belief, justify([find_support(expected, rule)]))
+                np.testing.assert_array_equal(actual, wanted)
+
+    def test_a_larger_problem_of_many_blocks_and_tasks(self) -> None:
+        rng = np.random.default_rng(0)
+        points = rng.standard_normal((6000, 16)) + 50
+        labels = rng.integers(7, size=6000)
+        queries = rng.standard_normal((1100, 16)) + 50
+        evidence = self.make_index(points, labels, 7).gather(queries, 12)
+        some = rng.choice(1100, size=60, replace=False)
+        assert_same_evidence(evidence[some], brute_force(points, labels, 7, queries[some], 12))
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_order_of_training_rows_does_not_matter(self, kind: str) -> None:
+        problem = Problem(kind, seed=1)
+        order = np.random.default_rng(0).permutation(len(problem.points))
+        index = self.make_index(problem.points, problem.labels, problem.n_classes)
+        shuffled = self.make_index(
+            problem.points[order], problem.labels[order], problem.n_classes, rows=order
+        )
+        assert_same_evidence(
+            shuffled.gather(problem.queries, problem.k), index.gather(problem.queries, problem.k)
+        )
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_merged_shards_equal_the_whole(self, kind: str) -> None:
+        problem = Problem(kind, seed=2)
+        k = min(problem.k, len(problem.points) // 3)
+        shards = np.array_split(np.random.default_rng(0).permutation(len(problem.points)), 3)
+        parts = [
+            self.make_index(
+                problem.points[rows], problem.labels[rows], problem.n_classes, rows=rows
+            ).gather(problem.queries, k)
+            for rows in shards
+            if len(rows)
+        ]
+        whole = self.make_index(problem.points, problem.labels, problem.n_classes)
+        assert_same_evidence(merge_evidence(parts), whole.gather(problem.queries, k))
+
+    def test_a_query_is_answered_alike_alone_and_in_a_batch(self) -> None:
+        problem = Problem("plain", seed=3)
+        index = self.make_index(problem.points, problem.labels, problem.n_classes)
+        batch = index.gather(problem.queries, 1)
+        for i in range(len(problem.queries)):
+            alone = index.gather(problem.queries[i : i + 1], 1)
+            assert_same_evidence(alone, batch[i : i + 1])
+
+    def test_no_queries_give_empty_evidence(self) -> None:
+        index = self.make_index(np.zeros((3, 2)), np.array([0, 1, 1]), 2)
+        evidence = index.gather(np.empty((0, 2)), 1)
+        assert evidence.class_distances.shape == (0, 2)
+        assert evidence.neighbor_distances.shape == (0, 1)
+
+    def test_sizes_are_reported(self) -> None:
+        index = self.make_index(np.zeros((3, 2)), np.array([0, 1, 1]), 4)
+        assert isinstance(index, Index)
+        assert (index.n_rows, index.n_features, index.n_classes) == (3, 2, 4)
+
+    def test_bad_input_is_refused_with_the_fact(self) -> None:
+        points, labels = np.zeros((3, 2)), np.array([0, 1, 1])
+        with pytest.raises(InputError, match=r"one per row; got \(2,\)"):
+            self.make_index(points, labels[:2], 2)
+        with pytest.raises(InputError, match="class codes from 0 to 0"):
+            self.make_index(points, labels, 1)
+        with pytest.raises(InputError, match=r"shape \(n, n_features\)"):
+            self.make_index(points[0], labels, 2)
+        with pytest.raises(InputError, match="row 1 is not"):
+            self.make_index(np.array([[0.0], [np.nan], [1.0]]), labels, 2)
+        with pytest.raises(InputError, match="row 2 is not"):
+            self.make_index(np.array([[0.0], [1.0], [1e300]]), labels, 2)
+        index = self.make_index(points, labels, 2)
+        with pytest.raises(InputError, match="2 features as the index has; got 3"):
+            index.gather(np.zeros((1, 3)))
+        with pytest.raises(InputError, match="queries must be finite"):
+            index.gather(np.full((1, 2), np.inf))
+        with pytest.raises(InputError, match="k=4 neighbours were asked for"):
+            index.gather(np.zeros((1, 2)), k=4)
+        with pytest.raises(InputError, match="k must be >= 0"):
+            index.gather(np.zeros((1, 2)), k=-1)

@@ -1,0 +1,50 @@
+"""Training: a copy of the user's estimator, and the part of the data it does not see."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils import check_random_state
+
+from iknow.core.arrays import Ints, Labels
+from iknow.errors import InputError
+
+
+def seeded_clone(estimator: Any, random_state: Any) -> Any:
+    """An untrained copy of an estimator; every random_state it leaves open is drawn from ours."""
+    copy = clone(estimator)
+    rng = check_random_state(random_state)
+    seeds = {
+        name: int(rng.randint(np.iinfo(np.int32).max))
+        for name, value in sorted(copy.get_params(deep=True).items())
+        if value is None and (name == "random_state" or name.endswith("__random_state"))
+    }
+    return copy.set_params(**seeds) if seeds else copy
+
+
+def split_rows(labels: Labels, fraction: float, random_state: Any) -> tuple[Ints, Ints]:
+    """Rows to train on and rows to hold out, both ascending.
+
+    Each class gives the fraction of its samples, rounded down, but keeps at least one to train on.
+    If that gives nothing at all, the largest class gives one.
+    """
+    if not 0 < fraction < 1:
+        raise InputError(f"validation_fraction must lie between 0 and 1; got {fraction}")
+    rng = check_random_state(random_state)
+    _, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    quota = np.floor(fraction * counts).astype(np.int64)
+    if quota.sum() == 0:
+        quota[counts.argmax()] = 1
+    quota = np.minimum(quota, counts - 1)
+    if quota.sum() == 0:
+        raise InputError(
+            f"{len(labels)} samples of {len(counts)} classes are too few to hold any out for "
+            "tuning: every class needs a second one, or give neighborhoods=..."
+        )
+    held_out = np.zeros(len(labels), dtype=bool)
+    for code, share in enumerate(quota):
+        members = np.flatnonzero(codes == code)
+        held_out[rng.permutation(members)[:share]] = True
+    return np.flatnonzero(~held_out), np.flatnonzero(held_out)

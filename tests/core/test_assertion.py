@@ -1,0 +1,86 @@
+"""Assertions and reasons: what follows from a belief and the supports."""
+
+import numpy as np
+import pytest
+
+from iknow.core.assertion import Assertion, Reason, find_reasons, make_assertions
+
+
+def mask(*supports, n_classes=3):
+    return np.array([[code in support for code in range(n_classes)] for support in supports])
+
+
+@pytest.mark.parametrize(
+    ("justification", "belief", "assertion"),
+    [
+        ({1}, 1, Assertion.IK),
+        ({0, 1}, 1, Assertion.IMK),
+        ({0, 1, 2}, 2, Assertion.IMK),
+        ({0}, 1, Assertion.IDK),
+        ({0, 2}, 1, Assertion.IDK),
+        (set(), 1, Assertion.IDK),
+    ],
+)
+def test_an_assertion_compares_the_belief_with_the_justification(justification, belief, assertion):
+    assert make_assertions(np.array([belief]), mask(justification)).tolist() == [assertion]
+
+
+def test_every_query_is_asserted_on_its_own():
+    codes = make_assertions(np.array([0, 1, 2]), mask({0}, {1, 2}, {0}))
+    assert codes.tolist() == [Assertion.IK, Assertion.IMK, Assertion.IDK]
+    assert codes.dtype == np.int8
+
+
+def test_assertions_are_ordered_by_how_much_is_known():
+    assert sorted(Assertion) == [Assertion.IDK, Assertion.IMK, Assertion.IK]
+
+
+def test_the_codes_of_assertions_and_reasons_stay_as_they_are_stored():
+    assert [(assertion.name, int(assertion)) for assertion in Assertion] == [
+        ("IDK", 0),
+        ("IMK", 1),
+        ("IK", 2),
+    ]
+    assert [(reason.name, int(reason)) for reason in Reason] == [
+        ("KNOWN", 0),
+        ("OVERLAP", 1),
+        ("DISAGREEMENT", 2),
+        ("EXTRAPOLATION", 3),
+        ("CONTRADICTION", 4),
+        ("INVALID", 5),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("supports", "belief", "reason"),
+    [
+        ([{0}], 0, Reason.KNOWN),
+        ([{0}, {0}, {0}], 0, Reason.KNOWN),
+        ([{0, 1}], 0, Reason.OVERLAP),
+        ([{0}, {0, 1}], 0, Reason.OVERLAP),
+        ([{0}, {1, 2}], 0, Reason.OVERLAP),
+        ([{0}, {1}], 0, Reason.DISAGREEMENT),
+        ([{1}, {0}], 0, Reason.DISAGREEMENT),
+        ([{1}, {0}, {2}], 0, Reason.DISAGREEMENT),
+        ([set()], 0, Reason.EXTRAPOLATION),
+        ([{0}, set()], 0, Reason.EXTRAPOLATION),
+        ([set(), {0, 1}], 0, Reason.EXTRAPOLATION),
+        ([{1}, set()], 0, Reason.EXTRAPOLATION),
+        ([{1}], 0, Reason.CONTRADICTION),
+        ([{1, 2}], 0, Reason.CONTRADICTION),
+        ([{1}, {2}], 0, Reason.CONTRADICTION),
+        ([{1}, {1, 2}], 0, Reason.CONTRADICTION),
+    ],
+)
+def test_a_reason_follows_from_the_belief_and_the_supports(supports, belief, reason):
+    masks = [mask(support) for support in supports]
+    assert find_reasons(np.array([belief]), masks).tolist() == [reason]
+
+
+@pytest.mark.parametrize("supports", [[{0}], [{0, 1}], [{0}, {1}], [set()], [{1}]])
+def test_an_invalid_query_has_no_other_reason(supports):
+    masks = [mask(support, support) for support in supports]
+    found = find_reasons(np.array([0, 0]), masks, invalid=np.array([True, False]))
+    assert found[0] == Reason.INVALID
+    assert found[1] != Reason.INVALID
+    assert found.dtype == np.int8

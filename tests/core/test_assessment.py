@@ -1,0 +1,127 @@
+"""Assessment: the columns, their agreement with each other, and other neighborhoods."""
+
+import numpy as np
+import pytest
+
+from iknow.core.assertion import Assertion, Reason
+from iknow.core.assessment import Assessment
+from iknow.core.neighborhood import Ball, BallElseNearest, BallWithNearest, Nearest
+from iknow.errors import InputError
+
+IK, IMK, IDK = Assertion.IK, Assertion.IMK, Assertion.IDK
+
+
+def test_beliefs_are_labels(assessment):
+    assert assessment.belief.tolist() == ["cat", "dog", "dog", "cat", "owl", "cat"]
+    assert assessment.belief.dtype == assessment.classes.dtype
+
+
+def test_each_prediction_has_its_assertion_and_reason(assessment):
+    assert assessment.assertion.tolist() == [IK, IMK, IMK, IDK, IDK, IDK]
+    assert assessment.reason.tolist() == list(Reason)
+
+
+def test_supports_are_kept_by_layer(assessment):
+    hidden, logits = assessment.supports["hidden"], assessment.supports["logits"]
+    assert list(assessment.supports) == ["hidden", "logits"]
+    assert hidden[:3].tolist() == [[True, False, False], [True, True, False], [False, True, False]]
+    assert logits[:3].tolist() == [[True, False, False], [False, True, False], [True, False, False]]
+
+
+def test_a_justification_joins_the_layers(assessment):
+    assert [np.flatnonzero(row).tolist() for row in assessment.justification] == [
+        [0],
+        [0, 1],
+        [0, 1],
+        [],
+        [0],
+        [],
+    ]
+
+
+@pytest.mark.parametrize(
+    "rule", [Ball(1e9), Nearest(2), BallElseNearest(1, 2), BallWithNearest(1e9, 2)], ids=repr
+)
+def test_an_invalid_sample_is_idk_under_every_rule(rule, assessment):
+    other = assessment.under({"hidden": rule, "logits": rule})
+    assert (other.assertion[-1], other.reason[-1]) == (IDK, Reason.INVALID)
+    assert Reason.INVALID not in other.reason[:-1]
+    assert other.assertion[0] == (IK if rule == BallElseNearest(1, 2) else IMK)
+
+
+def test_the_repr_counts_the_assertions(assessment):
+    assert repr(assessment) == "Assessment of 6 predictions: IK 1, IMK 2, IDK 3"
+
+
+def test_the_length_is_the_number_of_predictions(assessment):
+    assert len(assessment) == 6
+
+
+def test_other_neighborhoods_decide_otherwise_from_the_same_evidence(assessment):
+    other = assessment.under({"hidden": Nearest(1), "logits": Nearest(1)})
+    assert other.evidence is assessment.evidence
+    assert other.assertion.tolist() == [IK, IMK, IMK, IK, IDK, IDK]
+    assert assessment.assertion.tolist() == [IK, IMK, IMK, IDK, IDK, IDK]
+
+
+@pytest.mark.parametrize(
+    "neighborhoods",
+    [
+        {"hidden": Ball(5), "logits": Ball(3)},
+        {"logits": Nearest(2), "hidden": BallElseNearest(0.5, 1)},
+        {"hidden": BallWithNearest(1, 2), "logits": Ball(5)},
+    ],
+)
+def test_under_equals_a_fresh_assessment(neighborhoods, assessment):
+    assert assessment.assertion.shape == (6,)  # columns found earlier must not be carried over
+    other = assessment.under(neighborhoods)
+    fresh = Assessment(
+        classes=assessment.classes,
+        belief_codes=assessment.belief_codes,
+        scores=assessment.scores,
+        evidence=assessment.evidence,
+        neighborhoods=neighborhoods,
+        invalid=assessment.invalid,
+    )
+    assert other.neighborhoods == neighborhoods
+    np.testing.assert_array_equal(other.belief, fresh.belief)
+    np.testing.assert_array_equal(other.scores, fresh.scores)
+    np.testing.assert_array_equal(other.justification, fresh.justification)
+    np.testing.assert_array_equal(other.assertion, fresh.assertion)
+    np.testing.assert_array_equal(other.reason, fresh.reason)
+    assert (other.justification != assessment.justification).any()
+
+
+@pytest.mark.parametrize(
+    ("layers", "shown"),
+    [
+        (["hidden"], r"\['hidden'\]"),
+        (["hidden", "output"], r"\['hidden', 'output'\]"),
+        (["hidden", "logits", "output"], r"\['hidden', 'logits', 'output'\]"),
+        ([], r"\[\]"),
+    ],
+)
+def test_neighborhoods_for_the_wrong_layers_are_refused(layers, shown, assessment):
+    message = rf"needed for the layers \['hidden', 'logits'\]; got them for {shown}"
+    with pytest.raises(InputError, match=message):
+        assessment.under(dict.fromkeys(layers, Ball(1)))
+
+
+@pytest.mark.parametrize("i", [6, -7, 100])
+def test_explaining_a_sample_that_does_not_exist_is_refused(i, assessment):
+    message = f"sample {i} does not exist: the assessment holds 6 samples"
+    with pytest.raises(InputError, match=message):
+        assessment.explain(i)
+
+
+def test_a_negative_index_explains_from_the_end(assessment):
+    for i in range(6):
+        assert assessment.explain(i - 6) == assessment.explain(i)
+        assert assessment.explain(i).index == i
+
+
+def test_an_explanation_repeats_the_assessment(assessment):
+    explained = [assessment.explain(i) for i in range(6)]
+    assert [explanation.belief for explanation in explained] == assessment.belief.tolist()
+    assert [explanation.assertion for explanation in explained] == assessment.assertion.tolist()
+    assert [explanation.reason for explanation in explained] == assessment.reason.tolist()

@@ -1,0 +1,144 @@
+"""Explanations: the training samples for and against a belief, as a record and as text."""
+
+import numpy as np
+import pytest
+
+from iknow.core.assertion import Assertion, Reason
+from iknow.core.explanation import SENTENCES, Exemplar, LayerExplanation, explain
+from iknow.core.neighborhood import Ball, BallElseNearest, BallWithNearest, Nearest
+
+CLASSES = np.array(["cat", "dog", "owl"])
+
+
+def explain_one(evidence, neighborhood, belief=0, classes=CLASSES):
+    """The explanation in one layer; assertion and reason are passed on unread."""
+    explanation = explain(
+        0,
+        classes=classes,
+        belief=belief,
+        assertion=Assertion.IMK,
+        reason=Reason.OVERLAP,
+        evidence={"hidden": evidence},
+        neighborhoods={"hidden": neighborhood},
+    )
+    return explanation.layers[0]
+
+
+def test_a_layer_is_explained_by_its_exemplars_reach_and_support(assessment):
+    explanation = assessment.explain(1)
+    assert (explanation.index, explanation.belief) == (1, "dog")
+    assert (explanation.assertion, explanation.reason) == (Assertion.IMK, Reason.OVERLAP)
+    assert explanation.layers == (
+        LayerExplanation(
+            layer="hidden",
+            nearest_for=Exemplar(11, "dog", 1.5),
+            nearest_against=Exemplar(10, "cat", 1.0),
+            reach=1.5,
+            support=("cat", "dog"),
+        ),
+        LayerExplanation(
+            layer="logits",
+            nearest_for=Exemplar(11, "dog", 2.0),
+            nearest_against=Exemplar(10, "cat", 5.0),
+            reach=2.0,
+            support=("dog",),
+        ),
+    )
+
+
+def test_an_explanation_reads_as_text(assessment):
+    assert str(assessment.explain(1)) == (
+        "sample 1: IMK, belief dog\n"
+        "  OVERLAP: samples of several classes lie within reach in at least one layer\n"
+        "  hidden: reach 1.5, support {cat, dog}\n"
+        "    for      #11 (dog) at 1.5\n"
+        "    against  #10 (cat) at 1\n"
+        "  logits: reach 2, support {dog}\n"
+        "    for      #11 (dog) at 2\n"
+        "    against  #10 (cat) at 5"
+    )
+
+
+def test_what_is_missing_reads_as_none_nothing_and_no_sample(assessment):
+    neighborhoods = {"hidden": BallWithNearest(1, 2), "logits": Ball(2)}
+    assert str(assessment.under(neighborhoods).explain(5).layers[0].reach) == "None"
+    assert str(assessment.under(neighborhoods).explain(5)) == (
+        "sample 5: IDK, belief cat\n"
+        "  INVALID: the input, or an activation it causes, is not finite\n"
+        "  hidden: reach none, support {nothing}\n"
+        "    for      no sample\n"
+        "    against  no sample\n"
+        "  logits: reach 2, support {nothing}\n"
+        "    for      no sample\n"
+        "    against  no sample"
+    )
+
+
+def test_every_reason_has_its_sentence():
+    assert set(SENTENCES) == set(Reason)
+    assert len(set(SENTENCES.values())) == len(Reason)
+
+
+@pytest.mark.parametrize(
+    ("neighborhood", "reach", "support"),
+    [
+        (Ball(2), 2.0, ("cat",)),
+        (Nearest(2), 3.0, ("cat", "owl")),
+        (BallElseNearest(1, 2), 1.0, ("cat",)),
+        (BallElseNearest(0.5, 2), 3.0, ("cat", "owl")),
+        (BallWithNearest(1, 2), 3.0, ("cat", "owl")),
+        (BallWithNearest(0.5, 2), None, ()),
+    ],
+    ids=repr,
+)
+def test_reach_and_support_are_those_of_the_rule(neighborhood, reach, support, evidence_from):
+    layer = explain_one(evidence_from([[1, 4, 3]], n_neighbors=2), neighborhood)
+    assert (layer.reach, layer.support) == (reach, support)
+
+
+def test_the_exemplar_against_is_the_nearest_of_all_other_classes(evidence_from):
+    evidence = evidence_from([[4, 3, 2]], n_neighbors=0)
+    against = [explain_one(evidence, Ball(1), belief).nearest_against.row for belief in range(3)]
+    assert against == [12, 12, 11]
+
+
+def test_exemplars_out_of_reach_are_still_named(evidence_from):
+    layer = explain_one(evidence_from([[7, 8, 9]], n_neighbors=0), Ball(1))
+    assert layer.nearest_for == Exemplar(10, "cat", 7.0)
+    assert layer.nearest_against == Exemplar(11, "dog", 8.0)
+
+
+@pytest.mark.parametrize("belief", [0, 1, 2])
+def test_without_samples_of_the_believed_class_there_is_no_exemplar_for(belief, evidence_from):
+    distances = [[1.0, 2.0, 3.0]]
+    distances[0][belief] = np.inf
+    layer = explain_one(evidence_from(distances, n_neighbors=0), Ball(5), belief)
+    assert layer.nearest_for is None
+    assert layer.nearest_against is not None
+
+
+@pytest.mark.parametrize("belief", [0, 1, 2])
+def test_without_samples_of_another_class_there_is_no_exemplar_against(belief, evidence_from):
+    distances = np.full((1, 3), np.inf)
+    distances[0, belief] = 1.0
+    layer = explain_one(evidence_from(distances, n_neighbors=0), Ball(5), belief)
+    assert layer.nearest_for == Exemplar(10 + belief, CLASSES[belief], 1.0)
+    assert layer.nearest_against is None
+
+
+@pytest.mark.parametrize(
+    ("classes", "kind"),
+    [(np.array([3, 5, 8]), int), (CLASSES, str), (np.array([1, "b", None], dtype=object), int)],
+    ids=["int", "str", "object"],
+)
+def test_a_record_holds_plain_values(classes, kind, evidence_from):
+    layer = explain_one(evidence_from([[1, 4, 3]], n_neighbors=2), Nearest(2), classes=classes)
+    assert type(layer.nearest_for.label) is kind
+    assert type(layer.support[0]) is kind
+    assert type(layer.nearest_for.row) is int
+    assert type(layer.nearest_for.distance) is float
+    assert type(layer.reach) is float
+
+
+def test_an_exemplar_shows_four_digits_of_its_distance():
+    assert str(Exemplar(7, "cat", 1 / 3)) == "#7 (cat) at 0.3333"

@@ -1,0 +1,339 @@
+"""Laws of the algebra, for all problems that hypothesis can think of."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from iknow.core.assertion import Assertion, Reason, find_reasons, make_assertions
+from iknow.core.evidence import discard_evidence, empty_evidence, merge_evidence, stack_evidence
+from iknow.core.justification import justify
+from iknow.core.neighborhood import Ball, BallElseNearest, BallWithNearest, Nearest
+from iknow.core.support import find_support
+
+law = settings(derandomize=True, deadline=None, max_examples=100)
+
+K = 4  # neighbour distances in all evidence here, more than some training sets have samples
+ks = st.integers(1, K)
+# Points lie on a grid, so distances between them are roots of integers: such radii meet ties.
+radii = st.integers(0, 80).map(math.sqrt) | st.floats(0, 12)
+neighborhoods = st.one_of(
+    st.builds(Ball, radii),
+    st.builds(Nearest, ks),
+    st.builds(BallElseNearest, radii, ks),
+    st.builds(BallWithNearest, radii, ks),
+)
+RULES_WITH_RADIUS = pytest.mark.parametrize(
+    "rule", [Ball, lambda radius: BallWithNearest(radius, 2)], ids=["Ball", "BallWithNearest"]
+)
+
+
+class Problem(NamedTuple):
+    train: np.ndarray
+    labels: np.ndarray
+    queries: np.ndarray
+    belief: np.ndarray
+    n_classes: int
+
+    def part(self, rows):
+        return self._replace(train=self.train[rows], labels=self.labels[rows])
+
+
+@st.composite
+def problems(draw, every_class=False):
+    n_classes, n_queries = draw(st.integers(2, 4)), draw(st.integers(1, 5))
+    n_train = draw(st.integers(n_classes if every_class else 1, 9))
+    coordinates, codes = st.integers(-3, 3), st.integers(0, n_classes - 1)
+    labels = draw(arrays(np.int64, n_train, elements=codes))
+    if every_class:
+        labels[:n_classes] = np.arange(n_classes)
+    return Problem(
+        train=draw(arrays(np.int64, (n_train, 2), elements=coordinates)),
+        labels=labels,
+        queries=draw(arrays(np.int64, (n_queries, 2), elements=coordinates)),
+        belief=draw(arrays(np.int64, n_queries, elements=codes)),
+        n_classes=n_classes,
+    )
+
+
+@st.composite
+def masks(draw):
+    """A belief and one support per layer."""
+    n_layers, n_queries, n_classes = (
+        draw(st.integers(*limits)) for limits in ((1, 3), (1, 5), (1, 4))
+    )
+    supports = draw(arrays(bool, (n_layers, n_queries, n_classes)))
+    belief = draw(arrays(np.int64, n_queries, elements=st.integers(0, n_classes - 1)))
+    return belief, list(supports)
+
+
+@pytest.fixture(scope="session")
+def evidence_of(gather):
+    def evidence_of(problem, rows=None):
+        return gather(
+            problem.train, problem.labels, problem.queries, problem.n_classes, K, rows=rows
+        )
+
+    return evidence_of
+
+
+@pytest.fixture(scope="session")
+def shards_of(evidence_of):
+    """The evidence of the training rows with shard number 0, of those with 1, ..."""
+
+    def shards_of(problem, shard_of_row, n_shards):
+        members = [np.flatnonzero(shard_of_row == shard) for shard in range(n_shards)]
+        return [evidence_of(problem.part(rows), rows) for rows in members]
+
+    return shards_of
+
+
+def assess(evidence, problem, neighborhood):
+    return make_assertions(problem.belief, find_support(evidence, neighborhood))
+
+
+def is_subset(left, right):
+    return bool((~left | right).all())
+
+
+# The paper's remark on the fractions
+
+
+@law
+@given(masks())
+def test_the_fractions_of_ik_imk_and_idk_sum_to_one(belief_and_supports):
+    belief, supports = belief_and_supports
+    assertions = make_assertions(belief, justify(supports))
+    assert sum(int((assertions == code).sum()) for code in Assertion) == len(belief)
+
+
+@RULES_WITH_RADIUS
+@law
+@given(problem=problems(), pair=st.tuples(radii, radii))
+def test_in_one_layer_imk_never_shrinks_with_the_radius(rule, problem, pair, evidence_of):
+    evidence = evidence_of(problem)
+    narrow, wide = (assess(evidence, problem, rule(radius)) for radius in sorted(pair))
+    assert is_subset(narrow == Assertion.IMK, wide == Assertion.IMK)
+
+
+@RULES_WITH_RADIUS
+@law
+@given(problem=problems(), pair=st.tuples(radii, radii))
+def test_in_one_layer_idk_never_grows_with_the_radius(rule, problem, pair, evidence_of):
+    evidence = evidence_of(problem)
+    narrow, wide = (assess(evidence, problem, rule(radius)) for radius in sorted(pair))
+    assert is_subset(wide == Assertion.IDK, narrow == Assertion.IDK)
+
+
+@RULES_WITH_RADIUS
+@law
+@given(problem=problems(), radius=st.sampled_from([0, 1e-9, 0.7]))
+def test_a_vanishing_radius_knows_nothing_away_from_samples(rule, radius, problem, evidence_of):
+    between = problem._replace(queries=problem.queries + 0.5)  # at least sqrt(1/2) from the grid
+    support = find_support(evidence_of(between), rule(radius))
+    assert (make_assertions(problem.belief, support) == Assertion.IDK).all()
+    assert (find_reasons(problem.belief, [support]) == Reason.EXTRAPOLATION).all()
+
+
+@law
+@given(problem=problems(), query=st.integers(0, 4))
+def test_radius_zero_finds_the_samples_that_coincide(problem, query, evidence_of):
+    x = problem.queries[query % len(problem.queries)]
+    expected = set(problem.labels[(problem.train == x).all(axis=1)].tolist())
+    support = find_support(evidence_of(problem), Ball(0))[query % len(problem.queries)]
+    assert set(np.flatnonzero(support).tolist()) == expected
+
+
+@RULES_WITH_RADIUS
+@law
+@given(problem=problems(every_class=True), radius=st.sampled_from([1e9, math.inf]))
+def test_an_endless_radius_finds_every_class(rule, radius, problem, evidence_of):
+    assertions = assess(evidence_of(problem), problem, rule(radius))
+    assert (assertions == Assertion.IMK).all()
+
+
+# The order and the sharding of the training set
+
+
+@law
+@given(problem=problems(), data=st.data(), neighborhood=neighborhoods)
+def test_permuting_the_training_rows_changes_no_support(problem, data, neighborhood, evidence_of):
+    order = data.draw(st.permutations(range(len(problem.labels))))
+    support = find_support(evidence_of(problem), neighborhood)
+    permuted = find_support(evidence_of(problem.part(order)), neighborhood)
+    np.testing.assert_array_equal(permuted, support)
+
+
+@law
+@given(problem=problems(), data=st.data())
+def test_training_rows_merged_one_by_one_in_any_order_equal_the_whole(
+    problem, data, evidence_of, assert_same_evidence
+):
+    order = data.draw(st.permutations(range(len(problem.labels))))
+    merged = empty_evidence(len(problem.queries), problem.n_classes, K)
+    for row in order:
+        merged = merge_evidence([merged, evidence_of(problem.part([row]), [row])])
+    assert_same_evidence(merged, evidence_of(problem))
+
+
+@law
+@given(problem=problems(), data=st.data(), n_shards=st.integers(1, 4))
+def test_merged_shards_equal_the_whole(
+    problem, data, n_shards, evidence_of, shards_of, assert_same_evidence
+):
+    shard_of_row = data.draw(
+        arrays(np.int64, len(problem.labels), elements=st.integers(0, n_shards - 1))
+    )
+    shards = data.draw(st.permutations(shards_of(problem, shard_of_row, n_shards)))
+    assert_same_evidence(merge_evidence(shards), evidence_of(problem))
+
+
+@law
+@given(problem=problems(), data=st.data())
+def test_merging_is_associative_and_commutative(problem, data, shards_of, assert_same_evidence):
+    shard_of_row = data.draw(arrays(np.int64, len(problem.labels), elements=st.integers(0, 2)))
+    a, b, c = shards_of(problem, shard_of_row, 3)
+    left = merge_evidence([merge_evidence([a, b]), c])
+    right = merge_evidence([a, merge_evidence([b, c])])
+    assert_same_evidence(left, right)
+    assert_same_evidence(merge_evidence([a, b]), merge_evidence([b, a]))
+
+
+@law
+@given(problem=problems())
+def test_empty_evidence_is_neutral(problem, evidence_of, assert_same_evidence):
+    evidence = evidence_of(problem)
+    nothing = empty_evidence(len(problem.queries), problem.n_classes, K)
+    assert_same_evidence(merge_evidence([evidence, nothing]), evidence)
+    assert_same_evidence(merge_evidence([nothing, evidence]), evidence)
+
+
+@law
+@given(problem=problems(), data=st.data())
+def test_a_merged_exemplar_is_the_lowest_of_the_nearest_rows(problem, data, evidence_of):
+    order = data.draw(st.permutations(range(len(problem.labels))))
+    merged = merge_evidence([evidence_of(problem.part([row]), [row]) for row in order])
+    for x, exemplars in zip(problem.queries, merged.exemplars, strict=True):
+        for code, exemplar in enumerate(exemplars):
+            rows = np.flatnonzero(problem.labels == code)
+            squares = ((problem.train[rows] - x) ** 2).sum(axis=1)
+            assert exemplar == (rows[squares == squares.min()].min() if len(rows) else -1)
+
+
+@law
+@given(problem=problems(), neighborhood=neighborhoods, cut=st.integers(0, 5))
+def test_batches_of_queries_stack_to_the_whole(
+    problem, neighborhood, cut, evidence_of, assert_same_evidence
+):
+    evidence = evidence_of(problem)
+    stacked = stack_evidence([evidence[:cut], evidence[cut:]])
+    assert_same_evidence(stacked, evidence)
+    np.testing.assert_array_equal(
+        find_support(evidence[cut:], neighborhood), find_support(evidence, neighborhood)[cut:]
+    )
+
+
+@law
+@given(problem=problems(), neighborhood=neighborhoods)
+def test_discarded_evidence_supports_nothing(problem, neighborhood, evidence_of):
+    everything = np.ones(len(problem.queries), dtype=bool)
+    assert not find_support(discard_evidence(evidence_of(problem), everything), neighborhood).any()
+
+
+# The rules among each other
+
+
+@law
+@given(problem=problems(), radius=radii, k=ks)
+def test_h1_supports_at_least_what_the_ball_supports(problem, radius, k, evidence_of):
+    evidence = evidence_of(problem)
+    ball, hybrid = (
+        find_support(evidence, rule) for rule in (Ball(radius), BallElseNearest(radius, k))
+    )
+    assert is_subset(ball, hybrid)
+    assert hybrid.any(axis=1).all()
+
+
+@law
+@given(problem=problems(), radius=radii, k=ks)
+def test_h1_is_the_ball_where_inhabited_and_the_nearest_elsewhere(problem, radius, k, evidence_of):
+    evidence = evidence_of(problem)
+    ball, nearest, hybrid = (
+        find_support(evidence, rule)
+        for rule in (Ball(radius), Nearest(k), BallElseNearest(radius, k))
+    )
+    np.testing.assert_array_equal(hybrid, np.where(ball.any(axis=1)[:, None], ball, nearest))
+
+
+@law
+@given(problem=problems(), radius=radii, k=ks)
+def test_h2_is_ball_and_nearest_where_the_ball_is_inhabited_and_empty_elsewhere(
+    problem, radius, k, evidence_of
+):
+    evidence = evidence_of(problem)
+    ball, nearest, hybrid = (
+        find_support(evidence, rule)
+        for rule in (Ball(radius), Nearest(k), BallWithNearest(radius, k))
+    )
+    inhabited = ball.any(axis=1)
+    assert is_subset(ball[inhabited], hybrid[inhabited])
+    assert not hybrid[~inhabited].any()
+    np.testing.assert_array_equal(hybrid[inhabited], (ball | nearest)[inhabited])
+
+
+@law
+@given(problem=problems(), pair=st.tuples(ks, ks))
+def test_the_support_of_the_nearest_grows_with_k(problem, pair, evidence_of):
+    evidence = evidence_of(problem)
+    few, many = (find_support(evidence, Nearest(k)) for k in sorted(pair))
+    assert is_subset(few, many)
+    assert few.any(axis=1).all()
+
+
+@law
+@given(problem=problems(), radius=radii, k=ks)
+def test_what_h2_knows_the_ball_knows_too(problem, radius, k, evidence_of):
+    evidence = evidence_of(problem)
+    known = assess(evidence, problem, BallWithNearest(radius, k)) == Assertion.IK
+    assert is_subset(known, assess(evidence, problem, Ball(radius)) == Assertion.IK)
+
+
+# Several layers
+
+
+@law
+@given(masks())
+def test_every_reason_belongs_to_one_assertion(belief_and_supports):
+    belief, supports = belief_and_supports
+    meaning = {
+        Reason.KNOWN: Assertion.IK,
+        Reason.OVERLAP: Assertion.IMK,
+        Reason.DISAGREEMENT: Assertion.IMK,
+        Reason.EXTRAPOLATION: Assertion.IDK,
+        Reason.CONTRADICTION: Assertion.IDK,
+    }
+    assertions = make_assertions(belief, justify(supports))
+    assert assertions.tolist() == [meaning[code] for code in find_reasons(belief, supports)]
+
+
+@law
+@given(masks())
+def test_another_layer_never_makes_a_belief_known(belief_and_supports):
+    belief, supports = belief_and_supports
+    assume(len(supports) > 1)
+    fewer = make_assertions(belief, justify(supports[:-1])) == Assertion.IK
+    all_of_them = make_assertions(belief, justify(supports)) == Assertion.IK
+    assert is_subset(all_of_them, fewer)
+
+
+@law
+@given(masks(), st.randoms(use_true_random=False))
+def test_the_order_of_the_layers_does_not_matter(belief_and_supports, random):
+    belief, supports = belief_and_supports
+    shuffled = random.sample(supports, len(supports))
+    np.testing.assert_array_equal(justify(shuffled), justify(supports))
+    np.testing.assert_array_equal(find_reasons(belief, shuffled), find_reasons(belief, supports))

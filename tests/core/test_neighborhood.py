@@ -1,0 +1,242 @@
+"""Neighborhoods: the reach of every rule, its parameters, and its form as JSON."""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+
+from iknow.core.neighborhood import (
+    NO_REACH,
+    RULES,
+    Ball,
+    BallElseNearest,
+    BallWithNearest,
+    Nearest,
+    Neighborhood,
+    has_k,
+    has_radius,
+    neighborhood_from_dict,
+    neighborhood_to_dict,
+)
+from iknow.errors import InputError
+
+WITH_RADIUS = [Ball, lambda radius: BallElseNearest(radius, 1), lambda r: BallWithNearest(r, 1)]
+WITH_K = [Nearest, lambda k: BallElseNearest(1.0, k), lambda k: BallWithNearest(1.0, k)]
+NAMES_WITH_RADIUS = ["Ball", "BallElseNearest", "BallWithNearest"]
+NAMES_WITH_K = ["Nearest", "BallElseNearest", "BallWithNearest"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Everything(Neighborhood):
+    """A rule of one's own."""
+
+    def reach(self, evidence):
+        return np.full(len(evidence), np.inf)
+
+
+@pytest.mark.parametrize(
+    ("rule", "reach"),
+    [
+        (Ball(2), [2, 2, 2]),
+        (Nearest(1), [1, 2, 3]),
+        (Nearest(2), [5, 6, 7]),
+        (BallElseNearest(2, 2), [2, 2, 7]),
+        (BallElseNearest(2, 1), [2, 2, 3]),
+        (BallWithNearest(2, 2), [5, 6, NO_REACH]),
+        (BallWithNearest(2, 1), [2, 2, NO_REACH]),
+    ],
+    ids=repr,
+)
+def test_each_rule_reaches_as_far_as_the_paper_says(rule, reach, evidence_from):
+    evidence = evidence_from([[1, 5], [6, 2], [3, 7]], n_neighbors=2)
+    assert rule.reach(evidence).tolist() == reach
+
+
+def test_no_reach_reaches_not_even_a_coinciding_sample():
+    assert NO_REACH < 0
+
+
+@pytest.mark.parametrize("rule", WITH_K, ids=NAMES_WITH_K)
+def test_more_neighbors_than_the_evidence_holds_are_refused(rule, evidence_from):
+    evidence = evidence_from([[1, 5, 6]], n_neighbors=2)
+    with pytest.raises(InputError, match="holds 2 neighbour distances but k=3 was asked for"):
+        rule(3).reach(evidence)
+
+
+@pytest.mark.parametrize("rule", WITH_RADIUS, ids=NAMES_WITH_RADIUS)
+@pytest.mark.parametrize("radius", [-1, -0.001, -math.inf, np.float32(-2)], ids=repr)
+def test_a_negative_radius_is_refused(rule, radius):
+    with pytest.raises(InputError, match=f"a radius must be >= 0; got {radius}"):
+        rule(radius)
+
+
+@pytest.mark.parametrize("rule", WITH_RADIUS, ids=NAMES_WITH_RADIUS)
+@pytest.mark.parametrize(
+    ("radius", "shown"),
+    [
+        (math.nan, "nan"),
+        (np.float64("nan"), "nan"),
+        (True, "True"),
+        (np.True_, "True"),
+        ("1.5", "'1.5'"),
+        (None, "None"),
+        (1j, "1j"),
+        ([1.0], r"\[1.0\]"),
+    ],
+    ids=repr,
+)
+def test_a_radius_that_is_no_number_is_refused(rule, radius, shown):
+    with pytest.raises(InputError, match=f"a radius must be a number >= 0; got .*{shown}"):
+        rule(radius)
+
+
+@pytest.mark.parametrize("rule", WITH_K, ids=NAMES_WITH_K)
+@pytest.mark.parametrize("k", [0, -3, np.int64(0)], ids=repr)
+def test_a_k_below_one_is_refused(rule, k):
+    with pytest.raises(InputError, match=f"k must be >= 1; got {k}"):
+        rule(k)
+
+
+@pytest.mark.parametrize("rule", WITH_K, ids=NAMES_WITH_K)
+@pytest.mark.parametrize(
+    ("k", "shown"),
+    [
+        (1.5, "1.5"),
+        (2.0, "2.0"),
+        (np.float64(2), "2.0"),
+        (math.nan, "nan"),
+        (True, "True"),
+        (np.True_, "True"),
+        ("3", "'3'"),
+        (None, "None"),
+    ],
+    ids=repr,
+)
+def test_a_k_that_is_no_whole_number_is_refused(rule, k, shown):
+    with pytest.raises(InputError, match=f"k must be a whole number >= 1; got .*{shown}"):
+        rule(k)
+
+
+def test_a_zero_and_an_infinite_radius_are_allowed():
+    assert (Ball(0).radius, Ball(math.inf).radius) == (0.0, math.inf)
+
+
+@pytest.mark.parametrize(
+    ("given", "plain"),
+    [
+        (Ball(np.float64(0.5)), Ball(0.5)),
+        (Ball(np.float32(0.5)), Ball(0.5)),
+        (Ball(np.int32(2)), Ball(2.0)),
+        (Ball(2), Ball(2.0)),
+        (Nearest(np.int64(3)), Nearest(3)),
+        (Nearest(np.uint8(3)), Nearest(3)),
+        (BallElseNearest(np.float32(0.5), np.int16(3)), BallElseNearest(0.5, 3)),
+        (BallWithNearest(np.float16(0.5), np.uint64(3)), BallWithNearest(0.5, 3)),
+    ],
+    ids=repr,
+)
+def test_parameters_become_plain_numbers(given, plain):
+    assert given == plain
+    assert hash(given) == hash(plain)
+    assert [type(value) for value in vars(given).values()] == [
+        float if name == "radius" else int for name in vars(plain)
+    ]
+
+
+def test_rules_with_the_same_parameters_are_still_different():
+    assert BallElseNearest(1, 2) != BallWithNearest(1, 2)
+
+
+def test_a_neighborhood_cannot_be_changed():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Ball(1.0).radius = 2.0
+
+
+def test_a_rule_reads_k_neighbors_or_none():
+    rules = [Ball(1), Nearest(2), BallElseNearest(1, 3), BallWithNearest(1, 4)]
+    assert [rule.n_neighbors for rule in rules] == [0, 2, 3, 4]
+
+
+def test_the_rules_are_the_four_of_the_paper_by_name():
+    rules = [Ball, Nearest, BallElseNearest, BallWithNearest]
+    assert list(RULES.values()) == rules
+    assert list(RULES) == ["Ball", "Nearest", "BallElseNearest", "BallWithNearest"]
+
+
+def test_only_nearest_lacks_a_radius_and_only_ball_lacks_a_k():
+    assert [name for name, rule in RULES.items() if not has_radius(rule)] == ["Nearest"]
+    assert [name for name, rule in RULES.items() if not has_k(rule)] == ["Ball"]
+    assert not has_radius(Everything)
+    assert not has_k(Everything)
+
+
+@pytest.mark.parametrize(
+    ("neighborhood", "record"),
+    [
+        (Ball(0.1), {"rule": "Ball", "radius": 0.1}),
+        (Nearest(3), {"rule": "Nearest", "k": 3}),
+        (BallElseNearest(2, 3), {"rule": "BallElseNearest", "radius": 2.0, "k": 3}),
+        (BallWithNearest(1e-300, 1), {"rule": "BallWithNearest", "radius": 1e-300, "k": 1}),
+    ],
+    ids=repr,
+)
+def test_a_record_holds_the_rule_and_its_parameters(neighborhood, record):
+    assert neighborhood_to_dict(neighborhood) == record
+
+
+@pytest.mark.parametrize(
+    "neighborhood",
+    [
+        Ball(0.1),
+        Ball(0),
+        Ball(math.inf),
+        Ball(np.float32(0.1)),
+        Ball(np.int64(7)),
+        Nearest(3),
+        Nearest(np.int32(3)),
+        BallElseNearest(0.1 + 0.2, 3),
+        BallElseNearest(np.float64(0.3), np.int64(3)),
+        BallWithNearest(1e-300, 1),
+        BallWithNearest(np.float16(0.1), np.uint8(255)),
+    ],
+    ids=repr,
+)
+def test_every_neighborhood_survives_json(neighborhood):
+    text = json.dumps(neighborhood_to_dict(neighborhood))
+    restored = neighborhood_from_dict(json.loads(text))
+    assert type(restored) is type(neighborhood)
+    assert restored == neighborhood
+
+
+def test_reading_a_record_leaves_it_alone():
+    record = {"rule": "Ball", "radius": 0.1}
+    neighborhood_from_dict(record)
+    assert record == {"rule": "Ball", "radius": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("record", "shown"),
+    [({"rule": "Cube", "radius": 1.0}, "'Cube'"), ({"radius": 1.0}, "None"), ({}, "None")],
+)
+def test_an_unknown_rule_is_refused_by_naming_the_known_ones(record, shown):
+    known = "Ball, Nearest, BallElseNearest, BallWithNearest"
+    with pytest.raises(InputError, match=f"unknown neighborhood {shown}: expected one of {known}"):
+        neighborhood_from_dict(record)
+
+
+def test_a_record_with_a_bad_parameter_is_refused():
+    with pytest.raises(InputError, match="a radius must be >= 0; got -1"):
+        neighborhood_from_dict({"rule": "Ball", "radius": -1})
+
+
+def test_a_rule_of_ones_own_is_not_written_as_json():
+    with pytest.raises(InputError, match=r"only the rules Ball, .* as JSON; got Everything"):
+        neighborhood_to_dict(Everything())
+
+
+def test_a_namesake_of_a_rule_is_not_written_as_json():
+    namesake = type("Ball", (Everything,), {})
+    with pytest.raises(InputError, match="as JSON; got Ball"):
+        neighborhood_to_dict(namesake())
