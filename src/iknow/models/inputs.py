@@ -15,7 +15,7 @@ from iknow.errors import InputError
 
 
 def as_dense(inputs: Any) -> Any:
-    """A data frame as it is, a sparse matrix refused, anything else as an array of shape (n, ...)."""
+    """A data frame as it is, a sparse matrix refused, all else as an array of shape (n, ...)."""
     if hasattr(inputs, "iloc"):
         return inputs
     if hasattr(inputs, "toarray"):
