@@ -23,9 +23,9 @@ from iknow.bundle import Bundle, read_bundle, write_bundle
 from iknow.core.arrays import Bools, Ints, Labels
 from iknow.core.assessment import Assessment
 from iknow.core.evidence import Evidence, discard_evidence, stack_evidence
-from iknow.core.neighborhood import RULES, Ball, Neighborhood, has_k, has_radius
+from iknow.core.neighborhood import RULES, Ball, Nearest, Neighborhood, has_k, has_radius
 from iknow.errors import BundleError, InputError, SelectionError
-from iknow.labels import as_labels, check_several_classes, encode, find_classes
+from iknow.labels import as_labels, as_row_numbers, check_several_classes, encode, find_classes
 from iknow.models.adapt import as_model, is_estimator
 from iknow.models.arrays import PrecomputedModel
 from iknow.models.inputs import as_dense, count_samples, cut_batches, zero_nonfinite
@@ -76,18 +76,20 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
         self.progress = progress
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, *, rows: Any = None) -> Self:
         """Collect the evidence: the activations of the training samples, with their labels.
 
-        X: whatever the model takes, n samples. y: labels of shape (n,).
+        X: whatever the model takes, n samples. y: labels of shape (n,). rows: whole numbers that
+        explanations know the samples by, of shape (n,); their positions in X unless given.
         """
         if is_estimator(self.model):
             validate_data(self, X, y, skip_check_array=True)
         if self._trains:
-            return self._train(X, y)
+            return self._train(X, y, rows)
         self.model_ = as_model(self.model)
         inputs = self.model_.prepare(X)
-        return self._collect(inputs, as_labels(y, count_samples(inputs), "y"))
+        labels = as_labels(y, count_samples(inputs), "y")
+        return self._collect(inputs, labels, as_row_numbers(rows, len(labels)))
 
     def tune(self, X: Any, y: Any) -> Self:
         """Choose the radii that maximise coverage on validation data: the exact optimum.
@@ -98,14 +100,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.neighborhoods is not None:
             raise InputError("there is nothing to tune: the neighborhoods were given and are fixed")
         inputs = self._prepare(X)
-        truth = encode(as_labels(y, count_samples(inputs), "y"), self.classes_, "y")
-        self._check_evidence_for(truth)
-        k = self.k if has_k(self.rule) else None
-        observation, evidence = self._gather(inputs, k or 0)
-        _check_valid(observation.invalid, "validation")
-        self.selection_ = select(evidence, observation.belief, truth, self.rule, k)
-        self.neighborhoods_ = dict(self.selection_.neighborhoods)
-        return self
+        return self._select(inputs, as_labels(y, count_samples(inputs), "y"), "validation")
 
     def assess(self, X: Any, n_neighbors: int = 0) -> Assessment:
         """What is asserted about each prediction, and the evidence for it.
@@ -135,6 +130,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         inputs = self._prepare(X)
         batches = cut_batches(inputs, self.batch_size)
         observation = observe_all(self.model_, batches, count_samples(inputs), ())
+        self._check_columns(observation)
         _check_valid(observation.invalid, "input")
         labels: Labels = self.classes_[observation.belief]
         return labels
@@ -144,6 +140,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "indexes_")
         any_index = self.indexes_[self.layers_[0]]
         selection: Selection | None = getattr(self, "selection_", None)
+        names = getattr(self, "feature_names_in_", None)
         bundle = Bundle(
             classes=self.classes_,
             labels=any_index.labels,
@@ -153,9 +150,11 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             fingerprint=self.model_.fingerprint(),
             settings={
                 "rule": self.rule.__name__,
-                "k": self.k,
-                "batch_size": self.batch_size,
+                "k": int(self.k),  # a grid search may have set numpy's integers
+                "batch_size": int(self.batch_size),
                 "selection": None if selection is None else selection.to_dict(),
+                "n_features_in": getattr(self, "n_features_in_", None),
+                "feature_names_in": None if names is None else [str(name) for name in names],
             },
         )
         write_bundle(path, bundle, __version__)
@@ -193,6 +192,10 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             classifier.neighborhoods_ = dict(bundle.neighborhoods)
         if settings["selection"] is not None:
             classifier.selection_ = Selection.from_dict(settings["selection"])
+        if settings["n_features_in"] is not None:
+            classifier.n_features_in_ = settings["n_features_in"]
+        if settings["feature_names_in"] is not None:
+            classifier.feature_names_in_ = np.array(settings["feature_names_in"], dtype=object)
         return classifier
 
     @property
@@ -200,11 +203,25 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Whether `fit` trains the model: it is an estimator, and not a frozen one."""
         return is_estimator(self.model) and not isinstance(self.model, FrozenEstimator)
 
-    def _train(self, X: Any, y: Any) -> Self:
+    def _select(
+        self, inputs: Any, labels: Labels, what: str, positions: Ints | None = None
+    ) -> Self:
+        """Choose the radii on samples that are prepared; `positions`: see `_check_valid`."""
+        truth = encode(labels, self.classes_, "y")
+        self._check_evidence_for(truth)
+        k = self.k if has_k(self.rule) else None
+        observation, evidence = self._gather(inputs, k or 0)
+        _check_valid(observation.invalid, what, positions)
+        self.selection_ = select(evidence, observation.belief, truth, self.rule, k)
+        self.neighborhoods_ = dict(self.selection_.neighborhoods)
+        return self
+
+    def _train(self, X: Any, y: Any, rows: Any) -> Self:
         """Train a clone of the estimator; tune on a part it has not seen, if there is a radius."""
         inputs = as_dense(X)
         labels = as_labels(y, count_samples(inputs), "y")
         check_several_classes(labels)
+        numbers = as_row_numbers(rows, len(labels))
         _check_valid(zero_nonfinite(inputs)[1], "training")
         tunes = self.neighborhoods is None and has_radius(self.rule)
         training = np.arange(len(labels))
@@ -213,32 +230,37 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seen = _safe_indexing(inputs, training)
         estimator = seeded_clone(self.model, self.random_state)
         self.model_ = as_model(estimator.fit(seen, labels[training]))
-        self._collect(seen, labels[training], rows=training)
+        self._collect(seen, labels[training], numbers[training], training)
         if tunes:
-            self._tune_or_know_nothing(_safe_indexing(inputs, validation), labels[validation])
+            self._tune_or_know_nothing(inputs, labels, validation)
         return self
 
-    def _tune_or_know_nothing(self, X: Any, y: Labels) -> None:
+    def _tune_or_know_nothing(self, inputs: Any, labels: Labels, held_out: Ints) -> None:
         """Tune on the held-out part; where no radius lets it know anything, say so."""
         try:
-            self.tune(X, y)
+            self._select(_safe_indexing(inputs, held_out), labels[held_out], "training", held_out)
         except SelectionError as error:
             warnings.warn(
-                f"{error}. Until it is tuned again this classifier answers IDK", stacklevel=4
+                f"{error}. Until it is tuned again this classifier answers IDK to all but exact "
+                "copies of training samples",
+                stacklevel=4,
             )
             self.neighborhoods_ = dict.fromkeys(self.layers_, Ball(0.0))
 
-    def _collect(self, inputs: Any, labels: Labels, rows: Ints | None = None) -> Self:
+    def _collect(
+        self, inputs: Any, labels: Labels, rows: Ints, positions: Ints | None = None
+    ) -> Self:
         """Build one index per layer from the activations of the training samples.
 
-        rows: the number each sample is known by in explanations, of shape (n,).
+        rows: the number each sample is known by in explanations, of shape (n,). positions: see
+        `_check_valid`.
         """
         batches = cut_batches(inputs, self.batch_size)
         check_several_classes(labels)
         layers = tuple(self.layers or self.model_.default_layers(batches[0]))
         shown = track(batches, "Collecting evidence", enabled=self.progress)
         observation = observe_all(self.model_, shown, len(labels), layers)
-        _check_valid(observation.invalid, "training", rows)
+        _check_valid(observation.invalid, "training", positions)
         known = self.model_.classes
         n_columns = observation.scores.shape[1]
         self.classes_ = find_classes(labels, n_columns, self.classes) if known is None else known
@@ -268,7 +290,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     f"got them for {', '.join(given) or 'none'}"
                 )
             self.neighborhoods_ = {layer: given[layer] for layer in self.layers_}
-        needed = [self.k] if given is None and has_k(self.rule) else []
+        needed = [Nearest(self.k).k] if given is None and has_k(self.rule) else []
         needed += [rule.n_neighbors for rule in (given or {}).values()]
         if max(needed, default=0) > n_rows:
             raise InputError(
@@ -289,11 +311,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         batches = cut_batches(inputs, self.batch_size)
         for batch in track(batches, "Gathering evidence", enabled=self.progress):
             observation = self.model_.observe(batch, self.layers_)
-            if observation.scores.shape[1] != len(self.classes_):
-                raise InputError(
-                    f"the scores must have a column for each of the {len(self.classes_)} classes; "
-                    f"got {observation.scores.shape[1]} columns"
-                )
+            self._check_columns(observation)
             for layer, index in self.indexes_.items():
                 try:
                     found = index.gather(observation.activations[layer], k)
@@ -306,6 +324,13 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             {layer: stack_evidence(parts) for layer, parts in evidence.items()},
         )
 
+    def _check_columns(self, observation: Observation) -> None:
+        if observation.scores.shape[1] != len(self.classes_):
+            raise InputError(
+                f"the scores must have a column for each of the {len(self.classes_)} classes; "
+                f"got {observation.scores.shape[1]} columns"
+            )
+
     def _check_evidence_for(self, truth: Ints) -> None:
         """Validation must not hold a class of which training has no sample."""
         trained = np.unique(self.indexes_[self.layers_[0]].labels)
@@ -317,11 +342,14 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
 
 
-def _check_valid(invalid: Bools, what: str, rows: Ints | None = None) -> None:
-    """Every sample must be finite; the first that is not is named by its row."""
+def _check_valid(invalid: Bools, what: str, positions: Ints | None = None) -> None:
+    """Every sample must be finite; the first that is not is named by its row in the user's X.
+
+    positions: those rows, of shape (n,), where the samples are a part of X.
+    """
     if invalid.any():
-        position = int(np.flatnonzero(invalid)[0])
-        row = position if rows is None else int(rows[position])
+        first = int(np.flatnonzero(invalid)[0])
+        row = first if positions is None else int(positions[first])
         raise InputError(
             f"{what} data must be finite: row {row} has a value, or causes an activation, that is "
             f"NaN or inf ({int(invalid.sum())} such rows): remove or repair them"

@@ -22,8 +22,26 @@ def as_labels(y: Any, n_samples: int, what: str) -> Labels:
             f"{what} must hold one label per sample: got {len(labels)} labels for {n_samples} "
             "samples"
         )
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        row = int(np.flatnonzero(~np.isfinite(labels))[0])
+        raise InputError(f"{what} must hold labels; row {row} is {labels[row]}: remove it")
     check_classification_targets(labels)
     return labels
+
+
+def as_row_numbers(rows: Any, n_samples: int) -> Ints:
+    """The numbers that training samples are known by, of shape (n_samples,), each used once."""
+    if rows is None:
+        return np.arange(n_samples)
+    numbers = np.asarray(rows)
+    if numbers.shape != (n_samples,) or numbers.dtype.kind not in "iu" or (numbers < 0).any():
+        raise InputError(
+            f"rows must be a whole number >= 0 for each of the {n_samples} samples; got "
+            f"shape {numbers.shape} and dtype {numbers.dtype}"
+        )
+    if len(np.unique(numbers)) != n_samples:
+        raise InputError("rows must name each training sample by a number of its own")
+    return numbers.astype(np.int64)
 
 
 def find_classes(y: Labels, n_columns: int, given: Any = None) -> Labels:

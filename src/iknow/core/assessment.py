@@ -67,9 +67,13 @@ class Assessment:
 
     @cached_property
     def supports(self) -> dict[str, Bools]:
-        """For each layer, the classes within reach: masks of shape (n, n_classes)."""
+        """For each layer, the classes within reach: masks of shape (n, n_classes).
+
+        An invalid sample has none, whatever evidence came with it: it fails closed, to IDK.
+        """
+        valid = ~self.invalid[:, None]
         return {
-            layer: find_support(evidence, self.neighborhoods[layer])
+            layer: find_support(evidence, self.neighborhoods[layer]) & valid
             for layer, evidence in self.evidence.items()
         }
 

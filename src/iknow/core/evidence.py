@@ -76,6 +76,8 @@ class Evidence:
 
     def neighbor_distance(self, k: int) -> Floats:
         """Distance to the k-th nearest training activation, of shape (n_queries,)."""
+        if k < 1:
+            raise InputError(f"k must be >= 1; got {k}")
         if k > self.n_neighbors:
             raise InputError(
                 f"the evidence holds {self.n_neighbors} neighbour distances but k={k} was asked "

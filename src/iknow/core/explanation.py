@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from iknow.core.arrays import Labels
+from iknow.core.arrays import Floats, Labels
 from iknow.core.assertion import Assertion, Reason
 from iknow.core.evidence import NO_EXEMPLAR, Evidence
-from iknow.core.neighborhood import Neighborhood
+from iknow.core.neighborhood import NO_REACH, Neighborhood
 from iknow.core.support import find_support
 
 SENTENCES = {
@@ -104,15 +104,17 @@ def _explain_layer(
     others = np.where(np.arange(len(classes)) == belief, np.inf, distances)
     reach = float(neighborhood.reach(evidence)[0])
 
-    def exemplar(code: int) -> Exemplar | None:
+    def exemplar(candidates: Floats, code: int) -> Exemplar | None:
         row = int(evidence.exemplars[0, code])
-        return None if row == NO_EXEMPLAR else Exemplar(row, classes[code], float(distances[code]))
+        if row == NO_EXEMPLAR or np.isinf(candidates[code]):
+            return None
+        return Exemplar(row, classes[code], float(candidates[code]))
 
     return LayerExplanation(
         layer=layer,
-        nearest_for=exemplar(belief),
-        nearest_against=exemplar(int(others.argmin())),
-        reach=reach if np.isfinite(reach) else None,
+        nearest_for=exemplar(distances, belief),
+        nearest_against=exemplar(others, int(others.argmin())),
+        reach=None if reach == NO_REACH else reach,
         support=tuple(
             classes[code] for code in np.flatnonzero(find_support(evidence, neighborhood))
         ),

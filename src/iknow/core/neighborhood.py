@@ -124,9 +124,12 @@ def neighborhood_from_dict(record: Mapping[str, Any]) -> Neighborhood:
     """The neighborhood written by `neighborhood_to_dict`."""
     parameters = dict(record)
     name = parameters.pop("rule", None)
-    if name not in RULES:
+    if not isinstance(name, str) or name not in RULES:
         raise InputError(f"unknown neighborhood {name!r}: expected one of {', '.join(RULES)}")
-    return RULES[name](**parameters)
+    try:
+        return RULES[name](**parameters)
+    except TypeError as error:
+        raise InputError(f"{name} cannot be made from {parameters}: {error}") from error
 
 
 def _check_radius(radius: object) -> float:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from iknow.core.arrays import Labels
-from iknow.errors import InputError
+from iknow.errors import InputError, LayerError
 from iknow.models.model import Observation, check_layers, make_observation
 
 
@@ -32,6 +32,11 @@ class PrecomputedModel:
         )
 
     def default_layers(self, batch: Observation) -> tuple[str, ...]:
+        if not batch.activations:
+            raise LayerError(
+                "the precomputed data has no layers to find support in: give the activations of at "
+                "least one, as (scores, {layer: activations})"
+            )
         return tuple(batch.activations)
 
     def observe(self, batch: Observation, layers: Sequence[str]) -> Observation:

@@ -62,8 +62,9 @@ def zero_nonfinite(batch: Any) -> tuple[Any, Bools]:
         bad: Bools = ~finite.reshape(len(values), -1).all(axis=1)
         return (np.where(finite, values, 0) if bad.any() else batch), bad
     numeric = batch.select_dtypes("number")
-    clean, bad = zero_nonfinite(numeric.to_numpy(dtype=np.float64, na_value=np.nan))
+    finite = np.isfinite(numeric.to_numpy(dtype=np.float64, na_value=np.nan))
+    bad = ~finite.all(axis=1)
     if bad.any():
         batch = batch.copy()
-        batch[numeric.columns] = clean
+        batch[numeric.columns] = numeric.where(finite, 0)  # each column keeps its dtype
     return batch, bad

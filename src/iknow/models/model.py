@@ -5,6 +5,7 @@ Adapters answer one batch at a time; the classifier cuts the batches and keeps w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -97,7 +98,7 @@ def make_observation(
                 f"got shape {array.shape}"
             )
         with np.errstate(over="ignore"):  # what overflows float32 becomes inf and is marked
-            layers[layer] = array.reshape(n, -1).astype(np.float32)
+            layers[layer] = array.reshape(n, math.prod(array.shape[1:])).astype(np.float32)
         bad |= ~np.isfinite(layers[layer]).all(axis=1)
     if bad.any():
         table = np.where(bad[:, None], 0.0, table)
@@ -106,7 +107,7 @@ def make_observation(
         }
     return Observation(
         scores=table,
-        belief=table.argmax(axis=1) if belief is None else belief,
+        belief=table.argmax(axis=1) if belief is None else np.where(bad, 0, belief),
         activations=layers,
         invalid=bad,
     )

@@ -10,8 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from joblib import hash as joblib_hash
+from joblib.hashing import NumpyHasher
 from scipy.special import expit
+from sklearn.frozen import FrozenEstimator
+from sklearn.neighbors import BallTree, KDTree
 
 from iknow.core.arrays import Floats, Ints, Labels
 from iknow.errors import InputError, LayerError
@@ -35,6 +37,9 @@ class SklearnModel:
                 f"{type(estimator).__name__} is not a fitted classifier (it has no classes_): "
                 "fit it first, or give it unfrozen to EpistemicClassifier, which trains a clone"
             )
+        # The wrapping by which a user says "do not train this" is not part of the model.
+        while isinstance(estimator, FrozenEstimator):
+            estimator = estimator.estimator
         self.estimator = estimator
         self._steps, self._final = _unwrap(estimator)
 
@@ -48,11 +53,17 @@ class SklearnModel:
 
     def default_layers(self, batch: Any) -> tuple[str, ...]:
         if self._is_network:
-            return (f"hidden{len(self._final.coefs_) - 1}", "logits")
+            n_hidden = len(self._final.coefs_) - 1
+            return (f"hidden{n_hidden}" if n_hidden else "input", "logits")
         return ("input", "output") if "output" in self._layer_names else ("input",)
 
     def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
         check_layers(layers, self._layer_names, type(self._final).__name__)
+        twice = [layer for layer in layers if self._layer_names.count(layer) > 1]
+        if twice:
+            raise LayerError(
+                f"{twice[0]!r} names more than one layer: give the pipeline's step another name"
+            )
         batch, invalid = zero_nonfinite(batch)
         return make_observation(
             self._scores(batch),
@@ -62,7 +73,8 @@ class SklearnModel:
         )
 
     def fingerprint(self) -> str:
-        return f"sklearn:{joblib_hash(self.estimator, hash_name='sha1')}"
+        """A hash of the classifier and the steps before it, whatever they are wrapped in."""
+        return f"sklearn:{_Hasher(hash_name='sha256').hash([*self._steps, self._final])}"
 
     @property
     def _is_network(self) -> bool:
@@ -88,8 +100,11 @@ class SklearnModel:
             probabilities: Floats = self.estimator.predict_proba(batch)
             return probabilities
         if hasattr(self.estimator, "decision_function"):
-            decision = self.estimator.decision_function(batch)
-            return np.column_stack([-decision, decision]) if decision.ndim == 1 else decision
+            decision: Floats = self.estimator.decision_function(batch)
+            if decision.ndim == 1:
+                return np.column_stack([-decision, decision])
+            if decision.shape[1] == len(self.classes):  # else it is about pairs of classes
+                return decision
         return np.eye(len(self.classes))[self._belief(batch)]
 
     def _activations(self, batch: Any, layers: Sequence[str]) -> dict[str, Any]:
@@ -99,12 +114,32 @@ class SklearnModel:
             inside = inside if transformer == "passthrough" else transformer.transform(inside)
             if name in layers:
                 found[name] = _as_numbers(inside)
-        if "output" in layers:
+        if "output" in layers and "output" not in found:
             method = _output_method(self._final)
             found["output"] = getattr(self._final, str(method))(inside)
         if self._is_network:
             found |= _network_activations(self._final, _as_numbers(inside))
         return {layer: found[layer] for layer in layers}
+
+
+class _Hasher(NumpyHasher):  # type: ignore[misc]
+    """joblib's hasher, blind to what differs between a model and the same one saved and loaded.
+
+    That is the layout of arrays in memory, the padding between the fields of structured ones (the
+    nodes of decision trees), whether a random state is shared, and how often a neighbour tree was
+    searched.
+    """
+
+    def save(self, obj: Any) -> None:
+        if isinstance(obj, (KDTree, BallTree)):
+            obj = (type(obj).__name__, obj.get_arrays())
+        elif isinstance(obj, np.random.RandomState):
+            obj = obj.get_state(legacy=False)
+        elif isinstance(obj, np.ndarray) and obj.dtype.names:
+            obj = [(name, obj[name]) for name in obj.dtype.names]
+        elif isinstance(obj, np.ndarray) and not obj.dtype.hasobject:
+            obj = np.array(obj, order="C")
+        super().save(obj)
 
 
 def _unwrap(estimator: Any) -> tuple[list[tuple[str, Any]], Any]:
@@ -113,7 +148,7 @@ def _unwrap(estimator: Any) -> tuple[list[tuple[str, Any]], Any]:
     while True:
         if hasattr(estimator, "best_estimator_"):
             estimator = estimator.best_estimator_
-        elif type(estimator).__name__ == "FrozenEstimator":
+        elif isinstance(estimator, FrozenEstimator):
             estimator = estimator.estimator
         elif hasattr(estimator, "steps"):
             steps += [(name, "passthrough" if s is None else s) for name, s in estimator.steps[:-1]]

@@ -8,6 +8,7 @@ left as it was found: mode, hooks and parameters, also when something goes wrong
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from iknow.core.arrays import Bools, Labels
-from iknow.errors import InputError, LayerError
+from iknow.errors import IknowError, InputError, LayerError
 from iknow.models.model import Observation, check_layers, make_observation
 
 
@@ -42,23 +43,41 @@ class TorchModel:
     def default_layers(self, batch: Any) -> tuple[str, ...]:
         """The layer that feeds the last one with weights, and that last one: hidden and logits."""
         order: list[str] = []
+        unreadable: set[str] = set()
         leaves = {n: m for n, m in self.module.named_modules() if n and not list(m.children())}
-        with _hooks(leaves, lambda name, _: order.append(name)):
-            self._run(self._to_tensor(batch)[0])
+        inputs, _ = self._to_tensor(batch)
+
+        def note(name: str, output: Any) -> None:
+            per_sample = isinstance(output, Tensor) and output.shape[:1] == inputs.shape[:1]
+            if name in order or not per_sample:
+                unreadable.add(name)
+            order.append(name)
+
+        with _hooks(leaves, note):
+            self._run(inputs)
         weighted = [i for i, name in enumerate(order) if list(leaves[name].parameters())]
         if not weighted:
             return ("input", "output")
         last = weighted[-1]
         # Dropout and the like change nothing in eval mode; the layer before them has the name.
-        before = [n for n in order[:last] if not isinstance(leaves[n], (nn.Dropout, nn.Identity))]
-        return (before[-1] if before else "input", order[last])
+        before = [
+            name
+            for name in order[:last]
+            if name not in unreadable and not isinstance(leaves[name], (nn.Dropout, nn.Identity))
+        ]
+        return (
+            before[-1] if before else "input",
+            "output" if order[last] in unreadable else order[last],
+        )
 
     def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
         modules = dict(self.module.named_modules())
-        names = ["input", *(name for name in modules if name)]
-        check_layers(layers, names if "output" in modules else [*names, "output"], self._name)
+        names = ["input", *(name for name in modules if name), "output"]
+        check_layers(layers, dict.fromkeys(names), self._name)
         inputs, invalid = self._to_tensor(batch)
         found: dict[str, Any] = {}
+        if "input" not in modules:  # read before the module runs: it may work in place
+            found["input"] = _to_array(inputs, "the input")
 
         def keep(name: str, output: Any) -> None:
             if name in found:
@@ -71,8 +90,8 @@ class TorchModel:
         wanted = {name: modules[name] for name in layers if name in modules and name}
         with _hooks(wanted, keep):
             scores = self._run(inputs)
-        found["input"] = _to_array(inputs, "the input")
-        found.setdefault("output", scores)
+        if "output" not in modules:
+            found["output"] = scores
         missing = [layer for layer in layers if layer not in found]
         if missing:
             raise LayerError(
@@ -97,9 +116,9 @@ class TorchModel:
         with _evaluating(self.module), torch.no_grad():
             try:
                 output = self.module(inputs)
-            except torch.OutOfMemoryError:
+            except (torch.cuda.OutOfMemoryError, IknowError):
                 raise
-            except RuntimeError as error:
+            except (RuntimeError, ValueError, IndexError, AssertionError) as error:
                 raise InputError(
                     f"{self._name} failed on a batch of shape {tuple(inputs.shape)} and dtype "
                     f"{inputs.dtype}: {error}"
@@ -107,14 +126,14 @@ class TorchModel:
         return _to_array(output, f"the output of {self._name}")
 
     def _to_tensor(self, batch: Any) -> tuple[Tensor, Bools]:
-        """The batch on the module's device and in its precision; non-finite values are set to 0.
+        """A copy on the module's device and in its precision; non-finite values are set to 0.
 
         Whole numbers stay whole: they may be positions in an embedding.
         """
         like = next(self.module.parameters(), next(self.module.buffers(), torch.empty(0)))
-        tensor = torch.as_tensor(batch)
+        tensor = batch if isinstance(batch, Tensor) else _from_array(np.asarray(batch))
         if not tensor.is_floating_point():
-            return tensor.to(like.device), np.zeros(len(tensor), dtype=bool)
+            return tensor.to(like.device, copy=True), np.zeros(len(tensor), dtype=bool)
         tensor = tensor.detach().to(
             like.device, like.dtype if like.is_floating_point() else torch.get_default_dtype()
         )
@@ -149,6 +168,11 @@ def _hooks(modules: dict[str, nn.Module], act: Callable[[str, Any], None]) -> It
             handle.remove()
 
 
+def _from_array(array: np.ndarray[Any, Any]) -> Tensor:
+    """An array as a tensor; torch takes no read-only, reversed or byte-swapped ones as they are."""
+    return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("="), order="C"))
+
+
 def _to_array(output: Any, what: str) -> Any:
     """A tensor as a numpy array of its own: a later in-place operation must not change it."""
     if not isinstance(output, Tensor):
@@ -158,3 +182,17 @@ def _to_array(output: Any, what: str) -> Any:
         )
     wide = torch.float64 if output.dtype == torch.float64 else torch.float32
     return output.detach().to("cpu", wide, copy=True).numpy()
+
+
+def load_module(path: str | os.PathLike[str]) -> nn.Module:
+    """A whole module saved by torch.save. Such a file can run code: open only what you trust."""
+    try:
+        module = torch.load(path, map_location="cpu", weights_only=False)
+    except Exception as error:  # a pickle can fail in any way
+        raise InputError(f"{path} cannot be loaded as a torch module: {error}") from error
+    if not isinstance(module, nn.Module):
+        raise InputError(
+            f"{path} holds {type(module).__name__}, not a module: save the whole module by "
+            "torch.save(module, path), or name code that builds it as package.module:function"
+        )
+    return module

@@ -85,8 +85,8 @@ def select(
     if not (lows < highs).all(axis=1).any():
         raise SelectionError(
             f"no radius makes any of the {len(belief)} validation samples IK: in some layer each "
-            "of them is nearer to another class than to the one believed. Use other layers, a "
-            "better model, or more training data"
+            "of them is nearer to another class than to the one believed, or has another class "
+            "among its k nearest. Use other layers, a better model, or more training data"
         )
     # A sample weighs one more than all right beliefs together can add: coverage first, then they.
     weights = len(belief) + 1 + (belief == truth).astype(np.int64)

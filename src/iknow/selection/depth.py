@@ -54,7 +54,8 @@ def _deepest_in_plane(lows: Floats, highs: Floats, weights: Ints) -> Floats:
     n = len(lows)
     places = np.concatenate([highs[:, 0], lows[:, 0]])
     order = np.argsort(places, kind="stable")
-    is_last_of_place = np.append(np.diff(places[order]) > 0, True).tolist()
+    sorted_places = places[order]
+    is_last_of_place = np.append(sorted_places[1:] != sorted_places[:-1], True).tolist()
     tree = _SegmentTree(len(heights))
     deepest, best_place = 0, places[order[0]]
     for event, settled in zip(order.tolist(), is_last_of_place, strict=True):

@@ -1,0 +1,48 @@
+# Two commands do everything on a fresh clone with Python 3.11 or newer: make demo, make test.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: help demo test test-slow check format bench clean
+.DEFAULT_GOAL := help
+
+help:  ## list the commands
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## */\t/' | expand -t 14
+
+demo: $(VENV)/installed-demo  ## see what a digit reader knows, in under a minute
+	$(BIN)/iknow demo
+
+test: $(VENV)/installed-dev  ## run the tests
+	$(BIN)/python -m pytest -n auto
+
+test-slow: $(VENV)/installed-dev  ## run the tests that take longer
+	$(BIN)/python -m pytest -m slow
+
+check: $(VENV)/installed-dev  ## lint, types and the layering of imports
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+format: $(VENV)/installed-dev  ## put the code into its form
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/installed-dev  ## evidence against bare matrix products
+	$(BIN)/python benchmarks/dense.py
+
+clean:  ## remove the environment and all caches
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "iknow needs Python 3.11 or newer; set PYTHON=")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed-demo: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(INSTALL) --editable .
+	@touch $@
+
+$(VENV)/installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(INSTALL) --editable '.[dev]'
+	@touch $@ $(VENV)/installed-demo

@@ -1,0 +1,152 @@
+"""The command line: `iknow demo`, `iknow fit`, `iknow assess`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from iknow.core.neighborhood import Ball, BallElseNearest, BallWithNearest, Nearest, Neighborhood
+from iknow.errors import IknowError
+from iknow.version import __version__
+
+app = typer.Typer(
+    name="iknow",
+    help="Makes a classifier honest: IK, IMK or IDK for every prediction.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+class Rule(StrEnum):
+    """The neighborhoods by their names on the command line."""
+
+    BALL = "ball"
+    NEAREST = "nearest"
+    BALL_ELSE_NEAREST = "ball-else-nearest"
+    BALL_WITH_NEAREST = "ball-with-nearest"
+
+
+RULES: dict[Rule, type[Neighborhood]] = {
+    Rule.BALL: Ball,
+    Rule.NEAREST: Nearest,
+    Rule.BALL_ELSE_NEAREST: BallElseNearest,
+    Rule.BALL_WITH_NEAREST: BallWithNearest,
+}
+
+LabelOption = Annotated[str | None, typer.Option(help="Column or array that holds the labels.")]
+LabelsOption = Annotated[Path | None, typer.Option(help="File of labels: .npy or .csv.")]
+ModelOption = Annotated[
+    str | None,
+    typer.Option(
+        help="A .joblib, .pkl, .pt or .pth file, or package.module:name. Loading a model can run "
+        "code: name only what you trust."
+    ),
+]
+
+
+@app.callback(invoke_without_command=True)
+def main(
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+) -> None:
+    if version:
+        typer.echo(f"iknow {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def demo(
+    left_out: Annotated[int, typer.Option(help="The digit the network never sees.")] = 4,
+    seed: Annotated[int, typer.Option(help="Seed of the data split and the training.")] = 0,
+) -> None:
+    """Train on scikit-learn's digits and see what the network knows. Needs no data."""
+    from iknow.console import show_demonstration
+    from iknow.demo import demonstrate
+
+    console = Console()
+    with _errors_in_a_line(), Console(stderr=True).status("Training on digits ..."):
+        demonstration = demonstrate(left_out, seed)
+    show_demonstration(demonstration, console)
+
+
+@app.command()
+def fit(
+    data: Annotated[Path, typer.Argument(help="Training samples: .csv, .npz, .npy or .parquet.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The bundle to write.")],
+    model: ModelOption = None,
+    train: Annotated[
+        bool, typer.Option("--train", help="Train a network first and write it to --model.")
+    ] = False,
+    validation: Annotated[
+        Path | None, typer.Option(help="Samples to choose the radii on, labelled alike.")
+    ] = None,
+    validation_labels: LabelsOption = None,
+    hold_out: Annotated[
+        float | None, typer.Option(help="Fraction of DATA to choose the radii on instead.")
+    ] = None,
+    label: LabelOption = None,
+    labels: LabelsOption = None,
+    layer: Annotated[
+        list[str] | None, typer.Option(help="A layer to find support in; may be repeated.")
+    ] = None,
+    rule: Annotated[Rule, typer.Option(help="The kind of neighborhood.")] = Rule.BALL,
+    k: Annotated[int, typer.Option(help="Neighbours, for the rules that use them.")] = 5,
+    seed: Annotated[int, typer.Option(help="Seed of the hold-out and the training.")] = 0,
+) -> None:
+    """Collect the evidence for a model and write it as a bundle."""
+    from iknow.console import show_fit
+    from iknow.jobs import Source, fit_job
+
+    with _errors_in_a_line():
+        classifier = fit_job(
+            Source(data, label, labels),
+            output,
+            model=model,
+            train=train,
+            validation=None if validation is None else Source(validation, label, validation_labels),
+            hold_out=hold_out,
+            layers=layer,
+            rule=RULES[rule],
+            k=k,
+            seed=seed,
+        )
+    show_fit(classifier, output, Console())
+
+
+@app.command()
+def assess(
+    bundle: Annotated[Path, typer.Argument(help="The bundle that `iknow fit` wrote.")],
+    data: Annotated[Path, typer.Argument(help="Samples: .csv, .npz, .npy or .parquet.")],
+    model: ModelOption = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write a row per sample: .csv, ...")
+    ] = None,
+    label: LabelOption = None,
+    labels: LabelsOption = None,
+) -> None:
+    """Say IK, IMK or IDK for each prediction; with labels, also how often rightly."""
+    from iknow.console import show_assessment
+    from iknow.jobs import Source, assertion_columns, assess_job
+    from iknow.tables import write_table
+
+    with _errors_in_a_line():
+        assessment, table = assess_job(bundle, Source(data, label, labels), model=model)
+        if output is not None:
+            write_table(output, assertion_columns(assessment))
+        show_assessment(assessment, table.labels, output, Console())
+
+
+@contextmanager
+def _errors_in_a_line() -> Iterator[None]:
+    """Errors that users can mend are told in a line, without a traceback."""
+    try:
+        yield
+    except (IknowError, OSError) as error:
+        Console(stderr=True).print("[bold red]error:[/bold red]", end=" ")
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from error

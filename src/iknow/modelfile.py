@@ -1,0 +1,82 @@
+"""Finding the user's model from a word on the command line.
+
+    model.joblib, model.pkl    a fitted scikit-learn classifier
+    model.pt, model.pth        a whole torch module, saved by torch.save(module, ...)
+    package.module:name        an object in Python code; a function is called to make it
+
+All of these can run code when they are loaded: they are opened only because the user named them.
+Bundles never hold any.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import joblib
+
+from iknow.errors import InputError, MissingExtraError
+from iknow.models.adapt import is_estimator, is_torch_module
+from iknow.models.model import Model
+
+PICKLES = (".joblib", ".pkl", ".pickle")
+TORCH_FILES = (".pt", ".pth")
+
+
+def load_model(name: str) -> Any:
+    """The model that a file or an import path names."""
+    path = Path(name)
+    if path.suffix in PICKLES + TORCH_FILES:
+        if not path.is_file():
+            raise InputError(f"there is no model file {path}")
+        return _load_pickle(path) if path.suffix in PICKLES else _load_torch(path)
+    if ":" in name:
+        return _import_model(name)
+    raise InputError(
+        f"{name} does not name a model: expected a {', '.join(PICKLES + TORCH_FILES)} file, or "
+        "package.module:name"
+    )
+
+
+def save_model(model: Any, path: str | os.PathLike[str]) -> None:
+    """Write a scikit-learn model that `load_model` can read."""
+    target = Path(path)
+    if target.suffix not in PICKLES:
+        raise InputError(f"{target} must end in {', '.join(PICKLES)} to hold a trained model")
+    temporary = target.with_name(target.name + ".partial")
+    try:
+        joblib.dump(model, temporary)
+        os.replace(temporary, target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _load_pickle(path: Path) -> Any:
+    try:
+        return joblib.load(path)
+    except Exception as error:  # a pickle can fail in any way
+        raise InputError(f"{path} cannot be loaded as a model: {error}") from error
+
+
+def _load_torch(path: Path) -> Any:
+    try:
+        from iknow.models.torch import load_module
+    except ImportError as error:
+        raise MissingExtraError("a torch model", "torch") from error
+    return load_module(path)
+
+
+def _import_model(name: str) -> Any:
+    module_name, _, attribute = name.partition(":")
+    sys.path.insert(0, os.getcwd())  # as `python -m` does
+    try:
+        model = getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"{name} cannot be imported: {error}") from error
+    finally:
+        sys.path.pop(0)
+    ready = is_torch_module(model) or is_estimator(model) or isinstance(model, Model)
+    return model() if callable(model) and not ready else model

@@ -1,0 +1,726 @@
+"""TorchModel against the same networks written out in numpy, and its promise to change nothing."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from iknow.errors import InputError, LayerError
+from iknow.models.model import Model
+from iknow.models.torch import TorchModel
+
+N = 6
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def X():
+    return np.random.default_rng(0).normal(size=(N, 4))
+
+
+class Net(nn.Module):
+    """Any network, from its parts by name and a function from (net, x) to the output."""
+
+    def __init__(self, forward, **parts):
+        super().__init__()
+        for name, part in parts.items():
+            self.add_module(name, part)
+        self._run = forward
+
+    def forward(self, x):
+        return self._run(self, x)
+
+
+def mlp():
+    return nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3))
+
+
+def linear(layer, x):
+    """A Linear layer in numpy."""
+    return x @ layer.weight.detach().numpy().T + layer.bias.detach().numpy()
+
+
+def convolve(layer, x):
+    """A Conv2d layer with stride 1 and no padding in numpy."""
+    kernel = layer.weight.detach().numpy()
+    windows = np.lib.stride_tricks.sliding_window_view(x, kernel.shape[2:], axis=(2, 3))
+    out = np.einsum("ncijkl,ockl->noij", windows, kernel)
+    return out + layer.bias.detach().numpy()[:, None, None]
+
+
+def modes(module):
+    return {name: part.training for name, part in module.named_modules()}
+
+
+def hook_counts(module):
+    return {name: len(part._forward_hooks) for name, part in module.named_modules()}
+
+
+def same(observation, other, rows=slice(None)):
+    """Whether two observations hold the same bits in the given rows."""
+    assert observation.activations.keys() == other.activations.keys()
+    pairs = [(observation.scores, other.scores), (observation.belief, other.belief)]
+    pairs += [(v, other.activations[name]) for name, v in observation.activations.items()]
+    return all(np.array_equal(a[rows], b[rows]) for a, b in pairs)
+
+
+# What is read
+
+
+def test_it_is_a_model_that_does_not_know_its_labels():
+    assert isinstance(TorchModel(mlp()), Model)
+    assert TorchModel(mlp()).classes is None
+
+
+def test_every_layer_of_a_linear_net_is_what_numpy_computes(X):
+    net = mlp()
+    observation = TorchModel(net).observe(X, ("input", "0", "1", "2", "output"))
+    first = linear(net[0], X)
+    second = linear(net[2], np.maximum(first, 0))
+    expected = {"input": X, "0": first, "1": np.maximum(first, 0), "2": second, "output": second}
+    assert list(observation.activations) == list(expected)
+    for layer, values in expected.items():
+        assert observation.activations[layer].dtype == np.float32
+        np.testing.assert_allclose(observation.activations[layer], values, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(observation.scores, second, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(observation.belief, second.argmax(axis=1))
+    assert not observation.invalid.any()
+
+
+def test_layers_come_in_the_order_they_were_asked_for(X):
+    observation = TorchModel(mlp()).observe(X, ("2", "input", "0"))
+    assert list(observation.activations) == ["2", "input", "0"]
+
+
+def test_no_layers_give_the_scores_alone(X):
+    net = mlp()
+    observation = TorchModel(net).observe(X, ())
+    assert observation.activations == {}
+    np.testing.assert_allclose(
+        observation.scores, linear(net[2], np.maximum(linear(net[0], X), 0)), rtol=1e-5, atol=1e-6
+    )
+
+
+def test_nested_convolutions_are_named_with_dots_and_flattened_per_sample():
+    images = np.random.default_rng(1).normal(size=(N, 2, 5, 6))
+    net = nn.Sequential()
+    net.add_module("features", nn.Sequential(nn.Conv2d(2, 3, 3), nn.ReLU()))
+    net.add_module("head", nn.Sequential(nn.Flatten(), nn.Linear(3 * 3 * 4, 2)))
+    layers = ("input", "features.0", "features", "head.1", "output")
+    found = TorchModel(net).observe(images, layers).activations
+    conv = convolve(net.features[0], images)
+    relu = np.maximum(conv, 0)
+    logits = linear(net.head[1], relu.reshape(N, -1))
+    expected = dict(zip(layers, (images, conv, relu, logits, logits), strict=True))
+    for layer, values in expected.items():
+        assert found[layer].shape == (N, values[0].size)
+        np.testing.assert_allclose(found[layer], values.reshape(N, -1), rtol=1e-4, atol=1e-5)
+
+
+def test_output_is_what_the_module_returns_and_not_its_last_layer(X):
+    net = Net(lambda net, x: net.fc(x).softmax(dim=1), fc=nn.Linear(4, 3))
+    observation = TorchModel(net).observe(X, ("fc", "output"))
+    np.testing.assert_allclose(observation.activations["output"].sum(axis=1), 1, rtol=1e-6)
+    np.testing.assert_array_equal(observation.activations["output"], observation.scores)
+    np.testing.assert_allclose(observation.activations["fc"], linear(net.fc, X), rtol=1e-5)
+
+
+def test_submodules_called_input_and_output_are_meant_by_these_names(X):
+    net = Net(
+        lambda net, x: net.output(net.input(x)).softmax(dim=1),
+        input=nn.Linear(4, 5),
+        output=nn.Linear(5, 3),
+    )
+    model = TorchModel(net)
+    assert model.default_layers(X) == ("input", "output")
+    found = model.observe(X, ("input", "output")).activations
+    np.testing.assert_allclose(found["input"], linear(net.input, X), rtol=1e-5, atol=1e-6)
+    logits = linear(net.output, linear(net.input, X))
+    np.testing.assert_allclose(found["output"], logits, rtol=1e-5, atol=1e-6)
+
+
+def test_an_in_place_relu_does_not_change_the_layer_read_before_it(X):
+    net = nn.Sequential(nn.Linear(4, 5), nn.ReLU(inplace=True), nn.Linear(5, 3))
+    found = TorchModel(net).observe(X, ("0", "1")).activations
+    before = linear(net[0], X)
+    assert (before < 0).any()
+    np.testing.assert_allclose(found["0"], before, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found["1"], np.maximum(before, 0), rtol=1e-5, atol=1e-6)
+
+
+def test_an_in_place_first_layer_does_not_change_the_input_read(X):
+    net = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(4, 3))
+    found = TorchModel(net).observe(X, ("input",)).activations
+    np.testing.assert_array_equal(found["input"], X.astype(np.float32))
+
+
+@pytest.mark.parametrize("as_given", [np.asarray, torch.as_tensor], ids=["array", "tensor"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
+def test_a_module_that_works_in_place_does_not_change_the_users_data(as_given, dtype):
+    net = Net(lambda net, x: net.fc(x.clamp_(min=2).float()), fc=nn.Linear(4, 3))
+    data = np.arange(8, dtype=dtype).reshape(2, 4)
+    given = as_given(data.copy())
+    model = TorchModel(net)
+    model.default_layers(model.prepare(given))
+    model.observe(model.prepare(given), ("input",))
+    np.testing.assert_array_equal(np.asarray(given), data)
+
+
+# Inputs and precision
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"),
+    [
+        (torch.float32, 1e-6),
+        (torch.float64, 1e-7),
+        (torch.float16, 2e-2),
+        (torch.bfloat16, 2e-1),
+    ],
+)
+def test_float64_arrays_are_run_in_the_precision_of_the_module(X, dtype, tolerance):
+    reference = mlp()
+    net = copy.deepcopy(reference).to(dtype)
+    observation = TorchModel(net).observe(X, ("0", "output"))
+    with torch.no_grad():
+        own = net(torch.as_tensor(X, dtype=dtype)).double().numpy()
+    np.testing.assert_array_equal(observation.scores, own)
+    np.testing.assert_allclose(
+        observation.activations["0"], linear(reference[0], X), atol=tolerance, rtol=tolerance
+    )
+    assert {p.dtype for p in net.parameters()} == {dtype}
+
+
+def test_scores_of_a_float64_module_keep_all_their_digits(X):
+    net = mlp().double()
+    expected = linear(net[2], np.maximum(linear(net[0], X), 0))
+    np.testing.assert_allclose(TorchModel(net).observe(X, ()).scores, expected, rtol=1e-13)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int32])
+def test_whole_numbers_stay_whole_for_an_embedding(dtype):
+    net = Net(
+        lambda net, x: net.fc(net.embed(x).flatten(1)),
+        embed=nn.Embedding(9, 2),
+        fc=nn.Linear(6, 3),
+    )
+    tokens = np.array([[0, 8, 3], [1, 1, 2]], dtype=dtype)
+    found = TorchModel(net).observe(tokens, ("input", "embed")).activations
+    table = net.embed.weight.detach().numpy()
+    np.testing.assert_array_equal(found["embed"], table[tokens].reshape(2, 6))
+    np.testing.assert_array_equal(found["input"], tokens)
+
+
+def test_tensors_and_arrays_give_the_same(X):
+    model = TorchModel(mlp())
+    layers = ("input", "1", "output")
+    of_array = model.observe(model.prepare(X), layers)
+    of_list = model.observe(model.prepare(X.tolist()), layers)
+    of_tensor = model.observe(model.prepare(torch.as_tensor(X)), layers)
+    assert same(of_array, of_tensor)
+    assert same(of_array, of_list)
+
+
+def test_a_tensor_that_wants_gradients_is_taken(X):
+    model = TorchModel(mlp())
+    given = torch.tensor(X, requires_grad=True)
+    assert same(model.observe(given, ("input",)), model.observe(X, ("input",)))
+    assert given.requires_grad
+    assert given.grad is None
+
+
+@pytest.mark.parametrize("kind", ["read-only", "reversed", "byte-swapped", "strided"])
+def test_arrays_torch_takes_only_reluctantly_are_taken(X, kind):
+    given = {
+        "read-only": X.copy(),
+        "reversed": X[::-1].copy()[::-1],
+        "byte-swapped": X.astype(X.dtype.newbyteorder()),
+        "strided": np.repeat(X, 2, axis=1)[:, ::2],
+    }[kind]
+    given.flags.writeable = kind != "read-only"
+    model = TorchModel(mlp())
+    assert same(model.observe(model.prepare(given), ("1",)), model.observe(X, ("1",)))
+
+
+def test_inputs_that_are_not_numbers_are_refused():
+    with pytest.raises(InputError, match="must be numbers; got dtype <U1"):
+        TorchModel(mlp()).prepare(np.array([["a", "b"]]))
+
+
+def test_a_module_without_parameters_runs_in_the_default_precision(X):
+    observation = TorchModel(nn.Softmax(dim=1)).observe(X, ("input",))
+    np.testing.assert_array_equal(observation.activations["input"], X.astype(np.float32))
+
+
+def test_a_module_with_whole_number_buffers_alone_runs_in_the_default_precision(X):
+    net = nn.Softmax(dim=1)
+    net.register_buffer("steps", torch.tensor(3))
+    observation = TorchModel(net).observe(X, ("input",))
+    np.testing.assert_array_equal(observation.activations["input"], X.astype(np.float32))
+
+
+# Nothing is left behind
+
+
+def test_dropout_does_nothing_even_in_training_mode(X):
+    net = nn.Sequential(nn.Linear(4, 5), nn.Dropout(0.9), nn.Linear(5, 3)).train()
+    found = TorchModel(net).observe(X, ("0", "1")).activations
+    np.testing.assert_array_equal(found["0"], found["1"])
+
+
+def test_batch_norm_uses_its_running_statistics_and_leaves_them_alone(X):
+    net = nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 2)).train()
+    net[0].running_mean += 1
+    net[0].running_var *= 4
+    before = copy.deepcopy(net.state_dict())
+    model = TorchModel(net)
+    model.default_layers(X)
+    found = model.observe(X, ("0",)).activations
+    np.testing.assert_allclose(found["0"], (X - 1) / np.sqrt(4 + 1e-5), rtol=1e-5, atol=1e-6)
+    assert net.training
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+
+
+def mixed_modes():
+    net = nn.Sequential(
+        nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5)), nn.Dropout(), nn.Linear(5, 3)
+    ).train()
+    net[0][1].eval()
+    net[1].eval()
+    assert set(modes(net).values()) == {True, False}
+    return net
+
+
+def test_each_part_gets_its_own_mode_back(X):
+    net = mixed_modes()
+    before = modes(net)
+    inside = []
+    net[2].register_forward_hook(lambda *_: inside.append(modes(net)))
+    model = TorchModel(net)
+    model.default_layers(X)
+    model.observe(X, ("0.0",))
+    assert [set(seen.values()) for seen in inside] == [{False}, {False}]
+    assert modes(net) == before
+
+
+def break_forward(error):
+    def fail(*_):
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [(RuntimeError("broken"), InputError), (KeyError("broken"), KeyError)],
+    ids=["RuntimeError", "KeyError"],
+)
+def test_modes_and_hooks_are_restored_after_an_error_in_the_forward_pass(X, error, raised):
+    net = mixed_modes()
+    model = TorchModel(net)
+    handle = net[2].register_forward_pre_hook(break_forward(error))
+    before = modes(net)
+    with pytest.raises(raised, match="broken"):
+        model.observe(X, ("0", "0.1", "2"))
+    with pytest.raises(raised, match="broken"):
+        model.default_layers(X)
+    assert modes(net) == before
+    assert set(hook_counts(net).values()) == {0}
+    handle.remove()
+    model.observe(X, ("0",))
+
+
+def test_no_hooks_remain_afterwards(X):
+    net = mixed_modes()
+    model = TorchModel(net)
+    model.default_layers(X)
+    model.observe(X, ("0", "0.0", "2", "output"))
+    assert set(hook_counts(net).values()) == {0}
+
+
+def test_modes_and_hooks_are_restored_after_an_unreadable_layer():
+    net = Net(lambda net, x: net.fc(net.lstm(x)[0][:, -1]), lstm=nn.LSTM(4, 5), fc=nn.Linear(5, 2))
+    net.lstm.eval()
+    before = modes(net)
+    with pytest.raises(LayerError):
+        TorchModel(net).observe(np.zeros((2, 3, 4)), ("lstm", "fc"))
+    assert modes(net) == before
+    assert set(hook_counts(net).values()) == {0}
+
+
+def test_the_users_own_hooks_survive_and_take_effect(X):
+    net = mlp()
+    handle = net[0].register_forward_hook(lambda _module, _inputs, output: output + 1)
+    found = TorchModel(net).observe(X, ("0",)).activations
+    np.testing.assert_allclose(found["0"], linear(net[0], X) + 1, rtol=1e-5, atol=1e-6)
+    assert list(net[0]._forward_hooks) == [handle.id]
+
+
+def test_no_gradient_graph_is_built_and_parameters_are_left_alone(X):
+    net = mlp()
+    net[0].bias.requires_grad_(False)
+    wanted = [p.requires_grad for p in net.parameters()]
+    before = copy.deepcopy(net.state_dict())
+    outputs = []
+    net.register_forward_hook(lambda _module, _inputs, output: outputs.append(output))
+    model = TorchModel(net)
+    model.default_layers(X)
+    model.observe(X, ("0", "output"))
+    assert [out.requires_grad for out in outputs] == [False, False]
+    assert [p.requires_grad for p in net.parameters()] == wanted == [True, False, True, True]
+    assert all(p.grad is None for p in net.parameters())
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+    assert torch.is_grad_enabled()
+
+
+def test_the_module_stays_on_the_cpu(X):
+    net = mlp()
+    TorchModel(net).observe(X, ("0",))
+    assert {p.device.type for p in net.parameters()} == {"cpu"}
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_module_on_a_cuda_device_is_run_there(X):
+    net = mlp()
+    on_cpu = TorchModel(net).observe(X, ("input", "1", "output"))
+    moved = copy.deepcopy(net).cuda()
+    devices = []
+    moved.register_forward_hook(lambda _module, _inputs, output: devices.append(output.device.type))
+    model = TorchModel(moved)
+    X[2, 0] = np.nan
+    on_cuda = model.observe(X, ("input", "1", "output"))
+    of_tensor = model.observe(torch.as_tensor(X).cuda(), ("input", "1", "output"))
+    assert devices == ["cuda", "cuda"]
+    assert {p.device.type for p in moved.parameters()} == {"cuda"}
+    assert on_cuda.invalid.tolist() == [row == 2 for row in range(N)]
+    assert same(on_cuda, of_tensor)
+    rest = np.arange(N) != 2
+    np.testing.assert_allclose(on_cuda.scores[rest], on_cpu.scores[rest], rtol=1e-3, atol=1e-3)
+    assert model.fingerprint() == TorchModel(net).fingerprint()
+
+
+# What is refused
+
+
+def test_an_unknown_layer_is_refused_with_those_that_exist(X):
+    with pytest.raises(LayerError) as caught:
+        TorchModel(mlp()).observe(X, ("0", "relu7"))
+    assert str(caught.value) == (
+        "Sequential has no layer 'relu7': it has 'input', '0', '1', '2', 'output'"
+    )
+
+
+def test_the_module_as_a_whole_is_called_output_and_not_the_empty_name(X):
+    with pytest.raises(LayerError, match="has no layer ''"):
+        TorchModel(mlp()).observe(X, ("",))
+
+
+def test_a_layer_used_twice_is_refused(X):
+    net = Net(
+        lambda net, x: net.out(net.fc(net.fc(x))),
+        fc=nn.Linear(4, 4),
+        out=nn.Linear(4, 2),
+    )
+    with pytest.raises(LayerError, match="'fc' ran more than once.*choose another layer"):
+        TorchModel(net).observe(X, ("fc",))
+    TorchModel(net).observe(X, ("out",))
+
+
+def test_a_layer_that_does_not_run_is_refused(X):
+    net = Net(lambda net, x: net.fc(x), fc=nn.Linear(4, 2), spare=nn.Linear(4, 2))
+    with pytest.raises(LayerError, match="'spare' of Net did not run"):
+        TorchModel(net).observe(X, ("fc", "spare"))
+
+
+def test_a_layer_called_output_that_does_not_run_is_refused(X):
+    net = Net(lambda net, x: net.fc(x), fc=nn.Linear(4, 2), output=nn.Linear(4, 2))
+    with pytest.raises(LayerError, match="'output' of Net did not run"):
+        TorchModel(net).observe(X, ("output",))
+
+
+def test_a_layer_that_returns_a_tuple_is_refused():
+    net = Net(
+        lambda net, x: net.fc(net.lstm(x)[0][:, -1]),
+        lstm=nn.LSTM(4, 5, batch_first=True),
+        fc=nn.Linear(5, 2),
+    )
+    sequences = np.zeros((2, 3, 4))
+    with pytest.raises(LayerError, match="layer 'lstm' must be a tensor; got tuple"):
+        TorchModel(net).observe(sequences, ("lstm",))
+    TorchModel(net).observe(sequences, ("fc",))
+
+
+@pytest.mark.parametrize(
+    ("wrap", "kind"),
+    [(lambda out: (out, out), "tuple"), (lambda out: {"logits": out}, "dict")],
+    ids=["tuple", "dict"],
+)
+def test_a_module_that_returns_no_tensor_is_refused(X, wrap, kind):
+    net = Net(lambda net, x: wrap(net.fc(x)), fc=nn.Linear(4, 2))
+    with pytest.raises(InputError, match=f"output of Net must be a tensor; got {kind}.*wrap the"):
+        TorchModel(net).observe(X, ("fc",))
+
+
+def test_a_single_score_column_is_refused_with_what_is_expected(X):
+    with pytest.raises(InputError, match=r"column for each of at least two classes; got \(6, 1\)"):
+        TorchModel(nn.Linear(4, 1)).observe(X, ())
+
+
+def test_scores_of_three_dimensions_are_refused():
+    with pytest.raises(InputError, match=r"shape \(n, n_classes\).*got \(2, 3, 5\)"):
+        TorchModel(nn.Linear(4, 5)).observe(np.zeros((2, 3, 4)), ())
+
+
+@pytest.mark.parametrize(
+    ("net", "batch"),
+    [
+        (nn.Linear(4, 2), np.zeros((3, 7))),
+        (nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 2)), np.zeros((3, 4, 5, 6))),
+        (nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(8, 2)), np.zeros((3, 2, 4, 4))),
+        (nn.Sequential(nn.Embedding(5, 2), nn.Flatten(), nn.Linear(4, 2)), np.full((3, 2), 99)),
+        (nn.Linear(4, 2), np.zeros((3, 4), dtype=np.int64)),
+    ],
+    ids=["linear", "batch norm", "convolution", "embedding", "whole numbers"],
+)
+def test_a_batch_the_module_cannot_take_is_refused_by_shape_and_dtype(net, batch):
+    dtype = "int64" if batch.dtype == np.int64 else "float32"
+    with pytest.raises(InputError) as caught:
+        TorchModel(net).observe(batch, ())
+    assert f"failed on a batch of shape {batch.shape} and dtype torch.{dtype}" in str(caught.value)
+    assert caught.value.__cause__ is not None
+
+
+def test_running_out_of_memory_is_not_the_inputs_fault(X):
+    net = mlp()
+    net.register_forward_pre_hook(break_forward(torch.OutOfMemoryError("out of memory")))
+    with pytest.raises(torch.OutOfMemoryError):
+        TorchModel(net).observe(X, ())
+
+
+# What is not finite
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_a_row_that_is_not_finite_is_invalid_and_changes_no_bit_of_the_others(X, bad, dtype):
+    net = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 3)).to(dtype)
+    model = TorchModel(net)
+    layers = ("input", "1", "output")
+    clean, dirty = X.copy(), X.copy()
+    clean[2] = 0
+    dirty[2, 1] = bad
+    reference = model.observe(clean, layers)
+    observation = model.observe(dirty, layers)
+    rest = np.arange(N) != 2
+    assert observation.invalid.tolist() == [row == 2 for row in range(N)]
+    assert not reference.invalid.any()
+    assert same(observation, reference, rest)
+    assert observation.belief[2] == 0
+    assert not observation.scores[2].any()
+    assert not any(values[2].any() for values in observation.activations.values())
+    assert np.array_equal(dirty[2, 1], bad, equal_nan=True)
+
+
+def test_a_bad_pixel_makes_its_image_invalid():
+    images = np.zeros((3, 1, 2, 2))
+    images[1, 0, 1, 0] = np.nan
+    net = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
+    assert TorchModel(net).observe(images, ()).invalid.tolist() == [False, True, False]
+
+
+def test_one_number_per_sample_is_checked_too():
+    net = Net(lambda net, x: net.fc(x[:, None]), fc=nn.Linear(1, 2))
+    observation = TorchModel(net).observe(np.array([1.0, np.nan, 2.0]), ("input",))
+    assert observation.invalid.tolist() == [False, True, False]
+
+
+def test_a_value_beyond_the_precision_of_the_module_is_invalid(X):
+    X[3, 0] = 1e39
+    assert TorchModel(mlp()).observe(X, ()).invalid.tolist() == [row == 3 for row in range(N)]
+    assert not TorchModel(mlp().double()).observe(X, ()).invalid.any()
+
+
+@pytest.mark.parametrize("layers", [(), ("0",)], ids=["seen in scores", "seen in a layer"])
+def test_an_overflow_inside_the_network_marks_its_row(X, layers):
+    net = nn.Sequential(nn.Linear(4, 3), nn.Sigmoid() if layers else nn.Identity())
+    with torch.no_grad():
+        net[0].weight.fill_(1e30)
+    X[4] = 1e20
+    observation = TorchModel(net).observe(X, layers)
+    assert observation.invalid.tolist() == [row == 4 for row in range(N)]
+    assert not observation.scores[4].any()
+    assert observation.scores[0].any()
+
+
+# Layers by default
+
+
+def registered_backwards():
+    return Net(
+        lambda net, x: net.out(net.act(net.hidden(x))),
+        out=nn.Linear(5, 3),
+        act=nn.ReLU(),
+        hidden=nn.Linear(4, 5),
+    )
+
+
+def shared_relu():
+    return Net(
+        lambda net, x: net.c(net.relu(net.b(net.relu(net.a(x))))),
+        a=nn.Linear(4, 5),
+        b=nn.Linear(5, 5),
+        c=nn.Linear(5, 3),
+        relu=nn.ReLU(),
+    )
+
+
+def functional_relu():
+    return Net(lambda net, x: net.b(torch.relu(net.a(x))), a=nn.Linear(4, 5), b=nn.Linear(5, 3))
+
+
+def lstm_then_linear():
+    return Net(
+        lambda net, x: net.fc(net.lstm(net.embed(x)[:, None])[0][:, -1]),
+        embed=nn.Linear(4, 5),
+        lstm=nn.LSTM(5, 6, batch_first=True),
+        fc=nn.Linear(6, 3),
+    )
+
+
+def lstm_at_the_end():
+    return Net(
+        lambda net, x: net.lstm(net.embed(x)[:, None])[0][:, -1],
+        embed=nn.Linear(4, 5),
+        lstm=nn.LSTM(5, 3, batch_first=True),
+    )
+
+
+@pytest.mark.parametrize(
+    ("net", "layers"),
+    [
+        (mlp, ("1", "2")),
+        (
+            lambda: nn.Sequential(
+                nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 5), nn.ReLU(), nn.Linear(5, 3)
+            ),
+            ("3", "4"),
+        ),
+        (
+            lambda: nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Dropout(), nn.Linear(5, 3)),
+            ("1", "3"),
+        ),
+        (lambda: nn.Sequential(*mlp(), nn.Softmax(dim=1)), ("1", "2")),
+        (registered_backwards, ("act", "out")),
+        (functional_relu, ("a", "b")),
+        (lambda: nn.Sequential(nn.ReLU(), nn.Softmax(dim=1)), ("input", "output")),
+        (lambda: nn.Softmax(dim=1), ("input", "output")),
+        (lambda: nn.Linear(4, 3), ("input", "output")),
+        (lambda: nn.Sequential(nn.Linear(4, 3)), ("input", "0")),
+        (lambda: nn.Sequential(nn.Dropout(), nn.Linear(4, 3)), ("input", "1")),
+        (
+            lambda: nn.Sequential(nn.Sequential(nn.Linear(4, 5), nn.Tanh()), mlp_head()),
+            ("0.1", "1.0"),
+        ),
+        (shared_relu, ("b", "c")),
+        (lstm_then_linear, ("embed", "fc")),
+        (lstm_at_the_end, ("embed", "output")),
+    ],
+    ids=[
+        "relu and linear",
+        "the last of several relus",
+        "dropout between",
+        "softmax at the end",
+        "registered backwards",
+        "functional relu",
+        "no parameters",
+        "a bare softmax",
+        "a bare linear",
+        "one linear",
+        "dropout and one linear",
+        "nested",
+        "one relu used twice",
+        "lstm in between",
+        "lstm at the end",
+    ],
+)
+def test_by_default_the_last_hidden_layer_and_the_logits_are_read(X, net, layers):
+    model = TorchModel(net())
+    assert model.default_layers(X) == layers
+    assert tuple(model.observe(X, layers).activations) == layers
+
+
+def mlp_head():
+    return nn.Sequential(nn.Linear(5, 3))
+
+
+# Fingerprints
+
+
+def normalised():
+    return nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 3))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
+def test_a_copy_has_the_same_fingerprint(dtype):
+    net = normalised().to(dtype)
+    fingerprint = TorchModel(net).fingerprint()
+    assert fingerprint.startswith("torch:")
+    assert TorchModel(copy.deepcopy(net)).fingerprint() == fingerprint
+    reloaded = normalised().to(dtype)
+    assert TorchModel(reloaded).fingerprint() != fingerprint
+    reloaded.load_state_dict(net.state_dict())
+    assert TorchModel(reloaded).fingerprint() == fingerprint
+
+
+def test_observing_does_not_change_the_fingerprint(X):
+    model = TorchModel(normalised().train())
+    before = model.fingerprint()
+    model.observe(X, model.default_layers(X))
+    assert model.fingerprint() == before
+
+
+def test_the_memory_layout_of_a_weight_does_not_change_the_fingerprint():
+    net = mlp()
+    before = TorchModel(net).fingerprint()
+    net[0].weight.data = net[0].weight.data.T.contiguous().T
+    assert not net[0].weight.is_contiguous()
+    assert TorchModel(net).fingerprint() == before
+
+
+def change_a_weight(net):
+    with torch.no_grad():
+        net[3].weight[2, 4] = torch.nextafter(net[3].weight[2, 4], torch.tensor(9.0))
+
+
+def change_a_statistic(net):
+    net[1].running_mean[0] += 1
+
+
+def change_a_count(net):
+    assert net[1].num_batches_tracked.ndim == 0
+    net[1].num_batches_tracked += 1
+
+
+def change_the_structure(net):
+    net[2] = nn.Tanh()
+
+
+@pytest.mark.parametrize(
+    "change", [change_a_weight, change_a_statistic, change_a_count, change_the_structure]
+)
+def test_any_change_changes_the_fingerprint(change):
+    net = normalised()
+    before = TorchModel(net).fingerprint()
+    change(net)
+    assert TorchModel(net).fingerprint() != before
+
+
+def test_another_precision_is_another_model():
+    net = mlp()
+    assert TorchModel(copy.deepcopy(net).double()).fingerprint() != TorchModel(net).fingerprint()

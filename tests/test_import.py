@@ -1,0 +1,73 @@
+"""Importing iknow is light: nothing optional is loaded, and little time is spent."""
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ["torch", "pandas", "pyarrow", "typer", "rich", "matplotlib"]
+
+
+def run(*arguments):
+    return subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, check=True
+    )
+
+
+def loaded_by(statement):
+    """Top-level packages in a fresh process after a statement."""
+    code = f"{statement}; import sys; print(*{{name.partition('.')[0] for name in sys.modules}})"
+    return set(run("-c", code).stdout.split())
+
+
+@pytest.fixture(scope="module")
+def loaded():
+    """What iknow loads beyond what its dependencies do: scikit-learn may load pandas by itself."""
+    return loaded_by("import iknow") - loaded_by(
+        "import sklearn.utils.multiclass, sklearn.frozen, scipy.special, joblib, threadpoolctl"
+    )
+
+
+@pytest.mark.parametrize("package", HEAVY)
+def test_importing_iknow_does_not_load(loaded, package):
+    assert "iknow" in loaded
+    assert package not in loaded
+
+
+def test_iknow_works_where_nothing_optional_is_installed():
+    code = f"""
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name in {HEAVY}:
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Absent())
+import iknow
+from iknow.models.arrays import PrecomputedModel
+outputs = ([[1, 0], [0, 1]], {{"a": [[0.0], [9.0]]}})
+fitted = iknow.EpistemicClassifier(PrecomputedModel(), neighborhoods=iknow.Ball(1)).fit(
+    outputs, [0, 1]
+)
+print(fitted.assess(outputs))
+"""
+    assert run("-c", code).stdout == "Assessment of 2 predictions: IK 2, IMK 0, IDK 0\n"
+
+
+def test_iknows_own_modules_import_in_less_than_half_a_second():
+    lines = run("-X", "importtime", "-c", "import iknow").stderr.splitlines()
+    own_time = {}
+    for line in lines:
+        # import time: self [us] | cumulative | imported package
+        fields = line.removeprefix("import time:").split("|")
+        name = fields[-1].strip()
+        if name.partition(".")[0] == "iknow":
+            own_time[name] = int(fields[0])
+    assert "iknow.classifier" in own_time
+    assert sum(own_time.values()) < 500_000
+
+
+def test_every_public_name_can_be_had():
+    code = "import iknow; print(all(hasattr(iknow, name) for name in iknow.__all__))"
+    assert run("-c", code).stdout.strip() == "True"
