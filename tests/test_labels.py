@@ -83,7 +83,7 @@ def test_given_classes_must_name_each_column_once(given):
 
 @pytest.mark.parametrize("y", [[1, 5], ["a", "b"], [-1, 0]])
 def test_labels_that_cannot_be_told_apart_from_columns_ask_for_classes(y):
-    with pytest.raises(InputError, match="has 3 score columns but y holds 2 labels.*give classes="):
+    with pytest.raises(InputError, match=r"3 score columns but y holds 2 labels.*give classes="):
         find_classes(np.array(y), 3)
 
 
@@ -112,7 +112,7 @@ def test_text_labels_as_objects_and_as_text_are_the_same_labels():
 
 
 def test_unknown_labels_are_named():
-    with pytest.raises(InputError, match=r"y holds labels .* not know: 'c', 'd'. It knows 'a', 'b'"):
+    with pytest.raises(InputError, match=r"not know: 'c', 'd'\. It knows 'a', 'b'"):
         encode(np.array(["a", "d", "c"]), np.array(["a", "b"]), "y")
 
 

@@ -57,7 +57,7 @@ class Bundle:
 
 def write_bundle(path: str | os.PathLike[str], bundle: Bundle, version: str) -> None:
     """Write a bundle, or leave what was there untouched."""
-    target = Path(path)
+    target = Path(path).resolve()  # a link keeps pointing at the bundle that is replaced
     if target.exists() and not (target / MANIFEST).is_file():
         raise BundleError(f"{target} exists and is not a bundle: choose another name or remove it")
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -85,7 +85,7 @@ def write_bundle(path: str | os.PathLike[str], bundle: Bundle, version: str) -> 
             "files": files,
         }
         manifest["sha256"] = _manifest_hash(manifest)
-        _write_text(temporary / MANIFEST, json.dumps(manifest, indent=2, ensure_ascii=False))
+        _write_text(temporary / MANIFEST, _to_text(manifest))
         for folder in [*temporary.rglob("*"), temporary]:
             if folder.is_dir():
                 _sync_directory(folder)
@@ -127,7 +127,8 @@ def _read_manifest(source: Path) -> dict[str, Any]:
     if not file.is_file():
         raise BundleError(f"{source} is not a bundle: {MANIFEST} is missing")
     try:
-        manifest: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        text = file.read_bytes().decode()
+        manifest: dict[str, Any] = json.loads(text)
         found = manifest["format"]
     except (ValueError, KeyError, TypeError) as error:
         raise BundleError(f"{file} is damaged: it cannot be read as a manifest") from error
@@ -137,7 +138,8 @@ def _read_manifest(source: Path) -> dict[str, Any]:
             f"{source} has format {found}; this version of iknow reads format {FORMAT}: "
             "use the version of iknow that wrote it, or a newer one"
         )
-    if manifest.get("sha256") != _manifest_hash(manifest):
+    # A change that JSON does not see, such as a space, is still one: the text is compared too.
+    if manifest.get("sha256") != _manifest_hash(manifest) or text != _to_text(manifest):
         raise BundleError(f"{file} is damaged: it does not match its own checksum")
     return manifest
 
@@ -156,7 +158,7 @@ def _verify(source: Path, files: Mapping[str, Any]) -> None:
 def _map_array(source: Path, name: str) -> Any:
     try:
         return np.load(source / name, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except Exception as error:  # numpy reads a damaged header as Python, which can fail in any way
         raise BundleError(f"{source} is damaged: {name} cannot be read ({error})") from error
 
 
@@ -165,6 +167,10 @@ def _layer_file(layer: str) -> str:
     name = quote(layer, safe="")
     name = "%2E" + name[1:] if name.startswith(".") else name or "%"
     return f"layers/{name}/activations.npy"
+
+
+def _to_text(manifest: Mapping[str, Any]) -> str:
+    return json.dumps(manifest, indent=2, ensure_ascii=False)
 
 
 def _manifest_hash(manifest: Mapping[str, Any]) -> str:

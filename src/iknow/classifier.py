@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -20,16 +19,17 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from iknow.bundle import Bundle, read_bundle, write_bundle
-from iknow.core.arrays import Bools, Ints, Labels
+from iknow.core.arrays import Ints, Labels
 from iknow.core.assessment import Assessment
-from iknow.core.evidence import Evidence, discard_evidence, stack_evidence
+from iknow.core.evidence import Evidence
 from iknow.core.neighborhood import RULES, Ball, Nearest, Neighborhood, has_k, has_radius
 from iknow.errors import BundleError, InputError, SelectionError
+from iknow.gathering import check_columns, check_valid, gather_evidence
 from iknow.labels import as_labels, as_row_numbers, check_several_classes, encode, find_classes
 from iknow.models.adapt import as_model, is_estimator
 from iknow.models.arrays import PrecomputedModel
 from iknow.models.inputs import as_dense, count_samples, cut_batches, zero_nonfinite
-from iknow.models.model import Observation, join_observations, observe_all
+from iknow.models.model import Observation, observe_all
 from iknow.progress import track
 from iknow.search.dense import DenseIndex
 from iknow.selection import Selection, select
@@ -130,8 +130,8 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         inputs = self._prepare(X)
         batches = cut_batches(inputs, self.batch_size)
         observation = observe_all(self.model_, batches, count_samples(inputs), ())
-        self._check_columns(observation)
-        _check_valid(observation.invalid, "input")
+        check_columns(observation, len(self.classes_))
+        check_valid(observation.invalid, "input")
         labels: Labels = self.classes_[observation.belief]
         return labels
 
@@ -192,9 +192,10 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             classifier.neighborhoods_ = dict(bundle.neighborhoods)
         if settings["selection"] is not None:
             classifier.selection_ = Selection.from_dict(settings["selection"])
-        if settings["n_features_in"] is not None:
+        # Of inputs to the model, that is: precomputed outputs have no such number.
+        if model is not None and settings["n_features_in"] is not None:
             classifier.n_features_in_ = settings["n_features_in"]
-        if settings["feature_names_in"] is not None:
+        if model is not None and settings["feature_names_in"] is not None:
             classifier.feature_names_in_ = np.array(settings["feature_names_in"], dtype=object)
         return classifier
 
@@ -211,7 +212,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._check_evidence_for(truth)
         k = self.k if has_k(self.rule) else None
         observation, evidence = self._gather(inputs, k or 0)
-        _check_valid(observation.invalid, what, positions)
+        check_valid(observation.invalid, what, positions)
         self.selection_ = select(evidence, observation.belief, truth, self.rule, k)
         self.neighborhoods_ = dict(self.selection_.neighborhoods)
         return self
@@ -222,7 +223,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         labels = as_labels(y, count_samples(inputs), "y")
         check_several_classes(labels)
         numbers = as_row_numbers(rows, len(labels))
-        _check_valid(zero_nonfinite(inputs)[1], "training")
+        check_valid(zero_nonfinite(inputs)[1], "training")
         tunes = self.neighborhoods is None and has_radius(self.rule)
         training = np.arange(len(labels))
         if tunes:
@@ -260,7 +261,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         layers = tuple(self.layers or self.model_.default_layers(batches[0]))
         shown = track(batches, "Collecting evidence", enabled=self.progress)
         observation = observe_all(self.model_, shown, len(labels), layers)
-        _check_valid(observation.invalid, "training", positions)
+        check_valid(observation.invalid, "training", positions)
         known = self.model_.classes
         n_columns = observation.scores.shape[1]
         self.classes_ = find_classes(labels, n_columns, self.classes) if known is None else known
@@ -305,31 +306,9 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return inputs
 
     def _gather(self, inputs: Any, k: int) -> tuple[Observation, dict[str, Evidence]]:
-        """Ask the model and search the layers, batch by batch; activations are not kept."""
-        observations: list[Observation] = []
-        evidence: dict[str, list[Evidence]] = {layer: [] for layer in self.layers_}
         batches = cut_batches(inputs, self.batch_size)
-        for batch in track(batches, "Gathering evidence", enabled=self.progress):
-            observation = self.model_.observe(batch, self.layers_)
-            self._check_columns(observation)
-            for layer, index in self.indexes_.items():
-                try:
-                    found = index.gather(observation.activations[layer], k)
-                except InputError as error:
-                    raise InputError(f"layer {layer!r}: {error}") from error
-                evidence[layer].append(discard_evidence(found, observation.invalid))
-            observations.append(replace(observation, activations={}))
-        return (
-            join_observations(observations),
-            {layer: stack_evidence(parts) for layer, parts in evidence.items()},
-        )
-
-    def _check_columns(self, observation: Observation) -> None:
-        if observation.scores.shape[1] != len(self.classes_):
-            raise InputError(
-                f"the scores must have a column for each of the {len(self.classes_)} classes; "
-                f"got {observation.scores.shape[1]} columns"
-            )
+        shown = track(batches, "Gathering evidence", enabled=self.progress)
+        return gather_evidence(self.model_, self.indexes_, shown, k)
 
     def _check_evidence_for(self, truth: Ints) -> None:
         """Validation must not hold a class of which training has no sample."""
@@ -340,17 +319,3 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "y holds classes of which training has no sample: "
                 f"{self.classes_[missing].tolist()}"
             )
-
-
-def _check_valid(invalid: Bools, what: str, positions: Ints | None = None) -> None:
-    """Every sample must be finite; the first that is not is named by its row in the user's X.
-
-    positions: those rows, of shape (n,), where the samples are a part of X.
-    """
-    if invalid.any():
-        first = int(np.flatnonzero(invalid)[0])
-        row = first if positions is None else int(positions[first])
-        raise InputError(
-            f"{what} data must be finite: row {row} has a value, or causes an activation, that is "
-            f"NaN or inf ({int(invalid.sum())} such rows): remove or repair them"
-        )

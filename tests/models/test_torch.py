@@ -19,8 +19,8 @@ def seed():
     torch.manual_seed(0)
 
 
-@pytest.fixture
-def X():
+@pytest.fixture(name="X")
+def samples():
     return np.random.default_rng(0).normal(size=(N, 4))
 
 
@@ -309,6 +309,15 @@ def test_each_part_gets_its_own_mode_back(X):
     assert modes(net) == before
 
 
+def test_a_part_in_two_places_gets_its_own_mode_back(X):
+    shared = nn.Linear(4, 4).eval()
+    net = nn.Sequential(nn.Sequential(shared), nn.Sequential(shared), nn.Linear(4, 3))
+    net[1].training = net[2].training = True
+    TorchModel(net).observe(X, ("2",))
+    assert not shared.training
+    assert net[1].training
+
+
 def break_forward(error):
     def fail(*_):
         raise error
@@ -427,7 +436,7 @@ def test_a_layer_used_twice_is_refused(X):
         fc=nn.Linear(4, 4),
         out=nn.Linear(4, 2),
     )
-    with pytest.raises(LayerError, match="'fc' ran more than once.*choose another layer"):
+    with pytest.raises(LayerError, match=r"'fc' ran more than once.*choose another layer"):
         TorchModel(net).observe(X, ("fc",))
     TorchModel(net).observe(X, ("out",))
 
@@ -724,3 +733,31 @@ def test_any_change_changes_the_fingerprint(change):
 def test_another_precision_is_another_model():
     net = mlp()
     assert TorchModel(copy.deepcopy(net).double()).fingerprint() != TorchModel(net).fingerprint()
+
+
+def test_the_same_bytes_in_another_shape_or_type_are_another_model():
+    def holding(values):
+        net = nn.Softmax(dim=1)
+        net.register_buffer("values", values)
+        return TorchModel(net).fingerprint()
+
+    zeros = torch.zeros(2, 3)
+    others = [zeros.T.contiguous(), zeros.int()]
+    assert all(holding(other) != holding(zeros) for other in others)
+
+
+def test_extra_state_is_part_of_the_fingerprint():
+    class Counting(nn.Linear):
+        count = 0
+
+        def get_extra_state(self):
+            return {"count": self.count}
+
+        def set_extra_state(self, state):
+            self.count = state["count"]
+
+    module = Counting(2, 2)
+    before = TorchModel(module).fingerprint()
+    assert TorchModel(copy.deepcopy(module)).fingerprint() == before
+    module.count = 1
+    assert TorchModel(module).fingerprint() != before

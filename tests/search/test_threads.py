@@ -51,10 +51,6 @@ def test_nested_use_lets_go_only_at_the_outermost_end():
     assert set(blas_threads()) == {2}
 
 
-@pytest.mark.xfail(
-    hasattr(threadpoolctl.OpenBLASController, "clear_controlling_thread"),
-    reason="threadpoolctl ignores, silently, every thread but the one that set OpenBLAS first",
-)
 def test_overlapping_use_holds_until_the_last_is_out_and_restores_what_the_first_found():
     """The first thread lives on, as the worker of a service does."""
     first_is_in, second_is_in, first_is_out, all_done = (threading.Event() for _ in range(4))
@@ -84,10 +80,6 @@ def test_overlapping_use_holds_until_the_last_is_out_and_restores_what_the_first
     assert seen == {"with one inside": {1}, "with none inside": {2}}
 
 
-@pytest.mark.xfail(
-    hasattr(threadpoolctl.OpenBLASController, "clear_controlling_thread"),
-    reason="threadpoolctl ignores, silently, every thread but the one that set OpenBLAS first",
-)
 def test_a_thread_that_lives_on_does_not_keep_others_from_setting_the_limit():
     seen, used, done = set(), threading.Event(), threading.Event()
 

@@ -155,7 +155,7 @@ def test_coverage_comes_before_right_beliefs():
 
 def test_a_rule_without_a_radius_is_refused_with_the_way_out():
     problem = Problem(0)
-    with pytest.raises(SelectionError, match="Nearest has no radius.*match_k"):
+    with pytest.raises(SelectionError, match=r"Nearest has no radius.*match_k"):
         select(problem.evidence, problem.belief, problem.truth, Nearest, problem.k)
 
 

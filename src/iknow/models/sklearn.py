@@ -7,6 +7,7 @@ Layers: "input"; each transformer of a pipeline by its step's name; "hidden1", "
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pickle import PicklingError
 from typing import Any
 
 import numpy as np
@@ -74,7 +75,13 @@ class SklearnModel:
 
     def fingerprint(self) -> str:
         """A hash of the classifier and the steps before it, whatever they are wrapped in."""
-        return f"sklearn:{_Hasher(hash_name='sha256').hash([*self._steps, self._final])}"
+        try:
+            return f"sklearn:{_Hasher(hash_name='sha256').hash([*self._steps, self._final])}"
+        except PicklingError as error:
+            raise InputError(
+                f"{type(self.estimator).__name__} holds something without a name that could be "
+                f"recognised again: use a named function in place of a lambda ({error})"
+            ) from error
 
     @property
     def _is_network(self) -> bool:

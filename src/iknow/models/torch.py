@@ -104,6 +104,9 @@ class TorchModel:
         """A hash of the module's structure and all its parameters and buffers."""
         digest = hashlib.sha256(repr(self.module).encode())
         for name, tensor in self.module.state_dict().items():
+            if not isinstance(tensor, Tensor):  # a module's own extra state
+                digest.update(f"{name} {tensor!r}".encode())
+                continue
             digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
             digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
         return f"torch:{digest.hexdigest()}"

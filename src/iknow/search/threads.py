@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from joblib import cpu_count
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import OpenBLASController, ThreadpoolController
 
 Task = TypeVar("Task")
 
@@ -46,12 +46,14 @@ def single_threaded_blas() -> Iterator[None]:
     """Keep BLAS to one thread while any caller is inside.
 
     The limit is a setting of the process. Counting the callers means that the last one out restores
-    what the first one found; limits that overlap would otherwise restore each other's.
+    what the first one found; limits that overlap would otherwise restore each other's. The two need
+    not be the same thread, so the right to set the limit is given back each time.
     """
     global _users, _limiter
     with _lock:
         if _users == 0:
             _limiter = _controller().limit(limits=1, user_api="blas")
+            _give_up_control()
         _users += 1
     try:
         yield
@@ -60,6 +62,13 @@ def single_threaded_blas() -> Iterator[None]:
             _users -= 1
             if _users == 0:
                 _limiter.restore_original_limits()
+                _give_up_control()
+
+
+def _give_up_control() -> None:
+    """Let any thread set OpenBLAS's limit: threadpoolctl reserves that to the first to do it."""
+    if hasattr(OpenBLASController, "clear_controlling_thread"):
+        OpenBLASController.clear_controlling_thread()
 
 
 @cache

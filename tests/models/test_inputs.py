@@ -1,0 +1,179 @@
+"""Cutting batches, and finding the samples that are not finite."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy.sparse import csr_array
+
+from iknow.errors import InputError
+from iknow.models.arrays import PrecomputedModel
+from iknow.models.inputs import as_dense, count_samples, cut_batches, zero_nonfinite
+from iknow.models.model import Observation
+
+N = 10
+VALUES = np.arange(N * 3, dtype=float).reshape(N, 3)
+KINDS = {
+    "array": lambda: VALUES,
+    "image array": lambda: VALUES.reshape(N, 3, 1, 1),
+    "tensor": lambda: torch.as_tensor(VALUES),
+    # Labels of the rows that are not their positions: only positions may count.
+    "frame": lambda: pd.DataFrame(VALUES, columns=["a", "b", "c"], index=np.arange(N)[::-1] / 2),
+    "list": lambda: VALUES.tolist(),
+    "observation": lambda: PrecomputedModel().prepare((VALUES, {"hidden": VALUES})),
+}
+
+
+def values_of(batch):
+    return np.asarray(batch.scores if isinstance(batch, Observation) else batch).reshape(-1, 3)
+
+
+# Batches
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("size", "sizes"),
+    [(5, [5, 5]), (3, [3, 3, 3, 1]), (1, [1] * N), (N, [N]), (1000, [N])],
+)
+def test_batches_are_successive_and_of_the_size_asked_for(kind, size, sizes):
+    inputs = KINDS[kind]()
+    batches = cut_batches(inputs, size)
+    assert [len(batch) for batch in batches] == sizes
+    assert {type(batch) for batch in batches} == {type(inputs)}
+    np.testing.assert_array_equal(np.concatenate([values_of(b) for b in batches]), VALUES)
+
+
+def test_batches_of_a_frame_keep_its_columns():
+    assert all(list(batch) == ["a", "b", "c"] for batch in cut_batches(KINDS["frame"](), 4))
+
+
+def test_batches_of_an_observation_hold_all_its_parts():
+    invalid = np.arange(N) % 4 == 0
+    whole = Observation(VALUES, np.arange(N), {"a": VALUES, "b": VALUES[:, :1]}, invalid)
+    _, part, _ = cut_batches(whole, 4)
+    np.testing.assert_array_equal(part.scores, VALUES[4:8])
+    np.testing.assert_array_equal(part.belief, [4, 5, 6, 7])
+    np.testing.assert_array_equal(part.activations["a"], VALUES[4:8])
+    np.testing.assert_array_equal(part.activations["b"], VALUES[4:8, :1])
+    np.testing.assert_array_equal(part.invalid, invalid[4:8])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_samples_are_refused(kind):
+    inputs = KINDS[kind]()
+    empty = inputs.iloc[:0] if kind == "frame" else inputs[:0]
+    assert count_samples(empty) == 0
+    with pytest.raises(InputError, match="X holds no samples"):
+        cut_batches(empty, 4)
+
+
+@pytest.mark.parametrize("size", [0, -1])
+def test_a_batch_size_below_one_is_refused(size):
+    with pytest.raises(InputError, match=f"batch_size must be >= 1; got {size}"):
+        cut_batches(VALUES, size)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_samples_are_counted_along_the_first_axis(kind):
+    assert count_samples(KINDS[kind]()) == N
+
+
+@pytest.mark.parametrize("inputs", [7, None, np.array(3.0), torch.tensor(3.0)])
+def test_what_has_no_samples_cannot_be_counted(inputs):
+    with pytest.raises(InputError, match="samples along an axis"):
+        count_samples(inputs)
+
+
+# Dense inputs
+
+
+def test_a_frame_is_dense_as_it_is():
+    frame = KINDS["frame"]()
+    assert as_dense(frame) is frame
+
+
+@pytest.mark.parametrize("kind", ["array", "image array", "list", "tensor"])
+def test_all_else_becomes_an_array(kind):
+    dense = as_dense(KINDS[kind]())
+    assert type(dense) is np.ndarray
+    np.testing.assert_array_equal(dense.reshape(N, 3), VALUES)
+
+
+def test_a_sparse_matrix_is_refused_with_what_to_do():
+    with pytest.raises(InputError, match=r"use X\.toarray\(\)"):
+        as_dense(csr_array(VALUES))
+
+
+@pytest.mark.parametrize("inputs", [VALUES[0], 3.0], ids=["one dimension", "a number"])
+def test_inputs_without_features_are_refused_with_what_to_do(inputs):
+    with pytest.raises(InputError, match=r"X\.reshape\(-1, 1\).*X\.reshape\(1, -1\)"):
+        as_dense(inputs)
+
+
+# What is not finite
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64, np.complex128])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_bad_values_of_an_array_become_zero_in_a_copy(bad, dtype):
+    given = VALUES.astype(dtype)
+    given[3, 1] = bad
+    before = given.copy()
+    clean, invalid = zero_nonfinite(given)
+    assert invalid.tolist() == [row == 3 for row in range(N)]
+    assert clean.dtype == dtype
+    expected = VALUES.copy()
+    expected[3, 1] = 0
+    np.testing.assert_array_equal(clean, expected)
+    np.testing.assert_array_equal(given, before)
+
+
+def test_a_bad_value_anywhere_in_a_sample_counts():
+    images = np.zeros((3, 2, 2))
+    images[1, 1, 0] = np.nan
+    assert zero_nonfinite(images)[1].tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [VALUES, VALUES.astype(int), VALUES.astype(str), VALUES > 3, KINDS["frame"]()],
+    ids=["floats", "ints", "strings", "bools", "frame"],
+)
+def test_a_batch_without_bad_values_is_returned_as_it_is(batch):
+    clean, invalid = zero_nonfinite(batch)
+    assert clean is batch
+    assert invalid.shape == (N,)
+    assert not invalid.any()
+
+
+def mixed_frame():
+    return pd.DataFrame(
+        {
+            "half": np.array([1, 2, 3], dtype=np.float32),
+            "text": ["x", None, "z"],
+            "whole": [2**60 + 1, 5, 6],
+            "nullable": pd.array([1, None, 3], dtype="Int64"),
+            "kind": pd.Categorical(["p", "q", "p"]),
+            "flag": [True, False, True],
+            "real": [0.5, 1.5, np.inf],
+        }
+    )
+
+
+def test_only_the_numeric_columns_of_a_frame_are_looked_at_and_all_keep_their_type():
+    frame = mixed_frame()
+    clean, invalid = zero_nonfinite(frame)
+    assert invalid.tolist() == [False, True, True]
+    expected = mixed_frame()
+    expected.loc[1, "nullable"] = 0
+    expected.loc[2, "real"] = 0.0
+    pd.testing.assert_frame_equal(clean, expected)
+    pd.testing.assert_frame_equal(frame, mixed_frame())
+
+
+def test_a_frame_without_numbers_is_valid():
+    frame = pd.DataFrame({"text": ["x", None]})
+    clean, invalid = zero_nonfinite(frame)
+    assert clean is frame
+    assert invalid.tolist() == [False, False]

@@ -1,0 +1,178 @@
+"""Observations: made, checked, and joined over batches."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.neural_network import MLPClassifier
+from torch import nn
+
+from iknow.errors import InputError, LayerError
+from iknow.models.arrays import PrecomputedModel
+from iknow.models.inputs import cut_batches
+from iknow.models.model import (
+    Observation,
+    check_layers,
+    join_observations,
+    make_observation,
+    observe_all,
+)
+from iknow.models.sklearn import SklearnModel
+from iknow.models.torch import TorchModel
+
+N = 21
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(N, 4))
+X[13, 2] = np.nan
+SCORES = RNG.normal(size=(N, 3))
+
+
+def network():
+    torch.manual_seed(0)
+    return TorchModel(nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 3)))
+
+
+def perceptron():
+    mlp = MLPClassifier((5,), random_state=0, tol=1.0, n_iter_no_change=1)
+    return SklearnModel(mlp.fit(np.nan_to_num(X), np.arange(N) % 3))
+
+
+def outputs():
+    return SCORES, {"a": X, "b": SCORES[:, :, None] ** 2}
+
+
+def equal(found, expected, rtol=0.0):
+    assert type(found) is type(expected) is Observation
+    assert found.activations.keys() == expected.activations.keys()
+    np.testing.assert_array_equal(found.invalid, expected.invalid)
+    np.testing.assert_array_equal(found.belief, expected.belief)
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=rtol, atol=rtol)
+    for layer, values in expected.activations.items():
+        np.testing.assert_allclose(found.activations[layer], values, rtol=rtol, atol=rtol)
+        assert found.activations[layer].dtype == values.dtype == np.float32
+
+
+# All batches as one
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, N])
+@pytest.mark.parametrize(
+    ("make", "inputs", "layers", "rtol"),
+    [
+        (PrecomputedModel, outputs(), ("b", "a"), 0.0),
+        # A matrix product may round otherwise for another number of rows.
+        (network, X, ("input", "1", "output"), 1e-5),
+        (perceptron, X, ("input", "hidden1", "logits"), 1e-5),
+    ],
+    ids=["precomputed", "torch", "sklearn"],
+)
+def test_all_batches_together_are_one_big_observation(make, inputs, layers, rtol, size):
+    model = make()
+    prepared = model.prepare(inputs)
+    expected = model.observe(prepared, layers)
+    assert expected.invalid.tolist() == [row == 13 for row in range(N)]
+    found = observe_all(model, cut_batches(prepared, size), N, layers)
+    equal(found, expected, rtol)
+    assert list(found.activations) == list(layers)
+
+
+def test_batches_may_come_from_an_iterator_and_without_layers():
+    model = network()
+    found = observe_all(model, iter(cut_batches(X, 4)), N, ())
+    equal(found, model.observe(X, ()), 1e-5)
+
+
+def test_a_layer_of_varying_width_is_refused_by_name():
+    batches = [make_observation(SCORES, {"a": X[:, :width], "b": X}) for width in (3, 2)]
+    with pytest.raises(LayerError) as caught:
+        observe_all(PrecomputedModel(), batches, 2 * N, ("a", "b"))
+    assert str(caught.value) == (
+        "layer 'a' gives 2 features for some samples and 3 for others: choose a layer of fixed size"
+    )
+
+
+@pytest.mark.parametrize(("n_batches", "got"), [(0, 0), (1, N)])
+def test_missing_batches_are_an_error(n_batches, got):
+    batches = [make_observation(SCORES, {})] * n_batches
+    with pytest.raises(InputError, match=f"expected observations of 42 samples; got {got}"):
+        observe_all(PrecomputedModel(), batches, 2 * N, ())
+
+
+def test_successive_observations_join_without_their_activations():
+    whole = make_observation(*outputs())
+    joined = join_observations([whole[:4], whole[4:5], whole[5:]])
+    equal(
+        joined,
+        make_observation(np.where(whole.invalid[:, None], 0, SCORES), {}, invalid=whole.invalid),
+    )
+
+
+# One observation
+
+
+def test_rows_of_an_observation_are_an_observation():
+    whole = make_observation(*outputs())
+    rows = np.array([20, 0, 13])
+    part = whole[rows]
+    assert len(whole) == N
+    assert len(part) == 3
+    assert part.invalid.tolist() == [False, False, True]
+    np.testing.assert_array_equal(part.belief, whole.belief[rows])
+    np.testing.assert_array_equal(part.scores, whole.scores[rows])
+    np.testing.assert_array_equal(part.activations["b"], whole.activations["b"][rows])
+
+
+def test_the_belief_is_the_highest_score_and_the_first_of_equals():
+    assert make_observation([[1, 3, 2], [5, 5, 1]], {}).belief.tolist() == [1, 0]
+
+
+def test_a_given_belief_is_kept_but_for_invalid_rows():
+    scores = [[0.0, 1.0], [np.nan, 1.0], [1.0, 0.0]]
+    given = np.array([0, 1, 1])
+    observation = make_observation(scores, {}, belief=given)
+    assert observation.belief.tolist() == [0, 0, 1]
+    assert given.tolist() == [0, 1, 1]
+
+
+def test_given_invalid_rows_are_joined_with_those_found_and_the_mask_is_not_changed():
+    given = np.array([True, False, False, False])
+    scores = np.ones((4, 2))
+    scores[1, 0] = np.inf
+    hidden = np.ones((4, 3))
+    hidden[2, 1] = np.nan
+    observation = make_observation(scores, {"hidden": hidden}, invalid=given)
+    assert observation.invalid.tolist() == [True, True, True, False]
+    assert given.tolist() == [True, False, False, False]
+    np.testing.assert_array_equal(observation.scores, [[0, 0]] * 3 + [[1, 1]])
+    np.testing.assert_array_equal(observation.activations["hidden"], [[0] * 3] * 3 + [[1] * 3])
+
+
+@pytest.mark.parametrize("shape", [(4,), (4, 1), (4, 2, 2), ()])
+def test_scores_that_are_no_table_of_classes_are_refused(shape):
+    with pytest.raises(InputError) as caught:
+        make_observation(np.ones(shape), {})
+    assert str(caught.value) == (
+        "a model must return scores of shape (n, n_classes) with a column for each of at least two "
+        f"classes; got {shape}"
+    )
+
+
+@pytest.mark.parametrize("shape", [(3, 2), (5,), ()])
+def test_an_activation_must_have_one_row_per_sample(shape):
+    with pytest.raises(LayerError) as caught:
+        make_observation(np.ones((4, 2)), {"good": np.ones((4, 1)), "bad": np.ones(shape)})
+    assert str(caught.value) == (
+        f"layer 'bad' must give one activation per sample, an array of length 4; got shape {shape}"
+    )
+
+
+# Names of layers
+
+
+def test_layers_that_exist_pass():
+    check_layers(["b", "a", "b"], iter(["a", "b", "c"]), "the net")
+
+
+def test_layers_that_do_not_exist_are_named_with_those_that_do():
+    with pytest.raises(LayerError) as caught:
+        check_layers(["a", "x", "y"], ["a", "b"], "the net")
+    assert str(caught.value) == "the net has no layer 'x', 'y': it has 'a', 'b'"

@@ -1,0 +1,552 @@
+"""SklearnModel against scikit-learn's own forward pass, transforms and predictions."""
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import warnings
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.sparse import csr_array
+from scipy.special import expit, softmax
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.datasets import make_blobs
+from sklearn.decomposition import PCA
+from sklearn.ensemble import (
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+    VotingClassifier,
+)
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from sklearn.svm import SVC, LinearSVC
+
+from iknow.errors import InputError, LayerError
+from iknow.models.model import Model
+from iknow.models.sklearn import SklearnModel
+
+X, Y = make_blobs(120, n_features=4, centers=4, cluster_std=4.0, random_state=3)
+NAMES = np.array(["cat", "dog", "eel", "fox"])
+COLUMNS = ["a", "b", "c", "d"]
+
+
+def network(sizes=(5, 3), **settings):
+    return MLPClassifier(sizes, max_iter=15, random_state=0, **settings)
+
+
+def fit(estimator, inputs=X, labels=Y):
+    """A fitted copy; a network may stop before it converges."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return clone(estimator).fit(inputs, labels)
+
+
+def observe(estimator, inputs=X, layers=()):
+    model = SklearnModel(estimator)
+    return model.observe(model.prepare(inputs), layers)
+
+
+def rest_of(row):
+    return np.arange(len(X)) != row
+
+
+# Networks
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh", "logistic", "identity"])
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_hidden_layers_and_logits_are_those_of_the_forward_pass(activation, n_classes):
+    few = n_classes > Y
+    mlp = fit(network(activation=activation), X[few], Y[few])
+    found = observe(mlp, X[few], ("input", "hidden1", "hidden2", "logits")).activations
+    own = mlp._forward_pass([X[few]] + [None] * (mlp.n_layers_ - 1))
+    np.testing.assert_array_equal(found["input"], X[few].astype(np.float32))
+    np.testing.assert_allclose(found["hidden1"], own[1], rtol=1e-6)
+    np.testing.assert_allclose(found["hidden2"], own[2], rtol=1e-6)
+    if n_classes == 2:
+        assert found["logits"].shape == (few.sum(), 1)
+        np.testing.assert_allclose(expit(found["logits"]), own[3], rtol=1e-5)
+    else:
+        np.testing.assert_allclose(softmax(found["logits"], axis=1), own[3], rtol=1e-5)
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_a_network_scores_with_its_probabilities_and_believes_its_prediction(n_classes):
+    few = n_classes > Y
+    mlp = fit(network(), X[few], Y[few])
+    observation = observe(mlp, X[few])
+    np.testing.assert_array_equal(observation.scores, mlp.predict_proba(X[few]))
+    np.testing.assert_array_equal(observation.belief, mlp.predict(X[few]))
+    assert observation.activations == {}
+    assert not observation.invalid.any()
+
+
+def test_a_network_has_no_output_layer_but_logits():
+    with pytest.raises(LayerError) as caught:
+        observe(fit(network()), X, ("output",))
+    assert str(caught.value) == (
+        "MLPClassifier has no layer 'output': it has 'input', 'hidden1', 'hidden2', 'logits'"
+    )
+
+
+# Other classifiers
+
+
+@pytest.mark.parametrize(
+    "estimator", [LogisticRegression(), LinearSVC(), SVC()], ids=lambda e: type(e).__name__
+)
+def test_the_output_is_the_decision_function_where_there_is_one(estimator):
+    fitted = fit(estimator)
+    found = observe(fitted, X, ("output",)).activations["output"]
+    np.testing.assert_array_equal(found, fitted.decision_function(X).astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [RandomForestClassifier(5, random_state=0), GaussianNB()],
+    ids=lambda e: type(e).__name__,
+)
+def test_the_output_is_the_probabilities_elsewhere(estimator):
+    fitted = fit(estimator)
+    observation = observe(fitted, X, ("output",))
+    np.testing.assert_array_equal(
+        observation.activations["output"], fitted.predict_proba(X).astype(np.float32)
+    )
+    np.testing.assert_array_equal(observation.scores, fitted.predict_proba(X))
+
+
+def test_without_probabilities_the_decision_function_scores():
+    svc = fit(LinearSVC())
+    np.testing.assert_array_equal(observe(svc).scores, svc.decision_function(X))
+
+
+def test_a_decision_between_two_classes_scores_both():
+    few = Y < 2
+    svc = fit(LinearSVC(), X[few], Y[few])
+    observation = observe(svc, X[few], ("output",))
+    decision = svc.decision_function(X[few])
+    np.testing.assert_array_equal(observation.scores, np.column_stack([-decision, decision]))
+    np.testing.assert_array_equal(observation.scores.argmax(axis=1), svc.predict(X[few]))
+    assert observation.activations["output"].shape == (few.sum(), 1)
+
+
+def test_without_any_scores_the_prediction_counts_as_one():
+    voting = fit(VotingClassifier([("nb", GaussianNB()), ("svc", LinearSVC())], voting="hard"))
+    observation = observe(voting)
+    np.testing.assert_array_equal(observation.scores, np.eye(4)[voting.predict(X)])
+
+
+def test_decisions_about_pairs_of_classes_do_not_pass_for_scores():
+    svc = fit(SVC(decision_function_shape="ovo"))
+    assert svc.decision_function(X).shape == (len(X), 6)
+    observation = observe(svc, X, ("output",))
+    np.testing.assert_array_equal(observation.scores, np.eye(4)[svc.predict(X)])
+    assert observation.activations["output"].shape == (len(X), 6)
+
+
+def test_the_belief_is_the_prediction_where_the_highest_score_is_another():
+    svc = fit(SVC(kernel="linear"))
+    queries = np.random.default_rng(0).uniform(-15, 15, size=(400, 4))
+    observation = observe(svc, queries)
+    voted = svc.predict(queries)
+    assert (observation.scores.argmax(axis=1) != voted).any()  # where the votes are tied
+    np.testing.assert_array_equal(observation.belief, voted)
+
+
+def test_string_labels_are_beliefs_by_position():
+    forest = fit(RandomForestClassifier(5, random_state=0), X, NAMES[Y])
+    model = SklearnModel(forest)
+    assert model.classes.tolist() == NAMES.tolist()
+    np.testing.assert_array_equal(model.classes[model.observe(X, ()).belief], forest.predict(X))
+
+
+# Pipelines and wrappers
+
+
+def pipeline(final):
+    return Pipeline([("scale", StandardScaler()), ("pca", PCA(2)), ("final", final)])
+
+
+def test_the_steps_of_a_pipeline_are_layers_and_the_input_is_the_raw_input():
+    pipe = fit(pipeline(network()))
+    layers = ("input", "scale", "pca", "hidden1", "hidden2", "logits")
+    found = observe(pipe, X, layers).activations
+    assert tuple(found) == layers
+    scaled = pipe["scale"].transform(X)
+    reduced = pipe["pca"].transform(scaled)
+    own = pipe["final"]._forward_pass([reduced] + [None] * 3)
+    np.testing.assert_array_equal(found["input"], X.astype(np.float32))
+    np.testing.assert_allclose(found["scale"], scaled, rtol=1e-6)
+    np.testing.assert_allclose(found["pca"], reduced, rtol=1e-6)
+    np.testing.assert_allclose(found["hidden2"], own[2], rtol=1e-6)
+    np.testing.assert_allclose(softmax(found["logits"], axis=1), own[3], rtol=1e-5)
+
+
+def test_the_output_of_a_pipeline_is_that_of_its_classifier():
+    pipe = fit(pipeline(LogisticRegression()))
+    observation = observe(pipe, X, ("pca", "output"))
+    np.testing.assert_allclose(
+        observation.activations["output"], pipe.decision_function(X), rtol=1e-6
+    )
+    np.testing.assert_array_equal(observation.scores, pipe.predict_proba(X))
+
+
+@pytest.mark.parametrize("nothing", ["passthrough", None])
+def test_a_step_that_passes_through_gives_what_it_gets(nothing):
+    pipe = fit(Pipeline([("scale", StandardScaler()), ("off", nothing), ("nb", GaussianNB())]))
+    found = observe(pipe, X, ("scale", "off")).activations
+    np.testing.assert_array_equal(found["off"], found["scale"])
+
+
+def test_a_pipeline_within_a_pipeline_gives_the_steps_of_both():
+    pipe = fit(Pipeline([("shift", StandardScaler()), ("inner", pipeline(GaussianNB()))]))
+    found = observe(pipe, X, ("shift", "scale", "pca", "output")).activations
+    expected = pipe["inner"][:2].transform(pipe["shift"].transform(X))
+    np.testing.assert_allclose(found["pca"], expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("step", "final"), [("input", GaussianNB()), ("output", GaussianNB()), ("logits", network())]
+)
+def test_a_step_named_like_a_layer_that_exists_is_refused(step, final):
+    pipe = fit(Pipeline([(step, StandardScaler()), ("final", final)]))
+    with pytest.raises(LayerError, match=f"'{step}' names more than one layer.*another name"):
+        observe(pipe, X, (step,))
+
+
+def test_a_step_named_output_before_a_network_is_that_step():
+    pipe = fit(Pipeline([("output", StandardScaler()), ("final", network())]))
+    found = observe(pipe, X, ("output",)).activations
+    np.testing.assert_allclose(found["output"], pipe["output"].transform(X), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        FrozenEstimator,
+        lambda fitted: FrozenEstimator(FrozenEstimator(fitted)),
+        lambda fitted: Pipeline([*fitted.steps[:-1], ("f", FrozenEstimator(fitted.steps[-1][1]))]),
+    ],
+    ids=["frozen", "frozen twice", "frozen at the end of a pipeline"],
+)
+def test_a_frozen_estimator_is_looked_into(wrap):
+    layers = ("input", "scale", "hidden2", "logits")
+    fitted = fit(pipeline(network()))
+    bare = observe(fitted, X, layers)
+    frozen = observe(wrap(fitted), X, layers)
+    np.testing.assert_array_equal(frozen.scores, bare.scores)
+    for layer in layers:
+        np.testing.assert_array_equal(frozen.activations[layer], bare.activations[layer])
+
+
+def test_a_search_is_looked_into_at_its_best_estimator():
+    search = GridSearchCV(pipeline(network()), {"final__alpha": [1e-4, 10.0]}, cv=2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        search.fit(X, Y)
+    layers = ("scale", "hidden1", "logits")
+    found = observe(search, X, layers)
+    best = observe(search.best_estimator_, X, layers)
+    np.testing.assert_array_equal(found.belief, search.predict(X))
+    for layer in layers:
+        np.testing.assert_array_equal(found.activations[layer], best.activations[layer])
+
+
+@pytest.mark.parametrize(
+    ("estimator", "layers"),
+    [
+        (network(), ("hidden2", "logits")),
+        (network((7,)), ("hidden1", "logits")),
+        (network(()), ("input", "logits")),
+        (pipeline(network()), ("hidden2", "logits")),
+        (GaussianNB(), ("input", "output")),
+        (pipeline(LogisticRegression()), ("input", "output")),
+        (VotingClassifier([("nb", GaussianNB())], voting="hard"), ("input",)),
+    ],
+    ids=["network", "one hidden", "none hidden", "pipeline", "bayes", "linear pipeline", "voting"],
+)
+def test_by_default_a_network_gives_hidden_and_logits_and_others_input_and_output(
+    estimator, layers
+):
+    model = SklearnModel(fit(estimator))
+    assert isinstance(model, Model)
+    assert model.default_layers(X) == layers
+    assert tuple(model.observe(X, layers).activations) == layers
+
+
+# Data frames
+
+
+def frame(dtype=np.float64):
+    return pd.DataFrame(X.astype(dtype), columns=COLUMNS, index=np.arange(len(X)) * 7 + 3)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [network(), pipeline(network()), RandomForestClassifier(5, random_state=0)],
+    ids=["network", "pipeline", "forest"],
+)
+def test_a_frame_keeps_its_columns_so_that_nothing_warns(estimator):
+    fitted = fit(estimator, frame())
+    assert fitted.feature_names_in_.tolist() == COLUMNS
+    model = SklearnModel(fitted)
+    layers = ("input", *model.default_layers(frame())[1:])
+    observation = model.observe(model.prepare(frame()), layers)
+    np.testing.assert_array_equal(observation.belief, fitted.predict(frame()))
+    np.testing.assert_array_equal(observation.activations["input"], X.astype(np.float32))
+
+
+def test_a_transformer_may_give_frames():
+    pipe = fit(pipeline(GaussianNB()).set_output(transform="pandas"), frame())
+    found = observe(pipe, frame(), ("scale", "pca")).activations
+    np.testing.assert_allclose(found["pca"], pipe[:2].transform(frame()).to_numpy(), rtol=1e-6)
+
+
+def mixed_frame():
+    return frame().assign(animal=NAMES[(Y * 3 + 1) % 4])
+
+
+def mixed_pipeline():
+    encode = ColumnTransformer(
+        [("text", OneHotEncoder(), ["animal"]), ("numbers", StandardScaler(), COLUMNS)]
+    )
+    return Pipeline([("encode", encode), ("final", network())])
+
+
+def test_a_string_column_works_for_the_layers_after_its_encoding():
+    pipe = fit(mixed_pipeline(), mixed_frame())
+    found = observe(pipe, mixed_frame(), ("encode", "hidden2", "logits"))
+    encoded = pipe["encode"].transform(mixed_frame())
+    np.testing.assert_allclose(found.activations["encode"], encoded, rtol=1e-6)
+    np.testing.assert_array_equal(found.belief, pipe.predict(mixed_frame()))
+
+
+def test_a_string_column_has_no_input_layer_and_the_error_says_what_to_do():
+    pipe = fit(mixed_pipeline(), mixed_frame())
+    with pytest.raises(LayerError, match="choose layers after the step that encodes them"):
+        observe(pipe, mixed_frame(), ("input", "logits"))
+
+
+def test_the_sparse_output_of_a_transformer_is_a_layer():
+    letters = pd.DataFrame({"animal": NAMES[Y], "other": NAMES[::-1][Y]})
+    pipe = fit(make_pipeline(OneHotEncoder(), network()), letters)
+    found = observe(pipe, letters, ("onehotencoder", "hidden1")).activations
+    expected = pipe[0].transform(letters).toarray()
+    np.testing.assert_array_equal(found["onehotencoder"], expected)
+
+
+# What is refused
+
+
+def test_sparse_inputs_are_refused():
+    with pytest.raises(InputError, match=r"sparse matrix: use X\.toarray\(\)"):
+        SklearnModel(fit(GaussianNB())).prepare(csr_array(X))
+
+
+def test_inputs_of_one_dimension_are_refused():
+    with pytest.raises(InputError, match=r"got \(120,\).*Reshape your data"):
+        SklearnModel(fit(GaussianNB())).prepare(X[:, 0])
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        GaussianNB(),
+        pipeline(network()),
+        FrozenEstimator(GaussianNB()),
+        GridSearchCV(GaussianNB(), {}),
+        LinearRegression().fit(X, Y),
+    ],
+    ids=["bayes", "pipeline", "frozen", "search", "regression"],
+)
+def test_what_is_no_fitted_classifier_is_refused(estimator):
+    with pytest.raises(InputError, match=r"is not a fitted classifier \(it has no classes_\)"):
+        SklearnModel(estimator)
+
+
+# What is not finite
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("given", ["array", "frame"])
+@pytest.mark.parametrize(
+    "estimator",
+    [pipeline(network()), RandomForestClassifier(5, random_state=0)],
+    ids=["network", "forest"],
+)
+def test_a_row_that_is_not_finite_is_invalid_and_changes_no_bit_of_the_others(
+    estimator, given, dtype, bad
+):
+    def inputs(values):
+        return pd.DataFrame(values, columns=COLUMNS) if given == "frame" else values
+
+    row = 5
+    clean, dirty = X.astype(dtype), X.astype(dtype)
+    clean[row] = 0
+    dirty[row, 2] = bad
+    model = SklearnModel(fit(estimator, inputs(clean)))
+    layers = ("input", *model.default_layers(clean))
+    reference = model.observe(inputs(clean), layers)
+    batch = inputs(dirty.copy())
+    observation = model.observe(batch, layers)
+    rest = rest_of(row)
+    assert observation.invalid.tolist() == (~rest).tolist()
+    assert not reference.invalid.any()
+    np.testing.assert_array_equal(observation.scores[rest], reference.scores[rest])
+    np.testing.assert_array_equal(observation.belief[rest], reference.belief[rest])
+    for layer in layers:
+        np.testing.assert_array_equal(
+            observation.activations[layer][rest], reference.activations[layer][rest]
+        )
+        assert not observation.activations[layer][row].any()
+    assert observation.belief[row] == 0
+    assert not observation.scores[row].any()
+    np.testing.assert_array_equal(np.asarray(batch), dirty)  # the user's own data
+
+
+def test_a_bad_number_beside_a_string_column_is_invalid():
+    pipe = fit(mixed_pipeline(), mixed_frame())
+    dirty = mixed_frame()
+    dirty.iloc[4, 1] = np.nan
+    clean = observe(pipe, mixed_frame(), ("logits",))
+    observation = observe(pipe, dirty, ("logits",))
+    rest = rest_of(4)
+    assert observation.invalid.tolist() == (~rest).tolist()
+    np.testing.assert_array_equal(
+        observation.activations["logits"][rest], clean.activations["logits"][rest]
+    )
+
+
+def test_an_input_beyond_float32_is_invalid_where_it_is_read():
+    fitted = fit(LogisticRegression())
+    dirty = X.copy()
+    dirty[3, 0] = 1e60
+    assert observe(fitted, dirty, ("input",)).invalid.tolist() == (~rest_of(3)).tolist()
+    assert not observe(fitted, dirty, ()).invalid.any()
+
+
+# Fingerprints
+
+FINGERPRINTED = {
+    "network": network(),
+    "stopped early": network(early_stopping=True),
+    "forest": RandomForestClassifier(5, random_state=0),
+    "pipeline": pipeline(network()),
+    "logistic": LogisticRegression(),
+    "svc": SVC(),
+    "neighbours": KNeighborsClassifier(algorithm="kd_tree"),
+    "boosting": GradientBoostingClassifier(n_estimators=2, random_state=0),
+    "histograms": HistGradientBoostingClassifier(max_iter=2, random_state=0),
+    "search": GridSearchCV(GaussianNB(), {"var_smoothing": [1e-9, 1e-3]}, cv=2),
+}
+
+
+@pytest.fixture(scope="module")
+def trained():
+    return {name: fit(estimator) for name, estimator in FINGERPRINTED.items()}
+
+
+def fingerprint(estimator):
+    return SklearnModel(estimator).fingerprint()
+
+
+@pytest.mark.parametrize("name", FINGERPRINTED)
+def test_pickling_does_not_change_the_fingerprint(trained, name):
+    estimator = trained[name]
+    before = fingerprint(estimator)
+    assert before.startswith("sklearn:")
+    assert fingerprint(pickle.loads(pickle.dumps(estimator))) == before
+
+
+@pytest.mark.parametrize("mmap_mode", [None, "r"])
+@pytest.mark.parametrize("name", FINGERPRINTED)
+def test_joblib_does_not_change_the_fingerprint(trained, name, mmap_mode, tmp_path):
+    joblib.dump(trained[name], tmp_path / "model")
+    loaded = joblib.load(tmp_path / "model", mmap_mode=mmap_mode)
+    assert fingerprint(loaded) == fingerprint(trained[name])
+
+
+def test_another_process_finds_the_same_fingerprints(trained, tmp_path):
+    joblib.dump(trained, tmp_path / "models")
+    code = (
+        "import json, sys, joblib; from iknow.models.sklearn import SklearnModel;"
+        "models = joblib.load(sys.argv[1]);"
+        "print(json.dumps({name: SklearnModel(m).fingerprint() for name, m in models.items()}))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "models"],
+        env=os.environ | {"PYTHONHASHSEED": "7"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(ran.stdout) == {name: fingerprint(m) for name, m in trained.items()}
+
+
+@pytest.mark.parametrize("name", FINGERPRINTED)
+def test_observing_does_not_change_the_fingerprint(trained, name):
+    before = fingerprint(trained[name])
+    observe(trained[name])
+    assert fingerprint(trained[name]) == before
+
+
+@pytest.mark.parametrize("name", FINGERPRINTED)
+def test_the_same_training_gives_the_same_fingerprint_and_other_data_another(trained, name):
+    before = fingerprint(trained[name])
+    assert fingerprint(fit(FINGERPRINTED[name])) == before
+    assert fingerprint(fit(FINGERPRINTED[name], X[:-1], Y[:-1])) != before
+
+
+@pytest.mark.parametrize("name", ["network", "forest", "pipeline"])
+def test_another_random_state_gives_another_fingerprint(trained, name):
+    key = "final__random_state" if name == "pipeline" else "random_state"
+    other = clone(FINGERPRINTED[name]).set_params(**{key: 1})
+    assert fingerprint(fit(other)) != fingerprint(trained[name])
+
+
+@pytest.mark.parametrize(
+    ("name", "attribute"),
+    [("network", "coefs_"), ("logistic", "coef_"), ("forest", "estimators_")],
+)
+def test_one_changed_number_changes_the_fingerprint(trained, name, attribute):
+    changed = pickle.loads(pickle.dumps(trained[name]))
+    values = getattr(changed, attribute)
+    numbers = {
+        "network": lambda: values[1],
+        "logistic": lambda: values,
+        "forest": lambda: values[2].tree_.threshold[None],
+    }[name]()
+    numbers[0, 0] = np.nextafter(numbers[0, 0], np.inf)
+    assert fingerprint(changed) != fingerprint(trained[name])
+
+
+@pytest.mark.parametrize("name", ["network", "forest", "pipeline"])
+def test_freezing_does_not_change_the_fingerprint(trained, name):
+    assert fingerprint(FrozenEstimator(trained[name])) == fingerprint(trained[name])
+
+
+def test_a_step_before_the_classifier_counts_in_the_fingerprint(trained):
+    changed = pickle.loads(pickle.dumps(trained["pipeline"]))
+    changed["scale"].mean_[0] += 1
+    assert fingerprint(changed) != fingerprint(trained["pipeline"])
+
+
+def test_a_lambda_cannot_be_fingerprinted_and_the_error_says_what_to_do():
+    X, y = np.arange(12.0).reshape(6, 2), [0, 1, 0, 1, 0, 1]
+    pipeline = make_pipeline(FunctionTransformer(lambda x: x), LogisticRegression()).fit(X, y)
+    with pytest.raises(InputError, match="named function in place of a lambda"):
+        SklearnModel(pipeline).fingerprint()
