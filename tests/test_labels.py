@@ -72,13 +72,13 @@ def test_columns_are_named_from_the_labels(y, n_columns, expected):
 
 
 def test_given_classes_are_taken_in_their_order():
-    assert find_classes(np.array(["a", "b"]), 3, ["z", "a", "b"]).tolist() == ["z", "a", "b"]
+    assert find_classes(np.array(["a", "b"]), 3, given=["z", "a", "b"]).tolist() == ["z", "a", "b"]
 
 
 @pytest.mark.parametrize("given", [["a", "b"], ["a", "b", "b"], ["a", "b", "c", "d"]])
 def test_given_classes_must_name_each_column_once(given):
     with pytest.raises(InputError, match="each of the model's 3 score columns once"):
-        find_classes(np.array(["a", "b"]), 3, given)
+        find_classes(np.array(["a", "b"]), 3, given=given)
 
 
 @pytest.mark.parametrize("y", [[1, 5], ["a", "b"], [-1, 0]])

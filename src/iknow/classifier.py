@@ -22,7 +22,7 @@ from iknow.bundle import Bundle, read_bundle, write_bundle
 from iknow.core.arrays import Ints, Labels
 from iknow.core.assessment import Assessment
 from iknow.core.evidence import Evidence
-from iknow.core.neighborhood import RULES, Ball, Nearest, Neighborhood, has_k, has_radius
+from iknow.core.neighborhood import RULES, Ball, Neighborhood, has_k, has_radius
 from iknow.errors import BundleError, InputError, SelectionError
 from iknow.gathering import check_columns, check_valid, gather_evidence
 from iknow.labels import as_labels, as_row_numbers, check_several_classes, encode, find_classes
@@ -30,6 +30,7 @@ from iknow.models.adapt import as_model, is_estimator
 from iknow.models.arrays import PrecomputedModel
 from iknow.models.inputs import as_dense, count_samples, cut_batches, zero_nonfinite
 from iknow.models.model import Observation, observe_all
+from iknow.parameters import as_layer_names, check_neighbors, check_rule, fixed_neighborhoods
 from iknow.progress import track
 from iknow.search.dense import DenseIndex
 from iknow.selection import Selection, select
@@ -82,14 +83,16 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X: whatever the model takes, n samples. y: labels of shape (n,). rows: whole numbers that
         explanations know the samples by, of shape (n,); their positions in X unless given.
         """
-        if is_estimator(self.model):
-            validate_data(self, X, y, skip_check_array=True)
-        if self._trains:
-            return self._train(X, y, rows)
-        self.model_ = as_model(self.model)
-        inputs = self.model_.prepare(X)
-        labels = as_labels(y, count_samples(inputs), "y")
-        return self._collect(inputs, labels, as_row_numbers(rows, len(labels)))
+        before = self.__dict__.copy()
+        try:
+            for learned in [name for name in before if name.endswith("_")]:
+                delattr(self, learned)
+            if is_estimator(self.model):
+                validate_data(self, X, y, skip_check_array=True)
+            return self._train(X, y, rows) if self._trains else self._wrap(X, y, rows)
+        except BaseException:
+            self.__dict__ = before  # a fit that fails loses nothing
+            raise
 
     def tune(self, X: Any, y: Any) -> Self:
         """Choose the radii that maximise coverage on validation data: the exact optimum.
@@ -150,6 +153,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             fingerprint=self.model_.fingerprint(),
             settings={
                 "rule": self.rule.__name__,
+                "fixed": self.neighborhoods is not None,
                 "k": int(self.k),  # a grid search may have set numpy's integers
                 "batch_size": int(self.batch_size),
                 "selection": None if selection is None else selection.to_dict(),
@@ -178,6 +182,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             adapter if model is None else model,
             layers=list(bundle.activations),
             rule=RULES[settings["rule"]],
+            neighborhoods=dict(bundle.neighborhoods) if settings["fixed"] else None,
             k=settings["k"],
             batch_size=settings["batch_size"],
         )
@@ -207,7 +212,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _select(
         self, inputs: Any, labels: Labels, what: str, positions: Ints | None = None
     ) -> Self:
-        """Choose the radii on samples that are prepared; `positions`: see `_check_valid`."""
+        """Choose the radii on samples that are prepared; `positions`: see `check_valid`."""
         truth = encode(labels, self.classes_, "y")
         self._check_evidence_for(truth)
         k = self.k if has_k(self.rule) else None
@@ -217,6 +222,13 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.neighborhoods_ = dict(self.selection_.neighborhoods)
         return self
 
+    def _wrap(self, X: Any, y: Any, rows: Any) -> Self:
+        """Take the model as it is."""
+        self.model_ = as_model(self.model)
+        inputs = self.model_.prepare(X)
+        labels = as_labels(y, count_samples(inputs), "y")
+        return self._collect(inputs, labels, as_row_numbers(rows, len(labels)))
+
     def _train(self, X: Any, y: Any, rows: Any) -> Self:
         """Train a clone of the estimator; tune on a part it has not seen, if there is a radius."""
         inputs = as_dense(X)
@@ -224,7 +236,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_several_classes(labels)
         numbers = as_row_numbers(rows, len(labels))
         check_valid(zero_nonfinite(inputs)[1], "training")
-        tunes = self.neighborhoods is None and has_radius(self.rule)
+        tunes = self.neighborhoods is None and has_radius(check_rule(self.rule))
         training = np.arange(len(labels))
         if tunes:
             training, validation = split_rows(labels, self.validation_fraction, self.random_state)
@@ -258,46 +270,24 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         batches = cut_batches(inputs, self.batch_size)
         check_several_classes(labels)
-        layers = tuple(self.layers or self.model_.default_layers(batches[0]))
+        layers = as_layer_names(self.layers) or self.model_.default_layers(batches[0])
+        fixed = fixed_neighborhoods(self.neighborhoods, check_rule(self.rule), self.k, layers)
+        check_neighbors(fixed, self.rule, self.k, len(labels))
         shown = track(batches, "Collecting evidence", enabled=self.progress)
         observation = observe_all(self.model_, shown, len(labels), layers)
         check_valid(observation.invalid, "training", positions)
-        known = self.model_.classes
-        n_columns = observation.scores.shape[1]
-        self.classes_ = find_classes(labels, n_columns, self.classes) if known is None else known
+        self.classes_ = find_classes(
+            labels, observation.scores.shape[1], self.model_.classes, self.classes
+        )
         codes = encode(labels, self.classes_, "y")
         self.layers_ = layers
         self.indexes_ = {
             layer: DenseIndex(values, codes, len(self.classes_), rows=rows)
             for layer, values in observation.activations.items()
         }
-        self._set_neighborhoods(len(labels))
+        if fixed is not None:
+            self.neighborhoods_ = fixed
         return self
-
-    def _set_neighborhoods(self, n_rows: int) -> None:
-        """Take the neighborhoods that need no tuning, and check that all k can be had."""
-        for learned in ("neighborhoods_", "selection_"):  # of an earlier fit
-            if hasattr(self, learned):
-                delattr(self, learned)
-        given = self.neighborhoods
-        if given is None and not has_radius(self.rule):
-            given = self.rule(k=self.k)  # type: ignore[call-arg]
-        if isinstance(given, Neighborhood):
-            given = dict.fromkeys(self.layers_, given)
-        if given is not None:
-            if set(given) != set(self.layers_):
-                raise InputError(
-                    f"neighborhoods are needed for the layers {', '.join(self.layers_)}; "
-                    f"got them for {', '.join(given) or 'none'}"
-                )
-            self.neighborhoods_ = {layer: given[layer] for layer in self.layers_}
-        needed = [Nearest(self.k).k] if given is None and has_k(self.rule) else []
-        needed += [rule.n_neighbors for rule in (given or {}).values()]
-        if max(needed, default=0) > n_rows:
-            raise InputError(
-                f"k={max(needed)} neighbours are asked for but there are {n_rows} training "
-                "samples: choose a smaller k"
-            )
 
     def _prepare(self, X: Any) -> Any:
         inputs = self.model_.prepare(X)

@@ -44,12 +44,22 @@ def as_row_numbers(rows: Any, n_samples: int) -> Ints:
     return numbers.astype(np.int64)
 
 
-def find_classes(y: Labels, n_columns: int, given: Any = None) -> Labels:
+def find_classes(
+    y: Labels, n_columns: int, known: Labels | None = None, given: Any = None
+) -> Labels:
     """The labels of a model's score columns, of shape (n_columns,).
 
-    Given ones are taken in their order. Otherwise whole numbers that fit are column numbers, and
+    known: what the model says itself. given: what the user says, in the order of the columns; the
+    two must not differ. Where neither says anything, whole numbers that fit are column numbers, and
     any other labels, if there are as many as columns, stand for the columns in sorted order.
     """
+    if known is not None:
+        if given is not None and np.asarray(given).tolist() != known.tolist():
+            raise InputError(
+                f"the model's own classes are {_some(known)}, but classes={list(given)!r} was "
+                "given: leave it out"
+            )
+        return known
     if given is not None:
         classes = np.asarray(given)
         if len(classes) != n_columns or len(np.unique(classes)) != len(classes):

@@ -17,7 +17,9 @@ import numpy as np
 
 from iknow.core.arrays import Floats, Ints
 from iknow.core.evidence import Evidence, distances_for_and_against
-from iknow.core.neighborhood import BallElseNearest, BallWithNearest, Neighborhood
+from iknow.core.neighborhood import Ball, BallElseNearest, BallWithNearest, Neighborhood
+
+TUNABLE: tuple[type[Neighborhood], ...] = (Ball, BallElseNearest, BallWithNearest)
 
 
 def pure_radii(

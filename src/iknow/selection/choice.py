@@ -21,7 +21,7 @@ from iknow.core.neighborhood import (
 )
 from iknow.core.support import find_support
 from iknow.errors import SelectionError
-from iknow.selection.boxes import pure_radii
+from iknow.selection.boxes import TUNABLE, pure_radii
 from iknow.selection.depth import deepest_point
 
 
@@ -69,6 +69,11 @@ def select(
     evidence: by layer, about n validation samples. belief, truth: class codes of shape (n,). Among
     equal coverages the one with the most right beliefs is taken, then the middle of its plateau.
     """
+    if has_radius(rule) and rule not in TUNABLE:
+        raise SelectionError(
+            f"the radii of {rule.__name__} cannot be chosen exactly: only those of "
+            f"{', '.join(known.__name__ for known in TUNABLE)} can; fix it with neighborhoods=..."
+        )
     if not has_radius(rule):
         raise SelectionError(
             f"{rule.__name__} has no radius, and k=1 always covers most: fix it with "

@@ -1,0 +1,73 @@
+"""Parameters: what the user asked of a classifier, checked and filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from iknow.core.neighborhood import Nearest, Neighborhood, has_k, has_radius
+from iknow.errors import InputError
+
+
+def as_layer_names(layers: Any) -> tuple[str, ...] | None:
+    """Layers as a tuple of names; a single name may stand alone. None asks for the defaults."""
+    if layers is None:
+        return None
+    names = (layers,) if isinstance(layers, str) else tuple(layers)
+    if not names or not all(isinstance(name, str) for name in names):
+        raise InputError(f"layers must be names of layers, at least one; got {layers!r}")
+    if len(set(names)) < len(names):
+        raise InputError(f"each layer must be named once; got {layers!r}")
+    return names
+
+
+def check_rule(rule: Any) -> type[Neighborhood]:
+    """A kind of neighborhood, given as a class."""
+    if not (isinstance(rule, type) and issubclass(rule, Neighborhood)):
+        raise InputError(f"rule must be a kind of neighborhood such as Ball; got {rule!r}")
+    return rule
+
+
+def fixed_neighborhoods(
+    given: Any, rule: type[Neighborhood], k: int, layers: Sequence[str]
+) -> dict[str, Neighborhood] | None:
+    """The neighborhoods that need no tuning, by layer, or None if there is a radius to tune."""
+    if given is None:
+        if has_radius(rule):
+            return None
+        given = rule(k=k)  # type: ignore[call-arg]
+    if isinstance(given, Neighborhood):
+        return dict.fromkeys(layers, given)
+    if not isinstance(given, Mapping):
+        raise InputError(
+            "neighborhoods must be one such as Ball(0.5), or one for each layer by its name; "
+            f"got {given!r}"
+        )
+    if set(given) != set(layers):
+        raise InputError(
+            f"neighborhoods are needed for the layers {', '.join(layers)}; "
+            f"got them for {', '.join(map(str, given)) or 'none'}"
+        )
+    for layer, neighborhood in given.items():
+        if not isinstance(neighborhood, Neighborhood):
+            raise InputError(
+                f"the neighborhood of layer {layer!r} must be one such as Ball(0.5); "
+                f"got {neighborhood!r}"
+            )
+    return {layer: given[layer] for layer in layers}
+
+
+def check_neighbors(
+    fixed: Mapping[str, Neighborhood] | None, rule: type[Neighborhood], k: int, n_rows: int
+) -> None:
+    """Every k must be one that the training set can serve."""
+    needed = [0]
+    if fixed is not None:
+        needed += [neighborhood.n_neighbors for neighborhood in fixed.values()]
+    elif has_k(rule):
+        needed += [Nearest(k).k]
+    if max(needed) > n_rows:
+        raise InputError(
+            f"k={max(needed)} neighbours are asked for but there are {n_rows} training samples: "
+            "choose a smaller k"
+        )
