@@ -4,7 +4,7 @@ from iknow.classifier import EpistemicClassifier
 from iknow.core.assertion import Assertion, Reason
 from iknow.core.assessment import Assessment
 from iknow.core.evidence import Evidence
-from iknow.core.neighborhood import Ball, BallElseNearest, BallWithNearest, Nearest
+from iknow.core.neighborhood import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 from iknow.evaluation import Report, evaluate
 from iknow.version import __version__
 
@@ -18,6 +18,7 @@ __all__ = [
     "Evidence",
     "Nearest",
     "Reason",
+    "RelativeBall",
     "Report",
     "__version__",
     "evaluate",

@@ -9,7 +9,8 @@ at every moment one whole bundle is there.
       manifest.json
       labels.npy                     class codes, ascending
       rows.npy                       the training row each stored sample came from
-      layers/LAYER/activations.npy   float32, in the order of labels.npy
+      layers/LAYER/activations.npy   float32, in the order of labels.npy, as the metric sees them
+      layers/LAYER/metric-*.npy      the arrays of the layer's metric, if it has any
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ import numpy as np
 from iknow.core.arrays import Floats32, Ints, Labels
 from iknow.core.neighborhood import Neighborhood, neighborhood_from_dict, neighborhood_to_dict
 from iknow.errors import BundleError, InputError
+from iknow.geometry import Metric, metric_from_dict
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -50,6 +52,7 @@ class Bundle:
     labels: Ints
     rows: Ints
     activations: Mapping[str, Floats32]
+    metrics: Mapping[str, Metric]
     neighborhoods: Mapping[str, Neighborhood]
     fingerprint: str | None
     settings: Mapping[str, Any]
@@ -65,7 +68,9 @@ def write_bundle(path: str | os.PathLike[str], bundle: Bundle, version: str) -> 
     try:
         arrays: dict[str, Any] = {"labels.npy": bundle.labels, "rows.npy": bundle.rows}
         for layer, values in bundle.activations.items():
-            arrays[_layer_file(layer)] = values
+            arrays[_layer_file(layer, "activations")] = values
+            for name, part in bundle.metrics[layer].arrays().items():
+                arrays[_layer_file(layer, f"metric-{name}")] = part
         files = {name: _write_array(temporary / name, array) for name, array in arrays.items()}
         manifest = {
             "format": FORMAT,
@@ -73,7 +78,12 @@ def write_bundle(path: str | os.PathLike[str], bundle: Bundle, version: str) -> 
             "classes": _classes_to_dict(bundle.classes),
             "layers": {
                 layer: {
-                    "file": _layer_file(layer),
+                    "file": _layer_file(layer, "activations"),
+                    "metric": bundle.metrics[layer].to_dict(),
+                    "metric_files": {
+                        name: _layer_file(layer, f"metric-{name}")
+                        for name in bundle.metrics[layer].arrays()
+                    },
                     "neighborhood": neighborhood_to_dict(bundle.neighborhoods[layer])
                     if layer in bundle.neighborhoods
                     else None,
@@ -108,6 +118,13 @@ def read_bundle(path: str | os.PathLike[str], *, verify: bool = True) -> Bundle:
         labels=labels,
         rows=_map_array(source, "rows.npy"),
         activations={name: _map_array(source, layer["file"]) for name, layer in layers.items()},
+        metrics={
+            name: metric_from_dict(
+                layer["metric"],
+                {part: _map_array(source, file) for part, file in layer["metric_files"].items()},
+            )
+            for name, layer in layers.items()
+        },
         neighborhoods={
             name: neighborhood_from_dict(layer["neighborhood"])
             for name, layer in layers.items()
@@ -162,11 +179,11 @@ def _map_array(source: Path, name: str) -> Any:
         raise BundleError(f"{source} is damaged: {name} cannot be read ({error})") from error
 
 
-def _layer_file(layer: str) -> str:
+def _layer_file(layer: str, array: str) -> str:
     """A file name for any layer name: separators and a leading dot are escaped."""
     name = quote(layer, safe="")
     name = "%2E" + name[1:] if name.startswith(".") else name or "%"
-    return f"layers/{name}/activations.npy"
+    return f"layers/{name}/{array}.npy"
 
 
 def _to_text(manifest: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -22,18 +22,25 @@ from iknow.bundle import Bundle, read_bundle, write_bundle
 from iknow.core.arrays import Ints, Labels
 from iknow.core.assessment import Assessment
 from iknow.core.evidence import Evidence
-from iknow.core.neighborhood import RULES, Ball, Neighborhood, has_k, has_radius
+from iknow.core.neighborhood import RULES, Ball, Neighborhood
 from iknow.errors import BundleError, InputError, SelectionError
 from iknow.gathering import check_columns, check_valid, gather_evidence
+from iknow.geometry import Metric
 from iknow.labels import as_labels, as_row_numbers, check_several_classes, encode, find_classes
+from iknow.layerindex import LayerIndex
 from iknow.models.adapt import as_model, is_estimator
 from iknow.models.arrays import PrecomputedModel
 from iknow.models.inputs import as_dense, count_samples, cut_batches, zero_nonfinite
 from iknow.models.model import Observation, observe_all
-from iknow.parameters import as_layer_names, check_neighbors, check_rule, fixed_neighborhoods
+from iknow.parameters import (
+    as_layer_names,
+    as_metrics,
+    check_neighbors,
+    check_rule,
+    fixed_neighborhoods,
+)
 from iknow.progress import track
-from iknow.search.dense import DenseIndex
-from iknow.selection import Selection, select
+from iknow.selection import Goal, Selection, choose, tunes_for_coverage
 from iknow.training import seeded_clone, split_rows
 from iknow.version import __version__
 
@@ -49,6 +56,8 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     rule: the kind of neighborhood whose radii `tune` chooses.
     neighborhoods: fixed neighborhoods, one for all layers or a mapping by layer; nothing is tuned.
     k: number of neighbours for the rules that use it.
+    metric: how distance is measured, for all layers or by layer (`iknow.geometry`); Euclidean
+        unless given.
     classes: labels of the model's score columns in order, where they cannot be told from y.
     """
 
@@ -60,6 +69,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         neighborhoods: Neighborhood | Mapping[str, Neighborhood] | None = None,
         *,
         k: int = 5,
+        metric: Metric | Mapping[str, Metric] | None = None,
         classes: Any = None,
         validation_fraction: float = 0.25,
         batch_size: int = 1024,
@@ -71,6 +81,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.rule = rule
         self.neighborhoods = neighborhoods
         self.k = k
+        self.metric = metric
         self.classes = classes
         self.validation_fraction = validation_fraction
         self.batch_size = batch_size
@@ -94,16 +105,42 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.__dict__ = before  # a fit that fails loses nothing
             raise
 
-    def tune(self, X: Any, y: Any) -> Self:
-        """Choose the radii that maximise coverage on validation data: the exact optimum.
+    def tune(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        accuracy: float | None = None,
+        confidence: float = 0.95,
+        each_class: bool = False,
+        coverage: float | None = None,
+        method: Literal["exact", "grid", "bayes", "per-class"] = "exact",
+        k: int | Sequence[int] | None = None,
+        time_limit: float = 60.0,
+    ) -> Self:
+        """Choose the neighborhoods on validation data: by default the exact maximum of coverage.
 
-        X: n samples that were not in the training data. y: their labels, of shape (n,).
+        X: n samples that were not in the training data. y: their labels, of shape (n,). accuracy:
+        the largest coverage whose accuracy on IK is at least this, with probability `confidence`
+        over the draw of the validation data, of `each_class` if asked; an error if none is.
+        coverage: match this coverage instead (`Nearest`, `RelativeBall`). k: one number of
+        neighbours or several to try, instead of the classifier's own. method: "per-class" gives
+        every class a radius; "grid" and "bayes" are there to compare with.
         """
         check_is_fitted(self, "indexes_")
         if self.neighborhoods is not None:
             raise InputError("there is nothing to tune: the neighborhoods were given and are fixed")
+        goal = Goal(
+            method=method,
+            accuracy=accuracy,
+            confidence=confidence,
+            each_class=each_class,
+            coverage=coverage,
+            k=self.k if k is None else k,
+            time_limit=time_limit,
+        )
         inputs = self._prepare(X)
-        return self._select(inputs, as_labels(y, count_samples(inputs), "y"), "validation")
+        return self._select(goal, inputs, as_labels(y, count_samples(inputs), "y"), "validation")
 
     def assess(self, X: Any, n_neighbors: int = 0) -> Assessment:
         """What is asserted about each prediction, and the evidence for it.
@@ -149,6 +186,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             labels=any_index.labels,
             rows=any_index.rows,
             activations={layer: index.points for layer, index in self.indexes_.items()},
+            metrics={layer: index.metric for layer, index in self.indexes_.items()},
             neighborhoods=getattr(self, "neighborhoods_", {}),
             fingerprint=self.model_.fingerprint(),
             settings={
@@ -184,13 +222,16 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             rule=RULES[settings["rule"]],
             neighborhoods=dict(bundle.neighborhoods) if settings["fixed"] else None,
             k=settings["k"],
+            metric=dict(bundle.metrics),
             batch_size=settings["batch_size"],
         )
         classifier.model_ = adapter
         classifier.classes_ = bundle.classes
         classifier.layers_ = tuple(bundle.activations)
         classifier.indexes_ = {
-            layer: DenseIndex(points, bundle.labels, len(bundle.classes), rows=bundle.rows)
+            layer: LayerIndex(
+                points, bundle.labels, len(bundle.classes), bundle.rows, bundle.metrics[layer]
+            )
             for layer, points in bundle.activations.items()
         }
         if bundle.neighborhoods:
@@ -210,15 +251,17 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return is_estimator(self.model) and not isinstance(self.model, FrozenEstimator)
 
     def _select(
-        self, inputs: Any, labels: Labels, what: str, positions: Ints | None = None
+        self, goal: Goal, inputs: Any, labels: Labels, what: str, positions: Ints | None = None
     ) -> Self:
-        """Choose the radii on samples that are prepared; `positions`: see `check_valid`."""
+        """Serve a goal on samples that are prepared; `positions`: see `check_valid`."""
         truth = encode(labels, self.classes_, "y")
         self._check_evidence_for(truth)
-        k = self.k if has_k(self.rule) else None
-        observation, evidence = self._gather(inputs, k or 0)
+        n_rows = self.indexes_[self.layers_[0]].n_rows
+        observation, evidence = self._gather(inputs, goal.neighbors_needed(self.rule, n_rows))
         check_valid(observation.invalid, what, positions)
-        self.selection_ = select(evidence, observation.belief, truth, self.rule, k)
+        self.selection_ = choose(
+            goal, evidence, observation.belief, truth, self.rule, self.classes_
+        )
         self.neighborhoods_ = dict(self.selection_.neighborhoods)
         return self
 
@@ -236,7 +279,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_several_classes(labels)
         numbers = as_row_numbers(rows, len(labels))
         check_valid(zero_nonfinite(inputs)[1], "training")
-        tunes = self.neighborhoods is None and has_radius(check_rule(self.rule))
+        tunes = self.neighborhoods is None and tunes_for_coverage(check_rule(self.rule))
         training = np.arange(len(labels))
         if tunes:
             training, validation = split_rows(labels, self.validation_fraction, self.random_state)
@@ -251,7 +294,8 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _tune_or_know_nothing(self, inputs: Any, labels: Labels, held_out: Ints) -> None:
         """Tune on the held-out part; where no radius lets it know anything, say so."""
         try:
-            self._select(_safe_indexing(inputs, held_out), labels[held_out], "training", held_out)
+            part = _safe_indexing(inputs, held_out)
+            self._select(Goal(k=self.k), part, labels[held_out], "training", held_out)
         except SelectionError as error:
             warnings.warn(
                 f"{error}. Until it is tuned again this classifier answers IDK to all but exact "
@@ -273,6 +317,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         layers = as_layer_names(self.layers) or self.model_.default_layers(batches[0])
         fixed = fixed_neighborhoods(self.neighborhoods, check_rule(self.rule), self.k, layers)
         check_neighbors(fixed, self.rule, self.k, len(labels))
+        metrics = as_metrics(self.metric, layers)
         shown = track(batches, "Collecting evidence", enabled=self.progress)
         observation = observe_all(self.model_, shown, len(labels), layers)
         check_valid(observation.invalid, "training", positions)
@@ -282,7 +327,7 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         codes = encode(labels, self.classes_, "y")
         self.layers_ = layers
         self.indexes_ = {
-            layer: DenseIndex(values, codes, len(self.classes_), rows=rows)
+            layer: LayerIndex.build(values, codes, len(self.classes_), rows, metrics[layer])
             for layer, values in observation.activations.items()
         }
         if fixed is not None:

@@ -11,7 +11,14 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from iknow.core.neighborhood import Ball, BallElseNearest, BallWithNearest, Nearest, Neighborhood
+from iknow.core.neighborhood import (
+    Ball,
+    BallElseNearest,
+    BallWithNearest,
+    Nearest,
+    Neighborhood,
+    RelativeBall,
+)
 from iknow.errors import IknowError
 from iknow.version import __version__
 
@@ -30,6 +37,7 @@ class Rule(StrEnum):
     NEAREST = "nearest"
     BALL_ELSE_NEAREST = "ball-else-nearest"
     BALL_WITH_NEAREST = "ball-with-nearest"
+    RELATIVE_BALL = "relative-ball"
 
 
 RULES: dict[Rule, type[Neighborhood]] = {
@@ -37,6 +45,7 @@ RULES: dict[Rule, type[Neighborhood]] = {
     Rule.NEAREST: Nearest,
     Rule.BALL_ELSE_NEAREST: BallElseNearest,
     Rule.BALL_WITH_NEAREST: BallWithNearest,
+    Rule.RELATIVE_BALL: RelativeBall,
 }
 
 LabelOption = Annotated[str | None, typer.Option(help="Column or array that holds the labels.")]
@@ -96,6 +105,13 @@ def fit(
     ] = None,
     rule: Annotated[Rule, typer.Option(help="The kind of neighborhood.")] = Rule.BALL,
     k: Annotated[int, typer.Option(help="Neighbours, for the rules that use them.")] = 5,
+    accuracy: Annotated[
+        float | None, typer.Option(help="Guarantee this accuracy on IK, or fail.")
+    ] = None,
+    confidence: Annotated[float, typer.Option(help="With this probability.")] = 0.95,
+    coverage: Annotated[
+        float | None, typer.Option(help="Match this coverage (nearest, relative-ball).")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the hold-out and the training.")] = 0,
 ) -> None:
     """Collect the evidence for a model and write it as a bundle."""
@@ -113,6 +129,9 @@ def fit(
             layers=layer,
             rule=RULES[rule],
             k=k,
+            accuracy=accuracy,
+            confidence=confidence,
+            coverage=coverage,
             seed=seed,
         )
     show_fit(classifier, output, Console())

@@ -129,11 +129,18 @@ def show_fit(classifier: EpistemicClassifier, output: Path, console: Console) ->
     console.print(table)
     selection = getattr(classifier, "selection_", None)
     if selection is not None:
+        largest = ", the largest there is" if selection.optimal else ""
         console.print(
             f"On {selection.n_samples:,} validation samples: coverage "
-            f"{percent(selection.coverage)}, the largest there is; accuracy on it "
-            f"{percent(selection.accuracy)}"
+            f"{percent(selection.coverage)}{largest}; accuracy on it {percent(selection.accuracy)}"
         )
+        if selection.certificate is not None:
+            promise = selection.certificate
+            console.print(
+                f"Guaranteed with confidence {promise.confidence:g}: accuracy on IK at least "
+                f"{promise.accuracy:g} ({promise.errors} wrong of {promise.known:,} IK on the half "
+                "that certifies)"
+            )
     console.print(f"Written to {output}", highlight=False)
 
 

@@ -139,7 +139,9 @@ def _equal_coverage_rules(
     balls: Mapping[str, Neighborhood], k: int
 ) -> dict[str, dict[str, Neighborhood]]:
     """The tuned balls, k matched to their coverage, and the two hybrids of both."""
-    radii = {layer: ball.radius for layer, ball in balls.items() if isinstance(ball, Ball)}
+    radii = {
+        layer: float(np.max(ball.radius)) for layer, ball in balls.items() if isinstance(ball, Ball)
+    }
     return {
         "Nearest": {layer: Nearest(k) for layer in radii},
         "Ball": {layer: Ball(radius) for layer, radius in radii.items()},

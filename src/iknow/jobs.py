@@ -60,6 +60,9 @@ def fit_job(
     layers: Sequence[str] | None,
     rule: type[Neighborhood],
     k: int,
+    accuracy: float | None,
+    confidence: float,
+    coverage: float | None,
     seed: int,
 ) -> EpistemicClassifier:
     """Collect evidence, choose radii, write a bundle; with `train`, make the model first."""
@@ -67,7 +70,8 @@ def fit_job(
     tuned = table if validation is None else validation.read_labelled()
     rows = np.arange(len(table))
     tuned_rows = np.arange(len(tuned))
-    if validation is None and has_radius(rule):
+    tunes = has_radius(rule) or coverage is not None
+    if validation is None and tunes:
         if hold_out is None and not train:
             raise InputError(
                 "radii are chosen on data the model was not trained on: give it with --validation, "
@@ -82,8 +86,14 @@ def fit_job(
         # The columns' names are compared and their order restored here, in `_inputs`.
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
         classifier.fit(_inputs(table, names, rows), _labels(table)[rows], rows=rows)
-        if has_radius(rule):
-            classifier.tune(_inputs(tuned, names, tuned_rows), _labels(tuned)[tuned_rows])
+        if tunes:
+            classifier.tune(
+                _inputs(tuned, names, tuned_rows),
+                _labels(tuned)[tuned_rows],
+                accuracy=accuracy,
+                confidence=confidence,
+                coverage=coverage,
+            )
     if names is not None:
         classifier.feature_names_in_ = np.asarray(names, dtype=object)
     classifier.save(output)
@@ -121,7 +131,10 @@ def assertion_columns(assessment: Assessment) -> dict[str, Any]:
         columns[f"{layer}:for"] = own
         columns[f"{layer}:for_row"] = evidence.exemplars[rows, assessment.belief_codes]
         columns[f"{layer}:against"] = other
-        columns[f"{layer}:reach"] = assessment.neighborhoods[layer].reach(evidence)
+        reach = assessment.neighborhoods[layer].reach(evidence)
+        columns[f"{layer}:reach"] = (
+            reach[rows, assessment.belief_codes] if reach.ndim == 2 else reach
+        )
     return columns
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from iknow.core.neighborhood import Nearest, Neighborhood, has_k, has_radius
 from iknow.errors import InputError
+from iknow.geometry import Euclidean, Metric
 
 
 def as_layer_names(layers: Any) -> tuple[str, ...] | None:
@@ -55,6 +56,24 @@ def fixed_neighborhoods(
                 f"got {neighborhood!r}"
             )
     return {layer: given[layer] for layer in layers}
+
+
+def as_metrics(metric: Any, layers: Sequence[str]) -> dict[str, Metric]:
+    """The metric of each layer: one for all, or some by name; Euclidean where none is given."""
+    if metric is None or isinstance(metric, Metric):
+        return dict.fromkeys(layers, metric or Euclidean)
+    if not isinstance(metric, Mapping) or not all(isinstance(m, Metric) for m in metric.values()):
+        raise InputError(
+            "metric must be one such as Minkowski(1), or some for layers by their names; "
+            f"got {metric!r}"
+        )
+    unknown = [layer for layer in metric if layer not in layers]
+    if unknown:
+        raise InputError(
+            f"a metric was given for {', '.join(map(str, unknown))}, which is not among the "
+            f"layers {', '.join(layers)}"
+        )
+    return {layer: metric.get(layer, Euclidean) for layer in layers}
 
 
 def check_neighbors(

@@ -102,7 +102,8 @@ def _explain_layer(
     """Explain the one sample that `evidence` is about."""
     distances = evidence.class_distances[0]
     others = np.where(np.arange(len(classes)) == belief, np.inf, distances)
-    reach = float(neighborhood.reach(evidence)[0])
+    # A rule with a radius for each class reaches as far as that of the believed one.
+    reach = float(np.broadcast_to(neighborhood.reach(evidence)[0], len(classes))[belief])
 
     def exemplar(candidates: Floats, code: int) -> Exemplar | None:
         row = int(evidence.exemplars[0, code])

@@ -1,12 +1,13 @@
 """Neighborhoods: rules that turn evidence into a reach.
 
 Each rule answers one question: how far from the query does a training sample still count? The
-answer, the reach ρ(x), is the only thing that tells the paper's four operators apart:
+answer, the reach ρ(x), is the only thing that tells the paper's four operators, and ours, apart:
 
-    Ball(radius)                  ε
+    Ball(radius)                  ε, or one for each class
     Nearest(k)                    r_k
     BallElseNearest(radius, k)    ε if any sample lies within it, else r_k           (H-1)
     BallWithNearest(radius, k)    max(ε, r_k) if any sample lies within ε, else none (H-2)
+    RelativeBall(radius, ratio)   ratio · r_1 if r_1 <= ε, else none                 (ours)
 
 All balls are closed: a sample at distance exactly ρ counts, and so do all samples tied with the
 k-th neighbour. A support therefore never depends on the order of the training set.
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
@@ -35,12 +36,11 @@ class Neighborhood(ABC):
     """A rule that says how far from a query a training sample counts as support."""
 
     def __post_init__(self) -> None:
-        # The rules are frozen records of these two parameters; plain numbers keep them hashable,
-        # comparable and writable as JSON.
-        if has_radius(type(self)):
-            object.__setattr__(self, "radius", _check_radius(self.radius))  # type: ignore[attr-defined]
-        if has_k(type(self)):
-            object.__setattr__(self, "k", _check_k(self.k))  # type: ignore[attr-defined]
+        # The rules are frozen records; plain numbers keep them hashable, comparable and writable
+        # as JSON.
+        for name, check in CHECKS.items():
+            if name in parameters_of(type(self)):
+                object.__setattr__(self, name, check(getattr(self, name)))
 
     @property
     def n_neighbors(self) -> int:
@@ -49,16 +49,36 @@ class Neighborhood(ABC):
 
     @abstractmethod
     def reach(self, evidence: Evidence) -> Floats:
-        """The reach ρ for each query, of shape (n_queries,); `NO_REACH` for none."""
+        """The reach ρ for each query, of shape (n_queries,); `NO_REACH` for none.
+
+        Of shape (n_queries, n_classes) for a rule that looks further for some classes.
+        """
 
 
 @dataclass(frozen=True)
 class Ball(Neighborhood):
-    """All training samples within a fixed radius (the paper's ε-ball)."""
+    """All training samples within a fixed radius (the paper's ε-ball).
 
-    radius: float
+    radius: a number, or an array of shape (n_classes,) with one for the samples of each class.
+    """
+
+    radius: float | tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if np.ndim(self.radius) == 0:
+            super().__post_init__()
+        else:
+            each = tuple(_check_radius(radius) for radius in np.ravel(self.radius))
+            object.__setattr__(self, "radius", each)
 
     def reach(self, evidence: Evidence) -> Floats:
+        if isinstance(self.radius, tuple):
+            if len(self.radius) != evidence.n_classes:
+                raise InputError(
+                    f"a radius is needed for each of {evidence.n_classes} classes; "
+                    f"got {len(self.radius)}"
+                )
+            return np.tile(self.radius, (len(evidence), 1))
         return np.full(len(evidence), self.radius)
 
 
@@ -97,19 +117,40 @@ class BallWithNearest(Neighborhood):
         return np.where(inhabited, wide, NO_REACH)
 
 
+@dataclass(frozen=True)
+class RelativeBall(Neighborhood):
+    """All samples up to `ratio` times as far as the nearest one, if that lies within the radius.
+
+    Where data is dense it looks closely, where it is sparse it looks wide, and it still finds
+    nothing where it would have to extrapolate: what a fixed radius and a fixed k cannot both do.
+    """
+
+    radius: float
+    ratio: float
+
+    def reach(self, evidence: Evidence) -> Floats:
+        nearest = evidence.nearest_distance()
+        return np.where(nearest <= self.radius, self.ratio * nearest, NO_REACH)
+
+
 RULES: dict[str, type[Neighborhood]] = {
-    rule.__name__: rule for rule in (Ball, Nearest, BallElseNearest, BallWithNearest)
+    rule.__name__: rule for rule in (Ball, Nearest, BallElseNearest, BallWithNearest, RelativeBall)
 }
+
+
+def parameters_of(rule: type[Neighborhood]) -> tuple[str, ...]:
+    """The names of a rule's parameters."""
+    return tuple(getattr(rule, "__dataclass_fields__", ()))
 
 
 def has_radius(rule: type[Neighborhood]) -> bool:
     """Whether a rule is set by a radius, and so can be tuned for coverage."""
-    return "radius" in getattr(rule, "__dataclass_fields__", {})
+    return "radius" in parameters_of(rule)
 
 
 def has_k(rule: type[Neighborhood]) -> bool:
     """Whether a rule reads the distance of the k-th neighbour."""
-    return "k" in getattr(rule, "__dataclass_fields__", {})
+    return "k" in parameters_of(rule)
 
 
 def neighborhood_to_dict(neighborhood: Neighborhood) -> dict[str, Any]:
@@ -146,3 +187,19 @@ def _check_k(k: object) -> int:
     if k < 1:
         raise InputError(f"k must be >= 1; got {k}")
     return int(k)
+
+
+def _check_ratio(ratio: object) -> float:
+    if isinstance(ratio, bool) or not isinstance(ratio, Real) or not 1 <= float(ratio) < math.inf:
+        raise InputError(
+            f"a ratio must be a finite number >= 1, as the nearest sample itself counts; "
+            f"got {ratio!r}"
+        )
+    return float(ratio)
+
+
+CHECKS: dict[str, Callable[[object], float]] = {
+    "radius": _check_radius,
+    "k": _check_k,
+    "ratio": _check_ratio,
+}

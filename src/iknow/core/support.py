@@ -15,6 +15,7 @@ def find_support(evidence: Evidence, neighborhood: Neighborhood) -> Bools:
     A class without training samples is at distance inf and never counts, even within an infinite
     reach.
     """
-    reach = neighborhood.reach(evidence)[:, None]
+    reach = neighborhood.reach(evidence)
     distances = evidence.class_distances
-    return (distances <= reach) & np.isfinite(distances)
+    within: Bools = distances <= (reach if reach.ndim == 2 else reach[:, None])
+    return within & np.isfinite(distances)

@@ -1,6 +1,23 @@
 """Selection: validation evidence → neighborhoods. Works on evidence, never on a model."""
 
-from iknow.selection.choice import Selection, select
-from iknow.selection.matching import match_k, match_threshold
+from iknow.selection.choice import select, tunes_for_coverage
+from iknow.selection.goals import Goal, choose
+from iknow.selection.guarantee import certify
+from iknow.selection.matching import match_coverage, match_k, match_threshold
+from iknow.selection.per_class import select_per_class
+from iknow.selection.selection import Certificate, Curve, Selection
 
-__all__ = ["Selection", "match_k", "match_threshold", "select"]
+__all__ = [
+    "Certificate",
+    "Curve",
+    "Goal",
+    "Selection",
+    "certify",
+    "choose",
+    "match_coverage",
+    "match_k",
+    "match_threshold",
+    "select",
+    "select_per_class",
+    "tunes_for_coverage",
+]

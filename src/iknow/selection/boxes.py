@@ -1,39 +1,82 @@
-"""Boxes: the radii for which a sample is IK.
+"""Boxes: the parameters for which a sample is IK.
 
-With a belief g, a layer is pure for a sample exactly when the radius ε lies in an interval:
+With a belief g, let d_g be the distance to the nearest sample of the believed class and d_other
+that to the nearest of any other. A layer is pure for a sample exactly when each parameter of the
+rule lies in an interval:
 
-    Ball               [d_g, d_other)
-    BallElseNearest    [0, d_other)    if the k nearest are all of class g, else [d_g, d_other)
-    BallWithNearest    [d_g, d_other)  if the k nearest are all of class g, else never
+    Ball               radius in [d_g, d_other)
+    BallElseNearest    radius in [0, d_other) if the k nearest are all g, else in [d_g, d_other)
+    BallWithNearest    radius in [d_g, d_other) if the k nearest are all g, else never
+    RelativeBall       radius in [d_g, inf) and ratio in [1, d_other / d_g)
 
-where d_other is the distance to the nearest sample of any other class. IK means pure in every
-layer, so each sample is a box in the space of the layers' radii, and the coverage of some radii is
-the number of boxes around that point: its depth.
+IK means pure in every layer, so each sample is a box in the space of all parameters, and the
+coverage of some parameters is the number of boxes around that point: its depth.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import numpy as np
 
 from iknow.core.arrays import Floats, Ints
 from iknow.core.evidence import Evidence, distances_for_and_against
-from iknow.core.neighborhood import Ball, BallElseNearest, BallWithNearest, Neighborhood
+from iknow.core.neighborhood import (
+    Ball,
+    BallElseNearest,
+    BallWithNearest,
+    Neighborhood,
+    RelativeBall,
+    has_k,
+)
 
-TUNABLE: tuple[type[Neighborhood], ...] = (Ball, BallElseNearest, BallWithNearest)
+AXES: dict[type[Neighborhood], tuple[str, ...]] = {
+    Ball: ("radius",),
+    BallElseNearest: ("radius",),
+    BallWithNearest: ("radius",),
+    RelativeBall: ("radius", "ratio"),
+}
+"""The parameters of each rule that are chosen; k is given."""
 
 
-def pure_radii(
-    evidence: Evidence, belief: Ints, rule: type[Neighborhood], k: int | None = None
+def sample_boxes(
+    evidence: Mapping[str, Evidence], belief: Ints, rule: type[Neighborhood], k: int | None = None
 ) -> tuple[Floats, Floats]:
-    """The half-open interval [low, high) of radii that make a layer pure, each of shape (n,).
+    """Low and high corners of the samples' boxes, each of shape (n, n_layers * n_parameters).
 
-    The interval is empty, low >= high, where no radius does.
+    A box is half-open, [low, high); it is empty, low >= high, where a sample is never IK.
     """
-    low, high = distances_for_and_against(evidence, belief)
-    if k is None or rule not in (BallElseNearest, BallWithNearest):
-        return low, high
+    sides = [_layer_sides(layer, belief, rule, k) for layer in evidence.values()]
+    lows = np.column_stack([low for layer in sides for low, _ in layer])
+    highs = np.column_stack([high for layer in sides for _, high in layer])
+    return lows, highs
+
+
+def neighborhoods_at(
+    point: Floats, layers: Mapping[str, Evidence], rule: type[Neighborhood], k: int | None = None
+) -> dict[str, Neighborhood]:
+    """The neighborhoods that a point in the space of the boxes stands for."""
+    names = AXES[rule]
+    shared = {"k": k} if has_k(rule) else {}
+    return {
+        layer: rule(**dict(zip(names, values, strict=True)), **shared)
+        for layer, values in zip(layers, point.reshape(-1, len(names)).tolist(), strict=True)
+    }
+
+
+def _layer_sides(
+    evidence: Evidence, belief: Ints, rule: type[Neighborhood], k: int | None
+) -> list[tuple[Floats, Floats]]:
+    """For each parameter of the rule in one layer, its interval for every sample."""
+    own, other = distances_for_and_against(evidence, belief)
+    if rule is RelativeBall:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.where(own < other, other / own, 1.0)  # of equals both are within reach
+        return [(own, np.full(len(own), np.inf)), (np.ones(len(own)), ratio)]
+    if not has_k(rule):
+        return [(own, other)]
     # Ties with the k-th neighbour count, so the k nearest are all g when none is as far as d_other.
-    nearest_agree = evidence.neighbor_distance(k) < high
+    agree = evidence.neighbor_distance(k or 0) < other
     if rule is BallElseNearest:
-        return np.where(nearest_agree, 0.0, low), high
-    return low, np.where(nearest_agree, high, low)
+        return [(np.where(agree, 0.0, own), other)]
+    return [(own, np.where(agree, other, own))]

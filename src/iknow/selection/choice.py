@@ -2,59 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 
-from iknow.core.arrays import Ints
-from iknow.core.assertion import Assertion, make_assertions
+from iknow.core.arrays import Floats, Ints
 from iknow.core.evidence import Evidence
-from iknow.core.justification import justify
-from iknow.core.neighborhood import (
-    Neighborhood,
-    has_k,
-    has_radius,
-    neighborhood_from_dict,
-    neighborhood_to_dict,
-)
-from iknow.core.support import find_support
-from iknow.errors import SelectionError
-from iknow.selection.boxes import TUNABLE, pure_radii
+from iknow.core.neighborhood import Neighborhood, RelativeBall, has_k, has_radius
+from iknow.errors import InputError, MissingExtraError, SelectionError
+from iknow.selection.boxes import AXES
 from iknow.selection.depth import deepest_point
+from iknow.selection.grid import search_grid
+from iknow.selection.objective import Objective, make_objective
+from iknow.selection.selection import Selection, record_selection
 
-
-@dataclass(frozen=True)
-class Selection:
-    """Chosen neighborhoods and how they fare on the validation data they were chosen on.
-
-    coverage: fraction of IK. accuracy: fraction of right beliefs among IK.
-    """
-
-    neighborhoods: Mapping[str, Neighborhood]
-    coverage: float
-    accuracy: float
-    method: str
-    optimal: bool
-    n_samples: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """The selection as plain values for JSON."""
-        return {
-            **vars(self),
-            "neighborhoods": {
-                layer: neighborhood_to_dict(rule) for layer, rule in self.neighborhoods.items()
-            },
-        }
-
-    @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Selection:
-        """The selection written by `to_dict`."""
-        neighborhoods = {
-            layer: neighborhood_from_dict(rule) for layer, rule in record["neighborhoods"].items()
-        }
-        return cls(**{**record, "neighborhoods": neighborhoods})
+Method = Literal["exact", "grid", "bayes"]
 
 
 def select(
@@ -62,66 +25,101 @@ def select(
     belief: Ints,
     truth: Ints,
     rule: type[Neighborhood],
-    k: int | None = None,
+    *,
+    method: Method = "exact",
+    k: int | Sequence[int] | None = None,
+    time_limit: float = 60.0,
+    n_trials: int = 50,
+    seed: int = 0,
 ) -> Selection:
-    """The radii of the largest coverage on validation data: the true maximum, for 1 or 2 layers.
+    """The radii of the largest coverage on validation data.
 
     evidence: by layer, about n validation samples. belief, truth: class codes of shape (n,). Among
     equal coverages the one with the most right beliefs is taken, then the middle of its plateau.
+
+    method: "exact" is the true maximum, or comes with the gap that is left after `time_limit`
+    seconds. "grid" and "bayes" (needs Optuna) evaluate `n_trials` settings, as the paper does; they
+    are here to compare with. k: for the rules that use it, one number or several to try.
     """
-    if has_radius(rule) and rule not in TUNABLE:
+    check_validation(evidence, belief, truth)
+    check_tunable(rule)
+    tries: list[tuple[int, Objective, Floats, float]] = []
+    for each in _numbers_of_neighbors(rule, k):
+        objective = make_objective(evidence, belief, truth, rule, each)
+        if method == "exact":
+            found = deepest_point(objective.lows, objective.highs, objective.weights, time_limit)
+            point, bound = found.point, found.bound
+        elif method == "grid":
+            point, bound = search_grid(objective, n_trials), np.inf
+        elif method == "bayes":
+            point, bound = _search_bayes(objective, n_trials, seed), np.inf
+        else:
+            raise InputError(f"method must be 'exact', 'grid' or 'bayes'; got {method!r}")
+        tries.append((objective.value(point), objective, point, bound))
+    value, objective, point, _ = max(tries, key=lambda one: one[0])
+    highest = max(bound for *_, bound in tries)
+    return record_selection(
+        evidence,
+        belief,
+        truth,
+        objective.neighborhoods(point),
+        method=method,
+        optimal=highest <= value,
+        best_possible=1.0 if np.isinf(highest) else objective.coverage(highest),
+        curves=objective.curves(point),
+    )
+
+
+def check_validation(evidence: Mapping[str, Evidence], belief: Ints, truth: Ints) -> None:
+    """Evidence, beliefs and truths must be about the same samples, at least one."""
+    sizes = {len(belief), len(truth), *(len(layer) for layer in evidence.values())}
+    if len(sizes) != 1 or sizes == {0} or not evidence:
+        raise InputError(
+            "evidence of at least one layer, belief and truth must be about the same samples, at "
+            f"least one; got {len(belief)} beliefs, {len(truth)} truths and evidence about "
+            f"{[len(layer) for layer in evidence.values()]}"
+        )
+
+
+def tunes_for_coverage(rule: type[Neighborhood]) -> bool:
+    """Whether `select` can choose the rule's parameters."""
+    return rule in AXES and rule is not RelativeBall
+
+
+def check_tunable(rule: type[Neighborhood]) -> None:
+    """Coverage must be able to choose the rule's parameters."""
+    if rule is RelativeBall:
         raise SelectionError(
-            f"the radii of {rule.__name__} cannot be chosen exactly: only those of "
-            f"{', '.join(known.__name__ for known in TUNABLE)} can; fix it with neighborhoods=..."
+            "coverage cannot choose a RelativeBall, as it always grows with the radius and falls "
+            "with the ratio: ask for an accuracy, tune(..., accuracy=0.99), or match a coverage, "
+            "tune(..., coverage=0.7)"
         )
     if not has_radius(rule):
         raise SelectionError(
             f"{rule.__name__} has no radius, and k=1 always covers most: fix it with "
-            "neighborhoods=..., or match a coverage with iknow.selection.match_k"
+            "neighborhoods=..., or match a coverage, tune(..., coverage=0.7)"
         )
-    if len(evidence) > 2:
+    if rule not in AXES:
         raise SelectionError(
-            f"the exact optimum is known for one and two layers; got {len(evidence)} "
-            f"({', '.join(evidence)}): choose two of them, or fix neighborhoods=..."
+            f"the radii of {rule.__name__} cannot be chosen exactly: only those of "
+            f"{', '.join(known.__name__ for known in AXES)} can; fix it with neighborhoods=..."
         )
-    boxes = [pure_radii(layer, belief, rule, k) for layer in evidence.values()]
-    lows = np.column_stack([low for low, _ in boxes])
-    highs = np.column_stack([high for _, high in boxes])
-    if not (lows < highs).all(axis=1).any():
-        raise SelectionError(
-            f"no radius makes any of the {len(belief)} validation samples IK: in some layer each "
-            "of them is nearer to another class than to the one believed, or has another class "
-            "among its k nearest. Use other layers, a better model, or more training data"
-        )
-    # A sample weighs one more than all right beliefs together can add: coverage first, then they.
-    weights = len(belief) + 1 + (belief == truth).astype(np.int64)
-    radii = deepest_point(lows, highs, weights)
-    parameters = {"k": k} if has_k(rule) else {}
-    neighborhoods = {
-        layer: rule(radius=float(radius), **parameters)  # type: ignore[call-arg]
-        for layer, radius in zip(evidence, radii, strict=True)
-    }
-    return record_selection(evidence, belief, truth, neighborhoods, method="exact", optimal=True)
 
 
-def record_selection(
-    evidence: Mapping[str, Evidence],
-    belief: Ints,
-    truth: Ints,
-    neighborhoods: Mapping[str, Neighborhood],
-    *,
-    method: str,
-    optimal: bool,
-) -> Selection:
-    """The record of chosen neighborhoods, measured by applying them."""
-    supports = [find_support(layer, neighborhoods[name]) for name, layer in evidence.items()]
-    knows = make_assertions(belief, justify(supports)) == Assertion.IK
-    right = (belief == truth)[knows]
-    return Selection(
-        neighborhoods=dict(neighborhoods),
-        coverage=float(knows.mean()),
-        accuracy=float(right.mean()) if len(right) else float("nan"),
-        method=method,
-        optimal=optimal,
-        n_samples=len(belief),
-    )
+def _numbers_of_neighbors(
+    rule: type[Neighborhood], k: int | Sequence[int] | None
+) -> list[int | None]:
+    if not has_k(rule):
+        return [None]
+    numbers = [k] if isinstance(k, (int, np.integer)) else list(k or [])
+    if not numbers:
+        raise InputError(f"{rule.__name__} needs k, one number or several to try; got {k!r}")
+    return [int(each) for each in numbers]
+
+
+def _search_bayes(objective: Objective, n_trials: int, seed: int) -> Floats:
+    try:
+        from iknow.selection.optuna import search_bayes
+    except ImportError as error:
+        raise MissingExtraError("selection by Bayesian optimisation", "bayes") from error
+    return search_bayes(objective, n_trials, seed)

@@ -1,113 +1,135 @@
-"""Depth: the point that lies in the most boxes, exactly, in one and two dimensions.
+"""Depth: the point that lies in the most boxes, proven, in any number of dimensions.
 
-One dimension: the depth changes only at endpoints, so sorting them is enough. Two: a line sweeps
-over the first axis while a segment tree over the second keeps the depth of every point on the line,
-adding a box where it begins and taking it away where it ends; O(n log n) in all.
+The coverage of a choice of radii is the number of samples' boxes around it (`boxes`), so the best
+choice is the deepest point of the boxes. Space is cut into a grid and every cell gets two numbers
+(`cells`): what its corner really has, and the most any point in it could have. Cells that cannot
+beat the best corner are dropped, the others cut again. Real evidence leaves a handful of cells
+after two or three rounds; what remains when time is up is an honest gap.
 """
 
 from __future__ import annotations
 
+import time
+from dataclasses import dataclass
+
 import numpy as np
 
-from iknow.core.arrays import Floats, Ints
+from iknow.core.arrays import Bools, Floats, Ints
 from iknow.errors import SelectionError
+from iknow.selection.cells import GRID_SIZE, Boxes, refine, whole_space
+
+BOXES_PER_ROUND = 1 << 21
 
 
-def deepest_point(lows: Floats, highs: Floats, weights: Ints) -> Floats:
-    """A point of largest total weight, of shape (n_axes,), in the middle of its plateau.
+@dataclass(frozen=True, eq=False)
+class Deepest:
+    """The deepest point found, of shape (n_axes,), its value, and a bound no point exceeds."""
 
-    lows, highs: corners of half-open boxes [low, high), of shape (n_boxes, n_axes). weights: of
-    shape (n_boxes,), positive. The plateau is the intersection of all boxes around the point; it
-    does not depend on the order of the boxes, and its middle is the choice least easily upset.
-    """
-    inhabited = (lows < highs).all(axis=1)
-    lows, highs, weights = lows[inhabited], highs[inhabited], weights[inhabited]
-    if len(lows) == 0:
-        raise SelectionError("there is no box to be inside of")
-    n_axes = lows.shape[1]
-    if n_axes == 1:
-        corner = np.array([_deepest_on_line(lows[:, 0], highs[:, 0], weights)])
-    elif n_axes == 2:
-        corner = _deepest_in_plane(lows, highs, weights)
-    else:
-        raise SelectionError(f"the exact optimum is known for one and two layers; got {n_axes}")
-    around = ((lows <= corner) & (corner < highs)).all(axis=1)
-    return _middle(lows[around].max(axis=0), highs[around].min(axis=0))
-
-
-def _deepest_on_line(low: Floats, high: Floats, weights: Ints) -> float:
-    """The lowest number in intervals of the largest total weight."""
-    numbers = np.unique(low)
-    begun = np.cumsum(np.bincount(np.searchsorted(numbers, low), weights, len(numbers)))
-    # An interval is over at the first number that is not below its high end.
-    over = np.bincount(np.searchsorted(numbers, high), weights, len(numbers) + 1)[:-1]
-    return float(numbers[np.argmax(begun - np.cumsum(over))])
-
-
-def _deepest_in_plane(lows: Floats, highs: Floats, weights: Ints) -> Floats:
-    """The corner of largest depth whose first coordinate is lowest."""
-    heights = np.unique(lows[:, 1])
-    first = np.searchsorted(heights, lows[:, 1]).tolist()
-    last = np.searchsorted(heights, highs[:, 1]).tolist()
-    # All events along the first axis; at equal places ends come before beginnings, as boxes are
-    # half-open, and the depth is looked at once all events of a place are done.
-    n = len(lows)
-    places = np.concatenate([highs[:, 0], lows[:, 0]])
-    order = np.argsort(places, kind="stable")
-    sorted_places = places[order]
-    is_last_of_place = np.append(sorted_places[1:] != sorted_places[:-1], True).tolist()
-    tree = _SegmentTree(len(heights))
-    deepest, best_place = 0, places[order[0]]
-    for event, settled in zip(order.tolist(), is_last_of_place, strict=True):
-        box = event % n
-        weight = int(weights[box])
-        tree.add(first[box], last[box], weight if event >= n else -weight)
-        if settled and tree.deepest > deepest:
-            deepest, best_place = tree.deepest, places[event]
-    active = (lows[:, 0] <= best_place) & (best_place < highs[:, 0])
-    height = _deepest_on_line(lows[active, 1], highs[active, 1], weights[active])
-    return np.array([best_place, height])
-
-
-class _SegmentTree:
-    """Weights on positions 0..n-1: add to a range, read the largest, both in O(log n)."""
-
-    def __init__(self, n: int) -> None:
-        self._n = n
-        self._deepest = [0] * (2 * n)  # the largest sum within a node, its own additions included
-        self._added = [0] * n  # what was added to all of an inner node
+    point: Floats
+    value: float
+    bound: float
 
     @property
-    def deepest(self) -> int:
-        return self._deepest[1]
-
-    def add(self, start: int, stop: int, weight: int) -> None:
-        """Add `weight` to the positions from `start` up to, not including, `stop`."""
-        deepest, added, n = self._deepest, self._added, self._n
-        left, right = start + n, stop + n
-        while left < right:
-            if left & 1:
-                deepest[left] += weight
-                if left < n:
-                    added[left] += weight
-                left += 1
-            if right & 1:
-                right -= 1
-                deepest[right] += weight
-                if right < n:
-                    added[right] += weight
-            left >>= 1
-            right >>= 1
-        for leaf in (start + n, stop + n - 1):
-            node = leaf >> 1
-            while node:
-                a, b = deepest[2 * node], deepest[2 * node + 1]
-                deepest[node] = (a if a > b else b) + added[node]
-                node >>= 1
+    def proven(self) -> bool:
+        return self.bound <= self.value
 
 
-def _middle(low: Floats, high: Floats) -> Floats:
-    """The middle of half-open intervals, never outside them for lack of numbers in between."""
-    with np.errstate(invalid="ignore"):
-        middle = low + (high - low) / 2
-    return np.where(middle < high, middle, low)
+def deepest_point(
+    lows: Floats, highs: Floats, weights: Ints | Floats, time_limit: float = np.inf
+) -> Deepest:
+    """The point of largest total weight, in the middle of its plateau.
+
+    lows, highs: corners of half-open boxes [low, high), of shape (n_boxes, n_axes). weights: of
+    shape (n_boxes,), negative ones allowed; whole numbers are added exactly. time_limit: seconds
+    after which the best point so far is returned. The order of the boxes does not matter.
+    """
+    inhabited = (lows < highs).all(axis=1) & (weights != 0)
+    lows, highs = lows[inhabited], highs[inhabited]
+    weight = np.asarray(weights, dtype=np.float64)[inhabited]
+    if not (weight > 0).any():
+        raise SelectionError("there is no box to be inside of")
+    # Depth grows only where a box begins, or where one of negative weight ends: points with such
+    # coordinates are enough, and their ranks make all that follows whole numbers.
+    ends = np.where(np.isinf(highs), lows, highs)[weight < 0]
+    numbers = [
+        np.unique(np.concatenate([lows[:, axis], ends[:, axis]])) for axis in range(lows.shape[1])
+    ]
+    boxes = Boxes(
+        low=_ranks(numbers, lows),
+        high=_ranks(numbers, highs),
+        weight=weight,
+    )
+    size = np.array([len(axis) for axis in numbers])
+    corner, bound = _search(boxes, size, time_limit)
+    point = np.array([axis[at] for axis, at in zip(numbers, corner, strict=True)])
+    value = float(weight[_around(lows, highs, point)].sum())
+    if value <= 0:
+        raise SelectionError("no point gains more by its boxes than it loses")
+    return Deepest(_middle_of_plateau(point, lows, highs, weight), value, max(bound, value))
+
+
+def profile(low: Floats, high: Floats, weights: Ints | Floats) -> tuple[Floats, Floats]:
+    """Depth along one axis: the places where it may change, ascending, and its value from each on.
+
+    low, high: ends of half-open intervals, of shape (n,). Before the first place the depth is 0.
+    """
+    places = np.unique(np.concatenate([low, high]))
+    begun = np.bincount(np.searchsorted(places, low), weights, len(places))
+    ended = np.bincount(np.searchsorted(places, high), weights, len(places))
+    return places, np.cumsum(begun - ended)
+
+
+def _search(boxes: Boxes, size: Ints, time_limit: float) -> tuple[Ints, float]:
+    """The best corner, and the highest bound that is left when time or cells run out."""
+    deadline = time.monotonic() + time_limit
+    best, corner = -np.inf, np.zeros(boxes.n_axes, dtype=np.int64)
+    waiting = whole_space(boxes, size)
+    while len(waiting) and (best == -np.inf or time.monotonic() < deadline):
+        order = np.argsort(-waiting.bound, kind="stable")
+        work = np.cumsum(np.diff(waiting.starts)[order])
+        n_cells = int(np.searchsorted(work, BOXES_PER_ROUND))
+        n_cells = max(1, min(n_cells, GRID_SIZE >> (2 * boxes.n_axes)))
+        value, place, children = refine(waiting.take(order[:n_cells]), boxes, best)
+        if value > best:
+            best, corner = value, place
+        waiting = waiting.take(order[n_cells:]).join(children)
+        waiting = waiting.take(np.flatnonzero(waiting.bound > best))
+    return corner, float(waiting.bound.max(initial=-np.inf))
+
+
+def _middle_of_plateau(point: Floats, lows: Floats, highs: Floats, weights: Floats) -> Floats:
+    """Move a point, axis by axis, to the middle of the stretch that is as deep as it is itself.
+
+    It is the choice least easily upset. Where the stretch has no end, its beginning is taken.
+    """
+    middle = point.copy()
+    for axis in range(len(point)):
+        others = np.arange(len(point)) != axis
+        active = _around(lows[:, others], highs[:, others], middle[others])
+        places, depth = profile(lows[active, axis], highs[active, axis], weights[active])
+        at = int(np.searchsorted(places, middle[axis], side="right")) - 1
+        differs = np.flatnonzero(depth != depth[at])
+        first = differs[differs < at].max(initial=-1) + 1
+        last = differs[differs > at].min(initial=len(places) - 1)
+        middle[axis] = _between(places[first], places[last])
+    return middle
+
+
+def _between(low: float, high: float) -> float:
+    """The middle of a half-open interval, never outside it for lack of numbers in between."""
+    if np.isinf(high):
+        return low
+    middle = low + (high - low) / 2
+    return middle if middle < high else low
+
+
+def _around(lows: Floats, highs: Floats, point: Floats) -> Bools:
+    """Which boxes the point lies in."""
+    inside: Bools = np.all((lows <= point) & (point < highs), axis=1)
+    return inside
+
+
+def _ranks(numbers: list[Floats], places: Floats) -> Ints:
+    """The number of coordinates below each place, of the shape of `places`."""
+    columns = [np.searchsorted(axis, places[:, i]) for i, axis in enumerate(numbers)]
+    return np.stack(columns, axis=1).astype(np.int64)

@@ -1,6 +1,7 @@
 """Matching: the parameter whose coverage is nearest to a target.
 
-Methods are compared fairly at equal coverage: k for `Nearest`, a threshold for the highest score.
+Methods are compared fairly at equal coverage: k for `Nearest`, radius and ratio for `RelativeBall`,
+a threshold for the highest score.
 """
 
 from __future__ import annotations
@@ -11,7 +12,42 @@ import numpy as np
 
 from iknow.core.arrays import Floats, Ints
 from iknow.core.evidence import Evidence, distances_for_and_against
-from iknow.errors import InputError
+from iknow.core.neighborhood import Nearest, Neighborhood, RelativeBall
+from iknow.errors import InputError, SelectionError
+from iknow.selection.boxes import sample_boxes
+from iknow.selection.choice import check_validation
+from iknow.selection.selection import Selection, record_selection
+
+RATIOS = 256
+
+
+def match_coverage(
+    evidence: Mapping[str, Evidence],
+    belief: Ints,
+    truth: Ints,
+    rule: type[Neighborhood],
+    coverage: float,
+) -> Selection:
+    """The setting of `Nearest` or `RelativeBall` whose coverage is nearest to a target.
+
+    evidence: by layer, about n validation samples. belief, truth: class codes of shape (n,). Of the
+    settings of a RelativeBall that match, the one most often right on IK is taken.
+    """
+    check_validation(evidence, belief, truth)
+    if not 0 < coverage <= 1:
+        raise InputError(f"a coverage to match must lie in (0, 1]; got {coverage}")
+    neighborhoods: dict[str, Neighborhood]
+    if rule is Nearest:
+        k = match_k(evidence, belief, coverage)
+        neighborhoods = {layer: Nearest(k) for layer in evidence}
+    elif rule is RelativeBall:
+        neighborhoods = _match_relative(evidence, belief, truth, coverage)
+    else:
+        raise SelectionError(
+            f"a coverage can be matched by Nearest and RelativeBall; {rule.__name__} has one "
+            "radius per layer, which tune() chooses for the largest coverage"
+        )
+    return record_selection(evidence, belief, truth, neighborhoods, method="matched")
 
 
 def match_k(evidence: Mapping[str, Evidence], belief: Ints, coverage: float) -> int:
@@ -40,3 +76,38 @@ def match_threshold(confidence: Floats, coverage: float) -> float:
     candidates = np.append(np.unique(confidence), np.inf)
     fractions = 1 - np.searchsorted(np.sort(confidence), candidates) / len(confidence)
     return float(candidates[np.abs(fractions - coverage).argmin()])
+
+
+def _match_relative(
+    evidence: Mapping[str, Evidence], belief: Ints, truth: Ints, coverage: float
+) -> dict[str, Neighborhood]:
+    """One ratio for all layers, and radii at one common rank of the distances to the belief.
+
+    For each of many ratios the rank is set so that the wanted number of samples is IK; then the
+    ratio with the fewest errors among them is taken, and of equals the largest.
+    """
+    lows, highs = sample_boxes(evidence, belief, RelativeBall)
+    radii, ratios = lows[:, ::2], highs[:, 1::2].min(axis=1)
+    wanted = max(1, round(coverage * len(belief)))
+    # The rank at which a sample is within the radius of every layer.
+    ranks = np.max([np.argsort(np.argsort(column)) for column in radii.T], axis=0)
+    ordered = np.sort(radii, axis=0)
+    limits = np.quantile(ratios[ratios > 1], np.linspace(0, 1, RATIOS), method="lower")
+    best: tuple[int, int, float] | None = None
+    for ratio in np.unique(np.append(limits[np.isfinite(limits)], 1.0)):
+        able = np.flatnonzero(ratios > ratio)
+        if len(able) == 0:
+            continue
+        chosen = able[np.argsort(ranks[able], kind="stable")[:wanted]]
+        key = (wanted - len(chosen), int((belief != truth)[chosen].sum()), -float(ratio))
+        if best is None or key < best:
+            best, rank = key, int(ranks[chosen].max())
+    if best is None:
+        raise SelectionError(
+            "no RelativeBall makes any validation sample IK: none is nearest to its believed class "
+            "in every layer"
+        )
+    return {
+        layer: RelativeBall(float(radius), -best[2])
+        for layer, radius in zip(evidence, ordered[rank], strict=True)
+    }

@@ -1,0 +1,139 @@
+"""Metrics: how distance is measured in a layer.
+
+Every metric is an ℓp norm behind a transformation: stored activations and queries alike go through
+`transform`, and the search that follows is plain ℓp. So an index knows p and nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+from iknow.core.arrays import Floats
+from iknow.errors import InputError
+from iknow.geometry.bounds import as_matrix, spectral_norm
+
+
+class Metric(ABC):
+    """A distance between activations: `transform` them, then search with the ℓp norm."""
+
+    p: float
+
+    @abstractmethod
+    def transform(self, activations: Any) -> Any:
+        """Activations of shape (n, n_features) as points of shape (n, m) to search among."""
+
+    @abstractmethod
+    def expansion(self, n_features: int) -> float:
+        """The smallest c such that d(a, b) <= c · |a - b|₂ for all activations.
+
+        It carries a Lipschitz constant in ℓ2 over to this metric.
+        """
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """The metric as plain values for JSON; `metric_from_dict` reads it back with `arrays()`."""
+
+    def arrays(self) -> dict[str, Floats]:
+        """What of the metric does not belong into JSON, to be stored as arrays by these names."""
+        return {}
+
+    def distances(self, a: Any, b: Any) -> Floats:
+        """All distances between a of shape (n, n_features) and b (m, n_features): (n, m).
+
+        Measured one by one in float64, for checking and for small sets; an index is the fast way.
+        """
+        left, right = as_matrix(self.transform(a)), as_matrix(self.transform(b))
+        return np.stack([_norms(right - row, self.p) for row in left]).reshape(-1, len(right))
+
+
+def _check_p(p: object) -> float:
+    if isinstance(p, bool) or not isinstance(p, Real) or not float(p) >= 1:
+        raise InputError(f"p must be a number from 1 to inf; got {p!r}")
+    return float(p)
+
+
+@dataclass(frozen=True)
+class Minkowski(Metric):
+    """The ℓp distance, p from 1 to inf; the activations stay as they are."""
+
+    p: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "p", _check_p(self.p))
+
+    def transform(self, activations: Any) -> Any:
+        return np.asarray(activations)
+
+    def expansion(self, n_features: int) -> float:
+        # For p >= 2 an axis attains it, for p < 2 the diagonal does.
+        return float(max(1.0, n_features ** (1 / self.p - 1 / 2)))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"metric": "Minkowski", "p": "inf" if math.isinf(self.p) else self.p}
+
+
+Euclidean = Minkowski(2.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Weighted(Metric):
+    """The distance |(a - b) @ map|₂, with a map of shape (n_features, m): D = map mapᵀ."""
+
+    map: Floats
+
+    def __post_init__(self) -> None:
+        values = as_matrix(self.map, "the map of a weighted metric")
+        values.flags.writeable = False
+        object.__setattr__(self, "map", values)
+
+    @property
+    def p(self) -> float:  # type: ignore[override]
+        return 2.0
+
+    def transform(self, activations: Any) -> Any:
+        values = np.asarray(activations)
+        if values.ndim != 2 or values.shape[1] != len(self.map):
+            raise InputError(
+                f"activations must have shape (n, {len(self.map)}) as the metric was made for; "
+                f"got {values.shape}"
+            )
+        return values.astype(np.float64) @ self.map
+
+    def expansion(self, n_features: int) -> float:
+        return spectral_norm(self.map)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"metric": "Weighted"}
+
+    def arrays(self) -> dict[str, Floats]:
+        return {"map": self.map}
+
+
+def metric_from_dict(record: Mapping[str, Any], arrays: Mapping[str, Any] | None = None) -> Metric:
+    """The metric whose `to_dict` and `arrays` these are."""
+    name = record.get("metric")
+    if name == "Minkowski" and "p" in record:
+        return Minkowski(math.inf if record["p"] == "inf" else record["p"])
+    if name == "Weighted":
+        if not arrays or "map" not in arrays:
+            raise InputError("a Weighted metric needs its array 'map'; it is missing")
+        return Weighted(arrays["map"])
+    raise InputError(f"expected a Minkowski metric with its p or a Weighted one; got {record!r}")
+
+
+def _norms(differences: Floats, p: float) -> Floats:
+    """ℓp norms of the rows. Scaled by the largest entry, so that no power leaves the range."""
+    sizes = np.abs(differences)
+    largest: Floats = sizes.max(axis=1, initial=0.0)
+    if math.isinf(p):
+        return largest
+    scaled = sizes / np.where(largest > 0, largest, 1.0)[:, None]
+    norms: Floats = largest * np.power(scaled, p).sum(axis=1) ** (1 / p)
+    return norms

@@ -1,0 +1,147 @@
+"""MinkowskiIndex: exact search in the ℓp norm, by measuring every distance.
+
+Only ℓ2 turns into matrix products, so here each distance is measured in float64, tile by tile, and
+only what a tile improves is kept: the memory does not grow with the index. scipy's distances leave
+other threads free to run, so batches of queries share the cores.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from iknow.core.arrays import Floats, Floats32, Ints
+from iknow.core.evidence import Evidence, empty_evidence
+from iknow.errors import InputError
+from iknow.search.index import check_activations, check_k, check_labels, check_width
+from iknow.search.threads import for_each, n_cores
+
+QUERIES_PER_TILE = 256
+ROWS_PER_TILE = 4096
+BYTES_PER_TILE = 32 << 20
+
+LARGEST_PLAIN_POWER = 6.0
+"""Up to here no power of a difference of float32 numbers (1e-45 to 7e38) leaves float64."""
+
+
+class MinkowskiIndex:
+    """Activations of one layer with their class codes, searched in the ℓp norm, p in [1, inf].
+
+    activations: of shape (n_rows, n_features), stored as float32. labels: class codes of shape
+    (n_rows,). rows: the number each exemplar is known by, of shape (n_rows,); 0..n_rows-1 unless
+    given.
+    """
+
+    def __init__(
+        self,
+        activations: Any,
+        labels: Any,
+        n_classes: int,
+        rows: Ints | None = None,
+        p: float = 1.0,
+    ) -> None:
+        points = check_activations(activations)
+        codes = check_labels(labels, len(points), n_classes)
+        numbers = np.arange(len(points)) if rows is None else np.asarray(rows, dtype=np.int64)
+        if numbers.shape != codes.shape:
+            raise InputError(f"rows must have shape {codes.shape}; got {numbers.shape}")
+        # Sorting by class and then by number makes the first of equals the lowest one.
+        order = np.lexsort((numbers, codes))
+        if not np.array_equal(order, np.arange(len(order))):
+            points, codes, numbers = points[order], codes[order], numbers[order]
+        self.p = _check_p(p)
+        self.points: Floats32 = points
+        self.labels: Ints = codes
+        self.rows: Ints = numbers
+        self._n_classes = n_classes
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.points)
+
+    @property
+    def n_features(self) -> int:
+        return int(self.points.shape[1])
+
+    @property
+    def n_classes(self) -> int:
+        return self._n_classes
+
+    def gather(self, queries: Any, k: int = 0) -> Evidence:
+        """Evidence about queries of shape (n_queries, n_features), with k neighbour distances."""
+        points = check_activations(queries, "queries")
+        check_width(points, self.n_features)
+        evidence = empty_evidence(len(points), self.n_classes, check_k(k, self.n_rows))
+        size = max(1, min(QUERIES_PER_TILE, -(-len(points) // n_cores())))
+        # The slices of `evidence` are views: each task fills in its own queries.
+        for_each(
+            lambda part: self._fill(evidence[part], points[part].astype(np.float64)),
+            [slice(start, start + size) for start in range(0, len(points), size)],
+        )
+        return evidence
+
+    def _fill(self, evidence: Evidence, queries: Floats) -> None:
+        """Write the evidence about the queries into `evidence`, tile after tile."""
+        k = evidence.n_neighbors
+        for tile in self._tiles():
+            distances = measure(queries, self.points[tile].astype(np.float64), self.p)
+            if k:
+                known = np.concatenate([evidence.neighbor_distances, distances], axis=1)
+                known.partition(k - 1, axis=1)
+                evidence.neighbor_distances[:] = known[:, :k]
+            self._improve(evidence, distances, tile.start)
+        evidence.neighbor_distances.sort(axis=1)
+
+    def _tiles(self) -> Iterator[slice]:
+        """Slices of rows, such that their copy in float64 fits the memory set aside."""
+        affordable = BYTES_PER_TILE // (8 * max(1, self.n_features))
+        size = max(1, min(ROWS_PER_TILE, affordable))
+        for start in range(0, self.n_rows, size):
+            yield slice(start, min(start + size, self.n_rows))
+
+    def _improve(self, evidence: Evidence, distances: Floats, first_row: int) -> None:
+        """Keep the nearest sample of each class in a tile where it is nearer than any before.
+
+        distances: of shape (n_queries, rows in the tile). Rows ascend within a class, so to take
+        the first of equals, here and among tiles, is to take the lowest.
+        """
+        labels = self.labels[first_row : first_row + distances.shape[1]]
+        codes, starts = np.unique(labels, return_index=True)
+        ends = np.append(starts[1:], len(labels))
+        for code, start, end in zip(codes, starts, ends, strict=True):
+            place = distances[:, start:end].argmin(axis=1) + start
+            nearest = distances[np.arange(len(place)), place]
+            better = nearest < evidence.class_distances[:, code]
+            evidence.class_distances[better, code] = nearest[better]
+            evidence.exemplars[better, code] = self.rows[first_row + place[better]]
+
+
+def measure(queries: Floats, points: Floats, p: float) -> Floats:
+    """ℓp distances in float64 between queries (n, d) and points (m, d), of shape (n, m)."""
+    if p == 1:
+        return cdist(queries, points, "cityblock")
+    if math.isinf(p):
+        return cdist(queries, points, "chebyshev")
+    if p <= LARGEST_PLAIN_POWER:
+        return cdist(queries, points, "minkowski", p=p)
+    return np.stack([_scaled_norms(points - query, p) for query in queries])
+
+
+def _check_p(p: object) -> float:
+    if isinstance(p, bool) or not isinstance(p, Real) or not float(p) >= 1:
+        raise InputError(f"p must be a number from 1 to inf; got {p!r}")
+    return float(p)
+
+
+def _scaled_norms(differences: Floats, p: float) -> Floats:
+    """ℓp norms of rows, each scaled by its largest entry so that no power leaves the range."""
+    sizes = np.abs(differences)
+    largest = sizes.max(axis=1, initial=0.0)
+    scaled = sizes / np.where(largest > 0, largest, 1.0)[:, None]
+    norms: Floats = largest * np.power(scaled, p).sum(axis=1) ** (1 / p)
+    return norms

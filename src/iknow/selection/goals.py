@@ -1,0 +1,100 @@
+"""Goals: what a user may ask tuning for, and the method that serves it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from iknow.core.arrays import Ints, Labels
+from iknow.core.evidence import Evidence
+from iknow.core.neighborhood import Ball, Nearest, Neighborhood, has_k
+from iknow.errors import InputError, SelectionError
+from iknow.selection.choice import select
+from iknow.selection.guarantee import certify
+from iknow.selection.matching import match_coverage
+from iknow.selection.per_class import select_per_class
+from iknow.selection.selection import Selection
+
+LARGEST_K = 200
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What to tune for: the largest coverage, unless something else is named.
+
+    method: how to find the largest coverage; "per-class" gives every class a radius. accuracy,
+    confidence, each_class: ask for a guarantee on the accuracy on IK instead. coverage: match this
+    coverage instead. k: for the rules that use it, one number or several to try.
+    """
+
+    method: Literal["exact", "grid", "bayes", "per-class"] = "exact"
+    accuracy: float | None = None
+    confidence: float = 0.95
+    each_class: bool = False
+    coverage: float | None = None
+    k: int | Sequence[int] | None = None
+    time_limit: float = 60.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.accuracy is not None and self.coverage is not None:
+            raise InputError("ask for an accuracy or for a coverage, not for both")
+        if self.each_class and self.accuracy is None:
+            raise InputError("each_class needs an accuracy to guarantee")
+
+    def neighbors_needed(self, rule: type[Neighborhood], n_rows: int) -> int:
+        """How many neighbour distances the evidence must hold."""
+        if not has_k(rule):
+            return 0
+        if rule is Nearest:
+            return min(LARGEST_K, n_rows)
+        return int(np.max(self.k if self.k is not None else 0))
+
+
+def choose(
+    goal: Goal,
+    evidence: Mapping[str, Evidence],
+    belief: Ints,
+    truth: Ints,
+    rule: type[Neighborhood],
+    classes: Labels | None = None,
+) -> Selection:
+    """The neighborhoods that serve a goal on validation evidence.
+
+    evidence: by layer, about n samples. belief, truth: class codes of shape (n,).
+    """
+    if goal.coverage is not None:
+        return match_coverage(evidence, belief, truth, rule, goal.coverage)
+    if goal.accuracy is not None:
+        if not isinstance(goal.k, (int, np.integer, type(None))):
+            raise InputError(f"a guarantee needs one k, not several; got {goal.k}")
+        return certify(
+            evidence,
+            belief,
+            truth,
+            rule,
+            accuracy=goal.accuracy,
+            confidence=goal.confidence,
+            each_class=goal.each_class,
+            classes=classes,
+            k=None if goal.k is None else int(goal.k),
+            time_limit=goal.time_limit,
+            seed=goal.seed,
+        )
+    if goal.method == "per-class":
+        if rule is not Ball:
+            raise SelectionError(f"only Ball can have a radius per class; got {rule.__name__}")
+        return select_per_class(evidence, belief, truth, time_limit=goal.time_limit)
+    return select(
+        evidence,
+        belief,
+        truth,
+        rule,
+        method=goal.method,
+        k=goal.k,
+        time_limit=goal.time_limit,
+        seed=goal.seed,
+    )

@@ -1,0 +1,87 @@
+"""The objective that all methods of selection share: coverage first, then right beliefs.
+
+A sample weighs one more than all right beliefs together can add, so the total weight of the boxes
+around a point ranks settings by coverage and, among equal coverages, by accuracy on IK.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from iknow.core.arrays import Floats, Ints
+from iknow.core.evidence import Evidence
+from iknow.core.neighborhood import Neighborhood
+from iknow.errors import SelectionError
+from iknow.selection.boxes import AXES, neighborhoods_at, sample_boxes
+from iknow.selection.depth import profile
+from iknow.selection.selection import Curve
+
+
+@dataclass(frozen=True, eq=False)
+class Objective:
+    """Validation samples as boxes in the space of a rule's parameters, with their weights.
+
+    lows, highs: of shape (n, n_axes). right: whether each belief is right, of shape (n,).
+    """
+
+    layers: Mapping[str, Evidence]
+    rule: type[Neighborhood]
+    k: int | None
+    lows: Floats
+    highs: Floats
+    right: Ints
+
+    @property
+    def weights(self) -> Ints:
+        return len(self.right) + 1 + self.right
+
+    def value(self, point: Floats) -> int:
+        """The total weight of the samples that are IK at a point."""
+        inside = np.all((self.lows <= point) & (point < self.highs), axis=1)
+        return int(self.weights[inside].sum())
+
+    def coverage(self, value: float) -> float:
+        """The coverage that a value, or a bound on values, stands for."""
+        n = len(self.right)
+        return min(n, int(value) // (n + 1)) / n
+
+    def neighborhoods(self, point: Floats) -> dict[str, Neighborhood]:
+        return neighborhoods_at(point, self.layers, self.rule, self.k)
+
+    def curves(self, point: Floats) -> dict[tuple[str, str], Curve]:
+        """Coverage and accuracy along every axis through a point."""
+        names = [(layer, name) for layer in self.layers for name in AXES[self.rule]]
+        return {name: self._curve(axis, point) for axis, name in enumerate(names)}
+
+    def _curve(self, axis: int, point: Floats) -> Curve:
+        others = np.arange(len(point)) != axis
+        inside = (self.lows <= point) & (point < self.highs)
+        active = np.all(inside[:, others], axis=1) & (self.lows[:, axis] < self.highs[:, axis])
+        low, high = self.lows[active, axis], self.highs[active, axis]
+        values, known = profile(low, high, np.ones(len(low)))
+        _, right = profile(low, high, self.right[active])
+        with np.errstate(invalid="ignore"):
+            accuracy = np.where(known > 0, right / known, np.nan)
+        finite = np.isfinite(values)
+        return Curve(values[finite], known[finite] / len(self.right), accuracy[finite])
+
+
+def make_objective(
+    evidence: Mapping[str, Evidence],
+    belief: Ints,
+    truth: Ints,
+    rule: type[Neighborhood],
+    k: int | None,
+) -> Objective:
+    """The objective of a rule on validation evidence; an error if no sample can ever be IK."""
+    lows, highs = sample_boxes(evidence, belief, rule, k)
+    if not np.all(lows < highs, axis=1).any():
+        raise SelectionError(
+            f"no {rule.__name__} makes any of the {len(belief)} validation samples IK: in some "
+            "layer the training samples near each of them are not all of the class it is believed "
+            "to be. Use other layers, a better model, or more training data"
+        )
+    return Objective(evidence, rule, k, lows, highs, (belief == truth).astype(np.int64))

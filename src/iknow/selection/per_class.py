@@ -1,0 +1,92 @@
+"""A radius for each class, for imbalanced data.
+
+The objective is the mean over the classes of each class's coverage, so that a rare class counts as
+much as a common one. With all radii but one fixed, the samples that are IK form intervals of that
+one, and a sweep finds its best value exactly. Sweeping one radius after the other until nothing
+improves ends in a local optimum, and is named so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from iknow.core.arrays import Bools, Floats, Ints
+from iknow.core.evidence import Evidence
+from iknow.core.neighborhood import Ball
+from iknow.selection.choice import check_validation, select
+from iknow.selection.depth import deepest_point
+from iknow.selection.selection import Selection, record_selection
+
+
+def select_per_class(
+    evidence: Mapping[str, Evidence], belief: Ints, truth: Ints, *, time_limit: float = 60.0
+) -> Selection:
+    """Balls with a radius per class and layer: a local optimum of the mean coverage over classes.
+
+    evidence: by layer, about n validation samples. belief, truth: class codes of shape (n,). It
+    starts from the best common radii, so it is never worse than those by its objective.
+    """
+    check_validation(evidence, belief, truth)
+    common = select(evidence, belief, truth, Ball, time_limit=time_limit)
+    n_classes = next(iter(evidence.values())).n_classes
+    distances = np.stack([layer.class_distances for layer in evidence.values()])
+    radii = np.array(
+        [[float(np.max(common.neighborhoods[layer].radius))] * n_classes for layer in evidence]  # type: ignore[attr-defined]
+    )
+    weights = class_weights(truth, n_classes)
+    best = float(weights[_known(distances, radii, belief)].sum())
+    improved = True
+    while improved:
+        improved = False
+        for layer, code in np.ndindex(radii.shape):
+            radius = _best_radius(distances, radii, belief, weights, layer, code)
+            trial = radii.copy()
+            trial[layer, code] = radius
+            value = float(weights[_known(distances, trial, belief)].sum())
+            if value > best * (1 + 1e-12):
+                radii, best, improved = trial, value, True
+    neighborhoods = {
+        layer: Ball(tuple(row)) for layer, row in zip(evidence, radii.tolist(), strict=True)
+    }
+    return record_selection(
+        evidence, belief, truth, neighborhoods, method="per-class (local optimum)"
+    )
+
+
+def class_weights(truth: Ints, n_classes: int) -> Floats:
+    """Weights that make a sum over IK samples the mean over classes of their coverages."""
+    counts = np.bincount(truth, minlength=n_classes)
+    present = int((counts > 0).sum())
+    weights: Floats = 1.0 / (present * counts[truth])
+    return weights
+
+
+def _known(distances: Floats, radii: Floats, belief: Ints) -> Bools:
+    """Which samples are IK: (n_layers, n, n_classes) distances, (n_layers, n_classes) radii."""
+    within = distances <= radii[:, None, :]
+    wanted = np.arange(distances.shape[2]) == belief[:, None]
+    known: Bools = np.all(within == wanted, axis=(0, 2))
+    return known
+
+
+def _best_radius(
+    distances: Floats, radii: Floats, belief: Ints, weights: Floats, layer: int, code: int
+) -> float:
+    """The best radius of one class in one layer while all others stay.
+
+    A sample believed to be of the class needs its distance within the radius; any other needs it
+    outside; and both need all other radii to fit already.
+    """
+    within = distances <= radii[:, None, :]
+    wanted = np.arange(distances.shape[2]) == belief[:, None]
+    fits = within == wanted
+    fits[layer, :, code] = True
+    able = np.all(fits, axis=(0, 2))
+    if not able.any():
+        return float(radii[layer, code])
+    distance, own = distances[layer, able, code], belief[able] == code
+    low = np.where(own, distance, 0.0)
+    high = np.where(own, np.inf, distance)
+    return float(deepest_point(low[:, None], high[:, None], weights[able]).point[0])

@@ -1,0 +1,142 @@
+"""Selection: chosen neighborhoods, how they fare, and how they were found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+from iknow.core.arrays import Bools, Floats, Ints
+from iknow.core.assertion import Assertion, make_assertions
+from iknow.core.evidence import Evidence
+from iknow.core.justification import justify
+from iknow.core.neighborhood import Neighborhood, neighborhood_from_dict, neighborhood_to_dict
+from iknow.core.support import find_support
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """Coverage and accuracy on IK as one parameter of one layer varies and the others stay.
+
+    values: where something changes, ascending, of shape (m,). coverage, accuracy: from each value
+    to the next, of shape (m,); accuracy is NaN where nothing is covered.
+    """
+
+    values: Floats
+    coverage: Floats
+    accuracy: Floats
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What is promised about accuracy on IK, with what probability, and on what evidence.
+
+    accuracy: the target that holds with probability `confidence` over the draw of the validation
+    data. bound: the exact binomial lower confidence bound for the chosen setting alone. known,
+    errors: IK samples and wrong ones among them, in the `n_samples` set aside for certifying.
+    tested: how many settings were put to the test. by_class: lower bounds by class label where each
+    class was asked for.
+    """
+
+    accuracy: float
+    confidence: float
+    bound: float
+    known: int
+    errors: int
+    n_samples: int
+    tested: int
+    procedure: str
+    by_class: Mapping[str, float] | None = None
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Chosen neighborhoods and how they fare on the validation data they were chosen on.
+
+    coverage: fraction of IK. accuracy, accuracy_outside: fraction of right beliefs among IK and
+    among the others (NaN if there are none). optimal: whether no setting of the rule does better,
+    by proof. best_possible: a coverage that no setting exceeds; equal to `coverage` if optimal.
+    curves: by layer and parameter, such as ("logits", "radius").
+    """
+
+    neighborhoods: Mapping[str, Neighborhood]
+    coverage: float
+    accuracy: float
+    accuracy_outside: float
+    method: str
+    optimal: bool
+    best_possible: float
+    n_samples: int
+    certificate: Certificate | None = None
+    curves: Mapping[tuple[str, str], Curve] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def gap(self) -> float:
+        """How much coverage a better setting could add, at most."""
+        return max(0.0, self.best_possible - self.coverage)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The selection as plain values for JSON, without its curves."""
+        record = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "curves"}
+        record["neighborhoods"] = {
+            layer: neighborhood_to_dict(rule) for layer, rule in self.neighborhoods.items()
+        }
+        record["certificate"] = None if self.certificate is None else vars(self.certificate)
+        return record
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Selection:
+        """The selection written by `to_dict`."""
+        values = dict(record)
+        values["neighborhoods"] = {
+            layer: neighborhood_from_dict(rule) for layer, rule in record["neighborhoods"].items()
+        }
+        if record["certificate"] is not None:
+            values["certificate"] = Certificate(**record["certificate"])
+        return cls(**values)
+
+
+def find_known(
+    evidence: Mapping[str, Evidence], belief: Ints, neighborhoods: Mapping[str, Neighborhood]
+) -> Bools:
+    """Which samples are IK, of shape (n,), by applying the neighborhoods."""
+    supports = [find_support(layer, neighborhoods[name]) for name, layer in evidence.items()]
+    known: Bools = make_assertions(belief, justify(supports)) == Assertion.IK
+    return known
+
+
+def record_selection(
+    evidence: Mapping[str, Evidence],
+    belief: Ints,
+    truth: Ints,
+    neighborhoods: Mapping[str, Neighborhood],
+    *,
+    method: str,
+    best_possible: float = 1.0,
+    optimal: bool = False,
+    certificate: Certificate | None = None,
+    curves: Mapping[tuple[str, str], Curve] | None = None,
+) -> Selection:
+    """The record of chosen neighborhoods, measured by really applying them."""
+    known = find_known(evidence, belief, neighborhoods)
+    right = belief == truth
+    coverage = float(known.mean())
+    return Selection(
+        neighborhoods=dict(neighborhoods),
+        coverage=coverage,
+        accuracy=mean_or_nan(right[known]),
+        accuracy_outside=mean_or_nan(right[~known]),
+        method=method,
+        optimal=optimal,
+        best_possible=coverage if optimal else max(coverage, best_possible),
+        n_samples=len(belief),
+        certificate=certificate,
+        curves=curves or {},
+    )
+
+
+def mean_or_nan(right: Bools) -> float:
+    """The fraction that is right; NaN of nothing."""
+    return float(np.mean(right)) if len(right) else float("nan")

@@ -1,0 +1,122 @@
+"""Metrics against scipy, and their records."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+
+from iknow.errors import InputError
+from iknow.geometry import Euclidean, Minkowski, Weighted, metric_from_dict
+from iknow.search.dense import DenseIndex
+from iknow.search.minkowski import MinkowskiIndex
+
+
+def some_points(seed=0, n_features=6):
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((15, n_features)), rng.standard_normal((9, n_features))
+
+
+@pytest.mark.parametrize("p", [1, 1.5, 2, 3, 17, math.inf])
+def test_minkowski_distances_are_scipys(p):
+    a, b = some_points()
+    metric = "chebyshev" if p == math.inf else "minkowski"
+    expected = cdist(a, b, metric, **({} if p == math.inf else {"p": p}))
+    np.testing.assert_allclose(Minkowski(p).distances(a, b), expected, rtol=1e-13)
+
+
+def test_powers_of_large_and_small_differences_do_not_leave_the_range():
+    for size in (1e-30, 1e30):
+        found = Minkowski(40).distances([[0.0, 0.0]], [[3 * size, 3 * size]])
+        np.testing.assert_allclose(found, 3 * size * 2 ** (1 / 40), rtol=1e-14)
+    assert Minkowski(3).distances([[1.0]], [[1.0]]).tolist() == [[0.0]]
+
+
+def test_weighted_distances_are_those_of_the_quadratic_form():
+    a, b = some_points()
+    matrix = np.random.default_rng(1).standard_normal((6, 4))
+    expected = cdist(a, b, "mahalanobis", VI=matrix @ matrix.T)
+    np.testing.assert_allclose(Weighted(matrix).distances(a, b), expected, rtol=1e-12)
+
+
+def test_an_index_over_transformed_activations_finds_the_metrics_distances():
+    a, b = some_points()
+    labels = np.arange(15) % 2
+    for metric in (Minkowski(1), Euclidean, Weighted(np.diag([1.0, 2, 3, 4, 5, 6])[:, :4])):
+        points, queries = metric.transform(a), metric.transform(b)
+        index = (
+            DenseIndex(points, labels, 2)
+            if metric.p == 2
+            else MinkowskiIndex(points, labels, 2, p=metric.p)
+        )
+        found = index.gather(queries).class_distances
+        expected = metric.distances(b, a)
+        for code in (0, 1):
+            np.testing.assert_allclose(
+                found[:, code], expected[:, labels == code].min(axis=1), rtol=1e-5
+            )
+
+
+@pytest.mark.parametrize("p", [1, 1.5, 2, 3, math.inf])
+def test_expansion_is_the_largest_ratio_to_the_l2_distance(p):
+    n = 5
+    expansion = Minkowski(p).expansion(n)
+    directions = np.random.default_rng(0).standard_normal((2000, n))
+    directions = np.vstack([directions, np.ones(n), np.eye(n)])  # one of the last attains it
+    ratios = Minkowski(p).distances(directions, np.zeros((1, n)))[:, 0] / np.linalg.norm(
+        directions, axis=1
+    )
+    assert ratios.max() == pytest.approx(expansion, rel=1e-12)
+
+
+def test_expansion_of_a_weighted_metric_is_the_norm_of_its_map():
+    matrix = np.random.default_rng(1).standard_normal((6, 4))
+    metric = Weighted(matrix)
+    top = np.linalg.svd(matrix)[0][:, :1].T
+    assert metric.distances(top, np.zeros((1, 6)))[0, 0] == pytest.approx(metric.expansion(6))
+    assert metric.expansion(6) == pytest.approx(np.linalg.norm(matrix, 2))
+
+
+@pytest.mark.parametrize("metric", [Minkowski(1), Euclidean, Minkowski(2.5), Minkowski(math.inf)])
+def test_a_minkowski_metric_goes_through_strict_json(metric):
+    text = json.dumps(metric.to_dict(), allow_nan=False)
+    assert metric_from_dict(json.loads(text), metric.arrays()) == metric
+
+
+def test_a_weighted_metric_goes_through_json_and_an_array_without_pickle(tmp_path):
+    metric = Weighted(np.arange(6.0).reshape(3, 2))
+    np.save(tmp_path / "map.npy", metric.arrays()["map"], allow_pickle=False)
+    arrays = {"map": np.load(tmp_path / "map.npy", allow_pickle=False)}
+    again = metric_from_dict(json.loads(json.dumps(metric.to_dict())), arrays)
+    assert isinstance(again, Weighted)
+    np.testing.assert_array_equal(again.map, metric.map)
+
+
+def test_a_weighted_metric_keeps_a_copy_that_cannot_change():
+    matrix = np.eye(2)
+    metric = Weighted(matrix)
+    matrix[0, 0] = 9
+    assert metric.map[0, 0] == 1
+    with pytest.raises(ValueError, match="read-only"):
+        metric.map[0, 0] = 5
+
+
+@pytest.mark.parametrize("p", [0.5, 0, -1, math.nan, "1", True, None])
+def test_p_below_1_is_refused(p):
+    with pytest.raises(InputError, match="p must be a number from 1 to inf"):
+        Minkowski(p)
+
+
+def test_bad_maps_activations_and_records_are_refused():
+    with pytest.raises(InputError, match=r"two axes; got float64 of shape \(3,\)"):
+        Weighted(np.ones(3))
+    with pytest.raises(InputError, match="must be finite; 1 entries are not"):
+        Weighted([[1.0, np.nan]])
+    with pytest.raises(InputError, match=r"shape \(n, 2\).*got \(4, 3\)"):
+        Weighted(np.eye(2)).transform(np.zeros((4, 3)))
+    with pytest.raises(InputError, match="needs its array 'map'"):
+        metric_from_dict({"metric": "Weighted"})
+    for record in ({"metric": "Cosine"}, {}, {"metric": "Minkowski"}):
+        with pytest.raises(InputError, match="expected a Minkowski metric with its p"):
+            metric_from_dict(record)
