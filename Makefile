@@ -29,8 +29,9 @@ format: $(VENV)/installed-dev  ## put the code into its form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/installed-dev  ## evidence against bare matrix products
+bench: $(VENV)/installed-dev  ## speed of evidence and of selection, as ratios
 	$(BIN)/python benchmarks/dense.py
+	$(BIN)/python benchmarks/selection.py
 
 clean:  ## remove the environment and all caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

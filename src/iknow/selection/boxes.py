@@ -70,8 +70,7 @@ def _layer_sides(
     """For each parameter of the rule in one layer, its interval for every sample."""
     own, other = distances_for_and_against(evidence, belief)
     if rule is RelativeBall:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratio = np.where(own < other, other / own, 1.0)  # of equals both are within reach
+        ratio = np.where(own < other, _least_ratio(own, other), 1.0)  # equals are both in reach
         return [(own, np.full(len(own), np.inf)), (np.ones(len(own)), ratio)]
     if not has_k(rule):
         return [(own, other)]
@@ -80,3 +79,17 @@ def _layer_sides(
     if rule is BallElseNearest:
         return [(np.where(agree, 0.0, own), other)]
     return [(own, np.where(agree, other, own))]
+
+
+def _least_ratio(own: Floats, other: Floats) -> Floats:
+    """The least number whose product with `own` reaches `other`, as the rule rounds it."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        quotient = other / own
+        below = np.nextafter(quotient, 0)
+        least = np.where(
+            below * own >= other,
+            below,
+            np.where(quotient * own >= other, quotient, np.nextafter(quotient, np.inf)),
+        )
+    ratio: Floats = np.where(np.isinf(other), np.inf, least)  # what is not there is never reached
+    return ratio

@@ -20,7 +20,7 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Ints
 
-GRID_SIZE = 1 << 20
+GRID_SIZE = 1 << 19
 """How many cells a set of cells is cut into, at most and about."""
 
 
@@ -152,13 +152,16 @@ class _Grid:
         owner, weight = self._owner[inhabited], weight[inhabited]
         ends = low[inhabited], high[inhabited]
         side = self._pieces + 1
-        total = np.zeros(self._n_cells * side**self._n_axes)
+        places, signs = [], []
         for corner in itertools.product((0, 1), repeat=self._n_axes):
             place = owner
             for axis, end in enumerate(corner):
                 place = place * side + ends[end][:, axis]
-            total += np.bincount(place, weight * (-1) ** sum(corner), len(total))
-        total = total.reshape([self._n_cells] + [side] * self._n_axes)
+            places.append(place)
+            signs.append(-weight if sum(corner) % 2 else weight)
+        total = np.bincount(
+            np.concatenate(places), np.concatenate(signs), self._n_cells * side**self._n_axes
+        ).reshape([self._n_cells] + [side] * self._n_axes)
         for axis in range(1, self._n_axes + 1):
             np.cumsum(total, axis=axis, out=total)
         inner = total[(slice(None), *[slice(0, self._pieces)] * self._n_axes)]

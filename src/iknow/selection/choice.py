@@ -9,7 +9,7 @@ import numpy as np
 
 from iknow.core.arrays import Floats, Ints
 from iknow.core.evidence import Evidence
-from iknow.core.neighborhood import Neighborhood, RelativeBall, has_k, has_radius
+from iknow.core.neighborhood import Nearest, Neighborhood, RelativeBall, has_k, has_radius
 from iknow.errors import InputError, MissingExtraError, SelectionError
 from iknow.selection.boxes import AXES
 from iknow.selection.depth import deepest_point
@@ -44,8 +44,7 @@ def select(
     check_validation(evidence, belief, truth)
     check_tunable(rule)
     tries: list[tuple[int, Objective, Floats, float]] = []
-    for each in _numbers_of_neighbors(rule, k):
-        objective = make_objective(evidence, belief, truth, rule, each)
+    for objective in _make_objectives(evidence, belief, truth, rule, k):
         if method == "exact":
             found = deepest_point(objective.lows, objective.highs, objective.weights, time_limit)
             point, bound = found.point, found.bound
@@ -106,15 +105,35 @@ def check_tunable(rule: type[Neighborhood]) -> None:
         )
 
 
+def _make_objectives(
+    evidence: Mapping[str, Evidence],
+    belief: Ints,
+    truth: Ints,
+    rule: type[Neighborhood],
+    k: int | Sequence[int] | None,
+) -> list[Objective]:
+    """One for each k with which some sample can be IK; an error if there is none."""
+    made: list[Objective] = []
+    failure: SelectionError | None = None
+    for each in _numbers_of_neighbors(rule, k):
+        try:
+            made.append(make_objective(evidence, belief, truth, rule, each))
+        except SelectionError as error:
+            failure = error
+    if failure is not None and not made:
+        raise failure
+    return made
+
+
 def _numbers_of_neighbors(
     rule: type[Neighborhood], k: int | Sequence[int] | None
 ) -> list[int | None]:
     if not has_k(rule):
         return [None]
-    numbers = [k] if isinstance(k, (int, np.integer)) else list(k or [])
+    numbers = [] if k is None else [k] if np.ndim(k) == 0 else list(k)  # type: ignore[arg-type]
     if not numbers:
         raise InputError(f"{rule.__name__} needs k, one number or several to try; got {k!r}")
-    return [int(each) for each in numbers]
+    return [Nearest(each).k for each in numbers]  # type: ignore[arg-type]
 
 
 def _search_bayes(objective: Objective, n_trials: int, seed: int) -> Floats:

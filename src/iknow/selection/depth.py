@@ -74,8 +74,8 @@ def profile(low: Floats, high: Floats, weights: Ints | Floats) -> tuple[Floats, 
     low, high: ends of half-open intervals, of shape (n,). Before the first place the depth is 0.
     """
     places = np.unique(np.concatenate([low, high]))
-    begun = np.bincount(np.searchsorted(places, low), weights, len(places))
-    ended = np.bincount(np.searchsorted(places, high), weights, len(places))
+    begun = np.bincount(_find(places, low), weights, len(places))
+    ended = np.bincount(_find(places, high), weights, len(places))
     return places, np.cumsum(begun - ended)
 
 
@@ -131,5 +131,13 @@ def _around(lows: Floats, highs: Floats, point: Floats) -> Bools:
 
 def _ranks(numbers: list[Floats], places: Floats) -> Ints:
     """The number of coordinates below each place, of the shape of `places`."""
-    columns = [np.searchsorted(axis, places[:, i]) for i, axis in enumerate(numbers)]
-    return np.stack(columns, axis=1).astype(np.int64)
+    columns = [_find(axis, places[:, i]) for i, axis in enumerate(numbers)]
+    return np.stack(columns, axis=1)
+
+
+def _find(numbers: Floats, places: Floats) -> Ints:
+    """What searchsorted finds; in ascending order it finds many places several times faster."""
+    order = np.argsort(places)
+    found = np.empty(len(places), dtype=np.int64)
+    found[order] = np.searchsorted(numbers, places[order])
+    return found

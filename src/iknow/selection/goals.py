@@ -51,7 +51,7 @@ class Goal:
             return 0
         if rule is Nearest:
             return min(LARGEST_K, n_rows)
-        return int(np.max(self.k if self.k is not None else 0))
+        return int(np.max(0 if self.k is None else self.k, initial=0))
 
 
 def choose(

@@ -25,6 +25,8 @@ def search_range(objective: Objective) -> tuple[Floats, Floats]:
     This is what a search without knowledge of the boxes would take from the distances themselves.
     """
     ends = np.concatenate([objective.lows, objective.highs])
-    ends = np.where(np.isfinite(ends) & (ends > 0), ends, np.nan)
-    low, high = np.nanmin(ends, axis=0), np.nanmax(ends, axis=0)
+    usable = np.isfinite(ends) & (ends > 0)
+    low = np.min(ends, axis=0, where=usable, initial=np.inf)
+    high = np.max(ends, axis=0, where=usable, initial=0.0)
+    low = np.where(np.isinf(low), 1.0, low)  # nothing changes at any number: all are alike
     return low, np.maximum(high, np.nextafter(low, np.inf))

@@ -18,13 +18,16 @@ first bad one in the order, which does not depend on the second half, must pass,
 probability at most 1 - confidence. This is fixed-sequence testing in the sense of Learn then Test
 (Angelopoulos and others, 2021). Of those that pass, the one of largest coverage is chosen.
 
-With `each_class` a candidate passes only if the samples of every believed class pass by
-themselves. As all of them must, no correction is needed for that either (an intersection-union
-test).
+With `each_class` a candidate passes only if the samples of every class believed in the validation
+data pass by themselves. As all of them must, no correction is needed for that either (an
+intersection-union test). Which classes those are is read off the beliefs, and given the beliefs
+the errors of every class are still binomial.
 
-What is promised: over the draw of the validation data, with probability `confidence`, the accuracy
-on IK of the chosen setting is at least the target, for data drawn as the validation data was. Drift
-breaks it.
+What is promised: over the draw of the validation data, the probability that a setting is certified
+whose accuracy on IK is below the target is at most 1 - `confidence`, for data drawn as the
+validation data was. It counts one call on independent samples. Drift breaks it, and so do samples
+that come in related groups, and trying several seeds, rules or targets on the same data until one
+passes: those are further tests, and each may fail with probability 1 - `confidence`.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ from scipy.stats import beta, binom
 
 from iknow.core.arrays import Floats, Ints, Labels
 from iknow.core.evidence import Evidence
-from iknow.core.neighborhood import Neighborhood, has_radius
+from iknow.core.neighborhood import Neighborhood, has_k, has_radius
 from iknow.errors import InputError, SelectionError
 from iknow.selection.boxes import AXES
 from iknow.selection.choice import check_validation
@@ -83,14 +86,20 @@ def certify(
             f"only rules with a radius can be certified: {', '.join(r.__name__ for r in AXES)}; "
             f"got {rule.__name__}"
         )
-    groups = np.unique(belief) if each_class else None
+    if has_k(rule) and k is None:
+        raise InputError(f"{rule.__name__} needs k, the number of neighbours; got None")
+    n_classes = next(iter(evidence.values())).n_classes
+    names = [str(label) for label in (range(n_classes) if classes is None else classes)]
+    groups = {names[code]: int(code) for code in np.unique(belief)} if each_class else None
     order = np.random.default_rng(seed).permutation(len(belief))
     first, second = np.sort(order[: len(order) // 2]), np.sort(order[len(order) // 2 :])
     _check_enough(belief[second], groups, accuracy, confidence)
     candidates = _find_candidates(
         _part(evidence, first), belief[first], truth[first], rule, k, time_limit
     )
-    ranked = _rank(candidates, _part(evidence, first), belief[first], truth[first], accuracy)
+    ranked = _rank(
+        candidates, _part(evidence, first), belief[first], truth[first], groups, accuracy
+    )
     tests = [
         _Test(candidate, _part(evidence, second), belief[second], truth[second], groups)
         for candidate in ranked
@@ -101,10 +110,9 @@ def certify(
             break
         passed.append(test)
     if not passed:
-        raise _nothing_certified(tests, accuracy, confidence, len(second))
+        raise _nothing_certified(tests, accuracy, confidence)
     best = max(passed, key=lambda test: test.known.mean())
     bounds = best.bounds(confidence)
-    names = [str(label) for label in (np.arange(bounds.size) if classes is None else classes)]
     certificate = Certificate(
         accuracy=accuracy,
         confidence=confidence,
@@ -114,9 +122,7 @@ def certify(
         n_samples=len(second),
         tested=min(len(passed) + 1, len(tests)),
         procedure="fixed-sequence exact binomial tests on a held-out half",
-        by_class=None
-        if groups is None
-        else {names[group]: float(bound) for group, bound in zip(groups, bounds, strict=True)},
+        by_class=None if groups is None else dict(zip(groups, bounds.tolist(), strict=True)),
     )
     return record_selection(
         evidence, belief, truth, best.candidate, method="certified", certificate=certificate
@@ -124,7 +130,7 @@ def certify(
 
 
 class _Test:
-    """One candidate on the half it was not chosen on."""
+    """One candidate's IK samples and errors, in all or in each group: name and class code."""
 
     def __init__(
         self,
@@ -132,12 +138,17 @@ class _Test:
         evidence: Mapping[str, Evidence],
         belief: Ints,
         truth: Ints,
-        groups: Ints | None,
+        groups: Mapping[str, int] | None,
     ) -> None:
         self.candidate = candidate
+        self.names = [None] if groups is None else list(groups)
         self.known = find_known(evidence, belief, candidate)
         self.wrong = belief != truth
-        members = [np.ones(len(belief), bool)] if groups is None else [belief == g for g in groups]
+        members = (
+            [np.ones(len(belief), bool)]
+            if groups is None
+            else [belief == code for code in groups.values()]
+        )
         self.counts = np.array([(self.known & group).sum() for group in members])
         self.errors = np.array([(self.known & self.wrong & group).sum() for group in members])
 
@@ -150,6 +161,16 @@ class _Test:
         right = self.counts - self.errors
         lower = beta.ppf(1 - confidence, np.maximum(right, 1), self.errors + 1)
         return np.where(right > 0, lower, 0.0)
+
+    def total_needed(self, accuracy: float, confidence: float) -> int | None:
+        """About how many samples, both halves, would certify it at its rates of errors, if any."""
+        shares = []
+        for count, errors in zip(self.counts, self.errors, strict=True):
+            needed = samples_needed(accuracy, confidence, errors / count) if count else None
+            if needed is None:
+                return None
+            shares.append(needed / count)
+        return int(np.ceil(2 * len(self.known) * max(shares)))
 
 
 def _find_candidates(
@@ -180,53 +201,60 @@ def _rank(
     evidence: Mapping[str, Evidence],
     belief: Ints,
     truth: Ints,
+    groups: Mapping[str, int] | None,
     accuracy: float,
 ) -> list[Candidate]:
     """The candidates by how surely they reach the target on the half they were found on."""
-    tests = [_Test(candidate, evidence, belief, truth, None) for candidate in candidates]
+    if groups is not None:  # those of the other half alone must not matter here
+        groups = {name: code for name, code in groups.items() if (belief == code).any()}
+    tests = [_Test(candidate, evidence, belief, truth, groups) for candidate in candidates]
     return [test.candidate for test in sorted(tests, key=lambda test: test.p_value(accuracy))]
 
 
 def _nothing_certified(
-    tests: Sequence[_Test], accuracy: float, confidence: float, n_samples: int
+    tests: Sequence[_Test], accuracy: float, confidence: float
 ) -> SelectionError:
     """The error that says how far it got and about how many samples would be needed."""
     if not tests:
         return SelectionError(
             "nothing can be certified: wherever there are IK samples, too many of them are wrong"
         )
-    best = max(tests, key=lambda test: float(test.bounds(confidence).min()))
-    weakest = int(best.bounds(confidence).argmin())
-    bound = float(best.bounds(confidence)[weakest])
-    count, errors = int(best.counts[weakest]), int(best.errors[weakest])
+    failed = tests[0]  # the others were not tested: they are only asked for their rates of errors
+    bounds = failed.bounds(confidence)
+    weakest = int(bounds.argmin())
+    name = failed.names[weakest]
+    whose = "" if name is None else f" believed to be {name}"
     message = (
         f"no setting is certified to be right on {accuracy:.4g} of IK with confidence "
-        f"{confidence:.4g}: the best lower bound reached is {bound:.4g} ({count} IK samples, "
-        f"{errors} wrong). "
+        f"{confidence:.4g}: the lower bound reached by the most promising is "
+        f"{bounds[weakest]:.4g} ({failed.counts[weakest]} IK samples{whose}, "
+        f"{failed.errors[weakest]} wrong). "
     )
-    needed = samples_needed(accuracy, confidence, errors / count if count else 0.0)
-    if needed is None or count == 0:
+    totals = [test.total_needed(accuracy, confidence) for test in tests]
+    enough = min((total for total in totals if total is not None), default=None)
+    if enough is None:
         return SelectionError(
-            message + "As many samples as you like would not do: ask for less, or use other "
-            "layers, another rule or a better model"
+            message + "At such rates of errors as many samples as you like would not do: ask for "
+            "less, or use other layers, another rule or a better model"
         )
-    total = int(np.ceil(2 * n_samples * needed / count))
+    given = 2 * len(failed.known)
+    amount = f"About {enough}" if enough > given else f"More than {given}"
     return SelectionError(
-        message + f"About {total} validation samples would be needed if the rate of errors stays; "
+        message + f"{amount} validation samples would be needed if the rates of errors stay; "
         "or ask for less"
     )
 
 
 def samples_needed(accuracy: float, confidence: float, error_rate: float) -> int | None:
-    """The least number of IK samples that certifies a target at a rate of errors; None if none."""
+    """About the least number of IK samples that certifies a target at a rate of errors, if any.
+
+    It is found in steps of 5 %, of which there are enough for any purpose.
+    """
     if error_rate >= 1 - accuracy:
         return None
-    n = least_samples(accuracy, confidence)
-    while binom.cdf(np.ceil(error_rate * n), n, 1 - accuracy) > 1 - confidence:
-        n = int(np.ceil(1.05 * n))
-        if n > 10**9:
-            return None
-    return n
+    sizes = np.ceil(least_samples(accuracy, confidence) * 1.05 ** np.arange(400))
+    enough = binom.cdf(np.ceil(error_rate * sizes), sizes, 1 - accuracy) <= 1 - confidence
+    return int(sizes[enough.argmax()]) if enough.any() else None
 
 
 def least_samples(accuracy: float, confidence: float) -> int:
@@ -243,14 +271,20 @@ def _check_probability(value: float, name: str) -> None:
         raise InputError(f"{name} must lie between 0 and 1, both excluded; got {value}")
 
 
-def _check_enough(belief: Ints, groups: Ints | None, accuracy: float, confidence: float) -> None:
+def _check_enough(
+    belief: Ints, groups: Mapping[str, int] | None, accuracy: float, confidence: float
+) -> None:
     """Fewer samples than an errorless certificate takes cannot certify anything."""
     least = least_samples(accuracy, confidence)
-    counts = [len(belief)] if groups is None else [int((belief == g).sum()) for g in groups]
-    if min(counts) < least:
-        whom = "" if groups is None else " in each class"
+    if groups is None:
+        held, among, whose = len(belief), "", ""
+    else:
+        rarest = min(groups, key=lambda name: int((belief == groups[name]).sum()))
+        held = int((belief == groups[rarest]).sum())
+        among, whose = " in each believed class", f" believed to be {rarest}"
+    if held < least:
         raise SelectionError(
             f"too few samples: certifying an accuracy of {accuracy:.4g} with confidence "
-            f"{confidence:.4g} takes at least {least} IK samples without an error{whom}, and the "
-            f"half that certifies holds {min(counts)}: give at least {2 * least}{whom}"
+            f"{confidence:.4g} takes at least {least} IK samples without an error{among}, and the "
+            f"half that certifies holds {held}{whose}: give at least {2 * least}{among}"
         )

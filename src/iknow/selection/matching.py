@@ -83,31 +83,37 @@ def _match_relative(
 ) -> dict[str, Neighborhood]:
     """One ratio for all layers, and radii at one common rank of the distances to the belief.
 
-    For each of many ratios the rank is set so that the wanted number of samples is IK; then the
-    ratio with the fewest errors among them is taken, and of equals the largest.
+    For each of many ratios the rank is taken whose number of IK samples is nearest to the wanted
+    one; of the nearest ratios that with the fewest errors among them, and of equals the largest.
     """
     lows, highs = sample_boxes(evidence, belief, RelativeBall)
     radii, ratios = lows[:, ::2], highs[:, 1::2].min(axis=1)
-    wanted = max(1, round(coverage * len(belief)))
-    # The rank at which a sample is within the radius of every layer.
-    ranks = np.max([np.argsort(np.argsort(column)) for column in radii.T], axis=0)
-    ordered = np.sort(radii, axis=0)
-    limits = np.quantile(ratios[ratios > 1], np.linspace(0, 1, RATIOS), method="lower")
-    best: tuple[int, int, float] | None = None
-    for ratio in np.unique(np.append(limits[np.isfinite(limits)], 1.0)):
-        able = np.flatnonzero(ratios > ratio)
-        if len(able) == 0:
-            continue
-        chosen = able[np.argsort(ranks[able], kind="stable")[:wanted]]
-        key = (wanted - len(chosen), int((belief != truth)[chosen].sum()), -float(ratio))
-        if best is None or key < best:
-            best, rank = key, int(ranks[chosen].max())
-    if best is None:
+    able = np.sort(ratios[ratios > 1])
+    if len(able) == 0:
         raise SelectionError(
             "no RelativeBall makes any validation sample IK: none is nearest to its believed class "
             "in every layer"
         )
+    ordered = np.sort(radii, axis=0)
+    # A sample is within the radii of a rank in every layer from this rank on.
+    columns = zip(ordered.T, radii.T, strict=True)
+    ranks = np.max([np.searchsorted(places, column) for places, column in columns], axis=0)
+    limits = able[np.linspace(0, len(able) - 1, RATIOS).astype(int)]
+    tries: list[tuple[float, int, float, int]] = []
+    for ratio in np.unique(np.append(1.0, limits[limits < able[-1]])).tolist():
+        known = _count_up_to(ranks[ratios > ratio], len(ranks))
+        wrong = _count_up_to(ranks[(ratios > ratio) & (belief != truth)], len(ranks))
+        misses = np.where(known > 0, np.abs(known - coverage * len(ranks)), np.inf)
+        rank = int(np.lexsort((wrong, misses))[0])
+        tries.append((float(misses[rank]), int(wrong[rank]), -ratio, rank))
+    *_, ratio, rank = min(tries)
     return {
-        layer: RelativeBall(float(radius), -best[2])
+        layer: RelativeBall(float(radius), -ratio)
         for layer, radius in zip(evidence, ordered[rank], strict=True)
     }
+
+
+def _count_up_to(ranks: Ints, n: int) -> Ints:
+    """How many of the ranks are at most 0, 1, ..., n - 1."""
+    counts: Ints = np.cumsum(np.bincount(ranks, minlength=n))
+    return counts
