@@ -15,6 +15,8 @@ from iknow.core.justification import justify
 from iknow.core.neighborhood import Neighborhood, neighborhood_from_dict, neighborhood_to_dict
 from iknow.core.support import find_support
 
+ACCURACIES = ("accuracy", "accuracy_outside")
+
 
 @dataclass(frozen=True, eq=False)
 class Curve:
@@ -78,8 +80,10 @@ class Selection:
         return max(0.0, self.best_possible - self.coverage)
 
     def to_dict(self) -> dict[str, Any]:
-        """The selection as plain values for JSON, without its curves."""
+        """The selection as plain values for JSON, without its curves; an undefined one is None."""
         record = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "curves"}
+        for name in ACCURACIES:
+            record[name] = None if np.isnan(record[name]) else record[name]
         record["neighborhoods"] = {
             layer: neighborhood_to_dict(rule) for layer, rule in self.neighborhoods.items()
         }
@@ -90,6 +94,8 @@ class Selection:
     def from_dict(cls, record: Mapping[str, Any]) -> Selection:
         """The selection written by `to_dict`."""
         values = dict(record)
+        for name in ACCURACIES:
+            values[name] = float("nan") if record[name] is None else record[name]
         values["neighborhoods"] = {
             layer: neighborhood_from_dict(rule) for layer, rule in record["neighborhoods"].items()
         }
