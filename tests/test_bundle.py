@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
 import iknow.bundle
-from iknow import Ball, BallElseNearest, EpistemicClassifier, Nearest
+from iknow import Ball, BallElseNearest, EpistemicClassifier, Nearest, RelativeBall
 from iknow.bundle import Bundle, _manifest_hash, read_bundle, write_bundle
 from iknow.core.neighborhood import Neighborhood
 from iknow.errors import BundleError, InputError
@@ -105,7 +105,7 @@ def test_a_scikit_learn_network_assesses_alike_after_the_round_trip(tmp_path, la
     assert loaded.classes_.tolist() == classifier.classes_.tolist()
     assert loaded.classes_.dtype.kind == classifier.classes_.dtype.kind.replace("u", "i")
     assert loaded.predict(queries).tolist() == classifier.predict(queries).tolist()
-    assert loaded.selection_ == classifier.selection_
+    assert repr(loaded.selection_) == repr(classifier.selection_)  # NaN equals nothing
     assert (loaded.rule, loaded.k, loaded.layers_) == (BallElseNearest, 3, ("hidden1", "logits"))
 
 
@@ -181,6 +181,53 @@ def test_an_infinite_radius_survives_the_round_trip(tmp_path):
     classifier = EpistemicClassifier(PrecomputedModel(), neighborhoods=Ball(np.inf)).fit(X, y)
     classifier.save(tmp_path / "x.iknow")
     assert EpistemicClassifier.load(tmp_path / "x.iknow").neighborhoods_["a"] == Ball(np.inf)
+
+
+@pytest.mark.parametrize(
+    "neighborhood",
+    [RelativeBall(2.5, 1.1), Ball([0.1 + 0.2, 3.0, np.inf]), Ball(np.float32([1, 2, 3]))],
+    ids=repr,
+)
+def test_relative_balls_and_radii_for_each_class_survive_the_round_trip(tmp_path, neighborhood):
+    X, y = make_outputs()
+    classifier = EpistemicClassifier(PrecomputedModel(), neighborhoods=neighborhood).fit(X, y)
+    classifier.save(tmp_path / "x.iknow")
+    loaded = EpistemicClassifier.load(tmp_path / "x.iknow")
+    assert loaded.neighborhoods_ == {"a": neighborhood, "b": neighborhood}
+    queries, _ = make_outputs(seed=5)
+    assert_same_assessment(loaded.assess(queries), classifier.assess(queries))
+
+
+@pytest.mark.parametrize(
+    ("rule", "goal"),
+    [
+        (Ball, {}),
+        (Ball, {"method": "per-class"}),
+        (Ball, {"method": "grid"}),
+        (Nearest, {"coverage": 0.5}),
+        (RelativeBall, {"coverage": 0.5}),
+        (BallElseNearest, {"k": [1, 2]}),
+    ],
+)
+def test_a_selection_without_a_certificate_survives_the_round_trip(tmp_path, rule, goal):
+    classifier = EpistemicClassifier(PrecomputedModel(), rule=rule, k=2).fit(*make_outputs())
+    classifier.tune(*make_outputs(seed=1), **goal).save(tmp_path / "x.iknow")
+    loaded = EpistemicClassifier.load(tmp_path / "x.iknow")
+    assert loaded.selection_.certificate is None
+    assert repr(loaded.selection_) == repr(classifier.selection_)
+    assert loaded.neighborhoods_ == classifier.neighborhoods_ == loaded.selection_.neighborhoods
+    assert loaded.rule is rule
+    queries, _ = make_outputs(seed=5)
+    assert_same_assessment(loaded.assess(queries), classifier.assess(queries))
+
+
+def test_a_certificate_survives_the_round_trip(tmp_path):
+    classifier = EpistemicClassifier(PrecomputedModel(), rule=RelativeBall).fit(*make_outputs())
+    X, y = make_outputs(n=300, seed=1)
+    classifier.tune(X, y, accuracy=0.8, each_class=True).save(tmp_path / "x.iknow")
+    loaded = EpistemicClassifier.load(tmp_path / "x.iknow")
+    assert loaded.selection_.certificate == classifier.selection_.certificate
+    assert set(loaded.selection_.certificate.by_class) == {"0", "1", "2"}
 
 
 def test_the_row_numbers_of_exemplars_survive_the_round_trip(tmp_path):

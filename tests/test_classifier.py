@@ -28,15 +28,16 @@ from iknow import (
     EpistemicClassifier,
     Nearest,
     Reason,
+    RelativeBall,
     evaluate,
 )
-from iknow.core.neighborhood import has_k, has_radius
+from iknow.core.neighborhood import has_k, has_radius, parameters_of
 from iknow.errors import InputError, LayerError, SelectionError
 from iknow.models.arrays import PrecomputedModel
 from iknow.testing import assert_same_evidence
 from iknow.training import split_rows
 
-ALL_RULES = [Ball, Nearest, BallElseNearest, BallWithNearest]
+ALL_RULES = [Ball, Nearest, BallElseNearest, BallWithNearest, RelativeBall]
 
 
 def make_data(n=90, seed=0, n_features=3):
@@ -105,6 +106,9 @@ def find_neighbors(distances, rule):
         return nearest
     if isinstance(rule, BallElseNearest):
         return ball or nearest
+    if isinstance(rule, RelativeBall):
+        reach = rule.ratio * min(distances)
+        return {j for j in everyone if distances[j] <= reach} if ball else set()
     return ball | nearest if ball else set()
 
 
@@ -166,6 +170,11 @@ def test_assessments_equal_those_made_with_sets_and_loops(rule):
             layer: rule(
                 **({"radius": float(rng.integers(0, 6)) / 2} if has_radius(rule) else {}),
                 **({"k": int(rng.integers(1, 4))} if has_k(rule) else {}),
+                **(
+                    {"ratio": float(rng.choice([1, 1.5, 2, 4]))}
+                    if "ratio" in parameters_of(rule)
+                    else {}
+                ),
             )
             for layer in shapes
         }
@@ -615,24 +624,157 @@ def test_a_rule_without_a_radius_cannot_be_tuned():
 
 def test_when_fits_own_tuning_fails_it_warns_and_then_knows_nothing_new():
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(60, 2)), np.arange(60) % 2
-    three_layers = EpistemicClassifier(small_mlp(), layers=["hidden1", "hidden2", "logits"])
-    with pytest.warns(UserWarning, match=r"got 3 \(hidden1.*Until it is tuned again") as caught:
-        three_layers.fit(X, y)
+    X = np.repeat(rng.normal(size=(10, 2)), 12, axis=0)
+    y = np.arange(120) % 2  # at each place both classes, as near as can be
+    classifier = EpistemicClassifier(DummyClassifier(), layers=["input"])
+    with pytest.warns(UserWarning, match=r"no Ball makes any.*Until it is tuned again") as caught:
+        classifier.fit(X, y)
     assert [str(warning.filename) for warning in caught] == [__file__]
-    assert three_layers.neighborhoods_ == dict.fromkeys(three_layers.layers_, Ball(0))
-    assert not hasattr(three_layers, "selection_")
-    assessment = three_layers.assess(rng.normal(size=(50, 2)))
+    assert classifier.neighborhoods_ == {"input": Ball(0)}
+    assert not hasattr(classifier, "selection_")
+    assessment = classifier.assess(rng.normal(size=(50, 2)))
     assert set(assessment.assertion.tolist()) == {Assertion.IDK}
+
+
+def test_fit_tunes_three_layers_too():
+    X, y = make_data()
+    layers = ["hidden1", "hidden2", "logits"]
+    classifier = EpistemicClassifier(small_mlp(), layers=layers).fit(X, y)
+    assert list(classifier.neighborhoods_) == layers
+    _, held_out = split_rows(y, 0.25, 0)
+    report = evaluate(classifier.assess(X[held_out]), y[held_out])
+    assert 0.5 < classifier.selection_.coverage == report.f_ik
+    assert classifier.selection_.optimal
 
 
 def test_when_no_held_out_sample_can_be_known_fit_warns_and_answers_idk():
     X = np.repeat([[0.0], [1.0]], 20, axis=0)
     y = np.arange(40) % 2  # at each place both classes, as near as can be
     classifier = EpistemicClassifier(DummyClassifier(), layers=["input"])
-    with pytest.warns(UserWarning, match="no radius makes any of the 10 validation samples IK"):
+    with pytest.warns(UserWarning, match="no Ball makes any of the 10 validation samples IK"):
         classifier.fit(X, y)
     assert set(classifier.assess([[0.5], [2.0]]).assertion.tolist()) == {Assertion.IDK}
+
+
+# What tune may be asked for
+
+
+def noisy_outputs(n, seed):
+    """Precomputed outputs in two layers about three groups that overlap, and their labels."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(3, size=n)
+    a, b = (2.5 * y[:, None] + rng.normal(size=(n, 2)) for _ in range(2))
+    beliefs = np.where(rng.random(n) < 0.05, (y + 1) % 3, y)
+    return precomputed(np.eye(3)[beliefs], a=a, b=b), y
+
+
+def fitted_on_noise(**parameters):
+    return EpistemicClassifier(PrecomputedModel(), **parameters).fit(*noisy_outputs(200, seed=0))
+
+
+@pytest.mark.parametrize("rule", [Nearest, RelativeBall])
+def test_tune_matches_a_coverage(rule):
+    X, y = noisy_outputs(150, seed=1)
+    classifier = fitted_on_noise(rule=rule, k=3).tune(X, y, coverage=0.6)
+    report = evaluate(classifier.assess(X), y)
+    assert classifier.selection_.method == "matched"
+    assert classifier.selection_.coverage == report.f_ik
+    assert report.f_ik == pytest.approx(0.6, abs=0.05 if rule is Nearest else 1 / 150)
+    assert {type(each) for each in classifier.neighborhoods_.values()} == {rule}
+
+
+def test_matching_looks_at_more_neighbours_than_the_classifiers_own_k():
+    X, y = noisy_outputs(150, seed=1)
+    few = fitted_on_noise(rule=Nearest, k=1).tune(X, y, coverage=0.3)
+    assert few.neighborhoods_["a"].k > 5
+    assert few.assess(X).evidence["a"].n_neighbors == few.neighborhoods_["a"].k
+
+
+@pytest.mark.parametrize("rule", [BallElseNearest, BallWithNearest])
+def test_tune_tries_several_k(rule):
+    X, y = noisy_outputs(150, seed=1)
+    classifier = fitted_on_noise(rule=rule, k=4)
+    singles = [classifier.tune(X, y, k=k).selection_.coverage for k in (1, 3, 5)]
+    swept = classifier.tune(X, y, k=[1, 3, 5])
+    assert swept.selection_.coverage == max(singles)
+    assert {each.k for each in swept.neighborhoods_.values()} <= {1, 3, 5}
+    assert swept.selection_.coverage == evaluate(swept.assess(X), y).f_ik
+    assert {each.k for each in classifier.tune(X, y).neighborhoods_.values()} == {4}
+
+
+@pytest.mark.parametrize("k", [0, [1, 0], 2.5, [1, 500], []])
+def test_tune_refuses_a_k_that_cannot_be(k):
+    X, y = noisy_outputs(50, seed=1)
+    with pytest.raises(InputError, match=r"k must be|needs k|k=500"):
+        fitted_on_noise(rule=BallElseNearest).tune(X, y, k=k)
+
+
+def test_tune_gives_every_class_a_radius_if_asked():
+    X, y = noisy_outputs(150, seed=1)
+    classifier = fitted_on_noise().tune(X, y, method="per-class")
+    assert [len(rule.radius) for rule in classifier.neighborhoods_.values()] == [3, 3]
+    assessment = classifier.assess(X)
+    assert classifier.selection_.coverage == evaluate(assessment, y).f_ik > 0
+    assert not classifier.selection_.optimal
+    believed = assessment.belief_codes[0]
+    shown = [layer.reach for layer in assessment.explain(0).layers]
+    assert shown == [rule.radius[believed] for rule in classifier.neighborhoods_.values()]
+
+
+def test_only_balls_have_a_radius_for_each_class():
+    X, y = noisy_outputs(50, seed=1)
+    for rule in (BallElseNearest, RelativeBall, Nearest):
+        with pytest.raises(SelectionError, match=f"per class; got {rule.__name__}"):
+            fitted_on_noise(rule=rule).tune(X, y, method="per-class")
+
+
+@pytest.mark.parametrize("method", ["grid", "bayes"])
+def test_tune_by_search_knows_no_more_than_the_exact_maximum(method):
+    X, y = noisy_outputs(150, seed=1)
+    classifier = fitted_on_noise()
+    best = classifier.tune(X, y).selection_
+    found = classifier.tune(X, y, method=method).selection_
+    assert (best.method, found.method) == ("exact", method)
+    assert 0 < found.coverage <= best.coverage
+
+
+@pytest.mark.parametrize("rule", [Ball, BallElseNearest, BallWithNearest, RelativeBall])
+def test_tune_guarantees_an_accuracy(rule):
+    X, y = noisy_outputs(400, seed=1)
+    classifier = fitted_on_noise(rule=rule, k=3).tune(X, y, accuracy=0.8, confidence=0.9)
+    certificate = classifier.selection_.certificate
+    assert (certificate.accuracy, certificate.confidence) == (0.8, 0.9)
+    assert certificate.bound >= 0.8
+    report = evaluate(classifier.assess(X), y)
+    assert classifier.selection_.coverage == report.f_ik > 0
+
+
+def test_what_cannot_be_asked_for_together_is_refused_and_the_old_tuning_kept():
+    X, y = noisy_outputs(100, seed=1)
+    classifier = fitted_on_noise().tune(X, y)
+    before = classifier.neighborhoods_
+    with pytest.raises(InputError, match="not for both"):
+        classifier.tune(X, y, accuracy=0.9, coverage=0.5)
+    with pytest.raises(InputError, match="each_class needs an accuracy"):
+        classifier.tune(X, y, each_class=True)
+    with pytest.raises(SelectionError, match="matched by Nearest and RelativeBall"):
+        classifier.tune(X, y, coverage=0.5)
+    with pytest.raises(InputError, match="'exact', 'grid' or 'bayes'; got 'magic'"):
+        classifier.tune(X, y, method="magic")
+    assert classifier.neighborhoods_ is before
+
+
+def test_a_relative_ball_is_fitted_without_tuning_and_says_what_to_do():
+    X, y = make_data()
+    classifier = EpistemicClassifier(LogisticRegression(), rule=RelativeBall).fit(X, y)
+    assert classifier.indexes_["input"].n_rows == len(X)  # nothing is held out
+    assert classifier.predict(X).shape == (len(X),)
+    with pytest.raises(NotFittedError, match=r"call tune\(X_val, y_val\), or give neighborhoods="):
+        classifier.assess(X)
+    with pytest.raises(SelectionError, match=r"accuracy=0.99.*coverage=0.7"):
+        classifier.tune(X + 0.1, y)
+    classifier.tune(X + 0.1, y, coverage=0.7)
+    assert evaluate(classifier.assess(X + 0.1), y).f_ik == pytest.approx(0.7, abs=1 / len(X))
 
 
 # Bad input: each says what is wrong

@@ -6,7 +6,6 @@ A thin shell: it cuts batches, asks the model, searches the layers, and hands th
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
@@ -18,18 +17,16 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from iknow.bundle import Bundle, read_bundle, write_bundle
 from iknow.core.arrays import Ints, Labels
 from iknow.core.assessment import Assessment
 from iknow.core.evidence import Evidence
-from iknow.core.neighborhood import RULES, Ball, Neighborhood
-from iknow.errors import BundleError, InputError, SelectionError
+from iknow.core.neighborhood import Ball, Neighborhood
+from iknow.errors import InputError, SelectionError
 from iknow.gathering import check_columns, check_valid, gather_evidence
 from iknow.geometry import Metric
 from iknow.labels import as_labels, as_row_numbers, check_several_classes, encode, find_classes
 from iknow.layerindex import LayerIndex
 from iknow.models.adapt import as_model, is_estimator
-from iknow.models.arrays import PrecomputedModel
 from iknow.models.inputs import as_dense, count_samples, cut_batches, zero_nonfinite
 from iknow.models.model import Observation, observe_all
 from iknow.parameters import (
@@ -40,12 +37,12 @@ from iknow.parameters import (
     fixed_neighborhoods,
 )
 from iknow.progress import track
-from iknow.selection import Goal, Selection, choose, tunes_for_coverage
+from iknow.saving import SavingMixin
+from iknow.selection import Goal, choose, tunes_for_coverage
 from iknow.training import seeded_clone, split_rows
-from iknow.version import __version__
 
 
-class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Wraps a classifier and asserts IK, IMK or IDK for each of its predictions.
 
     model: a trained torch module, a scikit-learn classifier, or any `iknow.models.model.Model`. A
@@ -174,76 +171,6 @@ class EpistemicClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_valid(observation.invalid, "input")
         labels: Labels = self.classes_[observation.belief]
         return labels
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a bundle: evidence, neighborhoods and selection, not the model itself."""
-        check_is_fitted(self, "indexes_")
-        any_index = self.indexes_[self.layers_[0]]
-        selection: Selection | None = getattr(self, "selection_", None)
-        names = getattr(self, "feature_names_in_", None)
-        bundle = Bundle(
-            classes=self.classes_,
-            labels=any_index.labels,
-            rows=any_index.rows,
-            activations={layer: index.points for layer, index in self.indexes_.items()},
-            metrics={layer: index.metric for layer, index in self.indexes_.items()},
-            neighborhoods=getattr(self, "neighborhoods_", {}),
-            fingerprint=self.model_.fingerprint(),
-            settings={
-                "rule": self.rule.__name__,
-                "fixed": self.neighborhoods is not None,
-                "k": int(self.k),  # a grid search may have set numpy's integers
-                "batch_size": int(self.batch_size),
-                "selection": None if selection is None else selection.to_dict(),
-                "n_features_in": getattr(self, "n_features_in_", None),
-                "feature_names_in": None if names is None else [str(name) for name in names],
-            },
-        )
-        write_bundle(path, bundle, __version__)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], model: Any = None, *, verify: bool = True) -> Self:
-        """Read a bundle back, for the same trained model.
-
-        Without a model the classifier takes precomputed outputs, (scores, {layer: activations}).
-        """
-        bundle = read_bundle(path, verify=verify)
-        adapter = PrecomputedModel() if model is None else as_model(model)
-        found = adapter.fingerprint()
-        if found and bundle.fingerprint and found != bundle.fingerprint:
-            raise BundleError(
-                f"{path} was made with another model: it expects {bundle.fingerprint}, the model "
-                f"given is {found}. Load it with the model it was made with"
-            )
-        settings = bundle.settings
-        classifier = cls(
-            adapter if model is None else model,
-            layers=list(bundle.activations),
-            rule=RULES[settings["rule"]],
-            neighborhoods=dict(bundle.neighborhoods) if settings["fixed"] else None,
-            k=settings["k"],
-            metric=dict(bundle.metrics),
-            batch_size=settings["batch_size"],
-        )
-        classifier.model_ = adapter
-        classifier.classes_ = bundle.classes
-        classifier.layers_ = tuple(bundle.activations)
-        classifier.indexes_ = {
-            layer: LayerIndex(
-                points, bundle.labels, len(bundle.classes), bundle.rows, bundle.metrics[layer]
-            )
-            for layer, points in bundle.activations.items()
-        }
-        if bundle.neighborhoods:
-            classifier.neighborhoods_ = dict(bundle.neighborhoods)
-        if settings["selection"] is not None:
-            classifier.selection_ = Selection.from_dict(settings["selection"])
-        # Of inputs to the model, that is: precomputed outputs have no such number.
-        if model is not None and settings["n_features_in"] is not None:
-            classifier.n_features_in_ = settings["n_features_in"]
-        if model is not None and settings["feature_names_in"] is not None:
-            classifier.feature_names_in_ = np.array(settings["feature_names_in"], dtype=object)
-        return classifier
 
     @property
     def _trains(self) -> bool:

@@ -5,7 +5,13 @@ import pytest
 
 from iknow.core.assertion import Assertion, Reason
 from iknow.core.explanation import SENTENCES, Exemplar, LayerExplanation, explain
-from iknow.core.neighborhood import Ball, BallElseNearest, BallWithNearest, Nearest
+from iknow.core.neighborhood import (
+    Ball,
+    BallElseNearest,
+    BallWithNearest,
+    Nearest,
+    RelativeBall,
+)
 
 CLASSES = np.array(["cat", "dog", "owl"])
 
@@ -89,12 +95,26 @@ def test_every_reason_has_its_sentence():
         (BallElseNearest(0.5, 2), 3.0, ("cat", "owl")),
         (BallWithNearest(1, 2), 3.0, ("cat", "owl")),
         (BallWithNearest(0.5, 2), None, ()),
+        (RelativeBall(1, 3), 3.0, ("cat", "owl")),
+        (RelativeBall(1, 2.5), 2.5, ("cat",)),
+        (RelativeBall(0.5, 3), None, ()),
+        (Ball([2, 5, 2.5]), 2.0, ("cat", "dog")),
     ],
     ids=repr,
 )
 def test_reach_and_support_are_those_of_the_rule(neighborhood, reach, support, evidence_from):
     layer = explain_one(evidence_from([[1, 4, 3]], n_neighbors=2), neighborhood)
     assert (layer.reach, layer.support) == (reach, support)
+
+
+@pytest.mark.parametrize(("belief", "reach"), [(0, 2.0), (1, 5.0), (2, 2.5)])
+def test_with_a_radius_for_each_class_the_reach_shown_is_that_of_the_believed_one(
+    belief, reach, evidence_from
+):
+    layer = explain_one(evidence_from([[1, 4, 3]], n_neighbors=0), Ball([2, 5, 2.5]), belief)
+    assert layer.reach == reach
+    assert type(layer.reach) is float
+    assert layer.support == ("cat", "dog")
 
 
 def test_the_exemplar_against_is_the_nearest_of_all_other_classes(evidence_from):

@@ -12,7 +12,13 @@ from hypothesis.extra.numpy import arrays
 from iknow.core.assertion import Assertion, Reason, find_reasons, make_assertions
 from iknow.core.evidence import discard_evidence, empty_evidence, merge_evidence, stack_evidence
 from iknow.core.justification import justify
-from iknow.core.neighborhood import Ball, BallElseNearest, BallWithNearest, Nearest
+from iknow.core.neighborhood import (
+    Ball,
+    BallElseNearest,
+    BallWithNearest,
+    Nearest,
+    RelativeBall,
+)
 from iknow.core.support import find_support
 
 law = settings(derandomize=True, deadline=None, max_examples=100)
@@ -21,8 +27,10 @@ K = 4  # neighbour distances in all evidence here, more than some training sets 
 ks = st.integers(1, K)
 # Points lie on a grid, so distances between them are roots of integers: such radii meet ties.
 radii = st.integers(0, 80).map(math.sqrt) | st.floats(0, 12)
+ratios = st.integers(1, 30).map(math.sqrt) | st.floats(1, 20)
 neighborhoods = st.one_of(
     st.builds(Ball, radii),
+    st.builds(RelativeBall, radii, ratios),
     st.builds(Nearest, ks),
     st.builds(BallElseNearest, radii, ks),
     st.builds(BallWithNearest, radii, ks),
@@ -300,6 +308,89 @@ def test_what_h2_knows_the_ball_knows_too(problem, radius, k, evidence_of):
     evidence = evidence_of(problem)
     known = assess(evidence, problem, BallWithNearest(radius, k)) == Assertion.IK
     assert is_subset(known, assess(evidence, problem, Ball(radius)) == Assertion.IK)
+
+
+# The relative ball
+
+
+@law
+@given(problem=problems(), radius=radii, ratio=ratios)
+def test_a_relative_ball_is_empty_exactly_where_the_ball_is(problem, radius, ratio, evidence_of):
+    evidence = evidence_of(problem)
+    relative, ball = (
+        find_support(evidence, rule) for rule in (RelativeBall(radius, ratio), Ball(radius))
+    )
+    np.testing.assert_array_equal(relative.any(axis=1), ball.any(axis=1))
+    beyond = evidence.nearest_distance() > radius
+    assert not relative[beyond].any()
+
+
+@law
+@given(problem=problems(), radius=radii)
+def test_with_ratio_one_a_relative_ball_finds_the_nearest_and_nothing_else(
+    problem, radius, evidence_of
+):
+    evidence = evidence_of(problem)
+    inhabited = find_support(evidence, Ball(radius)).any(axis=1)
+    np.testing.assert_array_equal(
+        find_support(evidence, RelativeBall(radius, 1)),
+        find_support(evidence, Nearest(1)) & inhabited[:, None],
+    )
+
+
+@law
+@given(problem=problems(), pair=st.tuples(radii, radii), ratio=ratios)
+def test_what_a_relative_ball_knows_never_shrinks_with_the_radius(
+    problem, pair, ratio, evidence_of
+):
+    evidence = evidence_of(problem)
+    narrow, wide = (
+        assess(evidence, problem, RelativeBall(radius, ratio)) for radius in sorted(pair)
+    )
+    for assertion in (Assertion.IK, Assertion.IMK):
+        assert is_subset(narrow == assertion, wide == assertion)
+
+
+@law
+@given(problem=problems(), pair=st.tuples(ratios, ratios), radius=radii)
+def test_what_a_relative_ball_knows_never_grows_with_the_ratio(problem, pair, radius, evidence_of):
+    evidence = evidence_of(problem)
+    small, large = sorted(pair)
+    near, far = (find_support(evidence, RelativeBall(radius, ratio)) for ratio in (small, large))
+    assert is_subset(near, far)
+    known = [
+        assess(evidence, problem, RelativeBall(radius, ratio)) == Assertion.IK
+        for ratio in (small, large)
+    ]
+    assert is_subset(known[1], known[0])
+
+
+@law
+@given(problem=problems(), scale=st.sampled_from([0.25, 0.5, 2, 4, 8]), radius=radii, ratio=ratios)
+def test_a_relative_ball_does_not_mind_the_scale_of_the_data(
+    problem, scale, radius, ratio, evidence_of
+):
+    scaled = problem._replace(train=problem.train * scale, queries=problem.queries * scale)
+    np.testing.assert_array_equal(
+        find_support(evidence_of(scaled), RelativeBall(radius * scale, ratio)),
+        find_support(evidence_of(problem), RelativeBall(radius, ratio)),
+    )
+
+
+# Radii for each class
+
+
+@law
+@given(problem=problems(), data=st.data())
+def test_a_radius_for_each_class_supports_what_a_ball_of_that_radius_supports(
+    problem, data, evidence_of
+):
+    each = data.draw(st.lists(radii, min_size=problem.n_classes, max_size=problem.n_classes))
+    evidence = evidence_of(problem)
+    support = find_support(evidence, Ball(each))
+    for code, radius in enumerate(each):
+        alone = find_support(evidence, Ball(radius))
+        np.testing.assert_array_equal(support[:, code], alone[:, code])
 
 
 # Several layers

@@ -15,6 +15,7 @@ from iknow.core.neighborhood import (
     BallWithNearest,
     Nearest,
     Neighborhood,
+    RelativeBall,
     has_k,
     has_radius,
     neighborhood_from_dict,
@@ -22,9 +23,14 @@ from iknow.core.neighborhood import (
 )
 from iknow.errors import InputError
 
-WITH_RADIUS = [Ball, lambda radius: BallElseNearest(radius, 1), lambda r: BallWithNearest(r, 1)]
+WITH_RADIUS = [
+    Ball,
+    lambda radius: BallElseNearest(radius, 1),
+    lambda radius: BallWithNearest(radius, 1),
+    lambda radius: RelativeBall(radius, 2.0),
+]
 WITH_K = [Nearest, lambda k: BallElseNearest(1.0, k), lambda k: BallWithNearest(1.0, k)]
-NAMES_WITH_RADIUS = ["Ball", "BallElseNearest", "BallWithNearest"]
+NAMES_WITH_RADIUS = ["Ball", "BallElseNearest", "BallWithNearest", "RelativeBall"]
 NAMES_WITH_K = ["Nearest", "BallElseNearest", "BallWithNearest"]
 
 
@@ -46,10 +52,14 @@ class Everything(Neighborhood):
         (BallElseNearest(2, 1), [2, 2, 3]),
         (BallWithNearest(2, 2), [5, 6, NO_REACH]),
         (BallWithNearest(2, 1), [2, 2, NO_REACH]),
+        (RelativeBall(2, 1.5), [1.5, 3, NO_REACH]),
+        (RelativeBall(2, 1), [1, 2, NO_REACH]),
+        (RelativeBall(math.inf, 4), [4, 8, 12]),
+        (Ball([2, 3]), [[2, 3], [2, 3], [2, 3]]),
     ],
     ids=repr,
 )
-def test_each_rule_reaches_as_far_as_the_paper_says(rule, reach, evidence_from):
+def test_each_rule_reaches_as_far_as_it_says(rule, reach, evidence_from):
     evidence = evidence_from([[1, 5], [6, 2], [3, 7]], n_neighbors=2)
     assert rule.reach(evidence).tolist() == reach
 
@@ -83,13 +93,52 @@ def test_a_negative_radius_is_refused(rule, radius):
         ("1.5", "'1.5'"),
         (None, "None"),
         (1j, "1j"),
-        ([1.0], r"\[1.0\]"),
+        ({1.0}, r"\{1.0\}"),
+        ("many", "'many'"),
     ],
     ids=repr,
 )
 def test_a_radius_that_is_no_number_is_refused(rule, radius, shown):
     with pytest.raises(InputError, match=f"a radius must be a number >= 0; got .*{shown}"):
         rule(radius)
+
+
+@pytest.mark.parametrize("rule", WITH_RADIUS[1:], ids=NAMES_WITH_RADIUS[1:])
+@pytest.mark.parametrize("radius", [[1.0], [1.0, 2.0], np.ones(3)], ids=repr)
+def test_only_a_ball_takes_a_radius_for_each_class(rule, radius):
+    with pytest.raises(InputError, match="a radius must be a number >= 0; got"):
+        rule(radius)
+
+
+@pytest.mark.parametrize(
+    ("radius", "message"),
+    [
+        ([1.0, -2.0], "a radius must be >= 0; got -2"),
+        (np.array([-1, 3]), "a radius must be >= 0; got -1"),
+        ((1.0, math.nan), "must be a number >= 0; got .*nan"),
+        ((1.0, None), "must be a number >= 0; got None"),
+        (["wide", "near"], "must be a number >= 0; got .*wide"),
+        (np.array([True, False]), "must be a number >= 0; got .*True"),
+    ],
+    ids=repr,
+)
+def test_each_classs_radius_is_checked(radius, message):
+    with pytest.raises(InputError, match=message):
+        Ball(radius)
+
+
+@pytest.mark.parametrize("n_radii", [1, 3])
+def test_a_radius_is_needed_for_every_class_of_the_evidence(n_radii, evidence_from):
+    with pytest.raises(InputError, match=f"each of 2 classes; got {n_radii}"):
+        Ball([1.0] * n_radii).reach(evidence_from([[1, 5]], n_neighbors=0))
+
+
+@pytest.mark.parametrize(
+    "ratio", [0.999, 0, -1, math.inf, math.nan, None, "2", True, np.True_, [2.0], 2j], ids=repr
+)
+def test_a_ratio_that_is_no_finite_number_of_at_least_one_is_refused(ratio):
+    with pytest.raises(InputError, match="a ratio must be a finite number >= 1"):
+        RelativeBall(1.0, ratio)
 
 
 @pytest.mark.parametrize("rule", WITH_K, ids=NAMES_WITH_K)
@@ -134,6 +183,7 @@ def test_a_zero_and_an_infinite_radius_are_allowed():
         (Nearest(np.uint8(3)), Nearest(3)),
         (BallElseNearest(np.float32(0.5), np.int16(3)), BallElseNearest(0.5, 3)),
         (BallWithNearest(np.float16(0.5), np.uint64(3)), BallWithNearest(0.5, 3)),
+        (RelativeBall(np.float32(0.5), np.int16(3)), RelativeBall(0.5, 3.0)),
     ],
     ids=repr,
 )
@@ -141,8 +191,19 @@ def test_parameters_become_plain_numbers(given, plain):
     assert given == plain
     assert hash(given) == hash(plain)
     assert [type(value) for value in vars(given).values()] == [
-        float if name == "radius" else int for name in vars(plain)
+        int if name == "k" else float for name in vars(plain)
     ]
+
+
+@pytest.mark.parametrize("container", [list, tuple, np.array, lambda x: np.array(x, np.float32)])
+def test_radii_for_each_class_become_a_tuple_of_plain_numbers(container):
+    ball = Ball(container([1, 0.5, math.inf]))
+    assert ball.radius == (1.0, 0.5, math.inf)
+    assert {type(radius) for radius in ball.radius} == {float}
+    assert ball == Ball((1.0, 0.5, math.inf))
+    assert hash(ball) == hash(Ball((1.0, 0.5, math.inf)))
+    assert ball != Ball((1.0, 0.5, 2.0))
+    assert Ball([1.0]) != Ball(1.0)
 
 
 def test_rules_with_the_same_parameters_are_still_different():
@@ -155,19 +216,20 @@ def test_a_neighborhood_cannot_be_changed():
 
 
 def test_a_rule_reads_k_neighbors_or_none():
-    rules = [Ball(1), Nearest(2), BallElseNearest(1, 3), BallWithNearest(1, 4)]
-    assert [rule.n_neighbors for rule in rules] == [0, 2, 3, 4]
+    rules = [Ball(1), Nearest(2), BallElseNearest(1, 3), BallWithNearest(1, 4), RelativeBall(1, 2)]
+    assert [rule.n_neighbors for rule in rules] == [0, 2, 3, 4, 0]
 
 
-def test_the_rules_are_the_four_of_the_paper_by_name():
-    rules = [Ball, Nearest, BallElseNearest, BallWithNearest]
+def test_the_rules_are_the_four_of_the_paper_and_ours_by_name():
+    rules = [Ball, Nearest, BallElseNearest, BallWithNearest, RelativeBall]
     assert list(RULES.values()) == rules
-    assert list(RULES) == ["Ball", "Nearest", "BallElseNearest", "BallWithNearest"]
+    names = ["Ball", "Nearest", "BallElseNearest", "BallWithNearest", "RelativeBall"]
+    assert list(RULES) == names
 
 
-def test_only_nearest_lacks_a_radius_and_only_ball_lacks_a_k():
+def test_only_nearest_lacks_a_radius_and_only_the_balls_by_themselves_lack_a_k():
     assert [name for name, rule in RULES.items() if not has_radius(rule)] == ["Nearest"]
-    assert [name for name, rule in RULES.items() if not has_k(rule)] == ["Ball"]
+    assert [name for name, rule in RULES.items() if not has_k(rule)] == ["Ball", "RelativeBall"]
     assert not has_radius(Everything)
     assert not has_k(Everything)
 
@@ -179,6 +241,8 @@ def test_only_nearest_lacks_a_radius_and_only_ball_lacks_a_k():
         (Nearest(3), {"rule": "Nearest", "k": 3}),
         (BallElseNearest(2, 3), {"rule": "BallElseNearest", "radius": 2.0, "k": 3}),
         (BallWithNearest(1e-300, 1), {"rule": "BallWithNearest", "radius": 1e-300, "k": 1}),
+        (RelativeBall(2, 3), {"rule": "RelativeBall", "radius": 2.0, "ratio": 3.0}),
+        (Ball([2, 3]), {"rule": "Ball", "radius": (2.0, 3.0)}),
     ],
     ids=repr,
 )
@@ -200,6 +264,11 @@ def test_a_record_holds_the_rule_and_its_parameters(neighborhood, record):
         BallElseNearest(np.float64(0.3), np.int64(3)),
         BallWithNearest(1e-300, 1),
         BallWithNearest(np.float16(0.1), np.uint8(255)),
+        RelativeBall(0.1 + 0.2, 1),
+        RelativeBall(math.inf, np.float32(1.1)),
+        Ball([0.1 + 0.2, math.inf]),
+        Ball(np.array([1, 2], dtype=np.uint8)),
+        Ball((0.5,)),
     ],
     ids=repr,
 )
@@ -221,7 +290,7 @@ def test_reading_a_record_leaves_it_alone():
     [({"rule": "Cube", "radius": 1.0}, "'Cube'"), ({"radius": 1.0}, "None"), ({}, "None")],
 )
 def test_an_unknown_rule_is_refused_by_naming_the_known_ones(record, shown):
-    known = "Ball, Nearest, BallElseNearest, BallWithNearest"
+    known = "Ball, Nearest, BallElseNearest, BallWithNearest, RelativeBall"
     with pytest.raises(InputError, match=f"unknown neighborhood {shown}: expected one of {known}"):
         neighborhood_from_dict(record)
 

@@ -9,11 +9,17 @@ import pytest
 
 from iknow.core.assertion import Assertion, Reason, find_reasons, make_assertions
 from iknow.core.justification import justify
-from iknow.core.neighborhood import Ball, BallElseNearest, BallWithNearest, Nearest
+from iknow.core.neighborhood import (
+    Ball,
+    BallElseNearest,
+    BallWithNearest,
+    Nearest,
+    RelativeBall,
+)
 from iknow.core.support import find_support
 
 N_PROBLEMS = 600
-RULES = ("ball", "k-NN", "H-1", "H-2")
+RULES = ("ball", "k-NN", "H-1", "H-2", "relative")
 
 
 # The oracle. A sample is a row number of the training set, a layer is a list of points.
@@ -32,11 +38,18 @@ def samples_nearest(x, train, k):
     return {row for row, z in enumerate(train) if distance(x, z) <= kth}
 
 
-def neighborhood_of(rule, x, train, radius, k):
+def samples_not_much_further_than_the_nearest(x, train, radius, ratio):
+    nearest = min(distance(x, z) for z in train)
+    return samples_in_ball(x, train, ratio * nearest) if nearest <= radius else set()
+
+
+def neighborhood_of(rule, x, train, radius, k, ratio):
     if rule == "ball":
         return samples_in_ball(x, train, radius)
     if rule == "k-NN":
         return samples_nearest(x, train, k)
+    if rule == "relative":
+        return samples_not_much_further_than_the_nearest(x, train, radius, ratio)
     ball = samples_in_ball(x, train, radius)
     if rule == "H-1":
         return ball if ball else samples_nearest(x, train, k)
@@ -74,6 +87,7 @@ class Layer(NamedTuple):
     queries: list
     radius: float
     k: int
+    ratio: float
 
 
 class Problem(NamedTuple):
@@ -90,6 +104,15 @@ def draw_radius(rng, train, queries):
     return choices[rng.integers(len(choices))]
 
 
+def draw_ratio(rng, train, queries):
+    """Often one at which a sample lies exactly at the end of the reach, or just beyond."""
+    x = queries[rng.integers(len(queries))]
+    nearest, some = min(distance(x, z) for z in train), distance(x, train[0])
+    tie = some / nearest if nearest > 0 else 2.0
+    choices = [1.0, tie, tie, max(1.0, math.nextafter(tie, 0)), math.nextafter(tie, 9e9), 1.5, 3.0]
+    return choices[rng.integers(len(choices))]
+
+
 def draw_layer(rng, n_train, n_queries, local):
     """local: the neighborhoods hold little more than the nearest sample, so layers may disagree."""
     n_dimensions = int(rng.integers(1, 4))
@@ -97,8 +120,9 @@ def draw_layer(rng, n_train, n_queries, local):
     points = rng.integers(-width, width + 1, size=(n_train + n_queries, n_dimensions)) * step
     train, queries = points[:n_train].tolist(), points[n_train:].tolist()
     if local:
-        return Layer(train, queries, min(distance(queries[0], z) for z in train), k=1)
-    return Layer(train, queries, draw_radius(rng, train, queries), int(rng.integers(n_train)) + 1)
+        return Layer(train, queries, min(distance(queries[0], z) for z in train), k=1, ratio=1.0)
+    radius, k = draw_radius(rng, train, queries), int(rng.integers(n_train)) + 1
+    return Layer(train, queries, radius, k, draw_ratio(rng, train, queries))
 
 
 def draw_problem(seed):
@@ -129,7 +153,7 @@ def solve_by_oracle(problem, rule):
         supports = []
         for layer in problem.layers:
             x = layer.queries[query]
-            rows = neighborhood_of(rule, x, layer.train, layer.radius, layer.k)
+            rows = neighborhood_of(rule, x, layer.train, layer.radius, layer.k, layer.ratio)
             supports.append({problem.labels[row] for row in rows})
         justification = justification_of(supports)
         assertion = assertion_of(belief, justification)
@@ -143,12 +167,13 @@ def solve_by_iknow(problem, rule, gather):
         "k-NN": lambda layer: Nearest(layer.k),
         "H-1": lambda layer: BallElseNearest(layer.radius, layer.k),
         "H-2": lambda layer: BallWithNearest(layer.radius, layer.k),
+        "relative": lambda layer: RelativeBall(layer.radius, layer.ratio),
     }[rule]
     labels, beliefs = np.array(problem.labels), np.array(problem.beliefs)
     supports = []
     for layer in problem.layers:
         train, queries = np.array(layer.train), np.array(layer.queries)
-        n_neighbors = 0 if rule == "ball" else layer.k + layer.k % 3
+        n_neighbors = 0 if rule in ("ball", "relative") else layer.k + layer.k % 3
         evidence = gather(train, labels, queries, problem.n_classes, n_neighbors)
         supports.append(find_support(evidence, make(layer)))
     justification = justify(supports)
@@ -182,7 +207,7 @@ def test_the_problems_lead_to_every_reason_a_rule_can_give(rule, problems):
         reason for problem in problems for _, _, _, reason in solve_by_oracle(problem, rule)
     )
     possible = {"KNOWN", "OVERLAP", "DISAGREEMENT", "CONTRADICTION"}
-    if rule in ("ball", "H-2"):
+    if rule in ("ball", "H-2", "relative"):
         possible.add("EXTRAPOLATION")
     assert set(counts) == possible
     assert min(counts.values()) >= 20
@@ -204,6 +229,20 @@ def test_the_problems_hold_samples_tied_with_the_kth_neighbor(problems):
         for layer in problem.layers
     )
     assert ties >= 300
+
+
+def test_the_problems_hold_samples_exactly_at_the_end_of_the_relative_reach(problems):
+    ties = sum(
+        any(
+            0 < min(distance(x, z) for z in layer.train) < distance(x, far)
+            and distance(x, far) == layer.ratio * min(distance(x, z) for z in layer.train)
+            for x in layer.queries
+            for far in layer.train
+        )
+        for problem in problems
+        for layer in problem.layers
+    )
+    assert ties >= 100
 
 
 def test_the_problems_hold_classes_without_samples(problems):

@@ -5,12 +5,25 @@ import math
 import numpy as np
 import pytest
 
-from iknow.core.evidence import empty_evidence
-from iknow.core.neighborhood import Ball, BallElseNearest, BallWithNearest, Nearest
+from iknow.core.evidence import Evidence, empty_evidence
+from iknow.core.neighborhood import (
+    Ball,
+    BallElseNearest,
+    BallWithNearest,
+    Nearest,
+    RelativeBall,
+)
 from iknow.core.support import find_support
 from iknow.errors import InputError
 
-ANY_RULE = [Ball(math.inf), Nearest(2), BallElseNearest(math.inf, 2), BallWithNearest(math.inf, 2)]
+ANY_RULE = [
+    Ball(math.inf),
+    Ball([math.inf] * 3),
+    Nearest(2),
+    BallElseNearest(math.inf, 2),
+    BallWithNearest(math.inf, 2),
+    RelativeBall(math.inf, 2),
+]
 
 
 def classes_within(evidence, neighborhood):
@@ -81,3 +94,29 @@ def test_no_queries_give_an_empty_mask(neighborhood):
 def test_a_support_needs_as_many_neighbor_distances_as_k(evidence_from):
     with pytest.raises(InputError, match="holds 1 neighbour distances but k=2 was asked for"):
         find_support(evidence_from([[1, 2, 3]], n_neighbors=1), Nearest(2))
+
+
+def test_a_relative_ball_counts_up_to_so_many_times_the_nearest_distance(evidence_from):
+    evidence = evidence_from([[1, 3, 4], [2, 6, 7], [0, 1, 2], [3, 4, 5]], n_neighbors=0)
+    assert classes_within(evidence, RelativeBall(2, 3)) == [{0, 1}, {0, 1}, {0}, set()]
+    assert classes_within(evidence, RelativeBall(2, np.nextafter(3, 1))) == [{0}, {0}, {0}, set()]
+
+
+def test_with_ratio_one_all_classes_that_tie_for_the_nearest_count(evidence_from):
+    evidence = evidence_from([[2, 2, 3], [1, 2, 2]], n_neighbors=0)
+    assert classes_within(evidence, RelativeBall(2, 1)) == [{0, 1}, {0}]
+
+
+def test_a_radius_for_each_class_counts_by_itself():
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        n_classes = int(rng.integers(1, 6))
+        distances = rng.integers(0, 5, size=(4, n_classes)).astype(float)
+        distances[rng.random(distances.shape) < 0.1] = np.inf
+        evidence = Evidence(distances, np.empty((4, 0)), np.zeros((4, n_classes), dtype=int))
+        radii = rng.choice([0, 1, 2, 3, np.inf], size=n_classes)
+        expected = [
+            {c for c in range(n_classes) if row[c] <= radii[c] and row[c] < math.inf}
+            for row in distances
+        ]
+        assert classes_within(evidence, Ball(radii)) == expected

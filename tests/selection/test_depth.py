@@ -1,7 +1,5 @@
 """The deepest point against trying every combination of the boxes' ends."""
 
-import itertools
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -25,21 +23,27 @@ def depth_at(point, lows, highs, weights):
 
 def largest_depth(lows, highs, weights):
     """Depth changes only where a box begins or ends, so their combinations are all that matters."""
-    axes = [
-        sorted({x for x in [*lows[:, axis], *highs[:, axis]] if np.isfinite(x)})
-        for axis in range(lows.shape[1])
-    ]
-    return max(depth_at(corner, lows, highs, weights) for corner in itertools.product(*axes))
+    return _largest_from(0, list(zip(lows.tolist(), highs.tolist(), weights.tolist(), strict=True)))
+
+
+def _largest_from(axis, boxes):
+    """Try every end on this axis, then on the next ones with the boxes that are left."""
+    if not boxes or axis == len(boxes[0][0]):
+        return sum(weight for _, _, weight in boxes)
+    ends = {end for low, high, _ in boxes for end in (low[axis], high[axis]) if end < np.inf}
+    return max(
+        _largest_from(axis + 1, [box for box in boxes if box[0][axis] <= end < box[1][axis]])
+        for end in ends
+    )
 
 
 def random_boxes(seed, n_axes, signed=False):
     """Boxes with whole-numbered ends, so that many tie; some are empty, some without an end."""
     rng = np.random.default_rng(seed)
-    largest = int(rng.integers(2, {1: 20, 2: 7, 3: 5, 4: 3}[n_axes]))
-    n = int(rng.integers(1, 16 if n_axes > 1 else 40))
+    largest, n = int(rng.integers(2, 60 // n_axes)), int(rng.integers(1, 25))
     lows = rng.integers(0, largest, size=(n, n_axes)).astype(float)
-    highs = lows + rng.integers(-1 if n_axes < 3 else 0, largest, size=(n, n_axes))
-    highs[rng.random((n, n_axes)) < 0.15] = np.inf
+    highs = lows + rng.integers(0, largest, size=(n, n_axes)) - (rng.random((n, n_axes)) < 0.05)
+    highs[rng.random((n, n_axes)) < 0.1] = np.inf
     weights = rng.integers(-4 if signed else 1, 2 + 5 * int(rng.integers(2)), size=n)
     if not signed:
         lows[0], highs[0] = 0.0, 1.0  # at least one box has an inside
@@ -57,23 +61,22 @@ def rounds(monkeypatch):
         return refine(*arguments)
 
     def use(n_axes):
-        size = {1: 5, 2: 17, 3: 65, 4: 100}[n_axes]
-        monkeypatch.setattr(cells, "GRID_SIZE", size)
-        monkeypatch.setattr(depth, "GRID_SIZE", size)
-        monkeypatch.setattr(depth, "BOXES_PER_ROUND", 5)
+        monkeypatch.setattr(cells, "GRID_SIZE", 3)  # every cell is cut in two on every axis
+        monkeypatch.setattr(depth, "GRID_SIZE", 3 * 4**n_axes)  # three cells a round
+        monkeypatch.setattr(depth, "BOXES_PER_ROUND", 12)
         monkeypatch.setattr(depth, "refine", count)
         return seen
 
     return use
 
 
-@pytest.mark.parametrize(("n_axes", "n_problems"), [(1, 300), (2, 300), (3, 200), (4, 40)])
+@pytest.mark.parametrize(("n_axes", "n_problems"), [(1, 250), (2, 250), (3, 200), (4, 40)])
 @pytest.mark.parametrize("coarse", [True, False], ids=["many rounds", "one grid"])
 def test_the_depth_found_is_the_largest_over_all_combinations_of_ends(
     n_axes, n_problems, coarse, rounds
 ):
     seen = rounds(n_axes) if coarse else []
-    for seed in range(n_problems):
+    for seed in range(n_problems if coarse else n_problems // 5):
         lows, highs, weights = random_boxes(seed, n_axes)
         found = deepest_point(lows, highs, weights)
         assert found.point.shape == (n_axes,)
@@ -83,16 +86,18 @@ def test_the_depth_found_is_the_largest_over_all_combinations_of_ends(
         assert found.proven
         assert found.bound == found.value
     if coarse:
-        assert len(seen) > 2.5 * n_problems
+        assert len(seen) > 2 * n_problems
 
 
-@pytest.mark.parametrize(("n_axes", "n_problems"), [(1, 200), (2, 200), (3, 150), (4, 30)])
+@pytest.mark.parametrize(("n_axes", "n_problems"), [(1, 120), (2, 120), (3, 120), (4, 30)])
 @pytest.mark.parametrize("coarse", [True, False], ids=["many rounds", "one grid"])
 def test_with_negative_weights_too_or_it_is_said_that_no_point_gains(
     n_axes, n_problems, coarse, rounds
 ):
     if coarse:
         rounds(n_axes)
+    else:
+        n_problems //= 2
     n_found = n_refused = 0
     for seed in range(n_problems):
         lows, highs, weights = random_boxes(seed, n_axes, signed=True)
@@ -108,7 +113,7 @@ def test_with_negative_weights_too_or_it_is_said_that_no_point_gains(
         assert found.value == found.bound == expected, f"seed {seed}"
         assert depth_at(found.point, lows, highs, weights) == expected, f"seed {seed}"
         n_found += 1
-    assert n_found >= n_problems / 3
+    assert n_found >= n_problems / 4
     assert n_refused >= n_problems / 20
 
 
@@ -128,9 +133,9 @@ def test_depth_may_grow_where_a_box_of_negative_weight_ends():
 @pytest.mark.parametrize("n_axes", AXES)
 def test_the_depth_found_is_the_largest_for_real_numbers_too(n_axes, rounds):
     rounds(n_axes)
-    for seed in range(40):
+    for seed in range(30):
         rng = np.random.default_rng(seed)
-        n = {1: 30, 2: 15, 3: 7}[n_axes]
+        n = {1: 30, 2: 20, 3: 10}[n_axes]
         lows = rng.random((n, n_axes))
         highs = lows + rng.random((n, n_axes)) - 0.1
         weights = rng.random(n) + 0.01
@@ -145,7 +150,7 @@ def test_the_depth_found_is_the_largest_for_real_numbers_too(n_axes, rounds):
 @pytest.mark.parametrize("n_axes", AXES)
 def test_the_order_of_the_boxes_does_not_matter(n_axes, rounds):
     rounds(n_axes)
-    for seed in range(100):
+    for seed in range(60):
         lows, highs, weights = random_boxes(seed, n_axes, signed=bool(seed % 3 == 0))
         order = np.random.default_rng(seed).permutation(len(lows))
         try:
@@ -186,7 +191,7 @@ def stretch_around(point, axis, lows, highs, weights):
 
 @pytest.mark.parametrize("n_axes", AXES)
 def test_the_point_is_in_the_middle_of_its_plateau_on_every_axis_where_no_two_are_alike(n_axes):
-    for seed in range(150):
+    for seed in range(100):
         lows, highs, weights = random_boxes(seed, n_axes)
         weights = 2 ** np.arange(len(weights))  # so no two sets of boxes weigh the same
         point = deepest_point(lows, highs, weights).point.tolist()
@@ -198,14 +203,14 @@ def test_the_point_is_in_the_middle_of_its_plateau_on_every_axis_where_no_two_ar
 @pytest.mark.parametrize("n_axes", AXES)
 def test_a_plateau_may_run_through_several_boxes(n_axes):
     n_long = 0
-    for seed in range(150):
+    for seed in range(100):
         lows, highs, weights = random_boxes(seed, n_axes)
         point = deepest_point(lows, highs, np.minimum(weights, 2)).point.tolist()
         low, high = stretch_around(point, n_axes - 1, lows, highs, np.minimum(weights, 2))
         assert point[-1] == (low if np.isinf(high) else (low + high) / 2)
         around = (lows <= point).all(axis=1) & (point < highs).all(axis=1)
         n_long += low < lows[around, -1].max() or high > highs[around, -1].min()
-    assert n_long >= 5
+    assert n_long >= 3
 
 
 @given(
@@ -245,7 +250,7 @@ def test_adjacent_floats_still_give_a_point_inside_the_box(n_axes):
 def test_when_time_is_up_the_best_so_far_comes_with_an_honest_bound(n_axes, rounds):
     seen = rounds(n_axes)
     n_unproven = n_worse = 0
-    for seed in range(200):
+    for seed in range(120):
         lows, highs, weights = random_boxes(seed, n_axes)
         found = deepest_point(lows, highs, weights, time_limit=0)
         best = largest_depth(lows, highs, weights)
@@ -254,9 +259,9 @@ def test_when_time_is_up_the_best_so_far_comes_with_an_honest_bound(n_axes, roun
         assert found.value == best or not found.proven
         n_unproven += not found.proven
         n_worse += found.value < best
-    assert len(seen) == 200  # a single round each
-    assert n_unproven >= 40
-    assert n_worse >= 10
+    assert len(seen) <= 180  # mostly a single round each
+    assert n_unproven >= 24
+    assert n_worse >= 6
 
 
 # Small things

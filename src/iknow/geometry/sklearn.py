@@ -18,6 +18,7 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, Stan
 from iknow.core.arrays import Floats
 from iknow.errors import InputError, LayerError
 from iknow.geometry.bounds import ACTIVATION_LIPSCHITZ, Growth
+from iknow.models.sklearn import unwrap
 
 SUPPORTED = "StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler, PCA and passthrough"
 
@@ -31,7 +32,7 @@ def mlp_lipschitz(
     result to `propagate_radius`. The ratio of two constants from the input is no bound between
     their layers; `start` gives that one.
     """
-    steps, classifier = _unwrap(network)
+    steps, classifier = unwrap(network)
     if not isinstance(classifier, MLPClassifier) or not hasattr(classifier, "coefs_"):
         raise InputError(
             "expected a fitted MLPClassifier or a pipeline that ends in one; got "
@@ -100,18 +101,3 @@ def _matrix(name: str, transformer: Any) -> Floats:
         f"step {name!r} ({type(transformer).__name__}) cannot be bounded: {SUPPORTED} can; start "
         "after it, or bound it yourself and multiply"
     )
-
-
-def _unwrap(estimator: Any) -> tuple[list[tuple[str, Any]], Any]:
-    """The transformers on the way and the classifier at the end, out of any wrapping."""
-    steps: list[tuple[str, Any]] = []
-    while True:
-        if hasattr(estimator, "best_estimator_"):
-            estimator = estimator.best_estimator_
-        elif isinstance(estimator, FrozenEstimator):
-            estimator = estimator.estimator
-        elif hasattr(estimator, "steps"):
-            steps += [(name, "passthrough" if s is None else s) for name, s in estimator.steps[:-1]]
-            estimator = estimator.steps[-1][1]
-        else:
-            return steps, estimator

@@ -42,7 +42,7 @@ class SklearnModel:
         while isinstance(estimator, FrozenEstimator):
             estimator = estimator.estimator
         self.estimator = estimator
-        self._steps, self._final = _unwrap(estimator)
+        self._steps, self._final = unwrap(estimator)
 
     @property
     def classes(self) -> Labels:
@@ -149,7 +149,7 @@ class _Hasher(NumpyHasher):  # type: ignore[misc]
         super().save(obj)
 
 
-def _unwrap(estimator: Any) -> tuple[list[tuple[str, Any]], Any]:
+def unwrap(estimator: Any) -> tuple[list[tuple[str, Any]], Any]:
     """The transformers on the way and the classifier at the end, out of any wrapping."""
     steps: list[tuple[str, Any]] = []
     while True:

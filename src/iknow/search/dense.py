@@ -17,9 +17,9 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Floats32, Ints
 from iknow.core.evidence import Evidence, empty_evidence
-from iknow.errors import InputError
-from iknow.search.index import check_activations, check_k, check_labels, check_width
+from iknow.search.index import check_activations, check_k, check_width
 from iknow.search.lower_bounds import LowerBounds
+from iknow.search.stored import StoredRows
 from iknow.search.threads import for_each, n_cores
 
 QUERIES_PER_TASK = 512
@@ -27,43 +27,11 @@ BYTES_FOR_MINIMA = 32 << 20
 BYTES_FOR_MEASURING = 1 << 20
 
 
-class DenseIndex:
-    """Activations of one layer with their class codes.
+class DenseIndex(StoredRows):
+    """Activations of one layer with their class codes, searched in the Euclidean norm.
 
-    activations: of shape (n_rows, n_features), stored as float32. labels: class codes of shape
-    (n_rows,). rows: the number each exemplar is known by, of shape (n_rows,); 0..n_rows-1 unless
-    given. Arrays that are already float32 and sorted by class are used in place, memory-mapped or
-    not.
+    The parameters are those of `StoredRows`.
     """
-
-    def __init__(
-        self, activations: Any, labels: Any, n_classes: int, rows: Ints | None = None
-    ) -> None:
-        points = check_activations(activations)
-        codes = check_labels(labels, len(points), n_classes)
-        numbers = np.arange(len(points)) if rows is None else np.asarray(rows, dtype=np.int64)
-        if numbers.shape != codes.shape:
-            raise InputError(f"rows must have shape {codes.shape}; got {numbers.shape}")
-        # Sorting by class and then by number makes the first of equals the lowest one.
-        if not _is_sorted(codes, numbers):
-            order = np.lexsort((numbers, codes))
-            points, codes, numbers = points[order], codes[order], numbers[order]
-        self.points: Floats32 = points
-        self.labels: Ints = codes
-        self.rows: Ints = numbers
-        self._n_classes = n_classes
-
-    @property
-    def n_rows(self) -> int:
-        return len(self.points)
-
-    @property
-    def n_features(self) -> int:
-        return int(self.points.shape[1])
-
-    @property
-    def n_classes(self) -> int:
-        return self._n_classes
 
     def gather(self, queries: Any, k: int = 0) -> Evidence:
         """Evidence about queries of shape (n_queries, n_features), with k neighbour distances."""
@@ -256,8 +224,3 @@ def _positions(marked: Bools) -> tuple[Ints, Ints]:
     """Row and column numbers of the marks; much faster than nonzero in two dimensions."""
     row, column = np.divmod(np.flatnonzero(marked), marked.shape[1])
     return row, column
-
-
-def _is_sorted(codes: Ints, numbers: Ints) -> bool:
-    later = codes[1:] > codes[:-1]
-    return bool((later | ((codes[1:] == codes[:-1]) & (numbers[1:] > numbers[:-1]))).all())

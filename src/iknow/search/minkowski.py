@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from iknow.core.arrays import Floats, Floats32, Ints
+from iknow.core.arrays import Floats, Ints
 from iknow.core.evidence import Evidence, empty_evidence
 from iknow.errors import InputError
-from iknow.search.index import check_activations, check_k, check_labels, check_width
+from iknow.search.index import check_activations, check_k, check_width
+from iknow.search.stored import StoredRows
 from iknow.search.threads import for_each, n_cores
 
 QUERIES_PER_TILE = 256
@@ -29,12 +30,10 @@ LARGEST_PLAIN_POWER = 6.0
 """Up to here no power of a difference of float32 numbers (1e-45 to 7e38) leaves float64."""
 
 
-class MinkowskiIndex:
+class MinkowskiIndex(StoredRows):
     """Activations of one layer with their class codes, searched in the ℓp norm, p in [1, inf].
 
-    activations: of shape (n_rows, n_features), stored as float32. labels: class codes of shape
-    (n_rows,). rows: the number each exemplar is known by, of shape (n_rows,); 0..n_rows-1 unless
-    given.
+    The other parameters are those of `StoredRows`.
     """
 
     def __init__(
@@ -45,32 +44,8 @@ class MinkowskiIndex:
         rows: Ints | None = None,
         p: float = 1.0,
     ) -> None:
-        points = check_activations(activations)
-        codes = check_labels(labels, len(points), n_classes)
-        numbers = np.arange(len(points)) if rows is None else np.asarray(rows, dtype=np.int64)
-        if numbers.shape != codes.shape:
-            raise InputError(f"rows must have shape {codes.shape}; got {numbers.shape}")
-        # Sorting by class and then by number makes the first of equals the lowest one.
-        order = np.lexsort((numbers, codes))
-        if not np.array_equal(order, np.arange(len(order))):
-            points, codes, numbers = points[order], codes[order], numbers[order]
+        super().__init__(activations, labels, n_classes, rows)
         self.p = _check_p(p)
-        self.points: Floats32 = points
-        self.labels: Ints = codes
-        self.rows: Ints = numbers
-        self._n_classes = n_classes
-
-    @property
-    def n_rows(self) -> int:
-        return len(self.points)
-
-    @property
-    def n_features(self) -> int:
-        return int(self.points.shape[1])
-
-    @property
-    def n_classes(self) -> int:
-        return self._n_classes
 
     def gather(self, queries: Any, k: int = 0) -> Evidence:
         """Evidence about queries of shape (n_queries, n_features), with k neighbour distances."""

@@ -82,9 +82,10 @@ def profile(low: Floats, high: Floats, weights: Ints | Floats) -> tuple[Floats, 
 def _search(boxes: Boxes, size: Ints, time_limit: float) -> tuple[Ints, float]:
     """The best corner, and the highest bound that is left when time or cells run out."""
     deadline = time.monotonic() + time_limit
-    best, corner = -np.inf, np.zeros(boxes.n_axes, dtype=np.int64)
+    best, corner = 0.0, np.zeros(boxes.n_axes, dtype=np.int64)
     waiting = whole_space(boxes, size)
-    while len(waiting) and (best == -np.inf or time.monotonic() < deadline):
+    # Until some point gains there is nothing to return, so the first is waited for.
+    while len(waiting) and (best == 0 or time.monotonic() < deadline):
         order = np.argsort(-waiting.bound, kind="stable")
         work = np.cumsum(np.diff(waiting.starts)[order])
         n_cells = int(np.searchsorted(work, BOXES_PER_ROUND))

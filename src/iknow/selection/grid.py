@@ -29,4 +29,4 @@ def search_range(objective: Objective) -> tuple[Floats, Floats]:
     low = np.min(ends, axis=0, where=usable, initial=np.inf)
     high = np.max(ends, axis=0, where=usable, initial=0.0)
     low = np.where(np.isinf(low), 1.0, low)  # nothing changes at any number: all are alike
-    return low, np.maximum(high, np.nextafter(low, np.inf))
+    return low, np.maximum(low, high)

@@ -52,7 +52,7 @@ from iknow.selection.selection import (
     record_selection,
 )
 
-PRICES = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+PRICES = (0, 1, 2, 3, 4, 6, 8, 11, 16, 22, 32, 45, 64, 100, 200, 500, 1000)
 """What an error costs in right answers: from coverage alone to almost no error at any cost."""
 
 Candidate = dict[str, Neighborhood]
@@ -241,7 +241,7 @@ def _nothing_certified(
     amount = f"About {enough}" if enough > given else f"More than {given}"
     return SelectionError(
         message + f"{amount} validation samples would be needed if the rates of errors stay; "
-        "or ask for less"
+        "or ask for less, on other samples: each further try on these adds its own risk"
     )
 
 

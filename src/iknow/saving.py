@@ -1,0 +1,113 @@
+"""Saving: a fitted classifier to a bundle, and back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from iknow.bundle import Bundle, read_bundle, write_bundle
+from iknow.core.arrays import Labels
+from iknow.core.neighborhood import RULES, Neighborhood
+from iknow.errors import BundleError
+from iknow.layerindex import LayerIndex
+from iknow.models.adapt import as_model
+from iknow.models.arrays import PrecomputedModel
+from iknow.models.model import Model
+from iknow.selection import Selection
+from iknow.version import __version__
+
+
+class SavingMixin:
+    """`save` and `load`, for a classifier with these parameters and learned values."""
+
+    rule: type[Neighborhood]
+    neighborhoods: Neighborhood | Mapping[str, Neighborhood] | None
+    k: int
+    batch_size: int
+    model_: Model
+    classes_: Labels
+    layers_: tuple[str, ...]
+    indexes_: dict[str, LayerIndex]
+    neighborhoods_: dict[str, Neighborhood]
+    selection_: Selection
+    n_features_in_: int
+    feature_names_in_: Labels
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a bundle: evidence, neighborhoods and selection, not the model itself."""
+        check_is_fitted(self, "indexes_")
+        any_index = self.indexes_[self.layers_[0]]
+        selection: Selection | None = getattr(self, "selection_", None)
+        names = getattr(self, "feature_names_in_", None)
+        bundle = Bundle(
+            classes=self.classes_,
+            labels=any_index.labels,
+            rows=any_index.rows,
+            activations={layer: index.points for layer, index in self.indexes_.items()},
+            metrics={layer: index.metric for layer, index in self.indexes_.items()},
+            neighborhoods=getattr(self, "neighborhoods_", {}),
+            fingerprint=self.model_.fingerprint(),
+            settings={
+                "rule": self.rule.__name__,
+                "fixed": self.neighborhoods is not None,
+                "k": int(self.k),  # a grid search may have set numpy's integers
+                "batch_size": int(self.batch_size),
+                "selection": None if selection is None else selection.to_dict(),
+                "n_features_in": getattr(self, "n_features_in_", None),
+                "feature_names_in": None if names is None else [str(name) for name in names],
+            },
+        )
+        write_bundle(path, bundle, __version__)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], model: Any = None, *, verify: bool = True) -> Self:
+        """Read a bundle back, for the same trained model.
+
+        Without a model the classifier takes precomputed outputs, (scores, {layer: activations}).
+        """
+        bundle = read_bundle(path, verify=verify)
+        adapter = PrecomputedModel() if model is None else as_model(model)
+        found = adapter.fingerprint()
+        if found and bundle.fingerprint and found != bundle.fingerprint:
+            raise BundleError(
+                f"{path} was made with another model: it expects {bundle.fingerprint}, the model "
+                f"given is {found}. Load it with the model it was made with"
+            )
+        settings = bundle.settings
+        classifier = cls(
+            adapter if model is None else model,  # type: ignore[call-arg]
+            layers=list(bundle.activations),
+            rule=RULES[settings["rule"]],
+            neighborhoods=dict(bundle.neighborhoods) if settings["fixed"] else None,
+            k=settings["k"],
+            metric=dict(bundle.metrics),
+            batch_size=settings["batch_size"],
+        )
+        classifier._restore(bundle, adapter, has_model=model is not None)
+        return classifier
+
+    def _restore(self, bundle: Bundle, adapter: Model, *, has_model: bool) -> None:
+        """Set what was learned."""
+        settings = bundle.settings
+        self.model_ = adapter
+        self.classes_ = bundle.classes
+        self.layers_ = tuple(bundle.activations)
+        self.indexes_ = {
+            layer: LayerIndex(
+                points, bundle.labels, len(bundle.classes), bundle.rows, bundle.metrics[layer]
+            )
+            for layer, points in bundle.activations.items()
+        }
+        if bundle.neighborhoods:
+            self.neighborhoods_ = dict(bundle.neighborhoods)
+        if settings["selection"] is not None:
+            self.selection_ = Selection.from_dict(settings["selection"])
+        # Of inputs to the model, that is: precomputed outputs have no such number.
+        if has_model and settings["n_features_in"] is not None:
+            self.n_features_in_ = settings["n_features_in"]
+        if has_model and settings["feature_names_in"] is not None:
+            self.feature_names_in_ = np.array(settings["feature_names_in"], dtype=object)

@@ -1,0 +1,55 @@
+"""StoredRows: activations of one layer with their class codes, checked and sorted by class."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from iknow.core.arrays import Floats32, Ints
+from iknow.errors import InputError
+from iknow.search.index import check_activations, check_labels
+
+
+class StoredRows:
+    """What every index on the CPU keeps.
+
+    activations: of shape (n_rows, n_features), stored as float32. labels: class codes of shape
+    (n_rows,). rows: the number each exemplar is known by, of shape (n_rows,); 0..n_rows-1 unless
+    given. Arrays that are already float32 and sorted by class are used in place, memory-mapped or
+    not.
+    """
+
+    def __init__(
+        self, activations: Any, labels: Any, n_classes: int, rows: Ints | None = None
+    ) -> None:
+        points = check_activations(activations)
+        codes = check_labels(labels, len(points), n_classes)
+        numbers = np.arange(len(points)) if rows is None else np.asarray(rows, dtype=np.int64)
+        if numbers.shape != codes.shape:
+            raise InputError(f"rows must have shape {codes.shape}; got {numbers.shape}")
+        # Sorting by class and then by number makes the first of equals the lowest one.
+        if not _is_sorted(codes, numbers):
+            order = np.lexsort((numbers, codes))
+            points, codes, numbers = points[order], codes[order], numbers[order]
+        self.points: Floats32 = points
+        self.labels: Ints = codes
+        self.rows: Ints = numbers
+        self._n_classes = n_classes
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.points)
+
+    @property
+    def n_features(self) -> int:
+        return int(self.points.shape[1])
+
+    @property
+    def n_classes(self) -> int:
+        return self._n_classes
+
+
+def _is_sorted(codes: Ints, numbers: Ints) -> bool:
+    later = codes[1:] > codes[:-1]
+    return bool((later | ((codes[1:] == codes[:-1]) & (numbers[1:] > numbers[:-1]))).all())

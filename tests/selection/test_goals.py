@@ -1,0 +1,138 @@
+"""Goals: what may be asked for together, and which method serves it."""
+
+import numpy as np
+import pytest
+
+from iknow.core.neighborhood import (
+    Ball,
+    BallElseNearest,
+    BallWithNearest,
+    Nearest,
+    RelativeBall,
+)
+from iknow.errors import InputError, SelectionError
+from iknow.selection import (
+    Goal,
+    choose,
+    match_coverage,
+    select,
+    select_per_class,
+)
+from iknow.selection.goals import LARGEST_K
+from iknow.testing import brute_force
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Two layers about three groups that are easy to tell apart, most beliefs right."""
+    rng = np.random.default_rng(0)
+    labels, truth = rng.integers(3, size=120), rng.integers(3, size=200)
+    evidence = {
+        layer: brute_force(
+            rng.normal(size=(120, 2)) + 5 * labels[:, None],
+            labels,
+            3,
+            rng.normal(size=(200, 2)) + 5 * truth[:, None],
+            k=9,
+        )
+        for layer in ("a", "b")
+    }
+    return evidence, np.where(rng.random(200) < 0.03, (truth + 1) % 3, truth), truth
+
+
+def test_an_accuracy_and_a_coverage_cannot_both_be_asked_for():
+    with pytest.raises(InputError, match="an accuracy or for a coverage, not for both"):
+        Goal(accuracy=0.9, coverage=0.5)
+
+
+def test_each_class_needs_an_accuracy():
+    with pytest.raises(InputError, match="each_class needs an accuracy to guarantee"):
+        Goal(each_class=True)
+    assert Goal(each_class=True, accuracy=0.9).each_class
+
+
+def test_without_more_the_goal_is_the_exact_maximum_of_coverage(data):
+    found = choose(Goal(), *data, Ball)
+    assert repr(found) == repr(select(*data, Ball))
+    assert found.optimal
+
+
+@pytest.mark.parametrize("method", ["grid", "bayes"])
+def test_the_goals_method_and_seed_are_used(method, data):
+    found = choose(Goal(method=method, k=3, seed=5), *data, BallElseNearest)
+    assert repr(found) == repr(select(*data, BallElseNearest, method=method, k=3, seed=5))
+    assert found.method == method
+
+
+@pytest.mark.parametrize("rule", [BallElseNearest, BallWithNearest])
+def test_several_k_are_tried(rule, data):
+    found = choose(Goal(k=[1, 3, 9]), *data, rule)
+    singles = [choose(Goal(k=k), *data, rule) for k in (1, 3, 9)]
+    assert found.coverage == max(single.coverage for single in singles)
+
+
+def test_a_coverage_is_matched(data):
+    for rule in (Nearest, RelativeBall):
+        found = choose(Goal(coverage=0.6), *data, rule)
+        assert repr(found) == repr(match_coverage(*data, rule, 0.6))
+        assert found.method == "matched"
+
+
+def test_a_coverage_of_a_ball_is_refused(data):
+    with pytest.raises(SelectionError, match="Ball has one radius per layer"):
+        choose(Goal(coverage=0.6), *data, Ball)
+
+
+def test_an_accuracy_is_certified_for_the_classes_by_name(data):
+    found = choose(
+        Goal(accuracy=0.8, each_class=True), *data, Ball, classes=np.array(["x", "y", "z"])
+    )
+    assert found.certificate.accuracy == 0.8
+    assert set(found.certificate.by_class) == {"x", "y", "z"}
+    assert found.method == "certified"
+
+
+def test_a_relative_ball_can_be_certified(data):
+    found = choose(Goal(accuracy=0.8), *data, RelativeBall)
+    assert {type(rule) for rule in found.neighborhoods.values()} == {RelativeBall}
+    assert found.certificate.bound >= 0.8
+
+
+def test_a_guarantee_needs_one_k(data):
+    with pytest.raises(InputError, match=r"one k, not several; got \[1, 3\]"):
+        choose(Goal(accuracy=0.9, k=[1, 3]), *data, BallElseNearest)
+    found = choose(Goal(accuracy=0.8, k=np.int64(3)), *data, BallElseNearest)
+    assert {rule.k for rule in found.neighborhoods.values()} == {3}
+
+
+def test_a_radius_for_each_class_is_for_balls_alone(data):
+    found = choose(Goal(method="per-class"), *data, Ball)
+    assert repr(found) == repr(select_per_class(*data))
+    for rule in (BallElseNearest, BallWithNearest, Nearest, RelativeBall):
+        with pytest.raises(SelectionError, match=f"only Ball .* per class; got {rule.__name__}"):
+            choose(Goal(method="per-class", k=1), *data, rule)
+
+
+def test_a_goal_without_a_maximum_says_what_to_ask_for(data):
+    with pytest.raises(SelectionError, match=r"tune\(\.\.\., accuracy=0.99\)"):
+        choose(Goal(), *data, RelativeBall)
+
+
+@pytest.mark.parametrize(
+    ("rule", "k", "needed"),
+    [
+        (Ball, 5, 0),
+        (RelativeBall, 5, 0),
+        (BallElseNearest, 5, 5),
+        (BallElseNearest, [1, 7, 3], 7),
+        (BallWithNearest, None, 0),
+        (BallWithNearest, [], 0),
+        (Nearest, 5, 100),
+    ],
+)
+def test_evidence_must_hold_as_many_neighbours_as_the_goal_may_use(rule, k, needed):
+    assert Goal(k=k).neighbors_needed(rule, n_rows=100) == needed
+
+
+def test_k_is_matched_up_to_a_limit():
+    assert Goal(coverage=0.5).neighbors_needed(Nearest, n_rows=10**6) == LARGEST_K

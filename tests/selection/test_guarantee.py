@@ -1,0 +1,469 @@
+"""Certificates against scipy's binomial test and a recount of every sample by itself."""
+
+import itertools
+import re
+
+import numpy as np
+import pytest
+from scipy.special import bdtr
+from scipy.stats import binomtest
+
+from iknow.core.evidence import Evidence
+from iknow.core.neighborhood import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
+from iknow.errors import InputError, SelectionError
+from iknow.selection import certify, guarantee
+from iknow.selection.guarantee import _rank, _Test, least_samples, samples_needed
+
+RULES = [(Ball, None), (BallElseNearest, 3), (BallWithNearest, 2), (RelativeBall, None)]
+LABELS = np.array(["cat", "dog", "eel"])
+
+
+def make_evidence(class_distances, neighbor_distances=None):
+    class_distances = np.asarray(class_distances, dtype=float)
+    if neighbor_distances is None:
+        neighbor_distances = np.empty((len(class_distances), 0))
+    exemplars = np.zeros(class_distances.shape, dtype=np.int64)
+    return Evidence(class_distances, neighbor_distances, exemplars)
+
+
+class Problem:
+    """Random validation evidence: errors are rarer with a larger margin and a smaller distance."""
+
+    def __init__(self, n, n_layers=1, n_classes=3, seed=0, errors=0.25):
+        rng = np.random.default_rng(seed)
+        rows = np.arange(n)
+        self.belief = rng.integers(n_classes, size=n)
+        rival = (self.belief + 1 + rng.integers(n_classes - 1, size=n)) % n_classes
+        ease = rng.normal(size=n)
+        self.evidence, chances = {}, []
+        for layer in range(n_layers):
+            own = rng.gamma(4, 0.25, size=n)
+            margin = np.exp(0.8 + 0.4 * ease + 0.1 * rng.normal(size=n))
+            distances = (own * margin)[:, None] * (1 + rng.exponential(0.5, size=(n, n_classes)))
+            distances[rows, rival] = own * margin
+            distances[rows, self.belief] = own
+            steps = 1 + rng.exponential(0.1, size=(n, 4))
+            nearest = distances.min(axis=1, keepdims=True)
+            neighbors = nearest * np.cumprod(np.column_stack([np.ones(n), steps]), axis=1)
+            self.evidence[f"layer{layer}"] = make_evidence(distances, neighbors)
+            chances.append(errors * own * np.exp(-1.5 * (margin - 1)))
+        wrong = rng.random(n) < np.clip(np.mean(chances, axis=0), 0, 0.9)
+        self.truth = np.where(wrong, rival, self.belief)
+
+    def certify(self, rule=Ball, **options):
+        options = {"accuracy": 0.9, "confidence": 0.9} | options
+        return certify(self.evidence, self.belief, self.truth, rule, **options)
+
+    def count(self, neighborhoods, rows, code=None):
+        """IK samples and errors among some rows, optionally of one believed class."""
+        known = [
+            row
+            for row in rows
+            if code in (None, self.belief[row]) and self.is_known(neighborhoods, row)
+        ]
+        return len(known), sum(self.belief[row] != self.truth[row] for row in known)
+
+    def is_known(self, neighborhoods, row):
+        return all(
+            support_of(rule, self.evidence[layer], row) == {self.belief[row]}
+            for layer, rule in neighborhoods.items()
+        )
+
+
+def support_of(rule, evidence, row):
+    """The rules as the paper's table states them, one sample at a time."""
+    distances = evidence.class_distances[row].tolist()
+    nearest, radius = min(distances), rule.radius
+    if isinstance(rule, Ball):
+        reach = radius
+    elif isinstance(rule, RelativeBall):
+        reach = rule.ratio * nearest if nearest <= radius else -1
+    else:
+        kth = evidence.neighbor_distances[row, rule.k - 1]
+        if isinstance(rule, BallElseNearest):
+            reach = radius if nearest <= radius else kth
+        else:
+            reach = max(radius, kth) if nearest <= radius else -1
+    return {c for c, distance in enumerate(distances) if distance <= reach and distance < np.inf}
+
+
+def halves(n, seed):
+    order = np.random.default_rng(seed).permutation(n)
+    return order[: n // 2], order[n // 2 :]
+
+
+def lower_bound(known, errors, confidence):
+    test = binomtest(known - errors, known, alternative="greater")
+    return test.proportion_ci(confidence, method="exact").low
+
+
+def p_value(known, errors, accuracy):
+    return binomtest(errors, known, 1 - accuracy, alternative="less").pvalue if known else 1.0
+
+
+def uniform_problem(n, n_wrong_in_halves, seed=0):
+    """Samples alike but for being right: any radius from 0.5 to 2 makes all of them IK."""
+    problem = Problem(n)
+    problem.belief = np.zeros(n, dtype=np.int64)
+    problem.evidence = {"layer": make_evidence(np.tile([0.5, 2.0, 3.0], (n, 1)))}
+    problem.truth = problem.belief.copy()
+    for half, n_wrong in zip(halves(n, seed), n_wrong_in_halves, strict=True):
+        problem.truth[half[:n_wrong]] = 1
+    return problem
+
+
+# The pieces
+
+
+def make_test(known, errors):
+    """A candidate with so many IK samples and errors, and seven samples that are not IK."""
+    n = known + 7
+    distances = np.where(np.arange(n)[:, None] < known, [0.5, 2.0], [0.5, 0.6])
+    truth = (np.arange(n) < errors) | (np.arange(n) >= known)
+    candidate = {"layer": Ball(1.0)}
+    belief = np.zeros(n, dtype=np.int64)
+    return _Test(
+        candidate, {"layer": make_evidence(distances)}, belief, truth.astype(np.int64), None
+    )
+
+
+@pytest.mark.parametrize("known", [1, 2, 22, 299, 1000])
+def test_p_value_and_bound_are_those_of_scipys_binomial_test(known):
+    for errors in sorted({0, 1, known // 20, known // 2, known - 1, known}):
+        test = make_test(known, errors)
+        assert (test.counts, test.errors) == ([known], [errors])
+        for accuracy in (0.5, 0.9, 0.99):
+            assert test.p_value(accuracy) == pytest.approx(p_value(known, errors, accuracy))
+        for confidence in (0.5, 0.9, 0.999):
+            expected = lower_bound(known, errors, confidence)
+            assert test.bounds(confidence) == pytest.approx([expected])
+            assert (test.bounds(confidence) == 0) == (errors == known)
+
+
+def test_without_samples_the_p_value_is_1_and_the_bound_0():
+    test = make_test(0, 0)
+    assert test.p_value(0.9) == 1
+    assert test.bounds(0.9) == [0]
+
+
+def test_the_bound_reaches_the_target_exactly_where_the_p_value_is_low_enough():
+    for known, errors in itertools.product((25, 60, 150), range(8)):
+        test = make_test(known, errors)
+        assert (test.p_value(0.9) <= 0.1) == (test.bounds(0.9)[0] >= 0.9)
+
+
+def test_299_samples_without_an_error_certify_99_percent_with_confidence_95_percent():
+    assert least_samples(0.99, 0.95) == 299
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.9, 0.95, 0.999])
+@pytest.mark.parametrize("accuracy", [0.05, 0.5, 0.8, 0.9, 0.99, 0.999])
+def test_least_samples_are_those_of_counting_up(accuracy, confidence):
+    n = 1
+    while accuracy**n > 1 - confidence:
+        n += 1
+    assert least_samples(accuracy, confidence) == n
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.8, 0.9])
+@pytest.mark.parametrize(("accuracy", "confidence"), [(0.9, 0.9), (0.95, 0.99), (0.99, 0.95)])
+def test_samples_needed_certify_and_are_hardly_more_than_counting_up_finds(
+    accuracy, confidence, share
+):
+    error_rate = share * (1 - accuracy)
+    sizes = np.arange(1, 100_000)
+    errors = np.ceil(error_rate * sizes)
+    certifies = bdtr(errors, sizes, 1 - accuracy) <= 1 - confidence
+    from_here_on = sizes[~certifies].max() + 1
+    assert from_here_on < 50_000  # the range shows the end of it
+    needed = samples_needed(accuracy, confidence, error_rate)
+    assert certifies[needed - 1]
+    assert needed <= 1.05 * from_here_on + 1
+    assert needed >= sizes[certifies].min()
+
+
+@pytest.mark.parametrize("error_rate", [0.1, 0.3, 1.0])
+def test_no_number_of_samples_certifies_what_is_not_so(error_rate):
+    assert samples_needed(0.9, 0.95, error_rate) is None
+
+
+# The certificate
+
+
+@pytest.mark.parametrize("n_layers", [1, 2])
+@pytest.mark.parametrize(("rule", "k"), RULES)
+def test_the_certificate_is_a_recount_of_the_half_set_aside(rule, k, n_layers):
+    problem = Problem(400, n_layers)
+    selection = problem.certify(rule, k=k, seed=3)
+    assert selection.method == "certified"
+    assert set(selection.neighborhoods) == set(problem.evidence)
+    assert all(type(each) is rule for each in selection.neighborhoods.values())
+    certificate = selection.certificate
+    known, errors = problem.count(selection.neighborhoods, halves(400, seed=3)[1])
+    assert (certificate.known, certificate.errors) == (known, errors)
+    assert certificate.bound == pytest.approx(lower_bound(known, errors, 0.9))
+    assert certificate.bound >= 0.9
+    assert (certificate.accuracy, certificate.confidence) == (0.9, 0.9)
+    assert (certificate.n_samples, certificate.by_class) == (200, None)
+    assert certificate.tested >= 1
+    known, errors = problem.count(selection.neighborhoods, range(400))
+    assert selection.coverage == pytest.approx(known / 400)
+    assert selection.accuracy == pytest.approx(1 - errors / known)
+    assert selection.n_samples == 400
+    assert not selection.optimal
+
+
+def test_an_odd_sample_goes_to_the_half_that_certifies():
+    selection = Problem(401).certify()
+    assert selection.certificate.n_samples == 201
+
+
+def test_a_seed_repeats_and_other_seeds_split_otherwise():
+    problem = Problem(600)
+    selections = [problem.certify(seed=seed) for seed in range(5)]
+    assert selections == [problem.certify(seed=seed) for seed in range(5)]
+    assert len({each.neighborhoods["layer0"] for each in selections}) > 1
+    assert len({(each.certificate.known, each.certificate.errors) for each in selections}) > 1
+
+
+def test_a_lower_target_never_gets_less_coverage_where_all_of_it_is_right():
+    problem = Problem(600, errors=0)
+    strict, lax = problem.certify(accuracy=0.95), problem.certify(accuracy=0.7)
+    assert strict.coverage == lax.coverage > 0.3
+    assert strict.accuracy == 1
+
+
+@pytest.mark.parametrize(("rule", "k"), RULES)
+def test_each_class_is_certified_by_its_own_samples(rule, k):
+    problem = Problem(1500)
+    selection = problem.certify(rule, k=k, each_class=True, classes=LABELS)
+    certificate = selection.certificate
+    second = halves(1500, seed=0)[1]
+    counts = [problem.count(selection.neighborhoods, second, code) for code in range(3)]
+    expected = {
+        str(label): lower_bound(*count, 0.9) for label, count in zip(LABELS, counts, strict=True)
+    }
+    assert certificate.by_class == pytest.approx(expected)
+    assert min(certificate.by_class.values()) == certificate.bound >= 0.9
+    assert certificate.known == sum(known for known, _ in counts)
+    assert certificate.errors == sum(errors for _, errors in counts)
+
+
+def test_without_labels_classes_are_named_by_their_codes_though_some_are_never_believed():
+    problem = Problem(1500)
+    believed = problem.belief != 1
+    problem.evidence = {"layer0": problem.evidence["layer0"][believed]}
+    problem.belief, problem.truth = problem.belief[believed], problem.truth[believed]
+    selection = problem.certify(RelativeBall, each_class=True)
+    assert set(selection.certificate.by_class) == {"0", "2"}
+
+
+def test_a_class_without_training_samples_is_never_known_and_disturbs_nothing():
+    for rule, k in RULES:
+        problem = Problem(500)
+        distances = problem.evidence["layer0"].class_distances
+        distances[:, 2] = np.inf
+        problem.evidence["layer0"].neighbor_distances[:, 0] = distances.min(axis=1)
+        assert (problem.belief == 2).sum() > 100
+        selection = problem.certify(rule, k=k, accuracy=0.8)
+        known, errors = problem.count(selection.neighborhoods, halves(500, seed=0)[1])
+        assert (selection.certificate.known, selection.certificate.errors) == (known, errors)
+        if rule in (Ball, RelativeBall):
+            assert problem.count(selection.neighborhoods, range(500), code=2) == (0, 0)
+
+
+# The order of the tests
+
+
+@pytest.fixture
+def ranked(monkeypatch):
+    """The lists of candidates that were put to the test, in their order."""
+    recorded = []
+
+    def rank_and_record(*arguments):
+        recorded.append(_rank(*arguments))
+        return recorded[-1]
+
+    monkeypatch.setattr(guarantee, "_rank", rank_and_record)
+    return recorded
+
+
+@pytest.mark.parametrize("each_class", [False, True])
+def test_candidates_pass_until_the_first_fails_and_the_largest_coverage_is_chosen(
+    ranked, each_class
+):
+    n_tested, n_barred = set(), 0
+    for seed in range(15):
+        problem = Problem(600, seed=seed, errors=0.4)
+        second = halves(600, seed)[1]
+        try:
+            selection = problem.certify(RelativeBall, each_class=each_class, seed=seed)
+        except SelectionError:
+            selection = None
+        passes = []
+        for candidate in ranked[-1]:
+            codes = range(3) if each_class else [None]
+            counts = [problem.count(candidate, second, code) for code in codes]
+            passes.append(max(p_value(*count, 0.9) for count in counts) <= 0.1)
+        n_passed = [*passes, False].index(False)
+        n_barred += any(passes[n_passed:])
+        if n_passed == 0:
+            assert selection is None
+            continue
+        known = [problem.count(candidate, second)[0] for candidate in ranked[-1][:n_passed]]
+        assert selection.neighborhoods == ranked[-1][int(np.argmax(known))]
+        assert selection.certificate.known == max(known)
+        assert selection.certificate.tested == min(n_passed + 1, len(passes))
+        n_tested.add(selection.certificate.tested)
+    assert len(n_tested) > 1
+    assert n_barred > 0  # some would have passed, had the first failure not ended it
+
+
+@pytest.mark.parametrize("each_class", [False, True])
+def test_candidates_and_their_order_do_not_depend_on_the_second_half(ranked, each_class):
+    outcomes = []
+    for change in range(6):
+        problem = Problem(900)
+        rows = halves(900, seed=0)[1]
+        rng = np.random.default_rng(change)
+        if change:
+            problem.truth[rows] = np.where(
+                rng.random(len(rows)) < 0.15 * rng.random(), 0, problem.belief[rows]
+            )
+            problem.evidence["layer0"].class_distances[rows] *= rng.uniform(1, 1.1, (len(rows), 3))
+            if not each_class:  # the classes that are believed are named by all the beliefs
+                problem.belief[rows] = problem.belief[rng.permutation(rows)]
+        try:
+            certificate = problem.certify(RelativeBall, each_class=each_class).certificate
+            outcomes.append((certificate.known, certificate.errors, certificate.tested))
+        except SelectionError:
+            outcomes.append(None)
+    assert len(ranked[0]) > 3
+    assert all(each == ranked[0] for each in ranked)
+    assert len(set(outcomes)) > 1  # only who passes changes
+
+
+def test_the_order_for_each_class_goes_by_the_class_that_is_least_sure():
+    sure, unsure = {"layer": Ball(1.0)}, {"layer": Ball(1.6)}
+    kinds = [  # distance, belief, truth, how many
+        (0.5, 0, 0, 100),
+        (1.5, 0, 0, 400),
+        (0.5, 1, 1, 40),
+        (1.5, 1, 0, 12),  # within the larger ball one class goes wrong
+    ]
+    rows = [kind[:3] for kind in kinds for _ in range(kind[3])]
+    own, belief, truth = (np.array(column) for column in zip(*rows, strict=True))
+    distances = np.full((len(own), 2), 10.0)
+    distances[np.arange(len(own)), belief] = own
+    arguments = [sure, unsure], {"layer": make_evidence(distances)}, belief, truth
+    assert _rank(*arguments, None, 0.9) == [unsure, sure]
+    assert _rank(*arguments, {"0": 0, "1": 1}, 0.9) == [sure, unsure]
+
+
+# Errors
+
+
+@pytest.mark.parametrize("value", [0, 1, -0.1, 1.5, float("nan"), float("inf")])
+@pytest.mark.parametrize("name", ["accuracy", "confidence"])
+def test_probabilities_lie_between_0_and_1(name, value):
+    with pytest.raises(InputError, match=f"{name} must lie between 0 and 1, .*; got {value}"):
+        Problem(100).certify(**{name: value})
+
+
+def test_a_rule_without_a_radius_is_refused():
+    with pytest.raises(SelectionError, match=r"only rules with a radius .*RelativeBall; got Near"):
+        Problem(100).certify(Nearest, k=3)
+
+
+@pytest.mark.parametrize("rule", [BallElseNearest, BallWithNearest])
+def test_a_rule_with_k_needs_it(rule):
+    with pytest.raises(InputError, match=f"{rule.__name__} needs k, .*; got None"):
+        Problem(100).certify(rule)
+    with pytest.raises(InputError, match="holds 5 neighbour distances but k=6"):
+        Problem(100).certify(rule, k=6)
+
+
+def test_arrays_about_different_samples_are_refused():
+    problem = Problem(100)
+    problem.truth = problem.truth[1:]
+    with pytest.raises(InputError, match=r"the same samples.*100 beliefs, 99 truths"):
+        problem.certify()
+
+
+def test_too_few_samples_for_any_certificate_are_refused_and_the_number_named_is_enough():
+    message = r"at least 22 IK samples without an error, .* holds 21: give at least 44$"
+    with pytest.raises(SelectionError, match=message):
+        uniform_problem(42, (0, 0)).certify()
+    certificate = uniform_problem(44, (0, 0)).certify().certificate
+    assert (certificate.known, certificate.errors) == (22, 0)
+    bound = (
+        f"reached by the most promising is {lower_bound(22, 1, 0.9):.4g} (22 IK samples, 1 wrong)"
+    )
+    with pytest.raises(SelectionError, match=re.escape(bound)):
+        uniform_problem(44, (0, 1)).certify()
+
+
+def test_a_class_too_rare_to_be_certified_is_named():
+    problem = Problem(400)
+    problem.belief[problem.belief == 2] = 0
+    problem.belief[halves(400, seed=0)[1][:3]] = 2
+    message = (
+        "at least 22 IK samples without an error in each believed class, .* "
+        "holds 3 believed to be eel: give at least 44 in each believed class"
+    )
+    with pytest.raises(SelectionError, match=message):
+        problem.certify(each_class=True, classes=LABELS)
+
+
+def test_where_nothing_is_certified_the_error_tells_the_bound_and_the_samples_needed():
+    problem = uniform_problem(400, (16, 14))
+    with pytest.raises(SelectionError) as error:
+        problem.certify(accuracy=0.92)
+    needed = int(re.search(r"About (\d+) validation samples would be needed", str(error.value))[1])
+    bound = lower_bound(200, 14, 0.9)
+    assert (
+        "no setting is certified to be right on 0.92 of IK with confidence 0.9: the lower bound "
+        f"reached by the most promising is {bound:.4g} (200 IK samples, 14 wrong)"
+    ) in str(error.value)
+    assert needed == 2 * samples_needed(0.92, 0.9, 0.07) > 800
+    more = uniform_problem(needed, (needed // 25, int(0.07 * needed / 2)))
+    assert more.certify(accuracy=0.92).certificate.bound >= 0.92
+
+
+def test_where_errors_are_too_frequent_the_error_says_that_no_number_of_samples_would_do():
+    message = r"\(200 IK samples, 60 wrong\)\. At such rates .* as many samples as you like would n"
+    with pytest.raises(SelectionError, match=message):
+        uniform_problem(400, (60, 60)).certify()
+    with pytest.raises(SelectionError, match="wherever there are IK samples, too many of them are"):
+        uniform_problem(400, (200, 200)).certify()
+
+
+def test_a_class_that_is_never_known_cannot_be_certified():
+    problem = Problem(600, errors=0)
+    rows = problem.belief == 2
+    problem.evidence["layer0"].class_distances[rows, 2] = 50.0
+    message = r"is 0 \(0 IK samples believed to be eel, 0 wrong\)\. .*as many samples as you like"
+    with pytest.raises(SelectionError, match=message):
+        problem.certify(each_class=True, classes=LABELS)
+
+
+def test_a_setting_that_would_have_passed_after_the_first_failed_is_not_called_a_bound_reached():
+    """The near samples look best on the first half and fail; the far ones would then pass."""
+    n = 220
+    distances, truth = np.empty((n, 2)), np.zeros(n, dtype=np.int64)
+    for half, (near_wrong, far_wrong) in zip(halves(n, 0), [(0, 4), (15, 0)], strict=True):
+        near, far = half[:50], half[50:]
+        distances[near], distances[far] = (0.5, 1.0), (2.0, 3.0)
+        truth[near[:near_wrong]] = truth[far[:far_wrong]] = 1
+    evidence = {"layer": make_evidence(distances)}
+    message = r"is 0\.6\d+ \(50 IK samples, 15 wrong\)\. More than 220 validation samples"
+    with pytest.raises(SelectionError, match=message):
+        certify(evidence, np.zeros(n, dtype=np.int64), truth, Ball, accuracy=0.8, confidence=0.9)
+
+
+@pytest.mark.parametrize(("rule", "k"), RULES)
+def test_where_no_sample_can_be_known_the_error_says_so(rule, k):
+    problem = Problem(100)
+    problem.evidence = {"layer": make_evidence(np.ones((100, 3)), np.ones((100, 3)))}
+    with pytest.raises(SelectionError, match=f"no {rule.__name__} makes any of the"):
+        problem.certify(rule, k=k)
