@@ -19,6 +19,7 @@ from iknow import Ball, BallElseNearest, EpistemicClassifier, Nearest, RelativeB
 from iknow.bundle import Bundle, _manifest_hash, read_bundle, write_bundle
 from iknow.core.neighborhood import Neighborhood
 from iknow.errors import BundleError, InputError
+from iknow.geometry import Minkowski
 from iknow.models.arrays import PrecomputedModel
 from iknow.testing import assert_same_evidence
 
@@ -266,7 +267,7 @@ def test_an_array_that_would_need_pickle_is_refused(saved):
     "classes", [np.array([b"a", b"b"]), np.array([(1, 2), None], dtype=object)]
 )
 def test_labels_that_are_neither_text_nor_numbers_cannot_be_saved(tmp_path, classes):
-    bundle = Bundle(classes, np.array([0, 1]), np.arange(2), {}, {}, None, {})
+    bundle = Bundle(classes, np.array([0, 1]), np.arange(2), {}, {}, {}, None, {})
     with pytest.raises(InputError, match="only labels that are text or numbers can be saved"):
         write_bundle(tmp_path / "x.iknow", bundle, "1")
     assert list(tmp_path.iterdir()) == []
@@ -667,6 +668,7 @@ def test_a_bundle_written_by_hand_reads_back(tmp_path):
         labels=np.array([0, 1]),
         rows=np.array([4, 2]),
         activations={"a": np.array([[1.0], [2.0]], dtype=np.float32)},
+        metrics={"a": Minkowski(1.5)},
         neighborhoods={"a": Ball(0.1)},
         fingerprint=None,
         settings={"anything": [1, None, "ü"]},
@@ -677,6 +679,7 @@ def test_a_bundle_written_by_hand_reads_back(tmp_path):
     assert found.labels.tolist() == [0, 1]
     assert found.rows.tolist() == [4, 2]
     assert found.activations["a"].tolist() == [[1.0], [2.0]]
+    assert found.metrics == {"a": Minkowski(1.5)}
     assert found.neighborhoods == {"a": Ball(0.1)}
     assert found.fingerprint is None
     assert found.settings == {"anything": [1, None, "ü"]}

@@ -318,3 +318,18 @@ def test_version_and_help():
     assert succeed("--version").strip() == f"iknow {__version__}"
     said = succeed("--help")
     assert all(command in said for command in ("demo", "fit", "assess"))
+
+
+def test_a_coverage_can_be_matched_and_an_accuracy_guaranteed(folder):
+    words = ["fit", "train.npz", "--validation", "val.npz", "--model", "model.joblib"]
+    said = succeed(*words, "-o", "b.iknow", "--rule", "relative-ball", "--coverage", "0.5")
+    assert "RelativeBall" in said
+    assert "coverage 50.0%" in said
+    said = " ".join(succeed(*words, "-o", "b.iknow", "--accuracy", "0.5").split())
+    assert "Guaranteed with confidence 0.95: accuracy on IK at least 0.5" in said
+    manifest = json.loads((folder / "b.iknow" / "manifest.json").read_text())
+    assert manifest["settings"]["selection"]["certificate"]["accuracy"] == 0.5
+    assert "takes at least 299 IK samples" in fail(*words, "-o", "c.iknow", "--accuracy", "0.99")
+    assert "coverage cannot choose a RelativeBall" in fail(
+        *words, "-o", "c.iknow", "--rule", "relative-ball"
+    )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from iknow import Ball, EpistemicClassifier, Nearest
+from iknow import Ball, EpistemicClassifier, Nearest, RelativeBall
 from iknow.core.neighborhood import Neighborhood
 from iknow.errors import InputError, SelectionError
 from iknow.models.arrays import PrecomputedModel
@@ -57,6 +57,7 @@ def test_neighborhoods_by_layer_are_checked_one_by_one():
 
 def test_only_a_rule_with_a_radius_is_left_to_tune():
     assert fixed_neighborhoods(None, Ball, 5, ["a"]) is None
+    assert fixed_neighborhoods(None, RelativeBall, 5, ["a"]) is None
     assert fixed_neighborhoods(None, Nearest, 7, ["a"]) == {"a": Nearest(7)}
 
 
