@@ -309,3 +309,9 @@ def test_a_namesake_of_a_rule_is_not_written_as_json():
     namesake = type("Ball", (Everything,), {})
     with pytest.raises(InputError, match="as JSON; got Ball"):
         neighborhood_to_dict(namesake())
+
+
+@pytest.mark.parametrize("radius", [[], [[1.0, 2.0]]])
+def test_radii_that_are_not_one_for_each_class_are_refused(radius):
+    with pytest.raises(InputError, match="a number, or one for each class; got an array of shape"):
+        Ball(radius)

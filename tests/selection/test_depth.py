@@ -309,3 +309,9 @@ def test_the_profile_along_an_axis_is_the_depth_at_each_place_and_after_it():
 def test_the_profile_of_nothing_is_empty():
     places, values = profile(np.empty(0), np.empty(0), np.empty(0))
     assert (places.size, values.size) == (0, 0)
+
+
+def test_more_axes_than_can_be_counted_are_refused_before_work_starts():
+    corners = np.zeros((3, 11))
+    with pytest.raises(SelectionError, match="11 parameters are too many"):
+        deepest_point(corners, corners + 1, np.ones(3))

@@ -136,3 +136,9 @@ def test_evidence_must_hold_as_many_neighbours_as_the_goal_may_use(rule, k, need
 
 def test_k_is_matched_up_to_a_limit():
     assert Goal(coverage=0.5).neighbors_needed(Nearest, n_rows=10**6) == LARGEST_K
+
+
+@pytest.mark.parametrize("asked", [{"accuracy": 0.9}, {"coverage": 0.5}])
+def test_a_method_for_coverage_is_not_silently_ignored(asked):
+    with pytest.raises(InputError, match="method='grid' is a way to the largest coverage"):
+        Goal(method="grid", **asked)

@@ -107,12 +107,14 @@ def test_a_rare_class_gets_a_radius_of_its_own(evidence_of):
     assert select(evidence, belief, belief, Ball).coverage == 0.9
     chosen = select_per_class(evidence, belief, belief)
     assert chosen.coverage == 0.9  # a radius of 8 for class 1 would cost all of class 0
-    # The mean over classes counts one sample as much as nine: that is worth the whole of class 0.
-    distances[:9] = [[1, 8.5]] * 9
-    chosen = select_per_class({"a": evidence_of(distances)}, belief, belief)
+    # With class 1 further from those of class 0, two radii cover all where one cannot.
+    distances = [[1, 8.5]] * 9 + [[8, 8]]
+    evidence = {"a": evidence_of(distances)}
+    assert select(evidence, belief, belief, Ball).coverage == 0.9
+    chosen = select_per_class(evidence, belief, belief)
     assert chosen.coverage == 1.0
     low, high = chosen.neighborhoods["a"].radius
-    assert 1 <= low < 9
+    assert 1 <= low < 8
     assert 8 <= high < 8.5
 
 

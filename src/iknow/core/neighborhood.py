@@ -68,6 +68,11 @@ class Ball(Neighborhood):
         if np.ndim(self.radius) == 0:
             super().__post_init__()
         else:
+            if np.ndim(self.radius) != 1 or np.size(self.radius) == 0:
+                raise InputError(
+                    "a radius must be a number, or one for each class; got an array of shape "
+                    f"{np.shape(self.radius)}"
+                )
             each = tuple(_check_radius(radius) for radius in np.ravel(self.radius))
             object.__setattr__(self, "radius", each)
 

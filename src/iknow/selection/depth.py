@@ -19,6 +19,8 @@ from iknow.errors import SelectionError
 from iknow.selection.cells import GRID_SIZE, Boxes, refine, whole_space
 
 BOXES_PER_ROUND = 1 << 21
+MOST_AXES = 10
+"""A box has 2^axes corners to count at, and a cell is cut into at least 2^axes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +45,11 @@ def deepest_point(
     shape (n_boxes,), negative ones allowed; whole numbers are added exactly. time_limit: seconds
     after which the best point so far is returned. The order of the boxes does not matter.
     """
+    if lows.shape[1] > MOST_AXES:
+        raise SelectionError(
+            f"{lows.shape[1]} parameters are too many to choose together, {MOST_AXES} is the most: "
+            "use fewer layers"
+        )
     inhabited = (lows < highs).all(axis=1) & (weights != 0)
     lows, highs = lows[inhabited], highs[inhabited]
     weight = np.asarray(weights, dtype=np.float64)[inhabited]

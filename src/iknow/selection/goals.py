@@ -42,6 +42,11 @@ class Goal:
     def __post_init__(self) -> None:
         if self.accuracy is not None and self.coverage is not None:
             raise InputError("ask for an accuracy or for a coverage, not for both")
+        if self.method != "exact" and (self.accuracy is not None or self.coverage is not None):
+            raise InputError(
+                f"method={self.method!r} is a way to the largest coverage; leave it out when "
+                "asking for an accuracy or a coverage"
+            )
         if self.each_class and self.accuracy is None:
             raise InputError("each_class needs an accuracy to guarantee")
 
