@@ -130,7 +130,7 @@ def _bound_pieces(cells: Cells, boxes: Boxes, width: Ints, pieces: int) -> tuple
     meets_from = np.minimum(((low + 1) * pieces - 1) // spans, pieces - 1)
     covers_to = np.minimum(((high + 1) * pieces - 1) // spans, pieces)
     weight = boxes.weight[cells.boxes]
-    grid = _Grid(owner, len(cells), pieces, boxes.n_axes, cells.inside)
+    grid = Grid(owner, len(cells), pieces, boxes.n_axes, cells.inside)
     values = grid.add_up(first_from_low, first_from_high, weight)
     bounds = grid.add_up(meets_from, first_from_high, np.maximum(weight, 0))
     if (weight < 0).any():
@@ -138,7 +138,7 @@ def _bound_pieces(cells: Cells, boxes: Boxes, width: Ints, pieces: int) -> tuple
     return values, bounds
 
 
-class _Grid:
+class Grid:
     """Sums of weights over ranges of the pieces of many cells."""
 
     def __init__(self, owner: Ints, n_cells: int, pieces: int, n_axes: int, start: Floats) -> None:

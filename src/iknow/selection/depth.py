@@ -17,8 +17,11 @@ import numpy as np
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.errors import SelectionError
 from iknow.selection.cells import GRID_SIZE, Boxes, refine, whole_space
+from iknow.selection.focus import better_region
 
 BOXES_PER_ROUND = 1 << 21
+MANY_BOXES = 20_000
+SAMPLE_SIZE = 4_000
 MOST_AXES = 10
 """A box has 2^axes corners to count at, and a cell is cut into at least 2^axes."""
 
@@ -55,22 +58,10 @@ def deepest_point(
     weight = np.asarray(weights, dtype=np.float64)[inhabited]
     if not (weight > 0).any():
         raise SelectionError("there is no box to be inside of")
-    # Depth grows only where a box begins, or where one of negative weight ends: points with such
-    # coordinates are enough, and their ranks make all that follows whole numbers.
-    ends = np.where(np.isinf(highs), lows, highs)[weight < 0]
-    numbers = [
-        np.unique(np.concatenate([lows[:, axis], ends[:, axis]])) for axis in range(lows.shape[1])
-    ]
-    boxes = Boxes(
-        low=_ranks(numbers, lows),
-        high=_ranks(numbers, highs),
-        weight=weight,
-    )
-    size = np.array([len(axis) for axis in numbers])
-    corner, bound = _search(boxes, size, time_limit)
-    point = np.array([axis[at] for axis, at in zip(numbers, corner, strict=True)])
-    value = float(weight[_around(lows, highs, point)].sum())
-    if value <= 0:
+    search = _search_many if len(weight) > MANY_BOXES else _search_all
+    point, bound = search(lows, highs, weight, time_limit)
+    value = 0.0 if point is None else float(weight[_around(lows, highs, point)].sum())
+    if point is None or value <= 0:
         raise SelectionError("no point gains more by its boxes than it loses")
     return Deepest(_middle_of_plateau(point, lows, highs, weight), value, max(bound, value))
 
@@ -86,13 +77,68 @@ def profile(low: Floats, high: Floats, weights: Ints | Floats) -> tuple[Floats, 
     return places, np.cumsum(begun - ended)
 
 
-def _search(boxes: Boxes, size: Ints, time_limit: float) -> tuple[Ints, float]:
-    """The best corner, and the highest bound that is left when time or cells run out."""
+def _search_many(
+    lows: Floats, highs: Floats, weight: Floats, time_limit: float
+) -> tuple[Floats | None, float]:
+    """Like `_search_all`: a sample of the boxes finds a good point, all of them improve on it."""
+    some = np.argsort(lows[:, 0], kind="stable")[:: len(lows) // SAMPLE_SIZE]
+    point, _ = _search_all(lows[some], highs[some], weight[some], time_limit)
+    if point is None:
+        return _search_all(lows, highs, weight, time_limit)
+    value = float(weight[_around(lows, highs, point)].sum())
+    finite = np.where(np.isinf(highs[some]), lows[some], highs[some])
+    region = better_region(lows, highs, weight, value, np.concatenate([lows[some], finite]))
+    if region is None:
+        return point, value
+    low, high = region
+    covers = np.all((lows <= low) & (highs >= high), axis=1)
+    part = np.all((lows < high) & (highs > low), axis=1) & ~covers
+    always = float(weight[covers].sum())
+    if not part.any():
+        return low, always
+    better, bound = _search_all(
+        np.maximum(lows[part], low),
+        np.where(highs[part] < high, highs[part], np.inf),  # no end, so none to look at, beyond it
+        weight[part],
+        time_limit,
+        best=value - always,
+        origin=low,
+    )
+    return (point if better is None else better), max(value, always + bound)
+
+
+def _search_all(
+    lows: Floats,
+    highs: Floats,
+    weight: Floats,
+    time_limit: float,
+    best: float = 0.0,
+    origin: Floats | None = None,
+) -> tuple[Floats | None, float]:
+    """The best point of more than a value, if there is one, and a bound that no point exceeds.
+
+    origin: a point, below all boxes, that is looked at even if it lies in none.
+    """
+    # Depth grows only where a box begins, or where one of negative weight ends: points with such
+    # coordinates are enough, and their ranks make all that follows whole numbers.
+    ends = np.where(np.isinf(highs), lows, highs)[weight < 0]
+    places = np.concatenate([lows, ends, lows[:1] if origin is None else origin[None]])
+    numbers = [np.unique(column) for column in places.T]
+    boxes = Boxes(low=_ranks(numbers, lows), high=_ranks(numbers, highs), weight=weight)
+    size = np.array([len(axis) for axis in numbers])
+    corner, bound = _search(boxes, size, time_limit, best)
+    if corner is None:
+        return None, max(best, bound)
+    return np.array([axis[at] for axis, at in zip(numbers, corner, strict=True)]), bound
+
+
+def _search(boxes: Boxes, size: Ints, time_limit: float, best: float) -> tuple[Ints | None, float]:
+    """The best corner that beats a value, and the highest bound left when time or cells run out."""
     deadline = time.monotonic() + time_limit
-    best, corner = 0.0, np.zeros(boxes.n_axes, dtype=np.int64)
+    corner = None
     waiting = whole_space(boxes, size)
     # Until some point gains there is nothing to return, so the first is waited for.
-    while len(waiting) and (best == 0 or time.monotonic() < deadline):
+    while len(waiting) and (corner is None or time.monotonic() < deadline):
         order = np.argsort(-waiting.bound, kind="stable")
         work = np.cumsum(np.diff(waiting.starts)[order])
         n_cells = int(np.searchsorted(work, BOXES_PER_ROUND))
@@ -102,7 +148,7 @@ def _search(boxes: Boxes, size: Ints, time_limit: float) -> tuple[Ints, float]:
             best, corner = value, place
         waiting = waiting.take(order[n_cells:]).join(children)
         waiting = waiting.take(np.flatnonzero(waiting.bound > best))
-    return corner, float(waiting.bound.max(initial=-np.inf))
+    return corner, float(waiting.bound.max(initial=best))
 
 
 def _middle_of_plateau(point: Floats, lows: Floats, highs: Floats, weights: Floats) -> Floats:
