@@ -33,6 +33,7 @@ passes: those are further tests, and each may fail with probability 1 - `confide
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 
 import numpy as np
 from scipy.stats import beta, binom
@@ -104,14 +105,7 @@ def certify(
         _Test(candidate, _part(evidence, second), belief[second], truth[second], groups)
         for candidate in ranked
     ]
-    passed = []
-    for test in tests:
-        if test.p_value(accuracy) > 1 - confidence:
-            break
-        passed.append(test)
-    if not passed:
-        raise _nothing_certified(tests, accuracy, confidence)
-    best = max(passed, key=lambda test: test.known.mean())
+    best, tested = _best_that_passes(tests, accuracy, confidence)
     bounds = best.bounds(confidence)
     certificate = Certificate(
         accuracy=accuracy,
@@ -120,13 +114,23 @@ def certify(
         known=int(best.known.sum()),
         errors=int((best.known & best.wrong).sum()),
         n_samples=len(second),
-        tested=min(len(passed) + 1, len(tests)),
+        tested=tested,
         procedure="fixed-sequence exact binomial tests on a held-out half",
         by_class=None if groups is None else dict(zip(groups, bounds.tolist(), strict=True)),
     )
     return record_selection(
         evidence, belief, truth, best.candidate, method="certified", certificate=certificate
     )
+
+
+def _best_that_passes(
+    tests: Sequence[_Test], accuracy: float, confidence: float
+) -> tuple[_Test, int]:
+    """The widest of the candidates before the first that fails, and how many were tested."""
+    passed = list(takewhile(lambda test: test.p_value(accuracy) <= 1 - confidence, tests))
+    if not passed:
+        raise _nothing_certified(tests, accuracy, confidence)
+    return max(passed, key=lambda test: test.known.mean()), min(len(passed) + 1, len(tests))
 
 
 class _Test:
