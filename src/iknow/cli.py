@@ -1,4 +1,4 @@
-"""The command line: `iknow demo`, `iknow fit`, `iknow assess`."""
+"""The command line: `iknow demo`, `iknow fit`, `iknow assess`, `iknow reproduce`."""
 
 from __future__ import annotations
 
@@ -158,6 +158,39 @@ def assess(
         if output is not None:
             write_table(output, assertion_columns(assessment))
         show_assessment(assessment, table.labels, output, Console())
+
+
+@app.command()
+def reproduce(
+    experiment: Annotated[
+        str,
+        typer.Argument(
+            help="A dataset of the paper (grid_stability, iris, italy_power_demand, "
+            "synthetic_control, mnist, gtsrb), all of them, or figures."
+        ),
+    ],
+    seeds: Annotated[
+        int | None, typer.Option(help="Seeds of each; by default 5, of small datasets 10.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("reproduction"),
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Few samples and two seeds: to see that all runs.")
+    ] = False,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Seeds at a time; by default one per core.")
+    ] = None,
+) -> None:
+    """Run the paper's experiments and set our numbers beside the published ones.
+
+    What is finished is kept: the same command goes on where it was interrupted.
+    """
+    from iknow.paper.console import reproduce_figures, reproduce_tables
+
+    with _errors_in_a_line():
+        if experiment == "figures":
+            reproduce_figures(out, quick, Console())
+        else:
+            reproduce_tables(experiment, out, seeds, quick, jobs, Console())
 
 
 @contextmanager

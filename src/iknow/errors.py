@@ -25,6 +25,10 @@ class BundleError(IknowError):
     """A bundle on disk that is damaged, foreign, or of an unknown format."""
 
 
+class DataError(IknowError):
+    """A dataset's file that is missing, damaged, or cannot be downloaded."""
+
+
 class MissingExtraError(IknowError, ImportError):
     """A feature whose optional dependency is not installed."""
 

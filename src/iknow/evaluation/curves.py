@@ -1,0 +1,151 @@
+"""Curves: all that the radius of one layer decides, for every radius at once.
+
+A growing ball only gains support, so two distances tell the whole story of a sample: its belief is
+justified from some radius on, and from another one on it is no longer the only class that is.
+
+    IDK, until the ball reaches the believed class         justified
+    IK,  until something else is within reach as well      contested
+    IMK, from then on
+
+Sorted, these distances are the only radii where anything changes: the curve is exact between them
+as well, and no radius is searched for twice. Other layers, if there are any, stay as they are: a
+class that they support is justified as soon as the ball is not empty, and a layer without support
+keeps the sample at IDK.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from iknow.core.arrays import Bools, Floats, Ints
+from iknow.core.assertion import Assertion
+from iknow.core.assessment import Assessment
+from iknow.errors import InputError
+from iknow.evaluation.metrics import evaluate
+
+
+@dataclass(frozen=True, eq=False)
+class RadiusCurve:
+    """The paper's figures as the radius of one layer grows, constant from each radius to the next.
+
+    radii: where something changes, ascending from 0, of shape (m,); the last holds on forever.
+    counts, right: samples, and samples whose belief is true, of shape (3, m): by assertion (in the
+    order of `Assertion`: IDK, IMK, IK) and radius.
+    """
+
+    layer: str
+    radii: Floats
+    counts: Ints
+    right: Ints
+
+    @property
+    def n_samples(self) -> int:
+        return int(self.counts[:, 0].sum())
+
+    def fraction(self, assertion: Assertion) -> Floats:
+        """Fraction of samples with the assertion, of shape (m,)."""
+        fractions: Floats = self.counts[assertion] / self.n_samples
+        return fractions
+
+    def accuracy(self, *assertions: Assertion) -> Floats:
+        """Fraction of right beliefs among those assertions, of shape (m,); NaN where none is."""
+        total = self.counts[list(assertions)].sum(axis=0)
+        right = self.right[list(assertions)].sum(axis=0)
+        accuracies = np.full(len(total), np.nan)
+        np.divide(right, total, out=accuracies, where=total > 0)
+        return accuracies
+
+    @property
+    def f_ik(self) -> Floats:
+        return self.fraction(Assertion.IK)
+
+    @property
+    def f_imk(self) -> Floats:
+        return self.fraction(Assertion.IMK)
+
+    @property
+    def f_idk(self) -> Floats:
+        return self.fraction(Assertion.IDK)
+
+    @property
+    def a_ik(self) -> Floats:
+        return self.accuracy(Assertion.IK)
+
+    @property
+    def a_not_ik(self) -> Floats:
+        return self.accuracy(Assertion.IMK, Assertion.IDK)
+
+    @property
+    def best(self) -> int:
+        """The place in `radii` where F_IK is largest, the first of several."""
+        return int(np.argmax(self.counts[Assertion.IK]))
+
+    def places(self, radii: Any) -> Ints:
+        """The places in `self.radii` that answer for any radii; of their shape."""
+        asked = np.asarray(radii, dtype=np.float64)
+        if not (asked >= 0).all():  # NaN included
+            raise InputError(f"radii must be numbers >= 0; got {radii}")
+        found: Ints = np.searchsorted(self.radii, asked, side="right") - 1
+        return found
+
+
+def radius_curve(assessment: Assessment, y_true: Any, layer: str | None = None) -> RadiusCurve:
+    """How assertions and their accuracy depend on the radius of a `Ball` in one layer.
+
+    y_true: labels of shape (n,). layer: may be left out if there is only one. Its neighborhood in
+    the assessment does not matter; those of the other layers do.
+    """
+    evaluate(assessment, y_true)  # refuses labels that do not fit
+    layer = _check_layer(assessment, layer)
+    justified, contested = _turning_points(assessment, layer)
+    right: Bools = assessment.belief == np.asarray(y_true)
+    everything = np.concatenate([[0.0], justified, contested])
+    radii = np.unique(everything[np.isfinite(everything)])
+    return RadiusCurve(
+        layer=layer,
+        radii=radii,
+        counts=_count(radii, justified, contested),
+        right=_count(radii, justified[right], contested[right]),
+    )
+
+
+def _turning_points(assessment: Assessment, layer: str) -> tuple[Floats, Floats]:
+    """The radii from which each belief is justified, and contested too; inf: from none."""
+    distances = assessment.evidence[layer].class_distances
+    others = [mask for name, mask in assessment.supports.items() if name != layer]
+    mute = assessment.invalid | np.logical_or.reduce(
+        [~mask.any(axis=1) for mask in others], initial=False
+    )
+    # Where another layer supports a class, any sample within the ball justifies it: an empty ball
+    # is the only thing in its way.
+    elsewhere = np.logical_or.reduce(others, initial=False)
+    reached = np.where(elsewhere, distances.min(axis=1, keepdims=True), distances)
+    rows = np.arange(len(reached))
+    justified = np.where(mute, np.inf, reached[rows, assessment.belief_codes])
+    reached[rows, assessment.belief_codes] = np.inf
+    return justified, np.maximum(justified, reached.min(axis=1))
+
+
+def _count(radii: Floats, justified: Floats, contested: Floats) -> Ints:
+    """How many samples get each assertion at each radius, of shape (3, m)."""
+    n_justified = np.searchsorted(np.sort(justified), radii, side="right")
+    n_contested = np.searchsorted(np.sort(contested), radii, side="right")
+    counts = np.empty((len(Assertion), len(radii)), dtype=np.int64)
+    counts[Assertion.IDK] = len(justified) - n_justified
+    counts[Assertion.IK] = n_justified - n_contested
+    counts[Assertion.IMK] = n_contested
+    return counts
+
+
+def _check_layer(assessment: Assessment, layer: str | None) -> str:
+    layers = list(assessment.evidence)
+    if layer is None and len(layers) == 1:
+        return layers[0]
+    if layer is None or layer not in layers:
+        raise InputError(
+            f"layer must name the layer whose radius varies, one of {layers}; got {layer!r}"
+        )
+    return layer

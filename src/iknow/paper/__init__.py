@@ -1,0 +1,1 @@
+"""The reproduction of the paper: its data, networks, protocol, tables and figures."""
