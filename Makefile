@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test test-slow check format bench clean
+.PHONY: help demo test test-slow check format bench reproduce clean
 .DEFAULT_GOAL := help
 
 help:  ## list the commands
@@ -32,6 +32,10 @@ format: $(VENV)/installed-dev  ## put the code into its form
 bench: $(VENV)/installed-dev  ## speed of evidence and of selection, as ratios
 	$(BIN)/python benchmarks/dense.py
 	$(BIN)/python benchmarks/selection.py
+
+reproduce: $(VENV)/installed-dev  ## the paper's tables and figures, resumable, in about an hour
+	$(BIN)/iknow reproduce figures --out reproduction/figures
+	$(BIN)/iknow reproduce all --out reproduction
 
 clean:  ## remove the environment and all caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

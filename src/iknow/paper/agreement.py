@@ -19,7 +19,7 @@ TOLERANCE = 0.05
 DEVIATIONS = 2.0
 LEAST_SHARE = 0.01
 # The authors' code combines assertions where the paper's text combines neighborhoods.
-CODE_HYBRIDS = {"h1": "h1_code", "h2": "h2_code"}
+CODE_HYBRIDS = {"h1": "h1_code"}
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,13 @@ class Comparison:
     def agrees(self) -> bool:
         """Whether the two agree; only counted cells are to be asked."""
         gap = abs(self.ours.mean - self.published)
-        return gap <= TOLERANCE or gap <= DEVIATIONS * self.ours.deviation
+        return self.is_close or gap <= DEVIATIONS * self.ours.deviation
+
+    @property
+    def is_close(self) -> bool:
+        """Whether our mean is near the published value, however much our seeds differ."""
+        # 1 - 0.95 is a little more than 0.05 in binary.
+        return abs(self.ours.mean - self.published) <= TOLERANCE + 1e-9
 
 
 def measure(outcomes: Iterable[Outcome], dataset: str) -> dict[Key, Measured]:

@@ -12,9 +12,9 @@ from rich.table import Table
 from iknow.console import percent
 from iknow.errors import DataError
 from iknow.paper.agreement import compare, count_agreeing, measure
-from iknow.paper.figures import make_figures
+from iknow.paper.data.published import sample_signs
+from iknow.paper.figures.pictures import make_figures
 from iknow.paper.protocol import Outcome
-from iknow.paper.published import sample_signs
 from iknow.paper.reproduce import choose_setups, list_runs, reproduce
 from iknow.paper.results import read_csv
 from iknow.paper.setups import find_setup

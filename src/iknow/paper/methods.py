@@ -2,8 +2,11 @@
 
 The radii are those of the largest coverage, the exact optimum. k-NN and the threshold on softmax
 are then matched to that coverage, and the hybrids H-1 and H-2 use that ε and that k. `RelativeBall`
-is matched as well, beside the paper's. The paper defines the hybrids per layer; its authors' code
-combines the assertions of ball and k-NN instead, which is measured as h1_code and h2_code.
+is matched as well, beside the paper's.
+
+The paper defines the hybrids per layer; its authors' code combines the assertions of ball and k-NN
+instead. For H-2 (IK where both are) that is the same: a union is {g(x)} exactly when its parts are.
+For H-1 (k-NN's answer where the ball says IDK) it is not, with several layers: see h1_code.
 """
 
 from __future__ import annotations
@@ -26,8 +29,9 @@ from iknow.core.neighborhood import (
     RelativeBall,
 )
 from iknow.selection import match_coverage, match_k, match_threshold, select
+from iknow.selection.selection import find_known as find_known_by
 
-METHODS = ("softmax", "knn", "ball", "h1", "h2", "relative", "h1_code", "h2_code")
+METHODS = ("softmax", "knn", "ball", "h1", "h2", "relative", "h1_code")
 FIRST_NEIGHBORS = 128
 
 
@@ -60,7 +64,7 @@ def choose(
     """Choose on validation data, whose truth has shape (n,).
 
     assess_val: the assessment of the validation data with evidence of k neighbours. It is asked
-    again with more of them for as long as the largest k is the best match.
+    again with more of them for as long as k-NN covers too much with the largest k.
     """
     n_neighbors = min(FIRST_NEIGHBORS, n_train)
     while True:
@@ -69,7 +73,9 @@ def choose(
         belief = assessment.belief_codes
         selection = select(evidence, belief, truth, Ball)
         k = match_k(evidence, belief, selection.coverage)
-        if k < n_neighbors or n_neighbors == n_train:
+        # Coverage falls with k: once it is low enough, no larger k can come nearer.
+        widest = find_known_by(evidence, belief, dict.fromkeys(layers, Nearest(n_neighbors)))
+        if widest.mean() <= selection.coverage or n_neighbors == n_train:
             break
         n_neighbors = min(4 * n_neighbors, n_train)
     balls = {
@@ -97,7 +103,6 @@ def find_known(chosen: Chosen, assessment: Assessment) -> dict[str, Bools]:
     known = {method: found == Assertion.IK for method, found in assertions.items()}
     known["softmax"] = confidence_of(assessment.scores) >= chosen.threshold
     known["h1_code"] = np.where(ball == Assertion.IDK, nearest, ball) == Assertion.IK
-    known["h2_code"] = known["ball"] & known["knn"]
     return {method: known[method] for method in METHODS}
 
 

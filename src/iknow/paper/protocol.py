@@ -20,7 +20,7 @@ from iknow.core.assessment import Assessment
 from iknow.core.neighborhood import Ball
 from iknow.errors import MissingExtraError
 from iknow.evaluation.perturb import add_gaussian, add_uniform
-from iknow.paper.datasets import Dataset, load_dataset
+from iknow.paper.data.datasets import Dataset, load_dataset
 from iknow.paper.methods import Chosen, choose, find_known
 from iknow.paper.setups import Setup
 from iknow.paper.tables import METRICS

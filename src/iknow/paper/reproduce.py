@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -77,15 +77,16 @@ def _run_all(runs: Sequence[tuple[Setup, int]], jobs: int) -> Iterator[tuple[Set
         return
     # Torch's threads do not survive a fork; a fresh process has none.
     with ProcessPoolExecutor(min(jobs, len(runs)), mp_context=get_context("spawn")) as pool:
+        waiting = {pool.submit(run_seed, setup, seed): setup for setup, seed in runs}
         try:
-            futures = {pool.submit(run_seed, setup, seed): setup for setup, seed in runs}
-            for future in as_completed(futures):
-                yield futures[future], future.result()
-        except BaseException:
-            _abandon(pool)
+            for future in as_completed(list(waiting)):
+                yield waiting.pop(future), future.result()
+        except Exception:
+            # What has not begun must not begin; what is running beside a failure is worth keeping.
+            for future in as_completed([each for each in waiting if not each.cancel()]):
+                if future.exception() is None:
+                    yield waiting[future], future.result()
             raise
-
-
-def _abandon(pool: Executor) -> None:
-    """What has not begun must not begin once something failed or somebody pressed Ctrl-C."""
-    pool.shutdown(wait=False, cancel_futures=True)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise

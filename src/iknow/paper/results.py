@@ -14,8 +14,9 @@ import hashlib
 import io
 import json
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import astuple
 from pathlib import Path
+from typing import Any
 
 from iknow.paper.protocol import Cell, Outcome
 from iknow.paper.setups import Setup
@@ -31,12 +32,12 @@ def store(folder: Path, setup: Setup, outcome: Outcome) -> None:
     document = {
         "setup": setup.to_dict(),
         "seed": outcome.seed,
-        "cells": [asdict(cell) for cell in outcome.cells],
         "facts": outcome.facts,
+        "cells": [astuple(cell) for cell in outcome.cells],
     }
-    content = json.dumps(document, indent=1)
+    content = _dump(document)
     sealed = {"sha256": hashlib.sha256(content.encode()).hexdigest(), "content": document}
-    write_bytes(_path(folder, setup, outcome.seed), json.dumps(sealed, indent=1).encode())
+    write_bytes(_path(folder, setup, outcome.seed), _dump(sealed).encode())
 
 
 def recall(folder: Path, setup: Setup, seed: int) -> Outcome | None:
@@ -44,13 +45,12 @@ def recall(folder: Path, setup: Setup, seed: int) -> Outcome | None:
     try:
         sealed = json.loads(_path(folder, setup, seed).read_text("utf-8"))
         document = sealed["content"]
-        content = json.dumps(document, indent=1)
-        if hashlib.sha256(content.encode()).hexdigest() != sealed["sha256"]:
+        if hashlib.sha256(_dump(document).encode()).hexdigest() != sealed["sha256"]:
             return None
-        if document["setup"] != json.loads(json.dumps(setup.to_dict())):
+        if document["setup"] != json.loads(_dump(setup.to_dict())) or document["seed"] != seed:
             return None
-        cells = [Cell(**cell) for cell in document["cells"]]
-        return Outcome(setup.name, int(document["seed"]), cells, document["facts"])
+        cells = [Cell(*cell) for cell in document["cells"]]
+        return Outcome(setup.name, seed, cells, document["facts"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -82,4 +82,9 @@ def read_csv(path: Path) -> list[Outcome]:
 
 
 def _path(folder: Path, setup: Setup, seed: int) -> Path:
-    return folder / "runs" / f"{setup.name}-{seed}.json"
+    quick = "" if setup.max_samples is None else "-quick"  # must not take the place of a full run
+    return folder / "runs" / f"{setup.name}-{seed}{quick}.json"
+
+
+def _dump(document: Any) -> str:
+    return json.dumps(document, separators=(",", ":"))

@@ -75,6 +75,14 @@ def build_network(
 
     It returns logits of shape (n, n_classes).
     """
+    # Layers draw weights as they are made, which are not kept: that must not move the user's seed.
+    with torch.random.fork_rng(devices=[]):
+        network = _stack(architecture, shape, n_classes)
+    _initialise(network, generator)
+    return network
+
+
+def _stack(architecture: Architecture, shape: tuple[int, ...], n_classes: int) -> nn.Module:
     layers: OrderedDict[str, nn.Module] = OrderedDict()
     width, n_relus = shape[0], 0
     for i, block in enumerate(architecture.convolutions, start=1):
@@ -95,9 +103,7 @@ def build_network(
         layers[f"relu{n_relus}"] = nn.ReLU()
         width = units
     layers["logits"] = nn.Linear(width, n_classes)
-    network = nn.Sequential(layers)
-    _initialise(network, generator)
-    return network
+    return nn.Sequential(layers)
 
 
 @torch.no_grad()

@@ -1,0 +1,1 @@
+"""The data of the experiments: found or downloaded, verified, split and scaled."""

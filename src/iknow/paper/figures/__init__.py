@@ -1,0 +1,1 @@
+"""The paper's figures: experiments in the plane, and their drawings."""
