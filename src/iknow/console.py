@@ -141,7 +141,7 @@ def show_fit(classifier: EpistemicClassifier, output: Path, console: Console) ->
                 f"{promise.accuracy:g} ({promise.errors} wrong of {promise.known:,} IK on the half "
                 "that certifies)"
             )
-    console.print(f"Written to {output}", highlight=False)
+    console.print(f"Written to {output}", highlight=False, soft_wrap=True)
 
 
 def show_assessment(
@@ -156,7 +156,7 @@ def show_assessment(
             share = percent(count / len(assessment))
             console.print(f"[{COLORS[assertion]}]{assertion.name:<4}[/] {count:>9,} {share:>7}")
     if output is not None:
-        console.print(f"Written to {output}", highlight=False)
+        console.print(f"Written to {output}", highlight=False, soft_wrap=True)
         return
     table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
     for heading in ("sample", "belief", "assertion", "reason"):

@@ -49,7 +49,7 @@ def reproduce_tables(
         console.print(f"{len(kept)} of {len(runs)} seeds had been run before and were kept")
     console.print(_agreement(read_csv(out / "results.csv")))
     for path in written:
-        console.print(f"Written to {path}", highlight=False)
+        console.print(f"Written to {path}", highlight=False, soft_wrap=True)
 
 
 def reproduce_figures(out: Path, quick: bool, console: Console) -> None:
@@ -58,9 +58,11 @@ def reproduce_figures(out: Path, quick: bool, console: Console) -> None:
     try:
         signs = sample_signs()
     except DataError as error:
-        Console(stderr=True).print(f"signs.png is left out: {error}", highlight=False)
+        Console(stderr=True).print(
+            f"signs.png is left out: {error}", highlight=False, soft_wrap=True
+        )
     for path in make_figures(out, quick=quick, signs=signs):
-        console.print(f"Written to {path}", highlight=False)
+        console.print(f"Written to {path}", highlight=False, soft_wrap=True)
 
 
 def _agreement(outcomes: list[Outcome]) -> Table:
