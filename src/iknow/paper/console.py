@@ -6,7 +6,14 @@ from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.table import Table
 
 from iknow.console import percent
@@ -28,6 +35,7 @@ def reproduce_tables(
     runs = list_runs(setups, n_seeds)
     kept: list[tuple[str, int]] = []
     columns = (
+        SpinnerColumn(),  # a seed can take minutes, and someone may wonder
         TextColumn("{task.description:<20}"),
         BarColumn(),
         MofNCompleteColumn(),
