@@ -34,7 +34,6 @@ bench: $(VENV)/installed-dev  ## speed of evidence and of selection, as ratios
 	$(BIN)/python benchmarks/selection.py
 
 reproduce: $(VENV)/installed-dev  ## the paper's tables and figures, resumable, in about an hour
-	$(BIN)/iknow reproduce figures --out reproduction/figures
 	$(BIN)/iknow reproduce all --out reproduction
 
 clean:  ## remove the environment and all caches

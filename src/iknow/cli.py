@@ -166,7 +166,7 @@ def reproduce(
         str,
         typer.Argument(
             help="A dataset of the paper (grid_stability, iris, italy_power_demand, "
-            "synthetic_control, mnist, gtsrb), all of them, or figures."
+            "synthetic_control, mnist, gtsrb), figures, or all."
         ),
     ],
     seeds: Annotated[
@@ -191,6 +191,8 @@ def reproduce(
             reproduce_figures(out, quick, Console())
         else:
             reproduce_tables(experiment, out, seeds, quick, jobs, Console())
+        if experiment == "all":
+            reproduce_figures(out / "figures", quick, Console())
 
 
 @contextmanager

@@ -21,6 +21,7 @@ import joblib
 from iknow.errors import InputError, MissingExtraError
 from iknow.models.adapt import is_estimator, is_torch_module
 from iknow.models.model import Model
+from iknow.writing import replacing
 
 PICKLES = (".joblib", ".pkl", ".pickle")
 TORCH_FILES = (".pt", ".pth")
@@ -46,12 +47,8 @@ def save_model(model: Any, path: str | os.PathLike[str]) -> None:
     target = Path(path)
     if target.suffix not in PICKLES:
         raise InputError(f"{target} must end in {', '.join(PICKLES)} to hold a trained model")
-    temporary = target.with_name(target.name + ".partial")
-    try:
-        joblib.dump(model, temporary)
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(target) as file:
+        joblib.dump(model, file)
 
 
 def _load_pickle(path: Path) -> Any:

@@ -326,3 +326,15 @@ def test_figures_without_the_signs(tmp_path, monkeypatch):
     for name in names:
         assert name in result.stdout.replace("\n", "")
     shutil.rmtree(out)
+
+
+def test_all_is_the_tables_and_the_figures(tmp_path, monkeypatch):
+    from iknow.paper import console
+
+    calls = []
+    monkeypatch.setattr(console, "reproduce_tables", lambda *words: calls.append(words[:2]))
+    monkeypatch.setattr(console, "reproduce_figures", lambda *words: calls.append(words[:1]))
+    assert run("all", "--out", tmp_path).exit_code == 0
+    assert calls == [("all", tmp_path), (tmp_path / "figures",)]
+    assert run("iris", "--out", tmp_path).exit_code == 0
+    assert calls[2:] == [("iris", tmp_path)]

@@ -10,12 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iknow.paper import writing
 from iknow.paper.protocol import Cell, Outcome
 from iknow.paper.results import COLUMNS, read_csv, recall, store, to_csv
 from iknow.paper.setups import SETUPS
 from iknow.paper.tables import Key, load_published
-from iknow.paper.writing import write_bytes
 
 IRIS = SETUPS["iris"]
 TABLES = Path(os.environ.get("IKNOW_DATA") or "nowhere").parent / "paper" / "tables.csv"
@@ -203,25 +201,3 @@ def test_columns_and_words_are_those_of_the_paper_s_tables(outcome_of):
     values = {tuple(row[f] for f in words): float(row["value"]) for row in rows}
     for row in printed:
         assert values[tuple(row[f] for f in words)] == float(row["value"])
-
-
-# Writing
-
-
-@pytest.mark.parametrize("step", ["fsync", "replace"])
-def test_a_file_is_the_old_one_or_the_new_one(tmp_path, monkeypatch, step):
-    path = tmp_path / "new" / "folder" / "a"
-    assert write_bytes(path, b"old") == path
-    assert path.read_bytes() == b"old"
-
-    def fail(*arguments):
-        raise OSError("disk full")
-
-    monkeypatch.setattr(writing.os, step, fail)
-    with pytest.raises(OSError, match="disk full"):
-        write_bytes(path, b"new")
-    assert path.read_bytes() == b"old"
-    assert list(path.parent.iterdir()) == [path]
-    monkeypatch.undo()
-    write_bytes(path, b"new")
-    assert path.read_bytes() == b"new"

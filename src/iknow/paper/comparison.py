@@ -22,7 +22,7 @@ from iknow.paper.cells import (
 from iknow.paper.claims import Claim, list_claims
 from iknow.paper.protocol import Outcome
 from iknow.paper.tables import ACCURACIES, Key, load_published
-from iknow.paper.writing import write_bytes
+from iknow.writing import write_bytes
 
 BANNER = "**A quick run on few samples: it shows that all runs, the numbers mean nothing.**"
 LEGEND = (

@@ -17,7 +17,7 @@ from iknow.paper.comparison import write_comparison
 from iknow.paper.protocol import Outcome, run_seed
 from iknow.paper.results import recall, store, to_csv
 from iknow.paper.setups import SETUPS, Setup, find_setup
-from iknow.paper.writing import write_bytes
+from iknow.writing import write_bytes
 
 # Told of each seed: the experiment's name, the seed, and whether it had been run before.
 Report = Callable[[str, int, bool], None]

@@ -21,7 +21,7 @@ from typing import Any
 from iknow.paper.protocol import Cell, Outcome
 from iknow.paper.setups import Setup
 from iknow.paper.tables import find_tables
-from iknow.paper.writing import write_bytes
+from iknow.writing import write_bytes
 
 COLUMNS = ("table", "dataset", "layers", "method", "perturbation", "metric", "value", "seed")
 DIGITS = 6

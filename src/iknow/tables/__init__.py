@@ -17,8 +17,9 @@ from numpy.typing import ArrayLike
 
 from iknow.errors import InputError, MissingExtraError
 from iknow.tables.arrays import read_npy, read_npy_labels, read_npz, write_npz
-from iknow.tables.table import Table, as_columns, check_rows, existing, replacing
+from iknow.tables.table import Table, as_columns, check_rows, existing
 from iknow.tables.text import read_csv, read_csv_labels, write_csv
+from iknow.writing import replacing
 
 __all__ = ["Table", "read_table", "write_table"]
 

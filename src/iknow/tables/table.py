@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -129,20 +127,3 @@ def as_columns(columns: Mapping[str, ArrayLike]) -> dict[str, NDArray[Any]]:
             )
     check_rows({repr(name): len(array) for name, array in arrays.items()})
     return arrays
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Open a temporary sibling that takes the place of `path` once it is written in full."""
-    target = path.resolve()  # a link stays a link
-    if not target.parent.is_dir():
-        raise InputError(f"{path} cannot be written: there is no folder {target.parent}")
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
-    try:
-        with temporary.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from iknow.errors import InputError, MissingExtraError
 from iknow.paper.figures import toy
-from iknow.paper.writing import write_bytes
+from iknow.writing import write_bytes
 
 Signs = tuple[NDArray[Any], Sequence[str]]
 SHOWN_NOISE = 1.0
