@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from iknow.core.arrays import Floats32, Ints
+from iknow.core.arrays import Bools, Floats32, Ints
 from iknow.core.evidence import Evidence
+from iknow.core.neighborhood import Neighborhood
 from iknow.errors import InputError
 from iknow.geometry import Metric
 from iknow.search.dense import DenseIndex
@@ -62,8 +63,14 @@ class LayerIndex:
 
     def gather(self, queries: Any, k: int = 0) -> Evidence:
         """Evidence about queries, activations of the layer, with k neighbour distances."""
+        return self._index.gather(self._transform(queries), k)
+
+    def find_support(self, queries: Any, neighborhood: Neighborhood) -> Bools:
+        """Which classes are within reach of queries, a mask of shape (n_queries, n_classes)."""
+        return self._index.find_support(self._transform(queries), neighborhood)
+
+    def _transform(self, queries: Any) -> Any:
         try:
-            points = self.metric.transform(queries)
+            return self.metric.transform(queries)
         except InputError as error:
             raise InputError(f"queries do not fit the layer's metric: {error}") from error
-        return self._index.gather(points, k)

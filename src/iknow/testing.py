@@ -156,7 +156,9 @@ class IndexContract:
                 BallElseNearest(radius, k),
                 BallWithNearest(radius, k),
             ):
-                actual = make_assertions(belief, justify([find_support(evidence, rule)]))
+                supports = find_support(evidence, rule)
+                np.testing.assert_array_equal(index.find_support(problem.queries, rule), supports)
+                actual = make_assertions(belief, justify([supports]))
                 wanted = make_assertions(belief, justify([find_support(expected, rule)]))
                 np.testing.assert_array_equal(actual, wanted)
 

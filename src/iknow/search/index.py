@@ -1,4 +1,4 @@
-"""What every index must do: gather the evidence about queries from stored activations.
+"""What every index must do: gather the evidence about queries, or just the support it gives.
 
 `iknow.testing.IndexContract` holds the tests that go with this protocol.
 """
@@ -9,8 +9,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from iknow.core.arrays import Floats32, Ints
+from iknow.core.arrays import Bools, Floats32, Ints
 from iknow.core.evidence import Evidence
+from iknow.core.neighborhood import Neighborhood
 from iknow.errors import InputError
 
 
@@ -33,6 +34,14 @@ class Index(Protocol):
 
     def gather(self, queries: Any, k: int = 0) -> Evidence:
         """Evidence about queries of shape (n_queries, n_features), with k neighbour distances."""
+        ...
+
+    def find_support(self, queries: Any, neighborhood: Neighborhood) -> Bools:
+        """Which classes are within reach, a mask of shape (n_queries, n_classes).
+
+        The same as `iknow.core.support.find_support` makes of the evidence, but an index may find
+        it without measuring any distance.
+        """
         ...
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
 
-from iknow.core.arrays import Floats32, Ints
+from iknow.core.arrays import Bools, Floats32, Ints
+from iknow.core.evidence import Evidence
+from iknow.core.neighborhood import Neighborhood
+from iknow.core.support import find_support
 from iknow.errors import InputError
 from iknow.search.index import check_activations, check_labels
 
 
-class StoredRows:
+class StoredRows(ABC):
     """What every index on the CPU keeps.
 
     activations: of shape (n_rows, n_features), stored as float32. labels: class codes of shape
@@ -36,6 +40,14 @@ class StoredRows:
         self.labels: Ints = codes
         self.rows: Ints = numbers
         self._n_classes = n_classes
+
+    @abstractmethod
+    def gather(self, queries: Any, k: int = 0) -> Evidence:
+        """Evidence about queries of shape (n_queries, n_features), with k neighbour distances."""
+
+    def find_support(self, queries: Any, neighborhood: Neighborhood) -> Bools:
+        """Which classes are within reach, a mask of shape (n_queries, n_classes)."""
+        return find_support(self.gather(queries, neighborhood.n_neighbors), neighborhood)
 
     @property
     def n_rows(self) -> int:
