@@ -42,16 +42,11 @@ class LowerBounds:
     def __init__(
         self, rows: Floats32, block_starts: np.ndarray, block_ends: np.ndarray, block_size: int
     ) -> None:
-        n_features = rows.shape[1]
         self.block_size = block_size
         self.n_blocks = len(block_starts)
         self._center = rows.mean(axis=0, dtype=np.float64)
-        self._scale = _power_of_two_scale(rows, self._center)
-        # The product has d + 3 terms. The rest of the eight, the factor and the four units of
-        # roundoff cover the rounding of the extra columns and of the float64 steps around them.
-        terms = (n_features + 8) * UNIT_ROUNDOFF
-        self._error = 1.05 * terms / (1 - terms) / 2 + 4 * UNIT_ROUNDOFF if terms < 0.1 else np.inf
-        self._underflow = (n_features + 8) * UNDERFLOW
+        self._scale = power_of_two_scale(rows, self._center)
+        self._error, self._underflow = error_of_product(rows.shape[1])
         self._matrix = self._prepare(rows, block_starts, block_ends)
 
     def block_minima(self, queries: Floats32) -> tuple[Floats32, Floats]:
@@ -116,7 +111,18 @@ class LowerBounds:
         return matrix
 
 
-def _power_of_two_scale(rows: Floats32, center: Floats) -> float:
+def error_of_product(n_features: int) -> tuple[float, float]:
+    """The constants c and underflow of the bound above, for products of at most d + 3 terms.
+
+    The rest of the eight, the factor and the four units of roundoff cover the rounding of the extra
+    columns and of the float64 steps around them.
+    """
+    terms = (n_features + 8) * UNIT_ROUNDOFF
+    error = 1.05 * terms / (1 - terms) / 2 + 4 * UNIT_ROUNDOFF if terms < 0.1 else np.inf
+    return error, (n_features + 8) * UNDERFLOW
+
+
+def power_of_two_scale(rows: Floats32, center: Floats) -> float:
     """The power of two that brings the largest |x - center| to at most 1: exact to multiply by."""
     if rows.size == 0:
         return 1.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,11 @@ class StoredRows(ABC):
     def find_support(self, queries: Any, neighborhood: Neighborhood) -> Bools:
         """Which classes are within reach, a mask of shape (n_queries, n_classes)."""
         return find_support(self.gather(queries, neighborhood.n_neighbors), neighborhood)
+
+    @cached_property
+    def class_starts(self) -> Ints:
+        """First row of each class and, last, the number of rows: shape (n_classes + 1,)."""
+        return np.searchsorted(self.labels, np.arange(self.n_classes + 1)).astype(np.int64)
 
     @property
     def n_rows(self) -> int:

@@ -7,7 +7,7 @@ but only if BLAS does not start threads of its own inside each of them.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
@@ -23,14 +23,25 @@ _users = 0
 _limiter: Any = None
 
 
+@cache
 def n_cores() -> int:
     """Cores this process may use."""
     return max(1, int(cpu_count()))
 
 
 def for_each(work: Callable[[Task], None], tasks: Iterable[Task]) -> None:
+    """Run `work` on every task, on all cores, with BLAS kept to one thread."""
+    with single_threaded_blas():
+        share(work, list(tasks))
+
+
+def share(work: Callable[[Task], None], tasks: Sequence[Task]) -> None:
     """Run `work` on every task, on all cores; the first error stops the rest and is raised."""
-    with single_threaded_blas(), ThreadPoolExecutor(n_cores()) as pool:
+    if len(tasks) <= 1:  # a pool would cost more than many a single task
+        for task in tasks:
+            work(task)
+        return
+    with ThreadPoolExecutor(n_cores()) as pool:
         futures = [pool.submit(work, task) for task in tasks]
         try:
             for future in futures:
