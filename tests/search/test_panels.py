@@ -9,7 +9,8 @@ import pytest
 numba = pytest.importorskip("numba", reason="compiled search is the extra `fast`")
 
 from iknow.search.dense import DenseIndex  # noqa: E402
-from iknow.search.numba import find_block_minima, limit_for, limit_terms, measure  # noqa: E402
+from iknow.search.numba import find_block_minima, limit_for, limit_terms  # noqa: E402
+from iknow.search.numba_measure import measure  # noqa: E402
 from iknow.search.numba_vectors import QUERIES_AT_ONCE, scan_panel  # noqa: E402
 from iknow.search.packed import LANES  # noqa: E402
 from iknow.search.panels import PanelSearch, cut_evenly  # noqa: E402
@@ -17,8 +18,8 @@ from iknow.testing import KINDS, Problem, assert_same_evidence, brute_force  # n
 
 
 @numba.njit
-def scan(panels, start, n_terms, query, values):
-    return scan_panel(panels, start, n_terms, query, np.float32(0), values)
+def scan(panels, start, n_terms, queries, i, values):
+    return scan_panel(panels, start, n_terms, queries, i, np.float32(0), values)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +31,9 @@ def test_distances_are_summed_as_numpy_sums_them(n_features):
     points = (rng.standard_normal((50, n_features)) * scale).astype(np.float32)
     query = (rng.standard_normal(n_features) * scale).astype(np.float32)
     expected = np.sqrt(np.square(points.astype(float) - query.astype(float)).sum(axis=1))
-    np.testing.assert_array_equal([measure(query, point) for point in points], expected)
+    np.testing.assert_array_equal(
+        [measure(query[None], 0, points, row) for row in range(50)], expected
+    )
 
 
 def problem_of(kind, seed):
@@ -57,7 +60,7 @@ def test_no_bound_of_a_row_exceeds_the_limit_for_its_distance(kind):
         for i in range(len(queries)):
             terms = limit_terms(pack.scale, pack.error, pack.underflow, placed.squared[i])
             for panel in panels:
-                scan(pack.panels, panel * size, index.n_features, placed.points[i], values)
+                scan(pack.panels, panel * size, index.n_features, placed.points, i, values)
                 for slot, value in enumerate(values):
                     row = pack.slots[panel * LANES + slot]
                     if row >= 0:
@@ -84,14 +87,15 @@ def test_bounds_are_tight_enough_to_rule_out_nearly_everything():
 
 def test_bits_mark_the_slots_within_the_limit_and_those_that_are_no_numbers():
     @numba.njit
-    def bits_of(panels, query, limit, values):
-        return scan_panel(panels, 0, 3, query, limit, values)
+    def bits_of(panels, queries, limit, values):
+        return scan_panel(panels, 0, 3, queries, 1, limit, values)
 
     panels = np.zeros((4, LANES), dtype=np.float32)
     panels[0] = np.arange(LANES)
     panels[1, 5], panels[2, 6] = -10, np.nan
     values = np.empty(LANES, dtype=np.float32)
-    bits = bits_of(panels.reshape(-1), np.ones(3, dtype=np.float32), np.float32(2), values)
+    queries = np.array([[0, 0, 0], [1, 1, 1]], dtype=np.float32)
+    bits = bits_of(panels.reshape(-1), queries, np.float32(2), values)
     assert [slot for slot in range(LANES) if int(bits) >> slot & 1] == [0, 1, 2, 5, 6]
     assert values[5] == -5
     assert values[9] == 9

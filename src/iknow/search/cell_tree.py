@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Floats32, Ints
-from iknow.search.numba_cells import Tree, make_balls, sort_into_cells, sweep, walk
+from iknow.search.numba_cells import walk
+from iknow.search.numba_sweep import sweep
+from iknow.search.numba_tree import Tree, make_balls, sort_into_cells
 from iknow.search.packed import LANES
 from iknow.search.panels import PanelSearch, cut_evenly
 from iknow.search.stored import StoredRows

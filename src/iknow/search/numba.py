@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
 from iknow.core.arrays import Floats, Floats32, Ints
+from iknow.search.numba_measure import compiled, inlined, measure
 from iknow.search.numba_vectors import (
     QUERIES_AT_ONCE,
     lowest_bit,
@@ -21,14 +21,8 @@ from iknow.search.numba_vectors import (
 )
 from iknow.search.packed import LANES
 
-compiled = njit(nogil=True, cache=True, error_model="numpy")
-inlined = njit(inline="always", error_model="numpy")
 # Arrays are handed to functions one by one: a record of arrays would be counted in and out of every
 # call, which costs more than the call.
-
-PIECE = 128
-"""Numbers that numpy sums in one piece; longer sums are halved until they fit."""
-MOST_PIECES = 64
 
 
 class Pack(NamedTuple):
@@ -130,10 +124,11 @@ def _find_nearest(
 ) -> None:
     """The nearest row of one class, whose blocks are first..last-1, for each query."""
     panels, slots, points, rows = pack.panels, pack.slots, pack.points, pack.rows
+    placed, given = queries.points, queries.given
     values = np.empty(LANES, dtype=np.float32)
     for i in range(len(queries.given)):
         bounds = minima[i // QUERIES_AT_ONCE, :, i % QUERIES_AT_ONCE]
-        query, given, squared = queries.points[i], queries.given[i], queries.squared[i]
+        squared = queries.squared[i]
         factor, offset = limit_terms(pack.scale, pack.error, pack.underflow, squared)
         lowest, second, best = bounds[first], np.float32(np.inf), first
         for block in range(first + 1, last):
@@ -146,7 +141,7 @@ def _find_nearest(
         # The row with the lowest bound is nearly always the nearest, and alone in having it.
         guess = np.float32(lowest + 2.0**-20 * abs(lowest) + 8 * pack.error * squared)
         nearest, row = _improve(
-            panels, slots, points, rows, query, given, factor, offset, values,
+            panels, slots, points, rows, placed, given, i, factor, offset, values,
             starts[best], starts[best + 1], guess, np.inf, -1,
         )  # fmt: skip
         limit = limit_for(nearest, factor, offset)
@@ -154,7 +149,7 @@ def _find_nearest(
             for block in range(first, last):
                 if not bounds[block] > limit:
                     nearest, row = _improve(
-                        panels, slots, points, rows, query, given, factor, offset, values,
+                        panels, slots, points, rows, placed, given, i, factor, offset, values,
                         starts[block], starts[block + 1], limit, nearest, row,
                     )  # fmt: skip
                     limit = limit_for(nearest, factor, offset)
@@ -168,8 +163,9 @@ def _improve(
     slots: Ints,
     points: Floats32,
     rows: Ints,
-    query: Floats32,
+    placed: Floats32,
     given: Floats32,
+    i: int,
     factor: float,
     offset: float,
     values: Floats32,
@@ -183,17 +179,17 @@ def _improve(
 
     Of rows equally near, the one with the lowest number.
     """
-    n_features = len(query)
+    n_features = placed.shape[1]
     panel_size = (n_features + 1) * LANES
     for panel in range(first, last):
-        bits = scan_panel(panels, panel * panel_size, n_features, query, limit, values)
+        bits = scan_panel(panels, panel * panel_size, n_features, placed, i, limit, values)
         while bits:
             slot = lowest_bit(bits)
             bits &= bits - np.uint64(1)
             other = slots[panel * LANES + slot]
             if other < 0 or other == row or values[slot] > limit:
                 continue
-            distance = measure(given, points[other])
+            distance = measure(given, i, points, other)
             if distance < nearest:
                 nearest, row = distance, other
                 limit = min(limit, limit_for(nearest, factor, offset))
@@ -211,6 +207,7 @@ def _find_neighbors(
     The k blocks with the lowest bounds come first: what is found there rules out nearly all others.
     """
     panels, slots, points = pack.panels, pack.slots, pack.points
+    placed, given = queries.points, queries.given
     values = np.empty(LANES, dtype=np.float32)
     n_blocks = len(starts) - 1
     k = neighbors.shape[1]
@@ -219,7 +216,7 @@ def _find_neighbors(
     done = np.zeros(n_blocks, dtype=np.bool_)
     for i in range(len(queries.given)):
         bounds = minima[i // QUERIES_AT_ONCE, :, i % QUERIES_AT_ONCE]
-        query, given, kth = queries.points[i], queries.given[i], neighbors[i]
+        kth = neighbors[i]
         factor, offset = limit_terms(pack.scale, pack.error, pack.underflow, queries.squared[i])
         n_chosen = 0
         for block in range(n_blocks):
@@ -233,14 +230,14 @@ def _find_neighbors(
         for block in chosen[:n_chosen]:
             done[block] = True
             _insert(
-                panels, slots, points, query, given, factor, offset, values,
+                panels, slots, points, placed, given, i, factor, offset, values,
                 starts[block], starts[block + 1], kth,
             )  # fmt: skip
         limit = limit_for(kth[k - 1], factor, offset)
         for block in range(n_blocks):
             if not bounds[block] > limit and not done[block]:
                 _insert(
-                    panels, slots, points, query, given, factor, offset, values,
+                    panels, slots, points, placed, given, i, factor, offset, values,
                     starts[block], starts[block + 1], kth,
                 )  # fmt: skip
                 limit = limit_for(kth[k - 1], factor, offset)
@@ -252,8 +249,9 @@ def _insert(
     panels: Floats32,
     slots: Ints,
     points: Floats32,
-    query: Floats32,
+    placed: Floats32,
     given: Floats32,
+    i: int,
     factor: float,
     offset: float,
     values: Floats32,
@@ -262,19 +260,19 @@ def _insert(
     kth: Floats,
 ) -> None:
     """Put the distances of rows in panels first..last-1 among the k smallest, where they belong."""
-    n_features = len(query)
+    n_features = placed.shape[1]
     panel_size = (n_features + 1) * LANES
     end = len(kth) - 1
     limit = limit_for(kth[end], factor, offset)
     for panel in range(first, last):
-        bits = scan_panel(panels, panel * panel_size, n_features, query, limit, values)
+        bits = scan_panel(panels, panel * panel_size, n_features, placed, i, limit, values)
         while bits:
             slot = lowest_bit(bits)
             bits &= bits - np.uint64(1)
             row = slots[panel * LANES + slot]
             if row < 0 or values[slot] > limit:
                 continue
-            distance = measure(given, points[row])
+            distance = measure(given, i, points, row)
             if distance < kth[end]:
                 place = end
                 while place > 0 and distance < kth[place - 1]:
@@ -298,66 +296,3 @@ def limit_for(distance: float, factor: float, offset: float) -> Any:
     """What the bound of a row within a distance never exceeds, rounded up."""
     limit = factor * (distance * distance) + offset
     return np.float32(limit + 2.0**-22 * abs(limit) + 2.0**-120)
-
-
-@compiled
-def measure(one: Floats32, other: Floats32) -> Any:
-    """The distance of two points in float64, to the bit as numpy sums it."""
-    n = len(one)
-    if n <= PIECE:
-        return np.sqrt(_sum_of_piece(one, other, 0, n))
-    # numpy halves a long sum, and its halves, and adds what comes back in that order.
-    starts = np.empty(MOST_PIECES, dtype=np.int64)
-    sizes = np.empty(MOST_PIECES, dtype=np.int64)
-    waits = np.empty(MOST_PIECES, dtype=np.bool_)
-    sums = np.empty(MOST_PIECES)
-    starts[0], sizes[0], waits[0] = 0, n, False
-    top, n_sums = 1, 0
-    while top:
-        if waits[top - 1]:
-            n_sums -= 1
-            sums[n_sums - 1] += sums[n_sums]
-            top -= 1
-        elif sizes[top - 1] <= PIECE:
-            top -= 1
-            sums[n_sums] = _sum_of_piece(one, other, starts[top], sizes[top])
-            n_sums += 1
-        else:
-            waits[top - 1] = True
-            start, size = starts[top - 1], sizes[top - 1]
-            half = size // 2
-            half -= half % 8
-            starts[top], sizes[top], waits[top] = start + half, size - half, False
-            starts[top + 1], sizes[top + 1], waits[top + 1] = start, half, False
-            top += 2
-    return np.sqrt(sums[0])
-
-
-@compiled
-def _sum_of_piece(one: Floats32, other: Floats32, start: int, n: int) -> Any:
-    if n < 8:
-        total = 0.0
-        for j in range(start, start + n):
-            total += _squared_difference(one, other, j)
-        return total
-    s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0
-    whole = n - n % 8
-    for j in range(start, start + whole, 8):
-        s0 += _squared_difference(one, other, j)
-        s1 += _squared_difference(one, other, j + 1)
-        s2 += _squared_difference(one, other, j + 2)
-        s3 += _squared_difference(one, other, j + 3)
-        s4 += _squared_difference(one, other, j + 4)
-        s5 += _squared_difference(one, other, j + 5)
-        s6 += _squared_difference(one, other, j + 6)
-        s7 += _squared_difference(one, other, j + 7)
-    total = ((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7))
-    for j in range(start + whole, start + n):
-        total += _squared_difference(one, other, j)
-    return total
-
-
-@inlined
-def _squared_difference(one: Floats32, other: Floats32, j: int) -> Any:
-    difference = np.float64(other[j]) - np.float64(one[j])
-    return difference * difference

@@ -83,20 +83,28 @@ def scan_panel(
     panels: Any,
     start: Any,
     n_terms: Any,
+    queries: Any,
     query: Any,
     limit: Any,
     out: Any,
 ) -> Any:
     """The bounds of one panel for one query, and which of them are within a limit.
 
-    out[slot] becomes panel[0, slot] + Σ_k panel[1 + k, slot] query[k]. Returns a number whose bit
-    `slot` says that this is not above `limit`; what is not a number is not above it.
+    out[slot] becomes panel[0, slot] + Σ_k panel[1 + k, slot] q[k], where q is row number `query` of
+    `queries`, an array of two dimensions. Returns a number whose bit `slot` says that this is not
+    above `limit`; what is not a number is not above it.
     """
-    signature = types.uint64(panels, types.int64, types.int64, query, types.float32, out)
+    # The row is picked here, as numba would count the references to a slice, at some cost.
+    signature = types.uint64(
+        panels, types.int64, types.int64, queries, types.int64, types.float32, out
+    )
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        panels, query, out = (_data(context, builder, signature, arguments, i) for i in (0, 3, 5))
-        _, start, n_terms, _, limit, _ = arguments
+        panels, queries, out = (_data(context, builder, signature, arguments, i) for i in (0, 3, 6))
+        _, start, n_terms, _, number, limit, _ = arguments
+        shape = context.make_array(signature.args[3])(context, builder, arguments[3]).shape
+        width = builder.extract_value(shape, 1)
+        query = builder.gep(queries, [builder.mul(number, width)])
         sums = [cgutils.alloca_once(builder, _VECTOR) for _ in range(CHAINS)]
         builder.store(_load(builder, panels, start), sums[0])
         for total in sums[1:]:

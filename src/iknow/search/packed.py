@@ -89,6 +89,7 @@ class PackedRows:
         panels = self.panels[part]
         slots = self.slots[part.start * LANES : part.start * LANES + len(panels) * LANES]
         shifted = self._shift(rows[np.maximum(slots, 0)])
+        shifted[slots < 0] = 0.0
         squared = np.einsum("ij,ij->i", shifted, shifted, dtype=np.float64)
         bounds = _round_down(squared * (0.5 - 2 * self.error))
         panels[:, 0] = np.where(slots < 0, np.float32(np.inf), bounds).reshape(-1, LANES)

@@ -19,8 +19,6 @@ BYTES_FOR_MINIMA = 128 << 20
 """Memory for the minima of all batches in flight together."""
 QUERIES_PER_BATCH = 85 * QUERIES_AT_ONCE
 FEWEST_PER_BATCH = 16 * QUERIES_AT_ONCE
-PANELS_PER_BLOCK = 4
-"""Small blocks mean more minima to compare, large ones more rows to look at again."""
 
 
 class PanelSearch:
@@ -44,7 +42,7 @@ class PanelSearch:
             self.packed.error,
             self.packed.underflow,
         )
-        self.blocks = _cut_blocks(self.packed.class_panels)
+        self.blocks = _cut_blocks(self.packed.class_panels, self.packed.n_features)
 
     def fill(self, queries: Floats32, evidence: Evidence) -> None:
         """Write the evidence about queries of shape (n_queries, n_features) into `evidence`."""
@@ -77,19 +75,25 @@ class PanelSearch:
 
 def cut_evenly(n: int, most: int) -> Iterator[slice]:
     """Slices of at most so many, of like size, in a number that the cores can share evenly."""
-    n_parts = -(-n // most)
-    n_parts = min(n, -(-n_parts // n_cores()) * n_cores())
-    size = -(-n // max(1, n_parts))
+    n_parts = min(n, -(-n // (most * n_cores())) * n_cores())
+    size = max(1, -(-n // max(1, n_parts)))
     # Whole groups of queries go through the vector units together.
     size = -(-size // QUERIES_AT_ONCE) * QUERIES_AT_ONCE if size > QUERIES_AT_ONCE else size
     for start in range(0, n, size):
         yield slice(start, min(start + size, n))
 
 
-def _cut_blocks(class_panels: Ints) -> Blocks:
-    """Blocks of panels of one class each, so large that their minima fit for enough queries."""
+def _cut_blocks(class_panels: Ints, n_features: int) -> Blocks:
+    """Blocks of panels of one class each.
+
+    For each query and class, small blocks mean more minima to compare and large ones more rows to
+    look at again, which takes about as long per feature as a comparison: the root balances the two.
+    Blocks grow with the index so that the minima of enough queries fit the memory set aside.
+    """
+    n_panels = int(class_panels[-1])
+    balance = np.sqrt(n_panels / (max(1, len(class_panels) - 1) * n_features))
     most = BYTES_FOR_MINIMA // (n_cores() * 4 * FEWEST_PER_BATCH)
-    size = max(PANELS_PER_BLOCK, -(-int(class_panels[-1]) // most))
+    size = max(1, round(balance), -(-n_panels // most))
     n_blocks = -(-np.diff(class_panels) // size)
     classes = np.concatenate([[0], np.cumsum(n_blocks)]).astype(np.int64)
     number = np.arange(classes[-1]) - np.repeat(classes[:-1], n_blocks)
