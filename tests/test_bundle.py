@@ -5,6 +5,8 @@ import os
 import pickle
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -19,8 +21,9 @@ from iknow import Ball, BallElseNearest, EpistemicClassifier, Nearest, RelativeB
 from iknow.bundle import Bundle, _manifest_hash, read_bundle, write_bundle
 from iknow.core.neighborhood import Neighborhood
 from iknow.errors import BundleError, InputError
-from iknow.geometry import Minkowski
+from iknow.geometry import Minkowski, Weighted
 from iknow.models.arrays import PrecomputedModel
+from iknow.sealed import SealedArray
 from iknow.testing import assert_same_evidence
 
 FILES = [
@@ -297,7 +300,115 @@ def test_one_changed_byte_is_noticed_and_its_file_named(saved, name, position):
     content[place] ^= 0x04
     file.write_bytes(content)
     with pytest.raises(BundleError, match=name):
-        EpistemicClassifier.load(saved)
+        EpistemicClassifier.load(saved, verify="now")
+    with pytest.raises(BundleError, match=name):
+        EpistemicClassifier.load(saved).assess(make_outputs(seed=5)[0])
+
+
+USES = {
+    "assess": lambda loaded, path: loaded.assess(make_outputs(seed=5)[0]),
+    "assess with evidence": lambda loaded, path: loaded.assess(
+        make_outputs(seed=5)[0], evidence=True
+    ),
+    "tune": lambda loaded, path: loaded.tune(*make_outputs(seed=5)),
+    "save": lambda loaded, path: loaded.save(path / "again.iknow"),
+    "pickle": lambda loaded, path: pickle.dumps(loaded),
+    "points": lambda loaded, path: loaded.indexes_["a"].points,
+    "labels": lambda loaded, path: loaded.indexes_["a"].labels,
+    "rows": lambda loaded, path: loaded.indexes_["a"].rows,
+}
+
+
+@pytest.mark.parametrize("name", FILES[1:])
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+def test_a_damaged_file_is_refused_by_every_use_every_time(saved, tmp_path, name, use):
+    content = bytearray((saved / name).read_bytes())
+    content[-3] ^= 0x01
+    (saved / name).write_bytes(content)
+    loaded = EpistemicClassifier.load(saved)
+    for _ in range(2):
+        with pytest.raises(BundleError, match=f"damaged: {name} does not match its checksum"):
+            use(loaded, tmp_path)
+    assert list(tmp_path.iterdir()) == [saved]
+
+
+def test_a_damaged_metric_is_refused_on_load(tmp_path):
+    X, y = make_outputs()
+    metric = {"b": Weighted(np.eye(4))}
+    classifier = EpistemicClassifier(PrecomputedModel(), neighborhoods=Ball(1), metric=metric)
+    classifier.fit(X, y).save(tmp_path / "x.iknow")
+    file = tmp_path / "x.iknow/layers/b/metric-map.npy"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 0x40
+    file.write_bytes(content)
+    with pytest.raises(BundleError, match=r"metric-map\.npy does not match its checksum"):
+        EpistemicClassifier.load(tmp_path / "x.iknow")
+
+
+def test_files_are_compared_with_their_checksums_once(saved, monkeypatch):
+    verified = []
+    verify = SealedArray.verify
+    monkeypatch.setattr(
+        SealedArray, "verify", lambda sealed: (verified.append(sealed._name), verify(sealed))
+    )
+    loaded = EpistemicClassifier.load(saved)
+    assert [(i.n_rows, i.n_classes) for i in loaded.indexes_.values()] == [(30, 3), (30, 3)]
+    assert [index.n_features for index in loaded.indexes_.values()] == [2, 4]
+    assert "BallElseNearest" in repr(loaded)
+    assert verified == []
+    for _ in range(3):
+        loaded.assess(make_outputs(seed=5)[0], evidence=True)
+    assert sorted(verified) == sorted(FILES[1:])
+    EpistemicClassifier.load(saved, verify=False).assess(make_outputs(seed=5)[0])
+    assert len(verified) == 4
+
+
+def test_many_threads_may_ask_first(saved):
+    loaded = EpistemicClassifier.load(saved)
+    X, _ = make_outputs(seed=5)
+    with ThreadPoolExecutor(8) as pool:
+        assessments = list(pool.map(lambda _: loaded.assess(X), range(16)))
+    for assessment in assessments:
+        assert_same_assessment(assessment, make_classifier().assess(X))
+
+
+@pytest.mark.parametrize("verify", ["later", None, 2])
+def test_verify_takes_three_values(saved, verify):
+    with pytest.raises(InputError, match="verify must be True, False or 'now'"):
+        EpistemicClassifier.load(saved, verify=verify)
+
+
+def test_content_of_a_bundle_that_no_index_can_take_is_refused_though_its_checksums_are_right(
+    tmp_path,
+):
+    """Such as one that was written by other means than `save`."""
+    settings = {"rule": "Ball", "fixed": True, "k": 5, "batch_size": 1024, "selection": None}
+    settings |= {"n_features_in": None, "feature_names_in": None}
+    points = np.array([[1.0], [2.0], [np.nan]], dtype=np.float32)
+    bundle = Bundle(
+        classes=np.array([0, 1]),
+        labels=np.array([0, 1, 1]),
+        rows=np.arange(3),
+        activations={"a": points},
+        metrics={"a": Minkowski(2)},
+        neighborhoods={"a": Ball(0.1)},
+        fingerprint=None,
+        settings=settings,
+    )
+    write_bundle(tmp_path / "nan.iknow", bundle, "1")
+    query = ([[1.0, 0.0]], {"a": [[1.0]]})
+    with pytest.raises(InputError, match=r"layer 'a': activations .* row 2 is not"):
+        EpistemicClassifier.load(tmp_path / "nan.iknow").assess(query)
+    order = replace(bundle, labels=np.array([1, 0, 1]), activations={"a": np.nan_to_num(points)})
+    write_bundle(tmp_path / "order.iknow", order, "1")
+    assessment = EpistemicClassifier.load(tmp_path / "order.iknow").assess(query)
+    assert assessment.evidence["a"].class_distances.tolist() == [[1.0, 0.0]]
+    assert assessment.evidence["a"].exemplars.tolist() == [[1, 0]]
+
+
+def test_a_bundle_written_before_batches_were_sized_by_memory_still_loads(saved):
+    rewrite_manifest(saved, lambda manifest: manifest["settings"].update(batch_size=1024))
+    assert EpistemicClassifier.load(saved).batch_size == 1024
 
 
 @pytest.mark.parametrize("shift", [0, 5])
@@ -345,6 +456,31 @@ def test_a_file_cut_short_is_named_also_without_checksums(saved, name, length):
 
 
 @pytest.mark.parametrize("name", FILES[1:])
+@pytest.mark.parametrize("verify", [True, False])
+def test_a_file_that_is_too_long_is_named_on_load(saved, name, verify):
+    with (saved / name).open("ab") as stream:
+        stream.write(b"x")
+    with pytest.raises(BundleError, match=rf"{name} cannot be read \(expected \d+ bytes"):
+        EpistemicClassifier.load(saved, verify=verify)
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "message"),
+    [
+        ("labels.npy", np.zeros(30), "labels.npy must hold 30 whole numbers"),
+        ("labels.npy", np.int64(3), "labels.npy must hold 0 whole numbers"),
+        ("rows.npy", np.arange(29), "rows.npy must hold 30 whole numbers"),
+        ("layers/a/activations.npy", np.zeros(30, "f4"), "layer 'a' must hold a table of floats"),
+        ("layers/a/activations.npy", np.zeros((30, 2), int), "a table of floats; .* dtype int64"),
+    ],
+)
+def test_arrays_of_another_kind_are_noticed_without_verification(saved, name, array, message):
+    np.save(saved / name, array)
+    with pytest.raises(BundleError, match=message):
+        EpistemicClassifier.load(saved, verify=False)
+
+
+@pytest.mark.parametrize("name", FILES[1:])
 def test_a_damaged_header_gives_an_error_of_ours_also_without_checksums(saved, name):
     content = (saved / name).read_bytes()
     n_refused = 0
@@ -353,7 +489,7 @@ def test_a_damaged_header_gives_an_error_of_ours_also_without_checksums(saved, n
         changed[place] ^= 1 << place % 8
         (saved / name).write_bytes(changed)
         try:
-            EpistemicClassifier.load(saved, verify=False)
+            EpistemicClassifier.load(saved, verify=False).assess(make_outputs(seed=5)[0])
         except (BundleError, InputError):
             n_refused += 1
     assert n_refused > 100
@@ -365,7 +501,7 @@ def test_without_verification_checksums_are_not_compared(saved):
     points[0, 0] += 1
     np.save(file, points)
     with pytest.raises(BundleError, match="does not match its checksum"):
-        EpistemicClassifier.load(saved)
+        EpistemicClassifier.load(saved, verify="now")
     loaded = EpistemicClassifier.load(saved, verify=False)
     np.testing.assert_array_equal(loaded.indexes_["a"].points, points)
 
@@ -487,9 +623,9 @@ def test_a_bundle_can_be_read_by_others(saved):
 
 
 def test_a_reader_of_the_old_bundle_still_answers_rightly_after_it_was_replaced(saved):
-    reader = EpistemicClassifier.load(saved)
-    assert all(is_memory_mapped(index.points) for index in reader.indexes_.values())
+    reader = EpistemicClassifier.load(saved)  # nothing of it was read yet
     make_classifier(seed=20).save(saved)
+    assert all(is_memory_mapped(index.points) for index in reader.indexes_.values())
     X, _ = make_outputs(seed=5)
     assert_same_assessment(reader.assess(X), make_classifier().assess(X))
 

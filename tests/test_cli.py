@@ -104,6 +104,19 @@ def test_fit_and_assess_work_on_every_format_as_the_library_does(folder, wine, e
     np.testing.assert_allclose(written, distances, rtol=1e-12)
 
 
+def test_a_device_says_the_same(folder):
+    succeed(
+        "fit", "train.csv", "--label", "kind", "--validation", "val.csv", "--model",
+        "model.joblib", "-o", "wine.iknow",
+    )  # fmt: skip
+    asked = ["assess", "wine.iknow", "test.csv", "--label", "kind", "--model", "model.joblib"]
+    assert succeed(*asked) == succeed(*asked, "--device", "cpu")
+    succeed(*asked, "-o", "here.csv")
+    succeed(*asked, "-o", "there.csv", "--device", "cpu")
+    assert (folder / "here.csv").read_bytes() == (folder / "there.csv").read_bytes()
+    assert "device 'abacus' cannot be used" in fail(*asked, "--device", "abacus")
+
+
 def _columns(path):
     if path.suffix == ".npz":
         with np.load(path) as arrays:

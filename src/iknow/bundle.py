@@ -1,9 +1,10 @@
 """Bundles: a fitted classifier on disk, without its model.
 
 A bundle is a directory of one JSON manifest and plain arrays. Nothing in it can execute code. The
-manifest holds the sha256 of every file and of itself, so a changed byte is noticed; the arrays are
-memory-mapped on load. A new bundle is written beside the old one and takes its place in one step:
-at every moment one whole bundle is there.
+manifest holds the sha256 of every file and of itself, so a changed byte is noticed. On load the
+arrays are memory-mapped and not read: each is compared with its sha256 before it is first used. A
+new bundle is written beside the old one and takes its place in one step: at every moment one whole
+bundle is there.
 
     NAME.iknow/
       manifest.json
@@ -22,10 +23,10 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
 
 import numpy as np
@@ -34,6 +35,7 @@ from iknow.core.arrays import Floats32, Ints, Labels
 from iknow.core.neighborhood import Neighborhood, neighborhood_from_dict, neighborhood_to_dict
 from iknow.errors import BundleError, InputError
 from iknow.geometry import Metric, metric_from_dict
+from iknow.sealed import Seal, SealedArray
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -45,7 +47,8 @@ class Bundle:
     """What a bundle holds.
 
     classes: of shape (n_classes,). labels, rows: of shape (n_rows,). activations: for each layer,
-    of shape (n_rows, n_features). settings: plain values that the classifier wants back.
+    of shape (n_rows, n_features). settings: plain values that the classifier wants back. check: to
+    be called before the arrays of a bundle that was read are used; it refuses damaged ones.
     """
 
     classes: Labels
@@ -56,6 +59,7 @@ class Bundle:
     neighborhoods: Mapping[str, Neighborhood]
     fingerprint: str | None
     settings: Mapping[str, Any]
+    check: Callable[[], None] | None = None
 
 
 def write_bundle(path: str | os.PathLike[str], bundle: Bundle, version: str) -> None:
@@ -105,23 +109,33 @@ def write_bundle(path: str | os.PathLike[str], bundle: Bundle, version: str) -> 
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def read_bundle(path: str | os.PathLike[str], *, verify: bool = True) -> Bundle:
-    """Read a bundle, arrays memory-mapped. `verify` compares every file with its checksum."""
+def read_bundle(path: str | os.PathLike[str], *, verify: bool | Literal["now"] = True) -> Bundle:
+    """Read a bundle, arrays memory-mapped.
+
+    verify: True to compare the arrays with their checksums when they are first used (`check`),
+    "now" to compare them here, False never to. The manifest is always compared with its own.
+    """
+    if verify not in (True, False, "now"):
+        raise InputError(f"verify must be True, False or 'now'; got {verify!r}")
     source = Path(path)
     manifest = _read_manifest(source)
-    if verify:
-        _verify(source, manifest["files"])
+    sealed = {name: SealedArray(source, name, sha) for name, sha in manifest["files"].items()}
+    seal = Seal(sealed.values() if verify else ())
+    if verify == "now":
+        seal.check()
     layers = manifest["layers"]
-    labels = _map_array(source, "labels.npy")
     bundle = Bundle(
         classes=_classes_from_dict(manifest["classes"]),
-        labels=labels,
-        rows=_map_array(source, "rows.npy"),
-        activations={name: _map_array(source, layer["file"]) for name, layer in layers.items()},
+        labels=sealed["labels.npy"].array,
+        rows=sealed["rows.npy"].array,
+        activations={name: sealed[layer["file"]].array for name, layer in layers.items()},
         metrics={
             name: metric_from_dict(
                 layer["metric"],
-                {part: _map_array(source, file) for part, file in layer["metric_files"].items()},
+                {
+                    part: _read_now(sealed[file], verify=bool(verify))
+                    for part, file in layer["metric_files"].items()
+                },
             )
             for name, layer in layers.items()
         },
@@ -132,11 +146,36 @@ def read_bundle(path: str | os.PathLike[str], *, verify: bool = True) -> Bundle:
         },
         fingerprint=manifest["fingerprint"],
         settings=manifest["settings"],
+        check=seal.check,
     )
-    for name, values in bundle.activations.items():
-        if len(values) != len(labels):
-            raise BundleError(f"{source}: layer {name!r} has {len(values)} rows, not {len(labels)}")
+    _check_shapes(source, bundle)
     return bundle
+
+
+def _read_now(sealed: SealedArray, *, verify: bool) -> Any:
+    """A small array that is needed at once."""
+    if verify:
+        sealed.verify()
+    return sealed.array
+
+
+def _check_shapes(source: Path, bundle: Bundle) -> None:
+    """The arrays must fit each other, as far as that can be told without reading them."""
+    n_rows = len(bundle.labels) if bundle.labels.ndim else 0
+    for name, values in (("labels.npy", bundle.labels), ("rows.npy", bundle.rows)):
+        if values.dtype.kind not in "iu" or values.shape != (n_rows,):
+            raise BundleError(
+                f"{source}: {name} must hold {n_rows} whole numbers; it holds an array of shape "
+                f"{values.shape} and dtype {values.dtype}"
+            )
+    for layer, points in bundle.activations.items():
+        if points.dtype.kind != "f" or points.ndim != 2:
+            raise BundleError(
+                f"{source}: layer {layer!r} must hold a table of floats; it holds an array of "
+                f"shape {points.shape} and dtype {points.dtype}"
+            )
+        if len(points) != n_rows:
+            raise BundleError(f"{source}: layer {layer!r} has {len(points)} rows, not {n_rows}")
 
 
 def _read_manifest(source: Path) -> dict[str, Any]:
@@ -159,24 +198,6 @@ def _read_manifest(source: Path) -> dict[str, Any]:
     if manifest.get("sha256") != _manifest_hash(manifest) or text != _to_text(manifest):
         raise BundleError(f"{file} is damaged: it does not match its own checksum")
     return manifest
-
-
-def _verify(source: Path, files: Mapping[str, Any]) -> None:
-    for name, expected in files.items():
-        file = source / name
-        if not file.is_file():
-            raise BundleError(f"{source} is damaged: {name} is missing")
-        with file.open("rb") as stream:
-            found = hashlib.file_digest(stream, "sha256").hexdigest()
-        if found != expected:
-            raise BundleError(f"{source} is damaged: {name} does not match its checksum")
-
-
-def _map_array(source: Path, name: str) -> Any:
-    try:
-        return np.load(source / name, mmap_mode="r", allow_pickle=False)
-    except Exception as error:  # numpy reads a damaged header as Python, which can fail in any way
-        raise BundleError(f"{source} is damaged: {name} cannot be read ({error})") from error
 
 
 def _layer_file(layer: str, array: str) -> str:

@@ -7,26 +7,37 @@ A thin shell: it cuts batches, asks the model, searches the layers, and hands th
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.frozen import FrozenEstimator
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from iknow.core.arrays import Ints, Labels
 from iknow.core.assessment import Assessment
-from iknow.core.evidence import Evidence
 from iknow.core.neighborhood import Ball, Neighborhood
 from iknow.errors import InputError, SelectionError
-from iknow.gathering import check_columns, check_valid, gather_evidence
+from iknow.gathering import (
+    check_columns,
+    check_valid,
+    find_supports,
+    gather_evidence,
+    observe_batches,
+)
 from iknow.geometry import Metric
-from iknow.labels import as_labels, as_row_numbers, check_several_classes, encode, find_classes
-from iknow.layerindex import LayerIndex
-from iknow.models.adapt import as_model, is_estimator
+from iknow.labels import (
+    as_labels,
+    as_row_numbers,
+    check_several_classes,
+    check_trained,
+    encode,
+    find_classes,
+)
+from iknow.layerindex import LayerIndex, find_index_type
+from iknow.models.adapt import as_model, is_estimator, is_to_be_trained
 from iknow.models.inputs import as_dense, count_samples, cut_batches, zero_nonfinite
 from iknow.models.model import Observation, observe_all
 from iknow.parameters import (
@@ -56,6 +67,10 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
     metric: how distance is measured, for all layers or by layer (`iknow.geometry`); Euclidean
         unless given.
     classes: labels of the model's score columns in order, where they cannot be told from y.
+    batch_size: samples that the model is asked about at a time; as many as memory affords unless
+        given.
+    device: where to search: "cuda", "cuda:1", "mps" or "cpu" have torch do it, None the CPU without
+        torch. The answers are the same.
     """
 
     def __init__(
@@ -69,9 +84,10 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         metric: Metric | Mapping[str, Metric] | None = None,
         classes: Any = None,
         validation_fraction: float = 0.25,
-        batch_size: int = 1024,
+        batch_size: int | None = None,
         random_state: Any = 0,
         progress: bool = True,
+        device: str | None = None,
     ) -> None:
         self.model = model
         self.layers = layers
@@ -84,6 +100,7 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         self.batch_size = batch_size
         self.random_state = random_state
         self.progress = progress
+        self.device = device
 
     def fit(self, X: Any, y: Any, *, rows: Any = None) -> Self:
         """Collect the evidence: the activations of the training samples, with their labels.
@@ -97,7 +114,8 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
                 delattr(self, learned)
             if is_estimator(self.model):
                 validate_data(self, X, y, skip_check_array=True)
-            return self._train(X, y, rows) if self._trains else self._wrap(X, y, rows)
+            train = self._train if is_to_be_trained(self.model) else self._wrap
+            return train(X, y, rows)
         except BaseException:
             self.__dict__ = before  # a fit that fails loses nothing
             raise
@@ -139,26 +157,35 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         inputs = self._prepare(X)
         return self._select(goal, inputs, as_labels(y, count_samples(inputs), "y"), "validation")
 
-    def assess(self, X: Any, n_neighbors: int = 0) -> Assessment:
+    def assess(self, X: Any, n_neighbors: int = 0, *, evidence: bool = False) -> Assessment:
         """What is asserted about each prediction, and the evidence for it.
 
-        n_neighbors: keep at least so many neighbour distances in the evidence, to try rules with
-        another k on it. A sample that is not finite is INVALID and IDK; it disturbs no other.
+        The evidence is gathered when the assessment is first asked for it; until then it keeps the
+        activations, 4 bytes for each feature and sample. evidence: gather it at once, which takes
+        less time in all where it is needed. n_neighbors: likewise, with at least so many neighbour
+        distances, to try rules with another k on it. A sample that is not finite is INVALID and
+        IDK; it disturbs no other.
         """
         check_is_fitted(self, "indexes_")
         if not hasattr(self, "neighborhoods_"):
             raise NotFittedError(
                 "no neighborhoods yet: call tune(X_val, y_val), or give neighborhoods=..."
             )
-        needed = max(rule.n_neighbors for rule in self.neighborhoods_.values())
-        observation, evidence = self._gather(self._prepare(X), max(needed, n_neighbors))
+        inputs, rules = self._prepare(X), self.neighborhoods_
+        observed = self._observe(inputs)
+        if evidence or n_neighbors > 0:
+            k = max(n_neighbors, *(rule.n_neighbors for rule in rules.values()))
+            found = gather_evidence(observed, self.indexes_, k)
+        else:
+            found = find_supports(observed, self.indexes_, rules, count_samples(inputs))
         return Assessment(
             classes=self.classes_,
-            belief_codes=observation.belief,
-            scores=observation.scores,
-            evidence=evidence,
-            neighborhoods=self.neighborhoods_,
-            invalid=observation.invalid,
+            belief_codes=found.observation.belief,
+            scores=found.observation.scores,
+            evidence=found.evidence,
+            neighborhoods=rules,
+            invalid=found.observation.invalid,
+            found=found.supports,
         )
 
     def predict(self, X: Any) -> Labels:
@@ -172,22 +199,18 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         labels: Labels = self.classes_[observation.belief]
         return labels
 
-    @property
-    def _trains(self) -> bool:
-        """Whether `fit` trains the model: it is an estimator, and not a frozen one."""
-        return is_estimator(self.model) and not isinstance(self.model, FrozenEstimator)
-
     def _select(
         self, goal: Goal, inputs: Any, labels: Labels, what: str, positions: Ints | None = None
     ) -> Self:
         """Serve a goal on samples that are prepared; `positions`: see `check_valid`."""
         truth = encode(labels, self.classes_, "y")
-        self._check_evidence_for(truth)
-        n_rows = self.indexes_[self.layers_[0]].n_rows
-        observation, evidence = self._gather(inputs, goal.neighbors_needed(self.rule, n_rows))
-        check_valid(observation.invalid, what, positions)
+        index = self.indexes_[self.layers_[0]]
+        check_trained(truth, index.labels, self.classes_)
+        k = goal.neighbors_needed(self.rule, index.n_rows)
+        found = gather_evidence(self._observe(inputs), self.indexes_, k)
+        check_valid(found.observation.invalid, what, positions)
         self.selection_ = choose(
-            goal, evidence, observation.belief, truth, self.rule, self.classes_
+            goal, found.evidence, found.observation.belief, truth, self.rule, self.classes_
         )
         self.neighborhoods_ = dict(self.selection_.neighborhoods)
         return self
@@ -237,7 +260,7 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         """Build one index per layer from the activations of the training samples.
 
         rows: the number each sample is known by in explanations, of shape (n,). positions: see
-        `_check_valid`.
+        `check_valid`.
         """
         batches = cut_batches(inputs, self.batch_size)
         check_several_classes(labels)
@@ -245,6 +268,8 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         fixed = fixed_neighborhoods(self.neighborhoods, check_rule(self.rule), self.k, layers)
         check_neighbors(fixed, self.rule, self.k, len(labels))
         metrics = as_metrics(self.metric, layers)
+        for metric in metrics.values():
+            find_index_type(metric, self.device)  # refuses before the model has done its work
         shown = track(batches, "Collecting evidence", enabled=self.progress)
         observation = observe_all(self.model_, shown, len(labels), layers)
         check_valid(observation.invalid, "training", positions)
@@ -254,7 +279,9 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         codes = encode(labels, self.classes_, "y")
         self.layers_ = layers
         self.indexes_ = {
-            layer: LayerIndex.build(values, codes, len(self.classes_), rows, metrics[layer])
+            layer: LayerIndex.build(
+                values, codes, len(self.classes_), rows, metrics[layer], self.device
+            )
             for layer, values in observation.activations.items()
         }
         if fixed is not None:
@@ -267,17 +294,7 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
             validate_data(self, X, reset=False, skip_check_array=True)
         return inputs
 
-    def _gather(self, inputs: Any, k: int) -> tuple[Observation, dict[str, Evidence]]:
+    def _observe(self, inputs: Any) -> Iterator[Observation]:
         batches = cut_batches(inputs, self.batch_size)
         shown = track(batches, "Gathering evidence", enabled=self.progress)
-        return gather_evidence(self.model_, self.indexes_, shown, k)
-
-    def _check_evidence_for(self, truth: Ints) -> None:
-        """Validation must not hold a class of which training has no sample."""
-        trained = np.unique(self.indexes_[self.layers_[0]].labels)
-        missing = np.setdiff1d(truth, trained)
-        if len(missing):
-            raise InputError(
-                "y holds classes of which training has no sample: "
-                f"{self.classes_[missing].tolist()}"
-            )
+        return observe_batches(self.model_, self.indexes_, shown)

@@ -147,6 +147,9 @@ def assess(
     ] = None,
     label: LabelOption = None,
     labels: LabelsOption = None,
+    device: Annotated[
+        str | None, typer.Option(help="Search by torch on cuda, cuda:1, mps or cpu.")
+    ] = None,
 ) -> None:
     """Say IK, IMK or IDK for each prediction; with labels, also how often rightly."""
     from iknow.console import show_assessment
@@ -154,7 +157,13 @@ def assess(
     from iknow.tables import write_table
 
     with _errors_in_a_line():
-        assessment, table = assess_job(bundle, Source(data, label, labels), model=model)
+        assessment, table = assess_job(
+            bundle,
+            Source(data, label, labels),
+            model=model,
+            device=device,
+            evidence=output is not None,
+        )
         if output is not None:
             write_table(output, assertion_columns(assessment))
         show_assessment(assessment, table.labels, output, Console())

@@ -2,43 +2,136 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from iknow.core.arrays import Bools, Ints
 from iknow.core.evidence import Evidence, discard_evidence, stack_evidence
+from iknow.core.neighborhood import Neighborhood
+from iknow.core.on_request import EvidenceOnRequest
 from iknow.errors import InputError
-from iknow.models.model import Model, Observation, join_observations
+from iknow.models.model import Model, Observation, join_observations, join_whole
 from iknow.search.index import Index
+
+BYTES_OF_ACTIVATIONS_KEPT = 1 << 30
+"""Most memory for activations that are kept to gather evidence later, in all layers together."""
+
+QUERIES_AT_ONCE = 4096
+"""How many kept activations are searched for in one go, so that copies of them stay small."""
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """What a model and the indexes of its layers say about n samples.
+
+    observation: of all samples, without activations. evidence: by layer, there or on request.
+    supports: by layer, masks of shape (n, n_classes); None where they were not asked for and follow
+    from the evidence. Of samples that are invalid they say nothing that counts.
+    """
+
+    observation: Observation
+    evidence: Mapping[str, Evidence]
+    supports: Mapping[str, Bools] | None
+
+
+def observe_batches(
+    model: Model, indexes: Mapping[str, Index], batches: Iterable[Any]
+) -> Iterator[Observation]:
+    """Ask the model about batch after batch, in the layers that have an index."""
+    for batch in batches:
+        observation = model.observe(batch, tuple(indexes))
+        for index in indexes.values():
+            check_columns(observation, index.n_classes)
+        yield observation
 
 
 def gather_evidence(
-    model: Model, indexes: Mapping[str, Index], batches: Iterable[Any], k: int
-) -> tuple[Observation, dict[str, Evidence]]:
-    """Ask the model and search the layers, batch by batch; activations are not kept.
+    observations: Iterable[Observation], indexes: Mapping[str, Index], k: int
+) -> Findings:
+    """Search the layers, observation by observation; activations are not kept.
 
-    Returns the observation of all batches, without activations, and the evidence of each layer with
-    k neighbour distances. There is no evidence about inputs that are invalid.
+    The evidence of each layer has k neighbour distances. There is none about invalid inputs.
     """
-    observations: list[Observation] = []
+    seen: list[Observation] = []
     evidence: dict[str, list[Evidence]] = {layer: [] for layer in indexes}
-    for batch in batches:
-        observation = model.observe(batch, tuple(indexes))
+    for observation in observations:
         for layer, index in indexes.items():
-            check_columns(observation, index.n_classes)
-            try:
+            with _errors_that_name(layer):
                 found = index.gather(observation.activations[layer], k)
-            except InputError as error:
-                raise InputError(f"layer {layer!r}: {error}") from error
             evidence[layer].append(discard_evidence(found, observation.invalid))
-        observations.append(replace(observation, activations={}))
-    return (
-        join_observations(observations),
-        {layer: stack_evidence(parts) for layer, parts in evidence.items()},
+        seen.append(replace(observation, activations={}))
+    return Findings(
+        observation=join_observations(seen),
+        evidence={layer: stack_evidence(parts) for layer, parts in evidence.items()},
+        supports=None,
     )
+
+
+def find_supports(
+    observations: Iterable[Observation],
+    indexes: Mapping[str, Index],
+    neighborhoods: Mapping[str, Neighborhood],
+    n_samples: int,
+) -> Findings:
+    """Find which classes are within reach in each layer; evidence is gathered on request.
+
+    For that the activations are kept, 4 bytes for each feature of each sample. Where they would
+    take more than `BYTES_OF_ACTIVATIONS_KEPT`, the evidence is gathered at once instead.
+    """
+    k = max(neighborhood.n_neighbors for neighborhood in neighborhoods.values())
+    remaining = iter(observations)
+    first = next(remaining)
+    observations = chain([first], remaining)
+    n_features = sum(values.shape[1] for values in first.activations.values())
+    if 4 * n_features * n_samples > BYTES_OF_ACTIVATIONS_KEPT:
+        return gather_evidence(observations, indexes, k)
+    supports: dict[str, list[Bools]] = {layer: [] for layer in indexes}
+
+    def searched() -> Iterator[Observation]:
+        for observation in observations:
+            for layer, index in indexes.items():
+                with _errors_that_name(layer):
+                    queries = observation.activations[layer]
+                    supports[layer].append(index.find_support(queries, neighborhoods[layer]))
+            yield observation
+
+    whole = join_whole(searched(), n_samples)
+    return Findings(
+        observation=replace(whole, activations={}),
+        evidence=_gather_later(whole, indexes, k),
+        supports={layer: np.concatenate(parts) for layer, parts in supports.items()},
+    )
+
+
+def _gather_later(
+    observation: Observation, indexes: Mapping[str, Index], k: int
+) -> EvidenceOnRequest:
+    """The evidence about an observation with its activations, gathered when it is asked for."""
+
+    def gather(layer: str, samples: slice) -> Evidence:
+        queries = observation.activations[layer][samples]
+        with _errors_that_name(layer):
+            parts = [
+                indexes[layer].gather(queries[start : start + QUERIES_AT_ONCE], k)
+                for start in range(0, len(queries), QUERIES_AT_ONCE)
+            ]
+        return discard_evidence(stack_evidence(parts), observation.invalid[samples])
+
+    return EvidenceOnRequest(indexes, gather)
+
+
+@contextmanager
+def _errors_that_name(layer: str) -> Iterator[None]:
+    """An index does not know its layer; whoever reads its errors wants to."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"layer {layer!r}: {error}") from error
 
 
 def check_columns(observation: Observation, n_classes: int) -> None:

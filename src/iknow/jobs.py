@@ -100,10 +100,17 @@ def fit_job(
     return classifier
 
 
-def assess_job(bundle: Path, data: Source, *, model: str | None) -> tuple[Assessment, Table]:
-    """Assess the samples of a file by a bundle and its model."""
+def assess_job(
+    bundle: Path,
+    data: Source,
+    *,
+    model: str | None,
+    device: str | None = None,
+    evidence: bool = False,
+) -> tuple[Assessment, Table]:
+    """Assess the samples of a file by a bundle and its model; `evidence`: it will be needed."""
     wrapped = None if model is None else load_model(model)
-    classifier = EpistemicClassifier.load(bundle, wrapped)
+    classifier = EpistemicClassifier.load(bundle, wrapped, device=device)
     table = data.read()
     if table.features is not None and wrapped is None:
         raise InputError(
@@ -113,7 +120,7 @@ def assess_job(bundle: Path, data: Source, *, model: str | None) -> tuple[Assess
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
         inputs = _inputs(table, None if names is None else tuple(names), np.arange(len(table)))
-        return classifier.assess(inputs), table
+        return classifier.assess(inputs, evidence=evidence), table
 
 
 def assertion_columns(assessment: Assessment) -> dict[str, Any]:

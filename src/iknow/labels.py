@@ -101,6 +101,15 @@ def check_several_classes(labels: Labels) -> None:
         )
 
 
+def check_trained(truth: Ints, trained: Ints, classes: Labels) -> None:
+    """Validation must not hold a class of which training has no sample; both as class codes."""
+    missing = np.setdiff1d(truth, trained)
+    if len(missing):
+        raise InputError(
+            f"y holds classes of which training has no sample: {classes[missing].tolist()}"
+        )
+
+
 def _some(labels: Labels) -> str:
     shown = ", ".join(repr(label) for label in labels.tolist()[:10])
     return shown + (", ..." if len(labels) > 10 else "")

@@ -2,52 +2,74 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from iknow.core.arrays import Bools, Floats32, Ints
 from iknow.core.evidence import Evidence
 from iknow.core.neighborhood import Neighborhood
-from iknow.errors import InputError
+from iknow.errors import InputError, MissingExtraError
 from iknow.geometry import Metric
-from iknow.search.dense import DenseIndex
+from iknow.search.cells import CellIndex
 from iknow.search.minkowski import MinkowskiIndex
+from iknow.search.stored import StoredRows
 
 
 class LayerIndex:
     """An index of points that were, as every query is, transformed by a metric.
 
-    points: of shape (n_rows, m), transformed already. labels, rows: as for `DenseIndex`.
+    points: of shape (n_rows, m), transformed already. labels, rows: as for `CellIndex`. device:
+    where to search, see `find_index_type`. Nothing of the arrays is read before the first query, or
+    the first look at them; then `check` is called, which may refuse them, and they are checked.
     """
 
     def __init__(
-        self, points: Any, labels: Any, n_classes: int, rows: Ints, metric: Metric
+        self,
+        points: Any,
+        labels: Any,
+        n_classes: int,
+        rows: Ints,
+        metric: Metric,
+        device: str | None = None,
+        check: Callable[[], None] | None = None,
     ) -> None:
         self.metric = metric
-        # Only the Euclidean norm turns into matrix products; any other is measured directly.
-        self._index: DenseIndex | MinkowskiIndex = (
-            DenseIndex(points, labels, n_classes, rows=rows)
-            if metric.p == 2
-            else MinkowskiIndex(points, labels, n_classes, rows=rows, p=metric.p)
-        )
+        self.device = device
+        self._make = find_index_type(metric, device)
+        self._arrays = points, labels, rows
+        self._n_classes = n_classes
+        self._check = check
+        self._built: StoredRows | None = None
+        self._lock = threading.Lock()
 
     @classmethod
     def build(
-        cls, activations: Any, labels: Any, n_classes: int, rows: Ints, metric: Metric
+        cls,
+        activations: Any,
+        labels: Any,
+        n_classes: int,
+        rows: Ints,
+        metric: Metric,
+        device: str | None = None,
     ) -> LayerIndex:
-        """The index of a layer's activations, of shape (n_rows, n_features)."""
-        return cls(metric.transform(activations), labels, n_classes, rows, metric)
+        """The index of a layer's activations, of shape (n_rows, n_features), checked at once."""
+        index = cls(metric.transform(activations), labels, n_classes, rows, metric, device)
+        index._index  # noqa: B018
+        return index
 
     @property
     def n_rows(self) -> int:
-        return self._index.n_rows
+        return len(self._arrays[0])
 
     @property
     def n_features(self) -> int:
-        return self._index.n_features
+        return int(self._arrays[0].shape[1])
 
     @property
     def n_classes(self) -> int:
-        return self._index.n_classes
+        return self._n_classes
 
     @property
     def points(self) -> Floats32:
@@ -69,8 +91,52 @@ class LayerIndex:
         """Which classes are within reach of queries, a mask of shape (n_queries, n_classes)."""
         return self._index.find_support(self._transform(queries), neighborhood)
 
+    @property
+    def _index(self) -> StoredRows:
+        """What searches, made by the first who needs it."""
+        if self._built is None:
+            with self._lock:
+                if self._built is None:
+                    self._built = self._build()
+        return self._built
+
+    def _build(self) -> StoredRows:
+        if self._check is not None:
+            self._check()
+        points, labels, rows = self._arrays
+        index = self._make(points, labels, self._n_classes, rows=rows)
+        self._arrays = index.points, index.labels, index.rows  # it may have had to sort them
+        return index
+
     def _transform(self, queries: Any) -> Any:
         try:
             return self.metric.transform(queries)
         except InputError as error:
             raise InputError(f"queries do not fit the layer's metric: {error}") from error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Only what cannot be derived is pickled, and nothing that `check` refuses."""
+        index = self._index
+        arrays = index.points, index.labels, self.n_classes, index.rows
+        return LayerIndex, (*arrays, self.metric, self.device)
+
+
+def find_index_type(metric: Metric, device: str | None) -> Callable[..., StoredRows]:
+    """What makes the index that searches by a metric on a device.
+
+    device: None for the search made for CPUs; "cuda", "cuda:1", "mps" or "cpu" for torch's.
+    """
+    if device is None:
+        # Only the Euclidean norm turns into matrix products; any other is measured directly.
+        return CellIndex if metric.p == 2 else partial(MinkowskiIndex, p=metric.p)
+    if metric.p != 2:
+        raise InputError(
+            f"on a device, distances are searched in the Euclidean norm, p=2; got {metric!r} for "
+            f"device={device!r}: leave the device out, or choose a metric with p=2"
+        )
+    try:
+        # Imported here because only a user of torch should pay for loading it.
+        from iknow.search.torch import TorchIndex
+    except ImportError as error:
+        raise MissingExtraError(f"searching on device {device!r}", "torch") from error
+    return partial(TorchIndex, device=device)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -27,7 +27,8 @@ class SavingMixin:
     rule: type[Neighborhood]
     neighborhoods: Neighborhood | Mapping[str, Neighborhood] | None
     k: int
-    batch_size: int
+    batch_size: int | None
+    device: str | None
     model_: Model
     classes_: Labels
     layers_: tuple[str, ...]
@@ -55,7 +56,7 @@ class SavingMixin:
                 "rule": self.rule.__name__,
                 "fixed": self.neighborhoods is not None,
                 "k": int(self.k),  # a grid search may have set numpy's integers
-                "batch_size": int(self.batch_size),
+                "batch_size": None if self.batch_size is None else int(self.batch_size),
                 "selection": None if selection is None else selection.to_dict(),
                 "n_features_in": getattr(self, "n_features_in_", None),
                 "feature_names_in": None if names is None else [str(name) for name in names],
@@ -64,10 +65,20 @@ class SavingMixin:
         write_bundle(path, bundle, __version__)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str], model: Any = None, *, verify: bool = True) -> Self:
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        model: Any = None,
+        *,
+        verify: bool | Literal["now"] = True,
+        device: str | None = None,
+    ) -> Self:
         """Read a bundle back, for the same trained model.
 
         Without a model the classifier takes precomputed outputs, (scores, {layer: activations}).
+        verify: the arrays are memory-mapped and compared with their checksums before the first
+        answer that rests on them; "now" does that here, False never. device: where to search, as
+        for a new classifier; a bundle moves between machines and does not know.
         """
         bundle = read_bundle(path, verify=verify)
         adapter = PrecomputedModel() if model is None else as_model(model)
@@ -86,6 +97,7 @@ class SavingMixin:
             k=settings["k"],
             metric=dict(bundle.metrics),
             batch_size=settings["batch_size"],
+            device=device,
         )
         classifier._restore(bundle, adapter, has_model=model is not None)
         return classifier
@@ -98,7 +110,13 @@ class SavingMixin:
         self.layers_ = tuple(bundle.activations)
         self.indexes_ = {
             layer: LayerIndex(
-                points, bundle.labels, len(bundle.classes), bundle.rows, bundle.metrics[layer]
+                points,
+                bundle.labels,
+                len(bundle.classes),
+                bundle.rows,
+                bundle.metrics[layer],
+                self.device,
+                bundle.check,
             )
             for layer, points in bundle.activations.items()
         }

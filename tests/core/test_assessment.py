@@ -1,5 +1,7 @@
 """Assessment: the columns, their agreement with each other, and other neighborhoods."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -105,6 +107,20 @@ def test_neighborhoods_for_the_wrong_layers_are_refused(layers, shown, assessmen
     message = rf"needed for the layers \['hidden', 'logits'\]; got them for {shown}"
     with pytest.raises(InputError, match=message):
         assessment.under(dict.fromkeys(layers, Ball(1)))
+
+
+def test_supports_that_were_found_before_are_taken_but_not_of_invalid_samples(assessment):
+    everything = {layer: np.ones((6, 3), dtype=bool) for layer in ("logits", "hidden")}
+    other = replace(assessment, found=everything)
+    assert list(other.supports) == ["hidden", "logits"]
+    assert other.assertion.tolist() == [IMK] * 5 + [IDK]
+    assert other.reason.tolist() == [Reason.OVERLAP] * 5 + [Reason.INVALID]
+    assert other.under(assessment.neighborhoods).reason.tolist() == list(Reason)
+
+
+def test_supports_of_the_wrong_layers_are_refused(assessment):
+    with pytest.raises(InputError, match=r"supports are needed for .*; got them for \['hidden'\]"):
+        replace(assessment, found={"hidden": np.ones((6, 3), dtype=bool)})
 
 
 @pytest.mark.parametrize("i", [6, -7, 100])

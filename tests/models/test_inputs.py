@@ -8,7 +8,16 @@ from scipy.sparse import csr_array
 
 from iknow.errors import InputError
 from iknow.models.arrays import PrecomputedModel
-from iknow.models.inputs import as_dense, count_samples, cut_batches, zero_nonfinite
+from iknow.models.inputs import (
+    BATCH_OF_UNKNOWN_SIZE,
+    BYTES_PER_BATCH,
+    LARGEST_BATCH,
+    affordable_batch_size,
+    as_dense,
+    count_samples,
+    cut_batches,
+    zero_nonfinite,
+)
 from iknow.models.model import Observation
 
 N = 10
@@ -72,6 +81,45 @@ def test_no_samples_are_refused(kind):
 def test_a_batch_size_below_one_is_refused(size):
     with pytest.raises(InputError, match=f"batch_size must be >= 1; got {size}"):
         cut_batches(VALUES, size)
+
+
+def virtual(n, *shape, dtype=np.float32):
+    """An array of n samples that takes no memory."""
+    return np.broadcast_to(np.zeros((), dtype), (n, *shape))
+
+
+def observation_of(scores, **activations):
+    n = len(scores)
+    return Observation(scores, np.zeros(n, dtype=int), activations, np.zeros(n, dtype=bool))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "per_sample"),
+    [
+        (virtual(1000, 3, 224, 224), 3 * 224 * 224 * 4),
+        (torch.zeros(1).expand(1000, 3, 224, 224), 3 * 224 * 224 * 4),
+        (pd.DataFrame(np.zeros((600, 20_000), dtype=np.float32)), 20_000 * 4),
+        (observation_of(virtual(1000, 20_000, dtype=float)), 20_000 * 8),
+        (observation_of(virtual(1000, 8), a=virtual(1000, 9_992), b=virtual(1000, 10_000)), 80_000),
+    ],
+    ids=["array", "tensor", "frame", "scores", "activations"],
+)
+def test_unless_a_size_is_given_a_batch_takes_the_memory_set_aside(inputs, per_sample):
+    size = BYTES_PER_BATCH // per_sample
+    assert 1 < affordable_batch_size(inputs) == size < LARGEST_BATCH
+    assert len(cut_batches(inputs)[0]) == min(len(inputs), size)
+
+
+def test_a_batch_holds_at_least_one_sample_and_at_most_some_thousands():
+    huge = virtual(3, BYTES_PER_BATCH)
+    assert [len(batch) for batch in cut_batches(huge)] == [1, 1, 1]
+    small = virtual(2 * LARGEST_BATCH + 1, 1)
+    assert [len(batch) for batch in cut_batches(small)] == [LARGEST_BATCH, LARGEST_BATCH, 1]
+    assert affordable_batch_size(virtual(10, 0)) == LARGEST_BATCH
+
+
+def test_inputs_that_do_not_tell_their_size_are_cut_as_ever():
+    assert affordable_batch_size([[0.0]] * 5000) == BATCH_OF_UNKNOWN_SIZE
 
 
 @pytest.mark.parametrize("kind", KINDS)

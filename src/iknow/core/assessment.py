@@ -1,7 +1,7 @@
 """Assessment: everything iknow says about a set of predictions, column by column.
 
-It holds the evidence, so other neighborhoods can be tried (`under`) and predictions explained
-(`explain`) without another search.
+It holds the evidence, or a way to it, so other neighborhoods can be tried (`under`) and predictions
+explained (`explain`) without asking the model again.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from iknow.core.evidence import Evidence
 from iknow.core.explanation import Explanation, explain
 from iknow.core.justification import justify
 from iknow.core.neighborhood import Neighborhood
+from iknow.core.on_request import evidence_about
 from iknow.core.support import find_support
 from iknow.errors import InputError
 
@@ -31,6 +32,8 @@ class Assessment:
     scores: the model's scores, of shape (n, n_classes).
     evidence, neighborhoods: one per layer, by name.
     invalid: mask of shape (n,) of the samples that were not finite.
+    found: for each layer, the classes within reach of its neighborhood, masks of shape
+        (n, n_classes), where they were found without the evidence. They must be what it gives.
     """
 
     classes: Labels
@@ -39,12 +42,18 @@ class Assessment:
     evidence: Mapping[str, Evidence]
     neighborhoods: Mapping[str, Neighborhood]
     invalid: Bools
+    found: Mapping[str, Bools] | None = None
 
     def __post_init__(self) -> None:
         if set(self.evidence) != set(self.neighborhoods):
             raise InputError(
                 f"neighborhoods are needed for the layers {sorted(self.evidence)}; "
                 f"got them for {sorted(self.neighborhoods)}"
+            )
+        if self.found is not None and set(self.found) != set(self.evidence):
+            raise InputError(
+                f"supports are needed for the layers {sorted(self.evidence)}; "
+                f"got them for {sorted(self.found)}"
             )
 
     def __len__(self) -> int:
@@ -72,6 +81,8 @@ class Assessment:
         An invalid sample has none, whatever evidence came with it: it fails closed, to IDK.
         """
         valid = ~self.invalid[:, None]
+        if self.found is not None:
+            return {layer: self.found[layer] & valid for layer in self.evidence}
         return {
             layer: find_support(evidence, self.neighborhoods[layer]) & valid
             for layer, evidence in self.evidence.items()
@@ -114,6 +125,6 @@ class Assessment:
             belief=int(self.belief_codes[i]),
             assertion=int(self.assertion[i]),
             reason=int(self.reason[i]),
-            evidence=self.evidence,
+            evidence=evidence_about(self.evidence, slice(i, i + 1)),
             neighborhoods=self.neighborhoods,
         )

@@ -83,15 +83,15 @@ def explain(
     evidence: Mapping[str, Evidence],
     neighborhoods: Mapping[str, Neighborhood],
 ) -> Explanation:
-    """Collect the explanation of sample `i` from evidence that exists."""
+    """Collect the explanation of sample `i` from the evidence about it alone, by layer."""
     return Explanation(
         index=i,
         belief=classes.tolist()[belief],
         assertion=Assertion(assertion),
         reason=Reason(reason),
         layers=tuple(
-            _explain_layer(layer, batch[i : i + 1], neighborhoods[layer], belief, classes.tolist())
-            for layer, batch in evidence.items()
+            _explain_layer(layer, about_it, neighborhoods[layer], belief, classes.tolist())
+            for layer, about_it in evidence.items()
         ),
     )
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from sklearn.frozen import FrozenEstimator
+
 from iknow.errors import InputError
 from iknow.models.model import Model
 
@@ -41,3 +43,8 @@ def is_estimator(model: Any) -> bool:
     return (
         not isinstance(model, type) and hasattr(model, "predict") and hasattr(model, "get_params")
     )
+
+
+def is_to_be_trained(model: Any) -> bool:
+    """Whether a model is a scikit-learn classifier that `fit` trains: it is not frozen."""
+    return is_estimator(model) and not isinstance(model, FrozenEstimator)

@@ -13,6 +13,15 @@ import numpy as np
 from iknow.core.arrays import Bools
 from iknow.errors import InputError
 
+BYTES_PER_BATCH = 64 << 20
+"""Memory for the inputs of a batch; its activations are of the same order."""
+
+LARGEST_BATCH = 4096
+"""Enough queries for every core, few enough that a progress bar moves."""
+
+BATCH_OF_UNKNOWN_SIZE = 1024
+"""Samples in a batch of inputs that do not say how many bytes they take."""
+
 
 def as_dense(inputs: Any) -> Any:
     """A data frame as it is, a sparse matrix refused, all else as an array of shape (n, ...)."""
@@ -37,15 +46,37 @@ def count_samples(inputs: Any) -> int:
         raise InputError(f"inputs must hold samples along an axis; got {inputs!r}") from None
 
 
-def cut_batches(inputs: Any, size: int) -> list[Any]:
-    """Successive batches of at most `size` samples; at least one sample is needed."""
+def cut_batches(inputs: Any, size: int | None = None) -> list[Any]:
+    """Successive batches of at most `size` samples; at least one sample is needed.
+
+    Unless a size is given, it is the one that memory affords.
+    """
     n = count_samples(inputs)
     if n == 0:
         raise InputError("there is nothing to work on: X holds no samples")
+    if size is None:
+        size = affordable_batch_size(inputs)
     if size < 1:
         raise InputError(f"batch_size must be >= 1; got {size}")
     rows = inputs.iloc if hasattr(inputs, "iloc") else inputs
     return [rows[start : start + size] for start in range(0, n, size)]
+
+
+def affordable_batch_size(inputs: Any) -> int:
+    """How many samples fit the memory set aside for a batch, at least 1."""
+    n_bytes = _count_bytes(inputs)
+    if n_bytes is None:
+        return BATCH_OF_UNKNOWN_SIZE
+    per_sample = n_bytes / max(1, count_samples(inputs))
+    return max(1, min(LARGEST_BATCH, int(BYTES_PER_BATCH / max(1.0, per_sample))))
+
+
+def _count_bytes(inputs: Any) -> int | None:
+    """Bytes of all samples, where that can be told: arrays, tensors, observations, data frames."""
+    n_bytes = getattr(inputs, "nbytes", None)
+    if n_bytes is None and hasattr(inputs, "memory_usage"):
+        n_bytes = inputs.memory_usage(index=False).sum()
+    return None if n_bytes is None else int(n_bytes)
 
 
 def zero_nonfinite(batch: Any) -> tuple[Any, Bools]:

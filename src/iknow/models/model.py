@@ -33,6 +33,11 @@ class Observation:
     def __len__(self) -> int:
         return len(self.scores)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of scores and activations."""
+        return self.scores.nbytes + sum(values.nbytes for values in self.activations.values())
+
     def __getitem__(self, rows: Any) -> Observation:
         return Observation(
             scores=self.scores[rows],
@@ -116,11 +121,15 @@ def make_observation(
 def observe_all(
     model: Model, batches: Iterable[Any], n_samples: int, layers: Sequence[str]
 ) -> Observation:
-    """The observations of all batches as one, each array allocated once."""
+    """The observations of all batches as one."""
+    return join_whole((model.observe(batch, layers) for batch in batches), n_samples)
+
+
+def join_whole(parts: Iterable[Observation], n_samples: int) -> Observation:
+    """Successive observations as one, activations included, each array allocated once."""
     whole: Observation | None = None
     start = 0
-    for batch in batches:
-        part = model.observe(batch, layers)
+    for part in parts:
         if whole is None:
             whole = _allocate_like(part, n_samples)
         rows = slice(start, start + len(part))

@@ -72,7 +72,7 @@ def run_seed(setup: Setup, seed: int) -> Outcome:
         cells: list[Cell] = []
         accuracy: dict[str, float] = {}
         for perturbation, X in _perturb(setup, data, network, seed):
-            assessment = classifier.assess(X, n_neighbors=n_neighbors)
+            assessment = classifier.assess(X, n_neighbors, evidence=True)
             right = assessment.belief_codes == data.y_test
             accuracy[perturbation] = float(right.mean())
             for layers, parameters in chosen.items():
@@ -94,6 +94,7 @@ def _wrap(network: Any, setup: Setup, data: Dataset) -> EpistemicClassifier:
         layers,
         neighborhoods=Ball(0.0),
         classes=np.arange(len(data.classes)),
+        batch_size=1024,  # fixed: a network's last bits may depend on it
         progress=False,
     )
     return classifier.fit(data.X_train, data.y_train)
@@ -104,7 +105,7 @@ def _choose(classifier: EpistemicClassifier, setup: Setup, data: Dataset) -> dic
 
     def assess_val(n_neighbors: int) -> Assessment:
         if n_neighbors not in kept:
-            kept[n_neighbors] = classifier.assess(data.X_val, n_neighbors=n_neighbors)
+            kept[n_neighbors] = classifier.assess(data.X_val, n_neighbors, evidence=True)
         return kept[n_neighbors]
 
     return {

@@ -14,6 +14,9 @@ from iknow.core.evidence import Evidence
 from iknow.core.neighborhood import Neighborhood
 from iknow.errors import InputError
 
+VALUES_CHECKED_AT_ONCE = 1 << 20
+"""Numbers whose finiteness is looked at in one go: the marks of a whole index would be many."""
+
 
 @runtime_checkable
 class Index(Protocol):
@@ -54,12 +57,13 @@ def check_activations(activations: Any, what: str = "activations") -> Floats32:
         raise InputError(f"{what} must have shape (n, n_features); got {array.shape}")
     with np.errstate(over="ignore"):  # an overflow becomes inf and is reported below
         rounded = array.astype(np.float32, copy=False)
-    finite = np.isfinite(rounded).all(axis=1)
-    if not finite.all():
-        row = int(np.flatnonzero(~finite)[0])
+    step = max(1, VALUES_CHECKED_AT_ONCE // max(1, rounded.shape[1]))
+    parts = [rounded[start : start + step] for start in range(0, len(rounded), step)]
+    if not all(np.isfinite(part).all() for part in parts):
+        bad = np.concatenate([~np.isfinite(part).all(axis=1) for part in parts])
         raise InputError(
-            f"{what} must be finite in float32; row {row} is not "
-            f"({int((~finite).sum())} such rows): remove or repair them"
+            f"{what} must be finite in float32; row {int(bad.argmax())} is not "
+            f"({int(bad.sum())} such rows): remove or repair them"
         )
     return rounded
 

@@ -135,7 +135,7 @@ def make_supports(seed: int = 0, radius: float = 1.5, n_train: int = 70) -> Supp
     corner, opposite = points.min(axis=0), points.max(axis=0)
     axes = [np.linspace(*ends, 60) for ends in zip(corner, opposite, strict=True)]
     candidates = np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, 2)
-    assessment = classifier.assess(candidates)
+    assessment = classifier.assess(candidates, evidence=True)
     distances = assessment.evidence["input"].class_distances
     near, far = distances.min(axis=1), distances.max(axis=1)
     crowd = _within(candidates, points, radius).sum(axis=1)
@@ -157,7 +157,7 @@ def make_experiment(
 ) -> Experiment:
     """Train on blobs around centres of shape (n_classes, 2), and assess others of the same."""
     blobs = draw_blobs(centers, noise, n_train, n_test, seed)
-    assessment = fit_network(*blobs.train, 1.0, seed).assess(blobs.test[0])
+    assessment = fit_network(*blobs.train, 1.0, seed).assess(blobs.test[0], evidence=True)
     truth = blobs.test[1]
     return Experiment(
         noise=noise,

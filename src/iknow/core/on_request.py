@@ -1,0 +1,66 @@
+"""Evidence on request: distances are measured for those who ask for them.
+
+Assertions need only to know which classes lie within reach, which an index may find out without
+measuring. Explanations, and other neighborhoods, need the distances themselves.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from iknow.core.evidence import Evidence
+
+
+class EvidenceOnRequest(Mapping[str, Evidence]):
+    """The evidence of each layer, by name, gathered when it is first looked at and then kept.
+
+    gather: finds the evidence of a layer about a slice of the samples. It is let go, with all it
+    holds on to, when every layer is there. Copies and pickles are plain dicts of all the evidence.
+    """
+
+    def __init__(self, layers: Iterable[str], gather: Callable[[str, slice], Evidence]) -> None:
+        self._layers = tuple(layers)
+        self._gather: Callable[[str, slice], Evidence] | None = gather
+        self._gathered: dict[str, Evidence] = {}
+        self._lock = threading.Lock()
+
+    def __getitem__(self, layer: str) -> Evidence:
+        if layer not in self._layers:
+            raise KeyError(layer)
+        with self._lock:  # whoever comes second waits, rather than measure it all again
+            if layer not in self._gathered and self._gather is not None:
+                self._gathered[layer] = self._gather(layer, slice(None))
+            if len(self._gathered) == len(self._layers):
+                self._gather = None
+            return self._gathered[layer]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._layers)
+
+    def __len__(self) -> int:
+        return len(self._layers)
+
+    def __contains__(self, layer: object) -> bool:  # a Mapping's own would look, and so gather
+        return layer in self._layers
+
+    def __repr__(self) -> str:
+        return f"EvidenceOnRequest of {', '.join(self._layers)}; gathered: {len(self._gathered)}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self.items()),)
+
+    def about(self, layer: str, samples: slice) -> Evidence:
+        """The evidence of a layer about some samples: of these alone, if there is none yet."""
+        gathered, gather = self._gathered.get(layer), self._gather
+        if gathered is not None or gather is None:
+            return self[layer][samples]
+        return gather(layer, samples)
+
+
+def evidence_about(evidence: Mapping[str, Evidence], samples: slice) -> dict[str, Evidence]:
+    """The evidence of each layer about some samples, without gathering any about others."""
+    if isinstance(evidence, EvidenceOnRequest):
+        return {layer: evidence.about(layer, samples) for layer in evidence}
+    return {layer: whole[samples] for layer, whole in evidence.items()}
