@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from iknow import (
 )
 from iknow.core.on_request import EvidenceOnRequest
 from iknow.errors import InputError
+from iknow.gathering import one_ahead
 from iknow.geometry import Weighted
 from iknow.layerindex import LayerIndex
 from iknow.models.arrays import PrecomputedModel
@@ -233,3 +236,62 @@ def test_errors_of_an_index_name_the_layer():
     for asked in ({}, {"evidence": True}):
         with pytest.raises(InputError, match="layer 'b': queries must have 3 features"):
             fitted().assess(wide, **asked)
+
+
+def test_one_ahead_gives_all_items_in_order_and_makes_one_more_than_was_taken():
+    made = []
+
+    def items():
+        for i in range(5):
+            made.append((i, threading.get_ident()))
+            yield i
+
+    taken = []
+    for item in one_ahead(items()):
+        taken.append(item)
+        time.sleep(0.02)  # time to run ahead further than it may
+        assert len(made) <= len(taken) + 1
+    assert taken == [0, 1, 2, 3, 4]
+    threads = {thread for _, thread in made}
+    assert len(threads) == 1
+    assert threading.get_ident() not in threads
+
+
+def test_an_error_while_running_ahead_is_raised_in_its_turn():
+    def items():
+        yield 1
+        raise InputError("the second cannot be made")
+
+    ahead = one_ahead(items())
+    assert next(ahead) == 1
+    with pytest.raises(InputError, match="the second"):
+        next(ahead)
+
+
+def test_whoever_stops_early_leaves_no_thread_behind():
+    before = threading.active_count()
+    ahead = one_ahead(iter(range(100)))
+    next(ahead)
+    ahead.close()
+    assert threading.active_count() == before
+
+
+def test_a_model_on_its_own_device_sees_the_next_batch_while_one_is_searched_for(monkeypatch):
+    classifier = fitted(batch_size=7)
+    outputs, _ = make_outputs(40, seed=1)
+    expected = classifier.assess(outputs)
+    observers = []
+    observe = type(classifier.model_).observe
+
+    def watched(self, batch, layers):
+        observers.append(threading.get_ident())
+        return observe(self, batch, layers)
+
+    monkeypatch.setattr(type(classifier.model_), "observe", watched)
+    classifier.assess(outputs)
+    assert set(observers) == {threading.get_ident()}
+    observers.clear()
+    monkeypatch.setattr(type(classifier.model_), "is_elsewhere", True, raising=False)
+    assert_same(classifier.assess(outputs), expected)
+    assert len(observers) == 6
+    assert threading.get_ident() not in observers

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from iknow.core.on_request import EvidenceOnRequest
 from iknow.errors import InputError
 from iknow.models.model import Model, Observation, join_observations, join_whole
 from iknow.search.index import Index
+
+Item = TypeVar("Item")
 
 BYTES_OF_ACTIVATIONS_KEPT = 1 << 30
 """Most memory for activations that are kept to gather evidence later, in all layers together."""
@@ -42,12 +45,30 @@ class Findings:
 def observe_batches(
     model: Model, indexes: Mapping[str, Index], batches: Iterable[Any]
 ) -> Iterator[Observation]:
-    """Ask the model about batch after batch, in the layers that have an index."""
-    for batch in batches:
-        observation = model.observe(batch, tuple(indexes))
-        for index in indexes.values():
-            check_columns(observation, index.n_classes)
-        yield observation
+    """Ask the model about batch after batch, in the layers that have an index.
+
+    A model on a device of its own sees the next batch while this one is searched for. On the same
+    cores the two would only take turns, and search has use for all cores.
+    """
+
+    def observe() -> Iterator[Observation]:
+        for batch in batches:
+            observation = model.observe(batch, tuple(indexes))
+            for index in indexes.values():
+                check_columns(observation, index.n_classes)
+            yield observation
+
+    return one_ahead(observe()) if getattr(model, "is_elsewhere", False) else observe()
+
+
+def one_ahead(items: Iterator[Item]) -> Iterator[Item]:
+    """The same items in the same order, each made in another thread while the last one is used."""
+    end = object()
+    with ThreadPoolExecutor(1) as pool:
+        coming: Future[Any] = pool.submit(next, items, end)
+        while (item := coming.result()) is not end:
+            coming = pool.submit(next, items, end)
+            yield item
 
 
 def gather_evidence(

@@ -32,6 +32,11 @@ class TorchModel:
     def classes(self) -> Labels | None:
         return None
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the module runs beside the CPU, on a device of its own."""
+        return any(like.device.type != "cpu" for like in self.module.parameters())
+
     def prepare(self, inputs: Any) -> Any:
         if isinstance(inputs, Tensor):
             return inputs
