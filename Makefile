@@ -29,9 +29,8 @@ format: $(VENV)/installed-dev  ## put the code into its form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/installed-dev  ## speed of evidence and of selection, as ratios
-	$(BIN)/python benchmarks/dense.py
-	$(BIN)/python benchmarks/selection.py
+bench: $(VENV)/installed-dev  ## speed and memory beside bare products, scikit-learn and FAISS
+	$(BIN)/iknow bench
 
 reproduce: $(VENV)/installed-dev  ## the paper's tables and figures, resumable, in about an hour
 	$(BIN)/iknow reproduce all --out reproduction

@@ -1,4 +1,4 @@
-"""The command line: `iknow demo`, `iknow fit`, `iknow assess`, `iknow reproduce`."""
+"""The command line: `iknow demo`, `iknow fit`, `iknow assess`, `iknow bench`, `iknow reproduce`."""
 
 from __future__ import annotations
 
@@ -167,6 +167,30 @@ def assess(
         if output is not None:
             write_table(output, assertion_columns(assessment))
         show_assessment(assessment, table.labels, output, Console())
+
+
+@app.command()
+def bench(
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("benchmark"),
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Small sizes, under a minute: to see that all runs.")
+    ] = False,
+    only: Annotated[
+        str | None,
+        typer.Option(
+            help="Sections, with commas between them: mnist, synthetic, pixels, scaling, "
+            "selection, memory, startup."
+        ),
+    ] = None,
+    repeats: Annotated[
+        int | None, typer.Option(min=1, help="Rounds of each race; 5, on the curves 3.")
+    ] = None,
+) -> None:
+    """Measure what iknow costs, beside bare matrix products, scikit-learn and FAISS."""
+    from iknow.bench.console import run
+
+    with _errors_in_a_line():
+        run(out, only=only, quick=quick, repeats=repeats, console=Console())
 
 
 @app.command()

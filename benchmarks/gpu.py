@@ -1,0 +1,300 @@
+"""TorchIndex on a GPU against torch.cdist and compiled products, in one run on one machine.
+
+    python benchmarks/gpu.py --out gpu.json
+    python benchmarks/gpu.py --tune
+
+Checks the answers first, bit for bit against numpy in float64 for some of the queries. Then all
+contenders take turns, each timed with events on the device, and the medians are compared. The rows
+are grouped by class in classes of one size, so that the rivals need no more than a reshape for the
+minimum of each class.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from iknow.search.torch import TorchIndex
+
+SIZES = [  # rows, features, queries, classes, k
+    (1_000_000, 64, 32_768, 10, 0),
+    (1_000_000, 64, 32_768, 10, 10),
+    (1_000_000, 64, 32_768, 1_000, 0),
+    (50_000, 32, 10_000, 10, 0),
+    (50_000, 32, 10_000, 10, 10),
+]
+FILTERS = ["fp16", "bf16", "tf32"]
+QUERIES_CHECKED = 64
+BYTES_OF_RIVALS = 16 << 30  # for their matrices of distances
+TILINGS = [
+    (queries, rows, warps, stages)
+    for queries, warps in [(64, 4), (128, 4), (128, 8), (256, 8)]
+    for rows in (64, 128, 256)
+    for stages in (2, 3, 4)
+]
+
+
+def make_problem(n_rows, n_features, n_queries, n_classes):
+    rng = np.random.default_rng(0)
+    points = rng.standard_normal((n_rows, n_features), dtype=np.float32)
+    labels = np.repeat(np.arange(n_classes), n_rows // n_classes)
+    queries = rng.standard_normal((n_queries, n_features), dtype=np.float32)
+    return points, labels, queries
+
+
+def check(evidence, points, labels, queries, n_classes, k):
+    """Compare the evidence about some queries with numpy's, bit for bit; rows are sorted."""
+    exact = points.astype(np.float64)
+    starts = np.searchsorted(labels, np.arange(n_classes))
+    some = np.random.default_rng(1).choice(len(queries), QUERIES_CHECKED, replace=False)
+
+    def is_right(i):
+        distances = np.sqrt(np.square(exact - queries[i].astype(np.float64)).sum(axis=1))
+        classes = np.split(distances, starts[1:])
+        exemplars = starts + np.array([part.argmin() for part in classes])
+        return (
+            np.array_equal(evidence.class_distances[i], distances[exemplars])
+            and np.array_equal(evidence.exemplars[i], exemplars)
+            and np.array_equal(evidence.neighbor_distances[i], np.sort(distances)[:k])
+        )
+
+    with ThreadPoolExecutor(8) as pool:
+        wrong = QUERIES_CHECKED - sum(pool.map(is_right, some))
+    if wrong:
+        sys.exit(f"{wrong} of {QUERIES_CHECKED} queries were answered wrongly")
+
+
+def in_batches(points, queries, work):
+    step = max(1, BYTES_OF_RIVALS // (4 * len(points)))
+    return torch.cat([work(part) for part in queries.split(step)])
+
+
+def cdist_and_amin(points, queries, n_classes, k):
+    def work(part):
+        distances = torch.cdist(part, points)
+        nearest = distances.view(len(part), n_classes, -1).amin(2)
+        return torch.cat([nearest, distances.topk(k, largest=False).values], 1) if k else nearest
+
+    return in_batches(points, queries, work)
+
+
+def make_compiled(points, n_classes, k):
+    """Products in tf32 and the minima of their expansion, compiled; says why if it cannot be."""
+    half_norms = points.square().sum(1) / 2
+
+    @torch.compile
+    def work(part):
+        bounds = half_norms - part @ points.T
+        nearest = bounds.view(len(part), n_classes, -1).amin(2)
+        return torch.cat([nearest, bounds.topk(k, largest=False).values], 1) if k else nearest
+
+    def run(queries):
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("high")
+        try:
+            return in_batches(points, queries, work)
+        finally:
+            torch.set_float32_matmul_precision(before)
+
+    return run
+
+
+def device_time(work):
+    """Milliseconds between events on the device around the work."""
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    work()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end)
+
+
+def wall_time(work):
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    work()
+    torch.cuda.synchronize()
+    return (time.perf_counter() - start) * 1000
+
+
+def peak_memory(work):
+    """The most bytes the work had allocated beyond what was there before it."""
+    torch.cuda.empty_cache()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    work()
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_allocated() - before
+
+
+def compare(n_rows, n_features, n_queries, n_classes, k, repeats):
+    points, labels, queries = make_problem(n_rows, n_features, n_queries, n_classes)
+    rows, asked = torch.from_numpy(points).cuda(), torch.from_numpy(queries).cuda()
+    indexes = {
+        name: TorchIndex(points, labels, n_classes, device="cuda", filter=name) for name in FILTERS
+    }
+    for index in indexes.values():
+        check(index.gather(queries, k), points, labels, queries, n_classes, k)
+    best = indexes[FILTERS[0]]
+    contenders = {"cdist": (device_time, lambda: cdist_and_amin(rows, asked, n_classes, k))}
+    skipped = {}
+    compiled = make_compiled(rows, n_classes, k)
+    try:
+        compiled(asked)
+        contenders["compiled products"] = (device_time, lambda: compiled(asked))
+    except Exception as error:  # whatever a compiler may raise
+        skipped["compiled products"] = str(error).splitlines()[0]
+    for name, index in indexes.items():
+        contenders[name] = (device_time, lambda index=index: index.gather_on_device(asked, k))
+    contenders["from and to numpy"] = (wall_time, lambda: best.gather(queries, k))
+    times = {name: [] for name in contenders}
+    for _ in range(repeats):
+        for name, (clock, work) in contenders.items():
+            times[name].append(clock(work))
+    medians = {name: statistics.median(values[1:]) for name, values in times.items()}
+    return {
+        "rows": n_rows,
+        "features": n_features,
+        "queries": n_queries,
+        "classes": n_classes,
+        "k": k,
+        "milliseconds": medians,
+        "ratio_to_cdist": {name: medians["cdist"] / value for name, value in medians.items()},
+        "skipped": skipped,
+        "checked_queries": QUERIES_CHECKED,
+        "peak_bytes": peak_memory(lambda: best.gather_on_device(asked, k)),
+    }
+
+
+def search_in_parts(repeats):
+    """The same index with memory for a fraction of its rows: same answer, at what price."""
+    points, labels, queries = make_problem(1_000_000, 64, 32_768, 10)
+    whole = TorchIndex(points, labels, 10, device="cuda")
+    parts = TorchIndex(points, labels, 10, device="cuda", memory=1 << 30)
+    expected, found = whole.gather(queries), parts.gather(queries)
+    for name in ("class_distances", "exemplars"):
+        if not np.array_equal(getattr(expected, name), getattr(found, name)):
+            sys.exit(f"{name} differ between an index searched whole and in parts")
+    times = [
+        (wall_time(lambda: whole.gather(queries)), wall_time(lambda: parts.gather(queries)))
+        for _ in range(repeats)
+    ]
+    at_once, in_turn = (statistics.median(each) for each in zip(*times, strict=True))
+    return {"milliseconds_whole": at_once, "milliseconds_in_parts": in_turn}
+
+
+def run_ahead(repeats):
+    """A network on the GPU that sees the next batch while the CPU searches, or that waits."""
+    from unittest.mock import patch
+
+    from iknow import Ball, EpistemicClassifier
+    from iknow.models.torch import TorchModel
+
+    rng = np.random.default_rng(0)
+    network = torch.nn.Sequential(
+        torch.nn.Linear(784, 8192),
+        torch.nn.ReLU(),
+        *[torch.nn.Linear(8192, 8192), torch.nn.ReLU()] * 6,
+        torch.nn.Linear(8192, 32),
+        torch.nn.ReLU(),
+        torch.nn.Linear(32, 10),
+    ).cuda()
+    X = rng.standard_normal((40_000, 784), dtype=np.float32)
+    wrapped = EpistemicClassifier(
+        network, neighborhoods=Ball(0.1), classes=np.arange(10), batch_size=2048, progress=False
+    )
+    wrapped.fit(X[:20_000], rng.integers(10, size=20_000))
+    times = {True: [], False: []}
+    for _ in range(repeats):
+        for ahead, values in times.items():
+            with patch.object(TorchModel, "is_elsewhere", ahead):
+                values.append(wall_time(lambda: wrapped.assess(X, evidence=True)))
+    medians = {ahead: statistics.median(values[1:]) for ahead, values in times.items()}
+    return {"milliseconds_ahead": medians[True], "milliseconds_waiting": medians[False]}
+
+
+def tune(filters):
+    """Times of the kernel that bounds the blocks, by tiling."""
+    from iknow.search.torch_blocks import make_blocks
+    from iknow.search.torch_triton import Tiling, TritonOperations
+
+    points, labels, queries = make_problem(1_000_000, 64, 16_384, 10)
+    asked = torch.from_numpy(queries).cuda()
+    numbers = np.arange(len(points))
+    for name in filters:
+        for size in (16, 32, 64, 128):
+            blocks = make_blocks(points, labels, numbers, size, name, torch.device("cuda"))
+            results = []
+            for tiling in TILINGS:
+                try:
+                    operations = TritonOperations(blocks, Tiling(*tiling))
+                    operations.block_minima(asked)
+                    spent = [
+                        device_time(lambda o=operations: o.block_minima(asked)) for _ in "12345"
+                    ]
+                    results.append((statistics.median(spent), tiling))
+                except Exception as error:  # too much shared memory, mostly
+                    print(name, size, tiling, "failed:", str(error).splitlines()[0][:60])
+            for spent, tiling in sorted(results)[:5]:
+                print(f"{name} blocks of {size}: {spent:.2f} ms with {tiling}", flush=True)
+
+
+def profile(sizes):
+    """Where the time on the device goes."""
+    for n_rows, n_features, n_queries, n_classes, k in sizes:
+        points, labels, queries = make_problem(n_rows, n_features, n_queries, n_classes)
+        index = TorchIndex(points, labels, n_classes, device="cuda")
+        asked = torch.from_numpy(queries).cuda()
+        index.gather_on_device(asked, k)
+        activities = [torch.profiler.ProfilerActivity.CUDA]
+        with torch.profiler.profile(activities=activities) as profiled:
+            index.gather_on_device(asked, k)
+            torch.cuda.synchronize()
+        print(f"{n_rows:,} rows, {n_classes} classes, k={k}")
+        table = profiled.key_averages()
+        for event in sorted(table, key=lambda e: -e.device_time_total)[:14]:
+            print(f"{event.device_time_total / 1000:9.2f} ms {event.count:5} {event.key[:70]}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, help="write the results there, as JSON")
+    parser.add_argument("--tune", nargs="*", metavar="FILTER", help="time tilings of the products")
+    parser.add_argument("--profile", action="store_true", help="show where the time goes")
+    parser.add_argument("--only", type=int, nargs="*", help="numbers of the sizes to run, from 0")
+    parser.add_argument("--repeats", type=int, default=12)
+    arguments = parser.parse_args()
+    if not torch.cuda.is_available():
+        sys.exit(f"torch {torch.__version__} sees no CUDA device here: nothing to measure")
+    sizes = SIZES if arguments.only is None else [SIZES[i] for i in arguments.only]
+    if arguments.tune is not None:
+        tune(arguments.tune or FILTERS)
+        return
+    if arguments.profile:
+        profile(sizes)
+        return
+    results = []
+    for size in sizes:
+        results.append(compare(*size, arguments.repeats))
+        print(json.dumps(results[-1], indent=1), flush=True)
+    report = {
+        "device": torch.cuda.get_device_name(),
+        "versions": {"torch": torch.__version__, "numpy": np.__version__, "python": sys.version},
+        "repeats": arguments.repeats,
+        "sizes": results,
+        "larger_than_its_memory": search_in_parts(arguments.repeats),
+        "network_on_the_gpu_search_on_the_cpu": run_ahead(arguments.repeats),
+    }
+    print(json.dumps(report, indent=1)[-600:], flush=True)
+    if arguments.out:
+        arguments.out.write_text(json.dumps(report, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""What the benchmark ran on: neither host names nor paths, only what explains the numbers."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_info
+
+from iknow.search.threads import n_cores
+
+PACKAGES = ("numpy", "scipy", "scikit-learn", "faiss-cpu", "numba", "torch")
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+NO_GPU = "none found: figures for GPUs come from benchmarks/gpu.py"
+
+
+def describe_machine() -> dict[str, str]:
+    """Headings and what is known under them."""
+    found = {
+        "processor": _processor(),
+        "cores": str(n_cores()),
+        "caches": _caches(),
+        "memory": _memory(),
+        "GPU": find_gpu(),
+        "system": f"{platform.system()}, {platform.machine()}",
+        "Python": platform.python_version(),
+        "BLAS": _blas(),
+    }
+    for package in PACKAGES:
+        found[package] = _version(package)
+    return {heading: text for heading, text in found.items() if text}
+
+
+def find_gpu() -> str:
+    """The names of the graphics cards, as their driver tells them."""
+    command = shutil.which("nvidia-smi")
+    if command is None:
+        return NO_GPU
+    done = subprocess.run(
+        [command, "--query-gpu=name,memory.total", "--format=csv,noheader"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    names = [line.strip() for line in done.stdout.splitlines() if line.strip()]
+    return "; ".join(names) if done.returncode == 0 and names else NO_GPU
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def _caches() -> str:
+    """Sizes of the first core's caches, as Linux tells them."""
+    found = []
+    for folder in sorted(CACHES.glob("index*")):
+        try:
+            kind, level, size = (
+                (folder / name).read_text().strip() for name in ("type", "level", "size")
+            )
+        except OSError:
+            continue
+        if kind != "Instruction":
+            found.append(f"L{level} {size}")
+    return ", ".join(found)
+
+
+def _memory() -> str:
+    try:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return ""
+    return f"{total / 2**30:.0f} GiB"
+
+
+def _blas() -> str:
+    """The library that numpy multiplies with, and the processor it is running for."""
+    built: Any = np.show_config(mode="dicts")
+    blas = built.get("Build Dependencies", {}).get("blas", {})
+    kernels = {
+        each.get("architecture", "")
+        for each in threadpool_info()
+        if each["user_api"] == "blas" and "numpy" in each["filepath"]
+    }
+    words = (blas.get("name", "unknown"), blas.get("version", ""), *sorted(kernels))
+    return " ".join(word for word in words if word)
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
