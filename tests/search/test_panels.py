@@ -9,8 +9,9 @@ import pytest
 numba = pytest.importorskip("numba", reason="compiled search is the extra `fast`")
 
 from iknow.search.dense import DenseIndex  # noqa: E402
-from iknow.search.numba import find_block_minima, limit_for, limit_terms  # noqa: E402
+from iknow.search.numba import find_block_minima  # noqa: E402
 from iknow.search.numba_measure import measure  # noqa: E402
+from iknow.search.numba_records import limit_for, limit_terms  # noqa: E402
 from iknow.search.numba_vectors import QUERIES_AT_ONCE, scan_panel  # noqa: E402
 from iknow.search.packed import LANES  # noqa: E402
 from iknow.search.panels import PanelSearch, cut_evenly  # noqa: E402

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Floats32, Ints
-from iknow.search.numba import Pack, Queries, limit_for, limit_terms
 from iknow.search.numba_measure import compiled, inlined
+from iknow.search.numba_records import Pack, Queries, limit_for, limit_terms
 from iknow.search.numba_sweep import has_row_within
 from iknow.search.numba_tree import Tree
 from iknow.search.numba_vectors import lowest_bit, scan_panel

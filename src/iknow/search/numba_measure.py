@@ -24,10 +24,9 @@ MOST_PIECES = 64
 @compiled
 def measure(queries: Floats32, query: int, points: Floats32, row: int) -> Any:
     """The distance of a query and a row in float64, to the bit as numpy sums it."""
-    one, other = queries[query], points[row]
-    n = len(one)
+    n = queries.shape[1]
     if n <= PIECE:
-        return np.sqrt(_sum_of_piece(one, other, 0, n))
+        return np.sqrt(_sum_of_piece(queries, query, points, row, 0, n))
     # numpy halves a long sum, and its halves, and adds what comes back in that order.
     starts = np.empty(MOST_PIECES, dtype=np.int64)
     sizes = np.empty(MOST_PIECES, dtype=np.int64)
@@ -42,7 +41,7 @@ def measure(queries: Floats32, query: int, points: Floats32, row: int) -> Any:
             top -= 1
         elif sizes[top - 1] <= PIECE:
             top -= 1
-            sums[n_sums] = _sum_of_piece(one, other, starts[top], sizes[top])
+            sums[n_sums] = _sum_of_piece(queries, query, points, row, starts[top], sizes[top])
             n_sums += 1
         else:
             waits[top - 1] = True
@@ -56,30 +55,33 @@ def measure(queries: Floats32, query: int, points: Floats32, row: int) -> Any:
 
 
 @compiled
-def _sum_of_piece(one: Floats32, other: Floats32, start: int, n: int) -> Any:
+def _sum_of_piece(
+    queries: Floats32, query: int, points: Floats32, row: int, start: int, n: int
+) -> Any:
     if n < 8:
         total = 0.0
         for j in range(start, start + n):
-            total += _squared_difference(one, other, j)
+            total += _squared_difference(queries, query, points, row, j)
         return total
     s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0
     whole = n - n % 8
     for j in range(start, start + whole, 8):
-        s0 += _squared_difference(one, other, j)
-        s1 += _squared_difference(one, other, j + 1)
-        s2 += _squared_difference(one, other, j + 2)
-        s3 += _squared_difference(one, other, j + 3)
-        s4 += _squared_difference(one, other, j + 4)
-        s5 += _squared_difference(one, other, j + 5)
-        s6 += _squared_difference(one, other, j + 6)
-        s7 += _squared_difference(one, other, j + 7)
+        s0 += _squared_difference(queries, query, points, row, j)
+        s1 += _squared_difference(queries, query, points, row, j + 1)
+        s2 += _squared_difference(queries, query, points, row, j + 2)
+        s3 += _squared_difference(queries, query, points, row, j + 3)
+        s4 += _squared_difference(queries, query, points, row, j + 4)
+        s5 += _squared_difference(queries, query, points, row, j + 5)
+        s6 += _squared_difference(queries, query, points, row, j + 6)
+        s7 += _squared_difference(queries, query, points, row, j + 7)
     total = ((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7))
     for j in range(start + whole, start + n):
-        total += _squared_difference(one, other, j)
+        total += _squared_difference(queries, query, points, row, j)
     return total
 
 
 @inlined
-def _squared_difference(one: Floats32, other: Floats32, j: int) -> Any:
-    difference = np.float64(other[j]) - np.float64(one[j])
+def _squared_difference(queries: Floats32, query: int, points: Floats32, row: int, j: int) -> Any:
+    # No slices: numba would count the references to them, at some cost.
+    difference = np.float64(points[row, j]) - np.float64(queries[query, j])
     return difference * difference

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from iknow.core.arrays import Floats, Floats32, Ints
-from iknow.search.numba import Pack
 from iknow.search.numba_measure import compiled, compiled_freely
+from iknow.search.numba_records import Pack
 from iknow.search.packed import LANES
 
 SAMPLE = 256

@@ -9,7 +9,8 @@ import numpy as np
 
 from iknow.core.arrays import Floats32, Ints
 from iknow.core.evidence import Evidence
-from iknow.search.numba import Blocks, Pack, Queries, gather_batch
+from iknow.search.numba import gather_batch
+from iknow.search.numba_records import Blocks, Pack, Queries
 from iknow.search.numba_vectors import QUERIES_AT_ONCE
 from iknow.search.packed import PackedRows
 from iknow.search.stored import StoredRows
@@ -18,7 +19,7 @@ from iknow.search.threads import n_cores, share
 BYTES_FOR_MINIMA = 128 << 20
 """Memory for the minima of all batches in flight together."""
 QUERIES_PER_BATCH = 85 * QUERIES_AT_ONCE
-FEWEST_PER_BATCH = 16 * QUERIES_AT_ONCE
+FEWEST_PER_BATCH = 64 * QUERIES_AT_ONCE
 
 
 class PanelSearch:
