@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from iknow.core.arrays import Floats, Floats32, Ints
-from iknow.search.numba_measure import compiled, inlined, measure
+from iknow.search.numba_compile import compiled, inlined
+from iknow.search.numba_measure import measure
 from iknow.search.numba_neighbors import find_neighbors
 from iknow.search.numba_records import Blocks, Pack, Queries, limit_for, limit_terms
 from iknow.search.numba_vectors import (
@@ -53,7 +54,8 @@ def find_block_minima(panels: Floats32, starts: Ints, points: Floats32) -> Any:
     n_blocks = len(starts) - 1
     grouped = np.zeros((n_groups, n_features, QUERIES_AT_ONCE), dtype=np.float32)
     for i in range(n_queries):
-        grouped[i // QUERIES_AT_ONCE, :, i % QUERIES_AT_ONCE] = points[i]
+        for j in range(n_features):
+            grouped[i // QUERIES_AT_ONCE, j, i % QUERIES_AT_ONCE] = points[i, j]
     flat_queries = grouped.reshape(-1)
     minima = np.empty((n_groups, n_blocks, QUERIES_AT_ONCE), dtype=np.float32)
     flat_minima = minima.reshape(-1)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Floats32, Ints
-from iknow.search.numba_measure import compiled, inlined
+from iknow.search.numba_compile import compiled, inlined
 from iknow.search.numba_records import Pack, Queries, limit_for, limit_terms
 from iknow.search.numba_sweep import has_row_within
 from iknow.search.numba_tree import Tree
@@ -31,7 +31,9 @@ def walk(pack: Pack, tree: Tree, queries: Queries, radii: Floats, support: Bools
     """
     n_queries, n_features = queries.points.shape
     extended = np.empty((n_queries, n_features + 1), dtype=np.float32)
-    extended[:, :n_features] = queries.points
+    for i in range(n_queries):
+        for j in range(n_features):
+            extended[i, j] = queries.points[i, j]
     row_limits = np.empty(n_queries, dtype=np.float32)
     ball_limits = np.empty(n_queries, dtype=np.float32)
     likely = np.zeros(n_queries, dtype=np.int64)
@@ -102,7 +104,9 @@ def _find_likely(
     roots = tree.nodes if tree.top[code] else panels
     for i in range(len(extended)):
         scan_panel(roots, start, n_terms, extended, i, np.float32(0), values)
-        low = values.min()
+        low = values[0]
+        for slot in range(1, LANES):
+            low = min(low, values[slot])
         if low < lowest[i]:
             lowest[i], likely[i] = low, code
 
@@ -124,11 +128,11 @@ def _walk_alone(
     """Whether query i has a row of a class within its radius, and the panels looked at."""
     panels, slots, points, nodes = pack.panels, pack.slots, pack.points, tree.nodes
     n_features = given.shape[1]
-    waiting[0] = (tree.top[code], 0)
+    waiting[0, 0], waiting[0, 1] = tree.top[code], 0
     n_waiting, looked_at = 1, 0
     while n_waiting:
         n_waiting -= 1
-        level, place = waiting[n_waiting]
+        level, place = waiting[n_waiting, 0], waiting[n_waiting, 1]
         panel = tree.firsts[code, level] + place
         looked_at += 1
         if level == 0:
@@ -144,7 +148,7 @@ def _walk_alone(
         while bits:
             slot = lowest_bit(bits)
             bits &= bits - np.uint64(1)
-            waiting[n_waiting] = (level - 1, place * LANES + slot)
+            waiting[n_waiting, 0], waiting[n_waiting, 1] = level - 1, place * LANES + slot
             if values[slot] < values[waiting[nearest, 1] - place * LANES]:
                 nearest = n_waiting
             n_waiting += 1
@@ -178,14 +182,19 @@ def _walk_together(
     values = np.empty(LANES, dtype=np.float32)
     lists = np.empty(len(chosen) * (1 + LANES * tree.top[code]), dtype=np.int64)
     marks = np.empty(len(chosen), dtype=np.uint64)
-    waiting = np.empty((LANES * DEEPEST, 4), dtype=np.int64)  # level, place, its list: start, end
+    levels = np.empty(LANES * DEEPEST, dtype=np.int64)
+    places = np.empty(LANES * DEEPEST, dtype=np.int64)
+    begins = np.empty(LANES * DEEPEST, dtype=np.int64)
+    ends = np.empty(LANES * DEEPEST, dtype=np.int64)
     next_of = np.empty(LANES, dtype=np.int64)
-    lists[: len(chosen)] = chosen
-    waiting[0] = (tree.top[code], 0, 0, len(chosen))
+    for at in range(len(chosen)):
+        lists[at] = chosen[at]
+    levels[0], places[0], begins[0], ends[0] = tree.top[code], 0, 0, len(chosen)
     n_waiting, looked_at = 1, 0
     while n_waiting:
         n_waiting -= 1
-        level, place, start, end = waiting[n_waiting]
+        level, place = levels[n_waiting], places[n_waiting]
+        start, end = begins[n_waiting], ends[n_waiting]
         panel = tree.firsts[code, level] + place
         looked_at += end - start
         if level == 0:
@@ -198,7 +207,8 @@ def _walk_together(
             continue
         existing = _existing(tree.counts[code, level - 1] - place * LANES)
         first = panel * (n_features + 2) * LANES
-        next_of[:] = 0
+        for slot in range(LANES):
+            next_of[slot] = 0
         for at in range(start, end):
             i = lists[at]
             bits = np.uint64(0)
@@ -215,7 +225,8 @@ def _walk_together(
             n_queries = next_of[slot]
             next_of[slot] = free
             if n_queries:
-                waiting[n_waiting] = (level - 1, place * LANES + slot, free, free + n_queries)
+                levels[n_waiting], places[n_waiting] = level - 1, place * LANES + slot
+                begins[n_waiting], ends[n_waiting] = free, free + n_queries
                 n_waiting += 1
                 free += n_queries
         for at in range(start, end):

@@ -1,20 +1,13 @@
-"""How search is compiled, and the distance it ends in: to the bit what numpy makes of it."""
+"""The distance that compiled search ends in: to the bit what numpy makes of two points."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from iknow.core.arrays import Floats32
-
-compiled = njit(nogil=True, cache=True, error_model="numpy")
-compiled_freely = njit(
-    nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz", "arcp"}
-)
-"""For sums whose last bits do not matter: added in any order, they use the vector units."""
-inlined = njit(inline="always", error_model="numpy")
+from iknow.search.numba_compile import compiled, inlined
 
 PIECE = 128
 """Numbers that numpy sums in one piece; longer sums are halved until they fit."""

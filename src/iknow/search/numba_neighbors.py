@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from iknow.core.arrays import Floats, Floats32, Ints
-from iknow.search.numba_measure import compiled, measure
+from iknow.search.numba_compile import compiled
+from iknow.search.numba_measure import measure
 from iknow.search.numba_records import Pack, Queries, limit_for, limit_terms
 from iknow.search.numba_vectors import QUERIES_AT_ONCE, lowest_bit, scan_panel
 from iknow.search.packed import LANES
@@ -56,7 +57,8 @@ def find_neighbors(
                     starts[block], starts[block + 1], kth,
                 )  # fmt: skip
                 limit = limit_for(kth[k - 1], factor, offset)
-        done[chosen[:n_chosen]] = False
+        for block in chosen[:n_chosen]:
+            done[block] = False
 
 
 @compiled

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from iknow.core.arrays import Floats, Floats32, Ints
-from iknow.search.numba_measure import inlined
+from iknow.search.numba_compile import inlined
 
 # Inside the compiled functions arrays are handed on one by one: a record of arrays would be counted
 # in and out of every call, which costs more than most calls.

@@ -8,7 +8,8 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Floats32, Ints
 from iknow.search.numba import find_block_minima
-from iknow.search.numba_measure import compiled, inlined, measure
+from iknow.search.numba_compile import compiled, inlined
+from iknow.search.numba_measure import measure
 from iknow.search.numba_records import Blocks, Pack, Queries, limit_for, limit_terms
 from iknow.search.numba_vectors import QUERIES_AT_ONCE, lowest_bit, scan_panel
 from iknow.search.packed import LANES

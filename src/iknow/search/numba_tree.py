@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from iknow.core.arrays import Floats, Floats32, Ints
-from iknow.search.numba_measure import compiled, compiled_freely
+from iknow.search.numba_compile import compiled, compiled_freely
 from iknow.search.numba_records import Pack
 from iknow.search.packed import LANES
 
@@ -17,6 +17,8 @@ TURNS = 4
 """Steps of the power method towards the direction of largest spread."""
 
 
+MOST_WAITING = 128
+"""Parts that wait to be split at most: one for each time that a class can be halved."""
 DRAWS = 40
 """Steps towards the smallest ball around 16 members."""
 
@@ -45,9 +47,12 @@ def sort_into_cells(points: Floats32, order: Ints) -> None:
     n_features = points.shape[1]
     keys = np.empty(len(order))
     mean, direction = np.empty(n_features), np.empty(n_features)
-    stack = [(0, len(order))]
-    while len(stack):
-        start, end = stack.pop()
+    starts = np.empty(MOST_WAITING, dtype=np.int64)
+    ends = np.empty(MOST_WAITING, dtype=np.int64)
+    starts[0], ends[0], n_waiting = 0, len(order), 1
+    while n_waiting:
+        n_waiting -= 1
+        start, end = starts[n_waiting], ends[n_waiting]
         n_panels = -(-(end - start) // LANES)
         if n_panels <= 1:
             continue
@@ -63,8 +68,9 @@ def sort_into_cells(points: Floats32, order: Ints) -> None:
                 total += (row[j] - mean[j]) * direction[j]
             keys[i] = total
         _partition(keys, order, start, end, middle)
-        stack.append((start, middle))
-        stack.append((middle, end))
+        starts[n_waiting], ends[n_waiting] = start, middle
+        starts[n_waiting + 1], ends[n_waiting + 1] = middle, end
+        n_waiting += 2
 
 
 @compiled_freely
@@ -73,10 +79,12 @@ def _find_direction(points: Floats32, rows: Ints, mean: Floats, direction: Float
     step = max(1, len(rows) // SAMPLE)
     chosen = rows[::step]
     n_features = len(mean)
-    mean[:] = 0
-    for row in chosen:
-        for j in range(n_features):
-            mean[j] += points[row, j] / len(chosen)
+    turned = np.zeros(n_features)
+    for j in range(n_features):
+        total = 0.0
+        for row in chosen:
+            total += points[row, j]
+        mean[j] = total / len(chosen)
     farthest = -1.0
     for row in chosen:
         squared = 0.0
@@ -85,23 +93,24 @@ def _find_direction(points: Floats32, rows: Ints, mean: Floats, direction: Float
         if squared > farthest:
             farthest = squared
             for j in range(n_features):
-                direction[j] = points[row, j] - mean[j]
-    turned = np.empty(n_features)
-    for _ in range(TURNS):
-        norm = np.sqrt((direction * direction).sum())
-        if not 0 < norm < np.inf:
-            direction[:] = 0  # the rows are equal: any order will do
+                turned[j] = points[row, j] - mean[j]
+    for turn in range(TURNS + 1):
+        squared = 0.0
+        for j in range(n_features):
+            squared += turned[j] * turned[j]
+        # Where the rows are equal any order will do.
+        factor = 1 / np.sqrt(squared) if 0 < squared < np.inf else 0.0
+        for j in range(n_features):
+            direction[j] = turned[j] * factor
+            turned[j] = 0.0
+        if turn == TURNS:
             return
-        direction /= norm
-        turned[:] = 0
         for row in chosen:
             along = 0.0
             for j in range(n_features):
                 along += (points[row, j] - mean[j]) * direction[j]
             for j in range(n_features):
                 turned[j] += along * (points[row, j] - mean[j])
-        direction[:] = turned
-    direction /= max(np.sqrt((direction * direction).sum()), 1e-300)
 
 
 @compiled
@@ -189,8 +198,11 @@ def _find_center(members: Floats, reaches: Floats, center: Floats) -> None:
     """
     n_members, n_features = members.shape
     for j in range(n_features):
-        center[j] = members[:, j].sum() / n_members
-    best, smallest = center.copy(), np.inf
+        total = 0.0
+        for i in range(n_members):
+            total += members[i, j]
+        center[j] = total / n_members
+    best, smallest = np.empty(n_features), np.inf
     for draw in range(DRAWS):
         farthest, radius = 0, -1.0
         for i in range(n_members):
@@ -202,7 +214,8 @@ def _find_center(members: Floats, reaches: Floats, center: Floats) -> None:
                 farthest, radius = i, apart
         if radius < smallest:
             smallest = radius
-            best[:] = center
+            for j in range(n_features):
+                best[j] = center[j]
         for j in range(n_features):
             center[j] += (members[farthest, j] - center[j]) / (draw + 6)
     for j in range(n_features):
@@ -220,8 +233,8 @@ def _reach(panels: Floats32, slots: Ints, first: int, last: int, center: Floats)
     apart, norm = np.empty(LANES), np.empty(LANES)
     radius = 0.0
     for panel in range(first, last):
-        apart[:] = 0
-        norm[:] = 0
+        for slot in range(LANES):
+            apart[slot] = norm[slot] = 0.0
         for j in range(n_features):
             start = panel * size + (j + 1) * LANES
             for slot in range(LANES):

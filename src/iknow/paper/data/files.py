@@ -8,9 +8,9 @@ before it is used; the folder that IKNOW_DATA names is never written to.
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
+from iknow.caching import user_cache
 from iknow.errors import DataError
 from iknow.paper.data.checksum import DataFile, difference
 from iknow.paper.data.making import Source, make_files
@@ -34,17 +34,8 @@ def find_files(source: Source, *, download: bool = True) -> list[Path]:
 
 
 def cache_folder() -> Path:
-    """Where downloaded files are kept: where the system keeps what can be made again."""
-    chosen = os.environ.get("XDG_CACHE_HOME", "")
-    if os.path.isabs(chosen):  # the specification of this variable says to ignore a relative one
-        base = Path(chosen)
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    elif sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    else:
-        base = Path.home() / ".cache"
-    return base / "iknow" / "data"
+    """Where downloaded files are kept."""
+    return user_cache() / "data"
 
 
 def _find(file: DataFile) -> Path | None:
