@@ -24,24 +24,12 @@ class TestCellIndex(IndexContract):
         return CellIndex(activations, labels, n_classes, rows=rows)
 
 
-class TestByWalking(IndexContract):
-    @pytest.fixture(autouse=True)
-    def _only_this_way(self, monkeypatch):
-        monkeypatch.setattr(cells, "COST_OF_A_STEP", 0.0)
-        monkeypatch.setattr(cells, "TRIAL", 1)
-
-    def make_index(self, activations, labels, n_classes, rows=None):
-        return CellIndex(activations, labels, n_classes, rows=rows)
-
-
-class TestBySweeping(IndexContract):
-    @pytest.fixture(autouse=True)
-    def _only_this_way(self, monkeypatch):
-        monkeypatch.setattr(cells, "COST_OF_A_STEP", np.inf)
-        monkeypatch.setattr(cells, "TRIAL", 1)
-
-    def make_index(self, activations, labels, n_classes, rows=None):
-        return CellIndex(activations, labels, n_classes, rows=rows)
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_way_alone_decides_exact_ties_as_brute_force_does(monkeypatch, way, kind):
+    monkeypatch.setattr(cells, "cost_of_a_step", lambda _: WAYS[way])
+    monkeypatch.setattr(cells, "TRIAL", 1)
+    TestCellIndex().test_assertions_at_exact_ties_equal_those_of_brute_force(kind)
 
 
 def clustered(n_rows, n_features=8, n_classes=3, seed=0, n_clusters=12, spread=0.1):
@@ -66,7 +54,7 @@ def expected_support(points, labels, n_classes, queries, rule):
 @pytest.mark.parametrize("n_rows", [15, 16, 17, 48, 800, 13_000])
 def test_trees_of_every_height_give_the_support_of_brute_force(monkeypatch, way, n_rows):
     """13,000 rows in three classes make three levels of cells."""
-    monkeypatch.setattr(cells, "COST_OF_A_STEP", WAYS[way])
+    monkeypatch.setattr(cells, "cost_of_a_step", lambda _: WAYS[way])
     points, labels, queries = clustered(n_rows)
     index = CellIndex(points, labels, 3)
     distances = brute_force(points, labels, 3, queries).class_distances
@@ -80,7 +68,7 @@ def test_trees_of_every_height_give_the_support_of_brute_force(monkeypatch, way,
 
 @pytest.mark.parametrize("way", WAYS)
 def test_every_class_may_have_a_radius_of_its_own(monkeypatch, way):
-    monkeypatch.setattr(cells, "COST_OF_A_STEP", WAYS[way])
+    monkeypatch.setattr(cells, "cost_of_a_step", lambda _: WAYS[way])
     points, labels, queries = clustered(3000)
     rule = Ball((0.0, 0.35, 1.5))
     found = CellIndex(points, labels, 3).find_support(queries, rule)
@@ -137,7 +125,7 @@ def test_near_ties_of_any_size(seed, n_rows, n_features, n_classes, steps, expon
     distances = brute_force(points, labels, n_classes, queries).class_distances
     radius = float(rng.choice(distances[np.isfinite(distances)]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cells, "COST_OF_A_STEP", WAYS[way])
+        patch.setattr(cells, "cost_of_a_step", lambda _: WAYS[way])
         patch.setattr(cells, "TRIAL", 1)
         found = CellIndex(points, labels, n_classes).find_support(queries, Ball(radius))
     np.testing.assert_array_equal(found, distances <= radius)
