@@ -1,6 +1,9 @@
 """DenseIndex against float64 brute force, and its promises about memory and storage."""
 
+import os
 import pickle
+import subprocess
+import sys
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
@@ -186,3 +189,28 @@ def test_concurrent_searches_of_a_fresh_index_all_get_the_same_answer():
         answers = list(pool.map(lambda _: index.gather(points[:50], 3), range(8)))
     for answer in answers:
         assert_same_evidence(answer, expected)
+
+
+def test_a_numba_that_cannot_be_loaded_is_told_and_done_without(tmp_path):
+    (tmp_path / "numba.py").write_text("raise ImportError('Numba needs another NumPy')")
+    program = """
+import warnings, numpy as np
+from iknow.search.cells import CellIndex
+from iknow.core.neighborhood import Ball
+points = np.zeros((4, 2), dtype=np.float32)
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    found = CellIndex(points, np.array([0, 0, 1, 1]), 2).find_support(points, Ball(1.0))
+assert found.all()
+print([str(each.message) for each in told])
+"""
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    found = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+    )
+    assert "numba cannot be loaded: Numba needs another NumPy" in found.stdout
+    assert found.stdout.count("not compiled") == 1

@@ -8,6 +8,7 @@ compiled for the CPU at hand and keep nothing but minima (`panels`); without it 
 
 from __future__ import annotations
 
+import warnings
 from functools import cache, cached_property
 from importlib.util import find_spec
 from typing import Any, Protocol
@@ -87,8 +88,17 @@ class DenseIndex(StoredRows):
 
 @cache
 def is_compiled() -> bool:
-    """Whether search is compiled: the extra `fast` is installed."""
-    return find_spec("numba") is not None
+    """Whether search is compiled: the extra `fast` is installed, and works."""
+    if find_spec("numba") is None:
+        return False
+    try:
+        import iknow.search.panels  # noqa: F401
+    except ImportError as error:  # numba refuses a numpy that is too new for it
+        warnings.warn(
+            f"search is not compiled, and slower, as numba cannot be loaded: {error}", stacklevel=2
+        )
+        return False
+    return True
 
 
 def _with_neighbors(evidence: Evidence, k: int) -> Evidence:
