@@ -178,7 +178,6 @@ def _walk_together(
     other in `lists`; the panel that waits last has the last one, and is looked at next.
     """
     panels, slots, points, nodes = pack.panels, pack.slots, pack.points, tree.nodes
-    n_features = given.shape[1]
     values = np.empty(LANES, dtype=np.float32)
     lists = np.empty(len(chosen) * (1 + LANES * tree.top[code]), dtype=np.int64)
     marks = np.empty(len(chosen), dtype=np.uint64)
@@ -205,21 +204,11 @@ def _walk_together(
                         row_limits[i], values,
                     )  # fmt: skip
             continue
-        existing = _existing(tree.counts[code, level - 1] - place * LANES)
-        first = panel * (n_features + 2) * LANES
-        for slot in range(LANES):
-            next_of[slot] = 0
-        for at in range(start, end):
-            i = lists[at]
-            bits = np.uint64(0)
-            if not support[i, code]:
-                bits = existing & scan_panel(
-                    nodes, first, n_features + 1, extended, i, ball_limits[i], values
-                )
-            marks[at - start] = bits
-            while bits:
-                next_of[lowest_bit(bits)] += 1
-                bits &= bits - np.uint64(1)
+        asked = lists[start:end]
+        _mark_balls(
+            nodes, panel, _existing(tree.counts[code, level - 1] - place * LANES), extended,
+            ball_limits, asked, support, code, values, marks, next_of,
+        )  # fmt: skip
         free = end
         for slot in range(LANES):
             n_queries = next_of[slot]
@@ -229,14 +218,47 @@ def _walk_together(
                 begins[n_waiting], ends[n_waiting] = free, free + n_queries
                 n_waiting += 1
                 free += n_queries
-        for at in range(start, end):
-            bits = marks[at - start]
+        for at in range(len(asked)):
+            bits = marks[at]
             while bits:
                 slot = lowest_bit(bits)
                 bits &= bits - np.uint64(1)
-                lists[next_of[slot]] = lists[at]
+                lists[next_of[slot]] = asked[at]
                 next_of[slot] += 1
     return looked_at
+
+
+@inlined
+def _mark_balls(
+    nodes: Floats32,
+    panel: int,
+    existing: Any,
+    extended: Floats32,
+    ball_limits: Floats32,
+    asked: Ints,
+    support: Bools,
+    code: int,
+    values: Floats32,
+    marks: Any,
+    counts: Ints,
+) -> None:
+    """Which balls of a panel the queries asked cannot rule out: bits for each, and their number.
+
+    A query that is settled by now has none. existing: the balls that there are, as bits.
+    """
+    n_terms = extended.shape[1]
+    start = panel * (n_terms + 1) * LANES
+    for slot in range(LANES):
+        counts[slot] = 0
+    for at in range(len(asked)):
+        i = asked[at]
+        bits = np.uint64(0)
+        if not support[i, code]:
+            bits = existing & scan_panel(nodes, start, n_terms, extended, i, ball_limits[i], values)
+        marks[at] = bits
+        while bits:
+            counts[lowest_bit(bits)] += 1
+            bits &= bits - np.uint64(1)
 
 
 @inlined
