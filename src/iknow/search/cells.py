@@ -20,7 +20,7 @@ off its first number, the query's part is added to its limit, and R and ρ' are 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from iknow.core.arrays import Bools, Floats, Floats32
 from iknow.core.neighborhood import Ball, BallElseNearest, Neighborhood
 from iknow.errors import InputError
 from iknow.search.dense import DenseIndex, Search, is_compiled
+
+if TYPE_CHECKING:
+    from iknow.search.cell_tree import CellTree
 
 TRIAL = 48
 """Queries that walk the tree before it is decided how the rest are answered."""
@@ -87,13 +90,12 @@ class CellIndex(DenseIndex):
         return support
 
     @cached_property
-    def _tree(self) -> Any:
+    def _tree(self) -> CellTree:
         from iknow.search.cell_tree import CellTree
 
         return CellTree(self)
 
     def _make_search(self) -> Search:
         if is_compiled():
-            search: Search = self._tree.search
-            return search
+            return self._tree.search
         return super()._make_search()

@@ -9,6 +9,7 @@ compiled for the CPU at hand and keep nothing but minima (`panels`); without it 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from functools import cache, cached_property
 from importlib.util import find_spec
 from typing import Any, Protocol
@@ -48,8 +49,10 @@ class DenseIndex(StoredRows):
         if self.n_rows == 0 or len(points) == 0:
             return evidence
         if len(self._parts) > 1:
-            found = [part.gather(points, min(k, part.n_rows)) for part in self._each_part()]
-            return merge_evidence([_with_neighbors(each, k) for each in found])
+            for part in self._each_part():
+                found = _with_neighbors(part.gather(points, min(k, part.n_rows)), k)
+                evidence = merge_evidence([evidence, found])
+            return evidence
         self._search.fill(points, evidence)
         return evidence
 
@@ -63,7 +66,7 @@ class DenseIndex(StoredRows):
         """Slices of rows that can be prepared for search at once; one, unless memory is short."""
         return slices_that_fit(self.n_rows, COPY_BYTES * (self.n_features + 4))
 
-    def _each_part(self) -> Any:
+    def _each_part(self) -> Iterator[DenseIndex]:
         """Indexes of the parts, one at a time: each is forgotten before the next is prepared."""
         for part in self._parts:
             yield DenseIndex(
