@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
+from threadpoolctl import threadpool_info
 
 from iknow.bench.agreement import assertions_differ, distances_differ
 from iknow.bench.entrants import contestants_in_assertion, enter_dense, rivals_in_distances
@@ -13,7 +14,6 @@ from iknow.bench.recording import Recorder
 from iknow.bench.records import FAISS, OURS
 from iknow.bench.searching import measure_case
 from iknow.bench.support import support_of_lists
-from iknow.search import threads
 
 EFFORT = Effort(repeats=1, seconds_per_call=0.001, single_queries=5, latency_seconds=0.01)
 
@@ -133,9 +133,9 @@ def test_absent_packages_are_left_out_with_the_reason(case, monkeypatch):
 
 
 def test_blas_is_left_as_it_was(case):
-    before = threads._controller().info()
+    before = threadpool_info()
     multiply_all(case.layers[0].points, case.layers[0].queries, (16, 16))
-    assert threads._controller().info() == before
+    assert threadpool_info() == before
 
 
 def test_contestants_are_kept_apart():

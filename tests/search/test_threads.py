@@ -1,5 +1,7 @@
 """Work on all cores, with BLAS held to one thread meanwhile and let go afterwards."""
 
+import subprocess
+import sys
 import threading
 import time
 
@@ -11,7 +13,12 @@ from iknow.search.threads import for_each, n_cores, single_threaded_blas
 
 
 def blas_threads():
-    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+    """Of each BLAS whose number is the process's; OpenMP, as in FAISS's, has one for each thread."""
+    return [
+        pool["num_threads"]
+        for pool in threadpool_info()
+        if pool["user_api"] == "blas" and pool.get("threading_layer") != "openmp"
+    ]
 
 
 def release_control():
@@ -163,3 +170,23 @@ def test_no_tasks_are_no_work():
 
 def test_there_is_at_least_one_core():
     assert n_cores() >= 1
+
+
+def test_a_blas_that_is_loaded_later_is_held_too():
+    pytest.importorskip("faiss", reason="FAISS brings a BLAS of its own")
+    program = """
+from threadpoolctl import threadpool_info
+from iknow.search.threads import single_threaded_blas
+with single_threaded_blas():
+    before = len(threadpool_info())
+import faiss
+with single_threaded_blas():
+    found = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
+assert len(threadpool_info()) > before
+assert len(found) > 1
+print({pool["num_threads"] for pool in found})
+"""
+    found = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.strip() == "{1}"

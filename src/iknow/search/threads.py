@@ -6,11 +6,12 @@ but only if BLAS does not start threads of its own inside each of them.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, TypeVar
 
 from joblib import cpu_count
@@ -63,7 +64,7 @@ def single_threaded_blas() -> Iterator[None]:
     global _users, _limiter
     with _lock:
         if _users == 0:
-            _limiter = _controller().limit(limits=1, user_api="blas")
+            _limiter = _controller(len(sys.modules)).limit(limits=1, user_api="blas")
             _give_up_control()
         _users += 1
     try:
@@ -82,6 +83,7 @@ def _give_up_control() -> None:
         OpenBLASController.clear_controlling_thread()
 
 
-@cache
-def _controller() -> ThreadpoolController:
+@lru_cache(maxsize=1)
+def _controller(n_modules: int) -> ThreadpoolController:
+    """What limits the libraries loaded by now: each import may have brought another BLAS."""
     return ThreadpoolController()
