@@ -13,7 +13,7 @@ from iknow.search.threads import for_each, n_cores, single_threaded_blas
 
 
 def blas_threads():
-    """Of each BLAS whose number is the process's; OpenMP, as in FAISS's, has one for each thread."""
+    """Of each BLAS whose number is the process's; OpenMP, as in FAISS, has one per thread."""
     return [
         pool["num_threads"]
         for pool in threadpool_info()
