@@ -16,6 +16,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from iknow.certifying import lipschitz_on_request
 from iknow.core.arrays import Ints, Labels
 from iknow.core.assessment import Assessment
 from iknow.core.neighborhood import Ball, Neighborhood
@@ -135,12 +136,11 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
     ) -> Self:
         """Choose the neighborhoods on validation data: by default the exact maximum of coverage.
 
-        X: n samples that were not in the training data. y: their labels, of shape (n,). accuracy:
-        the largest coverage whose accuracy on IK is at least this, with probability `confidence`
-        over the draw of the validation data, of `each_class` if asked; an error if none is.
-        coverage: match this coverage instead (`Nearest`, `RelativeBall`). k: one number of
-        neighbours or several to try, instead of the classifier's own. method: "per-class" gives
-        every class a radius; "grid" and "bayes" are there to compare with.
+        X: n samples not in the training data. y: their labels, of shape (n,). accuracy: the largest
+        coverage whose accuracy on IK is at least this, with probability `confidence` over the draw
+        of the validation data, of `each_class` if asked; an error if none is. coverage: match this
+        one instead (`Nearest`, `RelativeBall`). k: one number of neighbours or several to try.
+        method: "per-class" gives every class a radius; "grid" and "bayes" are there to compare.
         """
         check_is_fitted(self, "indexes_")
         if self.neighborhoods is not None:
@@ -186,6 +186,7 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
             neighborhoods=rules,
             invalid=found.observation.invalid,
             found=found.supports,
+            lipschitz=lipschitz_on_request(self.model_, self.indexes_, inputs),
         )
 
     def predict(self, X: Any) -> Labels:

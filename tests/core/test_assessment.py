@@ -1,5 +1,6 @@
 """Assessment: the columns, their agreement with each other, and other neighborhoods."""
 
+import dataclasses
 from dataclasses import replace
 
 import numpy as np
@@ -141,3 +142,31 @@ def test_an_explanation_repeats_the_assessment(assessment):
     assert [explanation.belief for explanation in explained] == assessment.belief.tolist()
     assert [explanation.assertion for explanation in explained] == assessment.assertion.tolist()
     assert [explanation.reason for explanation in explained] == assessment.reason.tolist()
+
+
+def test_a_slice_is_the_assessment_of_some_samples(assessment):
+    part = assessment[1:4]
+    assert len(part) == 3
+    for name in ("belief", "assertion", "reason", "margin"):
+        assert getattr(part, name).tolist() == getattr(assessment, name)[1:4].tolist()
+    assert part.stability.at_least.tolist() == assessment.stability.at_least[1:4].tolist()
+
+
+def test_only_slices_cut_an_assessment(assessment):
+    with pytest.raises(InputError, match=r"cut by slices, such as \[:100\]; got 3"):
+        assessment[3]
+
+
+def test_some_of_the_layers_decide_as_if_there_were_no_others(assessment):
+    alone = assessment.only(["logits"])
+    assert list(alone.evidence) == ["logits"]
+    assert alone.supports["logits"].tolist() == assessment.supports["logits"].tolist()
+    assert alone.assertion.tolist() == [2, 2, 0, 0, 0, 0]
+    found = dataclasses.replace(assessment, found=assessment.supports).only(["logits"])
+    assert found.assertion.tolist() == alone.assertion.tolist()
+
+
+@pytest.mark.parametrize(("layers", "said"), [(["relu", "logits"], "'relu'"), ([], "none")])
+def test_layers_without_evidence_are_refused(layers, said, assessment):
+    with pytest.raises(InputError, match=f"layers 'hidden', 'logits'; asked for {said}"):
+        assessment.only(layers)

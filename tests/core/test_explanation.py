@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from iknow.core.assertion import Assertion, Reason
-from iknow.core.explanation import SENTENCES, Exemplar, LayerExplanation, explain
+from iknow.core.assessment import Assessment
+from iknow.core.explanation import SENTENCES, Exemplar, LayerExplanation
 from iknow.core.neighborhood import (
     Ball,
     BallElseNearest,
@@ -12,22 +13,27 @@ from iknow.core.neighborhood import (
     Nearest,
     RelativeBall,
 )
+from iknow.core.picture import Features, as_image
+from iknow.core.slack import Slack, Turn
 
 CLASSES = np.array(["cat", "dog", "owl"])
 
 
-def explain_one(evidence, neighborhood, belief=0, classes=CLASSES):
-    """The explanation in one layer; assertion and reason are passed on unread."""
-    explanation = explain(
-        0,
+def assess_one(evidence, neighborhood, belief=0, classes=CLASSES):
+    """The assessment of one sample in one layer."""
+    return Assessment(
         classes=classes,
-        belief=belief,
-        assertion=Assertion.IMK,
-        reason=Reason.OVERLAP,
+        belief_codes=np.array([belief]),
+        scores=np.eye(len(classes))[[belief]],
         evidence={"hidden": evidence},
         neighborhoods={"hidden": neighborhood},
+        invalid=np.zeros(1, dtype=bool),
     )
-    return explanation.layers[0]
+
+
+def explain_one(*args, **kwargs):
+    """The explanation in one layer."""
+    return assess_one(*args, **kwargs).explain(0).layers[0]
 
 
 def test_a_layer_is_explained_by_its_exemplars_reach_and_support(assessment):
@@ -41,6 +47,8 @@ def test_a_layer_is_explained_by_its_exemplars_reach_and_support(assessment):
             nearest_against=Exemplar(10, "cat", 1.0),
             reach=1.5,
             support=("cat", "dog"),
+            margin=-0.5,
+            slack=Slack("radius", 1.5, shrink=Turn(1.0, Assertion.IDK), grow=None),
         ),
         LayerExplanation(
             layer="logits",
@@ -48,6 +56,8 @@ def test_a_layer_is_explained_by_its_exemplars_reach_and_support(assessment):
             nearest_against=Exemplar(10, "cat", 5.0),
             reach=2.0,
             support=("dog",),
+            margin=0.0,
+            slack=Slack("radius", 2.0, shrink=Turn(2.0, Assertion.IDK), grow=None),
         ),
     )
 
@@ -55,30 +65,78 @@ def test_a_layer_is_explained_by_its_exemplars_reach_and_support(assessment):
 def test_an_explanation_reads_as_text(assessment):
     assert str(assessment.explain(1)) == (
         "sample 1: IMK, belief dog\n"
-        "  OVERLAP: samples of several classes lie within reach in at least one layer\n"
-        "  hidden: reach 1.5, support {cat, dog}\n"
+        "  OVERLAP: samples of several classes lie within reach in at least one layer: hidden "
+        "finds cat and dog within the reach 1.5\n"
+        "  hidden: reach 1.5, support {cat, dog}, margin -0.5\n"
         "    for      #11 (dog) at 1.5\n"
         "    against  #10 (cat) at 1\n"
-        "  logits: reach 2, support {dog}\n"
+        "    turns    radius 1.5: IDK below 1\n"
+        "  logits: reach 2, support {dog}, margin 0\n"
         "    for      #11 (dog) at 2\n"
-        "    against  #10 (cat) at 5"
+        "    against  #10 (cat) at 5\n"
+        "    turns    radius 2: IDK below 2"
+    )
+
+
+def test_an_ik_says_what_it_rests_on(assessment):
+    assert str(assessment.explain(0)).endswith(
+        "\n  rests on 1 training sample: without it it would not be known"
     )
 
 
 def test_what_is_missing_reads_as_none_nothing_and_no_sample(assessment):
     neighborhoods = {"hidden": BallWithNearest(1, 2), "logits": Ball(2)}
     explanation = assessment.under(neighborhoods).explain(5)
-    assert explanation.layers[0].reach is None
+    assert [layer.reach for layer in explanation.layers] == [None, None]
+    assert explanation.margin == -np.inf
     assert str(explanation) == (
         "sample 5: IDK, belief cat\n"
         "  INVALID: the input, or an activation it causes, is not finite\n"
-        "  hidden: reach none, support {nothing}\n"
+        "  hidden: reach none, support {nothing}, margin -inf\n"
         "    for      no sample\n"
         "    against  no sample\n"
-        "  logits: reach 2, support {nothing}\n"
+        "  logits: reach none, support {nothing}, margin -inf\n"
         "    for      no sample\n"
         "    against  no sample"
     )
+
+
+SENTENCE_OF_EACH = [
+    "in every layer all training samples within reach have the believed class: hidden finds cat "
+    "within the reach 1.5; logits finds cat within the reach 2",
+    "samples of several classes lie within reach in at least one layer: hidden finds cat and dog "
+    "within the reach 1.5",
+    "each layer finds a single class within reach, but not the same one: hidden finds dog within "
+    "the reach 1.5; logits finds cat within the reach 2",
+    "at least one layer has no training sample within reach: logits finds no training sample "
+    "within the reach 2; the nearest is #10 (cat) at 3",
+    "samples lie within reach, but none of the believed class: hidden finds cat within the reach "
+    "1.5; logits finds cat within the reach 2",
+    "the input, or an activation it causes, is not finite",
+]
+
+
+@pytest.mark.parametrize("reason", list(Reason))
+def test_the_sentence_names_what_the_layers_found(assessment, reason):
+    explanation = assessment.explain(int(reason))
+    assert explanation.reason == reason
+    assert explanation.sentence == SENTENCE_OF_EACH[reason]
+
+
+def test_samples_and_exemplars_are_pictured_where_they_are_given(assessment):
+    samples = np.arange(6 * 4).reshape(6, 4) / 24
+    training = {10: np.zeros(4), 11: np.ones(4)}
+    explanation = assessment.explain(1, samples=samples, training=training)
+    assert explanation.picture == Features(tuple(samples[1].tolist()))
+    assert explanation.layers[0].nearest_for.picture == Features((1.0,) * 4)
+    seen = assessment.explain(1, samples=samples, training=training, renderer=as_image(2, 2))
+    np.testing.assert_array_equal(seen.picture.pixels, np.rint(samples[1] * 255).reshape(2, 2))
+
+
+def test_a_row_that_the_training_samples_do_not_have_is_not_pictured(assessment):
+    explanation = assessment.explain(1, training=np.zeros((11, 4)))
+    assert explanation.layers[0].nearest_for.picture is None  # row 11
+    assert explanation.layers[0].nearest_against.picture is not None  # row 10
 
 
 def test_every_reason_has_its_sentence():

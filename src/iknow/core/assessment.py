@@ -6,19 +6,24 @@ explained (`explain`) without asking the model again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from iknow.core.arrays import Bools, Codes, Floats, Ints, Labels
-from iknow.core.assertion import Assertion, find_reasons, make_assertions
+from iknow.core.assertion import Assertion, Reason, find_reasons, make_assertions
+from iknow.core.certificate import certify
 from iknow.core.evidence import Evidence
-from iknow.core.explanation import Explanation, explain
+from iknow.core.explanation import Explanation, explain_layer
 from iknow.core.justification import justify
+from iknow.core.margin import find_margins
 from iknow.core.neighborhood import Neighborhood
 from iknow.core.on_request import evidence_about
+from iknow.core.picture import Renderer, picture_of, take_sample
+from iknow.core.stability import Stability, find_stability
 from iknow.core.support import find_support
 from iknow.errors import InputError
 
@@ -34,6 +39,8 @@ class Assessment:
     invalid: mask of shape (n,) of the samples that were not finite.
     found: for each layer, the classes within reach of its neighborhood, masks of shape
         (n, n_classes), where they were found without the evidence. They must be what it gives.
+    lipschitz: by layer, how much further apart than two inputs in ℓ2 their activations can be in
+        the layer's metric; inf, or nothing, where that is not known.
     """
 
     classes: Labels
@@ -43,6 +50,7 @@ class Assessment:
     neighborhoods: Mapping[str, Neighborhood]
     invalid: Bools
     found: Mapping[str, Bools] | None = None
+    lipschitz: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if set(self.evidence) != set(self.neighborhoods):
@@ -103,28 +111,131 @@ class Assessment:
         """A `Reason` for each assertion, of shape (n,)."""
         return find_reasons(self.belief_codes, list(self.supports.values()), self.invalid)
 
-    def under(self, neighborhoods: Mapping[str, Neighborhood]) -> Assessment:
-        """The assessment of the same predictions by other neighborhoods, from the same evidence."""
-        return Assessment(
-            classes=self.classes,
-            belief_codes=self.belief_codes,
-            scores=self.scores,
-            evidence=self.evidence,
-            neighborhoods=neighborhoods,
-            invalid=self.invalid,
+    @cached_property
+    def layer_margins(self) -> dict[str, Floats]:
+        """For each layer, how far it is from supporting anything but the belief alone, (n,).
+
+        Negative where it does; -inf for an invalid sample.
+        """
+        return {
+            layer: np.where(
+                self.invalid,
+                -np.inf,
+                find_margins(evidence, self.neighborhoods[layer], self.belief_codes),
+            )
+            for layer, evidence in self.evidence.items()
+        }
+
+    @cached_property
+    def margin(self) -> Floats:
+        """The smallest of the layers' margins, of shape (n,): above 0 for IK, below for the rest.
+
+        How much nearer to a boundary distances may come before an IK is lost; or how much they lack
+        for one, below 0. At 0 a distance equals the reach, and the sample may be either.
+        """
+        margins: Floats = np.min(list(self.layer_margins.values()), axis=0)
+        return margins
+
+    @cached_property
+    def certified_radius(self) -> Floats:
+        """The ℓ2 length, of shape (n,), below which no change of the input has another label IK.
+
+        0 where nothing is certified: a sample whose belief has no lead over the other classes, an
+        invalid one, or all of them where no layer has a Lipschitz constant.
+        """
+        constants = {
+            layer: value for layer, value in self.lipschitz.items() if layer in self.evidence
+        }
+        radii = certify(self.evidence, self.neighborhoods, self.belief_codes, constants)
+        return np.where(self.invalid, 0.0, radii)
+
+    @cached_property
+    def stability(self) -> Stability:
+        """How many training samples must be removed for each IK to be lost; 0 where there is none.
+
+        A lower bound where all the neighbours in the evidence count, and there may be more:
+        `assess(X, n_neighbors=...)` gathers more of them.
+        """
+        return find_stability(
+            list(self.evidence.values()),
+            [self.neighborhoods[layer] for layer in self.evidence],
+            self.belief_codes,
+            self.assertion == Assertion.IK,
         )
 
-    def explain(self, i: int) -> Explanation:
-        """Why sample `i` got its assertion: the training samples for and against, per layer."""
+    def under(self, neighborhoods: Mapping[str, Neighborhood]) -> Assessment:
+        """The assessment of the same predictions by other neighborhoods, from the same evidence."""
+        return replace(self, neighborhoods=neighborhoods, found=None)
+
+    def only(self, layers: Sequence[str]) -> Assessment:
+        """The assessment of the same predictions by some of the layers."""
+        missing = [layer for layer in layers if layer not in self.evidence]
+        if missing or not layers:
+            raise InputError(
+                f"there is evidence for the layers {', '.join(map(repr, self.evidence))}; asked "
+                f"for {', '.join(map(repr, missing)) or 'none'}"
+            )
+        return replace(
+            self,
+            evidence={layer: self.evidence[layer] for layer in layers},
+            neighborhoods={layer: self.neighborhoods[layer] for layer in layers},
+            found=None if self.found is None else {layer: self.found[layer] for layer in layers},
+        )
+
+    def __getitem__(self, samples: slice) -> Assessment:
+        """The assessment of some of the samples; evidence is gathered about no others."""
+        if not isinstance(samples, slice):
+            raise InputError(f"an assessment is cut by slices, such as [:100]; got {samples!r}")
+        return replace(
+            self,
+            belief_codes=self.belief_codes[samples],
+            scores=self.scores[samples],
+            evidence=evidence_about(self.evidence, samples),
+            invalid=self.invalid[samples],
+            found=None
+            if self.found is None
+            else {layer: mask[samples] for layer, mask in self.found.items()},
+        )
+
+    def explain(
+        self,
+        i: int,
+        *,
+        samples: Any = None,
+        training: Any = None,
+        renderer: Renderer | None = None,
+    ) -> Explanation:
+        """Why sample `i` got its assertion: the training samples for and against, per layer.
+
+        samples, training: what was assessed and what the classifier was fitted on, to show the
+        sample beside its exemplars. renderer: makes the pictures (`as_image`, `as_series`,
+        `as_features`); by the samples' shape unless given.
+        """
         if not -len(self) <= i < len(self):
             raise InputError(f"sample {i} does not exist: the assessment holds {len(self)} samples")
         i = int(np.arange(len(self))[i])
-        return explain(
-            i,
-            classes=self.classes,
-            belief=int(self.belief_codes[i]),
-            assertion=int(self.assertion[i]),
-            reason=int(self.reason[i]),
-            evidence=evidence_about(self.evidence, slice(i, i + 1)),
-            neighborhoods=self.neighborhoods,
+        one = self[i : i + 1]
+        sample = None if samples is None else take_sample(samples, i)
+        return Explanation(
+            index=i,
+            belief=self.classes.tolist()[one.belief_codes[0]],
+            assertion=Assertion(int(one.assertion[0])),
+            reason=Reason(int(one.reason[0])),
+            layers=tuple(
+                explain_layer(
+                    layer,
+                    evidence,
+                    self.neighborhoods[layer],
+                    classes=self.classes,
+                    belief=int(one.belief_codes[0]),
+                    margin=float(one.layer_margins[layer][0]),
+                    supports=one.supports,
+                    training=training,
+                    renderer=renderer,
+                )
+                for layer, evidence in one.evidence.items()
+            ),
+            margin=float(one.margin[0]),
+            stability=(int(one.stability.at_least[0]), bool(one.stability.exact[0])),
+            picture=None if sample is None else picture_of(sample, renderer),
         )

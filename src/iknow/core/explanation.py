@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from iknow.core.arrays import Floats, Labels
+from iknow.core.arrays import Bools, Labels
 from iknow.core.assertion import Assertion, Reason
 from iknow.core.evidence import NO_EXEMPLAR, Evidence
 from iknow.core.neighborhood import NO_REACH, Neighborhood
-from iknow.core.support import find_support
+from iknow.core.picture import Picture, Renderer, picture_of, take_sample
+from iknow.core.slack import Slack, find_slack
 
 SENTENCES = {
     Reason.KNOWN: "in every layer all training samples within reach have the believed class",
@@ -31,6 +32,7 @@ class Exemplar:
     row: int
     label: Any
     distance: float
+    picture: Picture | None = None
 
     def __str__(self) -> str:
         return f"#{self.row} ({self.label}) at {self.distance:.4g}"
@@ -38,85 +40,148 @@ class Exemplar:
 
 @dataclass(frozen=True)
 class LayerExplanation:
-    """What one layer says: the nearest samples for and against the belief, reach and support."""
+    """What one layer says: the nearest samples for and against the belief, reach and support.
+
+    margin: how far the layer is from supporting something else than the belief alone, or from
+    doing so. slack: which change of its radius would turn the assertion.
+    """
 
     layer: str
     nearest_for: Exemplar | None
     nearest_against: Exemplar | None
     reach: float | None
     support: tuple[Any, ...]
+    margin: float
+    slack: Slack | None
+
+    def __str__(self) -> str:
+        reach = "none" if self.reach is None else f"{self.reach:.4g}"
+        support = ", ".join(map(str, self.support)) or "nothing"
+        lines = [
+            f"{self.layer}: reach {reach}, support {{{support}}}, margin {self.margin:.4g}",
+            f"  for      {self.nearest_for or 'no sample'}",
+            f"  against  {self.nearest_against or 'no sample'}",
+        ]
+        if self.slack is not None:
+            lines.append(f"  turns    {self.slack}")
+        return "\n".join(lines)
+
+    @property
+    def finding(self) -> str:
+        """What the layer finds, in words."""
+        reach = "" if self.reach is None else f" the reach {self.reach:.4g}"
+        if not self.support:
+            exemplars = [e for e in (self.nearest_for, self.nearest_against) if e is not None]
+            nearest = min(exemplars, key=lambda e: e.distance, default=None)
+            beyond = "" if nearest is None else f"; the nearest is {nearest}"
+            return f"{self.layer} finds no training sample within{reach or ' reach'}{beyond}"
+        found = " and ".join(map(str, self.support))
+        return f"{self.layer} finds {found} within{reach}"
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why one sample got its assertion."""
+    """Why one sample got its assertion.
+
+    stability: how many training samples must be removed for an IK to be lost, at least, and whether
+    that is the exact number. picture: what the sample looks like, where the samples were given.
+    """
 
     index: int
     belief: Any
     assertion: Assertion
     reason: Reason
     layers: tuple[LayerExplanation, ...]
+    margin: float
+    stability: tuple[int, bool]
+    picture: Picture | None = None
+
+    @property
+    def sentence(self) -> str:
+        """The reason with what the layers found, as a sentence."""
+        layers = self.layers
+        if self.reason == Reason.OVERLAP:
+            layers = tuple(layer for layer in layers if len(layer.support) > 1)
+        elif self.reason == Reason.EXTRAPOLATION:
+            layers = tuple(layer for layer in layers if not layer.support)
+        elif self.reason == Reason.INVALID:
+            layers = ()
+        findings = "; ".join(layer.finding for layer in layers)
+        return f"{SENTENCES[self.reason]}{': ' if findings else ''}{findings}"
+
+    @property
+    def foundation(self) -> str:
+        """How many training samples an IK rests on, in words."""
+        count, exact = self.stability
+        return (
+            f"rests on {'' if exact else 'at least '}{count} training "
+            f"sample{'' if count == 1 else 's'}: without {'it' if count == 1 else 'them'} it "
+            "would not be known"
+        )
 
     def __str__(self) -> str:
         lines = [
             f"sample {self.index}: {self.assertion.name}, belief {self.belief}",
-            f"  {self.reason.name}: {SENTENCES[self.reason]}",
+            f"  {self.reason.name}: {self.sentence}",
         ]
         for layer in self.layers:
-            reach = "none" if layer.reach is None else f"{layer.reach:.4g}"
-            support = ", ".join(map(str, layer.support)) or "nothing"
-            lines += [
-                f"  {layer.layer}: reach {reach}, support {{{support}}}",
-                f"    for      {layer.nearest_for or 'no sample'}",
-                f"    against  {layer.nearest_against or 'no sample'}",
-            ]
+            lines += [f"  {line}" for line in str(layer).splitlines()]
+        if self.assertion == Assertion.IK:
+            lines.append(f"  {self.foundation}")
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        # Markup is kept apart from the record; whoever has no notebook never loads it.
+        from iknow.core.explanation_html import to_html
 
-def explain(
-    i: int,
+        return to_html(self)
+
+
+def explain_layer(
+    layer: str,
+    evidence: Evidence,
+    neighborhood: Neighborhood,
     *,
     classes: Labels,
     belief: int,
-    assertion: int,
-    reason: int,
-    evidence: Mapping[str, Evidence],
-    neighborhoods: Mapping[str, Neighborhood],
-) -> Explanation:
-    """Collect the explanation of sample `i` from the evidence about it alone, by layer."""
-    return Explanation(
-        index=i,
-        belief=classes.tolist()[belief],
-        assertion=Assertion(assertion),
-        reason=Reason(reason),
-        layers=tuple(
-            _explain_layer(layer, about_it, neighborhoods[layer], belief, classes.tolist())
-            for layer, about_it in evidence.items()
-        ),
-    )
-
-
-def _explain_layer(
-    layer: str, evidence: Evidence, neighborhood: Neighborhood, belief: int, classes: list[Any]
+    margin: float,
+    supports: Mapping[str, Bools],
+    training: Any = None,
+    renderer: Renderer | None = None,
 ) -> LayerExplanation:
-    """Explain the one sample that `evidence` is about."""
+    """Explain the one sample that `evidence` is about.
+
+    belief: its class code. supports: of all layers, by name, masks of shape (1, n_classes).
+    training: the training samples by row, for pictures of the exemplars.
+    """
+    labels = classes.tolist()
     distances = evidence.class_distances[0]
-    others = np.where(np.arange(len(classes)) == belief, np.inf, distances)
+    others = np.where(np.arange(len(labels)) == belief, np.inf, distances)
     # A rule with a radius for each class reaches as far as that of the believed one.
-    reach = float(np.broadcast_to(neighborhood.reach(evidence)[0], len(classes))[belief])
+    reach = float(np.broadcast_to(neighborhood.reach(evidence)[0], len(labels))[belief])
 
-    def exemplar(candidates: Floats, code: int) -> Exemplar | None:
+    def exemplar(code: int) -> Exemplar | None:
         row = int(evidence.exemplars[0, code])
-        if row == NO_EXEMPLAR or np.isinf(candidates[code]):
+        if row == NO_EXEMPLAR:
             return None
-        return Exemplar(row, classes[code], float(candidates[code]))
+        sample = None if training is None else take_sample(training, row)
+        picture = None if sample is None else picture_of(sample, renderer)
+        return Exemplar(row, labels[code], float(distances[code]), picture)
 
+    valid = bool(np.isfinite(distances).any())
     return LayerExplanation(
         layer=layer,
-        nearest_for=exemplar(distances, belief),
-        nearest_against=exemplar(others, int(others.argmin())),
-        reach=None if reach == NO_REACH else reach,
-        support=tuple(
-            classes[code] for code in np.flatnonzero(find_support(evidence, neighborhood))
-        ),
+        nearest_for=exemplar(belief),
+        nearest_against=exemplar(int(others.argmin())) if np.isfinite(others).any() else None,
+        reach=reach if valid and reach != NO_REACH else None,
+        support=tuple(labels[code] for code in np.flatnonzero(supports[layer][0])),
+        margin=margin,
+        slack=find_slack(
+            evidence,
+            neighborhood,
+            [mask for name, mask in supports.items() if name != layer],
+            belief,
+        )
+        if valid
+        else None,
     )

@@ -47,6 +47,19 @@ class Neighborhood(ABC):
         """How many neighbour distances the rule reads from the evidence."""
         return int(getattr(self, "k", 0))
 
+    @property
+    def empty_beyond(self) -> float | tuple[float, ...]:
+        """How far the nearest sample may be: if it is further, the support is empty.
+
+        By default it may be anywhere. One for each class where a class has a limit of its own.
+        """
+        return math.inf
+
+    @property
+    def full_within(self) -> float | tuple[float, ...]:
+        """How near a sample must be to count for certain, whatever else there is; by default 0."""
+        return 0.0
+
     @abstractmethod
     def reach(self, evidence: Evidence) -> Floats:
         """The reach ρ for each query, of shape (n_queries,); `NO_REACH` for none.
@@ -76,6 +89,14 @@ class Ball(Neighborhood):
             each = tuple(_check_radius(radius) for radius in np.ravel(self.radius))
             object.__setattr__(self, "radius", each)
 
+    @property
+    def empty_beyond(self) -> float | tuple[float, ...]:
+        return self.radius
+
+    @property
+    def full_within(self) -> float | tuple[float, ...]:
+        return self.radius
+
     def reach(self, evidence: Evidence) -> Floats:
         if isinstance(self.radius, tuple):
             if len(self.radius) != evidence.n_classes:
@@ -104,6 +125,10 @@ class BallElseNearest(Neighborhood):
     radius: float
     k: int
 
+    @property
+    def full_within(self) -> float:
+        return self.radius
+
     def reach(self, evidence: Evidence) -> Floats:
         inhabited = evidence.nearest_distance() <= self.radius
         return np.where(inhabited, self.radius, evidence.neighbor_distance(self.k))
@@ -115,6 +140,14 @@ class BallWithNearest(Neighborhood):
 
     radius: float
     k: int
+
+    @property
+    def empty_beyond(self) -> float:
+        return self.radius
+
+    @property
+    def full_within(self) -> float:
+        return self.radius
 
     def reach(self, evidence: Evidence) -> Floats:
         inhabited = evidence.nearest_distance() <= self.radius
@@ -132,6 +165,10 @@ class RelativeBall(Neighborhood):
 
     radius: float
     ratio: float
+
+    @property
+    def empty_beyond(self) -> float:
+        return self.radius
 
     def reach(self, evidence: Evidence) -> Floats:
         nearest = evidence.nearest_distance()

@@ -1,13 +1,15 @@
-"""Evidence on request: distances are measured for those who ask for them.
+"""On request: what takes time is found for those who ask for it.
 
 Assertions need only to know which classes lie within reach, which an index may find out without
-measuring. Explanations, and other neighborhoods, need the distances themselves.
+measuring. Explanations, and other neighborhoods, need the distances themselves, and certificates
+need constants of the model.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 from iknow.core.evidence import Evidence
@@ -64,3 +66,29 @@ def evidence_about(evidence: Mapping[str, Evidence], samples: slice) -> dict[str
     if isinstance(evidence, EvidenceOnRequest):
         return {layer: evidence.about(layer, samples) for layer in evidence}
     return {layer: whole[samples] for layer, whole in evidence.items()}
+
+
+class ConstantsOnRequest(Mapping[str, float]):
+    """A number for each layer, by name, all of them found when one is first looked at.
+
+    Copies and pickles are plain dicts.
+    """
+
+    def __init__(self, find: Callable[[], Mapping[str, float]]) -> None:
+        self._find = find
+
+    @cached_property
+    def _found(self) -> Mapping[str, float]:
+        return self._find()
+
+    def __getitem__(self, layer: str) -> float:
+        return self._found[layer]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self.items()),)

@@ -49,7 +49,12 @@ class Observation:
 
 @runtime_checkable
 class Model(Protocol):
-    """A trained classifier that can be looked into."""
+    """A trained classifier that can be looked into.
+
+    A model may have two things more: `is_elsewhere`, true if it runs beside the CPU, and
+    `lipschitz(layer)`, the ℓ2 Lipschitz constant from the input to a layer, by which samples are
+    certified.
+    """
 
     @property
     def classes(self) -> Labels | None:

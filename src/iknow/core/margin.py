@@ -1,0 +1,49 @@
+"""Margins: how far an assertion is from being another.
+
+In a layer with reach ρ, the belief g is alone within reach when d_g <= ρ < d_¬g. The smaller of
+
+    ρ - d_g    by which the believed class is within reach
+    d_¬g - ρ   by which every other class is not
+
+is the layer's margin: positive if the layer supports g alone, negative if something is missing for
+that, and then it says how much. The margin of a sample is the smallest of its layers', as IK needs
+all of them. Where a rule gives no reach its limit stands in: how much nearer a sample would have to
+be for there to be one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from iknow.core.arrays import Floats, Ints
+from iknow.core.evidence import Evidence
+from iknow.core.neighborhood import NO_REACH, Neighborhood
+
+
+def find_margins(evidence: Evidence, neighborhood: Neighborhood, belief: Ints) -> Floats:
+    """The margin of one layer for each query, of shape (n_queries,), in the layer's distances.
+
+    belief: class codes of shape (n_queries,). Above 0 the layer supports the belief alone; below 0
+    it does not; at 0 a distance equals the reach exactly, and the closed ball decides.
+    """
+    distances = evidence.class_distances
+    reach = neighborhood.reach(evidence)
+    reach = reach if reach.ndim == 2 else reach[:, None]
+    reach = np.where(reach == NO_REACH, neighborhood.empty_beyond, reach)
+    reach = np.broadcast_to(reach, distances.shape)
+    inside = _subtract(reach, distances)
+    outside = _subtract(distances, reach)
+    rows = np.arange(len(evidence))
+    own = inside[rows, belief]
+    outside[rows, belief] = np.inf
+    # A class without samples is never within reach, however far that is.
+    outside[np.isinf(distances)] = np.inf
+    own[np.isinf(distances[rows, belief])] = -np.inf
+    margins: Floats = np.minimum(own, outside.min(axis=1))
+    return margins
+
+
+def _subtract(left: Floats, right: Floats) -> Floats:
+    """The difference, and 0 where both are the same infinity."""
+    with np.errstate(invalid="ignore"):
+        return np.where(left == right, 0.0, left - right)

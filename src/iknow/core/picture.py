@@ -1,0 +1,171 @@
+"""Pictures: what one sample looks like to a person: an image, a series, or a row of features.
+
+A renderer makes a picture of a sample. A picture is data, never markup, so nothing in a sample can
+run in the page that shows it. Without a renderer the shape of the sample says what it is:
+
+    (n,)                                            a row of features
+    (1, n), (n, 1)                                  a series of n steps
+    (h, w), (1, h, w), (h, w, 1), (3, h, w), (h, w, 3)    an image
+
+Whatever cannot be rendered is shown by its numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iknow.core.arrays import Floats
+from iknow.errors import InputError
+
+MOST_FEATURES = 256
+"""No more values of a sample than this are shown as numbers."""
+
+BRIGHTEST = 255
+
+
+@dataclass(frozen=True, eq=False)
+class Image:
+    """pixels: of shape (height, width) or (height, width, 3), 0 to 255."""
+
+    pixels: NDArray[np.uint8]
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """values: of shape (n_channels, n_steps), finite."""
+
+    values: Floats
+
+
+@dataclass(frozen=True)
+class Features:
+    """values: numbers or text. names: one for each value, if they have any.
+
+    n_more: how many further values the sample has that are not shown.
+    """
+
+    values: tuple[float | str, ...]
+    names: tuple[str, ...] | None = None
+    n_more: int = 0
+
+
+Picture = Image | Series | Features
+Renderer = Callable[[Any], Picture]
+
+
+def as_image(*shape: int, limits: tuple[float, float] | None = None) -> Renderer:
+    """A renderer of samples that are images of a shape: (h, w), (3, h, w) or (h, w, 3), ...
+
+    The samples may be flat. limits: the values that are black and white; by default 0 and 1 if the
+    sample lies between them, 0 and 255 if it holds bytes, else its own extremes.
+    """
+    if len(shape) not in (2, 3) or (len(shape) == 3 and not {shape[0], shape[2]} & {1, 3}):
+        raise InputError(
+            "an image has a shape of height and width, and may have 1 or 3 channels before or "
+            f"after them; got {shape}"
+        )
+
+    def render(sample: Any) -> Picture:
+        values = _numbers(sample).reshape(shape)
+        if values.ndim == 3 and shape[2] not in (1, 3):
+            values = np.moveaxis(values, 0, 2)
+        if values.ndim == 3 and values.shape[2] == 1:
+            values = values[:, :, 0]
+        return Image(_as_pixels(values, limits))
+
+    return render
+
+
+def as_series(n_channels: int = 1) -> Renderer:
+    """A renderer of samples that are series, of shape (n_channels, n_steps) or flat."""
+
+    def render(sample: Any) -> Picture:
+        values = _numbers(sample).astype(np.float64).reshape(n_channels, -1)
+        if values.shape[1] < 2 or not np.isfinite(values).all():
+            raise InputError("a series has at least two steps, all of them finite")
+        return Series(values)
+
+    return render
+
+
+def as_features(names: Sequence[str] | None = None) -> Renderer:
+    """A renderer of samples as rows of features, with a name for each of them if given."""
+
+    def render(sample: Any) -> Picture:
+        values = np.asarray(sample).ravel()
+        if names is not None and len(names) != len(values):
+            raise InputError(f"{len(names)} names do not fit a sample of {len(values)} features")
+        shown = tuple(_plain(value) for value in values[:MOST_FEATURES].tolist())
+        titles = None if names is None else tuple(map(str, names[:MOST_FEATURES]))
+        return Features(shown, titles, len(values) - len(shown))
+
+    return render
+
+
+def picture_of(sample: Any, renderer: Renderer | None = None) -> Picture:
+    """The picture of a sample; where it cannot be made, the numbers of the sample."""
+    try:
+        return (_by_shape(sample) if renderer is None else renderer)(sample)
+    except Exception:
+        # A renderer is the caller's code, and a picture less is no reason to lose a report.
+        return as_features()(sample)
+
+
+def take_sample(samples: Any, row: int) -> Any:
+    """One of many samples: of an array, a sequence, a table of pandas, or a mapping by row.
+
+    None where there is no such row.
+    """
+    try:
+        if isinstance(samples, Mapping):
+            return samples.get(row)
+        n_samples = samples.shape[0] if hasattr(samples, "shape") else len(samples)
+        if not 0 <= row < n_samples:
+            return None
+        sample = samples.iloc[row] if hasattr(samples, "iloc") else samples[row]
+    except (IndexError, KeyError, TypeError):
+        return None
+    return sample.toarray().ravel() if hasattr(sample, "toarray") else sample
+
+
+def _by_shape(sample: Any) -> Renderer:
+    if hasattr(sample, "index") and hasattr(sample, "to_numpy"):  # a row of a pandas table
+        return as_features([str(name) for name in sample.index])
+    shape = np.shape(sample)
+    if len(shape) == 2 and 1 in shape and max(shape) > 1:
+        return as_series()
+    if len(shape) == 2 or (len(shape) == 3 and {shape[0], shape[2]} & {1, 3}):
+        return as_image(*shape)
+    return as_features()
+
+
+def _as_pixels(values: NDArray[Any], limits: tuple[float, float] | None) -> NDArray[np.uint8]:
+    if not np.isfinite(values).all():
+        raise InputError("an image must be finite")
+    if values.dtype == np.uint8 and limits is None:
+        return values
+    low, high = limits or (float(values.min()), float(values.max()))
+    if limits is None and low >= 0 and high <= 1:
+        low, high = 0.0, 1.0
+    scaled = (values.astype(np.float64) - low) / (high - low if high > low else 1.0)
+    pixels: NDArray[np.uint8] = np.rint(np.clip(scaled, 0, 1) * BRIGHTEST).astype(np.uint8)
+    return pixels
+
+
+def _numbers(sample: Any) -> NDArray[Any]:
+    values = np.asarray(sample)
+    if values.dtype.kind not in "fiub":
+        raise InputError(f"only numbers can be drawn; got {values.dtype}")
+    return values
+
+
+def _plain(value: Any) -> float | str:
+    if isinstance(value, (bool, int, float)):
+        return float(value) if math.isfinite(value) else str(value)
+    return str(value)

@@ -1,0 +1,181 @@
+"""Certificates: no movement shorter than the radius makes another class known."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from iknow.core.assertion import Assertion
+from iknow.core.assessment import Assessment
+from iknow.core.certificate import certify, find_clearance
+from iknow.core.neighborhood import (
+    Ball,
+    BallElseNearest,
+    BallWithNearest,
+    Nearest,
+    Neighborhood,
+    RelativeBall,
+)
+from iknow.errors import InputError
+
+RULES = [
+    Ball(0.6),
+    Ball((0.4, 0.9, 0.6)),
+    Nearest(1),
+    Nearest(3),
+    BallElseNearest(0.3, 2),
+    BallWithNearest(0.6, 2),
+    RelativeBall(0.8, 1.5),
+]
+
+
+def assess(maps, train, labels, queries, rules, belief, gather):
+    """Queries in layers that are linear maps of the input."""
+    names = [f"layer{i}" for i in range(len(maps))]
+    return Assessment(
+        classes=np.arange(3),
+        belief_codes=belief,
+        scores=np.eye(3)[belief],
+        evidence={
+            name: gather(train @ matrix, labels, queries @ matrix, 3, 3)
+            for name, matrix in zip(names, maps, strict=True)
+        },
+        neighborhoods=dict(zip(names, rules, strict=True)),
+        invalid=np.zeros(len(queries), dtype=bool),
+        lipschitz={n: np.linalg.norm(m, 2) for n, m in zip(names, maps, strict=True)},
+    )
+
+
+def knows_another(assessment, belief):
+    """Which queries are known to be of a class other than a belief, whatever the model says."""
+    alone = assessment.justification.sum(axis=1) == 1
+    return alone & (assessment.justification.argmax(axis=1) != belief)
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 10**6), i=st.integers(0, len(RULES) - 1), two=st.booleans())
+def test_nothing_else_is_known_within_the_radius(seed, i, two, gather):
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 3, 20)
+    train = rng.normal(0, 0.5, (20, 2)) + np.array([[0, 0], [1, 0], [0, 1]])[labels]
+    queries = rng.normal(0.3, 0.6, (6, 2))
+    belief = rng.integers(0, 3, 6)
+    maps = [np.eye(2), rng.normal(size=(2, 2))][: 2 if two else 1]
+    rules = [RULES[i], RULES[-1 - i]][: len(maps)]
+    radii = assess(maps, train, labels, queries, rules, belief, gather).certified_radius
+    for query, radius, g in zip(queries, radii, belief, strict=True):
+        if radius == 0:
+            continue
+        angles = np.linspace(0, 2 * np.pi, 40)
+        circle = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+        lengths = min(radius, 5) * np.array([0.3, 0.7, 0.95, 0.999999])
+        moved = query + np.concatenate([length * circle for length in lengths])
+        after = assess(maps, train, labels, moved, rules, np.full(len(moved), g), gather)
+        assert not knows_another(after, g).any()
+
+
+@pytest.mark.parametrize(
+    ("rule", "radius"),
+    [
+        (Ball(1), 3.0),  # the other class, at 4, comes within reach
+        (Ball(3), 2.0),  # it is within reach soon; but the belief, at 1, is so for longer
+        (Nearest(1), 1.5),  # halfway between the classes
+        (BallElseNearest(1, 1), 1.5),
+        (BallElseNearest(3, 1), 2.0),
+        (BallWithNearest(1, 1), 3.0),
+        (BallWithNearest(3, 1), 2.0),
+        (RelativeBall(1, 2.0), 3.0),
+        (RelativeBall(9, 2.0), 7 / 3),  # there the belief is twice as far as the other class
+        (Ball((1, 2)), 2.0),
+        (Ball((2, 1)), 3.0),
+        (Ball((3.5, 2)), 2.5),
+    ],
+    ids=repr,
+)
+def test_the_radius_is_where_another_class_becomes_known_and_no_less(rule, radius, gather):
+    """On a line with one sample of each class the bound is attained."""
+    train, labels = np.array([[-1.0], [4.0]]), np.array([0, 1])
+
+    def justified(x):
+        evidence = gather(train, labels, np.array([[x]]), 2, 1)
+        assessment = Assessment(
+            classes=np.arange(2),
+            belief_codes=np.zeros(1, dtype=int),
+            scores=np.eye(2)[[0]],
+            evidence={"input": evidence},
+            neighborhoods={"input": rule},
+            invalid=np.zeros(1, dtype=bool),
+            lipschitz={"input": 1.0},
+        )
+        return assessment.justification[0].tolist(), assessment.certified_radius[0]
+
+    _, certified = justified(0.0)
+    assert certified == radius
+    assert justified(radius * (1 - 1e-9))[0] != [False, True]
+    assert justified(radius * (1 + 1e-9))[0] == [False, True]
+
+
+def test_the_best_layer_counts_and_one_without_a_constant_does_not(assessment):
+    assert assessment.certified_radius.tolist() == [0] * 6
+    evidence, rules, belief = assessment.evidence, assessment.neighborhoods, assessment.belief_codes
+    one = certify(evidence, rules, belief, {"hidden": 2.0})
+    other = certify(evidence, rules, belief, {"logits": 0.5})
+    assert one.tolist() == [1.75, 0, 1.75, 1.75, 0, math.inf]
+    both = certify(evidence, rules, belief, {"hidden": 2.0, "logits": 0.5})
+    assert both.tolist() == np.maximum(one, other).tolist()
+    unknown = certify(evidence, rules, belief, {"hidden": 2.0, "logits": math.inf})
+    assert unknown.tolist() == one.tolist()
+
+
+def test_a_layer_that_does_not_move_certifies_any_length(assessment):
+    evidence, rules, belief = assessment.evidence, assessment.neighborhoods, assessment.belief_codes
+    still = certify(evidence, rules, belief, {"hidden": 0.0})
+    assert still.tolist() == [math.inf, 0, math.inf, math.inf, 0, math.inf]
+
+
+def test_without_any_other_class_nothing_else_can_be_known(evidence_from):
+    evidence = evidence_from([[1, math.inf, math.inf]], 3)
+    for rule in [*RULES, Ball(math.inf)]:
+        assert find_clearance(evidence, rule, np.array([0])).tolist() == [math.inf]
+
+
+def test_a_belief_without_samples_is_certified_only_by_how_far_the_others_are(evidence_from):
+    evidence = evidence_from([[math.inf, 1, 2]], 3)
+    clearances = [find_clearance(evidence, rule, np.array([0]))[0] for rule in RULES]
+    np.testing.assert_allclose(clearances, [0.4, 0.1, -np.inf, -np.inf, -np.inf, 0.4, 0.2])
+
+
+def test_a_foreign_rule_is_certified_by_the_lead_over_other_classes(evidence_from):
+    class Everything(Neighborhood):
+        def reach(self, evidence):
+            return np.full(len(evidence), np.inf)
+
+    evidence = evidence_from([[1, 4]], 1)
+    assert find_clearance(evidence, Everything(), np.array([0])).tolist() == [1.5]
+
+
+def test_invalid_samples_are_not_certified(assessment):
+    invalid = Assessment(
+        **{f: getattr(assessment, f) for f in ("classes", "belief_codes", "scores")},
+        evidence={layer: e[np.array([0] * 6)] for layer, e in assessment.evidence.items()},
+        neighborhoods=assessment.neighborhoods,
+        invalid=np.array([False, True] * 3),
+        lipschitz={"hidden": 1.0},
+    )
+    assert invalid.certified_radius.tolist() == [3.5, 0, 0, 0, 0, 0]
+    assert (invalid.assertion[invalid.invalid] == Assertion.IDK).all()
+
+
+@pytest.mark.parametrize("constant", [-1.0, math.nan])
+def test_a_constant_must_be_a_size(assessment, constant):
+    arguments = assessment.evidence, assessment.neighborhoods, assessment.belief_codes
+    with pytest.raises(InputError, match="'hidden' must be >= 0; got"):
+        certify(*arguments, {"hidden": constant})
+
+
+def test_a_constant_must_belong_to_a_layer(assessment):
+    arguments = assessment.evidence, assessment.neighborhoods, assessment.belief_codes
+    with pytest.raises(InputError, match="layer 'relu'; the evidence is of the layers 'hidden'"):
+        certify(*arguments, {"relu": 1.0})

@@ -1,0 +1,110 @@
+"""Margins: their sign is the assertion, their size the distance to another one."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from iknow.core.assertion import Assertion
+from iknow.core.assessment import Assessment
+from iknow.core.evidence import Evidence
+from iknow.core.margin import find_margins
+from iknow.core.neighborhood import (
+    Ball,
+    BallElseNearest,
+    BallWithNearest,
+    Nearest,
+    RelativeBall,
+)
+
+distances = st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, math.inf])
+radii = st.sampled_from([0.0, 0.5, 1.0, 1.75, 2.0, math.inf])
+rules = st.one_of(
+    st.builds(Ball, radii),
+    st.builds(Ball, st.lists(radii, min_size=3, max_size=3)),
+    st.builds(Nearest, st.integers(1, 3)),
+    st.builds(BallElseNearest, radii, st.integers(1, 3)),
+    st.builds(BallWithNearest, radii, st.integers(1, 3)),
+    st.builds(RelativeBall, radii, st.sampled_from([1.0, 1.5, 3.0])),
+)
+
+
+@pytest.mark.parametrize(
+    ("rule", "margin"),
+    [
+        (Ball(2), 1.0),  # the believed class is 1 within, the next 2 outside
+        (Ball(3.5), 0.5),
+        (Ball(0.25), -0.75),
+        (Ball(5), -1.0),
+        (Nearest(1), 0.0),
+        (Nearest(2), 0.0),  # the reach is the other class's own distance
+        (BallElseNearest(2, 2), 1.0),
+        (BallElseNearest(0.5, 1), 0.0),
+        (BallWithNearest(0.5, 1), -0.5),  # no reach: the radius lacks 0.5
+        (RelativeBall(2, 1.5), 0.5),
+        (RelativeBall(0.5, 1.5), -0.5),
+        (Ball([2, 3, 9]), 1.0),
+        (Ball([2, 3.75, 1]), 0.25),
+        (Ball(math.inf), -math.inf),
+    ],
+    ids=repr,
+)
+def test_the_margin_is_the_smaller_of_what_is_left_on_either_side(rule, margin, evidence_from):
+    evidence = evidence_from([[1, 4, math.inf]], n_neighbors=2)
+    assert find_margins(evidence, rule, np.array([0])).tolist() == [margin]
+
+
+def test_a_belief_without_training_samples_is_infinitely_far_from_known(evidence_from):
+    evidence = evidence_from([[1, 4, math.inf]], n_neighbors=2)
+    for rule in (Ball(2), Ball(math.inf), Nearest(2)):
+        assert find_margins(evidence, rule, np.array([2])).tolist() == [-math.inf]
+
+
+@given(
+    layers=st.lists(st.tuples(st.lists(distances, min_size=3, max_size=3), rules), min_size=1),
+    belief=st.integers(0, 2),
+)
+def test_the_sign_of_the_margin_is_the_assertion(layers, belief):
+    assessment = make_assessment(layers, belief)
+    known = assessment.assertion[0] == Assertion.IK
+    assert not np.isnan(assessment.margin[0])
+    if assessment.margin[0] > 0:
+        assert known
+    if assessment.margin[0] < 0:
+        assert not known
+    assert assessment.margin[0] == min(m[0] for m in assessment.layer_margins.values())
+
+
+@given(
+    d=st.lists(distances, min_size=3, max_size=3),
+    radius=st.sampled_from([0.5, 1.0, 1.75, 2.0]),
+    belief=st.integers(0, 2),
+)
+def test_an_ik_lasts_while_all_distances_change_by_less_than_the_margin(d, radius, belief):
+    assessment = make_assessment([(d, Ball(radius))], belief)
+    margin = assessment.margin[0]
+    if margin > 0:
+        step = 0.999 * min(margin, 5)
+        for sign in (-1, 1):
+            moved = [max(0, x + (sign if c == belief else -sign) * step) for c, x in enumerate(d)]
+            assert make_assessment([(moved, Ball(radius))], belief).assertion[0] == Assertion.IK
+
+
+def make_assessment(layers, belief):
+    """One sample in layers given by the distances of three classes and a rule."""
+    names = [f"layer{i}" for i in range(len(layers))]
+    return Assessment(
+        classes=np.arange(3),
+        belief_codes=np.array([belief]),
+        scores=np.eye(3)[[belief]],
+        evidence={
+            name: Evidence(
+                np.array([d]), np.sort([d]), np.array([[-1 if x == math.inf else 7 for x in d]])
+            )
+            for name, (d, _) in zip(names, layers, strict=True)
+        },
+        neighborhoods={name: rule for name, (_, rule) in zip(names, layers, strict=True)},
+        invalid=np.zeros(1, dtype=bool),
+    )
