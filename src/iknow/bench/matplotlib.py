@@ -22,7 +22,7 @@ from iknow.bench.records import (
     Results,
 )
 from iknow.bench.wording import duration
-from iknow.paper.figures.matplotlib_style import PENCIL, styled, titled, to_png
+from iknow.evaluation.plots.matplotlib_style import PENCIL, styled, titled, to_png
 
 __all__ = ["draw_cost", "spread_apart", "to_png", "to_svg"]
 

@@ -99,7 +99,7 @@ def radius_curve(assessment: Assessment, y_true: Any, layer: str | None = None) 
     the assessment does not matter; those of the other layers do.
     """
     evaluate(assessment, y_true)  # refuses labels that do not fit
-    layer = _check_layer(assessment, layer)
+    layer = check_layer(assessment, layer)
     justified, contested = _turning_points(assessment, layer)
     right: Bools = assessment.belief == np.asarray(y_true)
     everything = np.concatenate([[0.0], justified, contested])
@@ -140,12 +140,11 @@ def _count(radii: Floats, justified: Floats, contested: Floats) -> Ints:
     return counts
 
 
-def _check_layer(assessment: Assessment, layer: str | None) -> str:
+def check_layer(assessment: Assessment, layer: str | None) -> str:
+    """The layer that is meant: the one that is named, or the only one."""
     layers = list(assessment.evidence)
     if layer is None and len(layers) == 1:
         return layers[0]
     if layer is None or layer not in layers:
-        raise InputError(
-            f"layer must name the layer whose radius varies, one of {layers}; got {layer!r}"
-        )
+        raise InputError(f"layer must name the layer to look at, one of {layers}; got {layer!r}")
     return layer

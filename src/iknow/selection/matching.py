@@ -58,17 +58,25 @@ def match_k(evidence: Mapping[str, Evidence], belief: Ints, coverage: float) -> 
     largest = min(layer.n_neighbors for layer in evidence.values())
     if largest < 1:
         raise InputError("matching k needs evidence with neighbour distances: gather it with k > 0")
-    # A sample is IK for every k up to the number of its neighbours nearer than any other class, in
-    # the layer where that number is smallest.
-    known_up_to = np.min(
+    known_up_to = largest_known_k(evidence, belief)
+    coverages = np.array([(known_up_to >= k).mean() for k in range(1, largest + 1)])
+    return int(np.abs(coverages - coverage).argmin()) + 1
+
+
+def largest_known_k(evidence: Mapping[str, Evidence], belief: Ints) -> Ints:
+    """The largest k for which `Nearest(k)` in every layer makes each sample IK, of shape (n,).
+
+    A sample is IK for every k up to the number of its neighbours nearer than any other class, in
+    the layer where that number is smallest; the evidence has no more than it was gathered with.
+    """
+    nearer: Ints = np.min(
         [
             (layer.neighbor_distances < distances_for_and_against(layer, belief)[1][:, None]).sum(1)
             for layer in evidence.values()
         ],
         axis=0,
     )
-    coverages = np.array([(known_up_to >= k).mean() for k in range(1, largest + 1)])
-    return int(np.abs(coverages - coverage).argmin()) + 1
+    return nearer
 
 
 def match_threshold(confidence: Floats, coverage: float) -> float:

@@ -15,7 +15,7 @@ from iknow import Assertion
 from iknow.errors import InputError
 from iknow.paper.figures import matplotlib as drawing
 from iknow.paper.figures import toy
-from iknow.paper.figures.matplotlib_style import COLORS, STYLE
+from iknow.evaluation.plots.matplotlib_style import COLORS, STYLE
 from iknow.paper.figures.pictures import make_figures
 
 NAMES = ["regions", "supports", "radius", "confusion", "noise", "signs"]

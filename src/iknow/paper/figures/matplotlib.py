@@ -11,14 +11,14 @@ from matplotlib.colors import LinearSegmentedColormap, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 from numpy.typing import NDArray
-from scipy.ndimage import distance_transform_edt
 
-from iknow.core.arrays import Bools, Floats
+from iknow.core.arrays import Floats
 from iknow.core.assertion import Assertion
 from iknow.errors import InputError
 from iknow.evaluation.curves import RadiusCurve
 from iknow.evaluation.metrics import Report
-from iknow.paper.figures.matplotlib_style import (
+from iknow.evaluation.plots.matplotlib_regions import most_inside
+from iknow.evaluation.plots.matplotlib_style import (
     BOX,
     CENTERED,
     CLASS_COLORS,
@@ -65,7 +65,7 @@ def draw_regions(regions: Regions) -> Figure:
     scatter(axes, regions.points, regions.labels, size=14, alpha=0.8)
     for code, name in enumerate(names):
         if (areas == code).any():
-            place = _most_inside(areas == code, regions.x, regions.y)
+            place = most_inside(areas == code, regions.x, regions.y)
             axes.text(
                 *place, name, color=colors[code], size=16, weight="bold", **CENTERED, bbox=BOX
             )
@@ -255,13 +255,6 @@ def _name_classes(axes: Axes) -> None:
     for handle in legend.legend_handles:
         if handle is not None:
             handle.set_alpha(1)
-
-
-def _most_inside(area: Bools, x: Floats, y: Floats) -> tuple[float, float]:
-    """The place in an area, of shape (h, w), that is farthest from its border."""
-    depth = distance_transform_edt(np.pad(area, 1))[1:-1, 1:-1]
-    row, column = np.unravel_index(np.argmax(depth), area.shape)
-    return float(x[column]), float(y[row])
 
 
 def _free_side(query: Query, supports: Supports) -> int:

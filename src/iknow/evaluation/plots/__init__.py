@@ -1,0 +1,38 @@
+"""Plots: the records of `iknow.evaluation`, drawn with matplotlib on axes that are given.
+
+    figure = column_figure()
+    draw_evidence(figure.axes[0], evidence_scatter(assessment))
+    figure.savefig("evidence.pdf")
+
+Each function draws one record on one axes and nothing else: pyplot and the user's settings are not
+touched. Letters take their size from the axes, so a plot fits wherever its axes does. All of them
+can be read in grey and by the colour-blind: what differs in colour differs in line, marker or
+lightness as well.
+"""
+
+from iknow.errors import MissingExtraError
+
+try:
+    from iknow.evaluation.plots.matplotlib_axes import column_figure
+    from iknow.evaluation.plots.matplotlib_curves import (
+        draw_certified,
+        draw_radius_curve,
+        draw_tradeoff,
+    )
+    from iknow.evaluation.plots.matplotlib_evidence import draw_evidence
+    from iknow.evaluation.plots.matplotlib_matrix import draw_confusion
+    from iknow.evaluation.plots.matplotlib_regions import draw_regions
+    from iknow.evaluation.plots.matplotlib_surface import draw_surface
+except ImportError as error:
+    raise MissingExtraError("drawing plots", "plots") from error
+
+__all__ = [
+    "column_figure",
+    "draw_certified",
+    "draw_confusion",
+    "draw_evidence",
+    "draw_radius_curve",
+    "draw_regions",
+    "draw_surface",
+    "draw_tradeoff",
+]

@@ -1,0 +1,173 @@
+"""The coverage surface: F_IK over the radii of two layers, with its true maximum.
+
+A sample is IK for the radii in a box (`iknow.selection.boxes`), if the other layers know it as
+well. A box covers a rectangle of a grid: two marks where it begins and two where it ends, summed
+along both axes, count the boxes around all grid points at once. The grid is only for the eye: the
+optimum comes from the boxes themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from iknow.core.arrays import Bools, Floats, Ints
+from iknow.core.assertion import Assertion, make_assertions
+from iknow.core.assessment import Assessment
+from iknow.core.justification import justify
+from iknow.core.neighborhood import Ball, Neighborhood
+from iknow.errors import InputError
+from iknow.selection.boxes import AXES, sample_boxes
+from iknow.selection.depth import deepest_point
+
+Pair = tuple[float, float]
+
+
+@dataclass(frozen=True, eq=False)
+class CoverageSurface:
+    """How many samples are IK at pairs of radii.
+
+    layers: the two whose radii vary. x, y: radii of the first and the second, ascending, of shape
+    (w,) and (h,). counts: IK samples, of shape (h, w). best: the radii of the largest count of all,
+    not only of the grid, None if no sample is ever IK; best_count: that count. chosen: the radii of
+    the assessment, None where a layer has not just one.
+    """
+
+    layers: tuple[str, str]
+    x: Floats
+    y: Floats
+    counts: Ints
+    n_samples: int
+    best: Pair | None
+    best_count: int
+    chosen: Pair | None
+
+    @property
+    def f_ik(self) -> Floats:
+        """Fraction of IK, of shape (h, w)."""
+        fractions: Floats = self.counts / self.n_samples
+        return fractions
+
+    @property
+    def best_f_ik(self) -> float:
+        return self.best_count / self.n_samples
+
+
+def coverage_surface(
+    assessment: Assessment,
+    layers: Sequence[str] | None = None,
+    radii: tuple[Any, Any] | None = None,
+    resolution: int = 200,
+) -> CoverageSurface:
+    """F_IK over the radii of two layers; the neighborhoods of all others stay as they are.
+
+    layers: two names; may be left out if there are just two. Where a layer's rule has a radius and
+    a k, it keeps its rule and k; otherwise the radius is that of a `Ball`. radii: two ascending
+    arrays, of shape (w,) and (h,); unless given, `resolution` places each, over all radii at which
+    coverage is worth looking at.
+    """
+    first, second = _check_layers(assessment, layers)
+    if len(assessment) == 0:
+        raise InputError("there is no coverage of nothing: the assessment is empty")
+    sides = [_interval(assessment, layer) for layer in (first, second)]
+    lows, highs = (np.column_stack([side[end] for side in sides]) for end in (0, 1))
+    possible = _known_elsewhere(assessment, (first, second)) & (lows < highs).all(axis=1)
+    lows, highs = lows[possible], highs[possible]
+    if radii is None:
+        x, y = (_worth_seeing(lows[:, i], highs[:, i], resolution) for i in (0, 1))
+    else:
+        x, y = (_check_radii(each) for each in radii)
+    best, best_count = _optimum(lows, highs)
+    return CoverageSurface(
+        layers=(first, second),
+        x=x,
+        y=y,
+        counts=_count(lows, highs, x, y),
+        n_samples=len(assessment),
+        best=best,
+        best_count=best_count,
+        chosen=_chosen(assessment, first, second),
+    )
+
+
+def _interval(assessment: Assessment, layer: str) -> tuple[Floats, Floats]:
+    """The radii [low, high) at which the layer is pure for each sample, of shape (n,)."""
+    rule: type[Neighborhood] = type(assessment.neighborhoods[layer])
+    k = assessment.neighborhoods[layer].n_neighbors
+    if AXES.get(rule) != ("radius",):
+        rule = Ball
+    evidence = {layer: assessment.evidence[layer]}
+    low, high = sample_boxes(evidence, assessment.belief_codes, rule, k)
+    return low[:, 0], high[:, 0]
+
+
+def _known_elsewhere(assessment: Assessment, layers: tuple[str, str]) -> Bools:
+    """The valid samples that all other layers know."""
+    others = [mask for name, mask in assessment.supports.items() if name not in layers]
+    if not others:
+        return ~assessment.invalid
+    known: Bools = make_assertions(assessment.belief_codes, justify(others)) == Assertion.IK
+    return known & ~assessment.invalid
+
+
+def _count(lows: Floats, highs: Floats, x: Floats, y: Floats) -> Ints:
+    """The number of boxes [low, high) around each grid point, of shape (h, w)."""
+    marks = np.zeros((len(y) + 1, len(x) + 1), dtype=np.int64)
+    # The first grid point inside a box, and the first past it: low counts as inside, high does not.
+    left, right = (np.searchsorted(x, places[:, 0], side="left") for places in (lows, highs))
+    below, above = (np.searchsorted(y, places[:, 1], side="left") for places in (lows, highs))
+    np.add.at(marks, (below, left), 1)
+    np.add.at(marks, (above, right), 1)
+    np.add.at(marks, (below, right), -1)
+    np.add.at(marks, (above, left), -1)
+    counts: Ints = marks.cumsum(axis=0).cumsum(axis=1)[:-1, :-1]
+    return counts
+
+
+def _optimum(lows: Floats, highs: Floats) -> tuple[Pair | None, int]:
+    if len(lows) == 0:
+        return None, 0
+    deepest = deepest_point(lows, highs, np.ones(len(lows)))
+    x, y = deepest.point.tolist()
+    return (x, y), int(deepest.value)
+
+
+def _chosen(assessment: Assessment, first: str, second: str) -> Pair | None:
+    x, y = (getattr(assessment.neighborhoods[name], "radius", None) for name in (first, second))
+    return (x, y) if isinstance(x, float) and isinstance(y, float) else None
+
+
+def _worth_seeing(low: Floats, high: Floats, resolution: int) -> Floats:
+    """Radii from where the first samples become IK to where the last cease to be.
+
+    Even steps, or even ratios where the distances span orders of magnitude.
+    """
+    begins = low[low > 0]
+    begin = float(np.quantile(begins, 0.01)) if len(begins) else 0.0
+    ends = np.where(np.isfinite(high), high, low)  # some never cease: they count from where on
+    end = (float(np.quantile(ends, 0.99)) if len(ends) else 0.0) or 1.0
+    if 0 < begin < end / 100:
+        return np.geomspace(begin, end, resolution)
+    return np.linspace(0, end, resolution)
+
+
+def _check_radii(radii: Any) -> Floats:
+    places = np.asarray(radii, dtype=np.float64)
+    valid = places.ndim == 1 and len(places) > 0 and bool(np.isfinite(places).all())
+    if not valid or places[0] < 0 or (np.diff(places) <= 0).any():
+        raise InputError(f"radii must be finite numbers >= 0 in ascending order; got {radii}")
+    return places
+
+
+def _check_layers(assessment: Assessment, layers: Sequence[str] | None) -> tuple[str, str]:
+    names = list(assessment.evidence)
+    asked = names if layers is None else list(layers)
+    if len(asked) != 2 or asked[0] == asked[1] or not set(asked) <= set(names):
+        raise InputError(
+            f"layers must name the two whose radii vary, out of {names}; "
+            f"got {'none' if layers is None else asked}"
+        )
+    return asked[0], asked[1]

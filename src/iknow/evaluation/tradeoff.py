@@ -1,0 +1,212 @@
+"""The trade-off: how accurate is what is known, when so much is to be known?
+
+Every method gets one knob, and each setting of it a coverage and an accuracy:
+
+    softmax            the threshold on the highest score
+    Nearest            k
+    Ball               a common factor on the radii of all layers
+    BallElseNearest    the same, with a given k
+    BallWithNearest    the same, with a given k
+
+For each coverage that can be had, the strictest setting that has it is taken: the highest
+threshold, the largest k, the smallest ball. (A ball's coverage grows with its radius only up to a
+point; past it, coverage is lost again to overlap. The smallest that will do extrapolates least.)
+BallElseNearest is the exception: it falls back to the k nearest wherever its ball is empty, so for
+it the largest ball is the strictest. The choice never looks at the truth: a line is no better than
+what a user of the method would get.
+
+Radii are tried at every factor where anything changes, so no coverage is missed. A sample that is
+not finite is covered by none: a softmax would have no number for it either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import softmax
+
+from iknow.core.arrays import Bools, Floats, Ints
+from iknow.core.assertion import Assertion
+from iknow.core.assessment import Assessment
+from iknow.core.neighborhood import (
+    Ball,
+    BallElseNearest,
+    BallWithNearest,
+    Nearest,
+    Neighborhood,
+    has_k,
+)
+from iknow.errors import InputError
+from iknow.evaluation.metrics import evaluate
+from iknow.selection.boxes import sample_boxes
+from iknow.selection.depth import profile
+from iknow.selection.matching import largest_known_k
+
+SOFTMAX = "softmax"
+BALLS = (Ball, BallElseNearest, BallWithNearest)
+
+
+@dataclass(frozen=True, eq=False)
+class TradeoffLine:
+    """Accuracy against coverage for one method.
+
+    settings: thresholds, numbers k or factors on the radii, of shape (m,). coverage, accuracy: at
+    each setting, of shape (m,); coverage ascends strictly from above 0. chosen: coverage and
+    accuracy of the k and the radii as given; NaN accuracy where they cover nothing, None for
+    softmax.
+    """
+
+    method: str
+    settings: Floats
+    coverage: Floats
+    accuracy: Floats
+    chosen: tuple[float, float] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Tradeoff:
+    """A line for each method, and the accuracy of believing everything."""
+
+    lines: tuple[TradeoffLine, ...]
+    overall_accuracy: float
+    n_samples: int
+
+    def __getitem__(self, method: str) -> TradeoffLine:
+        return next(line for line in self.lines if line.method == method)
+
+
+def tradeoff(
+    assessment: Assessment,
+    y_true: Any,
+    k: int = 5,
+    radii: Mapping[str, float] | None = None,
+    confidence: Any = None,
+) -> Tradeoff:
+    """Accuracy against coverage for the four rules and softmax.
+
+    y_true: labels of shape (n,). k: for the hybrids; the evidence must have been gathered with so
+    many neighbours, and `Nearest` tries all that it has. radii: by layer, to be scaled together;
+    those of the assessment unless given. confidence: of shape (n,), what the threshold is on;
+    unless given, the highest score, after a softmax where scores are not yet probabilities.
+    """
+    report = evaluate(assessment, y_true)  # refuses labels that do not fit
+    right: Bools = assessment.belief == np.asarray(y_true)
+    given = _check_radii(assessment, radii)
+    if confidence is None:
+        confidence = highest_probability(assessment.scores)
+    confident = np.asarray(confidence, dtype=np.float64)
+    if confident.shape != right.shape:
+        raise InputError(
+            f"confidence must hold one number for each of the {len(right)} assessed samples; "
+            f"got shape {confident.shape}"
+        )
+    lines = [
+        _softmax_line(np.where(assessment.invalid, np.nan, confident), right),
+        _nearest_line(assessment, right, k),
+        *(_ball_line(assessment, right, rule, given, k) for rule in BALLS),
+    ]
+    return Tradeoff(tuple(lines), report.overall_accuracy, len(right))
+
+
+def highest_probability(scores: Floats) -> Floats:
+    """The highest of each row of scores, of shape (n, n_classes), as probabilities."""
+    rows_are_shares = (scores >= 0).all() and np.allclose(scores.sum(axis=1), 1, atol=1e-4)
+    highest: Floats = (scores if rows_are_shares else softmax(scores, axis=1)).max(axis=1)
+    return highest
+
+
+def _softmax_line(confidence: Floats, right: Bools) -> TradeoffLine:
+    """Equal scores are covered together: no threshold tells them apart."""
+    asked = ~np.isnan(confidence)
+    # As the threshold falls, a sample is covered from its confidence on, for good.
+    ends = np.full(asked.sum(), np.inf)
+    falling, known, correct = _profiles(-confidence[asked], ends, right[asked])
+    return _line(SOFTMAX, -falling[:-1], known[:-1], correct[:-1], len(right), None)
+
+
+def _nearest_line(assessment: Assessment, right: Bools, k: int) -> TradeoffLine:
+    largest = min(layer.n_neighbors for layer in assessment.evidence.values())
+    up_to = largest_known_k(assessment.evidence, assessment.belief_codes)
+    up_to[assessment.invalid] = 0
+    numbers = np.arange(largest, 0, -1)
+    known = np.array([(up_to >= number).sum() for number in numbers])
+    correct = np.array([(up_to[right] >= number).sum() for number in numbers])
+    rules = {layer: Nearest(k) for layer in assessment.evidence}
+    chosen = _outcome(assessment, rules, right)
+    return _line(Nearest.__name__, numbers, known, correct, len(right), chosen)
+
+
+def _ball_line(
+    assessment: Assessment,
+    right: Bools,
+    rule: type[Neighborhood],
+    radii: Mapping[str, float],
+    k: int,
+) -> TradeoffLine:
+    lows, highs = sample_boxes(assessment.evidence, assessment.belief_codes, rule, k)
+    each = np.array([radii[layer] for layer in assessment.evidence])
+    # Radii that grow together: a sample is IK while every layer is pure.
+    low, high = (lows / each).max(axis=1), (highs / each).min(axis=1)
+    active = (low < high) & ~assessment.invalid
+    factors, known, correct = _profiles(low[active], high[active], right[active])
+    finite = np.isfinite(factors)
+    order = slice(None, None, -1 if rule is BallElseNearest else 1)  # the strictest first
+    shared = {"k": k} if has_k(rule) else {}
+    rules = {layer: rule(radius=radius, **shared) for layer, radius in radii.items()}  # type: ignore[call-arg]
+    return _line(
+        rule.__name__,
+        factors[finite][order],
+        known[finite][order],
+        correct[finite][order],
+        len(right),
+        _outcome(assessment, rules, right),
+    )
+
+
+def _profiles(low: Floats, high: Floats, right: Bools) -> tuple[Floats, Floats, Floats]:
+    """Where intervals [low, high) begin or end; how many are open from there on; how many right."""
+    places, known = profile(low, high, np.ones(len(low)))
+    _, correct = profile(low, high, right.astype(np.float64))
+    return places, known, correct
+
+
+def _line(
+    method: str,
+    settings: Any,
+    known: Floats | Ints,
+    correct: Floats | Ints,
+    n_samples: int,
+    chosen: tuple[float, float] | None,
+) -> TradeoffLine:
+    """Of settings from strict to lax, those that cover more than any stricter one."""
+    more = known > np.maximum.accumulate(np.append(0, known))[:-1]
+    return TradeoffLine(
+        method=method,
+        settings=np.asarray(settings, dtype=np.float64)[more],
+        coverage=known[more] / n_samples,
+        accuracy=correct[more] / known[more],
+        chosen=chosen,
+    )
+
+
+def _outcome(
+    assessment: Assessment, rules: Mapping[str, Neighborhood], right: Bools
+) -> tuple[float, float]:
+    known = assessment.under(rules).assertion == Assertion.IK
+    return float(known.mean()), float(right[known].mean()) if known.any() else float("nan")
+
+
+def _check_radii(assessment: Assessment, radii: Mapping[str, float] | None) -> dict[str, float]:
+    if radii is None:
+        rules = assessment.neighborhoods
+        radii = {layer: getattr(rule, "radius", np.nan) for layer, rule in rules.items()}
+    valid = all(np.ndim(radius) == 0 and 0 < radius < np.inf for radius in radii.values())
+    if set(radii) != set(assessment.evidence) or not valid:
+        raise InputError(
+            f"a radius > 0 is needed for each of the layers {list(assessment.evidence)}: give "
+            f"radii=..., by layer, or assess with a radius in every layer; got {dict(radii)}"
+        )
+    return {layer: float(radii[layer]) for layer in assessment.evidence}

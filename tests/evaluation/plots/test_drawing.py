@@ -1,0 +1,401 @@
+"""What is drawn is what is in the record."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgb, to_rgba
+from matplotlib.patches import Polygon
+from matplotlib.path import Path
+
+from iknow import (
+    Assertion,
+    Assessment,
+    Ball,
+    BallElseNearest,
+    BallWithNearest,
+    Evidence,
+    Nearest,
+    RelativeBall,
+    evaluate,
+)
+from iknow.core.assertion import Reason
+from iknow.errors import InputError
+from iknow.evaluation.certified import certified_curve
+from iknow.evaluation.curves import radius_curve
+from iknow.evaluation.plots import column_figure, draw_radius_curve, draw_regions, draw_surface
+from iknow.evaluation.plots.matplotlib_curves import RULE_LOOKS, draw_certified
+from iknow.evaluation.plots.matplotlib_evidence import draw_evidence, find_areas
+from iknow.evaluation.plots.matplotlib_matrix import WRONG, draw_confusion
+from iknow.evaluation.plots.matplotlib_style import COLORS
+from iknow.evaluation.scatter import EvidenceScatter, evidence_scatter
+
+
+def drawn(draw, *given, **more):
+    figure = column_figure()
+    draw(figure.axes[0], *given, **more)
+    figure.draw_without_rendering()
+    return figure.axes[0]
+
+
+def names(axes):
+    return [text.get_text() for text in axes.texts]
+
+
+def legend(axes):
+    return [text.get_text() for text in axes.get_legend().get_texts()]
+
+
+def places_of(dots):
+    """Where dots are drawn; none is masked, which numpy would count as equal to anything."""
+    places = dots.get_offsets()
+    assert not np.ma.is_masked(places)
+    return np.asarray(places)
+
+
+# The radius
+
+
+def test_the_lines_against_the_radius_are_the_record_s(plots):
+    draw, curve = plots["radius"]
+    axes = drawn(draw, curve, chosen=0.25)
+    *lines, mark = axes.lines
+    expected = [curve.f_ik, curve.f_imk, curve.f_idk, curve.a_ik, curve.a_not_ik]
+    for line, values in zip(lines, expected, strict=True):
+        np.testing.assert_array_equal(line.get_xdata()[:-1], curve.radii)
+        np.testing.assert_array_equal(line.get_ydata(), [*values, values[-1]])
+        assert line.get_drawstyle() == "steps-post"
+    assert legend(axes) == ["$F_{IK}$", "$F_{IMK}$", "$F_{IDK}$", "$A_{IK}$", r"$A_{\neg IK}$"]
+    assert list(mark.get_xdata()) == [0.25, 0.25]
+    assert names(axes) == ["ε = 0.25"]
+    assert axes.get_xlim()[0] == 0
+    assert axes.get_xlim()[1] > curve.radii[-1]
+
+
+def test_without_a_chosen_radius_the_best_is_marked(plots):
+    draw, curve = plots["radius"]
+    best = curve.radii[curve.best]
+    assert list(drawn(draw, curve).lines[-1].get_xdata()) == [best, best]
+
+
+def with_distances(distances, rule=None):
+    """An assessment by one layer, of samples that are believed to be of the first class."""
+    distances = np.asarray(distances, dtype=float)
+    n = len(distances)
+    return Assessment(
+        classes=np.arange(distances.shape[1]),
+        belief_codes=np.zeros(n, dtype=np.int64),
+        scores=np.eye(distances.shape[1])[np.zeros(n, dtype=int)],
+        evidence={
+            "a": Evidence(distances, np.sort(distances, axis=1), np.zeros(distances.shape, int))
+        },
+        neighborhoods={"a": rule or Ball(1.0)},
+        invalid=np.zeros(n, dtype=bool),
+        lipschitz={"a": 1.0},
+    )
+
+
+def test_radii_of_many_magnitudes_get_a_logarithmic_axis():
+    own = 10.0 ** np.linspace(-5, 2, 100)
+    curve = radius_curve(with_distances(np.stack([own, 2 * own], axis=1)), np.zeros(100))
+    axes = drawn(draw_radius_curve, curve)
+    assert axes.get_xscale() == "log"
+    assert 0 < axes.get_xlim()[0] < 1e-2
+    assert axes.get_xlim()[1] > 200
+    np.testing.assert_array_equal(axes.lines[0].get_xdata()[:-1], curve.radii)
+
+
+# The surface
+
+
+def test_the_surface_and_its_optimum_are_the_record_s(plots):
+    draw, surface = plots["surface"]
+    axes = drawn(draw, surface)
+    mesh = axes.collections[0]
+    np.testing.assert_array_equal(np.asarray(mesh.get_array()), surface.f_ik)
+    star, ring = axes.lines
+    assert (star.get_xdata()[0], star.get_ydata()[0]) == surface.best
+    assert (ring.get_xdata()[0], ring.get_ydata()[0]) == surface.chosen
+    assert legend(axes) == [f"largest $F_{{IK}}$ = {surface.best_f_ik:.3g}", "in use"]
+    assert axes.get_xlabel().endswith("input")
+    assert axes.get_ylabel().endswith("logits")
+    # Cells meet in the middle between their grid points.
+    corners = mesh.get_coordinates()
+    np.testing.assert_allclose(corners[0, 1:-1, 0], (surface.x[1:] + surface.x[:-1]) / 2)
+    np.testing.assert_allclose(corners[1:-1, 0, 1], (surface.y[1:] + surface.y[:-1]) / 2)
+
+
+def test_contours_are_where_their_numbers_say(plots):
+    draw, surface = plots["surface"]
+    axes = drawn(draw, surface)
+    contours = axes.collections[1]
+    assert len(contours.levels) >= 3
+    for level, path in zip(contours.levels, contours.get_paths(), strict=True):
+        for x, y in path.vertices:
+            column = np.clip(np.searchsorted(surface.x, x), 1, len(surface.x) - 1)
+            row = np.clip(np.searchsorted(surface.y, y), 1, len(surface.y) - 1)
+            around = surface.f_ik[row - 1 : row + 1, column - 1 : column + 1]
+            assert around.min() - 1e-9 <= level <= around.max() + 1e-9
+
+
+def test_contours_are_whole_on_logarithmic_axes_but_for_their_numbers(plots):
+    radii = np.geomspace(1e-4, 1e2, 80)
+    hill = np.add.outer(np.log10(radii / 0.1) ** 2, np.log10(radii / 0.1) ** 2)
+    surface = replace(
+        plots["surface"][1], x=radii, y=radii, counts=(150 * np.exp(-hill)).astype(int),
+        n_samples=200, best=(0.1, 0.1), best_count=150, chosen=None,
+    )  # fmt: skip
+    axes = drawn(draw_surface, surface)
+    assert axes.get_xscale() == axes.get_yscale() == "log"
+    contours = axes.collections[1]
+    for level, path in zip(contours.levels, contours.get_paths(), strict=True):
+        # A circle in the logarithms, whose radius follows from the hill.
+        reach = np.log10(path.vertices / 0.1)
+        np.testing.assert_allclose(np.hypot(*reach.T), np.sqrt(-np.log(level / 0.75)), atol=0.1)
+        angles = np.sort(np.arctan2(*reach.T))
+        gaps = np.diff(angles, append=angles[0] + 2 * np.pi)
+        assert gaps.max() < np.pi / 2
+
+
+def test_a_surface_of_nothing_has_neither_star_nor_contours(plots):
+    _, surface = plots["surface"]
+    nothing = replace(
+        surface, counts=np.zeros_like(surface.counts), best=None, best_count=0, chosen=None
+    )
+    axes = drawn(draw_surface, nothing)
+    assert len(axes.lines) == 0
+    assert len(axes.collections) == 1
+
+
+# Accuracy against coverage
+
+
+def test_the_lines_of_the_tradeoff_are_the_record_s(plots):
+    draw, record = plots["tradeoff"]
+    axes = drawn(draw, record)
+    by_color = {method: look["color"] for method, look in RULE_LOOKS.items()}
+    for method, color in by_color.items():
+        line = record[method]
+        curve, *marks = [
+            each for each in axes.lines if each.get_color() == color and len(each.get_xdata())
+        ]
+        np.testing.assert_array_equal(curve.get_xdata(), line.coverage)
+        np.testing.assert_array_equal(curve.get_ydata(), line.accuracy)
+        found = [(mark.get_xdata()[0], mark.get_ydata()[0]) for mark in marks]
+        assert found == ([] if method == "softmax" else [line.chosen])
+    assert axes.lines[0].get_ydata()[0] == record.overall_accuracy
+    assert set(legend(axes)) == {*by_color, "believing all"}
+
+
+def test_accuracies_of_enough_samples_are_all_seen(plots):
+    draw, record = plots["tradeoff"]
+    low, high = drawn(draw, record).get_ylim()
+    for line in record.lines:
+        seen = line.accuracy[line.coverage >= 0.1]
+        assert low < seen.min()
+        assert seen.max() < high
+
+
+# Certified fractions
+
+
+def test_certified_steps_end_at_the_radii(assessment, truth):
+    curve = certified_curve(assessment, truth)
+    right, known = drawn(draw_certified, curve).lines
+    for line, values in ((right, curve.right_fraction), (known, curve.known_fraction)):
+        np.testing.assert_array_equal(line.get_xdata()[:-1], curve.radii)
+        np.testing.assert_array_equal(line.get_ydata(), values)
+        assert line.get_drawstyle() == "steps-pre"
+    axes = drawn(draw_certified, certified_curve(assessment))
+    assert legend(axes) == ["IK"]
+    np.testing.assert_array_equal(axes.lines[0].get_ydata(), curve.known_fraction)
+
+
+# Regions
+
+
+def test_the_plane_is_shaded_and_named_as_computed(plots):
+    draw, regions, points, labels = plots["regions"]
+    axes = drawn(draw, regions, points, labels)
+    (image,) = axes.images
+    shown = image.get_array()
+    left, right, bottom, top = image.get_extent()
+    assert left + right == pytest.approx(regions.x[0] + regions.x[-1])
+    assert (right - left) / 60 == pytest.approx(regions.x[1] - regions.x[0])
+    assert (top - bottom) / 60 == pytest.approx(regions.y[1] - regions.y[0])
+    assert image.origin == "lower"
+    kinds = [(0, None), (1, None), (2, 0), (2, 1)]
+    assert names(axes) == ["IDK", "IMK", "IK: down", "IK: up"]
+    for code, (assertion, belief) in enumerate(kinds):
+        expected = regions.assertion == assertion
+        if belief is not None:
+            expected &= regions.belief == belief
+        np.testing.assert_array_equal(shown == code, expected)
+        x, y = axes.texts[code].get_position()
+        assert expected[np.abs(regions.y - y).argmin(), np.abs(regions.x - x).argmin()]
+    dots = axes.collections[-2:]
+    for name, group in zip(["down", "up"], dots, strict=True):
+        np.testing.assert_array_equal(places_of(group), points[labels == name])
+
+
+def test_ten_classes_have_ten_looks(plots):
+    _, regions, points, _ = plots["regions"]
+    labels = np.arange(10)
+    many = replace(regions, classes=labels)
+    dots = drawn(draw_regions, many, points[:10], labels).collections[-10:]
+    looks = {
+        (group.get_paths()[0].vertices.tobytes(), group.get_facecolor().tobytes()) for group in dots
+    }
+    assert len(looks) == 10
+
+
+def test_points_need_their_labels(plots):
+    _, regions, points, labels = plots["regions"]
+    with pytest.raises(InputError, match=r"a label for each; got shapes \(200, 2\) and \(199,\)"):
+        drawn(draw_regions, regions, points, labels[:-1])
+
+
+# The confusion matrix
+
+
+def test_counts_stand_in_the_cells_of_their_block(plots):
+    draw, report = plots["confusion"]
+    axes = drawn(draw, report)
+    blocks = {"IK": report.matrix[2], "IMK": report.matrix[1], "IDK": report.matrix[0]}
+    blocks["all"] = report.matrix.sum(axis=0)
+    images = dict(zip(blocks, axes.images, strict=True))
+    for name, counts in blocks.items():
+        left, right, bottom, top = images[name].get_extent()
+        cells = np.zeros_like(counts)
+        for text in axes.texts:
+            x, y = text.get_position() if text.get_text().isdigit() else (np.inf, np.inf)
+            if left < x < right and top < y < bottom:
+                cells[round(y - top - 0.5), round(x - left - 0.5)] = int(text.get_text())
+        np.testing.assert_array_equal(cells, counts)
+        share = f"{counts.sum()}" if name == "all" else f"{counts.sum() / report.n_samples:.1%}"
+        assert f"{name} {share}" in names(axes)
+        assert f"{np.trace(counts) / counts.sum():.1%} right" in names(axes)
+
+
+def test_many_classes_and_unknown_ones_are_shades_alone():
+    rng = np.random.default_rng(0)
+    belief, truth = rng.integers(43, size=500), rng.integers(45, size=500)
+    assessment = with_distances(rng.random((500, 43)))
+    report = evaluate(replace(assessment, belief_codes=belief), truth)
+    axes = drawn(draw_confusion, report)
+    assert not [name for name in names(axes) if name.isdigit()]
+    whole = axes.images[-1].get_array()
+    assert whole.shape == (43, 45, 3)
+    counts = report.matrix.sum(axis=0)
+    np.testing.assert_array_equal((whole == 1).all(axis=2), counts == 0)
+    # The more, the darker; and a mistake is not coloured like what is right.
+    darkness = 1 - whole.mean(axis=2)
+    for chosen in (np.eye(43, 45, dtype=bool), ~np.eye(43, 45, dtype=bool)):
+        order = np.argsort(counts[chosen], kind="stable")
+        assert (np.diff(darkness[chosen][order]) >= -1e-12).all()
+    for image, assertion in zip(axes.images, [Assertion.IK, Assertion.IMK], strict=False):
+        shades = image.get_array()
+        colored = report.matrix[assertion] > 0
+        for chosen, color in ((np.eye(43, 45, dtype=bool), COLORS[assertion]),
+                              (~np.eye(43, 45, dtype=bool), WRONG)):  # fmt: skip
+            tints = 1 - shades[chosen & colored]
+            full = 1 - np.array(to_rgb(color))
+            np.testing.assert_allclose(tints / tints.max(axis=1, keepdims=True),
+                                       np.tile(full / full.max(), (len(tints), 1)))  # fmt: skip
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert labels == [*map(str, range(0, 43, 5))] * 2
+
+
+# Distances for and against
+
+
+@pytest.mark.parametrize("rule", [Ball(0.2), RelativeBall(0.3, 1.6), Nearest(5)], ids=repr)
+def test_every_sample_is_a_point_marked_by_its_assertion(assessment, rule):
+    scatter = evidence_scatter(assessment.only(["input"]).under({"input": rule}))
+    axes = drawn(draw_evidence, scatter)
+    marks = set()
+    for assertion, dots in zip(reversed(Assertion), axes.collections, strict=True):
+        these = scatter.assertion == assertion
+        expected = np.stack([scatter.own, scatter.other], axis=1)[these]
+        np.testing.assert_array_equal(places_of(dots), expected)
+        if these.any():
+            assert tuple(dots.get_edgecolor()[0])[:3] == to_rgba(COLORS[assertion])[:3]
+        marks.add(dots.get_paths()[0].vertices.tobytes())
+    assert len(marks) == 3
+    assert legend(axes) == [f"{a.name} ({(scatter.assertion == a).sum()})" for a in
+                            reversed(Assertion)]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rule", "decided"),
+    [
+        (Ball(1.0), {0, 1, 3, 4}),
+        (RelativeBall(1.0, 1.7), {0, 1, 3, 4}),
+        (RelativeBall(1.0, 1.0), {0, 1, 3, 4}),
+        (BallElseNearest(1.0, 2), {0, 1, 4}),
+        (BallWithNearest(1.0, 2), {1, 3}),
+        (Nearest(2), set()),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("start", [0.0, 0.01])
+def test_areas_are_where_the_rule_says_so(rule, decided, start):
+    """Every place in the plane as a sample of its own, with any neighbours it could have."""
+    rng = np.random.default_rng(0)
+    places = rng.uniform(start, 3.0, size=(3000, 2))
+    assessment = with_distances(places, rule)
+    extra = places.min(axis=1, keepdims=True) + rng.exponential(0.5, size=(3000, 2))
+    neighbors = np.sort(np.concatenate([places, extra], axis=1), axis=1)
+    evidence = replace(assessment.evidence["a"], neighbor_distances=neighbors)
+    reasons = replace(assessment, evidence={"a": evidence}).reason
+    areas = find_areas(rule, 1.0, (start, 3.0), (start, 3.0))
+    assert set(areas) == decided
+    nowhere = np.ones(len(places), dtype=bool)
+    for reason, corners in areas.items():
+        inside = Path([*corners, corners[0]]).contains_points(places)
+        assert (reasons[inside] == reason).all()
+        assert inside.any() or rule == RelativeBall(1.0, 1.0)
+        nowhere &= ~inside
+    if len(areas) == 4:
+        assert not nowhere.any()
+    for reason in {Reason(code) for code in decided} - set(reasons[nowhere].tolist()):
+        assert (Path([*areas[reason]]).contains_points(places) == (reasons == reason)).all()
+
+
+def test_the_areas_are_drawn_and_named(plots):
+    draw, scatter = plots["evidence"]
+    axes = drawn(draw, scatter)
+    areas = find_areas(scatter.neighborhood, 0.2, axes.get_xlim(), axes.get_ylim())
+    shapes = [patch for patch in axes.patches if isinstance(patch, Polygon)]
+    for patch, corners in zip(shapes, areas.values(), strict=True):
+        np.testing.assert_array_equal(patch.get_xy()[:-1], corners)
+    assert names(axes) == ["IK", "IMK", "IDK: extrapolation", "IDK: contradiction", "ε = 0.2"]
+
+
+def test_of_the_k_nearest_only_the_diagonal_is_known(plots):
+    draw, scatter = plots["evidence nearest"]
+    axes = drawn(draw, scatter)
+    assert not axes.patches
+    assert names(axes) == []
+    (diagonal,) = axes.lines
+    np.testing.assert_array_equal(diagonal.get_xdata(), diagonal.get_ydata())
+
+
+def test_a_radius_for_each_class_draws_no_lines():
+    scatter = evidence_scatter(with_distances([[1.0, 2.0]], Ball([1.0, 2.0])))
+    assert not drawn(draw_evidence, scatter).patches
+
+
+def test_what_has_no_place_lies_on_the_edge():
+    own = np.array([0.0, 1e-3, 1e-2, 1e-2, 10.0, np.inf])
+    other = np.array([1e-2, 1e-1, np.inf, 1e-2, 1e-3, 20.0])
+    scatter = EvidenceScatter("a", Ball(1e-2), own, other, np.full(6, Assertion.IK))
+    axes = drawn(draw_evidence, scatter)
+    assert axes.get_xscale() == axes.get_yscale() == "log"
+    (x_low, x_high), (_, y_high) = axes.get_xlim(), axes.get_ylim()
+    assert 0 < x_low < 1e-3
+    assert x_high > 10
+    assert y_high > 20
+    expected = np.stack([own, other], axis=1)
+    expected[0, 0], expected[5, 0], expected[2, 1] = x_low, x_high, y_high
+    np.testing.assert_array_equal(places_of(axes.collections[0]), expected)

@@ -1,0 +1,33 @@
+"""Distances for and against, by hand and sample by sample."""
+
+import numpy as np
+import pytest
+
+from iknow import Ball, Nearest
+from iknow.errors import InputError
+from iknow.evaluation.scatter import evidence_scatter
+
+
+@pytest.mark.parametrize("discard", [True, False])
+def test_each_sample_has_its_two_distances(random_assessment, discard):
+    rules = {"a": Ball(1.0), "b": Nearest(2)}
+    for seed in range(20):
+        assessment, _ = random_assessment(seed, rules, discard=discard)
+        for layer, rule in rules.items():
+            scatter = evidence_scatter(assessment, layer)
+            assert (scatter.layer, scatter.neighborhood) == (layer, rule)
+            np.testing.assert_array_equal(scatter.assertion, assessment.assertion)
+            for i, belief in enumerate(assessment.belief_codes):
+                distances = assessment.evidence[layer].class_distances[i].tolist()
+                if assessment.invalid[i]:
+                    distances = [np.inf] * 3
+                assert scatter.own[i] == distances.pop(belief)
+                assert scatter.other[i] == min(distances)
+
+
+def test_an_only_layer_needs_no_name(random_assessment):
+    assessment, _ = random_assessment(0, {"a": Ball(1.0)})
+    assert evidence_scatter(assessment).layer == "a"
+    assessment, _ = random_assessment(0, {"a": Ball(1.0), "b": Ball(1.0)})
+    with pytest.raises(InputError, match=r"one of \['a', 'b'\]; got None"):
+        evidence_scatter(assessment)
