@@ -2,9 +2,10 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
+BUILD_DOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet  # the theme advertises
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test test-slow check format bench reproduce clean
+.PHONY: help demo test test-slow check docs format bench reproduce clean
 .DEFAULT_GOAL := help
 
 help:  ## list the commands
@@ -19,11 +20,15 @@ test: $(VENV)/installed-dev  ## run the tests
 test-slow: $(VENV)/installed-dev  ## run the tests that take longer
 	$(BIN)/python -m pytest -m slow
 
-check: $(VENV)/installed-dev  ## lint, types and the layering of imports
+check: $(VENV)/installed-dev  ## lint, types, the layering of imports, and the documentation
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BUILD_DOCS)
+
+docs: $(VENV)/installed-dev  ## build the documentation: open site/index.html
+	$(BUILD_DOCS)
 
 format: $(VENV)/installed-dev  ## put the code into its form
 	$(BIN)/ruff check --fix .
@@ -36,7 +41,7 @@ reproduce: $(VENV)/installed-dev  ## the paper's tables and figures, resumable, 
 	$(BIN)/iknow reproduce all --out reproduction
 
 clean:  ## remove the environment and all caches
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache site
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "iknow needs Python 3.11 or newer; set PYTHON=")'

@@ -1,0 +1,56 @@
+"""Blocks: parts of a page that are made from the results and the code, not written by hand.
+
+    <!-- made by gpu_table -->
+    <!-- end -->
+
+The build puts what `gpu_table` gives between the two. Where the page in the repository holds it
+too, for those who read it there, a test compares; `python docs/hooks/blocks.py` writes it anew.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+BLOCK = re.compile(r"^<!-- made by (\w+) -->\n(.*?)^<!-- end -->$", re.DOTALL | re.MULTILINE)
+Makers = Mapping[str, Callable[[], str]]
+
+
+class BlockError(Exception):
+    """A block that nothing makes."""
+
+
+def find_blocks(markdown: str) -> dict[str, str]:
+    """What stands in the blocks of a page, by the name of their makers."""
+    return {found[1]: found[2] for found in BLOCK.finditer(markdown)}
+
+
+def fill(markdown: str, makers: Makers, *, empty: bool = True) -> str:
+    """The page with all blocks made anew; those that are `empty` only if wanted."""
+
+    def make(found: re.Match[str]) -> str:
+        name, text = found.groups()
+        if name not in makers:
+            raise BlockError(f"nothing makes {name!r}: choose one of {', '.join(makers)}")
+        if not text.strip() and not empty:
+            return found[0]
+        return f"<!-- made by {name} -->\n\n{makers[name]().strip()}\n\n<!-- end -->"
+
+    return BLOCK.sub(make, markdown)
+
+
+def main() -> None:
+    """Write the blocks of the pages in the repository anew, but for those that are empty there."""
+    from results import MAKERS
+
+    for path in sorted(Path(__file__).parents[1].rglob("*.md")):
+        before = path.read_text("utf-8")
+        after = fill(before, MAKERS, empty=False)
+        if after != before:
+            path.write_text(after, "utf-8")
+            print(path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""Makers of blocks: the committed results, the command line and the changes, as Markdown.
+
+No number on the pages about performance and reproduction is typed: what is measured again is said
+again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer.cli import get_docs_for_click
+
+from iknow.bench.records import Results, from_json
+from iknow.bench.report import to_markdown
+from iknow.bench.tables import quantity_tables, targets_table
+from iknow.bench.targets import judge
+from iknow.cli import app
+from iknow.paper.agreement import count_agreeing
+from iknow.paper.cells import group_outcomes
+from iknow.paper.results import read_csv
+
+DOCS = Path(__file__).parents[1]
+GPU_TARGET = 12
+
+
+@cache
+def benchmark() -> Results:
+    """What `iknow bench` found."""
+    return from_json((DOCS / "performance" / "benchmark.json").read_text("utf-8"))
+
+
+@cache
+def gpu() -> dict[str, Any]:
+    """What `benchmarks/gpu.py` found."""
+    found: dict[str, Any] = json.loads((DOCS / "performance" / "gpu.json").read_text("utf-8"))
+    return found
+
+
+def targets() -> str:
+    """The targets of speed and memory, and whether they are met."""
+    results = benchmark()
+    return _without_title(to_markdown(targets_table(judge(results), results.quick)))
+
+
+def selection() -> str:
+    """Exact selection of radii beside Bayesian optimisation."""
+    return _quantities("Selection from evidence")
+
+
+def growth() -> str:
+    """How the time of exact selection grows."""
+    return _quantities("Selection of two radii, beside sorting")
+
+
+def gpu_table() -> str:
+    """Search on a GPU, beside what torch offers."""
+    headings = (
+        "rows × queries × features",
+        "classes",
+        "k",
+        "`torch.cdist` and minima",
+        "compiled products and minima",
+        "`TorchIndex`",
+        "faster than cdist",
+        "with transfers from and to numpy",
+    )
+    return _table(headings, [_gpu_row(size) for size in gpu()["sizes"]], n_words=1)
+
+
+def gpu_notes() -> str:
+    """What else was measured on a GPU."""
+    first = gpu()["sizes"][0]["milliseconds"]
+    parts, both = gpu()["larger_than_its_memory"], gpu()["network_on_the_gpu_search_on_the_cpu"]
+    ahead, waiting = both["milliseconds_ahead"], both["milliseconds_waiting"]
+    met = "met" if gpu()["sizes"][0]["ratio_to_cdist"]["fp16"] >= GPU_TARGET else "missed"
+    return f"""\
+- **The target**, {GPU_TARGET} times faster than cdist and minima for the first row, is {met}.
+- **Precision.** The products are in half precision (fp16), which only rules out. For the first
+  row of the table bf16 takes {first["bf16"]:.1f} ms and tf32 {first["tf32"]:.1f} ms.
+- **An index larger than the memory** it may use is streamed: with 1 GiB for the first row, the
+  search from and to numpy takes {parts["milliseconds_in_parts"]:.1f} ms
+  in the place of {parts["milliseconds_whole"]:.1f} ms, with the same answers.
+- **A network on the GPU, search on the CPU**: to see the next batch while the last one is searched
+  for takes {ahead / waiting:.2f} of the time, {ahead:,.0f} ms
+  in the place of {waiting:,.0f} ms."""
+
+
+def agreement() -> str:
+    """How many of the paper's numbers ours agree with, by dataset."""
+    rows, everything = [], []
+    for experiment in group_outcomes(read_csv(DOCS / "reproduction" / "results.csv")):
+        setup, compared = experiment.setup, experiment.comparisons
+        if setup.name == setup.published:
+            agreeing, counted = count_agreeing(compared)
+            close = sum(each.is_close for each in compared if each.counted)
+            seeds = str(len(experiment.outcomes))
+            rows.append([setup.name, seeds, *_shares(agreeing, close, counted)])
+            everything.append((agreeing, close, counted))
+    agreeing, close, counted = (sum(column) for column in zip(*everything, strict=True))
+    rows.append(["**all**", "", *_shares(agreeing, close, counted)])
+    headings = ("dataset", "seeds", "cells", "agree", "share", "within 0.05 alone")
+    return _table(headings, rows, n_words=1)
+
+
+def commands() -> str:
+    """What every command takes, by its own help."""
+    group = typer.main.get_group(app)
+    context = typer.Context(group, info_name="iknow")
+    return "".join(
+        get_docs_for_click(obj=command, ctx=context, name=name, call_prefix="iknow", indent=1)
+        for name, command in group.commands.items()
+    )
+
+
+def changes() -> str:
+    """The changelog without its title."""
+    return (DOCS.parent / "CHANGELOG.md").read_text("utf-8").partition("\n")[2]
+
+
+MAKERS: dict[str, Callable[[], str]] = {
+    maker.__name__: maker
+    for maker in (
+        targets, selection, growth, gpu_table, gpu_notes, agreement, commands, changes,
+    )
+}  # fmt: skip
+
+
+def _gpu_row(size: dict[str, Any]) -> list[str]:
+    took, faster = size["milliseconds"], size["ratio_to_cdist"]
+    return [
+        f"{size['rows']:,} × {size['queries']:,} × {size['features']}",
+        f"{size['classes']:,}",
+        f"{size['k']}",
+        f"{took['cdist']:.1f} ms",
+        f"{took['compiled products']:.1f} ms",
+        f"{took['fp16']:.1f} ms",
+        f"{faster['fp16']:.1f} times",
+        f"{took['from and to numpy']:.1f} ms, {faster['from and to numpy']:.1f} times",
+    ]
+
+
+def _quantities(title: str) -> str:
+    (table,) = (table for table in quantity_tables(benchmark()) if table.title == title)
+    return _without_title(to_markdown(table))
+
+
+def _shares(agreeing: int, close: int, counted: int) -> list[str]:
+    shares = [f"{100 * part / counted:.1f}%" for part in (agreeing, close)]
+    return [str(counted), str(agreeing), *shares]
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], n_words: int) -> str:
+    marks = "|" + "---|" * n_words + "---:|" * (len(headings) - n_words)
+    lines = [headings, *rows]
+    return "\n".join(
+        [f"| {' | '.join(lines[0])} |", marks, *(f"| {' | '.join(line)} |" for line in lines[1:])]
+    )
+
+
+def _without_title(markdown: str) -> str:
+    return markdown.partition("\n")[2]

@@ -1,0 +1,23 @@
+import re
+
+import pytest
+
+from iknow.cli import app
+from results import DOCS, MAKERS, agreement, commands
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_every_maker_makes_something(name):
+    assert len(MAKERS[name]().strip()) > 100
+
+
+def test_agreement_is_that_of_the_comparison():
+    whole = agreement().splitlines()[-1]
+    cells, agree, share = re.findall(r"[\d.]+%?", whole)[:3]
+    page = (DOCS / "reproduction" / "comparison.md").read_text("utf-8")
+    assert f"**{agree} of {cells} counted cells agree ({share}).**" in page
+
+
+def test_every_command_has_a_section():
+    sections = re.findall(r"^## `iknow (\w+)`$", commands(), re.MULTILINE)
+    assert sections == [each.name or each.callback.__name__ for each in app.registered_commands]
