@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 
 import joblib
 import numpy as np
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 
 from iknow import EpistemicClassifier
 from iknow.cli import app
+from iknow.jobs import renderer_by_name
 from iknow.tables import write_table
 from iknow.version import __version__
 
@@ -317,8 +319,13 @@ def test_columns_unknown_to_the_model_are_named(folder, wine):
     assert "not known: acid" in said
 
 
-def test_demo_prints_the_table_and_three_explanations():
+def test_demo_prints_the_table_and_three_explanations_and_writes_a_report(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     said = succeed("demo")
+    assert said.rstrip().endswith("iknow-demo.html")
+    page = (tmp_path / "iknow-demo.html").read_text("utf-8")
+    assert "<title>A digit reader that has never seen a 4</title>" in page
+    assert "404 clean digits that were held out, and 181 images of the digit 4" in page
     for method in ("softmax", "Nearest", "Ball", "BallElseNearest", "BallWithNearest"):
         assert method in said
     for condition in ("clean", "Gaussian noise", "large noise", "unseen digit"):
@@ -330,7 +337,80 @@ def test_demo_prints_the_table_and_three_explanations():
 def test_version_and_help():
     assert succeed("--version").strip() == f"iknow {__version__}"
     said = succeed("--help")
-    assert all(command in said for command in ("demo", "fit", "assess"))
+    assert all(command in said for command in ("demo", "fit", "assess", "report"))
+
+
+def fit_wine(*more, ending="csv"):
+    label = ["--label", "kind"] if ending == "csv" else []
+    return succeed(
+        "fit", f"train.{ending}", "--validation", f"val.{ending}", *label,
+        "--model", "model.joblib", "-o", "wine.iknow", *more,
+    )  # fmt: skip
+
+
+def facts_of(page):
+    """What a report's script is told."""
+    text = re.search(r'<script type="application/json" id="facts">(.*?)</script>', page, re.S)[1]
+    return json.loads(text)
+
+
+@pytest.mark.parametrize("training", [[], ["--training", "train.csv"]], ids=["stored", "given"])
+def test_a_report_shows_samples_beside_exemplars(folder, wine, training):
+    fit_wine("--layer", "input", "--layer", "output")
+    words = ["report", "wine.iknow", "test.csv", "--label", "kind", "--model", "model.joblib"]
+    said = succeed(*words, *training)
+    assert "48 samples" in said
+    assert said.rstrip().endswith("report.html")
+    facts = facts_of((folder / "report.html").read_text("utf-8"))
+    assert facts["nSamples"] == 48
+    assert [layer["name"] for layer in facts["layers"]] == ["input", "output"]
+    assert facts["names"] == [wine[2]]
+    assert facts["arrays"]["trainingRows"]["length"] > 10
+
+
+def test_a_report_can_be_by_some_layers_and_without_labels(folder):
+    fit_wine("--layer", "input", "--layer", "output", ending="npz")
+    succeed(
+        "report", "wine.iknow", "test.npy", "--model", "model.joblib", "--layer", "output",
+        "-o", "some/where.html",
+    )  # fmt: skip
+    page = (folder / "some" / "where.html").read_text("utf-8")
+    assert [layer["name"] for layer in facts_of(page)["layers"]] == ["output"]
+    assert "The true labels were not given" in page
+
+
+def test_layers_that_a_bundle_has_no_evidence_for_are_refused(folder):
+    fit_wine("--layer", "input", ending="npz")
+    words = ["report", "wine.iknow", "test.npz", "--model", "model.joblib"]
+    said = fail(*words, "--layer", "hidden1")
+    assert "there is evidence for the layers 'input'; asked for 'hidden1'" in said
+    assert not (folder / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    "show", ["picture", "image", "image:8", "image:axb", "features:3", "series:x"]
+)
+def test_what_samples_cannot_look_like_is_refused(folder, show):
+    words = ["report", "wine.iknow", "test.npz", "--model", "model.joblib"]
+    said = fail(*words, "--show", show)
+    assert "samples are shown as image:HxW" in said
+    assert repr(show) in said
+
+
+@pytest.mark.parametrize("show", ["image:13x1", "image:1x13x1", "series", "series:1", "features"])
+def test_samples_look_as_they_are_said_to(show):
+    picture = renderer_by_name(show)(np.linspace(0, 1, 13))
+    assert type(picture).__name__.lower() == show.partition(":")[0]
+
+
+def test_a_report_on_precomputed_outputs_has_distances_and_no_pictures(folder, wine):
+    X, y, _ = wine
+    np.savez(folder / "t.npz", scores=np.eye(3)[np.unique(y, return_inverse=True)[1]][:90],
+             **{"layer:body": X[:90]}, y=y[:90], classes=np.unique(y))  # fmt: skip
+    succeed("fit", "t.npz", "--hold-out", "0.3", "-o", "b.iknow")
+    succeed("report", "b.iknow", "t.npz")
+    page = (folder / "report.html").read_text("utf-8")
+    assert "No robustness against changed inputs is certified." in page
 
 
 def test_a_coverage_can_be_matched_and_an_accuracy_guaranteed(folder):

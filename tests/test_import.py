@@ -55,19 +55,6 @@ print(fitted.assess(outputs))
     assert run("-c", code).stdout == "Assessment of 2 predictions: IK 2, IMK 0, IDK 0\n"
 
 
-def test_iknows_own_modules_import_in_less_than_half_a_second():
-    lines = run("-X", "importtime", "-c", "import iknow").stderr.splitlines()
-    own_time = {}
-    for line in lines:
-        # import time: self [us] | cumulative | imported package
-        fields = line.removeprefix("import time:").split("|")
-        name = fields[-1].strip()
-        if name.partition(".")[0] == "iknow":
-            own_time[name] = int(fields[0])
-    assert "iknow.classifier" in own_time
-    assert sum(own_time.values()) < 500_000
-
-
 def test_every_public_name_can_be_had():
     missing = [name for name in iknow.__all__ if not hasattr(iknow, name)]
     assert missing == []

@@ -5,6 +5,7 @@ from iknow.core.assertion import Assertion, Reason
 from iknow.core.assessment import Assessment
 from iknow.core.evidence import Evidence
 from iknow.core.neighborhood import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
+from iknow.core.picture import as_features, as_image, as_series
 from iknow.evaluation import Report, evaluate
 from iknow.version import __version__
 
@@ -21,5 +22,8 @@ __all__ = [
     "RelativeBall",
     "Report",
     "__version__",
+    "as_features",
+    "as_image",
+    "as_series",
     "evaluate",
 ]

@@ -13,11 +13,9 @@ from typing import Any
 
 from iknow.core.on_request import ConstantsOnRequest
 from iknow.errors import IknowError, LayerError
-from iknow.geometry.sklearn import mlp_lipschitz
 from iknow.layerindex import LayerIndex
-from iknow.models.adapt import is_torch_module
+from iknow.models.adapt import is_estimator, is_torch_module
 from iknow.models.model import Model
-from iknow.models.sklearn import SklearnModel
 
 NOT_BOUNDED = (IknowError, ArithmeticError, LookupError, RuntimeError, TypeError, ValueError)
 """What may go wrong with a stranger's model on the way to a bound."""
@@ -63,15 +61,19 @@ def _bounds_of(model: Any, input_shape: tuple[int, ...]) -> Callable[[str], floa
     """What gives the ℓ2 constant of a layer, or raises where there is none."""
     if hasattr(model, "lipschitz"):  # a model of the user's own may know it
         return lambda layer: float(model.lipschitz(layer))
-    if isinstance(model, SklearnModel):
-        return lambda layer: 1.0 if layer == "input" else _of_network(model.estimator, layer)
-    module = getattr(model, "module", None)
+    # What is wrapped is looked at, not the adapter: its file is only loaded by those who need it.
+    estimator, module = getattr(model, "estimator", None), getattr(model, "module", None)
+    if is_estimator(estimator):
+        return lambda layer: 1.0 if layer == "input" else _of_network(estimator, layer)
     if is_torch_module(module):
         return lambda layer: _of_module(module, layer, input_shape)
     return lambda layer: _of_nothing(type(model).__name__)
 
 
 def _of_network(estimator: Any, layer: str) -> float:
+    # Imported here because it loads much of scikit-learn, and only certificates need it.
+    from iknow.geometry.sklearn import mlp_lipschitz
+
     return mlp_lipschitz(estimator, [layer])[layer]
 
 

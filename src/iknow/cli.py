@@ -1,4 +1,4 @@
-"""The command line: `iknow demo`, `iknow fit`, `iknow assess`, `iknow bench`, `iknow reproduce`."""
+"""The command line: `iknow demo`, `fit`, `assess`, `report`, `bench` and `reproduce`."""
 
 from __future__ import annotations
 
@@ -57,6 +57,9 @@ ModelOption = Annotated[
         "code: name only what you trust."
     ),
 ]
+DeviceOption = Annotated[
+    str | None, typer.Option(help="Search by torch on cuda, cuda:1, mps or cpu.")
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -72,15 +75,23 @@ def main(
 def demo(
     left_out: Annotated[int, typer.Option(help="The digit the network never sees.")] = 4,
     seed: Annotated[int, typer.Option(help="Seed of the data split and the training.")] = 0,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The report to write.")] = Path(
+        "iknow-demo.html"
+    ),
 ) -> None:
     """Train on scikit-learn's digits and see what the network knows. Needs no data."""
-    from iknow.console import show_demonstration
-    from iknow.demo import demonstrate
+    from iknow.console import show_demonstration, show_report
+    from iknow.demo import demonstrate, make_report
+    from iknow.writing import write_bytes
 
     console = Console()
-    with _errors_in_a_line(), Console(stderr=True).status("Training on digits ..."):
-        demonstration = demonstrate(left_out, seed)
-    show_demonstration(demonstration, console)
+    with _errors_in_a_line():
+        with Console(stderr=True).status("Training on digits ..."):
+            demonstration = demonstrate(left_out, seed)
+            report = make_report(demonstration)
+        show_demonstration(demonstration, console)
+        write_bytes(output, report.encode())
+        show_report(output, console)
 
 
 @app.command()
@@ -147,9 +158,7 @@ def assess(
     ] = None,
     label: LabelOption = None,
     labels: LabelsOption = None,
-    device: Annotated[
-        str | None, typer.Option(help="Search by torch on cuda, cuda:1, mps or cpu.")
-    ] = None,
+    device: DeviceOption = None,
 ) -> None:
     """Say IK, IMK or IDK for each prediction; with labels, also how often rightly."""
     from iknow.console import show_assessment
@@ -167,6 +176,49 @@ def assess(
         if output is not None:
             write_table(output, assertion_columns(assessment))
         show_assessment(assessment, table.labels, output, Console())
+
+
+@app.command()
+def report(
+    bundle: Annotated[Path, typer.Argument(help="The bundle that `iknow fit` wrote.")],
+    data: Annotated[Path, typer.Argument(help="Samples: .csv, .npz, .npy or .parquet.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path(
+        "report.html"
+    ),
+    model: ModelOption = None,
+    label: LabelOption = None,
+    labels: LabelsOption = None,
+    training: Annotated[
+        Path | None, typer.Option(help="The file that `iknow fit` was given, for the exemplars.")
+    ] = None,
+    training_label: LabelOption = None,
+    layer: Annotated[
+        list[str] | None, typer.Option(help="A layer to decide by; may be repeated.")
+    ] = None,
+    show: Annotated[
+        str | None,
+        typer.Option(help="What samples look like: image:8x8, image:3x32x32, series, features."),
+    ] = None,
+    device: DeviceOption = None,
+) -> None:
+    """Write what is known, and why, as one HTML page that opens anywhere."""
+    from iknow.console import show_figures, show_report
+    from iknow.jobs import Source, renderer_by_name, report_job
+
+    with _errors_in_a_line():
+        source = Source(data, label, labels)
+        assessment, truth = report_job(
+            bundle,
+            source,
+            output,
+            model=model,
+            training=None if training is None else Source(training, training_label or label),
+            layers=layer,
+            renderer=renderer_by_name(show),
+            device=device,
+        )
+        show_figures(assessment, truth, Console())
+        show_report(output, Console())
 
 
 @app.command()

@@ -144,10 +144,18 @@ def show_fit(classifier: EpistemicClassifier, output: Path, console: Console) ->
     console.print(f"Written to {output}", highlight=False, soft_wrap=True)
 
 
-def show_assessment(
-    assessment: Assessment, truth: Labels | None, output: Path | None, console: Console
-) -> None:
-    """Print the figures, against the truth where it is known, and where the rows are."""
+def show_report(output: Path, console: Console) -> None:
+    """Say where the page is, as a link where the terminal makes links."""
+    console.print(
+        "Open in any browser, with sliders, samples and their evidence: "
+        f"[link={output.resolve().as_uri()}]{escape(str(output))}[/link]",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def show_figures(assessment: Assessment, truth: Labels | None, console: Console) -> None:
+    """Print the figures, against the truth where it is known."""
     if truth is not None:
         console.print(str(evaluate(assessment, truth)), highlight=False)
     else:
@@ -155,6 +163,13 @@ def show_assessment(
             count = int((assessment.assertion == assertion).sum())
             share = percent(count / len(assessment))
             console.print(f"[{COLORS[assertion]}]{assertion.name:<4}[/] {count:>9,} {share:>7}")
+
+
+def show_assessment(
+    assessment: Assessment, truth: Labels | None, output: Path | None, console: Console
+) -> None:
+    """Print the figures, and the first rows or where all of them are."""
+    show_figures(assessment, truth, console)
     if output is not None:
         console.print(f"Written to {output}", highlight=False, soft_wrap=True)
         return

@@ -23,13 +23,16 @@ from iknow.core.assertion import Assertion
 from iknow.core.assessment import Assessment
 from iknow.core.explanation import Explanation
 from iknow.core.neighborhood import Ball, BallElseNearest, BallWithNearest, Nearest, Neighborhood
+from iknow.core.picture import as_image
 from iknow.errors import InputError
+from iknow.evaluation import evaluate
 from iknow.search.threads import single_threaded_blas
 from iknow.selection import match_k, match_threshold
 
 GAUSSIAN_NOISE = 0.15
 LARGE_NOISE = 2.0
 LARGEST_K = 100
+NEIGHBORS_IN_THE_REPORT = 20
 UNSEEN = "unseen digit"
 BRIGHTEST = 16  # scikit-learn's digits have pixels from 0 to 16
 
@@ -65,13 +68,18 @@ class Example:
 
 @dataclass(frozen=True, eq=False)
 class Demonstration:
-    """All that the demonstration shows. outcomes: by method, then by condition."""
+    """All that the demonstration shows. outcomes: by method, then by condition.
+
+    classifier: the network with the tuned balls. digits: what it was trained and asked on.
+    """
 
     left_out: int
     model_accuracy: float
     validation_coverage: float
     outcomes: Mapping[str, Mapping[str, Outcome]]
     examples: tuple[Example, ...]
+    classifier: EpistemicClassifier
+    digits: Digits
 
 
 def demonstrate(left_out: int = 4, seed: int = 0) -> Demonstration:
@@ -106,6 +114,29 @@ def demonstrate(left_out: int = 4, seed: int = 0) -> Demonstration:
         validation_coverage=coverage,
         outcomes=outcomes,
         examples=tuple(_examples(assessments, digits)),
+        classifier=classifier,
+        digits=digits,
+    )
+
+
+def make_report(demonstration: Demonstration) -> str:
+    """The clean digits and the unseen one as a page with all their evidence."""
+    digits, classifier = demonstration.digits, demonstration.classifier
+    parts = [digits.conditions[name] for name in ("clean", UNSEEN)]
+    images = np.concatenate([images for images, _ in parts])
+    truth = np.concatenate([truth for _, truth in parts])
+    assessment = classifier.assess(images, n_neighbors=NEIGHBORS_IN_THE_REPORT)
+    return evaluate(assessment, truth).to_html(
+        samples=images,
+        training=digits.train[0],
+        renderer=as_image(8, 8, limits=(0, 1)),
+        title=f"A digit reader that has never seen a {demonstration.left_out}",
+        notes=[
+            f"{len(parts[0][1])} clean digits that were held out, and {len(parts[1][1])} images of "
+            f"the digit {demonstration.left_out}, which the network was never shown: about these "
+            "nobody can be right, and IDK is the honest answer."
+        ],
+        selection=classifier.selection_,
     )
 
 

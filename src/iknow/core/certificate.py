@@ -81,5 +81,5 @@ def find_clearance(evidence: Evidence, neighborhood: Neighborhood, belief: Ints)
     # A class without samples is never reached, however far the reach is.
     outside[np.isinf(evidence.class_distances)] = np.inf
     outside[rows, belief] = np.inf
-    clearance = np.maximum(inside, outside.min(axis=1))
+    clearance: Floats = np.maximum(inside, outside.min(axis=1))
     return np.maximum(clearance, nearer) if one_reach else clearance

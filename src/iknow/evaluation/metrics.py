@@ -7,7 +7,8 @@ assertion.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,9 @@ import numpy as np
 from iknow.core.arrays import Bools, Ints, Labels
 from iknow.core.assertion import Assertion, Reason
 from iknow.core.assessment import Assessment
+from iknow.core.picture import Renderer
 from iknow.errors import InputError
+from iknow.selection import Selection
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,13 +28,16 @@ class Report:
     matrix: counts of shape (3, n_classes, n_true): assertion (in the order of `Assertion`: IDK,
     IMK, IK), predicted class, true class. classes: labels of the predicted axis. true_classes:
     labels of the true axis; the same, followed by any true label the classifier does not know.
-    reasons: count per `Reason`.
+    reasons: count per `Reason`. assessment, truth: what was compared with what, labels of shape
+    (n,).
     """
 
     classes: Labels
     true_classes: Labels
     matrix: Ints
     reasons: dict[Reason, int]
+    assessment: Assessment = field(repr=False)
+    truth: Labels = field(repr=False)
 
     @property
     def n_samples(self) -> int:
@@ -87,6 +93,38 @@ class Report:
             "matrix": {a.name: self.matrix[a].tolist() for a in Assertion},
         }
 
+    def to_html(
+        self,
+        *,
+        samples: Any = None,
+        training: Any = None,
+        renderer: Renderer | None = None,
+        title: str | None = None,
+        notes: Sequence[str] = (),
+        selection: Selection | None = None,
+    ) -> str:
+        """The report as one HTML page that needs nothing else: figures, sliders, evidence.
+
+        samples, training: what was assessed and what the classifier was fitted on, to show each
+        sample beside its exemplars. renderer: makes their pictures; by their shape unless given.
+        selection: how the neighborhoods were chosen (`classifier.selection_`), to say what is
+        certified. notes: sentences to add. The sliders for k need an assessment with neighbours,
+        `assess(X, n_neighbors=20)`.
+        """
+        # Loaded by those who want a page; the figures do without.
+        from iknow.evaluation.report import make_html
+
+        return make_html(
+            self.assessment,
+            self.truth,
+            samples=samples,
+            training=training,
+            renderer=renderer,
+            title=title,
+            notes=notes,
+            selection=selection,
+        )
+
     def __str__(self) -> str:
         lines = [f"{self.n_samples} samples, accuracy {_percent(self.overall_accuracy)}", ""]
         lines.append(f"{'':<8}{'samples':>9}{'fraction':>10}{'accuracy':>10}")
@@ -134,6 +172,8 @@ def evaluate(assessment: Assessment, y_true: Any) -> Report:
         true_classes=true_classes,
         matrix=matrix,
         reasons={reason: int((assessment.reason == reason).sum()) for reason in Reason},
+        assessment=assessment,
+        truth=truth,
     )
 
 

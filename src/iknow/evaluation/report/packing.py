@@ -1,0 +1,62 @@
+"""Packing: arrays → compressed text inside a page, and data as JSON that cannot break out of it."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+ALIGNMENT = 8
+"""A typed array in a browser must begin at a multiple of its item's size."""
+
+TYPES = {
+    "float64": "Float64Array",
+    "float32": "Float32Array",
+    "int32": "Int32Array",
+    "uint16": "Uint16Array",
+    "uint8": "Uint8Array",
+}
+
+
+def compress(data: bytes) -> str:
+    """Bytes as gzip in base64; the same bytes always give the same text."""
+    return base64.b64encode(gzip.compress(data, compresslevel=6, mtime=0)).decode("ascii")
+
+
+def pack_arrays(arrays: Mapping[str, NDArray[Any]]) -> tuple[dict[str, Any], str]:
+    """Arrays by name as one compressed text, and the list that says where each of them is."""
+    entries, parts, offset = {}, [], 0
+    for name, array in arrays.items():
+        data = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).tobytes()
+        entries[name] = {
+            "type": TYPES[array.dtype.name],
+            "offset": offset,
+            "length": int(array.size),
+        }
+        padding = -len(data) % ALIGNMENT
+        parts += [data, bytes(padding)]
+        offset += len(data) + padding
+    return entries, compress(b"".join(parts))
+
+
+def to_json(value: Any) -> str:
+    """A value as JSON for the inside of a <script>: no text in it can end the element.
+
+    JSON has no infinity; it is written as text, which `Number(...)` reads back.
+    """
+    return json.dumps(_finite(value), allow_nan=False).replace("<", "\\u003c")
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not np.isfinite(value):
+        return None if np.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    return value

@@ -1,0 +1,96 @@
+"use strict";
+/* The page put together: one state, recomputed as a whole whenever anything is set. */
+
+const Report = (() => {
+  const { byId } = Dom;
+
+  function build({ facts, evidence, album }) {
+    const nTrue = facts.trueClasses?.length ?? 1;
+    const summarise = (assessed) =>
+      Algebra.summarise(evidence, assessed, facts.classes.length, nTrue);
+    const given = evidence.layers.map((layer) => layer.given);
+    const givenSummary = summarise(Algebra.assess(evidence, given));
+    const page = { facts, evidence, album, chosen: null, settings: given };
+    let waiting = false;
+
+    const settings = Settings.create(evidence.layers, () => {
+      if (waiting) return;
+      waiting = true;
+      requestAnimationFrame(() => { waiting = false; recompute(); });
+    });
+    const filters = Filters.create(facts, () => arrange());
+    const scatter = Scatter.create(evidence.layers, evidence, (i) => page.find(i));
+
+    Object.assign(page, {
+      plots: scatter.plots,
+      isGiven: settings.isGiven,
+      filter: (wanted) => { filters.set(wanted); page.choose(table.first()); page.meet("samples"); },
+      order: (name) => filters.setOrder(name),
+      select: (i) => page.choose(i),
+      choose(i) {
+        page.chosen = i;
+        if (i !== null) table.show(i);
+        scatter.update(page);
+        Detail.show(page);
+      },
+      find(i) {
+        if (!table.isShown(i)) filters.set({});
+        page.choose(i);
+        page.meet("samples");
+      },
+      /* To the pane: by key always, by pointer only where it is not in view already. */
+      enter(byKey) {
+        const pane = byId("detail");
+        if (byKey) pane.focus({ preventScroll: true });
+        const below = pane.getBoundingClientRect().top > window.innerHeight - 160;
+        if (below) pane.scrollIntoView({ block: "start" });
+      },
+      leave() { byId("grid").focus({ preventScroll: true }); page.meet("samples"); },
+      meet: (id) => byId(id).scrollIntoView({ block: "start" }),
+    });
+    page.assessed = Algebra.assess(evidence, given);
+    const table = Table.create(page);
+
+    function arrange() {
+      table.update(Order.arrange(evidence, page.assessed, ...filters.current()));
+    }
+
+    function recompute() {
+      page.settings = settings.current();
+      page.assessed = Algebra.assess(evidence, page.settings);
+      page.summary = summarise(page.assessed);
+      Figures.update(page.summary, givenSummary, facts.trueClasses !== null);
+      Matrix.update(page, page.summary);
+      byId("uncertified").hidden = settings.isGiven() || !(facts.certified || facts.certifiesInputs);
+      arrange();
+      scatter.update(page);
+      Detail.show(page);
+    }
+
+    byId("detail").addEventListener("keydown", (event) => {
+      if (event.key === "Escape") page.leave();
+    });
+    window.addEventListener("resize", () => scatter.update(page));
+    window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recompute);
+    recompute();
+    page.choose(table.first());
+    return page;
+  }
+
+  async function start() {
+    try {
+      const data = await Data.read();
+      Pictures.open(data.album);
+      Report.page = build(data);
+      document.body.dataset.state = "ready";
+    } catch (error) {
+      byId("trouble").textContent = error.message;
+      byId("trouble").hidden = false;
+      document.body.dataset.state = "failed";
+    }
+  }
+
+  return { start, page: null };
+})();
+
+Report.start();

@@ -1,0 +1,15 @@
+"""The jobs of the command line: from files to a bundle, to assertions, to a report."""
+
+from iknow.jobs.assess import assertion_columns, assess_job
+from iknow.jobs.fit import fit_job
+from iknow.jobs.report import renderer_by_name, report_job
+from iknow.jobs.source import Source
+
+__all__ = [
+    "Source",
+    "assertion_columns",
+    "assess_job",
+    "fit_job",
+    "renderer_by_name",
+    "report_job",
+]

@@ -1,0 +1,105 @@
+"""Fitting: from files to a bundle."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.frozen import FrozenEstimator
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from iknow.classifier import EpistemicClassifier
+from iknow.core.arrays import Ints
+from iknow.core.neighborhood import Neighborhood, has_radius
+from iknow.errors import InputError
+from iknow.jobs.source import Source, take_inputs
+from iknow.modelfile import load_model, save_model
+from iknow.models.adapt import is_estimator
+from iknow.models.arrays import PrecomputedModel
+from iknow.tables import Table
+from iknow.training import split_rows
+
+
+def fit_job(
+    training: Source,
+    output: Path,
+    *,
+    model: str | None,
+    train: bool,
+    validation: Source | None,
+    hold_out: float | None,
+    layers: Sequence[str] | None,
+    rule: type[Neighborhood],
+    k: int,
+    accuracy: float | None,
+    confidence: float,
+    coverage: float | None,
+    seed: int,
+) -> EpistemicClassifier:
+    """Collect evidence, choose radii, write a bundle; with `train`, make the model first."""
+    table = training.read_labelled()
+    tuned = table if validation is None else validation.read_labelled()
+    rows = np.arange(len(table))
+    tuned_rows = np.arange(len(tuned))
+    tunes = has_radius(rule) or coverage is not None
+    if validation is None and tunes:
+        if hold_out is None and not train:
+            raise InputError(
+                "radii are chosen on data the model was not trained on: give it with --validation, "
+                "or hold a part of these samples out with --hold-out 0.25 if the model has not "
+                "seen them"
+            )
+        rows, tuned_rows = split_rows(_labels(table), hold_out or 0.25, seed)
+    wrapped = _find_model(table, rows, model, train=train, seed=seed)
+    classifier = EpistemicClassifier(wrapped, layers or None, rule, k=k, classes=table.classes)
+    names = _expected_names(wrapped) or table.feature_names
+    with warnings.catch_warnings():
+        # The columns' names are compared and their order restored here, in `take_inputs`.
+        warnings.filterwarnings("ignore", message="X does not have valid feature names")
+        classifier.fit(take_inputs(table, names, rows), _labels(table)[rows], rows=rows)
+        if tunes:
+            classifier.tune(
+                take_inputs(tuned, names, tuned_rows),
+                _labels(tuned)[tuned_rows],
+                accuracy=accuracy,
+                confidence=confidence,
+                coverage=coverage,
+            )
+    if names is not None:
+        classifier.feature_names_in_ = np.asarray(names, dtype=object)
+    classifier.save(output)
+    return classifier
+
+
+def _find_model(table: Table, rows: Ints, name: str | None, *, train: bool, seed: int) -> Any:
+    """The model to wrap: precomputed outputs, a loaded one, or one trained here and saved."""
+    if table.features is None:
+        if name is not None or train:
+            raise InputError("the file holds a model's outputs already: leave out --model, --train")
+        return PrecomputedModel()
+    if name is None:
+        raise InputError(
+            "name the model to wrap with --model; with --train one is made and written there"
+        )
+    if not train:
+        loaded = load_model(name)
+        return FrozenEstimator(loaded) if is_estimator(loaded) else loaded
+    network = MLPClassifier((64, 32), max_iter=500, early_stopping=False, random_state=seed)
+    estimator = make_pipeline(StandardScaler(), network)
+    estimator.fit(take_inputs(table, None, rows), _labels(table)[rows])
+    save_model(estimator, name)
+    return FrozenEstimator(estimator)
+
+
+def _labels(table: Table) -> Any:
+    return table.labels
+
+
+def _expected_names(model: Any) -> tuple[str, ...] | None:
+    names = getattr(model, "feature_names_in_", None)
+    return None if names is None else tuple(names)
