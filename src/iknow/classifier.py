@@ -137,10 +137,10 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         """Choose the neighborhoods on validation data: by default the exact maximum of coverage.
 
         X: n samples not in the training data. y: their labels, of shape (n,). accuracy: the largest
-        coverage whose accuracy on IK is at least this, with probability `confidence` over the draw
-        of the validation data, of `each_class` if asked; an error if none is. coverage: match this
-        one instead (`Nearest`, `RelativeBall`). k: one number of neighbours or several to try.
-        method: "per-class" gives every class a radius; "grid" and "bayes" are there to compare.
+        coverage whose accuracy on IK is at least this, of `each_class` if asked, with probability
+        `confidence` over the draw of the data; else an error. coverage: match this one instead
+        (`Nearest`, `RelativeBall`). k: one number of neighbours or several to try. method:
+        "per-class" gives every class a radius; "grid" and "bayes" are there to compare.
         """
         check_is_fitted(self, "indexes_")
         if self.neighborhoods is not None:
@@ -210,9 +210,8 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         k = goal.neighbors_needed(self.rule, index.n_rows)
         found = gather_evidence(self._observe(inputs), self.indexes_, k)
         check_valid(found.observation.invalid, what, positions)
-        self.selection_ = choose(
-            goal, found.evidence, found.observation.belief, truth, self.rule, self.classes_
-        )
+        belief = found.observation.belief
+        self.selection_ = choose(goal, found.evidence, belief, truth, self.rule, self.classes_)
         self.neighborhoods_ = dict(self.selection_.neighborhoods)
         return self
 

@@ -37,6 +37,24 @@ def one_sample_per_class(class_distances, n_neighbors):
     )
 
 
+def assess_by_rules(evidence, rules, belief, classes=None, **more):
+    """Queries in layers named layer0, layer1, ... evidence, rules: one of each for each of them.
+
+    belief: class codes of shape (n,). more: further fields of the assessment.
+    """
+    names = [f"layer{i}" for i in range(len(rules))]
+    n_classes = evidence[0].n_classes
+    return Assessment(
+        classes=np.arange(n_classes) if classes is None else classes,
+        belief_codes=np.asarray(belief),
+        scores=np.eye(n_classes)[belief],
+        evidence=dict(zip(names, evidence, strict=True)),
+        neighborhoods=dict(zip(names, rules, strict=True)),
+        invalid=np.zeros(len(belief), dtype=bool),
+        **more,
+    )
+
+
 def assert_evidence_equal(left, right):
     np.testing.assert_array_equal(left.class_distances, right.class_distances)
     np.testing.assert_array_equal(left.neighbor_distances, right.neighbor_distances)
@@ -51,6 +69,11 @@ def gather():
 @pytest.fixture(scope="session")
 def evidence_from():
     return one_sample_per_class
+
+
+@pytest.fixture(scope="session")
+def assess_by():
+    return assess_by_rules
 
 
 @pytest.fixture(scope="session")

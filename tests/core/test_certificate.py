@@ -1,5 +1,6 @@
 """Certificates: no movement shorter than the radius makes another class known."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -8,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iknow.core.assertion import Assertion
-from iknow.core.assessment import Assessment
 from iknow.core.certificate import certify, find_clearance
 from iknow.core.neighborhood import (
     Ball,
@@ -31,21 +31,16 @@ RULES = [
 ]
 
 
-def assess(maps, train, labels, queries, rules, belief, gather):
+@pytest.fixture(scope="session")
+def assess(assess_by, gather):
     """Queries in layers that are linear maps of the input."""
-    names = [f"layer{i}" for i in range(len(maps))]
-    return Assessment(
-        classes=np.arange(3),
-        belief_codes=belief,
-        scores=np.eye(3)[belief],
-        evidence={
-            name: gather(train @ matrix, labels, queries @ matrix, 3, 3)
-            for name, matrix in zip(names, maps, strict=True)
-        },
-        neighborhoods=dict(zip(names, rules, strict=True)),
-        invalid=np.zeros(len(queries), dtype=bool),
-        lipschitz={n: np.linalg.norm(m, 2) for n, m in zip(names, maps, strict=True)},
-    )
+
+    def run(maps, train, labels, queries, rules, belief):
+        evidence = [gather(train @ matrix, labels, queries @ matrix, 3, 3) for matrix in maps]
+        constants = {f"layer{i}": np.linalg.norm(matrix, 2) for i, matrix in enumerate(maps)}
+        return assess_by(evidence, rules, belief, lipschitz=constants)
+
+    return run
 
 
 def knows_another(assessment, belief):
@@ -56,7 +51,7 @@ def knows_another(assessment, belief):
 
 @settings(max_examples=30)
 @given(seed=st.integers(0, 10**6), i=st.integers(0, len(RULES) - 1), two=st.booleans())
-def test_nothing_else_is_known_within_the_radius(seed, i, two, gather):
+def test_nothing_else_is_known_within_the_radius(seed, i, two, assess):
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, 3, 20)
     train = rng.normal(0, 0.5, (20, 2)) + np.array([[0, 0], [1, 0], [0, 1]])[labels]
@@ -64,7 +59,7 @@ def test_nothing_else_is_known_within_the_radius(seed, i, two, gather):
     belief = rng.integers(0, 3, 6)
     maps = [np.eye(2), rng.normal(size=(2, 2))][: 2 if two else 1]
     rules = [RULES[i], RULES[-1 - i]][: len(maps)]
-    radii = assess(maps, train, labels, queries, rules, belief, gather).certified_radius
+    radii = assess(maps, train, labels, queries, rules, belief).certified_radius
     for query, radius, g in zip(queries, radii, belief, strict=True):
         if radius == 0:
             continue
@@ -72,7 +67,7 @@ def test_nothing_else_is_known_within_the_radius(seed, i, two, gather):
         circle = np.stack([np.cos(angles), np.sin(angles)], axis=1)
         lengths = min(radius, 5) * np.array([0.3, 0.7, 0.95, 0.999999])
         moved = query + np.concatenate([length * circle for length in lengths])
-        after = assess(maps, train, labels, moved, rules, np.full(len(moved), g), gather)
+        after = assess(maps, train, labels, moved, rules, np.full(len(moved), g))
         assert not knows_another(after, g).any()
 
 
@@ -94,21 +89,15 @@ def test_nothing_else_is_known_within_the_radius(seed, i, two, gather):
     ],
     ids=repr,
 )
-def test_the_radius_is_where_another_class_becomes_known_and_no_less(rule, radius, gather):
+def test_the_radius_is_where_another_class_becomes_known_and_no_less(
+    rule, radius, gather, assess_by
+):
     """On a line with one sample of each class the bound is attained."""
     train, labels = np.array([[-1.0], [4.0]]), np.array([0, 1])
 
     def justified(x):
         evidence = gather(train, labels, np.array([[x]]), 2, 1)
-        assessment = Assessment(
-            classes=np.arange(2),
-            belief_codes=np.zeros(1, dtype=int),
-            scores=np.eye(2)[[0]],
-            evidence={"input": evidence},
-            neighborhoods={"input": rule},
-            invalid=np.zeros(1, dtype=bool),
-            lipschitz={"input": 1.0},
-        )
+        assessment = assess_by([evidence], [rule], [0], lipschitz={"layer0": 1.0})
         return assessment.justification[0].tolist(), assessment.certified_radius[0]
 
     _, certified = justified(0.0)
@@ -157,10 +146,9 @@ def test_a_foreign_rule_is_certified_by_the_lead_over_other_classes(evidence_fro
 
 
 def test_invalid_samples_are_not_certified(assessment):
-    invalid = Assessment(
-        **{f: getattr(assessment, f) for f in ("classes", "belief_codes", "scores")},
+    invalid = dataclasses.replace(
+        assessment,
         evidence={layer: e[np.array([0] * 6)] for layer, e in assessment.evidence.items()},
-        neighborhoods=assessment.neighborhoods,
         invalid=np.array([False, True] * 3),
         lipschitz={"hidden": 1.0},
     )

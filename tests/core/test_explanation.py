@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from iknow.core.assertion import Assertion, Reason
-from iknow.core.assessment import Assessment
 from iknow.core.explanation import SENTENCES, Exemplar, LayerExplanation
 from iknow.core.neighborhood import (
     Ball,
@@ -19,21 +18,14 @@ from iknow.core.slack import Slack, Turn
 CLASSES = np.array(["cat", "dog", "owl"])
 
 
-def assess_one(evidence, neighborhood, belief=0, classes=CLASSES):
-    """The assessment of one sample in one layer."""
-    return Assessment(
-        classes=classes,
-        belief_codes=np.array([belief]),
-        scores=np.eye(len(classes))[[belief]],
-        evidence={"hidden": evidence},
-        neighborhoods={"hidden": neighborhood},
-        invalid=np.zeros(1, dtype=bool),
-    )
+@pytest.fixture(scope="session")
+def explain_one(assess_by):
+    """The explanation of one sample in one layer."""
 
+    def run(evidence, neighborhood, belief=0, classes=CLASSES):
+        return assess_by([evidence], [neighborhood], [belief], classes).explain(0).layers[0]
 
-def explain_one(*args, **kwargs):
-    """The explanation in one layer."""
-    return assess_one(*args, **kwargs).explain(0).layers[0]
+    return run
 
 
 def test_a_layer_is_explained_by_its_exemplars_reach_and_support(assessment):
@@ -160,14 +152,16 @@ def test_every_reason_has_its_sentence():
     ],
     ids=repr,
 )
-def test_reach_and_support_are_those_of_the_rule(neighborhood, reach, support, evidence_from):
+def test_reach_and_support_are_those_of_the_rule(
+    neighborhood, reach, support, evidence_from, explain_one
+):
     layer = explain_one(evidence_from([[1, 4, 3]], n_neighbors=2), neighborhood)
     assert (layer.reach, layer.support) == (reach, support)
 
 
 @pytest.mark.parametrize(("belief", "reach"), [(0, 2.0), (1, 5.0), (2, 2.5)])
 def test_with_a_radius_for_each_class_the_reach_shown_is_that_of_the_believed_one(
-    belief, reach, evidence_from
+    belief, reach, evidence_from, explain_one
 ):
     layer = explain_one(evidence_from([[1, 4, 3]], n_neighbors=0), Ball([2, 5, 2.5]), belief)
     assert layer.reach == reach
@@ -175,20 +169,22 @@ def test_with_a_radius_for_each_class_the_reach_shown_is_that_of_the_believed_on
     assert layer.support == ("cat", "dog")
 
 
-def test_the_exemplar_against_is_the_nearest_of_all_other_classes(evidence_from):
+def test_the_exemplar_against_is_the_nearest_of_all_other_classes(evidence_from, explain_one):
     evidence = evidence_from([[4, 3, 2]], n_neighbors=0)
     against = [explain_one(evidence, Ball(1), belief).nearest_against.row for belief in range(3)]
     assert against == [12, 12, 11]
 
 
-def test_exemplars_out_of_reach_are_still_named(evidence_from):
+def test_exemplars_out_of_reach_are_still_named(evidence_from, explain_one):
     layer = explain_one(evidence_from([[7, 8, 9]], n_neighbors=0), Ball(1))
     assert layer.nearest_for == Exemplar(10, "cat", 7.0)
     assert layer.nearest_against == Exemplar(11, "dog", 8.0)
 
 
 @pytest.mark.parametrize("belief", [0, 1, 2])
-def test_without_samples_of_the_believed_class_there_is_no_exemplar_for(belief, evidence_from):
+def test_without_samples_of_the_believed_class_there_is_no_exemplar_for(
+    belief, evidence_from, explain_one
+):
     distances = [[1.0, 2.0, 3.0]]
     distances[0][belief] = np.inf
     layer = explain_one(evidence_from(distances, n_neighbors=0), Ball(5), belief)
@@ -197,7 +193,9 @@ def test_without_samples_of_the_believed_class_there_is_no_exemplar_for(belief, 
 
 
 @pytest.mark.parametrize("belief", [0, 1, 2])
-def test_without_samples_of_another_class_there_is_no_exemplar_against(belief, evidence_from):
+def test_without_samples_of_another_class_there_is_no_exemplar_against(
+    belief, evidence_from, explain_one
+):
     distances = np.full((1, 3), np.inf)
     distances[0, belief] = 1.0
     layer = explain_one(evidence_from(distances, n_neighbors=0), Ball(5), belief)
@@ -210,7 +208,7 @@ def test_without_samples_of_another_class_there_is_no_exemplar_against(belief, e
     [(np.array([3, 5, 8]), int), (CLASSES, str), (np.array([1, "b", None], dtype=object), int)],
     ids=["int", "str", "object"],
 )
-def test_a_record_holds_plain_values(classes, kind, evidence_from):
+def test_a_record_holds_plain_values(classes, kind, evidence_from, explain_one):
     layer = explain_one(evidence_from([[1, 4, 3]], n_neighbors=2), Nearest(2), classes=classes)
     assert type(layer.nearest_for.label) is kind
     assert type(layer.support[0]) is kind

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iknow.core.assertion import Assertion
-from iknow.core.assessment import Assessment
 from iknow.core.evidence import Evidence
 from iknow.core.margin import find_margins
 from iknow.core.neighborhood import (
@@ -29,6 +28,10 @@ rules = st.one_of(
     st.builds(BallWithNearest, radii, st.integers(1, 3)),
     st.builds(RelativeBall, radii, st.sampled_from([1.0, 1.5, 3.0])),
 )
+
+
+def evidence_of(d):
+    return Evidence(np.array([d]), np.sort([d]), np.where(np.isinf([d]), -1, 7))
 
 
 @pytest.mark.parametrize(
@@ -66,8 +69,8 @@ def test_a_belief_without_training_samples_is_infinitely_far_from_known(evidence
     layers=st.lists(st.tuples(st.lists(distances, min_size=3, max_size=3), rules), min_size=1),
     belief=st.integers(0, 2),
 )
-def test_the_sign_of_the_margin_is_the_assertion(layers, belief):
-    assessment = make_assessment(layers, belief)
+def test_the_sign_of_the_margin_is_the_assertion(layers, belief, assess_by):
+    assessment = assess_by([evidence_of(d) for d, _ in layers], [r for _, r in layers], [belief])
     known = assessment.assertion[0] == Assertion.IK
     assert not np.isnan(assessment.margin[0])
     if assessment.margin[0] > 0:
@@ -82,29 +85,14 @@ def test_the_sign_of_the_margin_is_the_assertion(layers, belief):
     radius=st.sampled_from([0.5, 1.0, 1.75, 2.0]),
     belief=st.integers(0, 2),
 )
-def test_an_ik_lasts_while_all_distances_change_by_less_than_the_margin(d, radius, belief):
-    assessment = make_assessment([(d, Ball(radius))], belief)
+def test_an_ik_lasts_while_all_distances_change_by_less_than_the_margin(
+    d, radius, belief, assess_by
+):
+    assessment = assess_by([evidence_of(d)], [Ball(radius)], [belief])
     margin = assessment.margin[0]
     if margin > 0:
         step = 0.999 * min(margin, 5)
         for sign in (-1, 1):
             moved = [max(0, x + (sign if c == belief else -sign) * step) for c, x in enumerate(d)]
-            assert make_assessment([(moved, Ball(radius))], belief).assertion[0] == Assertion.IK
-
-
-def make_assessment(layers, belief):
-    """One sample in layers given by the distances of three classes and a rule."""
-    names = [f"layer{i}" for i in range(len(layers))]
-    return Assessment(
-        classes=np.arange(3),
-        belief_codes=np.array([belief]),
-        scores=np.eye(3)[[belief]],
-        evidence={
-            name: Evidence(
-                np.array([d]), np.sort([d]), np.array([[-1 if x == math.inf else 7 for x in d]])
-            )
-            for name, (d, _) in zip(names, layers, strict=True)
-        },
-        neighborhoods={name: rule for name, (_, rule) in zip(names, layers, strict=True)},
-        invalid=np.zeros(1, dtype=bool),
-    )
+            after = assess_by([evidence_of(moved)], [Ball(radius)], [belief])
+            assert after.assertion[0] == Assertion.IK

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from iknow.core.assertion import Assertion
-from iknow.core.assessment import Assessment
 from iknow.core.neighborhood import (
     Ball,
     BallElseNearest,
@@ -27,37 +26,32 @@ RULES = [
 ]
 
 
-def assess(train, labels, query, rules, belief, gather, n_neighbors):
+@pytest.fixture(scope="session")
+def assess(assess_by, gather):
     """One query among the rows of each layer. train: a list of arrays, one for each rule."""
-    names = [f"layer{i}" for i in range(len(rules))]
-    return Assessment(
-        classes=np.arange(2),
-        belief_codes=np.array([belief]),
-        scores=np.eye(2)[[belief]],
-        evidence={
-            name: gather(rows, labels, query, 2, n_neighbors)
-            for name, rows in zip(names, train, strict=True)
-        },
-        neighborhoods=dict(zip(names, rules, strict=True)),
-        invalid=np.zeros(1, dtype=bool),
-    )
+
+    def run(train, labels, query, rules, n_neighbors):
+        evidence = [gather(rows, labels, query, 2, n_neighbors) for rows in train]
+        return assess_by(evidence, rules, [0])
+
+    return run
 
 
-def fewest_removals(train, labels, query, rules, gather):
+def fewest_removals(train, labels, query, rules, assess):
     """The size of the smallest set without which class 0 is not known, by trying all of them."""
     for n_removed in range(1, len(labels) + 1):
         for removed in combinations(range(len(labels)), n_removed):
             kept = np.setdiff1d(np.arange(len(labels)), removed)
             rest = [rows[kept] for rows in train]
             n_neighbors = max(len(kept), 3)
-            after = assess(rest, labels[kept], query, rules, 0, gather, n_neighbors)
+            after = assess(rest, labels[kept], query, rules, n_neighbors)
             if after.assertion[0] != Assertion.IK:
                 return n_removed
     raise AssertionError("without any sample nothing is known")
 
 
 @pytest.mark.parametrize("rules", [[rule] for rule in RULES] + [[Ball(1.0), Nearest(2)]], ids=repr)
-def test_as_many_removals_as_it_says_are_needed(rules, gather):
+def test_as_many_removals_as_it_says_are_needed(rules, assess):
     rng = np.random.default_rng(0)
     exact = 0
     for _ in range(60):
@@ -65,13 +59,13 @@ def test_as_many_removals_as_it_says_are_needed(rules, gather):
         train = [rng.normal(0, 0.8, (8, 2)) + 1.2 * labels[:, None] for _ in rules]
         query = rng.normal(0, 0.4, (1, 2))
         for n_neighbors in (3, 8, 10):
-            assessment = assess(train, labels, query, rules, 0, gather, n_neighbors)
+            assessment = assess(train, labels, query, rules, n_neighbors)
             stability = assessment.stability
             if assessment.assertion[0] != Assertion.IK:
                 assert stability.at_least[0] == 0
                 assert stability.exact[0]
                 continue
-            truth = fewest_removals(train, labels, query, rules, gather)
+            truth = fewest_removals(train, labels, query, rules, assess)
             assert 1 <= stability.at_least[0] <= truth
             if stability.exact[0]:
                 assert stability.at_least[0] == truth
@@ -79,21 +73,21 @@ def test_as_many_removals_as_it_says_are_needed(rules, gather):
     assert exact > 20
 
 
-def test_where_all_neighbours_in_the_evidence_count_it_is_a_lower_bound(gather):
+def test_where_all_neighbours_in_the_evidence_count_it_is_a_lower_bound(assess):
     train = [np.arange(5)[:, None] / 10]
     for n_neighbors, at_least, exact in [(0, 1, False), (3, 3, False), (5, 5, False), (6, 5, True)]:
         stability = assess(
-            train, np.zeros(5, dtype=int), np.zeros((1, 1)), [Ball(1)], 0, gather, n_neighbors
+            train, np.zeros(5, dtype=int), np.zeros((1, 1)), [Ball(1)], n_neighbors
         ).stability
         assert (stability.at_least[0], stability.exact[0]) == (at_least, exact)
 
 
-def test_of_a_foreign_rule_one_sample_is_all_that_is_certain(gather):
+def test_of_a_foreign_rule_one_sample_is_all_that_is_certain(assess):
     class Everything(Neighborhood):
         def reach(self, evidence):
             return np.full(len(evidence), np.inf)
 
     train, labels = [np.arange(5)[:, None] / 10], np.zeros(5, dtype=int)
-    stability = assess(train, labels, np.zeros((1, 1)), [Everything()], 0, gather, 6).stability
+    stability = assess(train, labels, np.zeros((1, 1)), [Everything()], 6).stability
     assert (stability.at_least[0], stability.exact[0]) == (1, False)
     assert len(stability) == 1

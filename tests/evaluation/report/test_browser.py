@@ -1,6 +1,7 @@
 """The page in a real browser: it is used as a person would, and compared with Python."""
 
 import base64
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -393,6 +394,9 @@ def test_without_the_truth(assessed, open_page):
         assert page.run("return document.querySelector(arguments[0])", absent) is None
     counts = page.run("return Report.page.summary.counts")
     assert counts == [int((assessment.assertion == a).sum()) for a in Assertion]
+    for said, row in enumerate(shown_matrix(page)[0]):
+        believed = assessment.assertion[assessment.belief_codes == said]
+        assert row.tolist() == [int((believed == a).sum()) for a in reversed(Assertion)]
     page.set("#radius-0", 700, "input")
     assert page.run("return Report.page.summary.counts") != counts
 
@@ -485,3 +489,45 @@ def test_a_browser_that_cannot_unpack_says_so(digits_page, browser, open_page):
         assert "Of 120 predictions" in page.text("#summary")
     finally:
         browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", script)
+
+
+def test_of_a_drawn_sample_only_the_drawn_count(assessed, open_page):
+    assessment, truth = assessed(n=600)
+    page = open_page(make_html(assessment, truth, max_samples=100))
+    drawn = np.array(page.run("return [...Report.page.evidence.index]"))
+    counted = np.array(page.run("return [...Report.page.evidence.counted]"), dtype=bool)
+    extra = drawn[~counted]
+    assert len(extra) > 3
+    assert (assessment.assertion[extra] == Assertion.IK).all()
+    assert (assessment.belief[extra] != truth[extra]).all()
+    known = assessment.assertion[drawn[counted]] == Assertion.IK
+    assert page.text("#share-IK") == percent(known.mean())
+    assert page.text("#accuracy-all") == percent(
+        (assessment.belief == truth)[drawn[counted]].mean()
+    )
+    assert "100 of 600 samples, drawn at random" in page.text("#summary")
+    numbers = [row[0] for row in page.rows()]  # without pictures the number comes first
+    assert {f"#{i}*" for i in extra} & set(numbers)
+
+
+def test_percentages_are_written_as_python_does(digits_page, open_page):
+    page = open_page(digits_page[2])
+    parts = [(part, whole) for whole in (7, 16, 400, 2000) for part in range(whole + 1)]
+    found = page.run("return arguments[0].map(([part, whole]) => Dom.percent(part, whole))", parts)
+    assert found == [percent(part / whole) for part, whole in parts]
+    assert page.run("return Dom.percent(0, 0)") == "–"
+
+
+def test_moved_sliders_leave_the_certificates_behind(assessed, open_page):
+    assessment, truth = assessed()
+    certified = replace(assessment, lipschitz={"hidden": 1.0})
+    page = open_page(make_html(certified, truth))
+    hidden = "return document.querySelector('#uncertified').hidden"
+    assert page.run(hidden)
+    column = "return document.querySelector('.rows .of-radius').textContent"
+    assert page.run(column) != "–"
+    page.set("#radius-0", 600, "input")
+    assert not page.run(hidden)
+    assert page.run(column) == "–"
+    page.click("#reset")
+    assert page.run(hidden)

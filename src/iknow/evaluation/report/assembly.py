@@ -19,7 +19,8 @@ from iknow.evaluation.report.words import describe_pictures, paragraphs
 STATIC = Path(__file__).parent / "static"
 SCRIPTS = (
     "algebra", "slack", "data", "dom", "pictures", "words", "slider", "settings", "figures",
-    "matrix", "plot", "points", "scatter", "order", "filters", "table", "ruler", "detail", "main",
+    "heat", "matrix", "plot", "points", "scatter", "order", "filters", "table", "ruler", "detail",
+    "main",
 )  # fmt: skip
 
 

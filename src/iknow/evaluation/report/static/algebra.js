@@ -37,7 +37,7 @@ const Algebra = (() => {
     return layer.width > 1 ? Math.min(own, distanceAt(layer, i, 1)) : own;
   }
 
-  /* A distance in units of its class's radius: d <= ε exactly when d / ε <= 1, rounding included. */
+  /* In units of its class's radius: d <= ε exactly when d / ε <= 1, rounding included. */
   function inUnits(distance, radius) {
     const units = distance / radius;
     return Number.isNaN(units) ? (distance === Infinity ? Infinity : 0) : units;

@@ -20,7 +20,8 @@ const Detail = (() => {
     list.push(...fact("margin", short(judged.margin)));
     if (page.isGiven()) {
       if (evidence.radius[i] > 0) {
-        list.push(...fact("certified radius", `${short(evidence.radius[i])} of change in the input`));
+        const change = `${short(evidence.radius[i])} of change in the input`;
+        list.push(...fact("certified radius", change));
       }
       if (judged.assertion === Algebra.IK && layers.every((layer) => layer.nHeld > 0)) {
         list.push(...fact("rests on", `${evidence.removalsExact[i] ? "" : "at least "}`
@@ -70,13 +71,15 @@ const Detail = (() => {
       h("h4", null, `Layer ${look.layer.name} `, h("span", { class: "verdict" }, verdict(look))),
       Ruler.draw(look),
       h("p", { class: "hint" }, `The reach is ${Words.reachWords(look, i)}.`),
-      h("div", { class: "exemplars" }, exemplar(look.own, "for"), exemplar(look.against, "against")));
+      h("div", { class: "exemplars" },
+        exemplar(look.own, "for"), exemplar(look.against, "against")));
     const columns = [
       { at: Pictures.ofSample(i), title: "this sample" },
       { at: Pictures.ofTraining(look.own.row), title: `for: #${look.own.row}` },
     ];
     if (Words.exists(look.against)) {
-      columns.push({ at: Pictures.ofTraining(look.against.row), title: `against: #${look.against.row}` });
+      const { row } = look.against;
+      columns.push({ at: Pictures.ofTraining(row), title: `against: #${row}` });
     }
     if (columns.some(({ at }) => Pictures.isFeatures(at))) {
       const place = part.appendChild(h("div"));
@@ -99,7 +102,8 @@ const Detail = (() => {
   function show(page) {
     const i = page.chosen;
     if (i === null) {
-      byId("detail").replaceChildren(h("p", { class: "hint" }, "Choose a sample to see its evidence."));
+      byId("detail").replaceChildren(
+        h("p", { class: "hint" }, "Choose a sample to see its evidence."));
       return;
     }
     const { evidence } = page;
@@ -115,8 +119,10 @@ const Detail = (() => {
       h("p", { class: "sentence" }, Words.explain(looks, judged.reason)),
       ...(Order.wrongIk(evidence, page.assessed, i) ? [h("p", { class: "wrong" },
         `And yet it is wrong: the truth is “${page.facts.trueClasses[evidence.truth[i]]}”.`)] : []),
-      ...(judged.reason === Algebra.INVALID ? [] : looks.map((look, l) => layerPart(page, i, look, l))),
-      h("button", { type: "button", class: "back", onclick: () => page.leave() }, "Back to the table"));
+      ...(judged.reason === Algebra.INVALID ? []
+        : looks.map((look, l) => layerPart(page, i, look, l))),
+      h("button", { type: "button", class: "back", onclick: () => page.leave() },
+        "Back to the table"));
   }
 
   return { show };

@@ -8,7 +8,8 @@ const Dom = (() => {
       if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
       else element.setAttribute(name, value === true ? "" : value);
     }
-    element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
+    const exists = (child) => child !== null && child !== undefined;
+    element.append(...children.flat(Infinity).filter(exists));
     return element;
   }
 

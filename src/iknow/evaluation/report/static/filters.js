@@ -35,14 +35,18 @@ const Filters = (() => {
         hasTruth ? text : text.replace("wrong IK first, then ", ""))));
     orders.addEventListener("change", () => { order = orders.value; onchange(filter, order); });
     const right = choice("filter-right", "The model is", [["1", "right"], ["0", "wrong"]],
-      (value) => { filter.right = value === null ? null : value === "1"; onchange(filter, order); });
+      (value) => {
+        filter.right = value === null ? null : value === "1";
+        onchange(filter, order);
+      });
 
+    const assertions = [2, 1, 0].map((a) => [a, `${Algebra.ASSERTIONS[a]}: ${Dom.MEANINGS[a]}`]);
     byId("filters").replaceChildren(...[
-      choice("filter-assertion", "Assertion",
-        [2, 1, 0].map((a) => [a, `${Algebra.ASSERTIONS[a]}: ${Dom.MEANINGS[a]}`]), pick("assertion")),
+      choice("filter-assertion", "Assertion", assertions, pick("assertion")),
       choice("filter-reason", "Reason", names(Object.values(Words.REASONS)), pick("reason")),
       choice("filter-belief", "The model says", names(facts.classes), pick("belief")),
-      hasTruth ? choice("filter-truth", "True class", names(facts.trueClasses), pick("truth")) : null,
+      hasTruth
+        ? choice("filter-truth", "True class", names(facts.trueClasses), pick("truth")) : null,
       hasTruth ? right : null,
       h("div", { class: "field" }, h("label", { for: "filter-index" }, "Sample"), search),
       h("div", { class: "field" }, h("label", { for: "order" }, "Order"), orders),

@@ -24,7 +24,11 @@ const Report = (() => {
     Object.assign(page, {
       plots: scatter.plots,
       isGiven: settings.isGiven,
-      filter: (wanted) => { filters.set(wanted); page.choose(table.first()); page.meet("samples"); },
+      filter(wanted) {
+        filters.set(wanted);
+        page.choose(table.first());
+        page.meet("samples");
+      },
       order: (name) => filters.setOrder(name),
       select: (i) => page.choose(i),
       choose(i) {
@@ -61,7 +65,8 @@ const Report = (() => {
       page.summary = summarise(page.assessed);
       Figures.update(page.summary, givenSummary, facts.trueClasses !== null);
       Matrix.update(page, page.summary);
-      byId("uncertified").hidden = settings.isGiven() || !(facts.certified || facts.certifiesInputs);
+      const isCertified = facts.certified || facts.certifiesInputs;
+      byId("uncertified").hidden = settings.isGiven() || !isCertified;
       arrange();
       scatter.update(page);
       Detail.show(page);

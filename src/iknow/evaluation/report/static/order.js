@@ -2,7 +2,9 @@
 /* Order: which samples the table shows, and in what order. */
 
 const Order = (() => {
-  const EMPTY = { assertion: null, reason: null, belief: null, truth: null, right: null, index: null };
+  const EMPTY = {
+    assertion: null, reason: null, belief: null, truth: null, right: null, index: null,
+  };
 
   const isRight = (evidence, i) => evidence.truth[i] === evidence.belief[i];
   const wrongIk = (evidence, assessed, i) =>

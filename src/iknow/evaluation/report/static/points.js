@@ -59,10 +59,11 @@ const Points = (() => {
 
   /* A canvas of all marks. layers: { passes(i), stamps by assertion }, the last on top. */
   function paint(width, height, spots, assertion, layers, scale) {
-    const canvas = h("canvas", { width: Math.round(width * scale), height: Math.round(height * scale) });
+    const [wide, high] = [Math.round(width * scale), Math.round(height * scale)];
+    const canvas = h("canvas", { width: wide, height: high });
     const pen = canvas.getContext("2d");
-    const picture = pen.createImageData(canvas.width, canvas.height);
-    const image = { data: picture.data, width: canvas.width, height: canvas.height };
+    const picture = pen.createImageData(wide, high);
+    const image = { data: picture.data, width: wide, height: high };
     for (const { passes, stamps } of layers) {
       for (let i = 0; i < assertion.length; i++) {
         if (!passes(i)) continue;

@@ -8,7 +8,8 @@ const Ruler = (() => {
   function mark(x, candidate, value) {
     const side = x > WIDTH * 0.72 ? "end" : x < WIDTH * 0.28 ? "start" : "middle";
     const kind = candidate.own ? "for" : "against";
-    const label = candidate.label.length > 14 ? `${candidate.label.slice(0, 13)}…` : candidate.label;
+    const { label: whole } = candidate;
+    const label = whole.length > 14 ? `${whole.slice(0, 13)}…` : whole;
     const shape = candidate.own
       ? svg("circle", { cx: x, cy: BASE, r: 6.5 })
       : svg("path", { d: `M${x} ${BASE - 7}l7 7l-7 7l-7-7z` });

@@ -6,7 +6,7 @@ const Scatter = (() => {
   const EDGE = { left: 46, right: 14, top: 14, bottom: 40 };
   const NEAR = 14;
 
-  /* Where each sample is, of shape (n, 2), flat; in units of the radii where classes have their own. */
+  /* Where each sample is, (n, 2), flat; in units of the radii where classes have their own. */
   function placesOf(evidence, layer, setting) {
     const places = new Float64Array(2 * evidence.n);
     for (let i = 0; i < evidence.n; i++) {
@@ -44,13 +44,15 @@ const Scatter = (() => {
     const filled = colors.map((color, a) => Points.stamp(a, r, color, many ? 0.5 : 0.7, 0, scale));
     const outlined = (size, strength, line) => colors.map((_, a) =>
       Points.stamp(a, size, token("--wrong"), strength, line, scale));
+    const [fine, bold] = [outlined(r, 0.7, 1), outlined(r + 0.8, 1, many ? 1.5 : 2)];
     const isWrong = (i) => evidence.truth !== null && !Order.isRight(evidence, i);
     const layers = [
       ...[0, 1, 2].map((a) => ({ passes: (i) => assertion[i] === a, stamps: filled })),
-      { passes: (i) => isWrong(i) && assertion[i] !== Algebra.IK, stamps: outlined(r, 0.7, 1) },
-      { passes: (i) => isWrong(i) && assertion[i] === Algebra.IK, stamps: outlined(r + 0.8, 1, many ? 1.5 : 2) },
+      { passes: (i) => isWrong(i) && assertion[i] !== Algebra.IK, stamps: fine },
+      { passes: (i) => isWrong(i) && assertion[i] === Algebra.IK, stamps: bold },
     ];
-    pen.drawImage(Points.paint(width, height, spots, assertion, layers, scale), 0, 0, width, height);
+    const marks = Points.paint(width, height, spots, assertion, layers, scale);
+    pen.drawImage(marks, 0, 0, width, height);
     if (chosen === null) return;
     pen.strokeStyle = token("--focus");
     pen.lineWidth = 3;

@@ -32,7 +32,8 @@ const Settings = (() => {
 
   function startingValues(layer) {
     const { given } = layer;
-    const common = given.radii && given.radii.slice().sort((a, b) => a - b)[given.radii.length >> 1];
+    const sorted = given.radii && given.radii.slice().sort((a, b) => a - b);
+    const common = sorted && sorted[sorted.length >> 1];
     return {
       radius: given.radius ?? common ?? medianDistance(layer),
       k: given.k ?? Math.min(5, layer.nNeighbors),

@@ -52,8 +52,9 @@ const Slider = (() => {
       onset(now);
     });
     box.addEventListener("change", () => {
-      const now = /^(inf|∞)/i.test(box.value.trim()) ? Infinity : Number(box.value.replace(",", "."));
-      const usable = box.value.trim() !== "" && now >= smallest
+      const text = box.value.trim().replace(",", ".");
+      const now = /^(inf|∞)/i.test(text) ? Infinity : Number(text);
+      const usable = text !== "" && now >= smallest
         && (!whole || (Number.isInteger(now) && now <= scale.steps));
       if (!usable) { show(value()); return; }
       show(now);

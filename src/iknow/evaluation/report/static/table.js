@@ -11,7 +11,7 @@ const Table = (() => {
     ["belief", "says", "minmax(0, 1fr)", "minmax(0, 1fr)"],
     ["truth", "true", "minmax(0, 1fr)", "minmax(0, 1fr)"],
     ["assertion", "", "58px", "58px"], ["reason", "reason", "102px", "0"],
-    ["margin", "margin", "64px", "56px"], ["radius", "certified", "64px", "0"],
+    ["margin", "margin", "66px", "66px"], ["radius", "certified", "64px", "0"],
   ];
 
   /* The columns that there is something to show in. */
@@ -109,8 +109,8 @@ const Table = (() => {
       shown = positions;
       body.style.height = `${shown.length * ROW}px`;
       grid.setAttribute("aria-rowcount", shown.length + 1);
-      byId("shown").textContent = shown.length === page.evidence.n
-        ? `${count(shown.length)} samples` : `${count(shown.length)} of ${count(page.evidence.n)} samples`;
+      const all = shown.length === page.evidence.n ? "" : ` of ${count(page.evidence.n)}`;
+      byId("shown").textContent = `${count(shown.length)}${all} samples`;
       draw();
     }
 

@@ -107,9 +107,10 @@ const Words = (() => {
     if (!exists(empty.nearest)) {
       return `In layer ${empty.layer.name} there is no training sample at all, so: I don't know.`;
     }
-    return `In layer ${empty.layer.name} even the nearest training sample, ${id(empty.nearest)}, is `
-      + `at ${short(empty.nearest.distance)}, beyond ${limit(empty.nearest)}. Nothing like this was `
-      + "seen in training, so: I don't know.";
+    const { nearest } = empty;
+    return `In layer ${empty.layer.name} even the nearest training sample, ${id(nearest)}, is at `
+      + `${short(nearest.distance)}, beyond ${limit(nearest)}. Nothing like this was seen in `
+      + "training, so: I don't know.";
   }
 
   function contradiction(looks) {
