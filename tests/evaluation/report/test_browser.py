@@ -135,9 +135,11 @@ def test_every_rule_can_be_chosen(make, digits_page, open_page):
     under = assessment.under(dict.fromkeys(assessment.evidence, rule))
     assert_figures(page, evaluate(under, truth))
     assert page.run("return [...Report.page.assessed.reason]") == list(under.reason)
-    assert page.run("return document.querySelectorAll('#controls input[type=range]').length") == (
+    awake = "return document.querySelectorAll('#controls input[type=range]:enabled').length"
+    assert page.run(awake) == (
         2 * ("radius" in vars(rule)) + ("k" in vars(rule)) + ("ratio" in vars(rule))
     )
+    assert page.run("return document.querySelector('#k').disabled") == (rule.n_neighbors == 0)
 
 
 def test_each_layer_keeps_its_own_rule(assessed, open_page):

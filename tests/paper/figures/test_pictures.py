@@ -13,9 +13,9 @@ from matplotlib.text import Text
 
 from iknow import Assertion
 from iknow.errors import InputError
+from iknow.evaluation.plots.matplotlib_style import COLORS, STYLE
 from iknow.paper.figures import matplotlib as drawing
 from iknow.paper.figures import toy
-from iknow.evaluation.plots.matplotlib_style import COLORS, STYLE
 from iknow.paper.figures.pictures import make_figures
 
 NAMES = ["regions", "supports", "radius", "confusion", "noise", "signs"]

@@ -77,15 +77,29 @@ const Settings = (() => {
       });
     }
 
-    function sharedSlider(name, label, scaleFor, whole) {
-      const users = current().flatMap((setting, l) =>
-        (Algebra.RULES[setting.rule].includes(name) ? [l] : []));
+    const usersOf = (name) => current().flatMap((setting, l) =>
+      (Algebra.RULES[setting.rule].includes(name) ? [l] : []));
+
+    function sharedSlider(name, label, scaleFor, { whole = false, idle = false } = {}) {
+      const users = idle ? layers.map((_, l) => l) : usersOf(name);
       if (!users.length) return null;
       const scale = scaleFor(users.map((l) => layers[l]));
       const given = layers[users[0]].given[name];
       const put = (now) => { values.forEach((each) => { each[name] = now; }); changed(); };
-      return Slider.create({ id: name, label, scale, given, smallest: 1, whole, onset: put,
+      return Slider.create({ id: name, label, scale, given, smallest: 1, whole, idle, onset: put,
         value: () => values[users[0]][name] });
+    }
+
+    /* Where no rule has a k its slider stays, at rest: it tells that there are rules which do. */
+    function kSlider() {
+      if (!mostNeighbors) return [];
+      const idle = usersOf("k").length === 0;
+      const label = "k, nearest samples";
+      const scale = (users) => Slider.wholeScale(fewest(users));
+      return [
+        sharedSlider("k", label, scale, { whole: true, idle }),
+        idle ? h("p", { class: "hint" }, "For Nearest, BallElseNearest and BallWithNearest.") : null,
+      ];
     }
 
     function controls() {
@@ -93,8 +107,8 @@ const Settings = (() => {
       return [
         ...layers.map((layer, l) => (Algebra.RULES[settings[l].rule].includes("radius")
           ? layerSlider(layer, l, settings[l]) : null)),
-        sharedSlider("k", "k, nearest samples", (users) => Slider.wholeScale(fewest(users)), true),
-        sharedSlider("ratio", "ratio to the nearest", () => Slider.linearScale(1, 4, 300), false),
+        ...kSlider(),
+        sharedSlider("ratio", "ratio to the nearest", () => Slider.linearScale(1, 4, 300)),
       ].filter((control) => control !== null);
     }
 

@@ -32,11 +32,14 @@ const Slider = (() => {
 
   const wholeScale = (most) => ({ valueAt: Number, placeOf: Number, steps: most, first: 1 });
 
-  /* A slider with a box for exact values and a mark at the given one. */
-  function create({ id, label, scale, value, given, smallest, whole, onset }) {
+  /* A slider with a box for exact values and a mark at the given one. idle: it can be seen, but
+  what it sets does not count at present. */
+  function create({ id, label, scale, value, given, smallest, whole, onset, idle = false }) {
     const givenPlace = given === null ? null : Math.round(scale.placeOf(given));
-    const range = h("input", { type: "range", id, min: scale.first, max: scale.steps, step: 1 });
+    const range = h("input", { type: "range", id, min: scale.first, max: scale.steps, step: 1,
+      disabled: idle });
     const box = h("input", { type: "text", inputmode: "decimal", id: `${id}-exact`, size: 8,
+      disabled: idle,
       "aria-label": `${label}, exact value`, autocomplete: "off", spellcheck: "false" });
     /* The box shows six digits; what is set has all of them. */
     const tell = (now) => {
@@ -68,7 +71,7 @@ const Slider = (() => {
       mark.style.left = `calc(9px + ${share} * (100% - 18px))`;
       track.append(mark);
     }
-    return h("div", { class: "slider" }, h("label", { for: id }, label), track, box);
+    return h("div", { class: idle ? "slider idle" : "slider" }, h("label", { for: id }, label), track, box);
   }
 
   return { quantileScale, linearScale, wholeScale, create };
