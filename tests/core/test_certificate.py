@@ -86,6 +86,7 @@ def test_nothing_else_is_known_within_the_radius(seed, i, two, assess):
         (Ball((1, 2)), 2.0),
         (Ball((2, 1)), 3.0),
         (Ball((3.5, 2)), 2.5),
+        (Ball((0.5, 3)), 1.0),  # not halfway: the other class is looked for further away
     ],
     ids=repr,
 )
@@ -126,7 +127,7 @@ def test_a_layer_that_does_not_move_certifies_any_length(assessment):
 
 def test_without_any_other_class_nothing_else_can_be_known(evidence_from):
     evidence = evidence_from([[1, math.inf, math.inf]], 3)
-    for rule in [*RULES, Ball(math.inf)]:
+    for rule in [*RULES, Ball(math.inf), Ball((0.5, math.inf, 1))]:
         assert find_clearance(evidence, rule, np.array([0])).tolist() == [math.inf]
 
 

@@ -131,6 +131,11 @@ def test_a_row_that_the_training_samples_do_not_have_is_not_pictured(assessment)
     assert explanation.layers[0].nearest_against.picture is not None  # row 10
 
 
+def test_the_slack_of_a_layer_is_that_of_the_layer_alone(evidence_from, explain_one):
+    layer = explain_one(evidence_from([[1, 1.25, 9]], n_neighbors=0), Ball(1.5))
+    assert layer.slack == Slack("radius", 1.5, shrink=Turn(1.25, Assertion.IK), grow=None)
+
+
 def test_every_reason_has_its_sentence():
     assert set(SENTENCES) == set(Reason)
     assert len(set(SENTENCES.values())) == len(Reason)

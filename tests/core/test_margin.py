@@ -59,10 +59,16 @@ def test_the_margin_is_the_smaller_of_what_is_left_on_either_side(rule, margin, 
     assert find_margins(evidence, rule, np.array([0])).tolist() == [margin]
 
 
-def test_a_belief_without_training_samples_is_infinitely_far_from_known(evidence_from):
-    evidence = evidence_from([[1, 4, math.inf]], n_neighbors=2)
+@pytest.mark.parametrize("others", [[1, 4], [math.inf, math.inf]])
+def test_a_belief_without_training_samples_is_infinitely_far_from_known(others, evidence_from):
+    evidence = evidence_from([[*others, math.inf]], n_neighbors=2)
     for rule in (Ball(2), Ball(math.inf), Nearest(2)):
         assert find_margins(evidence, rule, np.array([2])).tolist() == [-math.inf]
+
+
+def test_without_other_classes_and_without_a_limit_nothing_can_be_lost(evidence_from):
+    evidence = evidence_from([[1, math.inf, math.inf]], n_neighbors=2)
+    assert find_margins(evidence, Ball(math.inf), np.array([0])).tolist() == [math.inf]
 
 
 @given(

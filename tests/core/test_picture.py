@@ -52,6 +52,7 @@ def test_only_bytes_of_an_image_become_a_png(pixels):
         ((5,), Features),
         ((1, 5), Series),
         ((5, 1), Series),
+        ((1, 1), Image),
         ((8, 8), Image),
         ((1, 8, 6), Image),
         ((8, 6, 1), Image),

@@ -101,6 +101,13 @@ def test_without_a_radius_k_is_varied(k, shrink, grow):
     assert grow == (slack.grow and (slack.grow.at, slack.grow.becomes))
 
 
+def test_k_is_varied_as_far_as_there_are_neighbours():
+    evidence = Evidence(np.array([[0.5, 2.0]]), np.array([[0.5, 0.6, 2.0]]), np.array([[0, 1]]))
+    slack = find_slack(evidence, Nearest(2), [], 0)
+    assert (slack.grow.at, slack.grow.becomes) == (3, Assertion.IMK)
+    assert find_slack(evidence, Nearest(3), [], 0).grow is None
+
+
 def test_the_smallest_change_is_that_of_the_nearer_turn():
     slack = find_slack(evidence_of([0.5, 2.0, 3.0]), Ball(1.0), [], 0)
     assert slack.smallest == 0.5

@@ -82,6 +82,37 @@ def test_where_all_neighbours_in_the_evidence_count_it_is_a_lower_bound(assess):
         assert (stability.at_least[0], stability.exact[0]) == (at_least, exact)
 
 
+def assess_line(assess, places, labels, rule):
+    """The origin among samples on a line, with all of them as neighbours."""
+    train = [np.array(places, dtype=float)[:, None]]
+    return assess(train, np.array(labels), np.zeros((1, 1)), [rule], len(places) + 1)
+
+
+def test_a_sample_whose_reach_just_touches_another_class_does_not_count(assess):
+    line = assess_line(assess, [1, 2, 4], [0, 0, 1], RelativeBall(5, 2))
+    assert line.assertion[0] == Assertion.IK
+    assert (line.stability.at_least[0], line.stability.exact[0]) == (1, True)
+
+
+def test_behind_a_nearer_class_with_a_smaller_radius_there_may_be_more(assess):
+    line = assess_line(assess, [1, 1.8, 1.5], [0, 0, 1], Ball((2, 0.5)))
+    assert line.assertion[0] == Assertion.IK
+    assert (line.stability.at_least[0], line.stability.exact[0]) == (1, False)
+
+
+def test_without_other_classes_the_nearest_may_be_fewer_than_k(assess):
+    line = assess_line(assess, [1, 2, 3], [0, 0, 0], Nearest(2))
+    assert (line.stability.at_least[0], line.stability.exact[0]) == (2, False)
+
+
+def test_a_lower_bound_is_not_exact_because_another_layer_is(assess_by, gather):
+    train, labels, query = np.arange(5)[:, None] / 10, np.zeros(5, dtype=int), np.zeros((1, 1))
+    evidence = [gather(train, labels, query, 2, n_neighbors) for n_neighbors in (6, 1)]
+    for order in (evidence, evidence[::-1]):
+        stability = assess_by(order, [Ball(1), Ball(1)], [0]).stability
+        assert (stability.at_least[0], stability.exact[0]) == (1, False)
+
+
 def test_of_a_foreign_rule_one_sample_is_all_that_is_certain(assess):
     class Everything(Neighborhood):
         def reach(self, evidence):

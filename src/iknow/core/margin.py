@@ -31,19 +31,13 @@ def find_margins(evidence: Evidence, neighborhood: Neighborhood, belief: Ints) -
     reach = reach if reach.ndim == 2 else reach[:, None]
     reach = np.where(reach == NO_REACH, neighborhood.empty_beyond, reach)
     reach = np.broadcast_to(reach, distances.shape)
-    inside = _subtract(reach, distances)
-    outside = _subtract(distances, reach)
     rows = np.arange(len(evidence))
-    own = inside[rows, belief]
+    with np.errstate(invalid="ignore"):  # inf - inf is replaced below
+        outside = distances - reach
+    own = 0.0 - outside[rows, belief]
     outside[rows, belief] = np.inf
     # A class without samples is never within reach, however far that is.
     outside[np.isinf(distances)] = np.inf
     own[np.isinf(distances[rows, belief])] = -np.inf
     margins: Floats = np.minimum(own, outside.min(axis=1))
     return margins
-
-
-def _subtract(left: Floats, right: Floats) -> Floats:
-    """The difference, and 0 where both are the same infinity."""
-    with np.errstate(invalid="ignore"):
-        return np.where(left == right, 0.0, left - right)

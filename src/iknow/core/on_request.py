@@ -8,6 +8,7 @@ need constants of the model.
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
@@ -91,4 +92,8 @@ class ConstantsOnRequest(Mapping[str, float]):
         return len(self._found)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return dict, (dict(self.items()),)
+        # A copy cannot take the model along. Whoever makes one has not asked for a certificate:
+        # that there will be none is no warning to give here.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return dict, (dict(self.items()),)

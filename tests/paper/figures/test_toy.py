@@ -163,6 +163,8 @@ def flatten(record):
         ]
     if isinstance(record, tuple):
         return [part for value in record for part in flatten(value)]
+    if isinstance(record, Report):
+        return [record.matrix, record.truth, record.assessment.assertion]
     return [part for field in fields(record) for part in flatten(getattr(record, field.name))]
 
 

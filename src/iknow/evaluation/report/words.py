@@ -103,7 +103,10 @@ def _about_accuracy(
     neighborhoods: Mapping[str, Neighborhood], report: Report | None, selection: Selection | None
 ) -> list[str]:
     if selection is None:
-        return ["No accuracy is certified: the report was made without a record of a selection."]
+        return [
+            "Whether an accuracy was certified is not known here: the report was made without the "
+            "classifier's selection."
+        ]
     certificate = selection.certificate
     if certificate is None:
         return [
