@@ -167,6 +167,22 @@ def test_a_radius_for_each_class_moves_by_a_factor(assessed, open_page):
     assert "times" in page.text("#controls")
 
 
+def test_training_samples_may_be_numbered_beyond_what_a_float_holds(assessed, open_page):
+    assessment, truth = assessed(n=5)
+    first = 2**62 + 1  # as the ids of a database may be
+    evidence = {
+        layer: replace(about, exemplars=np.where(about.exemplars >= 0, about.exemplars + first, -1))
+        for layer, about in assessment.evidence.items()
+    }
+    training = {first + row: np.full(3, float(row)) for row in range(80)}
+    numbered = replace(assessment, evidence=evidence)
+    page = open_page(make_html(numbered, truth, samples=np.zeros((5, 3)), training=training))
+    layer = numbered.explain(page.run("return Report.page.chosen")).layers[0]
+    shown = page.text("#detail")
+    assert f"training #{layer.nearest_for.row}" in shown
+    assert f"against: #{layer.nearest_against.row}" in shown  # the heading of its features
+
+
 def test_a_click_opens_the_evidence(digits_page, open_page):
     assessment, _truth, html = digits_page
     page = open_page(html)

@@ -62,7 +62,7 @@ def _picture_columns(album: Album, n_samples: int) -> dict[str, NDArray[Any]]:
     return {
         "pictures": album.index().astype(np.int32),
         "samplePictures": np.array(samples, dtype=np.int32),
-        "trainingRows": np.array(training, dtype=np.int32),
+        "trainingRows": np.array(training, dtype=np.int64),
         "trainingPictures": np.array(places, dtype=np.int32),
     }
 

@@ -44,7 +44,7 @@ def bytes_per_sample(assessment: Assessment) -> int:
     size = 20
     for layer, evidence in assessment.evidence.items():
         rule = assessment.neighborhoods[layer]
-        size += (1 + count_others(evidence, rule)) * (8 + 2 + 4 + 2)
+        size += (1 + count_others(evidence, rule)) * (8 + 2 + 8 + 2)
         size += 4 * count_neighbors(evidence, rule)
     return size
 
@@ -65,7 +65,8 @@ def layer_columns(evidence: Evidence, neighborhood: Neighborhood, belief: Ints) 
     return {
         "distances": distances.astype(np.float64),
         "codes": codes.astype(np.uint16),
-        "rows": evidence.exemplars[samples, codes].astype(np.int32),
+        # Users number training samples as they like, say by the ids of a database.
+        "rows": evidence.exemplars[samples, codes].astype(np.int64),
         "ranks": _ranks(distances, neighbors),
         "neighbors": neighbors.astype(np.float32),
     }

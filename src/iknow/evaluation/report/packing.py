@@ -17,6 +17,7 @@ ALIGNMENT = 8
 TYPES = {
     "float64": "Float64Array",
     "float32": "Float32Array",
+    "int64": "BigInt64Array",
     "int32": "Int32Array",
     "uint16": "Uint16Array",
     "uint8": "Uint8Array",

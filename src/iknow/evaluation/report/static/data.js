@@ -2,7 +2,7 @@
 /* The data in the page: compressed arrays → the evidence that the algebra reads. */
 
 const Data = (() => {
-  const TYPES = { Float64Array, Float32Array, Int32Array, Uint16Array, Uint8Array };
+  const TYPES = { Float64Array, Float32Array, BigInt64Array, Int32Array, Uint16Array, Uint8Array };
 
   /* The bytes of an element that holds gzip in base64. */
   async function bytesOf(id) {
