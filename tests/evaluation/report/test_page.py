@@ -17,8 +17,8 @@ from iknow.evaluation.report.assembly import STATIC
 from iknow.evaluation.report.choosing import MOST_EXTRAS
 
 NUMPY = {
-    "Float64Array": "<f8", "Float32Array": "<f4", "Int32Array": "<i4", "Uint16Array": "<u2",
-    "Uint8Array": "u1",
+    "Float64Array": "<f8", "Float32Array": "<f4", "BigInt64Array": "<i8", "Int32Array": "<i4",
+    "Uint16Array": "<u2", "Uint8Array": "u1",
 }  # fmt: skip
 
 
