@@ -10,9 +10,21 @@ import pytest
 
 from iknow import Assessment, Ball, Evidence
 from iknow.evaluation.report import make_html
+from iknow.selection import Selection
+from iknow.selection.selection import Certificate
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 PATIENCE = 20.0
+CERTIFICATE = Certificate(
+    accuracy=0.5,
+    confidence=0.95,
+    bound=0.61,
+    known=350,
+    errors=2,
+    n_samples=400,
+    tested=3,
+    procedure="exact tests",
+)
 
 
 def refuse(reason):
@@ -208,3 +220,28 @@ def digits_page():
         assessment, truth, samples=rng.random((120, 5, 4)), training=rng.random((80, 5, 4))
     )
     return assessment, truth, html
+
+
+def make_selection(assessment, certificate):
+    return Selection(
+        neighborhoods=dict(assessment.neighborhoods),
+        coverage=0.84,
+        accuracy=0.993,
+        accuracy_outside=0.7,
+        method="exact",
+        optimal=True,
+        best_possible=0.84,
+        n_samples=800,
+        certificate=certificate,
+    )
+
+
+@pytest.fixture(scope="session")
+def selection_for():
+    """Makes the record of a selection of an assessment's neighborhoods."""
+    return make_selection
+
+
+@pytest.fixture(scope="session")
+def certificate():
+    return CERTIFICATE

@@ -3,6 +3,8 @@
 It runs in a real browser, on real pages, so the packing of the evidence is tested as well.
 """
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -150,6 +152,31 @@ def test_the_pages_own_settings_are_the_given_ones(gathered, open_page):
         report = evaluate(assessment, truth)
         assert page.run("return [...Report.page.summary.matrix]") == report.matrix.ravel().tolist()
         assert page.run("return Report.page.summary.reasons") == list(report.reasons.values())
+
+
+def test_certified_radii_equal_pythons(gathered, open_page):
+    script = READ + (
+        "return arguments[0].map((settings) => [...Certificate.find(Report.page.evidence,"
+        "settings.map(read))].map(String));"
+    )
+    certified = 0
+    for seed in range(400, 412):
+        per_class = seed % 4 == 0
+        assessment, rng = random_assessment(seed, gathered, "per class" if per_class else None)
+        constants = rng.choice([0.0, 0.5, 1.0, 3.7, np.inf], size=len(assessment.evidence))
+        lipschitz = dict(zip(assessment.evidence, constants.tolist(), strict=True))
+        assessment = dataclasses.replace(assessment, lipschitz=lipschitz)
+        page = open_page(make_html(assessment))
+        tried = [assessment.neighborhoods] if per_class else [
+            {layer: random_rule(rng, assessment) for layer in assessment.evidence}
+            for _ in range(40)
+        ]  # fmt: skip
+        found = page.run(script, [as_json(rules.values()) for rules in tried])
+        for rules, radii in zip(tried, found, strict=True):
+            expected = assessment.under(rules).certified_radius
+            np.testing.assert_array_equal(np.array(radii, dtype=float), expected)
+            certified += int((np.isfinite(expected) & (expected > 0)).sum())
+    assert certified > 1000
 
 
 def test_slack_equals_pythons(gathered, open_page):

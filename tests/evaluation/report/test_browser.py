@@ -536,16 +536,30 @@ def test_percentages_are_written_as_python_does(digits_page, open_page):
     assert page.run("return Dom.percent(0, 0)") == "–"
 
 
-def test_moved_sliders_leave_the_certificates_behind(assessed, open_page):
+def test_certified_radii_follow_the_sliders(assessed, open_page):
     assessment, truth = assessed()
-    certified = replace(assessment, lipschitz={"hidden": 1.0})
+    certified = replace(assessment, lipschitz={"hidden": 0.5, "logits": np.inf})
     page = open_page(make_html(certified, truth))
+    shown = "return [...Report.page.assessed.radius]"
+    assert page.run(shown) == certified.certified_radius.tolist()
+    page.set("#radius-0-exact", 1.5)
+    changed = certified.under({"hidden": Ball(1.5), "logits": assessment.neighborhoods["logits"]})
+    assert page.run(shown) == changed.certified_radius.tolist()
+    assert (changed.certified_radius != certified.certified_radius).any()
+    page.set("#order", "radius")
+    largest = float(page.run("return document.querySelector('.rows .of-radius').textContent"))
+    assert largest == pytest.approx(changed.certified_radius.max(), rel=5e-3)
+
+
+def test_moved_sliders_leave_a_certified_accuracy_behind(
+    assessed, open_page, selection_for, certificate
+):
+    assessment, truth = assessed()
+    selection = selection_for(assessment, certificate)
+    page = open_page(make_html(assessment, truth, selection=selection))
     hidden = "return document.querySelector('#uncertified').hidden"
     assert page.run(hidden)
-    column = "return document.querySelector('.rows .of-radius').textContent"
-    assert page.run(column) != "–"
     page.set("#radius-0", 600, "input")
     assert not page.run(hidden)
-    assert page.run(column) == "–"
     page.click("#reset")
     assert page.run(hidden)

@@ -8,33 +8,6 @@ import pytest
 from iknow import Ball, evaluate
 from iknow.evaluation.report import make_html
 from iknow.evaluation.report.words import describe_certificate, holds_here, summarise
-from iknow.selection import Selection
-from iknow.selection.selection import Certificate
-
-CERTIFICATE = Certificate(
-    accuracy=0.5,
-    confidence=0.95,
-    bound=0.61,
-    known=350,
-    errors=2,
-    n_samples=400,
-    tested=3,
-    procedure="exact tests",
-)
-
-
-def selection_for(assessment, certificate):
-    return Selection(
-        neighborhoods=dict(assessment.neighborhoods),
-        coverage=0.84,
-        accuracy=0.993,
-        accuracy_outside=0.7,
-        method="exact",
-        optimal=True,
-        best_possible=0.84,
-        n_samples=800,
-        certificate=certificate,
-    )
 
 
 def words(assessment, truth=None, selection=None):
@@ -42,9 +15,11 @@ def words(assessment, truth=None, selection=None):
     return " ".join(describe_certificate(assessment, report, selection))
 
 
-def test_a_certificate_is_told_with_what_it_rests_on_and_where_it_ends(assessed):
+def test_a_certificate_is_told_with_what_it_rests_on_and_where_it_ends(
+    assessed, selection_for, certificate
+):
     assessment, truth = assessed()
-    told = words(assessment, truth, selection_for(assessment, CERTIFICATE))
+    told = words(assessment, truth, selection_for(assessment, certificate))
     assert (
         "Certified: at least 50.0% of the IK predictions are right, with 95.0% confidence" in told
     )
@@ -56,15 +31,15 @@ def test_a_certificate_is_told_with_what_it_rests_on_and_where_it_ends(assessed)
     )
 
 
-def test_samples_that_fall_short_of_it_are_pointed_out(assessed):
+def test_samples_that_fall_short_of_it_are_pointed_out(assessed, selection_for, certificate):
     assessment, truth = assessed()
-    demanding = replace(CERTIFICATE, accuracy=0.9999)
+    demanding = replace(certificate, accuracy=0.9999)
     assert "less than certified" in words(assessment, truth, selection_for(assessment, demanding))
 
 
-def test_a_certificate_for_each_class(assessed):
+def test_a_certificate_for_each_class(assessed, selection_for, certificate):
     assessment, truth = assessed()
-    each = replace(CERTIFICATE, by_class={"a": 0.9, "<b>": 0.8})
+    each = replace(certificate, by_class={"a": 0.9, "<b>": 0.8})
     told = words(assessment, truth, selection_for(assessment, each))
     assert "of the IK predictions of each class" in told
     assert "Lower bounds by class: a 90.0%, <b> 80.0%." in told
@@ -72,7 +47,7 @@ def test_a_certificate_for_each_class(assessed):
     assert "&lt;b&gt; 80.0%" in html
 
 
-def test_a_measurement_is_not_called_a_certificate(assessed):
+def test_a_measurement_is_not_called_a_certificate(assessed, selection_for):
     assessment, truth = assessed()
     told = words(assessment, truth, selection_for(assessment, None))
     assert "No accuracy is certified" in told
@@ -80,9 +55,9 @@ def test_a_measurement_is_not_called_a_certificate(assessed):
     assert "Whether an accuracy was certified is not known here" in words(assessment, truth)
 
 
-def test_a_certificate_for_other_neighborhoods_does_not_count(assessed):
+def test_a_certificate_for_other_neighborhoods_does_not_count(assessed, selection_for, certificate):
     assessment, truth = assessed()
-    selection = selection_for(assessment, CERTIFICATE)
+    selection = selection_for(assessment, certificate)
     other = assessment.under(dict.fromkeys(assessment.evidence, Ball(0.81)))
     assert holds_here(assessment.neighborhoods, selection)
     assert not holds_here(other.neighborhoods, selection)

@@ -18,9 +18,9 @@ from iknow.evaluation.report.words import describe_pictures, paragraphs
 
 STATIC = Path(__file__).parent / "static"
 SCRIPTS = (
-    "algebra", "slack", "data", "dom", "pictures", "words", "slider", "settings", "figures",
-    "heat", "matrix", "plot", "points", "scatter", "order", "filters", "table", "ruler", "detail",
-    "main",
+    "algebra", "slack", "certificate", "data", "dom", "pictures", "words", "slider", "settings",
+    "figures", "heat", "matrix", "plot", "points", "scatter", "order", "filters", "table", "ruler",
+    "detail", "main",
 )  # fmt: skip
 
 

@@ -97,7 +97,6 @@ def sample_columns(
         "belief": assessment.belief_codes[rows].astype(np.uint16),
         "invalid": assessment.invalid[rows].astype(np.uint8),
         "score": assessment.scores[rows, assessment.belief_codes[rows]].astype(np.float32),
-        "radius": assessment.certified_radius[rows].astype(np.float32),
         "removals": np.where(known, stability.at_least[rows], 0).astype(np.int32),
         "removalsExact": stability.exact[rows].astype(np.uint8),
     }
@@ -124,6 +123,7 @@ def describe_layers(assessment: Assessment) -> list[dict[str, Any]]:
             "width": 1 + count_others(evidence, assessment.neighborhoods[name]),
             "nNeighbors": count_neighbors(evidence, assessment.neighborhoods[name]),
             "nHeld": evidence.n_neighbors,
+            "lipschitz": float(assessment.lipschitz.get(name, np.inf)),
         }
         for name, evidence in assessment.evidence.items()
     ]

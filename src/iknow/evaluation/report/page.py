@@ -117,7 +117,7 @@ def _facts(
         "n": len(chosen.rows),
         "sampled": chosen.n_counted < chosen.n_samples,
         "certified": words.holds_here(assessment.neighborhoods, selection),
-        "certifiesInputs": bool((assessment.certified_radius > 0).any()),
+        "certifiesInputs": any(map(np.isfinite, assessment.lipschitz.values())),
     }
 
 

@@ -31,7 +31,8 @@ const Data = (() => {
     const columns = ["distances", "codes", "rows", "ranks", "neighbors"];
     const arrays = Object.fromEntries(columns.map((name) => [name, column(`${place}.${name}`)]));
     const { name, width, nNeighbors, nHeld } = layer;
-    return { name, width, nNeighbors, nHeld, given: readSetting(layer.setting), ...arrays };
+    return { name, width, nNeighbors, nHeld, lipschitz: number(layer.lipschitz),
+      given: readSetting(layer.setting), ...arrays };
   }
 
   /* { facts, evidence, album }, as algebra.js, table.js and pictures.js expect them. */
@@ -47,7 +48,7 @@ const Data = (() => {
       return entry ? new TYPES[entry.type](buffer, entry.offset, entry.length) : null;
     };
     const evidence = { n: facts.n, layers: facts.layers.map((l, i) => readLayer(l, i, column)) };
-    for (const name of ["index", "counted", "belief", "truth", "invalid", "score", "radius",
+    for (const name of ["index", "counted", "belief", "truth", "invalid", "score",
       "removals", "removalsExact"]) evidence[name] = column(name);
     const rows = column("trainingRows"), places = column("trainingPictures");
     const training = new Map(Array.from(rows, (row, at) => [row, places[at]]));

@@ -18,15 +18,14 @@ const Detail = (() => {
         `${trueClasses[evidence.truth[i]]} ${right ? "✓ right" : "✗ wrong"}`)));
     }
     list.push(...fact("margin", short(judged.margin)));
-    if (page.isGiven()) {
-      if (evidence.radius[i] > 0) {
-        const change = `${short(evidence.radius[i])} of change in the input`;
-        list.push(...fact("certified radius", change));
-      }
-      if (judged.assertion === Algebra.IK && layers.every((layer) => layer.nHeld > 0)) {
-        list.push(...fact("rests on", `${evidence.removalsExact[i] ? "" : "at least "}`
-          + `${evidence.removals[i]} training sample${evidence.removals[i] === 1 ? "" : "s"}`));
-      }
+    const radius = page.assessed.radius[i];
+    if (radius > 0) {
+      list.push(...fact("certified radius", `${short(radius)} of change in the input`));
+    }
+    const counted = judged.assertion === Algebra.IK && layers.every((layer) => layer.nHeld > 0);
+    if (page.isGiven() && counted) {
+      list.push(...fact("rests on", `${evidence.removalsExact[i] ? "" : "at least "}`
+        + `${evidence.removals[i]} training sample${evidence.removals[i] === 1 ? "" : "s"}`));
     }
     return h("dl", { class: "facts" }, list);
   }

@@ -8,6 +8,8 @@ const Report = (() => {
     const nTrue = facts.trueClasses?.length ?? 1;
     const summarise = (assessed) =>
       Algebra.summarise(evidence, assessed, facts.classes.length, nTrue);
+    const assess = (settings) => ({ ...Algebra.assess(evidence, settings),
+      radius: Certificate.find(evidence, settings) });
     const given = evidence.layers.map((layer) => layer.given);
     const givenSummary = summarise(Algebra.assess(evidence, given));
     const page = { facts, evidence, album, chosen: null, settings: given };
@@ -52,7 +54,7 @@ const Report = (() => {
       leave() { byId("grid").focus({ preventScroll: true }); page.meet("samples"); },
       meet: (id) => byId(id).scrollIntoView({ block: "start" }),
     });
-    page.assessed = Algebra.assess(evidence, given);
+    page.assessed = assess(given);
     const table = Table.create(page);
 
     function arrange() {
@@ -61,12 +63,11 @@ const Report = (() => {
 
     function recompute() {
       page.settings = settings.current();
-      page.assessed = Algebra.assess(evidence, page.settings);
+      page.assessed = assess(page.settings);
       page.summary = summarise(page.assessed);
       Figures.update(page.summary, givenSummary, facts.trueClasses !== null);
       Matrix.update(page, page.summary);
-      const isCertified = facts.certified || facts.certifiesInputs;
-      byId("uncertified").hidden = settings.isGiven() || !isCertified;
+      byId("uncertified").hidden = settings.isGiven() || !facts.certified;
       arrange();
       scatter.update(page);
       Detail.show(page);

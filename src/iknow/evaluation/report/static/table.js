@@ -40,7 +40,7 @@ const Table = (() => {
       assertion: () => badge(assessed.assertion[i]),
       reason: () => Words.REASONS[Algebra.REASONS[assessed.reason[i]]],
       margin: () => short(assessed.margin[i], 3),
-      radius: () => (page.isGiven() ? short(evidence.radius[i], 3) : "–"),
+      radius: () => short(assessed.radius[i], 3),
     };
     return page.columns.map(([name]) => h("div", { role: "gridcell", class: `cell of-${name}` },
       draw[name]()));
