@@ -163,8 +163,7 @@ def evaluate(assessment: Assessment, y_true: Any) -> Report:
         )
     unknown: Bools = ~np.isin(truth, classes)
     true_classes = np.concatenate([classes, np.unique(truth[unknown])])
-    order = np.argsort(true_classes, kind="stable")
-    true_codes = order[np.searchsorted(true_classes, truth, sorter=order)]
+    true_codes = codes_of(truth, true_classes)
     matrix = np.zeros((len(Assertion), len(classes), len(true_classes)), dtype=np.int64)
     np.add.at(matrix, (assessment.assertion, assessment.belief_codes, true_codes), 1)
     return Report(
@@ -175,6 +174,13 @@ def evaluate(assessment: Assessment, y_true: Any) -> Report:
         assessment=assessment,
         truth=truth,
     )
+
+
+def codes_of(truth: Labels, true_classes: Labels) -> Ints:
+    """The position of each true label in `true_classes`, of shape (n,)."""
+    order = np.argsort(true_classes, kind="stable")
+    codes: Ints = order[np.searchsorted(true_classes, truth, sorter=order)]
+    return codes
 
 
 def _percent(fraction: float) -> str:

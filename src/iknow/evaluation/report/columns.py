@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iknow.core.arrays import Bools, Floats, Ints, Labels
+from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion
 from iknow.core.assessment import Assessment
 from iknow.core.evidence import Evidence
@@ -127,13 +127,6 @@ def describe_layers(assessment: Assessment) -> list[dict[str, Any]]:
         }
         for name, evidence in assessment.evidence.items()
     ]
-
-
-def codes_of(truth: Labels, true_classes: Labels) -> Ints:
-    """The position of each true label in `true_classes`, of shape (n,)."""
-    order = np.argsort(true_classes, kind="stable")
-    codes: Ints = order[np.searchsorted(true_classes, truth, sorter=order)]
-    return codes
 
 
 def gather_columns(

@@ -19,14 +19,13 @@ from iknow.core.assertion import Assertion
 from iknow.core.assessment import Assessment
 from iknow.core.picture import Renderer
 from iknow.errors import InputError
-from iknow.evaluation.metrics import Report, evaluate
+from iknow.evaluation.metrics import Report, codes_of, evaluate
 from iknow.evaluation.report import words
 from iknow.evaluation.report.album import Album, fill_album
 from iknow.evaluation.report.assembly import assemble
 from iknow.evaluation.report.choosing import Chosen, choose_samples, order_for_pictures
 from iknow.evaluation.report.columns import (
     bytes_per_sample,
-    codes_of,
     describe_layers,
     gather_columns,
 )
