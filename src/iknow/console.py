@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import numpy as np
@@ -20,15 +19,11 @@ from iknow.core.assessment import Assessment
 from iknow.core.explanation import SENTENCES, Explanation
 from iknow.demo import UNSEEN, Demonstration, Example
 from iknow.evaluation import evaluate
+from iknow.evaluation.metrics import percent
 
 COLORS = {Assertion.IK: "green", Assertion.IMK: "yellow", Assertion.IDK: "red"}
 SHADES = " ░▒▓█"
 ROWS_SHOWN = 10
-
-
-def percent(fraction: float) -> str:
-    """A fraction as a percentage; an undefined one as a dash."""
-    return "–" if math.isnan(fraction) else f"{100 * fraction:.1f}%"
 
 
 def show_demonstration(demonstration: Demonstration, console: Console) -> None:

@@ -26,13 +26,13 @@ from iknow.core.neighborhood import Ball, BallElseNearest, BallWithNearest, Near
 from iknow.core.picture import as_image
 from iknow.errors import InputError
 from iknow.evaluation import evaluate
+from iknow.evaluation.report import USUAL_NEIGHBORS
 from iknow.search.threads import single_threaded_blas
 from iknow.selection import match_k, match_threshold
 
 GAUSSIAN_NOISE = 0.15
 LARGE_NOISE = 2.0
 LARGEST_K = 100
-NEIGHBORS_IN_THE_REPORT = 20
 UNSEEN = "unseen digit"
 BRIGHTEST = 16  # scikit-learn's digits have pixels from 0 to 16
 
@@ -125,7 +125,7 @@ def make_report(demonstration: Demonstration) -> str:
     parts = [digits.conditions[name] for name in ("clean", UNSEEN)]
     images = np.concatenate([images for images, _ in parts])
     truth = np.concatenate([truth for _, truth in parts])
-    assessment = classifier.assess(images, n_neighbors=NEIGHBORS_IN_THE_REPORT)
+    assessment = classifier.assess(images, n_neighbors=USUAL_NEIGHBORS)
     return evaluate(assessment, truth).to_html(
         samples=images,
         training=digits.train[0],

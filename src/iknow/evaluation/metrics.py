@@ -126,17 +126,17 @@ class Report:
         )
 
     def __str__(self) -> str:
-        lines = [f"{self.n_samples} samples, accuracy {_percent(self.overall_accuracy)}", ""]
+        lines = [f"{self.n_samples} samples, accuracy {percent(self.overall_accuracy)}", ""]
         lines.append(f"{'':<8}{'samples':>9}{'fraction':>10}{'accuracy':>10}")
         for assertion in reversed(Assertion):
             count = int(self.matrix[assertion].sum())
             lines.append(
-                f"{assertion.name:<8}{count:>9}{_percent(self.fraction(assertion)):>10}"
-                f"{_percent(self.accuracy(assertion)):>10}"
+                f"{assertion.name:<8}{count:>9}{percent(self.fraction(assertion)):>10}"
+                f"{percent(self.accuracy(assertion), '-'):>10}"
             )
         others = int(self.matrix[:2].sum())
         lines.append(
-            f"{'not IK':<8}{others:>9}{_percent(1 - self.f_ik):>10}{_percent(self.a_not_ik):>10}"
+            f"{'not IK':<8}{others:>9}{percent(1 - self.f_ik):>10}{percent(self.a_not_ik, '-'):>10}"
         )
         reasons = ", ".join(f"{r.name.lower()} {n}" for r, n in self.reasons.items() if n)
         return "\n".join([*lines, "", f"reasons: {reasons}"])
@@ -183,5 +183,6 @@ def codes_of(truth: Labels, true_classes: Labels) -> Ints:
     return codes
 
 
-def _percent(fraction: float) -> str:
-    return "-" if np.isnan(fraction) else f"{100 * fraction:.1f}%"
+def percent(fraction: float, dash: str = "–") -> str:
+    """A fraction as a percentage; an undefined one as a dash."""
+    return dash if np.isnan(fraction) else f"{100 * fraction:.1f}%"

@@ -13,7 +13,7 @@ from iknow.core.assertion import Assertion, Reason
 from iknow.core.assessment import Assessment
 from iknow.core.evidence import distances_for_and_against
 from iknow.errors import InputError
-from iknow.jobs.source import Source, take_inputs
+from iknow.jobs.source import Source, take_inputs, trained_names
 from iknow.modelfile import load_model
 from iknow.models.arrays import PrecomputedModel
 from iknow.tables import Table
@@ -69,8 +69,3 @@ def assess_table(classifier: EpistemicClassifier, table: Table, **how: Any) -> A
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
         inputs = take_inputs(table, trained_names(classifier), np.arange(len(table)))
         return classifier.assess(inputs, **how)
-
-
-def trained_names(classifier: EpistemicClassifier) -> tuple[str, ...] | None:
-    names = getattr(classifier, "feature_names_in_", None)
-    return None if names is None else tuple(names)

@@ -17,7 +17,7 @@ from iknow.classifier import EpistemicClassifier
 from iknow.core.arrays import Ints
 from iknow.core.neighborhood import Neighborhood, has_radius
 from iknow.errors import InputError
-from iknow.jobs.source import Source, take_inputs
+from iknow.jobs.source import Source, take_inputs, trained_names
 from iknow.modelfile import load_model, save_model
 from iknow.models.adapt import is_estimator
 from iknow.models.arrays import PrecomputedModel
@@ -57,7 +57,7 @@ def fit_job(
         rows, tuned_rows = split_rows(_labels(table), hold_out or 0.25, seed)
     wrapped = _find_model(table, rows, model, train=train, seed=seed)
     classifier = EpistemicClassifier(wrapped, layers or None, rule, k=k, classes=table.classes)
-    names = _expected_names(wrapped) or table.feature_names
+    names = trained_names(wrapped) or table.feature_names
     with warnings.catch_warnings():
         # The columns' names are compared and their order restored here, in `take_inputs`.
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
@@ -98,8 +98,3 @@ def _find_model(table: Table, rows: Ints, name: str | None, *, train: bool, seed
 
 def _labels(table: Table) -> Any:
     return table.labels
-
-
-def _expected_names(model: Any) -> tuple[str, ...] | None:
-    names = getattr(model, "feature_names_in_", None)
-    return None if names is None else tuple(names)

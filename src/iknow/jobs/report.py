@@ -14,15 +14,12 @@ from iknow.core.arrays import Labels
 from iknow.core.assessment import Assessment
 from iknow.core.picture import Renderer, as_features, as_image, as_series
 from iknow.errors import InputError
-from iknow.evaluation.report import make_html
+from iknow.evaluation.report import USUAL_NEIGHBORS, make_html
 from iknow.geometry import Minkowski
-from iknow.jobs.assess import assess_table, load_classifier, trained_names
-from iknow.jobs.source import Source, take_inputs
+from iknow.jobs.assess import assess_table, load_classifier
+from iknow.jobs.source import Source, take_inputs, trained_names
 from iknow.tables import Table
 from iknow.writing import write_bytes
-
-NEIGHBORS_IN_A_REPORT = 20
-"""How far the slider of k goes."""
 
 SHOWN_AS = "samples are shown as image:HxW, image:CxHxW, series, series:CHANNELS or features"
 
@@ -45,7 +42,7 @@ def report_job(
     """
     classifier = load_classifier(bundle, model, device)
     table = data.read()
-    assessment = assess_table(classifier, table, n_neighbors=NEIGHBORS_IN_A_REPORT)
+    assessment = assess_table(classifier, table, n_neighbors=USUAL_NEIGHBORS)
     assessment = assessment.only(layers) if layers else assessment
     names = trained_names(classifier) or table.feature_names
     if renderer is None and names is not None:

@@ -32,6 +32,12 @@ class Source:
         return table
 
 
+def trained_names(fitted: Any) -> tuple[str, ...] | None:
+    """The names of the columns that a classifier or a model was fitted on, if it knows them."""
+    names = getattr(fitted, "feature_names_in_", None)
+    return None if names is None else tuple(names)
+
+
 def take_inputs(table: Table, names: tuple[str, ...] | None, rows: Ints) -> Any:
     """Some rows of a table as a model's inputs, columns in the order the model knows."""
     if table.features is None:

@@ -16,8 +16,8 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from iknow.console import percent
 from iknow.errors import DataError
+from iknow.evaluation.metrics import percent
 from iknow.paper.agreement import compare, count_agreeing, measure
 from iknow.paper.data.published import sample_signs
 from iknow.paper.figures.pictures import make_figures

@@ -32,6 +32,9 @@ from iknow.evaluation.report.columns import (
 from iknow.selection import Selection
 from iknow.version import __version__
 
+USUAL_NEIGHBORS = 20
+"""How many neighbours to assess with for a report: the slider of k goes so far."""
+
 EVIDENCE_SHARE = 0.7
 """Of the room, what evidence may take at most; the rest is for pictures and the page itself."""
 

@@ -10,14 +10,10 @@ import numpy as np
 from iknow.core.assertion import Assertion
 from iknow.core.assessment import Assessment
 from iknow.core.neighborhood import Neighborhood
-from iknow.evaluation.metrics import Report
+from iknow.evaluation.metrics import Report, percent
 from iknow.evaluation.report.choosing import Chosen
 from iknow.selection import Selection
 from iknow.selection.selection import Certificate
-
-
-def percent(fraction: float) -> str:
-    return "–" if np.isnan(fraction) else f"{100 * fraction:.1f}%"
 
 
 def paragraphs(sentences: Sequence[str]) -> str:

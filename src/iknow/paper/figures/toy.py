@@ -36,6 +36,7 @@ from iknow.core.assessment import Assessment
 from iknow.core.neighborhood import Ball
 from iknow.evaluation.curves import RadiusCurve, radius_curve
 from iknow.evaluation.metrics import Report, evaluate
+from iknow.evaluation.regions import map_regions
 from iknow.search.threads import single_threaded_blas
 
 TWO_BLOBS = np.array([[-2.0, 3.0], [5.0, 1.0]])
@@ -114,16 +115,15 @@ def make_regions(n_cells: int, seed: int = 0, radius: float = 1.0, n_train: int 
     """Assess the whole plane, at n_cells places in each direction."""
     points, labels = draw_blobs(TWO_BLOBS, TWO_NOISE, n_train, 0, seed).train
     classifier = fit_network(points, labels, radius, seed)
-    x, y = np.linspace(-11.0, 14.0, n_cells), np.linspace(-7.0, 11.0, n_cells)
-    plane = classifier.assess(np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2))
+    plane = map_regions(classifier.assess, (-11.0, 14.0), (-7.0, 11.0), n_cells)
     return Regions(
         points=points,
         labels=labels,
         radius=radius,
-        x=x,
-        y=y,
-        belief=plane.belief_codes.reshape(n_cells, n_cells),
-        assertion=plane.assertion.reshape(n_cells, n_cells),
+        x=plane.x,
+        y=plane.y,
+        belief=plane.belief,
+        assertion=plane.assertion,
         examples=_ask(classifier, EXAMPLES, points, radius),
     )
 
