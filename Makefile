@@ -3,7 +3,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 BUILD_DOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet  # the theme advertises
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+LOCKED := $(PIP) --require-hashes --no-deps --only-binary :all: --requirement
 
 .PHONY: help demo test test-slow check docs format bench reproduce clean
 .DEFAULT_GOAL := help
@@ -48,9 +49,14 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/installed-demo: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(INSTALL) --editable .
+	sed '/^# What its development needs/,$$d' constraints.txt > $(VENV)/core.txt
+	$(LOCKED) $(VENV)/core.txt
+	$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(VENV)/installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(INSTALL) --editable '.[dev]'
+	sed '/^# Without hashes/,$$d' constraints.txt > $(VENV)/locked.txt
+	sed '1,/^# Without hashes/d' constraints.txt > $(VENV)/unlocked.txt
+	$(LOCKED) $(VENV)/locked.txt
+	$(PIP) --no-build-isolation --constraint $(VENV)/unlocked.txt --editable '.[dev]'
 	@touch $@ $(VENV)/installed-demo
