@@ -41,6 +41,14 @@ def gpu() -> dict[str, Any]:
     return found
 
 
+@cache
+def avx512() -> list[dict[str, Any]]:
+    """What `benchmarks/beside_faiss.py` found on a processor with AVX-512, run by run."""
+    path = DOCS / "performance" / "avx512.json"
+    found: list[dict[str, Any]] = json.loads(path.read_text("utf-8"))
+    return found
+
+
 def targets() -> str:
     """The targets of speed and memory, and whether they are met."""
     results = benchmark()
@@ -55,6 +63,29 @@ def selection() -> str:
 def growth() -> str:
     """How the time of exact selection grows."""
     return _quantities("Selection of two radii, beside sorting")
+
+
+def faiss_table() -> str:
+    """FAISS's time as a multiple of iknow's, by cores and features, on a processor with AVX-512."""
+    rows = []
+    for run in avx512():
+        for took in run["us_per_query"]:
+            ours, theirs = (
+                took["class distances, iknow, dense"],
+                took["class distances, FAISS, flat"],
+            )
+            asserted = took["assertion, FAISS, flat"] / took["assertion, iknow, cells"]
+            products = ours / took["class distances, bare products"]
+            ratios = [f"{ratio:.2f}" for ratio in (theirs / ours, asserted, products)]
+            rows.append([run["machine"]["cores"], str(took["features"]), *ratios])
+    headings = (
+        "cores",
+        "features",
+        "class distances: FAISS ÷ iknow",
+        "assertion: FAISS ÷ iknow",
+        "class distances ÷ bare products",
+    )
+    return _table(headings, rows, n_words=0)
 
 
 def gpu_table() -> str:
@@ -125,7 +156,7 @@ def changes() -> str:
 MAKERS: dict[str, Callable[[], str]] = {
     maker.__name__: maker
     for maker in (
-        targets, selection, growth, gpu_table, gpu_notes, agreement, commands, changes,
+        targets, selection, growth, faiss_table, gpu_table, gpu_notes, agreement, commands, changes,
     )
 }  # fmt: skip
 
