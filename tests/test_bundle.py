@@ -535,7 +535,7 @@ def test_an_array_that_is_too_long_is_named_on_load(saved, name, verify):
     ("name", "array", "message"),
     [
         ("labels.npy", np.zeros(30), "labels.npy must hold 30 whole numbers"),
-        ("labels.npy", np.int64(3), "labels.npy must hold 0 whole numbers"),
+        ("labels.npy", np.int64(3), "labels.npy must hold 1 whole numbers"),
         ("rows.npy", np.arange(29), "rows.npy must hold 30 whole numbers"),
         ("layers/a/activations.npy", np.zeros(30, "f4"), "layer 'a' must hold a table of floats"),
         ("layers/a/activations.npy", np.zeros((30, 2), int), "a table of floats .* dtype int64"),
