@@ -200,6 +200,17 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         labels: Labels = self.classes_[observation.belief]
         return labels
 
+    def warm_up(self) -> Self:
+        """Do now what the first request would wait for: check, prepare and compile the search.
+
+        Compiling takes seconds where no earlier process could keep what it compiled. Afterwards
+        nothing is compiled any more, whatever is asked.
+        """
+        check_is_fitted(self, "indexes_")
+        for index in self.indexes_.values():
+            index.warm_up()
+        return self
+
     def _select(
         self, goal: Goal, inputs: Any, labels: Labels, what: str, positions: Ints | None = None
     ) -> Self:
