@@ -22,7 +22,8 @@ class LayerIndex:
 
     points: of shape (n_rows, m), transformed already. labels, rows: as for `CellIndex`. device:
     where to search, see `find_index_type`. Nothing of the arrays is read before the first query, or
-    the first look at them; then `check` is called, which may refuse them, and they are checked.
+    the first look at them; then they are checked. check: may refuse them; called before each use of
+    the arrays, and after it once more, as they may lie in a file that somebody changes meanwhile.
     """
 
     def __init__(
@@ -85,11 +86,15 @@ class LayerIndex:
 
     def gather(self, queries: Any, k: int = 0) -> Evidence:
         """Evidence about queries, activations of the layer, with k neighbour distances."""
-        return self._index.gather(self._transform(queries), k)
+        evidence = self._index.gather(self._transform(queries), k)
+        self._check_arrays()
+        return evidence
 
     def find_support(self, queries: Any, neighborhood: Neighborhood) -> Bools:
         """Which classes are within reach of queries, a mask of shape (n_queries, n_classes)."""
-        return self._index.find_support(self._transform(queries), neighborhood)
+        support = self._index.find_support(self._transform(queries), neighborhood)
+        self._check_arrays()
+        return support
 
     def warm_up(self) -> None:
         """Do what the first query would: check, prepare and compile."""
@@ -98,15 +103,18 @@ class LayerIndex:
     @property
     def _index(self) -> StoredRows:
         """What searches, made by the first who needs it."""
+        self._check_arrays()
         if self._built is None:
             with self._lock.held():
                 if self._built is None:
                     self._built = self._build()
         return self._built
 
-    def _build(self) -> StoredRows:
+    def _check_arrays(self) -> None:
         if self._check is not None:
             self._check()
+
+    def _build(self) -> StoredRows:
         points, labels, rows = self._arrays
         index = self._make(points, labels, self._n_classes, rows=rows)
         self._arrays = index.points, index.labels, index.rows  # it may have had to sort them

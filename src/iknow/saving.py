@@ -17,6 +17,7 @@ from iknow.layerindex import LayerIndex
 from iknow.models.adapt import as_model
 from iknow.models.arrays import PrecomputedModel
 from iknow.models.model import Model
+from iknow.savedsettings import check_settings
 from iknow.selection import Selection
 from iknow.version import __version__
 
@@ -76,11 +77,13 @@ class SavingMixin:
         """Read a bundle back, for the same trained model.
 
         Without a model the classifier takes precomputed outputs, (scores, {layer: activations}).
-        verify: the arrays are memory-mapped and compared with their checksums before the first
-        answer that rests on them; "now" does that here, False never. device: where to search, as
-        for a new classifier; a bundle moves between machines and does not know.
+        verify: the arrays, copied into memory or mapped if the bundle is larger than 256 MiB, are
+        compared with their checksums before the first answer that rests on them, and again if the
+        file of a mapped one was touched; "now" does that here too, False never. device: where to
+        search, as for a new classifier; a bundle moves between machines and does not know.
         """
         bundle = read_bundle(path, verify=verify)
+        check_settings(path, bundle)
         adapter = PrecomputedModel() if model is None else as_model(model)
         found = adapter.fingerprint()
         if found and bundle.fingerprint and found != bundle.fingerprint:
