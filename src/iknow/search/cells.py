@@ -82,7 +82,8 @@ class CellIndex(DenseIndex):
             raise InputError(
                 f"a radius is needed for each of {self.n_classes} classes; got {len(radius)}"
             )
-        return np.ascontiguousarray(np.broadcast_to(radius, (self.n_classes,)), dtype=np.float64)
+        # A copy: what is compiled for arrays that can be written is not for those that cannot.
+        return np.array(np.broadcast_to(radius, (self.n_classes,)), dtype=np.float64)
 
     def _within(self, points: Floats32, radii: Floats) -> Bools:
         """Which classes have a row within their radius, of shape (n_queries, n_classes)."""
