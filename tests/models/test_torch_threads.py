@@ -22,8 +22,8 @@ N_THREADS, N_CALLS = 8, 60
 LAYERS = ("1", "4")
 
 
-@pytest.fixture
-def X():
+@pytest.fixture(name="X")
+def samples():
     return np.random.default_rng(0).standard_normal((40, 5)).astype(np.float32)
 
 

@@ -97,7 +97,9 @@ print(status, bool(use()))
 
 
 @pytest.mark.parametrize(
-    "first_use", [WHILE_COMPILING, WHILE_IMPORTING, WHILE_LIMITED], ids=["compile", "import", "blas"]
+    "first_use",
+    [WHILE_COMPILING, WHILE_IMPORTING, WHILE_LIMITED],
+    ids=["compile", "import", "blas"],
 )
 def test_a_child_forked_meanwhile_searches_too(first_use, tmp_path):
     fresh = {"XDG_CACHE_HOME": str(tmp_path)} if first_use == WHILE_COMPILING else {}

@@ -74,7 +74,7 @@ def test_nothing_is_compiled_after_warming_up(forgetful, tmp_path, is_loaded, mo
         assert made.warm_up() is made
         classifiers.append(made)
     before = count(forgetful)
-    assert before["walk"] and before["sweep"] and before["gather_batch"]
+    assert all(before[name] for name in ("walk", "sweep", "gather_batch"))
     for made in classifiers:
         for n in (1, 7, 300):
             asked = make_outputs(n, seed=1)[0]

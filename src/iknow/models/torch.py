@@ -11,7 +11,6 @@ other kernels, which add in another order.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -110,17 +109,6 @@ class TorchModel:
                 "choose one that does"
             )
         return make_observation(scores, {layer: found[layer] for layer in layers}, invalid=invalid)
-
-    def fingerprint(self) -> str:
-        """A hash of the module's structure and all its parameters and buffers."""
-        digest = hashlib.sha256(repr(self.module).encode())
-        for name, tensor in self.module.state_dict().items():
-            if not isinstance(tensor, Tensor):  # a module's own extra state
-                digest.update(f"{name} {tensor!r}".encode())
-                continue
-            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-            digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
-        return f"torch:{digest.hexdigest()}"
 
     @property
     def _name(self) -> str:
