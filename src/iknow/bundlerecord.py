@@ -151,13 +151,15 @@ def _parts(points: Floats32) -> Iterator[Floats32]:
 
 def _check_shapes(bundle: Bundle) -> None:
     """The arrays must fit each other, as far as that can be told without reading them."""
-    n_rows = len(bundle.labels) if bundle.labels.ndim else 0
+    n_rows = len(bundle.labels) if bundle.labels.ndim else 1
     for name, values in (("labels.npy", bundle.labels), ("rows.npy", bundle.rows)):
         if values.dtype != np.dtype("<i8") or values.shape != (n_rows,):
             raise BundleError(
                 f"{name} must hold {n_rows} whole numbers of 64 bits; it holds an array of shape "
                 f"{values.shape} and dtype {values.dtype}"
             )
+    if n_rows == 0:
+        raise BundleError("labels.npy must hold at least one label; it is empty")
     for layer, points in bundle.activations.items():
         where, metric = f"layer {layer[:80]!r}", bundle.metrics[layer]
         if points.dtype != np.dtype("<f4") or points.ndim != 2:
@@ -165,6 +167,8 @@ def _check_shapes(bundle: Bundle) -> None:
                 f"{where} must hold a table of floats of 32 bits; it holds an array of shape "
                 f"{points.shape} and dtype {points.dtype}"
             )
+        if points.shape[1] == 0:
+            raise BundleError(f"{where} must have at least one feature; it has none")
         if len(points) != n_rows:
             raise BundleError(f"{where} has {len(points)} rows, not {n_rows}")
         if isinstance(metric, Weighted) and metric.map.shape[1] != points.shape[1]:
@@ -182,7 +186,7 @@ def _make_metric(layer: str, record: Mapping[str, Any], arrays: Mapping[str, Any
             raise BundleError(f"{where} must have floats of 64 bits; {part} has {array.dtype}")
     try:
         metric = metric_from_dict(check_mapping(record["metric"], where), parts)
-    except InputError as error:
+    except ValueError as error:
         raise BundleError(f"{where} cannot be made: {str(error)[:200]}") from error
     if metric.to_dict() != record["metric"] or set(metric.arrays()) != set(parts):
         raise BundleError(f"{where} has more entries or arrays than it needs")
@@ -193,7 +197,7 @@ def _make_neighborhood(layer: str, record: object, n_classes: int) -> Neighborho
     where = f"the neighborhood of layer {layer[:80]!r}"
     try:
         rule = neighborhood_from_dict(check_mapping(record, where))
-    except InputError as error:
+    except ValueError as error:
         raise BundleError(f"{where} cannot be made: {str(error)[:200]}") from error
     radius = getattr(rule, "radius", None)
     if isinstance(rule, Ball) and isinstance(radius, tuple) and len(radius) != n_classes:

@@ -43,7 +43,10 @@ def decode_array(content: Any) -> Any:
     if found is None or start % 64 or start > len(content):
         raise ValueError("its header is not one that numpy writes for plain numbers or text")
     shape = tuple(int(size) for size in found[2].replace(",", " ").split())
-    dtype = np.dtype(found[1])
+    try:
+        dtype = np.dtype(found[1])
+    except TypeError as error:
+        raise ValueError(f"{found[1]} is no dtype of numpy's") from error
     expected = start + dtype.itemsize * prod(shape)
     if dtype.itemsize == 0 or len(content) != expected:
         raise ValueError(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from dataclasses import fields
 from typing import Any
 
 from iknow.bundle import Bundle
 from iknow.core.neighborhood import RULES, neighborhood_from_dict
-from iknow.errors import BundleError, InputError
+from iknow.errors import BundleError
 from iknow.schema import (
     check_fields,
     check_flag,
@@ -19,6 +20,7 @@ from iknow.schema import (
     misfit,
 )
 from iknow.selection import Certificate, Selection
+from iknow.selection.selection import ACCURACIES
 
 KEYS = (
     "rule",
@@ -36,7 +38,7 @@ def check_settings(path: str | os.PathLike[str], bundle: Bundle) -> None:
     """Refuse settings that no classifier wrote."""
     try:
         _check(check_record(bundle.settings, "settings", KEYS), bundle)
-    except (BundleError, InputError) as error:
+    except (BundleError, ValueError) as error:
         raise BundleError(f"{path} is damaged: manifest.json: {error}") from error
 
 
@@ -61,15 +63,13 @@ def _check(settings: dict[str, Any], bundle: Bundle) -> None:
 
 def _check_selection(record: dict[str, Any], bundle: Bundle) -> None:
     where = "settings.selection"
-    undefined = [name for name in ("accuracy", "accuracy_outside") if record.get(name, 0) is None]
+    keys = [field.name for field in fields(Selection) if field.name != "curves"]
+    check_record(record, where, keys)
+    undefined = [name for name in ACCURACIES if record[name] is None]
     check_fields(Selection, record, where, ("neighborhoods", "certificate", "curves", *undefined))
-    check_record(
-        check_mapping(record.get("neighborhoods"), f"{where}.neighborhoods"),
-        f"{where}.neighborhoods",
-        tuple(bundle.activations),
-    )
-    for rule in record["neighborhoods"].values():
+    rules = check_record(record["neighborhoods"], f"{where}.neighborhoods", bundle.activations)
+    for rule in rules.values():
         neighborhood_from_dict(check_mapping(rule, f"{where}.neighborhoods"))
-    if record.get("certificate") is not None:
+    if record["certificate"] is not None:
         certificate = check_mapping(record["certificate"], f"{where}.certificate")
         check_fields(Certificate, certificate, f"{where}.certificate")

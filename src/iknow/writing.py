@@ -83,6 +83,9 @@ def _open_stream(path: Path) -> Iterator[IO[bytes] | None]:
     """The device, pipe or descriptor that a path leads to, open for writing; None for a file."""
     descriptor = _find_descriptor(path)
     if descriptor is not None:
+        for printed in (sys.stdout, sys.stderr):
+            if printed is not None:
+                printed.flush()  # what was printed before comes first
         with os.fdopen(os.dup(descriptor), "wb") as stream:
             yield stream
     elif _is_stream(path):
