@@ -42,7 +42,7 @@ from iknow.writing import replacing
 FORMAT = 2
 FORMAT_LINE = re.compile(rb'\{\n"format": (\d{1,9}),')
 MANIFEST = "manifest.json"
-KEYS = ("format", "iknow", "classes", "layers", "probe", "fingerprint", "settings", "arrays")
+KEYS = ("format", "iknow", "classes", "layers", "probe", "settings", "arrays")
 
 __all__ = ["Bundle", "read_bundle", "write_bundle"]
 

@@ -48,7 +48,6 @@ class Bundle:
     activations: Mapping[str, Floats32]
     metrics: Mapping[str, Metric]
     neighborhoods: Mapping[str, Neighborhood]
-    fingerprint: str | None
     settings: Mapping[str, Any]
     probe: Mapping[str, Any] = field(default_factory=dict)
     check: Callable[[], None] | None = None
@@ -69,7 +68,6 @@ def to_record(bundle: Bundle) -> tuple[dict[str, Any], dict[str, Any]]:
             for layer in bundle.activations
         },
         "probe": list(bundle.probe),
-        "fingerprint": bundle.fingerprint,
         "settings": dict(bundle.settings),
     }
     arrays: dict[str, Any] = {
@@ -109,8 +107,6 @@ def from_record(manifest: Mapping[str, Any], arrays: Mapping[str, Any]) -> Bundl
     if not layers:
         raise BundleError("layers must name at least one layer; it is empty")
     check_text(manifest["iknow"], "iknow")
-    if manifest["fingerprint"] is not None:
-        check_text(manifest["fingerprint"], "fingerprint")
     bundle = Bundle(
         classes=classes,
         labels=arrays["labels.npy"],
@@ -122,7 +118,6 @@ def from_record(manifest: Mapping[str, Any], arrays: Mapping[str, Any]) -> Bundl
             for layer, record in layers.items()
             if record["neighborhood"] is not None
         },
-        fingerprint=manifest["fingerprint"],
         settings=check_mapping(manifest["settings"], "settings"),
         probe={name: arrays[f"probe/{_escape(name)}.npy"] for name in manifest["probe"]},
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -12,6 +11,7 @@ from iknow.core.evidence import Evidence
 from iknow.core.neighborhood import Neighborhood
 from iknow.errors import InputError, MissingExtraError
 from iknow.geometry import Metric
+from iknow.locking import Lock, unforked
 from iknow.search.cells import CellIndex
 from iknow.search.minkowski import MinkowskiIndex
 from iknow.search.stored import StoredRows
@@ -43,7 +43,7 @@ class LayerIndex:
         self._n_classes = n_classes
         self._check = check
         self._built: StoredRows | None = None
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     @classmethod
     def build(
@@ -96,12 +96,16 @@ class LayerIndex:
         self._check_arrays()
         return support
 
+    def warm_up(self) -> None:
+        """Do what the first query would: check, prepare and compile."""
+        self._index.warm_up()
+
     @property
     def _index(self) -> StoredRows:
         """What searches, made by the first who needs it."""
         self._check_arrays()
         if self._built is None:
-            with self._lock:
+            with self._lock.held():
                 if self._built is None:
                     self._built = self._build()
         return self._built
@@ -143,8 +147,9 @@ def find_index_type(metric: Metric, device: str | None) -> Callable[..., StoredR
             f"device={device!r}: leave the device out, or choose a metric with p=2"
         )
     try:
-        # Imported here because only a user of torch should pay for loading it.
-        from iknow.search.torch import TorchIndex
+        with unforked():
+            # Imported here because only a user of torch should pay for loading it.
+            from iknow.search.torch import TorchIndex
     except ImportError as error:
         raise MissingExtraError(f"searching on device {device!r}", "torch") from error
     return partial(TorchIndex, device=device)

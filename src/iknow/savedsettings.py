@@ -22,7 +22,16 @@ from iknow.schema import (
 from iknow.selection import Certificate, Selection
 from iknow.selection.selection import ACCURACIES
 
-KEYS = ("rule", "fixed", "k", "batch_size", "selection", "n_features_in", "feature_names_in")
+KEYS = (
+    "rule",
+    "fixed",
+    "k",
+    "batch_size",
+    "selection",
+    "n_features_in",
+    "feature_names_in",
+    "probe",
+)
 
 
 def check_settings(path: str | os.PathLike[str], bundle: Bundle) -> None:
@@ -46,6 +55,8 @@ def _check(settings: dict[str, Any], bundle: Bundle) -> None:
     if settings["feature_names_in"] is not None:
         for name in check_list(settings["feature_names_in"], "settings.feature_names_in"):
             check_text(name, "a name in settings.feature_names_in")
+    if not isinstance(settings["probe"], str):
+        check_record(settings["probe"], "settings.probe", ("inputs", "tolerances"))
     if settings["selection"] is not None:
         _check_selection(check_mapping(settings["selection"], "settings.selection"), bundle)
 

@@ -16,7 +16,6 @@ import hashlib
 import mmap
 import os
 import stat
-import threading
 import weakref
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from iknow.errors import BundleError
+from iknow.locking import Lock
 
 COPIED_UP_TO = 1 << 28
 """Bytes of a file that is copied into memory: 256 MiB, read in about a tenth of a second."""
@@ -85,13 +85,13 @@ class Guard:
     ) -> None:
         self._path, self._file, self._verify, self._by_content = path, file, verify, by_content
         self._passed: Identity | None = None
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def check(self) -> None:
         """Refuse a file that is wrong or was changed, every time; quick if nothing changed."""
         if self._file.identify() == self._passed:
             return
-        with self._lock:
+        with self._lock.held():
             now, opened = self._file.identify(), self._file.opened
             if now == self._passed:
                 return
