@@ -18,7 +18,6 @@ def make_bundle(classes):
         activations={"a": np.eye(2, dtype=np.float32)},
         metrics={"a": Euclidean},
         neighborhoods={"a": Ball(1.0)},
-        fingerprint=None,
         settings={},
     )
 
@@ -109,7 +108,6 @@ def test_a_hundred_thousand_classes_with_radii_of_their_own_fit_into_a_bundle(tm
         activations={name: np.zeros((n, 1), dtype=np.float32) for name in "ab"},
         metrics=dict.fromkeys("ab", Euclidean),
         neighborhoods=dict.fromkeys("ab", Ball(radii)),
-        fingerprint=None,
         settings={"selection": {name: {"rule": "Ball", "radius": radii} for name in "ab"}},
     )
     write_bundle(tmp_path / "x.iknow", bundle, "1")

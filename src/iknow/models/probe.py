@@ -97,6 +97,8 @@ def restore_probe(
     """The probe that `Probe.store` wrote for these layers."""
     try:
         scores = np.asarray(arrays["scores"], dtype=np.float64)
+        if arrays["belief"].dtype.kind not in "iu" or arrays["belief"].ndim != 1:
+            raise ValueError("its beliefs must be class codes")
         observed = Observation(
             scores=scores,
             belief=np.asarray(arrays["belief"], dtype=np.int64),
@@ -108,6 +110,12 @@ def restore_probe(
         inputs = restore_inputs(record["inputs"], arrays)
         n = {count_samples(inputs), *map(len, _tables(observed).values()), len(observed.belief)}
         n_classes = scores.shape[1]
+        if any(v.ndim != 2 for v in _tables(observed).values()):
+            raise ValueError("its arrays have the wrong number of axes")
+        if any(v.dtype.kind != "f" for v in observed.activations.values()):
+            raise ValueError("its activations must be floats")
+        if not all(0 <= length < np.inf for length in lengths):
+            raise ValueError("its tolerances must be numbers >= 0")
         if len(n) > 1 or not (observed.belief >= 0).all() or (observed.belief >= n_classes).any():
             raise ValueError("its arrays do not fit each other")
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
