@@ -363,16 +363,21 @@ def test_one_changed_byte_is_noticed_and_its_content_named(saved, name, position
 @pytest.mark.parametrize("shift", [0, pytest.param(5, marks=pytest.mark.slow)])
 def test_a_flipped_bit_anywhere_in_the_file_is_noticed(saved, shift):
     content = saved.read_bytes()
-    for place in range(len(content)):
-        saved.write_bytes(flip(content, place, 1 << (place + shift) % 8))
-        with pytest.raises(BundleError):
-            read_bundle(saved, verify="now")
+    with saved.open("r+b", buffering=0) as file:
+        for place, byte in enumerate(content):
+            for value in (byte ^ 1 << (place + shift) % 8, byte):
+                file.seek(place)
+                file.write(bytes([value]))
+                if value != byte:
+                    with pytest.raises(BundleError):
+                        read_bundle(saved, verify="now")
+    read_bundle(saved, verify="now")
 
 
 def test_a_file_cut_short_or_continued_anywhere_is_refused_without_reading_arrays(saved):
     content = saved.read_bytes()
-    for length in range(0, len(content), 7):
-        saved.write_bytes(content[:length])
+    for length in reversed(range(0, len(content), 7)):
+        os.truncate(saved, length)
         with pytest.raises(BundleError, match="is not a bundle"):
             read_bundle(saved, verify=False)
     for changed in (content + b"x", b"x" + content, content + content):

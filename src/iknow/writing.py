@@ -78,6 +78,17 @@ def write_bytes(path: Path, content: bytes) -> Path:
     return path
 
 
+def is_stream(path: Path) -> bool:
+    """Whether a path leads to a device, a pipe or an open descriptor, into which one writes."""
+    if _find_descriptor(path) is not None:
+        return True
+    try:
+        mode = path.stat().st_mode
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISCHR(mode) or stat.S_ISFIFO(mode)
+
+
 @contextmanager
 def _open_stream(path: Path) -> Iterator[IO[bytes] | None]:
     """The device, pipe or descriptor that a path leads to, open for writing; None for a file."""
@@ -88,7 +99,7 @@ def _open_stream(path: Path) -> Iterator[IO[bytes] | None]:
                 printed.flush()  # what was printed before comes first
         with os.fdopen(os.dup(descriptor), "wb") as stream:
             yield stream
-    elif _is_stream(path):
+    elif is_stream(path):
         with os.fdopen(os.open(path, os.O_WRONLY | getattr(os, "O_NOCTTY", 0)), "wb") as stream:
             if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
                 raise InputError(f"{path} was a pipe and is a file now: try again")
@@ -105,14 +116,6 @@ def _find_descriptor(path: Path) -> int | None:
     name = os.path.normpath(path)
     found = DESCRIPTOR.fullmatch(name)
     return int(found[1]) if found else DESCRIPTORS.get(name)
-
-
-def _is_stream(path: Path) -> bool:
-    try:
-        mode = path.stat().st_mode
-    except (OSError, ValueError):
-        return False
-    return stat.S_ISCHR(mode) or stat.S_ISFIFO(mode)
 
 
 def _find_target(path: Path) -> Path:
@@ -172,7 +175,7 @@ def _remove_abandoned(target: Path) -> None:
         with suppress(OSError):
             found = os.open(target.parent / sibling, os.O_RDWR | getattr(os, "O_NOFOLLOW", 0))
             try:
-                if _lock(found, wait=False):
+                if stat.S_ISREG(os.fstat(found).st_mode) and _lock(found, wait=False):
                     os.unlink(target.parent / sibling)
             finally:
                 os.close(found)
