@@ -994,7 +994,6 @@ def make_small_bundle(seed, n=40_000):
         activations={"a": np.full((n, 4), seed, dtype=np.float32)},
         metrics={"a": Minkowski(2)},
         neighborhoods={"a": Ball(seed)},
-        fingerprint=None,
         settings={"seed": seed},
     )
 

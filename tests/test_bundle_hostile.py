@@ -14,6 +14,8 @@ import zipfile
 
 import numpy as np
 import pytest
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
 
 from iknow import Ball, BallElseNearest, EpistemicClassifier
 from iknow.archive import Entry, lay_out, read_archive, write_archive
@@ -167,8 +169,8 @@ WRONG = {
     + [{"rule": "RelativeBall", "radius": 1, "ratio": r} for r in (0.5, None, {"float": "inf"})]
     + [{"rule": "__class__"}, {"rule": "Ball", "radius": 1, "self": 2}],
     ("probe",): [None, {}, ["missing"], [1], [["a"]]],
-    ("fingerprint",): [1, [], {}],
     ("settings",): [None, [], {}, "x"],
+    ("settings", "probe"): [None, 1, [], {}, {"inputs": {}, "tolerances": [1]}],
     ("settings", "rule"): ["Everything", None, 1, ["Ball"], "__class__"],
     ("settings", "fixed"): [None, 1, "yes"],
     ("settings", "k"): [0, -1, None, 2.5, True, "5"],
@@ -265,6 +267,46 @@ def test_any_mutation_of_a_sealed_manifest_is_refused_or_harmless(tmp_path, cont
         except InputError as error:  # of the queries, which fit other labels or layers no more
             n_refused += "column" in str(error) or "has no layer" in str(error)
     assert 0.2 * n < n_refused < 0.9 * n
+
+
+# What the model is known by
+
+
+@pytest.mark.parametrize("n", [100, pytest.param(3_000, marks=pytest.mark.slow)])
+@pytest.mark.filterwarnings("ignore:.*cannot tell whether this is the model")
+def test_any_mutation_of_a_probe_is_refused_or_harmless(tmp_path, n):
+    path = tmp_path / "x.iknow"
+    (_, layers), y = make_outputs(0)
+    model = LogisticRegression().fit(layers["b"], y)
+    classifier = EpistemicClassifier(FrozenEstimator(model), neighborhoods=Ball(1.0))
+    classifier.fit(layers["b"], y).save(path)
+    whole = path.read_bytes()
+    places = read_archive(lambda start, stop: whole[start:stop], len(whole))
+    contents = {name: whole[place] for name, place in places.items()}
+    original = json.loads(contents["manifest.json"])
+    del original["sha256"]
+    probes = [name for name in contents if name.startswith("probe/")]
+    arrays = [np.zeros(0), np.array(3), np.ones((60, 4)), np.array(["x"] * 32), np.ones((32, 3)),
+              np.full((32, 3), np.nan), np.array(["2020"], dtype="M8[Y]"), np.ones((32, 0)),
+              np.full(32, 1 << 62), np.full(32, -1), np.ones((1, 1, 1, 1))]  # fmt: skip
+    chance = random.Random(n)
+    n_refused = 0
+    for _ in range(n):
+        manifest = copy.deepcopy(original)
+        changed = dict(contents)
+        if chance.random() < 0.5:
+            for _ in range(20):
+                manifest["settings"]["probe"] = mutate(manifest["settings"]["probe"], chance)
+        else:
+            name = chance.choice(probes)
+            changed[name] = b"".join(encode_array(chance.choice(arrays)))
+            manifest["arrays"][name] = hashlib.sha256(changed[name]).hexdigest()
+        pack(path, changed | {"manifest.json": seal_text(manifest)})
+        try:
+            EpistemicClassifier.load(path, FrozenEstimator(model)).assess(layers["b"])
+        except BundleError:
+            n_refused += 1
+    assert 0.3 * n < n_refused < n
 
 
 # Arrays

@@ -14,7 +14,7 @@ from iknow.core.arrays import Labels
 from iknow.errors import BundleError, InputError
 from iknow.schema import check_list, check_record, check_text, misfit
 
-NUMBERS = {
+NUMBERS: dict[str, type[Any]] = {
     "bool": bool,
     **dict.fromkeys(
         ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"), int
@@ -30,13 +30,16 @@ def classes_to_dict(classes: Labels) -> dict[str, Any]:
     """Labels of shape (n_classes,) as plain values; `classes_from_dict` reads them back."""
     kind = {"U": "str", "O": "object"}.get(classes.dtype.kind, classes.dtype.name)
     values = [v.item() if isinstance(v, np.generic) else v for v in classes.tolist()]
-    if kind not in (*NUMBERS, "str", "object") or not all(
-        isinstance(value, str | int | float) and value == value for value in values
-    ):
+    if kind not in (*NUMBERS, "str", "object"):
         raise InputError(
-            f"only labels that are text or numbers can be saved; got {str(values[:3])[:200]} of "
-            f"dtype {classes.dtype}"
+            f"only labels that are text or numbers can be saved; got dtype {classes.dtype}"
         )
+    for value in values:
+        if not isinstance(value, str | int | float) or value != value:
+            raise InputError(
+                "only labels that are text or numbers can be saved; one is "
+                + (repr(value) if isinstance(value, float) else f"a {type(value).__name__}")
+            )
     return {"kind": kind, "values": values}
 
 
@@ -66,7 +69,8 @@ def classes_from_dict(record: object) -> Labels:
 
 def _make_numbers(values: list[Any], kind: str) -> Labels:
     for value in values:
-        if type(value) is not NUMBERS[kind] or not math.isfinite(value):
+        is_of_kind = type(value) is NUMBERS[kind] and math.isfinite(float(value))
+        if not is_of_kind:
             raise misfit("a label", f"of kind {kind}", value)
     try:
         labels = np.array(values, dtype=kind)

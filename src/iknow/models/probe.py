@@ -98,22 +98,38 @@ def restore_probe(
         scores = np.asarray(arrays["scores"], dtype=np.float64)
         observed = Observation(
             scores=scores,
-            belief=np.asarray(arrays["belief"], dtype=np.int64),
+            belief=arrays["belief"],
             activations={layer: arrays[f"layer{i}"] for i, layer in enumerate(layers)},
             invalid=np.zeros(len(scores), dtype=bool),
         )
         lengths = [float(length) for length in record["tolerances"]]
-        tolerances = dict(zip(_tables(observed), lengths, strict=True))
-        inputs = restore_inputs(record["inputs"], arrays)
-        n = {count_samples(inputs), *map(len, _tables(observed).values()), len(observed.belief)}
-        n_classes = scores.shape[1]
-        if len(n) > 1 or not (observed.belief >= 0).all() or (observed.belief >= n_classes).any():
-            raise ValueError("its arrays do not fit each other")
+        probe = Probe(
+            inputs=restore_inputs(record["inputs"], arrays),
+            observed=observed,
+            tolerances=dict(zip(_tables(observed), lengths, strict=True)),
+        )
+        _check_restored(probe)
+        return probe
     except ImportError:
         raise
     except Exception as error:  # what was not written by us can be wrong in any way
         raise BundleError(f"what it knows its model by cannot be read: {error!r}") from error
-    return Probe(inputs, observed, tolerances)
+
+
+def _check_restored(probe: Probe) -> None:
+    """What was read must be what `make_probe` makes; ValueError if not."""
+    belief, tables = probe.observed.belief, _tables(probe.observed)
+    n, n_classes = probe.observed.scores.shape
+    if belief.dtype.kind not in "iu" or belief.shape != (n,):
+        raise ValueError("its beliefs must be class codes, one for each input")
+    if not ((belief >= 0) & (belief < n_classes)).all():
+        raise ValueError(f"its beliefs must be class codes from 0 to {n_classes - 1}")
+    if any(v.ndim != 2 or len(v) != n or v.dtype.kind != "f" for v in tables.values()):
+        raise ValueError(f"its scores and activations must be tables of floats of {n} rows")
+    if count_samples(probe.inputs) != n:
+        raise ValueError(f"it must hold {n} inputs")
+    if not all(0 <= length < np.inf for length in probe.tolerances.values()):
+        raise ValueError("its tolerances must be numbers >= 0")
 
 
 def make_probe(
