@@ -212,7 +212,7 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         for index in self.indexes_.values():
             index.warm_up()
         if isinstance(self.probe_, Probe):
-            self.model_.observe(self.probe_.inputs, self.layers_)
+            self.predict(self.probe_.inputs)
         return self
 
     def _select(
@@ -299,7 +299,7 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
             )
             for layer, values in observation.activations.items()
         }
-        self.probe_ = make_probe(self.model_, inputs, codes, layers)
+        self.probe_ = make_probe(self.model_, inputs, codes, layers, self.batch_size)
         if fixed is not None:
             self.neighborhoods_ = fixed
         return self

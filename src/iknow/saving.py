@@ -100,7 +100,7 @@ class SavingMixin:
         adapter = PrecomputedModel() if model is None else as_model(model)
         known_by = _restore_probe(path, bundle)
         if model is not None and check_model:
-            _check_model(path, known_by, adapter)
+            _check_model(path, known_by, adapter, bundle.settings["batch_size"])
         settings = bundle.settings
         classifier = cls(
             adapter if model is None else model,  # type: ignore[call-arg]
@@ -160,7 +160,9 @@ def _restore_probe(path: str | os.PathLike[str], bundle: Bundle) -> Probe | str:
         return f"the inputs that it was asked about cannot be read here ({error})"
 
 
-def _check_model(path: str | os.PathLike[str], known_by: Probe | str, model: Model) -> None:
+def _check_model(
+    path: str | os.PathLike[str], known_by: Probe | str, model: Model, batch_size: int | None
+) -> None:
     """Refuse a model that answers otherwise than the one a bundle was made with."""
     if isinstance(known_by, str):
         warn(
@@ -169,7 +171,7 @@ def _check_model(path: str | os.PathLike[str], known_by: Probe | str, model: Mod
             stacklevel=3,
         )
         return
-    difference = known_by.find_difference(model)
+    difference = known_by.find_difference(model, batch_size)
     if difference is not None:
         raise BundleError(
             f"{path} was made with another model: {difference}. Load it with the model it was made "

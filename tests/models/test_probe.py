@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -19,13 +20,14 @@ from sklearn.svm import SVC
 from iknow import Ball, EpistemicClassifier
 from iknow.errors import BundleError
 from iknow.models.model import make_observation
-from iknow.models.probe import MOST_BYTES, Probe, choose_rows, make_probe
+from iknow.models.probe import MOST_BYTES, SCORES, Probe, choose_rows, make_probe
 
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 RNG = np.random.default_rng(0)
 Y = np.arange(90) % 3
+FAR = "the activations of layer 'far'"
 X = (RNG.standard_normal((90, 4)) + 2 * Y[:, None]).astype(np.float32)
 
 
@@ -221,6 +223,24 @@ class Shifted:
         return make_observation(batch[:, :3], found)
 
 
+def test_scores_that_are_not_finite_are_compared_as_they_are():
+    with np.errstate(divide="ignore"):
+        scores = np.log(np.eye(3)[Y] + [0, 0, 0.5])
+    observed = Shifted().observe(X[:90], ("far",))
+    before = Probe(X, replace(observed, scores=scores), {SCORES: 1e-4, FAR: 1e-4})
+
+    class Same(Shifted):
+        def observe(self, batch, layers):
+            return replace(super().observe(batch, layers), scores=scores)
+
+    class Other(Shifted):
+        def observe(self, batch, layers):
+            return replace(super().observe(batch, layers), scores=np.nan_to_num(scores))
+
+    assert before.find_difference(Same()) is None
+    assert "the scores differ by inf" in before.find_difference(Other())
+
+
 # How much is kept, of what, and what is not
 
 
@@ -236,7 +256,8 @@ def test_every_class_is_probed_where_there_is_room_and_each_time_the_same():
 @pytest.mark.parametrize(("width", "n_rows"), [(4, 32), (20_000, 4), (200_000, None)])
 def test_large_inputs_are_kept_in_smaller_numbers(width, n_rows):
     model = Shifted()
-    probe = make_probe(model, np.resize(X, (90, width)), Y, ("far", "near"))
+    n = 90 if width == 4 else 9
+    probe = make_probe(model, np.resize(X, (n, width)), Y[:n], ("far", "near"))
     if n_rows is None:
         assert probe == f"one input and what it causes take more than {MOST_BYTES:,} bytes"
         return
@@ -274,6 +295,19 @@ def test_unusual_inputs_are_not_kept(tmp_path):
     save(OfObjects(), tmp_path)
     with pytest.warns(UserWarning, match="dtype object cannot be kept"):
         load(OfObjects(), tmp_path)
+
+
+@pytest.mark.parametrize(("size", "is_kept"), [(1, True), (7, True), (30, False)])
+def test_a_model_is_never_asked_about_more_at_a_time_than_was_allowed(size, is_kept, tmp_path):
+    class Small(Shifted):
+        def observe(self, batch, layers):
+            if len(batch) > size or (size == 30 and len(batch) < size):
+                raise ValueError(f"not {len(batch)} at a time")
+            return super().observe(batch, layers)
+
+    made = save(Small(), tmp_path, batch_size=size)
+    assert isinstance(made.probe_, Probe) == is_kept
+    load(Small(), tmp_path, check_model=is_kept)
 
 
 # Data frames
@@ -344,6 +378,9 @@ def test_a_frame_that_would_not_come_back_as_it_was_is_not_kept(column, tmp_path
 
 # Damaged probes
 
+FRAME = {"kind": "frame", "columns": [{"name": "a", "array": "belief"}], "n_rows": 32}
+GAPS = {"name": "a", "array": "belief", "dtype": "S1000000000", "none": False}
+
 
 @pytest.mark.parametrize(
     "change",
@@ -353,6 +390,9 @@ def test_a_frame_that_would_not_come_back_as_it_was_is_not_kept(column, tmp_path
         lambda record, arrays: record.update(tolerances=["a", "b"]),
         lambda record, arrays: record.update(inputs=[]),
         lambda record, arrays: record.update(inputs={"kind": "frame", "columns": [1]}),
+        lambda record, arrays: record.update(inputs=FRAME | {"n_rows": 10**17}),
+        lambda record, arrays: record.update(inputs=FRAME | {"columns": [{"array": "nothing"}]}),
+        lambda record, arrays: record.update(inputs=FRAME | {"columns": [GAPS]}),
         lambda record, arrays: arrays.pop("belief"),
         lambda record, arrays: arrays.pop("layer0"),
         lambda record, arrays: arrays.update(belief=np.full(32, 7)),

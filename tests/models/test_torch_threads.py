@@ -243,3 +243,20 @@ def test_a_module_compiled_in_place_is_looked_into_and_stays_compiled(X):
     compiled = net._compiled_call_impl
     assert_same(TorchModel(net).observe(X, LAYERS), expected)
     assert net._compiled_call_impl is compiled
+
+
+def test_one_by_one_copies_are_found_where_activations_are_read_and_nearly_where_computed():
+    """What the docs say about radii near 0."""
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 3
+    X = rng.standard_normal((60, 64)).astype(np.float32)
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU())
+    net.append(nn.Linear(256, 3))
+    exact = EpistemicClassifier(net, layers=["input"], neighborhoods=Ball(0.0)).fit(X, y)
+    nearly = EpistemicClassifier(net, layers=["3"], neighborhoods=Ball(0.0)).fit(X, y)
+    size = np.linalg.norm(nearly.indexes_["3"].points, axis=1).max()
+    for i in range(60):
+        assert exact.assess(X[i : i + 1]).supports["input"][0, y[i]]
+        distances = nearly.assess(X[i : i + 1]).evidence["3"].class_distances
+        assert distances[0, y[i]] <= 1e-5 * size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +10,9 @@ import numpy as np
 import pandas as pd
 
 PLAIN = "biufmM"
+"""Kinds of numpy's arrays that hold a column as it is."""
+WITH_GAPS = re.compile(r"object|str|string(\[\w{1,20}\])?|boolean|U?Int(8|16|32|64)|Float(32|64)")
+"""Names of dtypes whose columns are values and a mask of those that are missing."""
 
 
 def store_frame(frame: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -37,6 +41,8 @@ def restore_frame(record: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
     """The frame that `store_frame` was given, with rows numbered from 0."""
     columns = [_restore_column(column, arrays) for column in record["columns"]]
     index = pd.RangeIndex(int(record["n_rows"]))
+    if any(len(column) != len(index) for column in columns):
+        raise ValueError(f"a column has more or fewer than {len(index)} rows")
     frame = pd.DataFrame(dict(enumerate(columns)), index=index)
     frame.columns = pd.Index([column["name"] for column in record["columns"]])
     return frame
@@ -54,7 +60,8 @@ def _store_column(column: Any, name: str, arrays: dict[str, Any]) -> dict[str, A
     missing = column.isna().to_numpy()
     present = column[~missing].tolist()
     kinds = {type(value) for value in present}
-    if len(kinds) > 1 or not kinds <= {str, bool, int, float}:
+    is_known = WITH_GAPS.fullmatch(str(dtype)) is not None
+    if not is_known or len(kinds) > 1 or not kinds <= {str, bool, int, float}:
         raise ValueError(f"data frames with a column of {dtype} cannot be kept in a bundle")
     filled = np.zeros(len(column), dtype=np.array(present).dtype if present else np.bool_)
     filled[~missing] = present
@@ -70,6 +77,8 @@ def _restore_column(record: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any
         return pd.Series(pd.Categorical.from_codes(values, categories, ordered=record["ordered"]))
     if "dtype" not in record:
         return pd.Series(np.array(values))
+    if not WITH_GAPS.fullmatch(record["dtype"]):
+        raise ValueError("a column has a dtype of no known name")
     nothing = None if record["none"] or record["dtype"] != "object" else np.nan
     missing = arrays[f"{record['array']}-missing"]
     pairs = zip(values.tolist(), missing.tolist(), strict=True)

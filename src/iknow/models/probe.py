@@ -23,8 +23,8 @@ import numpy as np
 from iknow.core.arrays import Floats, Ints
 from iknow.errors import BundleError
 from iknow.models.arrays import PrecomputedModel
-from iknow.models.inputs import count_samples
-from iknow.models.model import Model, Observation
+from iknow.models.inputs import count_samples, cut_batches
+from iknow.models.model import Model, Observation, observe_all
 from iknow.models.stored_inputs import restore_inputs, store_inputs, take_rows
 
 MOST_ROWS = 32
@@ -49,11 +49,10 @@ class Probe:
     observed: Observation
     tolerances: Mapping[str, float]
 
-    def find_difference(self, model: Model) -> str | None:
+    def find_difference(self, model: Model, batch_size: int | None = None) -> str | None:
         """How a model answers otherwise, in words; None if it answers alike."""
-        layers = tuple(self.observed.activations)
         try:
-            found = model.observe(self.inputs, layers)
+            found = _ask(model, self.inputs, tuple(self.observed.activations), batch_size)
         except Exception as error:  # a model may fail in any way on what another was made for
             return f"it fails on inputs that the model was asked about ({error})"
         worst, words = 1.0, None
@@ -97,51 +96,73 @@ def restore_probe(
     """The probe that `Probe.store` wrote for these layers."""
     try:
         scores = np.asarray(arrays["scores"], dtype=np.float64)
-        if arrays["belief"].dtype.kind not in "iu" or arrays["belief"].ndim != 1:
-            raise ValueError("its beliefs must be class codes")
         observed = Observation(
             scores=scores,
-            belief=np.asarray(arrays["belief"], dtype=np.int64),
+            belief=arrays["belief"],
             activations={layer: arrays[f"layer{i}"] for i, layer in enumerate(layers)},
             invalid=np.zeros(len(scores), dtype=bool),
         )
         lengths = [float(length) for length in record["tolerances"]]
-        tolerances = dict(zip(_tables(observed), lengths, strict=True))
-        inputs = restore_inputs(record["inputs"], arrays)
-        n = {count_samples(inputs), *map(len, _tables(observed).values()), len(observed.belief)}
-        n_classes = scores.shape[1]
-        if any(v.ndim != 2 for v in _tables(observed).values()):
-            raise ValueError("its arrays have the wrong number of axes")
-        if any(v.dtype.kind != "f" for v in observed.activations.values()):
-            raise ValueError("its activations must be floats")
-        if not all(0 <= length < np.inf for length in lengths):
-            raise ValueError("its tolerances must be numbers >= 0")
-        if len(n) > 1 or not (observed.belief >= 0).all() or (observed.belief >= n_classes).any():
-            raise ValueError("its arrays do not fit each other")
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+        probe = Probe(
+            inputs=restore_inputs(record["inputs"], arrays),
+            observed=observed,
+            tolerances=dict(zip(_tables(observed), lengths, strict=True)),
+        )
+        _check_restored(probe)
+        return probe
+    except ImportError:
+        raise
+    except Exception as error:  # what was not written by us can be wrong in any way
         raise BundleError(f"what it knows its model by cannot be read: {error!r}") from error
-    return Probe(inputs, observed, tolerances)
 
 
-def make_probe(model: Model, inputs: Any, codes: Ints, layers: Sequence[str]) -> Probe | str:
+def _check_restored(probe: Probe) -> None:
+    """What was read must be what `make_probe` makes; ValueError if not."""
+    belief, tables = probe.observed.belief, _tables(probe.observed)
+    n, n_classes = probe.observed.scores.shape
+    if belief.dtype.kind not in "iu" or belief.shape != (n,):
+        raise ValueError("its beliefs must be class codes, one for each input")
+    if not ((belief >= 0) & (belief < n_classes)).all():
+        raise ValueError(f"its beliefs must be class codes from 0 to {n_classes - 1}")
+    if any(v.ndim != 2 or len(v) != n or v.dtype.kind != "f" for v in tables.values()):
+        raise ValueError(f"its scores and activations must be tables of floats of {n} rows")
+    if count_samples(probe.inputs) != n:
+        raise ValueError(f"it must hold {n} inputs")
+    if not all(0 <= length < np.inf for length in probe.tolerances.values()):
+        raise ValueError("its tolerances must be numbers >= 0")
+
+
+def make_probe(
+    model: Model,
+    inputs: Any,
+    codes: Ints,
+    layers: Sequence[str],
+    batch_size: int | None = None,
+) -> Probe | str:
     """A probe of a model by some training inputs, or why there is none.
 
     codes: the classes of the inputs, of shape (n,); all of them are probed where there is room.
+    batch_size: the most inputs that the model is asked about at a time.
     """
     if isinstance(model, PrecomputedModel):
         return "it was made from the outputs of a model, which was not there"
     chosen = take_rows(inputs, choose_rows(codes, MOST_ROWS))
     if chosen is None:
         return f"inputs of type {type(inputs).__name__} cannot be kept in a bundle"
-    whole = model.observe(chosen, layers)
-    n = len(whole)
-    batches = [rows for rows in (np.arange(1), np.arange(1, n)) if len(rows)]
-    parts = [_tables(model.observe(take_rows(chosen, rows), layers)) for rows in batches]
-    again = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    n = count_samples(chosen)
+    try:
+        whole = _ask(model, chosen, layers, batch_size)
+        batches = [rows for rows in (np.arange(1), np.arange(1, n)) if len(rows)]
+        parts = [_ask(model, take_rows(chosen, rows), layers, batch_size) for rows in batches]
+    except Exception as error:  # it may insist on batches of one size
+        return f"the model cannot be asked about a few inputs at a time ({error})"
+    again = {
+        name: np.concatenate([_tables(part)[name] for part in parts]) for name in _tables(whole)
+    }
     tolerances = {}
     for name, values in _tables(whole).items():
         noise = float(_lengths(values, again[name]).max())
-        spread, size = _spread(values), float(np.linalg.norm(values, axis=1).max())
+        spread, size = _spread_and_size(values)
         if TIMES_NOISE * noise > max(spread, UNITS_IN_LAST_PLACE * size):
             return "the model says something else each time it is asked about the same inputs"
         tolerances[name] = (
@@ -150,7 +171,7 @@ def make_probe(model: Model, inputs: Any, codes: Ints, layers: Sequence[str]) ->
     probe = Probe(chosen, whole, tolerances)
     try:
         n_bytes = sum(np.asarray(array).nbytes for array in probe.store()[1].values())
-    except ValueError as error:
+    except Exception as error:  # there are frames of many makes; no fit fails for a probe
         return str(error)
     kept = np.arange(min(n, n * MOST_BYTES // n_bytes))
     if not len(kept):
@@ -167,7 +188,11 @@ def choose_rows(codes: Ints, most: int) -> Ints:
     return by_class[np.lexsort((ranked, within))[:most]]
 
 
-def _tables(observed: Observation) -> dict[str, Floats]:
+def _ask(model: Model, inputs: Any, layers: Sequence[str], batch_size: int | None) -> Observation:
+    return observe_all(model, cut_batches(inputs, batch_size), count_samples(inputs), layers)
+
+
+def _tables(observed: Observation) -> dict[str, Any]:
     """The scores and the activations, by what errors call them."""
     layers = {f"the activations of layer {k!r}": v for k, v in observed.activations.items()}
     return {SCORES: observed.scores, **layers}
@@ -183,6 +208,8 @@ def _lengths(one: Floats, other: Floats) -> Floats:
     return lengths
 
 
-def _spread(values: Floats) -> float:
-    wide = np.where(np.isfinite(values), values, 0.0).astype(np.float64)
-    return float(np.sqrt(((wide - wide.mean(axis=0)) ** 2).sum(axis=1).mean()))
+def _spread_and_size(values: Floats) -> tuple[float, float]:
+    """The root mean square distance of rows from their mean, and the length of the longest."""
+    finite = np.where(np.isfinite(values), values, 0.0).astype(np.float64)  # log(0) is a score too
+    spread = np.sqrt(((finite - finite.mean(axis=0)) ** 2).sum(axis=1).mean())
+    return float(spread), float(np.linalg.norm(finite, axis=1).max())

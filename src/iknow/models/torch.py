@@ -149,7 +149,7 @@ class TorchModel:
         return torch.where(finite, tensor, torch.zeros_like(tensor)), invalid.cpu().numpy()
 
 
-def _unwrap(module: nn.Module) -> nn.Module:
+def _unwrap(module: Any) -> Any:
     """The module itself, out of what runs it faster."""
     while True:
         if isinstance(module, (nn.DataParallel, nn.parallel.DistributedDataParallel)):

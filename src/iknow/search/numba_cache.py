@@ -22,15 +22,15 @@ from typing import Any
 import llvmlite
 import numba
 import numpy as np
+from numba.core import serialize
 from numba.core.caching import CompileResultCacheImpl, NullCache
-from numba.core.serialize import dumps
 
 from iknow.caching import TrustedFolder, UnsafeError, make_user_cache
 
 config: Any = numba.config  # its names are made when it is loaded
 
 
-class CompileCache(NullCache):  # type: ignore[misc]
+class CompileCache(NullCache):
     """The compiled versions of a function, by signature, as numba's dispatchers ask for them."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -52,7 +52,7 @@ class CompileCache(NullCache):  # type: ignore[misc]
         """Keep what was compiled for a signature, if there is a place for it."""
         try:
             if _KIND.check_cachable(data):
-                content = dumps(_KIND.reduce(data))
+                content = _PICKLE.dumps(_KIND.reduce(data))
                 _folder().write(self._file(sig, data.codegen), content)
         except UnsafeError as error:
             _warn_once(str(error))
@@ -65,7 +65,8 @@ class CompileCache(NullCache):  # type: ignore[misc]
         return f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:32]}"
 
 
-_KIND = object.__new__(CompileResultCacheImpl)
+_PICKLE: Any = serialize  # which is not typed
+_KIND: Any = object.__new__(CompileResultCacheImpl)
 """How numba packs what it compiled; its search for a place to keep it is left out."""
 
 
