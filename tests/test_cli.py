@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import zipfile
 
 import joblib
 import numpy as np
@@ -19,6 +20,11 @@ from iknow.cli import app
 from iknow.jobs import renderer_by_name
 from iknow.tables import write_table
 from iknow.version import __version__
+
+
+def read_manifest_of(path):
+    with zipfile.ZipFile(path) as bundle:
+        return json.loads(bundle.read("manifest.json"))
 
 
 @pytest.fixture(scope="module")
@@ -213,7 +219,7 @@ def test_rules_and_layers_can_be_chosen(folder, rule):
     )  # fmt: skip
     assert "standardscaler" in said
     assert "k=3" in said
-    manifest = json.loads((folder / "b.iknow" / "manifest.json").read_text())
+    manifest = read_manifest_of(folder / "b.iknow")
     assert list(manifest["layers"]) == ["standardscaler"]
     assert manifest["layers"]["standardscaler"]["neighborhood"]["k"] == 3
 
@@ -420,7 +426,7 @@ def test_a_coverage_can_be_matched_and_an_accuracy_guaranteed(folder):
     assert "coverage 50.0%" in said
     said = " ".join(succeed(*words, "-o", "b.iknow", "--accuracy", "0.5").split())
     assert "Guaranteed with confidence 0.95: accuracy on IK at least 0.5" in said
-    manifest = json.loads((folder / "b.iknow" / "manifest.json").read_text())
+    manifest = read_manifest_of(folder / "b.iknow")
     assert manifest["settings"]["selection"]["certificate"]["accuracy"] == 0.5
     assert "takes at least 299 IK samples" in fail(*words, "-o", "c.iknow", "--accuracy", "0.99")
     assert "coverage cannot choose a RelativeBall" in fail(

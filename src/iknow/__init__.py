@@ -7,6 +7,7 @@ from iknow.core.evidence import Evidence
 from iknow.core.neighborhood import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 from iknow.core.picture import as_features, as_image, as_series
 from iknow.evaluation import Report, evaluate
+from iknow.search.warming import warm_up
 from iknow.version import __version__
 
 __all__ = [
@@ -26,4 +27,5 @@ __all__ = [
     "as_image",
     "as_series",
     "evaluate",
+    "warm_up",
 ]

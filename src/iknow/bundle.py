@@ -1,116 +1,67 @@
 """Bundles: a fitted classifier on disk, without its model.
 
-A bundle is a directory of one JSON manifest and plain arrays. Nothing in it can execute code. The
-manifest holds the sha256 of every file and of itself, so a changed byte is noticed. On load the
-arrays are memory-mapped and not read: each is compared with its sha256 before it is first used. A
-new bundle is written beside the old one and takes its place in one step: at every moment one whole
-bundle is there.
+A bundle is one file, a ZIP of a JSON manifest and plain arrays (see `archive`). Nothing in it can
+execute code. The manifest holds the sha256 of every array and of itself, so a changed byte is
+noticed: each array is compared with its own before it is first used (see `sealed`). A new bundle
+takes the place of the old one in one step: at every moment one whole bundle is there.
 
-    NAME.iknow/
-      manifest.json
-      labels.npy                     class codes, ascending
-      rows.npy                       the training row each stored sample came from
-      layers/LAYER/activations.npy   float32, in the order of labels.npy, as the metric sees them
-      layers/LAYER/metric-*.npy      the arrays of the layer's metric, if it has any
+    manifest.json                  what is here; always the first
+    labels.npy                     class codes, ascending
+    rows.npy                       the training row each stored sample came from
+    layers/LAYER/activations.npy   float32, in the order of labels.npy, as the metric sees them
+    layers/LAYER/metric-*.npy      the arrays of the layer's metric, if it has any
+    probe/NAME.npy                 what the model is recognized by, if anything
+
+Whoever changes a bundle on purpose can seal it again, so nothing that it says is believed because
+its checksums are right: names are made from the manifest's and never followed, and `bundlerecord`
+checks every value.
 """
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
-import json
 import os
-import shutil
-import sys
-import tempfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import quote
 
 import numpy as np
 
-from iknow.core.arrays import Floats32, Ints, Labels
-from iknow.core.neighborhood import Neighborhood, neighborhood_from_dict, neighborhood_to_dict
+from iknow.archive import ArchiveError, read_archive, write_archive
+from iknow.bundlerecord import Bundle, check_values, from_record, name_arrays, to_record
 from iknow.errors import BundleError, InputError
-from iknow.geometry import Metric, metric_from_dict
-from iknow.sealed import Seal, SealedArray
+from iknow.manifest import LARGEST, read_manifest, write_manifest
+from iknow.npy import decode_array, encode_array
+from iknow.schema import check_record
+from iknow.sealed import Guard, SealedFile, verify_all
+from iknow.writing import replacing
 
-FORMAT = 1
+FORMAT = 2
+FORMAT_LINE = re.compile(rb'\{\n"format": (\d{1,9}),')
 MANIFEST = "manifest.json"
-LABEL_KINDS = {"b": "bool", "i": "int64", "u": "int64", "f": "float64", "U": "str", "O": "object"}
+KEYS = ("format", "iknow", "classes", "layers", "probe", "settings", "arrays")
 
-
-@dataclass(frozen=True, eq=False)
-class Bundle:
-    """What a bundle holds.
-
-    classes: of shape (n_classes,). labels, rows: of shape (n_rows,). activations: for each layer,
-    of shape (n_rows, n_features). settings: plain values that the classifier wants back. check: to
-    be called before the arrays of a bundle that was read are used; it refuses damaged ones.
-    """
-
-    classes: Labels
-    labels: Ints
-    rows: Ints
-    activations: Mapping[str, Floats32]
-    metrics: Mapping[str, Metric]
-    neighborhoods: Mapping[str, Neighborhood]
-    fingerprint: str | None
-    settings: Mapping[str, Any]
-    check: Callable[[], None] | None = None
+__all__ = ["Bundle", "read_bundle", "write_bundle"]
 
 
 def write_bundle(path: str | os.PathLike[str], bundle: Bundle, version: str) -> None:
     """Write a bundle, or leave what was there untouched."""
-    target = Path(path).resolve()  # a link keeps pointing at the bundle that is replaced
-    if target.exists() and not (target / MANIFEST).is_file():
-        raise BundleError(f"{target} exists and is not a bundle: choose another name or remove it")
+    target = Path(path)
+    contents = _encode(bundle, version)
+    if target.is_dir():
+        raise BundleError(
+            f"{target} exists and is not a bundle but a folder: choose another name or remove it"
+        )
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    try:
-        arrays: dict[str, Any] = {"labels.npy": bundle.labels, "rows.npy": bundle.rows}
-        for layer, values in bundle.activations.items():
-            arrays[_layer_file(layer, "activations")] = values
-            for name, part in bundle.metrics[layer].arrays().items():
-                arrays[_layer_file(layer, f"metric-{name}")] = part
-        files = {name: _write_array(temporary / name, array) for name, array in arrays.items()}
-        manifest = {
-            "format": FORMAT,
-            "iknow": version,
-            "classes": _classes_to_dict(bundle.classes),
-            "layers": {
-                layer: {
-                    "file": _layer_file(layer, "activations"),
-                    "metric": bundle.metrics[layer].to_dict(),
-                    "metric_files": {
-                        name: _layer_file(layer, f"metric-{name}")
-                        for name in bundle.metrics[layer].arrays()
-                    },
-                    "neighborhood": neighborhood_to_dict(bundle.neighborhoods[layer])
-                    if layer in bundle.neighborhoods
-                    else None,
-                }
-                for layer in bundle.activations
-            },
-            "fingerprint": bundle.fingerprint,
-            "settings": dict(bundle.settings),
-            "files": files,
-        }
-        manifest["sha256"] = _manifest_hash(manifest)
-        _write_text(temporary / MANIFEST, _to_text(manifest))
-        for folder in [*temporary.rglob("*"), temporary]:
-            if folder.is_dir():
-                _sync_directory(folder)
-        os.chmod(temporary, 0o755)  # mkdtemp makes it private
-        _replace_directory(temporary, target)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with replacing(target, _check_may_replace) as file:
+        write_archive(file, contents)
 
 
 def read_bundle(path: str | os.PathLike[str], *, verify: bool | Literal["now"] = True) -> Bundle:
-    """Read a bundle, arrays memory-mapped.
+    """Read a bundle, its arrays copied into memory or, if they are large, mapped.
 
     verify: True to compare the arrays with their checksums when they are first used (`check`),
     "now" to compare them here, False never to. The manifest is always compared with its own.
@@ -118,175 +69,116 @@ def read_bundle(path: str | os.PathLike[str], *, verify: bool | Literal["now"] =
     if verify not in (True, False, "now"):
         raise InputError(f"verify must be True, False or 'now'; got {verify!r}")
     source = Path(path)
-    manifest = _read_manifest(source)
-    sealed = {name: SealedArray(source, name, sha) for name, sha in manifest["files"].items()}
-    seal = Seal(sealed.values() if verify else ())
+    file = SealedFile(source)
+    places = _find_contents(source, file)
+    manifest = _read_manifest(source, file, places[MANIFEST])
+    with _naming(source, f"{MANIFEST}: "):
+        names = name_arrays(manifest)
+        checksums = check_record(manifest["arrays"], "arrays", names)
+    if set(places) != {MANIFEST, *names}:
+        wrong = min(set(places) ^ {MANIFEST, *names})
+        problem = "does not belong there" if wrong in places else "is missing"
+        raise BundleError(f"{source} is damaged: {wrong} {problem}")
+    sealed = [(name, file.content[places[name]], checksums[name]) for name in names]
+    arrays = {}
+    for name, content, _ in sealed:
+        with _naming(source, f"{name} cannot be read: "):
+            arrays[name] = decode_array(content)
+    with _naming(source):
+        if verify:
+            verify_all(each for each in sealed if _is_needed_at_once(each[0]))
+        bundle = from_record(manifest, arrays)
+
+    def check_content() -> None:
+        with _naming(source):
+            if verify:
+                verify_all(sealed)
+            check_values(bundle)
+
+    guard = Guard(source, file, check_content, by_content=bool(verify))
     if verify == "now":
-        seal.check()
-    layers = manifest["layers"]
-    bundle = Bundle(
-        classes=_classes_from_dict(manifest["classes"]),
-        labels=sealed["labels.npy"].array,
-        rows=sealed["rows.npy"].array,
-        activations={name: sealed[layer["file"]].array for name, layer in layers.items()},
-        metrics={
-            name: metric_from_dict(
-                layer["metric"],
-                {
-                    part: _read_now(sealed[file], verify=bool(verify))
-                    for part, file in layer["metric_files"].items()
-                },
-            )
-            for name, layer in layers.items()
-        },
-        neighborhoods={
-            name: neighborhood_from_dict(layer["neighborhood"])
-            for name, layer in layers.items()
-            if layer["neighborhood"] is not None
-        },
-        fingerprint=manifest["fingerprint"],
-        settings=manifest["settings"],
-        check=seal.check,
-    )
-    _check_shapes(source, bundle)
-    return bundle
+        guard.check()
+    return replace(bundle, check=guard.check)
 
 
-def _read_now(sealed: SealedArray, *, verify: bool) -> Any:
-    """A small array that is needed at once."""
-    if verify:
-        sealed.verify()
-    return sealed.array
-
-
-def _check_shapes(source: Path, bundle: Bundle) -> None:
-    """The arrays must fit each other, as far as that can be told without reading them."""
-    n_rows = len(bundle.labels) if bundle.labels.ndim else 0
-    for name, values in (("labels.npy", bundle.labels), ("rows.npy", bundle.rows)):
-        if values.dtype.kind not in "iu" or values.shape != (n_rows,):
-            raise BundleError(
-                f"{source}: {name} must hold {n_rows} whole numbers; it holds an array of shape "
-                f"{values.shape} and dtype {values.dtype}"
-            )
-    for layer, points in bundle.activations.items():
-        if points.dtype.kind != "f" or points.ndim != 2:
-            raise BundleError(
-                f"{source}: layer {layer!r} must hold a table of floats; it holds an array of "
-                f"shape {points.shape} and dtype {points.dtype}"
-            )
-        if len(points) != n_rows:
-            raise BundleError(f"{source}: layer {layer!r} has {len(points)} rows, not {n_rows}")
-
-
-def _read_manifest(source: Path) -> dict[str, Any]:
-    file = source / MANIFEST
-    if not file.is_file():
-        raise BundleError(f"{source} is not a bundle: {MANIFEST} is missing")
+def _encode(bundle: Bundle, version: str) -> list[tuple[str, list[bytes | memoryview]]]:
+    """The contents of a bundle's file. What is returned can be read: it is, once, up to values."""
+    record, arrays = to_record(bundle)
+    encoded: dict[str, list[bytes | memoryview]] = {}
+    for name, array in arrays.items():
+        try:
+            encoded[name] = list(encode_array(array))
+        except ValueError as error:
+            raise InputError(f"this cannot be saved: {name}: {error}") from error
     try:
-        text = file.read_bytes().decode()
-        manifest: dict[str, Any] = json.loads(text)
-        found = manifest["format"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise BundleError(f"{file} is damaged: it cannot be read as a manifest") from error
-    # The format comes before the checksum: a newer one may compute it in another way.
-    if found != FORMAT:
+        text = write_manifest(
+            {
+                "format": FORMAT,
+                "iknow": version,
+                **record,
+                "arrays": {name: _hash(parts) for name, parts in encoded.items()},
+            }
+        )
+        from_record(read_manifest(text), {name: np.asarray(a) for name, a in arrays.items()})
+    except BundleError as error:
+        raise InputError(f"this cannot be saved: {error}") from error
+    return [(MANIFEST, [text]), *encoded.items()]
+
+
+def _hash(parts: list[bytes | memoryview]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def _check_may_replace(target: Path) -> None:
+    """Only a bundle is replaced by a bundle."""
+    try:
+        file = SealedFile(target, copied_up_to=0)
+        _read_manifest(target, file, _find_contents(target, file)[MANIFEST])
+    except BundleError as error:
         raise BundleError(
-            f"{source} has format {found}; this version of iknow reads format {FORMAT}: "
+            f"{target} exists and is not a bundle, or not a whole one ({error}): choose another "
+            "name or remove it"
+        ) from error
+
+
+def _find_contents(source: Path, file: SealedFile) -> dict[str, slice]:
+    try:
+        places = read_archive(file.read, file.opened.size)
+    except ArchiveError as error:
+        raise BundleError(f"{source} is not a bundle, or damaged: {error}") from error
+    if next(iter(places), None) != MANIFEST:
+        raise BundleError(f"{source} is not a bundle: {MANIFEST} is missing")
+    return places
+
+
+def _read_manifest(source: Path, file: SealedFile, place: slice) -> dict[str, Any]:
+    text = file.read(place.start, min(place.stop, place.start + LARGEST + 1))
+    # The format comes before the checksum: a newer one may compute it in another way.
+    found = FORMAT_LINE.match(text)
+    if found and int(found[1]) != FORMAT:
+        raise BundleError(
+            f"{source} has format {int(found[1])}; this version of iknow reads format {FORMAT}: "
             "use the version of iknow that wrote it, or a newer one"
         )
-    # A change that JSON does not see, such as a space, is still one: the text is compared too.
-    if manifest.get("sha256") != _manifest_hash(manifest) or text != _to_text(manifest):
-        raise BundleError(f"{file} is damaged: it does not match its own checksum")
+    with _naming(source, f"{MANIFEST} is damaged: "):
+        manifest = check_record(read_manifest(text), "the manifest", KEYS)
+        if manifest["format"] is not FORMAT:
+            raise BundleError(f"its format must be {FORMAT}")
     return manifest
 
 
-def _layer_file(layer: str, array: str) -> str:
-    """A file name for any layer name: separators and a leading dot are escaped."""
-    name = quote(layer, safe="")
-    name = "%2E" + name[1:] if name.startswith(".") else name or "%"
-    return f"layers/{name}/{array}.npy"
+def _is_needed_at_once(name: str) -> bool:
+    """Whether an array is small and looked at on load: of a metric or a probe."""
+    return name.startswith("probe/") or "/metric-" in name
 
 
-def _to_text(manifest: Mapping[str, Any]) -> str:
-    return json.dumps(manifest, indent=2, ensure_ascii=False)
-
-
-def _manifest_hash(manifest: Mapping[str, Any]) -> str:
-    content = {key: value for key, value in manifest.items() if key != "sha256"}
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def _write_array(file: Path, array: Any) -> str:
-    """Write an array to disk for good; returns its file's sha256."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("wb") as stream:
-        np.save(stream, np.ascontiguousarray(array), allow_pickle=False)
-        stream.flush()
-        os.fsync(stream.fileno())
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _write_text(file: Path, text: str) -> None:
-    with file.open("w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-
-
-def _replace_directory(new: Path, target: Path) -> None:
-    """Put `new` in the place of `target`, in one step where the system can exchange two names."""
-    if not target.exists():
-        os.rename(new, target)
-    elif not _exchange(new, target):
-        aside = new.with_name(new.name + ".old")
-        os.rename(target, aside)
-        try:
-            os.rename(new, target)
-        except BaseException:
-            os.rename(aside, target)
-            raise
-        shutil.rmtree(aside, ignore_errors=True)
-    _sync_directory(target.parent)
-
-
-def _exchange(one: Path, other: Path) -> bool:
-    """Exchange two names atomically, if the system can: Linux's renameat2."""
-    if not sys.platform.startswith("linux"):
-        return False
-    at_cwd, rename_exchange = -100, 2
+@contextmanager
+def _naming(source: Path, what: str = "") -> Iterator[None]:
+    """What is wrong with a bundle is told with its name."""
     try:
-        rename = ctypes.CDLL(None, use_errno=True).renameat2
-    except (OSError, AttributeError):
-        return False
-    return bool(rename(at_cwd, os.fsencode(one), at_cwd, os.fsencode(other), rename_exchange) == 0)
-
-
-def _sync_directory(folder: Path) -> None:
-    """Make names in a directory last through a power failure; not every system has the notion."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(descriptor)
-    except OSError:
-        pass
-    finally:
-        os.close(descriptor)
-
-
-def _classes_to_dict(classes: Labels) -> dict[str, Any]:
-    values = classes.tolist()
-    if classes.dtype.kind not in LABEL_KINDS or not all(
-        isinstance(value, (str, int, float)) for value in values
-    ):
-        raise InputError(
-            f"only labels that are text or numbers can be saved; got {values[:3]} of dtype "
-            f"{classes.dtype}"
-        )
-    return {"kind": LABEL_KINDS[classes.dtype.kind], "values": values}
-
-
-def _classes_from_dict(record: Mapping[str, Any]) -> Labels:
-    return np.array(record["values"], dtype=record["kind"])
+        yield
+    except (BundleError, ValueError) as error:
+        raise BundleError(f"{source} is damaged: {what}{error}") from error

@@ -41,6 +41,7 @@ from iknow.layerindex import LayerIndex, find_index_type
 from iknow.models.adapt import as_model, is_estimator, is_to_be_trained
 from iknow.models.inputs import as_dense, count_samples, cut_batches, zero_nonfinite
 from iknow.models.model import Observation, observe_all
+from iknow.models.probe import Probe, make_probe
 from iknow.parameters import (
     as_layer_names,
     as_metrics,
@@ -200,6 +201,20 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         labels: Labels = self.classes_[observation.belief]
         return labels
 
+    def warm_up(self) -> Self:
+        """Do now what the first request would wait for: check, prepare and compile the search.
+
+        Compiling takes seconds where no earlier process could keep what it compiled. Afterwards
+        nothing is compiled any more, whatever is asked. The model is asked too, about the inputs
+        that are kept to know it by.
+        """
+        check_is_fitted(self, "indexes_")
+        for index in self.indexes_.values():
+            index.warm_up()
+        if isinstance(self.probe_, Probe):
+            self.predict(self.probe_.inputs)
+        return self
+
     def _select(
         self, goal: Goal, inputs: Any, labels: Labels, what: str, positions: Ints | None = None
     ) -> Self:
@@ -284,6 +299,7 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
             )
             for layer, values in observation.activations.items()
         }
+        self.probe_ = make_probe(self.model_, inputs, codes, layers, self.batch_size)
         if fixed is not None:
             self.neighborhoods_ = fixed
         return self

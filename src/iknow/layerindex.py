@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -12,6 +11,7 @@ from iknow.core.evidence import Evidence
 from iknow.core.neighborhood import Neighborhood
 from iknow.errors import InputError, MissingExtraError
 from iknow.geometry import Metric
+from iknow.locking import Lock, unforked
 from iknow.search.cells import CellIndex
 from iknow.search.minkowski import MinkowskiIndex
 from iknow.search.stored import StoredRows
@@ -22,7 +22,8 @@ class LayerIndex:
 
     points: of shape (n_rows, m), transformed already. labels, rows: as for `CellIndex`. device:
     where to search, see `find_index_type`. Nothing of the arrays is read before the first query, or
-    the first look at them; then `check` is called, which may refuse them, and they are checked.
+    the first look at them; then they are checked. check: may refuse them; called before each use of
+    the arrays, and after it once more, as they may lie in a file that somebody changes meanwhile.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class LayerIndex:
         self._n_classes = n_classes
         self._check = check
         self._built: StoredRows | None = None
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     @classmethod
     def build(
@@ -85,24 +86,35 @@ class LayerIndex:
 
     def gather(self, queries: Any, k: int = 0) -> Evidence:
         """Evidence about queries, activations of the layer, with k neighbour distances."""
-        return self._index.gather(self._transform(queries), k)
+        evidence = self._index.gather(self._transform(queries), k)
+        self._check_arrays()
+        return evidence
 
     def find_support(self, queries: Any, neighborhood: Neighborhood) -> Bools:
         """Which classes are within reach of queries, a mask of shape (n_queries, n_classes)."""
-        return self._index.find_support(self._transform(queries), neighborhood)
+        support = self._index.find_support(self._transform(queries), neighborhood)
+        self._check_arrays()
+        return support
+
+    def warm_up(self) -> None:
+        """Do what the first query would: check, prepare and compile."""
+        self._index.warm_up()
 
     @property
     def _index(self) -> StoredRows:
         """What searches, made by the first who needs it."""
+        self._check_arrays()
         if self._built is None:
-            with self._lock:
+            with self._lock.held():
                 if self._built is None:
                     self._built = self._build()
         return self._built
 
-    def _build(self) -> StoredRows:
+    def _check_arrays(self) -> None:
         if self._check is not None:
             self._check()
+
+    def _build(self) -> StoredRows:
         points, labels, rows = self._arrays
         index = self._make(points, labels, self._n_classes, rows=rows)
         self._arrays = index.points, index.labels, index.rows  # it may have had to sort them
@@ -135,8 +147,9 @@ def find_index_type(metric: Metric, device: str | None) -> Callable[..., StoredR
             f"device={device!r}: leave the device out, or choose a metric with p=2"
         )
     try:
-        # Imported here because only a user of torch should pay for loading it.
-        from iknow.search.torch import TorchIndex
+        with unforked():
+            # Imported here because only a user of torch should pay for loading it.
+            from iknow.search.torch import TorchIndex
     except ImportError as error:
         raise MissingExtraError(f"searching on device {device!r}", "torch") from error
     return partial(TorchIndex, device=device)

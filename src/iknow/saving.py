@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from typing import Any, Literal, Self
+from warnings import warn
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -17,6 +18,8 @@ from iknow.layerindex import LayerIndex
 from iknow.models.adapt import as_model
 from iknow.models.arrays import PrecomputedModel
 from iknow.models.model import Model
+from iknow.models.probe import Probe, restore_probe
+from iknow.savedsettings import check_settings
 from iknow.selection import Selection
 from iknow.version import __version__
 
@@ -35,12 +38,19 @@ class SavingMixin:
     indexes_: dict[str, LayerIndex]
     neighborhoods_: dict[str, Neighborhood]
     selection_: Selection
+    probe_: Probe | str
     n_features_in_: int
     feature_names_in_: Labels
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write a bundle: evidence, neighborhoods and selection, not the model itself."""
+    def save(self, path: str | os.PathLike[str], *, probe: bool = True) -> None:
+        """Write a bundle: evidence, neighborhoods and selection, not the model itself.
+
+        probe: keep up to 32 training inputs, 1 MiB at most, with what the model said about them, by
+        which `load` knows the model again; False keeps no inputs, and any model is taken.
+        """
         check_is_fitted(self, "indexes_")
+        known_by = self.probe_ if probe else "it was saved without inputs to know its model by"
+        record, arrays = (known_by, {}) if isinstance(known_by, str) else known_by.store()
         any_index = self.indexes_[self.layers_[0]]
         selection: Selection | None = getattr(self, "selection_", None)
         names = getattr(self, "feature_names_in_", None)
@@ -51,7 +61,7 @@ class SavingMixin:
             activations={layer: index.points for layer, index in self.indexes_.items()},
             metrics={layer: index.metric for layer, index in self.indexes_.items()},
             neighborhoods=getattr(self, "neighborhoods_", {}),
-            fingerprint=self.model_.fingerprint(),
+            probe=arrays,
             settings={
                 "rule": self.rule.__name__,
                 "fixed": self.neighborhoods is not None,
@@ -60,6 +70,7 @@ class SavingMixin:
                 "selection": None if selection is None else selection.to_dict(),
                 "n_features_in": getattr(self, "n_features_in_", None),
                 "feature_names_in": None if names is None else [str(name) for name in names],
+                "probe": record,
             },
         )
         write_bundle(path, bundle, __version__)
@@ -72,22 +83,24 @@ class SavingMixin:
         *,
         verify: bool | Literal["now"] = True,
         device: str | None = None,
+        check_model: bool = True,
     ) -> Self:
         """Read a bundle back, for the same trained model.
 
         Without a model the classifier takes precomputed outputs, (scores, {layer: activations}).
-        verify: the arrays are memory-mapped and compared with their checksums before the first
-        answer that rests on them; "now" does that here, False never. device: where to search, as
-        for a new classifier; a bundle moves between machines and does not know.
+        verify: the arrays, copied into memory or mapped if the bundle is larger than 256 MiB, are
+        compared with their checksums before the first answer that rests on them, and again if the
+        file of a mapped one was touched; "now" does that here too, False never. device: where to
+        search, as for a new classifier; a bundle moves between machines and does not know.
+        check_model: ask the model about the inputs that the bundle keeps, and refuse one that
+        answers otherwise (`iknow.models.probe` says by how much); False takes any model.
         """
         bundle = read_bundle(path, verify=verify)
+        check_settings(path, bundle)
         adapter = PrecomputedModel() if model is None else as_model(model)
-        found = adapter.fingerprint()
-        if found and bundle.fingerprint and found != bundle.fingerprint:
-            raise BundleError(
-                f"{path} was made with another model: it expects {bundle.fingerprint}, the model "
-                f"given is {found}. Load it with the model it was made with"
-            )
+        known_by = _restore_probe(path, bundle)
+        if model is not None and check_model:
+            _check_model(path, known_by, adapter, bundle.settings["batch_size"])
         settings = bundle.settings
         classifier = cls(
             adapter if model is None else model,  # type: ignore[call-arg]
@@ -99,13 +112,16 @@ class SavingMixin:
             batch_size=settings["batch_size"],
             device=device,
         )
-        classifier._restore(bundle, adapter, has_model=model is not None)
+        classifier._restore(bundle, adapter, known_by, has_model=model is not None)
         return classifier
 
-    def _restore(self, bundle: Bundle, adapter: Model, *, has_model: bool) -> None:
+    def _restore(
+        self, bundle: Bundle, adapter: Model, known_by: Probe | str, *, has_model: bool
+    ) -> None:
         """Set what was learned."""
         settings = bundle.settings
         self.model_ = adapter
+        self.probe_ = known_by
         self.classes_ = bundle.classes
         self.layers_ = tuple(bundle.activations)
         self.indexes_ = {
@@ -129,3 +145,35 @@ class SavingMixin:
             self.n_features_in_ = settings["n_features_in"]
         if has_model and settings["feature_names_in"] is not None:
             self.feature_names_in_ = np.array(settings["feature_names_in"], dtype=object)
+
+
+def _restore_probe(path: str | os.PathLike[str], bundle: Bundle) -> Probe | str:
+    """What the bundle knows its model by, or why it does not."""
+    record = bundle.settings["probe"]
+    if isinstance(record, str):
+        return record
+    try:
+        return restore_probe(record, bundle.probe, list(bundle.activations))
+    except BundleError as error:
+        raise BundleError(f"{path} is damaged: {error}") from error
+    except ImportError as error:
+        return f"the inputs that it was asked about cannot be read here ({error})"
+
+
+def _check_model(
+    path: str | os.PathLike[str], known_by: Probe | str, model: Model, batch_size: int | None
+) -> None:
+    """Refuse a model that answers otherwise than the one a bundle was made with."""
+    if isinstance(known_by, str):
+        warn(
+            f"{path} cannot tell whether this is the model it was made with: {known_by}. Pass "
+            "check_model=False if you know that it is",
+            stacklevel=3,
+        )
+        return
+    difference = known_by.find_difference(model, batch_size)
+    if difference is not None:
+        raise BundleError(
+            f"{path} was made with another model: {difference}. Load it with the model it was made "
+            "with, or pass check_model=False if you know that it is"
+        )

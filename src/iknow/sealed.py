@@ -1,86 +1,175 @@
-"""Sealed arrays: files that are mapped at once, and compared with their checksums before use.
+"""Sealed files: opened once, compared with their checksums before use, and watched afterwards.
 
-Mapping a file reads its header and nothing else, however large it is. Its content is compared with
-the checksum later and where it was mapped, not where its name now leads: a file that was replaced
-in the meantime is neither mistaken for a damaged one nor used unseen.
+A small file is copied into memory, where nobody changes it. A large one is mapped: nothing of it is
+read before it is needed, and opening it takes no time however large it is. But what is mapped is
+the file itself: whoever writes into it changes the arrays, and whoever cuts it short ends the
+process that reads on. So the file's identity, its size and the times at which it was changed, is
+looked at before each use. If it is another, all checksums are compared again; a file whose size
+changed is refused unseen.
+
+A file that was replaced is another file: who has opened the old one keeps it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import mmap
 import os
-import threading
-from collections.abc import Iterable
+import stat
+import weakref
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.lib import format as npy
 
 from iknow.errors import BundleError
+from iknow.locking import Lock
 
-LONGEST_HEADER = 10_000
-"""numpy's own limit: what is longer may be slow to parse, and no array of ours has such a one."""
+COPIED_UP_TO = 1 << 28
+"""Bytes of a file that is copied into memory: 256 MiB, read in about a tenth of a second."""
+
+WORTH_THREADS = 1 << 22
+"""Bytes from which on hashing takes longer than starting threads for it."""
 
 
-class SealedArray:
-    """An array file of a bundle, memory-mapped, with the sha256 it must have.
+class Identity(NamedTuple):
+    """What tells that a file was changed. A file that is renamed or replaced has a new `ctime`."""
 
-    folder, name: where it is, and how errors call it. `array` may be looked at before `verify`, but
-    nothing that depends on its content may be told to anybody.
+    size: int
+    mtime: int
+    ctime: int
+
+
+class SealedFile:
+    """An open file: `content`, its bytes as a read-only array of uint8, copied or mapped.
+
+    copied_up_to: the size up to which it is copied.
     """
 
-    def __init__(self, folder: Path, name: str, sha256: str) -> None:
-        self._folder, self._name, self._sha256 = folder, name, sha256
-        file = folder / name
-        if not file.is_file():
-            raise BundleError(f"{folder} is damaged: {name} is missing")
+    def __init__(self, path: Path, copied_up_to: int | None = None) -> None:
+        descriptor = _open(path)
+        close = weakref.finalize(self, os.close, descriptor)
+        self.opened = _identify(descriptor)
+        limit = COPIED_UP_TO if copied_up_to is None else copied_up_to
+        self.is_mapped = self.opened.size > limit
+        self._descriptor = descriptor
         try:
-            with file.open("rb") as stream:
-                self.array = _map(stream)
-                stream.seek(0)
-                self._header = stream.read(os.fstat(stream.fileno()).st_size - self.array.nbytes)
-        except Exception as error:  # numpy reads a damaged header as Python: any way to fail
-            raise BundleError(f"{folder} is damaged: {name} cannot be read ({error})") from error
+            read = _map if self.is_mapped else _copy
+            self.content = read(descriptor, self.opened.size)
+        except (OSError, ValueError, OverflowError, MemoryError) as error:
+            raise BundleError(f"{path} cannot be read: {error}") from error
+        if not self.is_mapped:
+            close()
 
-    def verify(self) -> None:
-        """Compare the whole file with its checksum."""
-        digest = hashlib.sha256(self._header)
-        digest.update(memoryview(self.array.ravel(order="K")).cast("B"))
-        if digest.hexdigest() != self._sha256:
-            raise BundleError(
-                f"{self._folder} is damaged: {self._name} does not match its checksum"
-            )
+    def read(self, start: int, stop: int) -> bytes:
+        """A small part of the content, which may be shorter where the file is."""
+        if self.is_mapped and hasattr(os, "pread"):  # which no cut can hurt
+            return os.pread(self._descriptor, stop - start, start)
+        return bytes(self.content[start:stop])
+
+    def identify(self) -> Identity:
+        """The file's identity now; a copy never changes."""
+        return _identify(self._descriptor) if self.is_mapped else self.opened
 
 
-class Seal:
-    """Arrays that are verified together, once: by the first who asks."""
+class Guard:
+    """Says before each use of a file whether it may be used.
 
-    def __init__(self, arrays: Iterable[SealedArray]) -> None:
-        self._unverified = list(arrays)
-        self._lock = threading.Lock()
+    verify: raises `BundleError` if the content is wrong. by_content: whether it sees every change.
+    """
+
+    def __init__(
+        self, path: Path, file: SealedFile, verify: Callable[[], None], *, by_content: bool
+    ) -> None:
+        self._path, self._file, self._verify, self._by_content = path, file, verify, by_content
+        self._passed: Identity | None = None
+        self._lock = Lock()
 
     def check(self) -> None:
-        """Verify the arrays unless that was done; what is damaged is refused every time."""
-        with self._lock, ThreadPoolExecutor() as pool:
-            list(pool.map(SealedArray.verify, self._unverified))
-            self._unverified = []
+        """Refuse a file that is wrong or was changed, every time; quick if nothing changed."""
+        if self._file.identify() == self._passed:
+            return
+        with self._lock.held():
+            now, opened = self._file.identify(), self._file.opened
+            if now == self._passed:
+                return
+            if now.size != opened.size or (now.mtime != opened.mtime and not self._by_content):
+                raise self._changed()
+            try:
+                self._verify()
+            except BundleError as error:
+                raise (self._changed() if now != opened else error) from error
+            after = self._file.identify()
+            # Another `ctime` may mean that the file was replaced: the next check will tell.
+            if (after.size, after.mtime) != (now.size, now.mtime):
+                raise self._changed()
+            self._passed = now
+
+    def _changed(self) -> BundleError:
+        return BundleError(
+            f"{self._path} was changed after it was loaded: load it again, and replace bundles in "
+            "one step, as save does, while they are in use"
+        )
 
 
-def _map(stream: Any) -> Any:
-    """The array in an open .npy file, memory-mapped; the file must end where the array does."""
-    version = npy.read_magic(stream)
-    read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-    shape, is_fortran, dtype = read_header(stream, max_header_size=LONGEST_HEADER)
-    if dtype.hasobject:
-        raise ValueError("it holds Python objects")
-    start = stream.tell()
-    expected = start + dtype.itemsize * int(np.prod(shape, dtype=object))
-    found = os.fstat(stream.fileno()).st_size
-    if found != expected:
-        raise ValueError(f"expected {expected} bytes for an array of shape {shape}; got {found}")
-    order: Literal["C", "F"] = "F" if is_fortran else "C"
-    if expected == start:
-        return np.empty(shape, dtype, order=order)  # there is nothing to map
-    return np.memmap(stream, dtype, "r", start, shape, order=order)
+def verify_all(checksums: Iterable[tuple[str, Any, str]]) -> None:
+    """Compare contents with their sha256; each a name, its bytes and the checksum it must have."""
+
+    def verify(sealed: tuple[str, Any, str]) -> None:
+        name, content, expected = sealed
+        if hashlib.sha256(content).hexdigest() != expected:
+            raise BundleError(f"{name} does not match its checksum")
+
+    sealed = list(checksums)
+    if sum(len(content) for _, content, _ in sealed) < WORTH_THREADS:
+        for each in sealed:
+            verify(each)
+        return
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(verify, sealed))
+
+
+def _open(path: Path) -> int:
+    flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # a pipe would wait
+    except FileNotFoundError as error:
+        raise BundleError(f"{path} is not a bundle: there is no such file") from error
+    except (OSError, ValueError) as error:
+        raise BundleError(f"{path} cannot be opened: {error}") from error
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        if stat.S_ISDIR(mode):
+            raise BundleError(
+                f"{path} is not a bundle but a folder. If an older version of iknow wrote it, load "
+                "it with that version, or fit and save again: a bundle is one file now"
+            )
+        raise BundleError(f"{path} is not a bundle: it is no file")
+    return descriptor
+
+
+def _identify(descriptor: int) -> Identity:
+    found = os.fstat(descriptor)
+    return Identity(found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+def _copy(descriptor: int, size: int) -> Any:
+    """The whole file in memory, aligned as it is in the file."""
+    room = np.empty(size + 64, dtype=np.uint8)
+    content = room[-room.ctypes.data % 64 :][:size]
+    done = 0
+    with os.fdopen(os.dup(descriptor), "rb", buffering=0) as stream:
+        while done < size:
+            n_read = stream.readinto(content[done:].data)
+            if not n_read:
+                raise OSError("it was cut short meanwhile")
+            done += n_read
+    content.flags.writeable = False
+    return content
+
+
+def _map(descriptor: int, size: int) -> Any:
+    return np.frombuffer(mmap.mmap(descriptor, size, access=mmap.ACCESS_READ), dtype=np.uint8)

@@ -17,11 +17,10 @@ def observe(inputs, layers):
     return model.observe(model.prepare(inputs), layers)
 
 
-def test_it_is_a_model_without_labels_or_identity():
+def test_it_is_a_model_without_labels():
     model = PrecomputedModel()
     assert isinstance(model, Model)
     assert model.classes is None
-    assert model.fingerprint() is None
 
 
 def test_a_pair_of_scores_and_layers_is_taken():

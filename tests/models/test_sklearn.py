@@ -1,13 +1,7 @@
 """SklearnModel against scikit-learn's own forward pass, transforms and predictions."""
 
-import json
-import os
-import pickle
-import subprocess
-import sys
 import warnings
 
-import joblib
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,8 +12,6 @@ from sklearn.compose import ColumnTransformer
 from sklearn.datasets import make_blobs
 from sklearn.decomposition import PCA
 from sklearn.ensemble import (
-    GradientBoostingClassifier,
-    HistGradientBoostingClassifier,
     RandomForestClassifier,
     VotingClassifier,
 )
@@ -28,10 +20,9 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import GaussianNB
-from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 from iknow.errors import InputError, LayerError
@@ -437,116 +428,3 @@ def test_an_input_beyond_float32_is_invalid_where_it_is_read():
     dirty[3, 0] = 1e60
     assert observe(fitted, dirty, ("input",)).invalid.tolist() == (~rest_of(3)).tolist()
     assert not observe(fitted, dirty, ()).invalid.any()
-
-
-# Fingerprints
-
-FINGERPRINTED = {
-    "network": network(),
-    "stopped early": network(early_stopping=True),
-    "forest": RandomForestClassifier(5, random_state=0),
-    "pipeline": pipeline(network()),
-    "logistic": LogisticRegression(),
-    "svc": SVC(),
-    "neighbours": KNeighborsClassifier(algorithm="kd_tree"),
-    "boosting": GradientBoostingClassifier(n_estimators=2, random_state=0),
-    "histograms": HistGradientBoostingClassifier(max_iter=2, random_state=0),
-    "search": GridSearchCV(GaussianNB(), {"var_smoothing": [1e-9, 1e-3]}, cv=2),
-}
-
-
-@pytest.fixture(scope="module")
-def trained():
-    return {name: fit(estimator) for name, estimator in FINGERPRINTED.items()}
-
-
-def fingerprint(estimator):
-    return SklearnModel(estimator).fingerprint()
-
-
-@pytest.mark.parametrize("name", FINGERPRINTED)
-def test_pickling_does_not_change_the_fingerprint(trained, name):
-    estimator = trained[name]
-    before = fingerprint(estimator)
-    assert before.startswith("sklearn:")
-    assert fingerprint(pickle.loads(pickle.dumps(estimator))) == before
-
-
-@pytest.mark.parametrize("mmap_mode", [None, "r"])
-@pytest.mark.parametrize("name", FINGERPRINTED)
-def test_joblib_does_not_change_the_fingerprint(trained, name, mmap_mode, tmp_path):
-    joblib.dump(trained[name], tmp_path / "model")
-    loaded = joblib.load(tmp_path / "model", mmap_mode=mmap_mode)
-    assert fingerprint(loaded) == fingerprint(trained[name])
-
-
-def test_another_process_finds_the_same_fingerprints(trained, tmp_path):
-    joblib.dump(trained, tmp_path / "models")
-    code = (
-        "import json, sys, joblib; from iknow.models.sklearn import SklearnModel;"
-        "models = joblib.load(sys.argv[1]);"
-        "print(json.dumps({name: SklearnModel(m).fingerprint() for name, m in models.items()}))"
-    )
-    ran = subprocess.run(
-        [sys.executable, "-c", code, tmp_path / "models"],
-        env=os.environ | {"PYTHONHASHSEED": "7"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert json.loads(ran.stdout) == {name: fingerprint(m) for name, m in trained.items()}
-
-
-@pytest.mark.parametrize("name", FINGERPRINTED)
-def test_observing_does_not_change_the_fingerprint(trained, name):
-    before = fingerprint(trained[name])
-    observe(trained[name])
-    assert fingerprint(trained[name]) == before
-
-
-@pytest.mark.parametrize("name", FINGERPRINTED)
-def test_the_same_training_gives_the_same_fingerprint_and_other_data_another(trained, name):
-    before = fingerprint(trained[name])
-    assert fingerprint(fit(FINGERPRINTED[name])) == before
-    assert fingerprint(fit(FINGERPRINTED[name], X[:-1], Y[:-1])) != before
-
-
-@pytest.mark.parametrize("name", ["network", "forest", "pipeline"])
-def test_another_random_state_gives_another_fingerprint(trained, name):
-    key = "final__random_state" if name == "pipeline" else "random_state"
-    other = clone(FINGERPRINTED[name]).set_params(**{key: 1})
-    assert fingerprint(fit(other)) != fingerprint(trained[name])
-
-
-@pytest.mark.parametrize(
-    ("name", "attribute"),
-    [("network", "coefs_"), ("logistic", "coef_"), ("forest", "estimators_")],
-)
-def test_one_changed_number_changes_the_fingerprint(trained, name, attribute):
-    changed = pickle.loads(pickle.dumps(trained[name]))
-    values = getattr(changed, attribute)
-    numbers = {
-        "network": lambda: values[1],
-        "logistic": lambda: values,
-        "forest": lambda: values[2].tree_.threshold[None],
-    }[name]()
-    numbers[0, 0] = np.nextafter(numbers[0, 0], np.inf)
-    assert fingerprint(changed) != fingerprint(trained[name])
-
-
-@pytest.mark.parametrize("name", ["network", "forest", "pipeline"])
-def test_freezing_does_not_change_the_fingerprint(trained, name):
-    assert fingerprint(FrozenEstimator(trained[name])) == fingerprint(trained[name])
-
-
-def test_a_step_before_the_classifier_counts_in_the_fingerprint(trained):
-    changed = pickle.loads(pickle.dumps(trained["pipeline"]))
-    changed["scale"].mean_[0] += 1
-    assert fingerprint(changed) != fingerprint(trained["pipeline"])
-
-
-def test_a_lambda_cannot_be_fingerprinted_and_the_error_says_what_to_do():
-    X, y = np.arange(12.0).reshape(6, 2), [0, 1, 0, 1, 0, 1]
-    pipeline = make_pipeline(FunctionTransformer(lambda x: x), LogisticRegression()).fit(X, y)
-    with pytest.raises(InputError, match="named function in place of a lambda"):
-        SklearnModel(pipeline).fingerprint()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from iknow.core.picture import Renderer, picture_of, take_sample
 from iknow.core.stability import Stability, find_stability
 from iknow.core.support import find_support
 from iknow.errors import InputError
+from iknow.locking import cached_property
 
 
 @dataclass(frozen=True, eq=False)

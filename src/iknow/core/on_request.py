@@ -7,13 +7,12 @@ need constants of the model.
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property
 from typing import Any
 
 from iknow.core.evidence import Evidence
+from iknow.locking import Lock, cached_property
 
 
 class EvidenceOnRequest(Mapping[str, Evidence]):
@@ -27,12 +26,12 @@ class EvidenceOnRequest(Mapping[str, Evidence]):
         self._layers = tuple(layers)
         self._gather: Callable[[str, slice], Evidence] | None = gather
         self._gathered: dict[str, Evidence] = {}
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def __getitem__(self, layer: str) -> Evidence:
         if layer not in self._layers:
             raise KeyError(layer)
-        with self._lock:  # whoever comes second waits, rather than measure it all again
+        with self._lock.held():  # whoever comes second waits, rather than measure it all again
             if layer not in self._gathered and self._gather is not None:
                 self._gathered[layer] = self._gather(layer, slice(None))
             if len(self._gathered) == len(self._layers):

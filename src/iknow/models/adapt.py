@@ -7,14 +7,16 @@ from typing import Any
 from sklearn.frozen import FrozenEstimator
 
 from iknow.errors import InputError
+from iknow.locking import unforked
 from iknow.models.model import Model
 
 
 def as_model(model: Any) -> Model:
     """The adapter for a torch module, a fitted scikit-learn classifier, or a `Model` as it is."""
     if is_torch_module(model):
-        # Imported here because only a user of torch should pay for loading it.
-        from iknow.models.torch import TorchModel
+        with unforked():
+            # Imported here because only a user of torch should pay for loading it.
+            from iknow.models.torch import TorchModel
 
         return TorchModel(model)
     if isinstance(model, Model) and not isinstance(model, type):

@@ -47,6 +47,3 @@ class PrecomputedModel:
             activations={layer: batch.activations[layer] for layer in layers},
             invalid=batch.invalid,
         )
-
-    def fingerprint(self) -> str | None:
-        return None

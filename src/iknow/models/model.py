@@ -73,10 +73,6 @@ class Model(Protocol):
         """Scores and the activations of the named layers, for one batch of inputs."""
         ...
 
-    def fingerprint(self) -> str | None:
-        """A name for exactly this trained model, or None if it has no identity."""
-        ...
-
 
 def make_observation(
     scores: Any,

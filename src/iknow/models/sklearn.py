@@ -7,14 +7,11 @@ Layers: "input"; each transformer of a pipeline by its step's name; "hidden1", "
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pickle import PicklingError
 from typing import Any
 
 import numpy as np
-from joblib.hashing import NumpyHasher
 from scipy.special import expit
 from sklearn.frozen import FrozenEstimator
-from sklearn.neighbors import BallTree, KDTree
 
 from iknow.core.arrays import Floats, Ints, Labels
 from iknow.errors import InputError, LayerError
@@ -73,16 +70,6 @@ class SklearnModel:
             belief=self._belief(batch),
         )
 
-    def fingerprint(self) -> str:
-        """A hash of the classifier and the steps before it, whatever they are wrapped in."""
-        try:
-            return f"sklearn:{_Hasher(hash_name='sha256').hash([*self._steps, self._final])}"
-        except PicklingError as error:
-            raise InputError(
-                f"{type(self.estimator).__name__} holds something without a name that could be "
-                f"recognised again: use a named function in place of a lambda ({error})"
-            ) from error
-
     @property
     def _is_network(self) -> bool:
         return hasattr(self._final, "coefs_") and hasattr(self._final, "out_activation_")
@@ -127,26 +114,6 @@ class SklearnModel:
         if self._is_network:
             found |= _network_activations(self._final, _as_numbers(inside))
         return {layer: found[layer] for layer in layers}
-
-
-class _Hasher(NumpyHasher):  # type: ignore[misc]
-    """joblib's hasher, blind to what differs between a model and the same one saved and loaded.
-
-    That is the layout of arrays in memory, the padding between the fields of structured ones (the
-    nodes of decision trees), whether a random state is shared, and how often a neighbour tree was
-    searched.
-    """
-
-    def save(self, obj: Any) -> None:
-        if isinstance(obj, (KDTree, BallTree)):
-            obj = (type(obj).__name__, obj.get_arrays())
-        elif isinstance(obj, np.random.RandomState):
-            obj = obj.get_state(legacy=False)
-        elif isinstance(obj, np.ndarray) and obj.dtype.names:
-            obj = [(name, obj[name]) for name in obj.dtype.names]
-        elif isinstance(obj, np.ndarray) and not obj.dtype.hasobject:
-            obj = np.array(obj, order="C")
-        super().save(obj)
 
 
 def unwrap(estimator: Any) -> tuple[list[tuple[str, Any]], Any]:

@@ -2,15 +2,17 @@
 
 Layers are named as in `named_modules()`; "input" is what goes in and "output" what comes out. The
 module is run in eval mode without gradients, on its own device and in its own precision, and is
-left as it was found: mode, hooks and parameters, also when something goes wrong.
+left as it was found: mode, hooks and parameters, also when something goes wrong and whatever other
+threads ask of it (`torch_passes`).
+
+One row may come out some units in the last place apart in batches of different sizes: torch chooses
+other kernels, which add in another order.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,13 +22,18 @@ from torch import Tensor, nn
 from iknow.core.arrays import Bools, Labels
 from iknow.errors import IknowError, InputError, LayerError
 from iknow.models.model import Observation, check_layers, make_observation
+from iknow.models.torch_passes import forward_pass
 
 
 class TorchModel:
-    """A trained torch module that maps a batch to scores of shape (n, n_classes)."""
+    """A trained torch module that maps a batch to scores of shape (n, n_classes).
+
+    What `torch.compile`, `DataParallel` and `DistributedDataParallel` make of a module is
+    unwrapped: it answers alike, and only the module itself can be looked into.
+    """
 
     def __init__(self, module: nn.Module) -> None:
-        self.module = module
+        self.module = _unwrap(module)
 
     @property
     def classes(self) -> Labels | None:
@@ -58,8 +65,7 @@ class TorchModel:
                 unreadable.add(name)
             order.append(name)
 
-        with _hooks(leaves, note):
-            self._run(inputs)
+        self._run(inputs, leaves, note)
         weighted = [i for i, name in enumerate(order) if list(leaves[name].parameters())]
         if not weighted:
             return ("input", "output")
@@ -93,8 +99,7 @@ class TorchModel:
             found[name] = _to_array(output, f"layer {name!r}")
 
         wanted = {name: modules[name] for name in layers if name in modules and name}
-        with _hooks(wanted, keep):
-            scores = self._run(inputs)
+        scores = self._run(inputs, wanted, keep)
         if "output" not in modules:
             found["output"] = scores
         missing = [layer for layer in layers if layer not in found]
@@ -105,23 +110,17 @@ class TorchModel:
             )
         return make_observation(scores, {layer: found[layer] for layer in layers}, invalid=invalid)
 
-    def fingerprint(self) -> str:
-        """A hash of the module's structure and all its parameters and buffers."""
-        digest = hashlib.sha256(repr(self.module).encode())
-        for name, tensor in self.module.state_dict().items():
-            if not isinstance(tensor, Tensor):  # a module's own extra state
-                digest.update(f"{name} {tensor!r}".encode())
-                continue
-            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-            digest.update(tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
-        return f"torch:{digest.hexdigest()}"
-
     @property
     def _name(self) -> str:
         return type(self.module).__name__
 
-    def _run(self, inputs: Tensor) -> Any:
-        with _evaluating(self.module), torch.no_grad():
+    def _run(
+        self,
+        inputs: Tensor,
+        watched: Mapping[str, nn.Module],
+        act: Callable[[str, Any], None],
+    ) -> Any:
+        with forward_pass(self.module, watched, act), torch.no_grad():
             try:
                 output = self.module(inputs)
             except (torch.cuda.OutOfMemoryError, IknowError):
@@ -150,30 +149,15 @@ class TorchModel:
         return torch.where(finite, tensor, torch.zeros_like(tensor)), invalid.cpu().numpy()
 
 
-@contextmanager
-def _evaluating(module: nn.Module) -> Iterator[None]:
-    """Eval mode inside, each submodule's own mode afterwards."""
-    modes = [(part, part.training) for part in module.modules()]
-    module.eval()
-    try:
-        yield
-    finally:
-        for part, mode in modes:
-            part.training = mode
-
-
-@contextmanager
-def _hooks(modules: dict[str, nn.Module], act: Callable[[str, Any], None]) -> Iterator[None]:
-    """Call `act(name, output)` whenever one of the modules has run."""
-    handles = [
-        module.register_forward_hook(lambda _m, _i, output, name=name: act(name, output))
-        for name, module in modules.items()
-    ]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
+def _unwrap(module: Any) -> Any:
+    """The module itself, out of what runs it faster."""
+    while True:
+        if isinstance(module, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
+            module = module.module
+        elif type(module).__name__ == "OptimizedModule" and hasattr(module, "_orig_mod"):
+            module = module._orig_mod  # its class is not imported: that takes seconds
+        else:
+            return module
 
 
 def _from_array(array: np.ndarray[Any, Any]) -> Tensor:

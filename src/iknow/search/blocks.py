@@ -10,13 +10,13 @@ way.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Floats32, Ints
 from iknow.core.evidence import Evidence
+from iknow.locking import cached_property
 from iknow.search.lower_bounds import LowerBounds
 from iknow.search.stored import StoredRows
 from iknow.search.threads import for_each, n_cores

@@ -19,7 +19,6 @@ off its first number, the query's part is added to its limit, and R and ρ' are 
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +26,7 @@ import numpy as np
 from iknow.core.arrays import Bools, Floats, Floats32
 from iknow.core.neighborhood import Ball, BallElseNearest, Neighborhood
 from iknow.errors import InputError
+from iknow.locking import cached_property
 from iknow.search.dense import DenseIndex, Search, is_compiled
 
 if TYPE_CHECKING:
@@ -69,12 +69,21 @@ class CellIndex(DenseIndex):
             support[empty] = super().find_support(points[empty], neighborhood)
         return support
 
+    def warm_up(self) -> None:
+        """Prepare and compile all that searching needs, whichever way a support is found."""
+        super().warm_up()
+        if self.n_rows and is_compiled() and len(self._parts) == 1:
+            points, radii = self._check(self.points[:1]), self._radii(0.0)
+            for find in (self._tree.walk, self._tree.sweep):
+                find(points, radii, np.zeros((1, self.n_classes), dtype=np.bool_))
+
     def _radii(self, radius: float | tuple[float, ...]) -> Floats:
         if isinstance(radius, tuple) and len(radius) != self.n_classes:
             raise InputError(
                 f"a radius is needed for each of {self.n_classes} classes; got {len(radius)}"
             )
-        return np.ascontiguousarray(np.broadcast_to(radius, (self.n_classes,)), dtype=np.float64)
+        # A copy: what is compiled for arrays that can be written is not for those that cannot.
+        return np.array(np.broadcast_to(radius, (self.n_classes,)), dtype=np.float64)
 
     def _within(self, points: Floats32, radii: Floats) -> Bools:
         """Which classes have a row within their radius, of shape (n_queries, n_classes)."""

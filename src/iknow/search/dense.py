@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from functools import cache, cached_property
+from functools import cache
 from importlib.util import find_spec
 from typing import Any, Protocol
 
@@ -18,6 +18,7 @@ import numpy as np
 
 from iknow.core.arrays import Floats32
 from iknow.core.evidence import Evidence, empty_evidence, merge_evidence
+from iknow.locking import cached_property, unforked
 from iknow.search.blocks import BlockSearch
 from iknow.search.index import check_activations, check_k, check_width
 from iknow.search.memory import slices_that_fit
@@ -95,8 +96,9 @@ def is_compiled() -> bool:
     if find_spec("numba") is None:
         return False
     try:
-        import iknow.search.panels  # noqa: F401
-    except ImportError as error:  # numba refuses a numpy that is too new for it
+        with unforked():
+            import iknow.search.cell_tree  # noqa: F401
+    except Exception as error:  # numba refuses a numpy that is too new, its library may not load
         warnings.warn(
             f"search is not compiled, and slower, as numba cannot be loaded: {error}", stacklevel=2
         )

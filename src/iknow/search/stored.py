@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from iknow.core.evidence import Evidence
 from iknow.core.neighborhood import Neighborhood
 from iknow.core.support import find_support
 from iknow.errors import InputError
+from iknow.locking import cached_property
 from iknow.search.index import check_activations, check_labels
 
 
@@ -49,6 +49,11 @@ class StoredRows(ABC):
     def find_support(self, queries: Any, neighborhood: Neighborhood) -> Bools:
         """Which classes are within reach, a mask of shape (n_queries, n_classes)."""
         return find_support(self.gather(queries, neighborhood.n_neighbors), neighborhood)
+
+    def warm_up(self) -> None:
+        """Prepare and compile all that searching needs, by searching for a stored row."""
+        for k in range(min(2, self.n_rows + 1)):
+            self.gather(self.points[:1], k)
 
     @cached_property
     def class_starts(self) -> Ints:

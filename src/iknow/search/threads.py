@@ -6,6 +6,7 @@ but only if BLAS does not start threads of its own inside each of them.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,11 +18,14 @@ from typing import Any, TypeVar
 from joblib import cpu_count
 from threadpoolctl import OpenBLASController, ThreadpoolController
 
+from iknow.locking import unforked
+
 Task = TypeVar("Task")
 
-_lock = threading.Lock()
-_users = 0
+_users: dict[object, int] = {}
+"""Who is inside `single_threaded_blas`, and in which thread."""
 _limiter: Any = None
+"""What knows the limit that the first of them found."""
 
 
 @cache
@@ -61,20 +65,36 @@ def single_threaded_blas() -> Iterator[None]:
     what the first one found; limits that overlap would otherwise restore each other's. The two need
     not be the same thread, so the right to set the limit is given back each time.
     """
-    global _users, _limiter
-    with _lock:
-        if _users == 0:
+    global _limiter
+    user = object()
+    with unforked():
+        if _limiter is None:
             _limiter = _controller(len(sys.modules)).limit(limits=1, user_api="blas")
             _give_up_control()
-        _users += 1
+        _users[user] = threading.get_ident()
     try:
         yield
     finally:
-        with _lock:
-            _users -= 1
-            if _users == 0:
+        with unforked():
+            del _users[user]
+            if not _users:
                 _limiter.restore_original_limits()
+                _limiter = None
                 _give_up_control()
+
+
+def _after_fork_in_child() -> None:
+    """Forget the users whose threads are not in the child.
+
+    BLAS stays at one thread until the next user is out, who restores what the first one found. To
+    restore it here would start threads in a child that may never need them.
+    """
+    for user in [user for user, thread in _users.items() if thread != threading.get_ident()]:
+        del _users[user]
+
+
+if hasattr(os, "register_at_fork"):  # Windows does not fork
+    os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def _give_up_control() -> None:

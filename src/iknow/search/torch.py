@@ -7,7 +7,6 @@ parts, one after the other. The answers are the same in every case, to the last 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from importlib.util import find_spec
 from itertools import pairwise
@@ -20,6 +19,7 @@ from torch import Tensor
 from iknow.core.arrays import Ints
 from iknow.core.evidence import NO_EXEMPLAR, Evidence, empty_evidence, stack_evidence
 from iknow.errors import InputError
+from iknow.locking import Lock
 from iknow.search.index import check_activations, check_k, check_width
 from iknow.search.stored import StoredRows
 from iknow.search.torch_blocks import NO_ROW, make_blocks, to_device
@@ -129,7 +129,7 @@ class TorchIndex(StoredRows):
 
     def _parts(self) -> Iterator[Operations]:
         """The index on the device, ready to be searched: whole and kept, or part by part."""
-        with self._lock:
+        with self._lock.held():
             if self._n_parts is None:
                 self._n_parts = self._count_parts()
             if self._n_parts == 1 and self._whole is None:
@@ -203,7 +203,7 @@ class TorchIndex(StoredRows):
     def _derive(self) -> None:
         """What is not pickled; the index comes to the device when it is first searched."""
         self._exact_device = _device_with_float64(self.device)
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._n_parts = None
         self._whole = None
 

@@ -1,0 +1,215 @@
+"""Probes: some training inputs, and what the model said about them.
+
+A bundle does not hold its model, and whoever loads it may bring another. Weights, versions and
+parameters do not tell: two models that share none of them may answer alike, and one changed number
+outside the weights may change every answer. So a model is recognized by its answers. Some inputs
+are kept with the scores and activations they led to; a model is the same if it repeats them.
+
+It need not repeat them to the last bit: other batch sizes, threads, processors and libraries add in
+another order. An activation may be off by 1/10,000 of the layer's spread (the root mean square
+distance of the activations from their mean), or by ten times what the model itself was off at `fit`
+when the same inputs came in other batches, whichever is more, and by a few units in the last place.
+A change below that, or on inputs unlike any of the probes, is not noticed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from iknow.core.arrays import Floats, Ints
+from iknow.errors import BundleError
+from iknow.models.arrays import PrecomputedModel
+from iknow.models.inputs import count_samples, cut_batches
+from iknow.models.model import Model, Observation, observe_all
+from iknow.models.stored_inputs import restore_inputs, store_inputs, take_rows
+
+MOST_ROWS = 32
+MOST_BYTES = 1 << 20
+"""Bytes of the inputs, scores and activations that are kept, all together."""
+SHARE_OF_SPREAD = 1e-4
+TIMES_NOISE = 10.0
+UNITS_IN_LAST_PLACE = 16 * float(np.finfo(np.float32).eps)
+SCORES = "the scores"
+
+
+@dataclass(frozen=True, eq=False)
+class Probe:
+    """Inputs of n samples and what a model said about them.
+
+    inputs: as the model takes them. observed: of shape (n, ...) for each layer, and of the scores
+    and beliefs. tolerances: for each layer, and for the scores, how long the difference of two
+    answers may be.
+    """
+
+    inputs: Any
+    observed: Observation
+    tolerances: Mapping[str, float]
+
+    def find_difference(self, model: Model, batch_size: int | None = None) -> str | None:
+        """How a model answers otherwise, in words; None if it answers alike."""
+        try:
+            found = _ask(model, self.inputs, tuple(self.observed.activations), batch_size)
+        except Exception as error:  # a model may fail in any way on what another was made for
+            return f"it fails on inputs that the model was asked about ({error})"
+        worst, words = 1.0, None
+        for name, before in _tables(self.observed).items():
+            after = _tables(found)[name]
+            if after.shape != before.shape:
+                return f"{name} have shape {after.shape} in place of {before.shape}"
+            lengths = _lengths(before, after)
+            row, allowed = int(lengths.argmax()), self.tolerances[name]
+            if lengths[row] > worst * allowed:
+                worst = lengths[row] / allowed if allowed else np.inf
+                words = (
+                    f"{name} differ by {lengths[row]:.3g} on input {row} of the "
+                    f"{len(before)} kept, where {allowed:.3g} is allowed"
+                )
+        return words or self._find_other_belief(found)
+
+    def _find_other_belief(self, found: Observation) -> str | None:
+        """A belief that changed though the scores of the two classes are not tied."""
+        rows = np.flatnonzero(found.belief != self.observed.belief)
+        scores, before, after = self.observed.scores, self.observed.belief, found.belief
+        for row in rows:
+            lead = abs(scores[row, before[row]] - scores[row, after[row]])
+            if lead > 2 * self.tolerances[SCORES]:
+                return f"it believes another class on input {row} of the {len(scores)} kept"
+        return None
+
+    def store(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Plain values and arrays, without pickle; ValueError if the inputs cannot be such."""
+        record, arrays = store_inputs(self.inputs)
+        arrays |= {"scores": self.observed.scores, "belief": self.observed.belief}
+        for i, values in enumerate(self.observed.activations.values()):
+            arrays[f"layer{i}"] = values
+        tolerances = [self.tolerances[name] for name in _tables(self.observed)]
+        return {"inputs": record, "tolerances": tolerances}, arrays
+
+
+def restore_probe(
+    record: Mapping[str, Any], arrays: Mapping[str, Any], layers: Sequence[str]
+) -> Probe:
+    """The probe that `Probe.store` wrote for these layers."""
+    try:
+        scores = np.asarray(arrays["scores"], dtype=np.float64)
+        observed = Observation(
+            scores=scores,
+            belief=arrays["belief"],
+            activations={layer: arrays[f"layer{i}"] for i, layer in enumerate(layers)},
+            invalid=np.zeros(len(scores), dtype=bool),
+        )
+        lengths = [float(length) for length in record["tolerances"]]
+        probe = Probe(
+            inputs=restore_inputs(record["inputs"], arrays),
+            observed=observed,
+            tolerances=dict(zip(_tables(observed), lengths, strict=True)),
+        )
+        _check_restored(probe)
+        return probe
+    except ImportError:
+        raise
+    except Exception as error:  # what was not written by us can be wrong in any way
+        raise BundleError(f"what it knows its model by cannot be read: {error!r}") from error
+
+
+def _check_restored(probe: Probe) -> None:
+    """What was read must be what `make_probe` makes; ValueError if not."""
+    belief, tables = probe.observed.belief, _tables(probe.observed)
+    n, n_classes = probe.observed.scores.shape
+    if belief.dtype.kind not in "iu" or belief.shape != (n,):
+        raise ValueError("its beliefs must be class codes, one for each input")
+    if not ((belief >= 0) & (belief < n_classes)).all():
+        raise ValueError(f"its beliefs must be class codes from 0 to {n_classes - 1}")
+    if any(v.ndim != 2 or len(v) != n or v.dtype.kind != "f" for v in tables.values()):
+        raise ValueError(f"its scores and activations must be tables of floats of {n} rows")
+    if count_samples(probe.inputs) != n:
+        raise ValueError(f"it must hold {n} inputs")
+    if not all(0 <= length < np.inf for length in probe.tolerances.values()):
+        raise ValueError("its tolerances must be numbers >= 0")
+
+
+def make_probe(
+    model: Model,
+    inputs: Any,
+    codes: Ints,
+    layers: Sequence[str],
+    batch_size: int | None = None,
+) -> Probe | str:
+    """A probe of a model by some training inputs, or why there is none.
+
+    codes: the classes of the inputs, of shape (n,); all of them are probed where there is room.
+    batch_size: the most inputs that the model is asked about at a time.
+    """
+    if isinstance(model, PrecomputedModel):
+        return "it was made from the outputs of a model, which was not there"
+    chosen = take_rows(inputs, choose_rows(codes, MOST_ROWS))
+    if chosen is None:
+        return f"inputs of type {type(inputs).__name__} cannot be kept in a bundle"
+    n = count_samples(chosen)
+    try:
+        whole = _ask(model, chosen, layers, batch_size)
+        batches = [rows for rows in (np.arange(1), np.arange(1, n)) if len(rows)]
+        parts = [_ask(model, take_rows(chosen, rows), layers, batch_size) for rows in batches]
+    except Exception as error:  # it may insist on batches of one size
+        return f"the model cannot be asked about a few inputs at a time ({error})"
+    again = {
+        name: np.concatenate([_tables(part)[name] for part in parts]) for name in _tables(whole)
+    }
+    tolerances = {}
+    for name, values in _tables(whole).items():
+        noise = float(_lengths(values, again[name]).max())
+        spread, size = _spread_and_size(values)
+        if TIMES_NOISE * noise > max(spread, UNITS_IN_LAST_PLACE * size):
+            return "the model says something else each time it is asked about the same inputs"
+        tolerances[name] = (
+            max(SHARE_OF_SPREAD * spread, TIMES_NOISE * noise) + UNITS_IN_LAST_PLACE * size
+        )
+    probe = Probe(chosen, whole, tolerances)
+    try:
+        n_bytes = sum(np.asarray(array).nbytes for array in probe.store()[1].values())
+    except Exception as error:  # there are frames of many makes; no fit fails for a probe
+        return str(error)
+    kept = np.arange(min(n, n * MOST_BYTES // n_bytes))
+    if not len(kept):
+        return f"one input and what it causes take more than {MOST_BYTES:,} bytes"
+    return Probe(take_rows(chosen, kept), whole[kept], tolerances)
+
+
+def choose_rows(codes: Ints, most: int) -> Ints:
+    """Positions of at most so many samples, of one class after the other; the same each time."""
+    order = np.random.default_rng(0).permutation(len(codes))
+    by_class = order[np.argsort(codes[order], kind="stable")]
+    ranked = codes[by_class]
+    within = np.arange(len(codes)) - np.searchsorted(ranked, ranked)
+    return by_class[np.lexsort((ranked, within))[:most]]
+
+
+def _ask(model: Model, inputs: Any, layers: Sequence[str], batch_size: int | None) -> Observation:
+    return observe_all(model, cut_batches(inputs, batch_size), count_samples(inputs), layers)
+
+
+def _tables(observed: Observation) -> dict[str, Any]:
+    """The scores and the activations, by what errors call them."""
+    layers = {f"the activations of layer {k!r}": v for k, v in observed.activations.items()}
+    return {SCORES: observed.scores, **layers}
+
+
+def _lengths(one: Floats, other: Floats) -> Floats:
+    """How far two tables of shape (n, m) are apart in each row; 0 where they are equal, inf too."""
+    with np.errstate(invalid="ignore"):
+        difference = np.subtract(one, other, dtype=np.float64)
+    difference[(one == other) | (np.isnan(one) & np.isnan(other))] = 0.0
+    difference[np.isnan(difference)] = np.inf
+    lengths: Floats = np.linalg.norm(difference, axis=1)
+    return lengths
+
+
+def _spread_and_size(values: Floats) -> tuple[float, float]:
+    """The root mean square distance of rows from their mean, and the length of the longest."""
+    finite = np.where(np.isfinite(values), values, 0.0).astype(np.float64)  # log(0) is a score too
+    spread = np.sqrt(((finite - finite.mean(axis=0)) ** 2).sum(axis=1).mean())
+    return float(spread), float(np.linalg.norm(finite, axis=1).max())

@@ -1,0 +1,55 @@
+"""Inputs of a model as plain arrays and values, and back: no pickle, and nothing is lost.
+
+Arrays and tensors are stored as they are. A data frame is stored column by column (`pandas`). What
+would not come back as it was is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from iknow.core.arrays import Ints
+
+KINDS = "biufUmM"
+"""Kinds of arrays that need no pickle: numbers, truth values, text and times."""
+
+
+def take_rows(inputs: Any, rows: Ints) -> Any:
+    """Some of the samples, copied; None if they are neither an array, a tensor nor a data frame."""
+    if hasattr(inputs, "iloc"):
+        return inputs.iloc[rows].reset_index(drop=True)
+    if isinstance(inputs, np.ndarray) or hasattr(inputs, "detach"):
+        return inputs[rows]
+    return None
+
+
+def store_inputs(inputs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Plain values and arrays by name; ValueError if these inputs cannot be stored."""
+    if hasattr(inputs, "iloc"):
+        from iknow.models.pandas import store_frame
+
+        return store_frame(inputs)
+    if hasattr(inputs, "detach"):
+        inputs = _from_tensor(inputs)
+    if type(inputs) is not np.ndarray or inputs.dtype.kind not in KINDS:
+        raise ValueError(f"inputs of dtype {inputs.dtype} cannot be kept in a bundle")
+    return {"kind": "array"}, {"inputs": inputs}
+
+
+def restore_inputs(record: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
+    """What `store_inputs` was given; a tensor as an array, which its model takes as well."""
+    if record["kind"] == "frame":
+        from iknow.models.pandas import restore_frame
+
+        return restore_frame(record, arrays)
+    return np.array(arrays["inputs"])
+
+
+def _from_tensor(tensor: Any) -> Any:
+    values = tensor.detach().cpu()
+    is_float = values.is_floating_point()
+    # numpy knows no bfloat16; every number in half precision is one in single precision.
+    return (values.float() if is_float and values.element_size() < 4 else values).numpy()

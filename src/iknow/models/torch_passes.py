@@ -1,0 +1,118 @@
+"""Forward passes: one at a time through each part of a torch module, whatever thread asks.
+
+To look into a module, hooks are put on its parts and all of them are set to eval mode. Both belong
+to the module, not to the thread that looks: a second pass would read the first one's layers and,
+once one of them restores the modes, drop out in the other's. So a pass has its parts to itself.
+Modules that share parts wait for each other; others run side by side.
+
+A child that was forked meanwhile finds every part free, in its own mode and without our hooks.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from torch import nn
+
+from iknow.locking import fork_waits_for
+
+_turn = threading.Condition(threading.RLock())
+_passes: list[_Pass] = []
+"""Those under way, of each thread in the order they began; looked at and changed by turns."""
+
+
+@contextmanager
+def forward_pass(
+    module: nn.Module, watched: Mapping[str, nn.Module], act: Callable[[str, Any], None]
+) -> Iterator[None]:
+    """The module to oneself, in eval mode; `act(name, output)` after each run of a watched part.
+
+    Only runs in this thread count: somebody else may run the module without asking us. A pass may
+    begin within another of the same thread, whose hooks are then silent.
+    """
+    one = _Pass(module)
+    try:
+        with _turn:
+            _turn.wait_for(one.is_free)
+            one.take()
+            _passes.append(one)
+        one.watch(watched, act)
+        one.set_modes()
+        yield
+    finally:
+        with _turn:
+            one.undo()
+            if one in _passes:  # unless waiting was interrupted
+                _passes.remove(one)
+            _turn.notify_all()
+
+
+class _Pass:
+    """A forward pass: the parts it runs, and what it changed in them."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.thread = threading.get_ident()
+        self._module = module
+        self._parts = list(module.modules())
+        self._ids = frozenset(map(id, self._parts))
+        self._handles: list[Any] = []
+        self._training: list[nn.Module] = []
+        self._compiled: list[tuple[nn.Module, Any]] = []
+
+    def is_free(self) -> bool:
+        """Whether no other thread runs any of the parts."""
+        return all(
+            other.thread == self.thread or self._ids.isdisjoint(other._ids) for other in _passes
+        )
+
+    def take(self) -> None:
+        """Note what will be changed, before anything is."""
+        self._training = [part for part in self._parts if part.training]
+        # What `module.compile()` made of a part knows nothing of hooks that came later.
+        found = [(part, vars(part).get("_compiled_call_impl")) for part in self._parts]
+        self._compiled = [(part, call) for part, call in found if call is not None]
+
+    def watch(self, watched: Mapping[str, nn.Module], act: Callable[[str, Any], None]) -> None:
+        for name, part in watched.items():
+
+            def hook(_part: Any, _inputs: Any, output: Any, name: str = name) -> None:
+                if _innermost_here() is self:
+                    act(name, output)
+
+            self._handles.append(part.register_forward_hook(hook))
+
+    def set_modes(self) -> None:
+        if self._training:
+            self._module.eval()
+        for part, _ in self._compiled:
+            part._compiled_call_impl = None
+
+    def undo(self) -> None:
+        """Leave the parts as they were found."""
+        for handle in self._handles:
+            handle.remove()
+        for part in self._training:
+            part.training = True
+        for part, call in self._compiled:
+            part._compiled_call_impl = call
+
+
+def _innermost_here() -> _Pass | None:
+    here = threading.get_ident()
+    return next((one for one in reversed(list(_passes)) if one.thread == here), None)
+
+
+def _after_fork_in_child() -> None:
+    """Undo the passes of threads that are not in the child."""
+    for one in [one for one in _passes if one.thread != threading.get_ident()]:
+        _passes.remove(one)
+        one.undo()
+
+
+fork_waits_for(_turn)
+if hasattr(os, "register_at_fork"):  # Windows does not fork
+    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,55 @@
+"""Arrays as numpy's .npy files hold them, without evaluating anything.
+
+numpy reads the header of such a file as a piece of Python. Here it must look as numpy itself writes
+it for a plain array of version 1.0, to the letter, and is read by a pattern.
+"""
+
+from __future__ import annotations
+
+import re
+from math import prod
+from typing import Any
+
+import numpy as np
+
+MAGIC = b"\x93NUMPY\x01\x00"
+PATTERN = re.compile(
+    r"\{'descr': '([<|][biufcmMSU]\d{1,9}(?:\[\d{0,9}[a-zA-Z]{1,2}\])?)', 'fortran_order': False, "
+    r"'shape': \(((?:\d{1,18},|\d{1,18}(?:, \d{1,18})+)?)\), \} *\n"
+)
+KINDS = "biufcmMSU"
+
+
+def encode_array(array: Any) -> tuple[bytes, memoryview]:
+    """An array as a .npy file: its header and its values, which are not copied if that can be."""
+    values = np.ascontiguousarray(array).reshape(np.shape(array))  # which makes a scalar 1-D
+    if values.dtype.byteorder not in "=|<" or values.dtype.newbyteorder("<") != values.dtype:
+        values = values.astype(values.dtype.newbyteorder("<"))
+    if values.dtype.kind not in KINDS or values.dtype.itemsize == 0:
+        raise ValueError(f"an array of dtype {values.dtype} cannot be stored without pickle")
+    text = f"{{'descr': {values.dtype.str!r}, 'fortran_order': False, 'shape': {values.shape}, }}"
+    filling = -(len(MAGIC) + 2 + len(text) + 1) % 64
+    header = MAGIC + (len(text) + filling + 1).to_bytes(2, "little")
+    header += text.encode("ascii") + b" " * filling + b"\n"
+    return header, values.reshape(-1).view(np.uint8).data
+
+
+def decode_array(content: Any) -> Any:
+    """The array in the bytes of a .npy file, an array of uint8; the values are not copied."""
+    if bytes(content[:8]) != MAGIC:
+        raise ValueError("it is no .npy file of version 1.0")
+    start = 10 + int.from_bytes(bytes(content[8:10]), "little")
+    found = PATTERN.fullmatch(bytes(content[10:start]).decode("latin-1"))
+    if found is None or start % 64 or start > len(content):
+        raise ValueError("its header is not one that numpy writes for plain numbers or text")
+    shape = tuple(int(size) for size in found[2].replace(",", " ").split())
+    try:
+        dtype = np.dtype(found[1])
+    except TypeError as error:
+        raise ValueError(f"{found[1]} is no dtype of numpy's") from error
+    expected = start + dtype.itemsize * prod(shape)
+    if dtype.itemsize == 0 or len(content) != expected:
+        raise ValueError(
+            f"expected {expected} bytes for an array of shape {shape}; got {len(content)}"
+        )
+    return content[start:].view(dtype).reshape(shape)

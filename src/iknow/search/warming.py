@@ -1,0 +1,22 @@
+"""Warming up: everything that is compiled for search, compiled before anybody waits for it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from iknow.search.cells import CellIndex
+
+N_ROWS = 64  # more than a cell of each class, so that there are cells of cells
+
+
+def warm_up() -> None:
+    """Compile the search for CPUs, or read what was compiled, for all classifiers to come.
+
+    Without the extra `fast` there is nothing to do. Run it when an image is built and each process
+    finds its search compiled: `python -c "import iknow; iknow.warm_up()"`.
+    """
+    points = np.arange(2 * N_ROWS, dtype=np.float32).reshape(N_ROWS, 2)
+    mapped = points.copy()
+    mapped.flags.writeable = False  # as the arrays of a bundle are
+    for rows in (points, mapped):
+        CellIndex(rows, np.arange(N_ROWS) // (N_ROWS // 2), 2).warm_up()
