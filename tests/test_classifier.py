@@ -961,7 +961,7 @@ def test_before_fit_there_is_nothing_to_ask(action, tmp_path):
 
 
 def test_a_batch_size_below_one_is_refused():
-    with pytest.raises(InputError, match="batch_size must be >= 1; got 0"):
+    with pytest.raises(InputError, match="batch_size must be a whole number >= 1; got 0"):
         fitted(batch_size=0)
 
 
