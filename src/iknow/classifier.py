@@ -123,7 +123,7 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
             for learned in [name for name in before if name.endswith("_")]:
                 delattr(self, learned)
             if is_estimator(self.model):
-                validate_data(self, X, y, skip_check_array=True)
+                self._check_features(X, reset=True)
             begin = self._train if is_to_be_trained(self.model) else self._wrap
             return begin(X, y, rows)
         except BaseException:
@@ -300,8 +300,15 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
     def _prepare(self, X: Any) -> Any:
         inputs = self.model_.prepare(X)
         if hasattr(self, "n_features_in_"):
-            validate_data(self, X, reset=False, skip_check_array=True)
+            self._check_features(X, reset=False)
         return inputs
+
+    def _check_features(self, X: Any, *, reset: bool) -> None:
+        """Take note of the number of features and their names, or compare them with those noted."""
+        try:
+            validate_data(self, X, reset=reset, skip_check_array=True)
+        except (ValueError, TypeError, LookupError) as error:
+            raise InputError(f"X must be an array or a data frame: {error}") from error
 
     def _observe(self, inputs: Any) -> Iterator[Observation]:
         batches = cut_batches(inputs, self.batch_size)

@@ -14,7 +14,7 @@ class InputError(IknowError, ValueError):
 
 
 class RefusedError(InputError):
-    """A batch of inputs on which the model itself raised an error."""
+    """Inputs on which the model itself raised an error."""
 
 
 class LayerError(InputError):

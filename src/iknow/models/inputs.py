@@ -30,6 +30,11 @@ def as_dense(inputs: Any) -> Any:
     array = as_array(inputs, "X")
     if array.dtype.kind == "c":  # in scikit-learn's words
         raise InputError(f"Complex data not supported: X must be real; got {array.dtype}")
+    if array.dtype.kind in "mMV":
+        raise InputError(
+            f"X must hold numbers or text; got dtype {array.dtype}: turn dates into numbers, or "
+            "give a data frame to a pipeline that does"
+        )
     if array.ndim < 2:
         raise InputError(
             f"inputs must have shape (n_samples, n_features); got {array.shape}. Reshape your data "

@@ -94,7 +94,7 @@ class SklearnModel:
             activations = self._activations(batch, layers)
         except IknowError:
             raise
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, ArithmeticError) as error:
             raise RefusedError(
                 f"{type(self._final).__name__} failed on inputs of shape {np.shape(batch)}: {error}"
             ) from error

@@ -10,7 +10,8 @@ const Order = (() => {
   const isRight = (evidence, i) =>
     (evidence.belief[i] < 0 ? null : evidence.truth[i] === evidence.belief[i]);
   const wrongIk = (evidence, assessed, i) =>
-    evidence.truth !== null && assessed.assertion[i] === Algebra.IK && isRight(evidence, i) === false;
+    evidence.truth !== null && assessed.assertion[i] === Algebra.IK
+      && isRight(evidence, i) === false;
 
   function passes(evidence, assessed, filter, i) {
     const same = (wanted, value) => wanted === null || wanted === value;
