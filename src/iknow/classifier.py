@@ -108,7 +108,9 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        if is_estimator(self.model):
+        # Where the raw input is a layer it must be finite, whatever the model takes.
+        raw = not hasattr(self.model, "steps") if self.layers is None else "input" in self.layers
+        if is_estimator(self.model) and not raw:
             tags.input_tags.allow_nan = get_tags(self.model).input_tags.allow_nan
         return tags
 

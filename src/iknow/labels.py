@@ -16,7 +16,9 @@ from iknow.models.numbers import as_array, is_missing
 
 def as_labels(y: Any, n_samples: int, what: str) -> Labels:
     """Labels as an array of shape (n_samples,) of text or numbers, none of them missing."""
-    labels = as_vector(y, what)
+    if y is None:  # in scikit-learn's words
+        raise InputError(f"fitting requires {what} to be passed, but the target {what} is None")
+    labels = as_vector(y, what, column=True)
     if len(labels) != n_samples:
         raise InputError(
             f"{what} must hold one label per sample: got {len(labels)} labels for {n_samples} "
@@ -29,17 +31,19 @@ def as_labels(y: Any, n_samples: int, what: str) -> Labels:
     return labels
 
 
-def as_vector(values: Any, what: str) -> Labels:
-    """Labels, however many, as text or numbers of shape (n,); a table of one column will do."""
+def as_vector(values: Any, what: str, *, column: bool = False) -> Labels:
+    """Labels, however many, as text or numbers of shape (n,).
+
+    column: whether a table of one column will do, with scikit-learn's warning.
+    """
     given = isinstance(values, (list, tuple))
     # As objects, each as it is: numpy would turn 1 beside "a" into the text "1".
     array = as_array(np.array(values, dtype=object) if given else values, what)
-    if array.ndim == 2 and array.shape[1] == 1:
+    if column and array.ndim == 2 and array.shape[1] == 1:
         array = column_or_1d(array, warn=True)
     if array.ndim != 1:
         raise InputError(
-            f"{what} should be a 1d array with one label per sample; got an array of shape "
-            f"{array.shape}: wrap one classifier for each output"
+            f"{what} should be a 1d array, one label for each sample; got shape {array.shape}"
         )
     if array.dtype.kind == "T":  # numpy's text of any length
         array = array.astype(object)
@@ -80,13 +84,30 @@ def _from_objects(array: Labels, what: str) -> Labels:
         raise InputError(
             f"{what} must hold labels that are all text or all numbers; got {', '.join(kinds[:5])}"
         )
-    labels: Labels = np.array(plain)
-    if labels.dtype.kind == "O" or labels.tolist() != plain:
+    labels = _as_whole_numbers(plain) if _are_whole(plain) else np.array(plain)
+    if labels is None or labels.tolist() != plain:
         raise InputError(
             f"{what} holds labels that an array cannot hold: whole numbers beyond 64 bits, or text "
             "that ends in a NUL character"
         )
     return labels
+
+
+def _are_whole(plain: list[Any]) -> bool:
+    """Whether all are whole numbers, and not all of them bools."""
+    return all(isinstance(label, int) for label in plain) and not all(
+        isinstance(label, bool) for label in plain
+    )
+
+
+def _as_whole_numbers(plain: list[int]) -> Labels | None:
+    """Whole numbers as they are: left to itself numpy rounds large ones to floats."""
+    for dtype in (np.int64, np.uint64):
+        try:
+            return np.array(plain, dtype=dtype)
+        except OverflowError:
+            continue
+    return None
 
 
 def as_row_numbers(rows: Any, n_samples: int) -> Ints:

@@ -101,7 +101,8 @@ class Assessment:
 
         It may refuse one that is not finite, or score it by NaN; no answer is made up then.
         """
-        return self.belief_codes != NO_BELIEF
+        answered: Bools = self.belief_codes != NO_BELIEF
+        return answered
 
     @cached_property
     def supports(self) -> dict[str, Bools]:

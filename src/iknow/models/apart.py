@@ -122,7 +122,7 @@ def _mark_strange(batch: Any) -> NDArray[np.uint8]:
             for place, value in np.ndenumerate(batch):
                 marks[place] = MISSING if is_missing(value) else _mark_object(value)
         return marks
-    marks = batch.isna().to_numpy().astype(np.uint8) * np.uint8(MISSING)
+    marks = np.where(batch.isna().to_numpy(), MISSING, ORDINARY).astype(np.uint8)
     numeric = np.flatnonzero([_is_numeric(dtype) for dtype in batch.dtypes])
     numbers = batch.iloc[:, numeric].to_numpy(dtype=np.float64, na_value=np.nan)
     marks[:, numeric] = _mark_floats(numbers)
