@@ -44,7 +44,7 @@ def bytes_per_sample(assessment: Assessment) -> int:
     size = 20
     for layer, evidence in assessment.evidence.items():
         rule = assessment.neighborhoods[layer]
-        size += (1 + count_others(evidence, rule)) * (8 + 4 + 8 + 2)
+        size += (1 + count_others(evidence, rule)) * (8 + 2 + 8 + 2)
         size += 4 * count_neighbors(evidence, rule)
     return size
 
@@ -58,14 +58,13 @@ def layer_columns(evidence: Evidence, neighborhood: Neighborhood, belief: Ints) 
     samples = np.arange(len(evidence))[:, None]
     others = evidence.class_distances.copy()
     others[samples[:, 0], belief] = np.nan  # sorted to the end, behind inf
-    # (A sample without belief, -1, is invalid: its evidence is empty, whatever class is left out.)
     order = np.argsort(others, axis=1, kind="stable")[:, : count_others(evidence, neighborhood)]
     codes = np.hstack([belief[:, None], order])
     distances = evidence.class_distances[samples, codes]
     neighbors = evidence.neighbor_distances[:, : count_neighbors(evidence, neighborhood)]
     return {
         "distances": distances.astype(np.float64),
-        "codes": codes.astype(np.int32),
+        "codes": codes.astype(np.uint16),
         # Users number training samples as they like, say by the ids of a database.
         "rows": evidence.exemplars[samples, codes].astype(np.int64),
         "ranks": _ranks(distances, neighbors),
@@ -95,7 +94,7 @@ def sample_columns(
     columns: Columns = {
         "index": rows.astype(np.int32),
         "counted": counted.astype(np.uint8),
-        "belief": assessment.belief_codes[rows].astype(np.int32),  # -1: the model has none
+        "belief": assessment.belief_codes[rows].astype(np.uint16),
         "invalid": assessment.invalid[rows].astype(np.uint8),
         "score": assessment.scores[rows, assessment.belief_codes[rows]].astype(np.float32),
         "removals": np.where(known, stability.at_least[rows], 0).astype(np.int32),

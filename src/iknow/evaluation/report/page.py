@@ -63,13 +63,11 @@ def make_html(
     """
     _check(assessment, samples, max_samples)
     report = None if truth is None else evaluate(assessment, truth)
-    wrong: Bools | None = None
-    if report is not None:
-        wrong = (assessment.belief != report.truth) & assessment.answered
+    wrong: Bools | None = None if truth is None else assessment.belief != np.asarray(truth)
     room = int(EVIDENCE_SHARE * max_bytes * 3 / 4 / bytes_per_sample(assessment))
     most = min(max_samples, max(room, 1))
     chosen = choose_samples(assessment, wrong, most, np.random.default_rng(seed))
-    codes = None if report is None else codes_of(report.truth, report.true_classes)
+    codes = None if report is None else codes_of(np.asarray(truth), report.true_classes)
     columns = dict(gather_columns(assessment, chosen.rows, chosen.counted, codes))
     facts = _facts(assessment, report, chosen, selection)
     prose = _prose(assessment, report, chosen, selection, notes, title)

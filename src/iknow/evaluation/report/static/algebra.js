@@ -137,7 +137,7 @@ const Algebra = (() => {
 
   /* What the assertions add up to. matrix: counts of shape (3, nClasses, nTrue), flat. */
   function summarise(evidence, assessed, nClasses, nTrue) {
-    const counts = [0, 0, 0], answered = [0, 0, 0], right = [0, 0, 0], reasons = [0, 0, 0, 0, 0, 0];
+    const counts = [0, 0, 0], right = [0, 0, 0], reasons = [0, 0, 0, 0, 0, 0];
     const columns = evidence.truth ? nTrue : 1;
     const matrix = new Uint32Array(3 * nClasses * columns);
     for (let i = 0; i < evidence.n; i++) {
@@ -146,12 +146,10 @@ const Algebra = (() => {
       counts[a] += 1;
       reasons[assessed.reason[i]] += 1;
       const truth = evidence.truth ? evidence.truth[i] : 0;
-      if (evidence.belief[i] < 0) continue; // the model said nothing: neither right nor wrong
-      answered[a] += 1;
       if (evidence.truth && truth === evidence.belief[i]) right[a] += 1;
       matrix[(a * nClasses + evidence.belief[i]) * columns + truth] += 1;
     }
-    return { counts, answered, right, reasons, matrix, n: counts[0] + counts[1] + counts[2] };
+    return { counts, right, reasons, matrix, n: counts[0] + counts[1] + counts[2] };
   }
 
   return {

@@ -10,13 +10,9 @@ const Detail = (() => {
 
   function facts(page, i, judged) {
     const { evidence, facts: { classes, trueClasses, layers } } = page;
-    const silent = evidence.belief[i] < 0; // the model gave no answer
-    const list = silent ? [...fact("the model says", h("b", null, "nothing"))]
-      : [...fact("the model says", h("b", null, classes[evidence.belief[i]]),
-        h("span", { class: "soft" }, ` score ${short(evidence.score[i])}`))];
-    if (evidence.truth && silent) {
-      list.push(...fact("it is", h("b", null, trueClasses[evidence.truth[i]])));
-    } else if (evidence.truth) {
+    const list = [...fact("the model says", h("b", null, classes[evidence.belief[i]]),
+      h("span", { class: "soft" }, ` score ${short(evidence.score[i])}`))];
+    if (evidence.truth) {
       const right = Order.isRight(evidence, i);
       list.push(...fact("it is", h("b", { class: right ? "right" : "wrong" },
         `${trueClasses[evidence.truth[i]]} ${right ? "✓ right" : "✗ wrong"}`)));

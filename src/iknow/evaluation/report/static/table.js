@@ -24,7 +24,6 @@ const Table = (() => {
 
   function truthCell({ facts, evidence }, i) {
     const right = Order.isRight(evidence, i);
-    if (right === null) return facts.trueClasses[evidence.truth[i]];
     return h("span", { class: right ? "right" : "wrong" },
       h("span", { class: "sign", role: "img", "aria-label": right ? "right" : "wrong" },
         right ? "✓" : "✗"), ` ${facts.trueClasses[evidence.truth[i]]}`);
@@ -36,7 +35,7 @@ const Table = (() => {
       picture: () => Pictures.draw(Pictures.ofSample(i), `sample ${evidence.index[i]}`),
       index: () => h("span", { class: "number" }, `#${evidence.index[i]}`,
         evidence.counted[i] ? null : h("abbr", { title: "not drawn, so not counted" }, "*")),
-      belief: () => (evidence.belief[i] < 0 ? "–" : facts.classes[evidence.belief[i]]),
+      belief: () => facts.classes[evidence.belief[i]],
       truth: () => truthCell(page, i),
       assertion: () => badge(assessed.assertion[i]),
       reason: () => Words.REASONS[Algebra.REASONS[assessed.reason[i]]],
