@@ -13,7 +13,8 @@ from torch import nn
 
 from iknow import Ball, EpistemicClassifier
 from iknow.geometry import Minkowski
-from iknow.scales import share_of_quieter_half
+from iknow.models.arrays import PrecomputedModel
+from iknow.scales import are_coarse, share_of_quieter_half
 
 RNG = np.random.default_rng(0)
 ONE_HOT = np.eye(8)[RNG.integers(8, size=400)]
@@ -92,3 +93,36 @@ def test_a_pipeline_is_looked_at_behind_its_last_transformer():
     assert classifier.layers_ == ("standardscaler", "output")
     scaled = classifier.model_.estimator[0].transform(X)[classifier.indexes_["output"].rows]
     np.testing.assert_allclose(classifier.indexes_["standardscaler"].points, scaled, rtol=1e-5)
+
+
+# Rounding
+
+
+@pytest.mark.parametrize(
+    ("values", "coarse"),
+    [
+        (1.7e9 + RNG.uniform(0, 3600, 400), True),  # an hour of timestamps: steps of 128 s
+        (1.7e9 + RNG.uniform(0, 3e7, 400), False),  # a year of them
+        (np.full(400, 2.0**25) + (np.arange(400) % 2), True),  # two numbers become one
+        (1 - RNG.uniform(0, 1e-7, 400), False),  # saturated, as a sure probability is
+        (1e8 + RNG.normal(0, 1e6, 400), False),
+        (RNG.normal(0, 1e-30, 400), False),
+        (np.zeros(400), False),
+        (np.full(400, 7.0), False),
+        (1e6 * (np.arange(400) == 3), False),  # rarely anything but 0
+    ],
+)
+def test_a_feature_should_vary_by_more_than_rounding(values, coarse):
+    assert are_coarse(values.astype(np.float32)[:, None]).tolist() == [coarse]
+
+
+def test_a_layer_of_rounded_values_is_warned_of_by_name():
+    seconds = 1.7e9 + np.arange(40.0)[:, None]
+    scores = np.eye(2)[np.arange(40) % 2]
+    with pytest.warns(
+        UserWarning, match=r"feature 0 of layer 'time' .* steps of 1.3e\+02"
+    ) as caught:
+        EpistemicClassifier(PrecomputedModel(), neighborhoods=Ball(1.0)).fit(
+            (scores, {"time": seconds}), np.arange(40) % 2
+        )
+    assert caught[0].filename == __file__

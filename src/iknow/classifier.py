@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import get_tags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from iknow.certifying import lipschitz_on_request
 from iknow.core.arrays import Ints, Labels
@@ -45,13 +45,14 @@ from iknow.models.model import Observation, observe_all
 from iknow.parameters import (
     as_layer_names,
     as_metrics,
+    check_features,
     check_neighbors,
     check_rule,
     fixed_neighborhoods,
 )
 from iknow.progress import track
 from iknow.saving import SavingMixin
-from iknow.scales import warn_of_scales
+from iknow.scales import warn_of_layers
 from iknow.selection import Goal, choose, tunes_for_coverage
 from iknow.training import seeded_clone, split_rows, train
 
@@ -125,7 +126,7 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
             for learned in [name for name in before if name.endswith("_")]:
                 delattr(self, learned)
             if is_estimator(self.model):
-                self._check_features(X, reset=True)
+                check_features(self, X, reset=True)
             begin = self._train if is_to_be_trained(self.model) else self._wrap
             return begin(X, y, rows)
         except BaseException:
@@ -284,8 +285,7 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         shown = track(batches, "Collecting evidence", enabled=self.progress)
         observation, n_columns = observe_all(self.model_, shown, len(labels), layers)
         check_valid(observation.invalid, "training", positions, layers)
-        if named is None and self.metric is None and "input" in layers:
-            warn_of_scales(observation.activations["input"])
+        warn_of_layers(observation.activations, raw=named is None and self.metric is None)
         self.classes_ = find_classes(labels, n_columns, self.model_.classes, self.classes)
         codes = encode(labels, self.classes_, "y")
         self.layers_ = layers
@@ -302,15 +302,8 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
     def _prepare(self, X: Any) -> Any:
         inputs = self.model_.prepare(X)
         if hasattr(self, "n_features_in_"):
-            self._check_features(X, reset=False)
+            check_features(self, X, reset=False)
         return inputs
-
-    def _check_features(self, X: Any, *, reset: bool) -> None:
-        """Take note of the number of features and their names, or compare them with those noted."""
-        try:
-            validate_data(self, X, reset=reset, skip_check_array=True)
-        except (ValueError, TypeError, LookupError) as error:
-            raise InputError(f"X must be an array or a data frame: {error}") from error
 
     def _observe(self, inputs: Any) -> Iterator[Observation]:
         batches = cut_batches(inputs, self.batch_size)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from sklearn.utils.validation import validate_data
+
 from iknow.core.neighborhood import Nearest, Neighborhood, has_k, has_radius
 from iknow.errors import InputError
 from iknow.geometry import Euclidean, Metric
@@ -92,3 +94,11 @@ def check_neighbors(
             f"k={max(needed)} neighbours are asked for but there are {n_rows} training samples: "
             "choose a smaller k"
         )
+
+
+def check_features(estimator: Any, X: Any, *, reset: bool) -> None:
+    """Note the number of features and their names in an estimator, or compare with those noted."""
+    try:
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+    except (ValueError, TypeError, LookupError) as error:
+        raise InputError(f"X must be an array or a data frame: {error}") from error
