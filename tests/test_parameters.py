@@ -115,3 +115,25 @@ def test_a_fit_that_fails_leaves_the_classifier_as_it_was(data):
         assert classifier.model_ is model
         assert classifier.neighborhoods_ is neighborhoods
         np.testing.assert_array_equal(classifier.assess(X).assertion, before.assertion)
+
+
+@pytest.mark.parametrize("layers", [np.array(["a", "b"]), ["a", "b"], ("a", "b"), {"a": 1, "b": 2}])
+def test_layers_may_come_in_any_list_of_names(layers):
+    names = as_layer_names(layers)
+    assert names == ("a", "b")
+    assert {type(name) for name in names} == {str}
+    assert as_layer_names("\N{GREEK SMALL LETTER ALPHA}") == ("\N{GREEK SMALL LETTER ALPHA}",)
+
+
+@pytest.mark.parametrize(
+    "layers", [5, [1, 2], [], (name for name in "ab"), iter("a"), [None], b"a"]
+)
+def test_layers_that_are_no_list_of_names_are_refused(layers):
+    with pytest.raises(InputError, match="layers must be names of layers"):
+        as_layer_names(layers)
+
+
+@pytest.mark.parametrize("k", [True, 2.0, "3", 0, -1, None])
+def test_a_k_that_is_no_whole_number_from_one_on_is_refused(k):
+    with pytest.raises(InputError, match="k must be"):
+        check_neighbors(None, Nearest, k=k, n_rows=9)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
+
+from sklearn.utils.validation import validate_data
 
 from iknow.core.neighborhood import Nearest, Neighborhood, has_k, has_radius
 from iknow.errors import InputError
@@ -14,12 +16,14 @@ def as_layer_names(layers: Any) -> tuple[str, ...] | None:
     """Layers as a tuple of names; a single name may stand alone. None asks for the defaults."""
     if layers is None:
         return None
-    names = (layers,) if isinstance(layers, str) else tuple(layers)
+    # An iterator is empty when it is read again, by the next fit or a clone.
+    listed = isinstance(layers, Iterable) and not isinstance(layers, Iterator)
+    names = (layers,) if isinstance(layers, str) else tuple(layers) if listed else ()
     if not names or not all(isinstance(name, str) for name in names):
         raise InputError(f"layers must be names of layers, at least one; got {layers!r}")
     if len(set(names)) < len(names):
         raise InputError(f"each layer must be named once; got {layers!r}")
-    return names
+    return tuple(map(str, names))
 
 
 def check_rule(rule: Any) -> type[Neighborhood]:
@@ -90,3 +94,11 @@ def check_neighbors(
             f"k={max(needed)} neighbours are asked for but there are {n_rows} training samples: "
             "choose a smaller k"
         )
+
+
+def check_features(estimator: Any, X: Any, *, reset: bool) -> None:
+    """Note the number of features and their names in an estimator, or compare with those noted."""
+    try:
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+    except (ValueError, TypeError, LookupError) as error:
+        raise InputError(f"X must be an array or a data frame: {error}") from error

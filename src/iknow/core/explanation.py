@@ -10,6 +10,7 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Labels
 from iknow.core.assertion import Assertion, Reason
+from iknow.core.codes import NO_BELIEF
 from iknow.core.evidence import NO_EXEMPLAR, Evidence
 from iknow.core.neighborhood import NO_REACH, Neighborhood
 from iknow.core.picture import Picture, Renderer, picture_of, take_sample
@@ -21,7 +22,7 @@ SENTENCES = {
     Reason.DISAGREEMENT: "each layer finds a single class within reach, but not the same one",
     Reason.EXTRAPOLATION: "at least one layer has no training sample within reach",
     Reason.CONTRADICTION: "samples lie within reach, but none of the believed class",
-    Reason.INVALID: "the input, or an activation it causes, is not finite",
+    Reason.INVALID: "an activation is not finite, or the model gives no answer",
 }
 
 
@@ -83,8 +84,9 @@ class LayerExplanation:
 class Explanation:
     """Why one sample got its assertion.
 
-    stability: how many training samples must be removed for an IK to be lost, at least, and whether
-    that is the exact number. picture: what the sample looks like, where the samples were given.
+    belief: the believed label; None where the model has no answer. stability: how many training
+    samples must be removed for an IK to be lost, at least, and whether that is the exact number.
+    picture: what the sample looks like, where the samples were given.
     """
 
     index: int
@@ -121,7 +123,8 @@ class Explanation:
 
     def __str__(self) -> str:
         lines = [
-            f"sample {self.index}: {self.assertion.name}, belief {self.belief}",
+            f"sample {self.index}: {self.assertion.name}, "
+            f"{'no belief' if self.belief is None else f'belief {self.belief}'}",
             f"  {self.reason.name}: {self.sentence}",
         ]
         for layer in self.layers:
@@ -151,8 +154,8 @@ def explain_layer(
 ) -> LayerExplanation:
     """Explain the one sample that `evidence` is about.
 
-    belief: its class code. supports: of all layers, by name, masks of shape (1, n_classes).
-    training: the training samples by row, for pictures of the exemplars.
+    belief: its class code, or `NO_BELIEF`. supports: of all layers, by name, masks of shape
+    (1, n_classes). training: the training samples by row, for pictures of the exemplars.
     """
     labels = classes.tolist()
     distances = evidence.class_distances[0]
@@ -171,7 +174,7 @@ def explain_layer(
     valid = bool(np.isfinite(distances).any())
     return LayerExplanation(
         layer=layer,
-        nearest_for=exemplar(belief),
+        nearest_for=None if belief == NO_BELIEF else exemplar(belief),
         nearest_against=exemplar(int(others.argmin())) if np.isfinite(others).any() else None,
         reach=reach if valid and reach != NO_REACH else None,
         support=tuple(labels[code] for code in np.flatnonzero(supports[layer][0])),
