@@ -7,8 +7,10 @@ assertion.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,37 +23,76 @@ from iknow.errors import InputError
 from iknow.selection import Selection
 
 
+NO_ANSWER = "no answer"
+"""What is shown as the belief where the model gave none."""
+
+LARGEST_MATRIX = 1 << 30
+"""Bytes that a whole matrix may take; above, only the pairs that occur are at hand."""
+
+MOST_CELLS_IN_JSON = 1_000_000
+
+
 @dataclass(frozen=True, eq=False)
 class Report:
     """Figures about an assessment whose truth is known.
 
-    matrix: counts of shape (3, n_classes, n_true): assertion (in the order of `Assertion`: IDK,
-    IMK, IK), predicted class, true class. classes: labels of the predicted axis. true_classes:
-    labels of the true axis; the same, followed by any true label the classifier does not know.
-    reasons: count per `Reason`. assessment, truth: what was compared with what, labels of shape
-    (n,).
+    pairs: of shape (m, 4), a row for each combination that occurs: assertion, predicted class, true
+    class, and how many samples have it, ordered by the first three. classes: labels of the
+    predicted classes. true_classes: labels of the true ones; the same, followed by any true label
+    the classifier does not know. unanswered: samples without a belief, by assertion (in the order
+    of `Assertion`: IDK, IMK, IK), of shape (3,); they are in no pair. reasons: count per `Reason`.
+    assessment, truth: what was compared with what, labels of shape (n,).
     """
 
     classes: Labels
     true_classes: Labels
-    matrix: Ints
+    pairs: Ints
+    unanswered: Ints
     reasons: dict[Reason, int]
     assessment: Assessment = field(repr=False)
     truth: Labels = field(repr=False)
 
+    @cached_property
+    def matrix(self) -> Ints:
+        """Counts of shape (3, n_classes, n_true): assertion, predicted class, true class."""
+        shape = (len(Assertion), len(self.classes), len(self.true_classes))
+        if 8 * math.prod(shape) > LARGEST_MATRIX:
+            raise InputError(
+                f"the confusion matrix of {shape[1]:,} classes would take "
+                f"{8 * math.prod(shape) / 1e9:,.1f} GB: use `pairs`, which holds what occurs"
+            )
+        matrix: Ints = np.zeros(shape, dtype=np.int64)
+        assertion, predicted, true, count = self.pairs.T
+        matrix[assertion, predicted, true] = count
+        return matrix
+
     @property
     def n_samples(self) -> int:
-        return int(self.matrix.sum())
+        return len(self.truth)
+
+    def count(self, *assertions: Assertion) -> int:
+        """How many samples have one of the assertions."""
+        chosen = np.isin(self.pairs[:, 0], assertions)
+        return int(self.pairs[chosen, 3].sum() + self.unanswered[list(assertions)].sum())
+
+    def wrong(self, *assertions: Assertion) -> int:
+        """How many samples with one of the assertions have a belief, and one that is not true."""
+        chosen = np.isin(self.pairs[:, 0], assertions) & (self.pairs[:, 1] != self.pairs[:, 2])
+        return int(self.pairs[chosen, 3].sum())
 
     def fraction(self, assertion: Assertion) -> float:
         """Fraction of samples with the assertion."""
-        return int(self.matrix[assertion].sum()) / self.n_samples
+        return self.count(assertion) / self.n_samples
 
     def accuracy(self, *assertions: Assertion) -> float:
-        """Fraction of right beliefs among the samples with one of the assertions; NaN if none."""
-        chosen = self.matrix[list(assertions)].sum(axis=0)
-        total = int(chosen.sum())
-        return int(np.trace(chosen)) / total if total else float("nan")
+        """Fraction of right beliefs among the samples with one of the assertions; NaN if none.
+
+        A sample without a belief is neither right nor wrong, and not counted.
+        """
+        chosen = self.pairs[np.isin(self.pairs[:, 0], assertions)]
+        total = int(chosen[:, 3].sum())
+        right = int(chosen[chosen[:, 1] == chosen[:, 2], 3].sum())
+        return right / total if total else float("nan")
 
     @property
     def f_ik(self) -> float:
@@ -87,10 +128,24 @@ class Report:
         return {
             "n_samples": self.n_samples,
             **{name: None if np.isnan(value) else value for name, value in figures.items()},
+            **({NO_ANSWER.replace(" ", "_"): self._silent} if self._silent else {}),
             "reasons": {reason.name: count for reason, count in self.reasons.items()},
             "classes": self.classes.tolist(),
             "true_classes": self.true_classes.tolist(),
-            "matrix": {a.name: self.matrix[a].tolist() for a in Assertion},
+            **self._counts_for_json(),
+        }
+
+    @property
+    def _silent(self) -> int:
+        """How many samples have no belief."""
+        return int(self.unanswered.sum())
+
+    def _counts_for_json(self) -> dict[str, Any]:
+        """The matrix, or of many classes the pairs: predicted class, true class, count."""
+        if len(self.classes) * len(self.true_classes) <= MOST_CELLS_IN_JSON:
+            return {"matrix": {a.name: self.matrix[a].tolist() for a in Assertion}}
+        return {
+            "pairs": {a.name: self.pairs[self.pairs[:, 0] == a, 1:].tolist() for a in Assertion}
         }
 
     def to_html(
@@ -129,17 +184,17 @@ class Report:
         lines = [f"{self.n_samples} samples, accuracy {percent(self.overall_accuracy)}", ""]
         lines.append(f"{'':<8}{'samples':>9}{'fraction':>10}{'accuracy':>10}")
         for assertion in reversed(Assertion):
-            count = int(self.matrix[assertion].sum())
             lines.append(
-                f"{assertion.name:<8}{count:>9}{percent(self.fraction(assertion)):>10}"
+                f"{assertion.name:<8}{self.count(assertion):>9}{percent(self.fraction(assertion)):>10}"
                 f"{percent(self.accuracy(assertion), '-'):>10}"
             )
-        others = int(self.matrix[:2].sum())
+        others = self.count(Assertion.IDK, Assertion.IMK)
         lines.append(
             f"{'not IK':<8}{others:>9}{percent(1 - self.f_ik):>10}{percent(self.a_not_ik, '-'):>10}"
         )
         reasons = ", ".join(f"{r.name.lower()} {n}" for r, n in self.reasons.items() if n)
-        return "\n".join([*lines, "", f"reasons: {reasons}"])
+        silent = [f"{NO_ANSWER}: {self._silent}, not counted as right or wrong"]
+        return "\n".join([*lines, "", f"reasons: {reasons}", *(silent if self._silent else [])])
 
 
 def evaluate(assessment: Assessment, y_true: Any) -> Report:
@@ -164,12 +219,14 @@ def evaluate(assessment: Assessment, y_true: Any) -> Report:
     unknown: Bools = ~np.isin(truth, classes)
     true_classes = np.concatenate([classes, np.unique(truth[unknown])])
     true_codes = codes_of(truth, true_classes)
-    matrix = np.zeros((len(Assertion), len(classes), len(true_classes)), dtype=np.int64)
-    np.add.at(matrix, (assessment.assertion, assessment.belief_codes, true_codes), 1)
+    answered = assessment.belief_codes >= 0
+    combined = np.column_stack([assessment.assertion, assessment.belief_codes, true_codes])
+    pairs, counts = np.unique(combined[answered], axis=0, return_counts=True)
     return Report(
         classes=classes,
         true_classes=true_classes,
-        matrix=matrix,
+        pairs=np.column_stack([pairs, counts]).astype(np.int64).reshape(-1, 4),
+        unanswered=np.bincount(assessment.assertion[~answered], minlength=len(Assertion)),
         reasons={reason: int((assessment.reason == reason).sum()) for reason in Reason},
         assessment=assessment,
         truth=truth,

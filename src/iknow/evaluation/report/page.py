@@ -134,8 +134,7 @@ def _prose(
     """The parts of the page that are plain text, ready for markup."""
     wrong_known = 0
     if report is not None:
-        known = report.matrix[Assertion.IK]
-        wrong_known = int(known.sum() - np.trace(known))
+        wrong_known = report.wrong(Assertion.IK)
     return {
         "title": html.escape(title or "What the classifier knows"),
         "version": html.escape(__version__),

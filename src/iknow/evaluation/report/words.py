@@ -37,8 +37,7 @@ def summarise(assessment: Assessment, report: Report | None) -> list[str]:
     if report is None:
         sentences.append("The true labels were not given, so nothing is said about accuracy.")
         return sentences
-    known = report.matrix[Assertion.IK]
-    wrong = int(known.sum() - np.trace(known))
+    wrong = report.wrong(Assertion.IK)
     if counts[Assertion.IK]:
         sentences.append(
             f"Where it knows, it is right in {percent(report.a_ik)} of cases ({wrong:,} wrong); "
