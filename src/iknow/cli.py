@@ -87,11 +87,11 @@ def demo(
     """Train on scikit-learn's digits and see what the network knows. Needs no data."""
     from iknow.console import show_demonstration, show_report
     from iknow.demo import demonstrate, make_report
-    from iknow.jobs import check_output
+    from iknow.jobs import check_page
     from iknow.writing import write_bytes
 
     console = Console()
-    check_output(output)
+    check_page(output)
     with Console(stderr=True).status("Training on digits ..."):
         demonstration = demonstrate(left_out, seed)
         report = make_report(demonstration)

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.text import Text
 from typer.core import TyperGroup
 
-from iknow.core.text import shorten, visible
+from iknow.core.text import name
 from iknow.errors import IknowError
 
 FAILURE, BUG, INTERRUPTED = 1, 3, 130
@@ -122,8 +122,7 @@ def _is_sklearns(error: Exception) -> bool:
 
 
 def _say(word: str, style: str, line: str) -> None:
-    text = " ".join(shorten(line, 10 * LONGEST_LINE).split())
-    shown = shorten(visible(shorten(text, LONGEST_LINE)), LONGEST_LINE)
+    shown = name(" ".join(line.split()), LONGEST_LINE)
     Console(stderr=True).print(Text(f"{word} ", style=style), Text(shown), sep="", soft_wrap=True)
 
 

@@ -1,8 +1,8 @@
-"""Text from outside, made fit to be shown: nothing in it acts, and nothing in it is endless.
+r"""Text from outside, made fit to be shown: nothing in it acts, and nothing in it is endless.
 
 Labels, layers' names, paths and other people's error messages may hold anything: an escape sequence
 that repaints the terminal, a mark that turns the direction of what follows, half of a surrogate
-pair, nine megabytes. What cannot be seen is written as Python writes it, \\x1b or \\u202e.
+pair, nine megabytes. What cannot be seen is written as Python writes it, \x1b or \u202e.
 """
 
 from __future__ import annotations

@@ -22,7 +22,6 @@ from iknow.core.picture import Renderer
 from iknow.errors import InputError
 from iknow.selection import Selection
 
-
 NO_ANSWER = "no answer"
 """What is shown as the belief where the model gave none."""
 
@@ -183,11 +182,11 @@ class Report:
     def __str__(self) -> str:
         lines = [f"{self.n_samples} samples, accuracy {percent(self.overall_accuracy)}", ""]
         lines.append(f"{'':<8}{'samples':>9}{'fraction':>10}{'accuracy':>10}")
-        for assertion in reversed(Assertion):
-            lines.append(
-                f"{assertion.name:<8}{self.count(assertion):>9}{percent(self.fraction(assertion)):>10}"
-                f"{percent(self.accuracy(assertion), '-'):>10}"
-            )
+        lines += [
+            f"{assertion.name:<8}{self.count(assertion):>9}{percent(self.fraction(assertion)):>10}"
+            f"{percent(self.accuracy(assertion), '-'):>10}"
+            for assertion in reversed(Assertion)
+        ]
         others = self.count(Assertion.IDK, Assertion.IMK)
         lines.append(
             f"{'not IK':<8}{others:>9}{percent(1 - self.f_ik):>10}{percent(self.a_not_ik, '-'):>10}"

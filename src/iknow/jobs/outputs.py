@@ -31,6 +31,13 @@ def check_output(output: Path, reads: Sequence[Path] = (), *, folder: bool = Fal
         raise InputError(f"{output} is a folder: name the file to write in it")
 
 
+def check_page(output: Path, reads: Sequence[Path] = ()) -> None:
+    """Refuse a file that is no page: whoever names a table to write a report to has slipped."""
+    if output.suffix.lower() not in (".html", ".htm") and not output.is_dir():
+        raise InputError(f"{output} cannot be written: a report's name ends in .html")
+    check_output(output, reads)
+
+
 def check_model(model: str, reads: Sequence[Path], *, force: bool) -> None:
     """Refuse to train a model where there is one already, unless that is wanted."""
     path = Path(model)

@@ -2,8 +2,8 @@
 
 Lines are parsed one by one, so that only numbers are kept in memory and an error can name its line.
 
-A spreadsheet takes a cell that begins with =, +, -, @, a tab or a carriage return for a formula, and
-runs it. Such text is written with an apostrophe in front, which the spreadsheet shows as text;
+A spreadsheet takes a cell that begins with =, +, -, @, a tab or a carriage return for a formula,
+and runs it. Such text is written with an apostrophe in front, which the spreadsheet shows as text;
 numbers stay as they are. Whoever reads the file by a program takes the apostrophe away again, or
 reads an .npz or .parquet file, where text is never touched. `read_csv` takes cells as they are.
 """

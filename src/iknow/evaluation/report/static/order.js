@@ -6,16 +6,17 @@ const Order = (() => {
     assertion: null, reason: null, belief: null, truth: null, right: null, index: null,
   };
 
+  const isAnswered = (evidence, i) => evidence.belief[i] >= 0;
   const isRight = (evidence, i) => evidence.truth[i] === evidence.belief[i];
-  const wrongIk = (evidence, assessed, i) =>
-    evidence.truth !== null && assessed.assertion[i] === Algebra.IK && !isRight(evidence, i);
+  const wrongIk = (evidence, assessed, i) => evidence.truth !== null && isAnswered(evidence, i)
+    && assessed.assertion[i] === Algebra.IK && !isRight(evidence, i);
 
   function passes(evidence, assessed, filter, i) {
     const same = (wanted, value) => wanted === null || wanted === value;
     return same(filter.assertion, assessed.assertion[i]) && same(filter.reason, assessed.reason[i])
       && same(filter.belief, evidence.belief[i]) && same(filter.index, evidence.index[i])
       && (evidence.truth === null || (same(filter.truth, evidence.truth[i])
-        && same(filter.right, isRight(evidence, i))));
+        && same(filter.right, isAnswered(evidence, i) ? isRight(evidence, i) : "neither")));
   }
 
   /* Wrong IKs in front, the surest of them first; then what is nearest to another assertion. */
@@ -51,5 +52,5 @@ const Order = (() => {
       (keys[one] < keys[other] ? -1 : keys[one] > keys[other] ? 1 : one - other));
   }
 
-  return { EMPTY, ORDERS, arrange, isRight, wrongIk };
+  return { EMPTY, ORDERS, arrange, isAnswered, isRight, wrongIk };
 })();
