@@ -96,8 +96,11 @@ def _write_tables(root, X, y, model):
         np.savez(root / f"{part}.npz", X=X[rows], y=y[rows])
         np.save(root / f"{part}.npy", X[rows])
         np.save(root / f"{part}_labels.npy", y[rows])
-        np.savez(root / f"{part}_made.npz", scores=model.predict_proba(X[rows]), y=y[rows],
-                 classes=model.classes_, **{"layer:a": X[rows], "layer:[/b]\x1b": X[rows]})  # fmt: skip
+        layers = {"layer:a": X[rows], "layer:[/b]\x1b": X[rows]}
+        scores = model.predict_proba(X[rows])
+        np.savez(
+            root / f"{part}_made.npz", scores=scores, y=y[rows], classes=model.classes_, **layers
+        )
     good = CliRunner().invoke(app, [
         "fit", "train.npz", "--validation", "val.npz", "--model", "model.joblib", "-o", "b.iknow",
     ])  # fmt: skip

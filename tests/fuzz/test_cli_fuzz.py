@@ -16,10 +16,12 @@ pytestmark = [
 
 CASES = 250
 SHARDS = 12
+HOSTILE = ("h_", "loop", "dangling", "folder", "linked", "[", "e\x1b", "\udcff", "fifo")
 NUMBERS = ("nan", "inf", "-inf", "-1", "0", "1", "0.5", "1e400", "1e-400", "2", "x", "", "9" * 30)
 MODEL_NAMES = (
     "raises:x", "exits:x", "huge:x", "markup:x", "loops:model", "syntax:x", "makes:odd",
-    "makes:text", "makes:nothing", "makes:number", "makes:fails", "makes:absent", ":x", "x:", ":", "..:x", ".a:b",
+    "makes:text", "makes:nothing", "makes:number", "makes:fails", "makes:absent",
+    ":x", "x:", ":", "..:x", ".a:b",
     "makes:", "os:getcwd", "json:loads", "a b:c", "[/red]:x",
 )  # fmt: skip
 
@@ -123,8 +125,8 @@ def test_every_command_line_ends_well_or_with_one_line_and_nothing_is_lost(
     rng = np.random.default_rng(shard)
     names = sorted(os.listdir(world))
     files = {
-        "hostile": ["[/red].npz", "absent.csv"] + [n for n in names if n.endswith("_made.npz")
-                    or n.startswith(("h_", "loop", "dangling", "folder", "linked", "[", "e\x1b", "\udcff", "fifo"))],
+        "hostile": ["[/red].npz", "absent.csv"]
+        + [n for n in names if n.startswith(HOSTILE) or n.endswith("_made.npz")],
         "models": [n for n in names if n.endswith((".joblib", ".pkl", ".pt"))] + list(MODEL_NAMES),
         "bundles": [n for n in names if n.endswith(".iknow")] + ["absent.iknow", "train.csv", ""],
         "text": evil_text,

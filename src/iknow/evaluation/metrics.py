@@ -219,12 +219,14 @@ def evaluate(assessment: Assessment, y_true: Any) -> Report:
     true_classes = np.concatenate([classes, np.unique(truth[unknown])])
     true_codes = codes_of(truth, true_classes)
     answered = assessment.belief_codes >= 0
-    combined = np.column_stack([assessment.assertion, assessment.belief_codes, true_codes])
-    pairs, counts = np.unique(combined[answered], axis=0, return_counts=True)
+    shape = (len(Assertion), len(classes), len(true_classes))
+    combined = (assessment.assertion, assessment.belief_codes, true_codes)
+    keys = np.ravel_multi_index([codes[answered] for codes in combined], shape)
+    found, counts = np.unique(keys, return_counts=True)
     return Report(
         classes=classes,
         true_classes=true_classes,
-        pairs=np.column_stack([pairs, counts]).astype(np.int64).reshape(-1, 4),
+        pairs=np.column_stack([*np.unravel_index(found, shape), counts]).astype(np.int64),
         unanswered=np.bincount(assessment.assertion[~answered], minlength=len(Assertion)),
         reasons={reason: int((assessment.reason == reason).sum()) for reason in Reason},
         assessment=assessment,

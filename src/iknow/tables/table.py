@@ -94,11 +94,11 @@ def as_labels(values: NDArray[Any], source: str) -> Labels:
     """Labels of shape (n,) as int64 or strings."""
     if values.ndim != 1:
         raise InputError(f"{source} must have one axis; got shape {values.shape}")
-    if values.dtype.kind in "bi":
+    if values.dtype.kind in "biu":
+        if values.dtype.kind == "u" and values.size and int(values.max()) >= 2**63:
+            raise InputError(f"{source} must be ints below 2^63; got {values.max()}")
         return values.astype(np.int64)
-    if values.dtype.kind == "u" and values.size and int(values.max()) >= 2**63:
-        raise InputError(f"{source} must be ints below 2^63; got {values.max()}")
-    if values.dtype.kind in "uf":
+    if values.dtype.kind == "f":
         # Tools without an integer type write 0.0 and 1.0; what int64 cannot hold is not rounded.
         numbers = values.astype(np.float64)
         whole = (numbers == np.floor(numbers)) & (np.abs(numbers) < 2.0**63)
