@@ -112,7 +112,7 @@ def test_a_models_outputs_and_its_inputs_are_not_mixed_up(folder):
         ("mine:x", "import sys; sys.exit(5)", "SystemExit: 5"),
         ("mine:x", "def x(): return x()", "RecursionError"),
         ("mine:x", "def x(): raise OSError(5, 'odd')", "odd"),
-        ("mine:x", "raise ValueError('x' * 9_000_000)", "(9,000,046 characters)"),
+        ("mine:x", "raise ValueError('x' * 9_000_000)", "… (9,000,0"),
         ("mine:x", "raise ValueError('[/red] \\x1b[31m \\u202e')", "[/red] \\x1b[31m \\u202e"),
     ],
 )  # fmt: skip

@@ -10,7 +10,7 @@ const Detail = (() => {
 
   function facts(page, i, judged) {
     const { evidence, facts: { trueClasses, layers } } = page;
-    const answered = Order.isAnswered(evidence, i);
+    const answered = evidence.belief[i] >= 0;
     const list = [...fact("the model says", h("b", null, Dom.label(page.facts, evidence.belief[i])),
       answered ? h("span", { class: "soft" }, ` score ${short(evidence.score[i])}`) : null)];
     if (evidence.truth && !answered) {

@@ -6,17 +6,19 @@ const Order = (() => {
     assertion: null, reason: null, belief: null, truth: null, right: null, index: null,
   };
 
-  const isAnswered = (evidence, i) => evidence.belief[i] >= 0;
-  const isRight = (evidence, i) => evidence.truth[i] === evidence.belief[i];
-  const wrongIk = (evidence, assessed, i) => evidence.truth !== null && isAnswered(evidence, i)
-    && assessed.assertion[i] === Algebra.IK && !isRight(evidence, i);
+  /* Whether the model is right about a sample; null where it says nothing. */
+  const isRight = (evidence, i) =>
+    (evidence.belief[i] < 0 ? null : evidence.truth[i] === evidence.belief[i]);
+  const wrongIk = (evidence, assessed, i) =>
+    evidence.truth !== null && assessed.assertion[i] === Algebra.IK
+      && isRight(evidence, i) === false;
 
   function passes(evidence, assessed, filter, i) {
     const same = (wanted, value) => wanted === null || wanted === value;
     return same(filter.assertion, assessed.assertion[i]) && same(filter.reason, assessed.reason[i])
       && same(filter.belief, evidence.belief[i]) && same(filter.index, evidence.index[i])
       && (evidence.truth === null || (same(filter.truth, evidence.truth[i])
-        && same(filter.right, isAnswered(evidence, i) ? isRight(evidence, i) : "neither")));
+        && same(filter.right, isRight(evidence, i))));
   }
 
   /* Wrong IKs in front, the surest of them first; then what is nearest to another assertion. */
@@ -52,5 +54,5 @@ const Order = (() => {
       (keys[one] < keys[other] ? -1 : keys[one] > keys[other] ? 1 : one - other));
   }
 
-  return { EMPTY, ORDERS, arrange, isAnswered, isRight, wrongIk };
+  return { EMPTY, ORDERS, arrange, isRight, wrongIk };
 })();

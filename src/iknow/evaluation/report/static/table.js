@@ -24,8 +24,8 @@ const Table = (() => {
 
   function truthCell({ facts, evidence }, i) {
     const label = facts.trueClasses[evidence.truth[i]];
-    if (!Order.isAnswered(evidence, i)) return h("span", { title: label }, label);
     const right = Order.isRight(evidence, i);
+    if (right === null) return h("span", { title: label }, label);
     return h("span", { class: right ? "right" : "wrong", title: label },
       h("span", { class: "sign", role: "img", "aria-label": right ? "right" : "wrong" },
         right ? "✓" : "✗"), ` ${label}`);
