@@ -519,7 +519,7 @@ def test_a_sample_that_is_not_finite_is_invalid_and_idk_and_disturbs_no_other(ki
 
 
 @pytest.mark.parametrize("kind", ["sklearn", "torch", "precomputed"])
-def test_predict_refuses_a_sample_that_is_not_finite_by_its_row(kind):
+def test_predict_refuses_a_sample_without_an_answer_by_its_row(kind):
     X, y = make_data(n=40)
     inputs, damaged = X, X.copy()
     damaged[13, 1] = np.nan
@@ -531,7 +531,10 @@ def test_predict_refuses_a_sample_that_is_not_finite_by_its_row(kind):
         "precomputed": PrecomputedModel(),
     }[kind]
     classifier = EpistemicClassifier(model, neighborhoods=Ball(1), batch_size=10).fit(inputs, y)
-    with pytest.raises(InputError, match=r"input data must be finite: row 13 .*\(1 such rows\)"):
+    if kind == "precomputed":
+        assert classifier.predict(damaged).tolist() == y.tolist()  # its scores are finite
+        damaged[0][13, 1] = np.nan
+    with pytest.raises(InputError, match=r"no answer about row 13 \(1 such rows\).*NaN or inf"):
         classifier.predict(damaged)
 
 
@@ -961,7 +964,7 @@ def test_before_fit_there_is_nothing_to_ask(action, tmp_path):
 
 
 def test_a_batch_size_below_one_is_refused():
-    with pytest.raises(InputError, match="batch_size must be >= 1; got 0"):
+    with pytest.raises(InputError, match="batch_size must be a whole number >= 1; got 0"):
         fitted(batch_size=0)
 
 

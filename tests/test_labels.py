@@ -4,9 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sklearn.exceptions import DataConversionWarning
 
 from iknow.errors import InputError
-from iknow.labels import as_labels, check_several_classes, encode, find_classes
+from iknow.labels import as_labels, as_row_numbers, check_several_classes, encode, find_classes
 
 
 @pytest.mark.parametrize(
@@ -136,3 +137,121 @@ def test_fewer_than_two_classes_are_refused(labels):
 
 def test_two_classes_are_enough():
     check_several_classes(np.array([0, 1]))
+
+
+# What labels may be
+
+
+def objects(*values):
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
+
+
+@pytest.mark.parametrize(
+    ("y", "expected", "kind"),
+    [
+        (pd.Series([2, 0, 1], dtype="Int64"), [2, 0, 1], "i"),
+        (pd.Series(["b", "a", "b"], dtype="string"), ["b", "a", "b"], "O"),
+        (objects(2, 0, 1), [2, 0, 1], "i"),
+        (objects(True, False, True), [True, False, True], "b"),
+        ([np.int8(2), 0, np.uint64(1)], [2, 0, 1], "i"),
+        ([torch.tensor(2), torch.tensor(0), torch.tensor(1)], [2, 0, 1], "i"),
+        (["b", "a", "b"], ["b", "a", "b"], "U"),
+        (np.array([2**63, 2**64 - 1, 0], dtype=np.uint64), [2**63, 2**64 - 1, 0], "u"),
+        ([2**63, 2**64 - 1, 0], [2**63, 2**64 - 1, 0], "u"),
+        (np.ma.array([2, 0, 1]), [2, 0, 1], "i"),
+        (["x" * 10_000, "", "\N{SNOWMAN}"], ["x" * 10_000, "", "\N{SNOWMAN}"], "U"),
+    ],
+)
+def test_labels_of_many_kinds_are_taken_as_they_are(y, expected, kind):
+    labels = as_labels(y, 3, "y")
+    assert labels.tolist() == expected
+    assert labels.dtype.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (np.ma.masked_equal([0, 1, -999], -999), "masked entries, the first in row 2"),
+        ([0, 1, None], "row 2 is None"),
+        (["a", None, "b"], "row 1 is None"),
+        (objects("a", np.nan, "b"), "row 1 is nan"),
+        (objects(0, pd.NA, 1), "row 1 is <NA>"),
+        (pd.Series([0, None, 1], dtype="Int64"), "row 1 is"),
+        (pd.Series(["a", None, "b"]), "row 1 is"),
+        (objects("a", pd.NaT, "b"), "row 1 is NaT"),
+        (np.array(["2020-01-01", "NaT", "2020-01-02"], dtype="M8[D]"), "got dtype datetime64"),
+        (np.array([1, 2, 3], dtype="m8[s]"), "got dtype timedelta64"),
+        (np.array([1j, 2, 3]), "got dtype complex128"),
+        (np.array([b"a", b"b", b"a"]), "got dtype .S1"),
+        (np.zeros(3, dtype=[("a", int)]), "got dtype"),
+        ([0, "1", 2], "all text or all numbers; got int, str"),
+        ([0, (1,), 2], "y"),
+        ([{}, {}, {}], "all text or all numbers; got dict"),
+        ([0, -(2**63) - 1, 2**63], "beyond 64 bits"),
+        ([2**63, -1, 0], "beyond 64 bits"),
+        (["a", "a\0", "b"], "NUL"),
+        ((label for label in [0, 1, 0]), "got generator"),
+        ({0, 1}, "got set"),
+        (None, "requires y to be passed, but the target y is None"),
+        (pd.DataFrame({"a": [0, 1, 0], "b": [1, 0, 1]}), r"1d array.* got shape \(3, 2\)"),
+        ([[0, 1], [1, 0], [1, 1]], r"1d array.* got shape \(3, 2\)"),
+        ([0.5, 1.5, 2.5], "Unknown label type: continuous"),
+    ],
+)
+def test_labels_that_are_none_are_refused(y, message):
+    with pytest.raises(InputError, match=message):
+        as_labels(y, 3, "y")
+
+
+def test_a_column_of_a_table_is_taken_with_scikit_learns_warning():
+    with pytest.warns(DataConversionWarning):
+        assert as_labels(pd.DataFrame({"a": [0, 1, 0]}), 3, "y").tolist() == [0, 1, 0]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [0, 1],
+        [0, 1, 1],
+        [0, 1, -1],
+        [0.0, 1.0, 2.0],
+        [True, False, True],
+        ["0", "1", "2"],
+        np.array([0, 1, 2**63], dtype=np.uint64),
+        np.ma.masked_equal([0, 1, 2], 2),
+        np.zeros((3, 1), dtype=int),
+        3,
+        (row for row in range(3)),
+    ],
+)
+def test_rows_that_are_no_numbers_of_their_own_are_refused(rows):
+    with pytest.raises(InputError, match="rows"):
+        as_row_numbers(rows, 3)
+
+
+def test_rows_may_be_any_whole_numbers():
+    rows = [7, 2**63 - 1, 0]
+    assert as_row_numbers(np.array(rows, dtype=np.uint64), 3).tolist() == rows
+    assert as_row_numbers(None, 3).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "given", [["a", 1], ["a", None], [["a", "b"]], np.ma.masked_equal([1, 2], 2)]
+)
+def test_classes_are_checked_as_labels_are(given):
+    with pytest.raises(InputError, match="classes"):
+        find_classes(np.array(["a", "b"]), 2, given=given)
+
+
+def test_a_model_must_score_all_the_classes_it_knows():
+    with pytest.raises(InputError, match="knows 3 classes but scores 2"):
+        find_classes(np.array([0, 1]), 2, known=np.array([0, 1, 2]))
+
+
+def test_large_whole_numbers_are_told_apart():
+    classes = np.array([2**63, 2**63 + 1], dtype=np.uint64)
+    assert encode(classes[[1, 0, 1]], classes, "y").tolist() == [1, 0, 1]
+    with pytest.raises(InputError, match="does not know: 9223372036854775807"):
+        encode(np.array([2**63 - 1]), classes, "y")

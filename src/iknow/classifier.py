@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import _safe_indexing
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from iknow.certifying import lipschitz_on_request
@@ -22,6 +22,7 @@ from iknow.core.assessment import Assessment
 from iknow.core.neighborhood import Ball, Neighborhood
 from iknow.errors import InputError, SelectionError
 from iknow.gathering import (
+    check_answered,
     check_columns,
     check_valid,
     find_supports,
@@ -39,7 +40,7 @@ from iknow.labels import (
 )
 from iknow.layerindex import LayerIndex, find_index_type
 from iknow.models.adapt import as_model, is_estimator, is_to_be_trained
-from iknow.models.inputs import as_dense, count_samples, cut_batches, zero_nonfinite
+from iknow.models.inputs import as_dense, count_samples, cut_batches, take_rows
 from iknow.models.model import Observation, observe_all
 from iknow.parameters import (
     as_layer_names,
@@ -50,8 +51,9 @@ from iknow.parameters import (
 )
 from iknow.progress import track
 from iknow.saving import SavingMixin
+from iknow.scales import warn_of_scales
 from iknow.selection import Goal, choose, tunes_for_coverage
-from iknow.training import seeded_clone, split_rows
+from iknow.training import seeded_clone, split_rows, train
 
 
 class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -61,7 +63,8 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         scikit-learn classifier is cloned and trained by `fit`, on all but `validation_fraction` of
         the data, which tunes the radii; a `FrozenEstimator` and a torch module are never trained.
     layers: names of the layers to find support in; by default the last hidden layer and the output
-        of a network, "input" and "output" of any other classifier.
+        of a network; of any other classifier what it is given, "input" or the last transformer of
+        its pipeline, and "output".
     rule: the kind of neighborhood whose radii `tune` chooses.
     neighborhoods: fixed neighborhoods, one for all layers or a mapping by layer; nothing is tuned.
     k: number of neighbours for the rules that use it.
@@ -103,6 +106,14 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         self.progress = progress
         self.device = device
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # Where the raw input is a layer it must be finite, whatever the model takes.
+        raw = not hasattr(self.model, "steps") if self.layers is None else "input" in self.layers
+        if is_estimator(self.model) and not raw:
+            tags.input_tags.allow_nan = get_tags(self.model).input_tags.allow_nan
+        return tags
+
     def fit(self, X: Any, y: Any, *, rows: Any = None) -> Self:
         """Collect the evidence: the activations of the training samples, with their labels.
 
@@ -114,9 +125,9 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
             for learned in [name for name in before if name.endswith("_")]:
                 delattr(self, learned)
             if is_estimator(self.model):
-                validate_data(self, X, y, skip_check_array=True)
-            train = self._train if is_to_be_trained(self.model) else self._wrap
-            return train(X, y, rows)
+                self._check_features(X, reset=True)
+            begin = self._train if is_to_be_trained(self.model) else self._wrap
+            return begin(X, y, rows)
         except BaseException:
             self.__dict__ = before  # a fit that fails loses nothing
             raise
@@ -163,8 +174,8 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         The evidence is gathered when the assessment is first asked for it; until then it keeps the
         activations, 4 bytes for each feature and sample. evidence: gather it at once, which takes
         less time in all where it is needed. n_neighbors: likewise, with at least so many neighbour
-        distances, to try rules with another k on it. A sample that is not finite is INVALID and
-        IDK; it disturbs no other.
+        distances, to try rules with another k on it. A sample with an activation that is not
+        finite, or without an answer of the model, is INVALID and IDK; it disturbs no other.
         """
         check_is_fitted(self, "indexes_")
         if not hasattr(self, "neighborhoods_"):
@@ -194,9 +205,9 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         check_is_fitted(self, "indexes_")
         inputs = self._prepare(X)
         batches = cut_batches(inputs, self.batch_size)
-        observation = observe_all(self.model_, batches, count_samples(inputs), ())
-        check_columns(observation, len(self.classes_))
-        check_valid(observation.invalid, "input")
+        observation, n_columns = observe_all(self.model_, batches, count_samples(inputs), ())
+        check_columns(n_columns, len(self.classes_))
+        check_answered(observation.belief)
         labels: Labels = self.classes_[observation.belief]
         return labels
 
@@ -209,7 +220,7 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         check_trained(truth, index.labels, self.classes_)
         k = goal.neighbors_needed(self.rule, index.n_rows)
         found = gather_evidence(self._observe(inputs), self.indexes_, k)
-        check_valid(found.observation.invalid, what, positions)
+        check_valid(found.observation.invalid, what, positions, self.layers_)
         belief = found.observation.belief
         self.selection_ = choose(goal, found.evidence, belief, truth, self.rule, self.classes_)
         self.neighborhoods_ = dict(self.selection_.neighborhoods)
@@ -228,14 +239,13 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         labels = as_labels(y, count_samples(inputs), "y")
         check_several_classes(labels)
         numbers = as_row_numbers(rows, len(labels))
-        check_valid(zero_nonfinite(inputs)[1], "training")
         tunes = self.neighborhoods is None and tunes_for_coverage(check_rule(self.rule))
         training = np.arange(len(labels))
         if tunes:
             training, validation = split_rows(labels, self.validation_fraction, self.random_state)
-        seen = _safe_indexing(inputs, training)
+        seen = take_rows(inputs, training)
         estimator = seeded_clone(self.model, self.random_state)
-        self.model_ = as_model(estimator.fit(seen, labels[training]))
+        self.model_ = as_model(train(estimator, seen, labels[training], training))
         self._collect(seen, labels[training], numbers[training], training)
         if tunes:
             self._tune_or_know_nothing(inputs, labels, validation)
@@ -244,7 +254,7 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
     def _tune_or_know_nothing(self, inputs: Any, labels: Labels, held_out: Ints) -> None:
         """Tune on the held-out part; where no radius lets it know anything, say so."""
         try:
-            part = _safe_indexing(inputs, held_out)
+            part = take_rows(inputs, held_out)
             self._select(Goal(k=self.k), part, labels[held_out], "training", held_out)
         except SelectionError as error:
             warnings.warn(
@@ -264,18 +274,19 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         """
         batches = cut_batches(inputs, self.batch_size)
         check_several_classes(labels)
-        layers = as_layer_names(self.layers) or self.model_.default_layers(batches[0])
+        named = as_layer_names(self.layers)
+        layers = named or self.model_.default_layers(batches[0])
         fixed = fixed_neighborhoods(self.neighborhoods, check_rule(self.rule), self.k, layers)
         check_neighbors(fixed, self.rule, self.k, len(labels))
         metrics = as_metrics(self.metric, layers)
         for metric in metrics.values():
             find_index_type(metric, self.device)  # refuses before the model has done its work
         shown = track(batches, "Collecting evidence", enabled=self.progress)
-        observation = observe_all(self.model_, shown, len(labels), layers)
-        check_valid(observation.invalid, "training", positions)
-        self.classes_ = find_classes(
-            labels, observation.scores.shape[1], self.model_.classes, self.classes
-        )
+        observation, n_columns = observe_all(self.model_, shown, len(labels), layers)
+        check_valid(observation.invalid, "training", positions, layers)
+        if named is None and self.metric is None and "input" in layers:
+            warn_of_scales(observation.activations["input"])
+        self.classes_ = find_classes(labels, n_columns, self.model_.classes, self.classes)
         codes = encode(labels, self.classes_, "y")
         self.layers_ = layers
         self.indexes_ = {
@@ -291,8 +302,15 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
     def _prepare(self, X: Any) -> Any:
         inputs = self.model_.prepare(X)
         if hasattr(self, "n_features_in_"):
-            validate_data(self, X, reset=False, skip_check_array=True)
+            self._check_features(X, reset=False)
         return inputs
+
+    def _check_features(self, X: Any, *, reset: bool) -> None:
+        """Take note of the number of features and their names, or compare them with those noted."""
+        try:
+            validate_data(self, X, reset=reset, skip_check_array=True)
+        except (ValueError, TypeError, LookupError) as error:
+            raise InputError(f"X must be an array or a data frame: {error}") from error
 
     def _observe(self, inputs: Any) -> Iterator[Observation]:
         batches = cut_batches(inputs, self.batch_size)

@@ -13,6 +13,10 @@ class InputError(IknowError, ValueError):
     """Data or a parameter that cannot be used as given."""
 
 
+class RefusedError(InputError):
+    """Inputs on which the model itself raised an error."""
+
+
 class LayerError(InputError):
     """A layer that the model does not have, or whose activations cannot be read."""
 

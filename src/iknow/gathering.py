@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from iknow.core.arrays import Bools, Ints
+from iknow.core.codes import NO_BELIEF
 from iknow.core.evidence import Evidence, discard_evidence, stack_evidence
 from iknow.core.neighborhood import Neighborhood
 from iknow.core.on_request import EvidenceOnRequest
@@ -55,7 +56,7 @@ def observe_batches(
         for batch in batches:
             observation = model.observe(batch, tuple(indexes))
             for index in indexes.values():
-                check_columns(observation, index.n_classes)
+                check_columns(observation.scores.shape[1], index.n_classes)
             yield observation
 
     return one_ahead(observe()) if getattr(model, "is_elsewhere", False) else observe()
@@ -155,19 +156,22 @@ def _errors_that_name(layer: str) -> Iterator[None]:
         raise InputError(f"layer {layer!r}: {error}") from error
 
 
-def check_columns(observation: Observation, n_classes: int) -> None:
+def check_columns(n_columns: int, n_classes: int) -> None:
     """The model must score every class."""
-    if observation.scores.shape[1] != n_classes:
+    if n_columns != n_classes:
         raise InputError(
             f"the scores must have a column for each of the {n_classes} classes; "
-            f"got {observation.scores.shape[1]} columns"
+            f"got {n_columns} columns"
         )
 
 
-def check_valid(invalid: Bools, what: str, positions: Ints | None = None) -> None:
-    """Every sample must be finite; the first that is not is named by its row in the user's X.
+def check_valid(
+    invalid: Bools, what: str, positions: Ints | None = None, layers: Iterable[str] = ()
+) -> None:
+    """Every sample must be valid; the first that is not is named by its row in the user's X.
 
-    positions: those rows, of shape (n,), where the samples are a part of X.
+    positions: those rows, of shape (n,), where the samples are a part of X. layers: where
+    activations were looked at, to say what else could be done.
     """
     if invalid.any():
         first = int(np.flatnonzero(invalid)[0])
@@ -175,4 +179,22 @@ def check_valid(invalid: Bools, what: str, positions: Ints | None = None) -> Non
         raise InputError(
             f"{what} data must be finite: row {row} has a value, or causes an activation, that is "
             f"NaN or inf ({int(invalid.sum())} such rows): remove or repair them"
+            + (INPUT_REMEDY if "input" in layers else "")
+        )
+
+
+INPUT_REMEDY = (
+    ". The layer 'input' holds the values as they were given: if the model copes with NaN, choose "
+    "layers behind the step that fills it in, such as an imputer in a pipeline, or 'output' alone"
+)
+
+
+def check_answered(belief: Ints) -> None:
+    """Every sample must have a belief, of shape (n,); the first without is named by its row."""
+    absent = belief == NO_BELIEF
+    if absent.any():
+        raise InputError(
+            f"the model gives no answer about row {int(absent.argmax())} ({int(absent.sum())} such "
+            "rows): it has, or causes, a value that is NaN or inf. Remove or repair these rows, or "
+            "use assess, which says IDK about them"
         )

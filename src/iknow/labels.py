@@ -9,36 +9,119 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from iknow.core.arrays import Ints, Labels
+from iknow.core.codes import UNKNOWN, positions_of
 from iknow.errors import InputError
+from iknow.models.numbers import as_array, is_missing
 
 
 def as_labels(y: Any, n_samples: int, what: str) -> Labels:
-    """Labels as an array of shape (n_samples,)."""
-    if hasattr(y, "detach"):  # a tensor, perhaps on another device
-        y = y.detach().cpu().numpy()
-    labels: Labels = column_or_1d(y, warn=True)
+    """Labels as an array of shape (n_samples,) of text or numbers, none of them missing."""
+    if y is None:  # in scikit-learn's words
+        raise InputError(f"fitting requires {what} to be passed, but the target {what} is None")
+    labels = as_vector(y, what, column=True)
     if len(labels) != n_samples:
         raise InputError(
             f"{what} must hold one label per sample: got {len(labels)} labels for {n_samples} "
             "samples"
         )
-    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-        row = int(np.flatnonzero(~np.isfinite(labels))[0])
-        raise InputError(f"{what} must hold labels; row {row} is {labels[row]}: remove it")
-    check_classification_targets(labels)
+    try:
+        check_classification_targets(labels)
+    except ValueError as error:
+        raise InputError(f"{what} must hold labels: {error}") from error
     return labels
+
+
+def as_vector(values: Any, what: str, *, column: bool = False) -> Labels:
+    """Labels, however many, as text or numbers of shape (n,).
+
+    column: whether a table of one column will do, with scikit-learn's warning.
+    """
+    given = isinstance(values, (list, tuple))
+    # As objects, each as it is: numpy would turn 1 beside "a" into the text "1".
+    array = as_array(np.array(values, dtype=object) if given else values, what)
+    if column and array.ndim == 2 and array.shape[1] == 1:
+        array = column_or_1d(array, warn=True)
+    if array.ndim != 1:
+        raise InputError(
+            f"{what} should be a 1d array, one label for each sample; got shape {array.shape}"
+        )
+    if array.dtype.kind == "T":  # numpy's text of any length
+        array = array.astype(object)
+    if array.dtype.kind not in "OUfiub":
+        raise InputError(
+            f"{what} must hold labels that are text or numbers; got dtype {array.dtype}: turn them "
+            f"into text, such as by {what}.astype(str)"
+        )
+    _check_present(array, what)
+    if array.dtype.kind != "O":
+        return array
+    labels = _from_objects(array, what)
+    _check_present(labels, what)
+    return array if labels.dtype.kind == "U" and not given else labels
+
+
+def _check_present(labels: Labels, what: str) -> None:
+    """No label may be missing, or be a number that is not finite; the first is named by its row."""
+    if labels.dtype.kind == "O":
+        missing = np.array([is_missing(label) for label in labels.tolist()], dtype=bool)
+    elif labels.dtype.kind == "f":
+        missing = ~np.isfinite(labels)
+    else:
+        return
+    if missing.any():
+        row = int(missing.argmax())
+        raise InputError(f"{what} must hold labels; row {row} is {labels[row]}: remove it")
+
+
+def _from_objects(array: Labels, what: str) -> Labels:
+    """Objects as an array of text or of numbers: all of them the one or the other."""
+    plain = [label.item() if hasattr(label, "item") else label for label in array.tolist()]
+    if not (
+        all(isinstance(label, str) for label in plain)
+        or all(isinstance(label, (bool, int, float)) for label in plain)
+    ):
+        kinds = sorted({type(label).__name__ for label in plain})
+        raise InputError(
+            f"{what} must hold labels that are all text or all numbers; got {', '.join(kinds[:5])}"
+        )
+    labels = _as_whole_numbers(plain) if _are_whole(plain) else np.array(plain)
+    if labels is None or labels.tolist() != plain:
+        raise InputError(
+            f"{what} holds labels that an array cannot hold: whole numbers beyond 64 bits, or text "
+            "that ends in a NUL character"
+        )
+    return labels
+
+
+def _are_whole(plain: list[Any]) -> bool:
+    """Whether all are whole numbers, and not all of them bools."""
+    return all(isinstance(label, int) for label in plain) and not all(
+        isinstance(label, bool) for label in plain
+    )
+
+
+def _as_whole_numbers(plain: list[int]) -> Labels | None:
+    """Whole numbers as they are: left to itself numpy rounds large ones to floats."""
+    for dtype in (np.int64, np.uint64):
+        try:
+            return np.array(plain, dtype=dtype)
+        except OverflowError:
+            continue
+    return None
 
 
 def as_row_numbers(rows: Any, n_samples: int) -> Ints:
     """The numbers that training samples are known by, of shape (n_samples,), each used once."""
     if rows is None:
         return np.arange(n_samples)
-    numbers = np.asarray(rows)
+    numbers = as_array(rows, "rows")
     if numbers.shape != (n_samples,) or numbers.dtype.kind not in "iu" or (numbers < 0).any():
         raise InputError(
             f"rows must be a whole number >= 0 for each of the {n_samples} samples; got "
             f"shape {numbers.shape} and dtype {numbers.dtype}"
         )
+    if n_samples and int(numbers.max()) > np.iinfo(np.int64).max:
+        raise InputError(f"rows must be numbers below 2**63; got {int(numbers.max())}")
     if len(np.unique(numbers)) != n_samples:
         raise InputError("rows must name each training sample by a number of its own")
     return numbers.astype(np.int64)
@@ -54,18 +137,23 @@ def find_classes(
     any other labels, if there are as many as columns, stand for the columns in sorted order.
     """
     if known is not None:
-        if given is not None and np.asarray(given).tolist() != known.tolist():
+        if given is not None and as_vector(given, "classes").tolist() != known.tolist():
             raise InputError(
-                f"the model's own classes are {_some(known)}, but classes={list(given)!r} was "
-                "given: leave it out"
+                f"the model's own classes are {_some(known)}, but "
+                f"classes=[{_some(np.asarray(given))}] was given: leave it out"
+            )
+        if len(known) != n_columns:
+            raise InputError(
+                f"the model knows {len(known)} classes but scores {n_columns} of them: its scores "
+                "must have a column for each class"
             )
         return known
     if given is not None:
-        classes = np.asarray(given)
-        if len(classes) != n_columns or len(np.unique(classes)) != len(classes):
+        classes = as_vector(given, "classes")
+        if len(classes) != n_columns or len(set(classes.tolist())) != len(classes):
             raise InputError(
                 f"classes must name each of the model's {n_columns} score columns once; "
-                f"got {classes.tolist()}"
+                f"got {_some(classes)}"
             )
         return classes
     found = np.unique(y)
@@ -81,15 +169,14 @@ def find_classes(
 
 def encode(y: Labels, classes: Labels, what: str) -> Ints:
     """The position of each label in `classes`, of shape (n,)."""
-    order = np.argsort(classes, kind="stable")
-    comparable = (y.dtype.kind in "OUS") == (classes.dtype.kind in "OUS")
-    unknown = ~np.isin(y, classes) if comparable else np.ones(len(y), dtype=bool)
+    codes = positions_of(y, classes)
+    unknown = codes == UNKNOWN
     if unknown.any():
         raise InputError(
             f"{what} holds labels the classifier does not know: {_some(np.unique(y[unknown]))}. "
             f"It knows {_some(classes)}"
         )
-    return order[np.searchsorted(classes, y, sorter=order)].astype(np.int64)
+    return codes
 
 
 def check_several_classes(labels: Labels) -> None:
@@ -111,5 +198,9 @@ def check_trained(truth: Ints, trained: Ints, classes: Labels) -> None:
 
 
 def _some(labels: Labels) -> str:
-    shown = ", ".join(repr(label) for label in labels.tolist()[:10])
+    shown = ", ".join(_shortened(repr(label)) for label in labels.tolist()[:10])
     return shown + (", ..." if len(labels) > 10 else "")
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from iknow.core.neighborhood import Nearest, Neighborhood, has_k, has_radius
@@ -14,12 +14,14 @@ def as_layer_names(layers: Any) -> tuple[str, ...] | None:
     """Layers as a tuple of names; a single name may stand alone. None asks for the defaults."""
     if layers is None:
         return None
-    names = (layers,) if isinstance(layers, str) else tuple(layers)
+    # An iterator is empty when it is read again, by the next fit or a clone.
+    listed = isinstance(layers, Iterable) and not isinstance(layers, Iterator)
+    names = (layers,) if isinstance(layers, str) else tuple(layers) if listed else ()
     if not names or not all(isinstance(name, str) for name in names):
         raise InputError(f"layers must be names of layers, at least one; got {layers!r}")
     if len(set(names)) < len(names):
         raise InputError(f"each layer must be named once; got {layers!r}")
-    return names
+    return tuple(map(str, names))
 
 
 def check_rule(rule: Any) -> type[Neighborhood]:

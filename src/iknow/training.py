@@ -9,7 +9,10 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from iknow.core.arrays import Ints, Labels
-from iknow.errors import InputError
+from iknow.errors import InputError, RefusedError
+from iknow.gathering import check_valid
+from iknow.models.apart import ORDINARY, find_kinds
+from iknow.models.inputs import own_copy
 
 
 def seeded_clone(estimator: Any, random_state: Any) -> Any:
@@ -22,6 +25,21 @@ def seeded_clone(estimator: Any, random_state: Any) -> Any:
         if value is None and (name == "random_state" or name.endswith("__random_state"))
     }
     return copy.set_params(**seeds) if seeds else copy
+
+
+def train(estimator: Any, inputs: Any, labels: Labels, positions: Ints) -> Any:
+    """The estimator, trained on a copy; if it refuses a value that is not finite, its row is named.
+
+    positions: the rows of the inputs in the user's X, of shape (n,).
+    """
+    try:
+        # A copy, as scalers and imputers with copy=False write to what they are given.
+        return estimator.fit(own_copy(inputs), labels.copy())
+    except (ValueError, TypeError, ArithmeticError) as error:
+        check_valid(find_kinds(inputs) != ORDINARY, "training", positions)
+        if isinstance(error, TypeError):  # scikit-learn's checks want it to stay one
+            raise
+        raise RefusedError(f"{type(estimator).__name__} could not be trained: {error}") from error
 
 
 def split_rows(labels: Labels, fraction: float, random_state: Any) -> tuple[Ints, Ints]:

@@ -84,3 +84,11 @@ def test_an_invalid_query_has_no_other_reason(supports):
     assert found[0] == Reason.INVALID
     assert found[1] != Reason.INVALID
     assert found.dtype == np.int8
+
+
+def test_a_belief_that_is_absent_is_justified_by_nothing():
+    justification = mask({2}, {0, 1, 2}, {0})  # -1 is not the last class
+    assert make_assertions(np.array([-1, -1, -1]), justification).tolist() == [Assertion.IDK] * 3
+    reasons = find_reasons(np.array([-1, -1]), [mask({2}, {0, 2})])
+    assert reasons.tolist() == [Reason.CONTRADICTION] * 2
+    assert find_reasons(np.array([-1]), [mask({2})], np.array([True])).tolist() == [Reason.INVALID]

@@ -170,3 +170,38 @@ def test_some_of_the_layers_decide_as_if_there_were_no_others(assessment):
 def test_layers_without_evidence_are_refused(layers, said, assessment):
     with pytest.raises(InputError, match=f"layers 'hidden', 'logits'; asked for {said}"):
         assessment.only(layers)
+
+
+@pytest.fixture
+def silent(evidence_from):
+    """Three samples near the last class; about the second the model says nothing."""
+    return Assessment(
+        classes=np.array([30, 10, 20]),
+        belief_codes=np.array([2, -1, 0]),
+        scores=np.array([[0.1, 0.2, 0.7], [np.nan] * 3, [0.8, 0.1, 0.1]]),
+        evidence={"a": evidence_from([[9, 8, 1]] * 3, n_neighbors=3)},
+        neighborhoods={"a": Ball(2.0)},
+        invalid=np.array([False, True, False]),
+    )
+
+
+def test_a_belief_that_is_absent_is_none_and_never_the_last_class(silent):
+    assert silent.answered.tolist() == [True, False, True]
+    assert silent.belief.tolist() == [20, None, 30]
+    assert silent.belief.dtype == object
+    assert silent[:1].belief.dtype.kind == "i"
+    assert silent.assertion.tolist() == [Assertion.IK, Assertion.IDK, Assertion.IDK]
+    assert silent.reason.tolist()[1] == Reason.INVALID
+    assert silent.margin[1] == -np.inf
+    assert silent.stability.at_least.tolist()[1] == 0
+    assert silent.certified_radius[1] == 0
+    explanation = silent.explain(1)
+    assert explanation.belief is None
+    assert explanation.layers[0].nearest_for is None
+    assert str(explanation).startswith("sample 1: IDK, no belief")
+    assert "belief <b>none</b>" in explanation._repr_html_()
+
+
+def test_a_sample_without_belief_must_be_invalid(silent):
+    with pytest.raises(InputError, match="without belief must be invalid; row 1"):
+        replace(silent, invalid=np.zeros(3, dtype=bool))

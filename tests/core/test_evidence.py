@@ -150,3 +150,10 @@ def test_without_another_class_the_distance_against_is_infinite(evidence_from):
     own, other = distances_for_and_against(evidence_from([[3], [4]], 0), np.array([0, 0]))
     assert own.tolist() == [3, 4]
     assert other.tolist() == [np.inf, np.inf]
+
+
+def test_without_a_belief_no_class_is_near_and_every_class_is_another(evidence_from):
+    evidence = evidence_from([[3, 2, 1], [3, 2, 1]], n_neighbors=0)
+    own, other = distances_for_and_against(evidence, np.array([-1, 2]))
+    assert own.tolist() == [np.inf, 1]
+    assert other.tolist() == [1, 2]

@@ -83,7 +83,7 @@ def test_what_is_missing_reads_as_none_nothing_and_no_sample(assessment):
     assert explanation.margin == -np.inf
     assert str(explanation) == (
         "sample 5: IDK, belief cat\n"
-        "  INVALID: the input, or an activation it causes, is not finite\n"
+        "  INVALID: an activation is not finite, or the model gives no answer\n"
         "  hidden: reach none, support {nothing}, margin -inf\n"
         "    for      no sample\n"
         "    against  no sample\n"
@@ -104,7 +104,7 @@ SENTENCE_OF_EACH = [
     "within the reach 2; the nearest is #10 (cat) at 3",
     "samples lie within reach, but none of the believed class: hidden finds cat within the reach "
     "1.5; logits finds cat within the reach 2",
-    "the input, or an activation it causes, is not finite",
+    "an activation is not finite, or the model gives no answer",
 ]
 
 

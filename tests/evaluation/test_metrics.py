@@ -4,6 +4,7 @@ import json
 import math
 import tracemalloc
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -271,3 +272,25 @@ def test_samples_without_an_answer_are_counted_apart():
     silent = evaluate(assess_many(2, 3, (0, 1))[0], [0, 1])
     assert np.isnan(silent.overall_accuracy)
     assert silent.f_idk == 1.0
+
+
+def test_the_model_is_not_judged_by_what_it_did_not_say():
+    assessment = make_assessment(np.array([30, 10, 20]), [2, 2, 0], [[9, 9, 0]] * 3)
+    silent = replace(
+        assessment,
+        belief_codes=np.array([2, -1, 0]),
+        invalid=np.array([False, True, False]),
+    )
+    report = evaluate(silent, [20, 20, 10])
+    assert report.n_samples == 3
+    assert report.overall_accuracy == 1 / 2
+    assert report.a_not_ik == 0
+    assert report.f_idk == 2 / 3
+    assert report.unanswered.tolist() == [1, 0, 0]
+    assert report.matrix.sum() == 2
+
+
+@pytest.mark.parametrize("y", [np.ma.masked_equal([0, 1], 1), [0, None], np.zeros(2, "M8[s]")])
+def test_true_labels_are_checked_as_others_are(y):
+    with pytest.raises(InputError, match="y_true"):
+        evaluate(make_assessment([0, 1], [0, 1], [[0, 9], [9, 0]]), y)

@@ -132,3 +132,12 @@ def test_what_cannot_be_compared_is_refused(random_assessment):
         tradeoff(assessment, truth, 7, RADII)
     with pytest.raises(InputError, match="one label for each"):
         tradeoff(assessment, [*truth, "cat"], K, RADII)
+
+
+def test_a_row_without_scores_changes_no_confidence_of_the_others():
+    shares = np.array([[0.25, 0.75], [0.5, 0.5]])
+    for absent in ([np.nan, np.nan], [np.inf, 0.0]):
+        found = highest_probability(np.array([*shares, absent]))
+        np.testing.assert_array_equal(found, [0.75, 0.5, np.nan])
+    logarithms = highest_probability(np.array([[-np.inf, 0.0]]))
+    assert logarithms.tolist() == [1.0]

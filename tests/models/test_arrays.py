@@ -78,12 +78,9 @@ def test_scores_need_a_column_for_each_class(scores, shape):
         PrecomputedModel().prepare((scores, {"hidden": HIDDEN}))
 
 
-@pytest.mark.parametrize(
-    ("activations", "shape"), [(HIDDEN[:2], r"\(2, 4\)"), (np.array(3.0), r"\(\)")]
-)
-def test_a_layer_of_another_length_is_refused_by_name(activations, shape):
-    with pytest.raises(LayerError, match=f"layer 'hidden' .* length 3; got shape {shape}"):
-        PrecomputedModel().prepare((SCORES, {"hidden": activations}))
+def test_a_layer_of_another_length_is_refused_by_name():
+    with pytest.raises(LayerError, match=r"layer 'hidden' .* length 3; got shape \(2, 4\)"):
+        PrecomputedModel().prepare((SCORES, {"hidden": HIDDEN[:2]}))
 
 
 def test_only_layers_that_were_given_can_be_read():
@@ -128,17 +125,42 @@ def test_no_samples_are_an_empty_observation():
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-@pytest.mark.parametrize("where", ["scores", "hidden"])
-def test_a_row_that_is_not_finite_is_invalid_and_zero_throughout(bad, where):
-    scores, hidden = SCORES.copy(), HIDDEN.copy()
-    (scores if where == "scores" else hidden)[2, 1] = bad
-    observation = observe((scores, {"hidden": hidden, "logits": LOGITS}), ("hidden", "logits"))
+def test_a_row_with_an_activation_that_is_not_finite_is_invalid_and_keeps_its_belief(bad):
+    hidden = HIDDEN.copy()
+    hidden[2, 1] = bad
+    observation = observe((SCORES, {"hidden": hidden, "logits": LOGITS}), ("hidden", "logits"))
     assert observation.invalid.tolist() == [False, False, True]
-    assert observation.belief.tolist() == [1, 0, 0]
-    np.testing.assert_array_equal(observation.scores, [*SCORES[:2], [0, 0]])
+    assert observation.belief.tolist() == [1, 0, 1]
+    np.testing.assert_array_equal(observation.scores, SCORES)
     np.testing.assert_array_equal(observation.activations["hidden"], [*HIDDEN[:2], [0] * 4])
     np.testing.assert_array_equal(observation.activations["logits"], [*LOGITS[:2], [0, 0]])
-    assert np.array_equal((scores if where == "scores" else hidden)[2, 1], bad, equal_nan=True)
+    assert np.array_equal(hidden[2, 1], bad, equal_nan=True)
+
+
+def test_only_layers_that_were_chosen_must_be_finite():
+    inputs = (SCORES, {"hidden": np.full_like(HIDDEN, np.nan), "logits": LOGITS})
+    assert not observe(inputs, ("logits",)).invalid.any()
+    assert not observe(inputs, ()).invalid.any()
+    assert observe(inputs, ("logits", "hidden")).invalid.all()
+
+
+@pytest.mark.parametrize(
+    ("row", "belief"),
+    [
+        ([np.nan, 1.0], -1),
+        ([np.nan, np.inf], -1),
+        ([np.inf, np.inf], -1),
+        ([-np.inf, -np.inf], -1),
+        ([np.inf, 3.0], 0),
+        ([-np.inf, -3.0], 1),  # the logarithms of probabilities
+    ],
+)
+def test_without_a_highest_score_there_is_no_belief_and_the_scores_stay(row, belief):
+    scores = np.array([*SCORES, row])
+    observation = observe((scores, {"hidden": np.ones((4, 1))}), ("hidden",))
+    assert observation.belief.tolist() == [1, 0, 1, belief]
+    assert observation.invalid.tolist() == [False, False, False, belief == -1]
+    np.testing.assert_array_equal(observation.scores, scores)
 
 
 @pytest.mark.parametrize("value", [1e39, -1e300])

@@ -1,5 +1,8 @@
 """Observations: made, checked, and joined over batches."""
 
+import tracemalloc
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -40,6 +43,10 @@ def outputs():
     return SCORES, {"a": X, "b": SCORES[:, :, None] ** 2}
 
 
+def without_scores(observation):
+    return replace(observation, scores=np.empty((len(observation), 0)))
+
+
 def equal(found, expected, rtol=0.0):
     assert type(found) is type(expected) is Observation
     assert found.activations.keys() == expected.activations.keys()
@@ -70,15 +77,39 @@ def test_all_batches_together_are_one_big_observation(make, inputs, layers, rtol
     prepared = model.prepare(inputs)
     expected = model.observe(prepared, layers)
     assert expected.invalid.tolist() == [row == 13 for row in range(N)]
-    found = observe_all(model, cut_batches(prepared, size), N, layers)
-    equal(found, expected, rtol)
+    found, n_columns = observe_all(model, cut_batches(prepared, size), N, layers)
+    equal(found, without_scores(expected), rtol)
+    assert n_columns == 3
     assert list(found.activations) == list(layers)
 
 
 def test_batches_may_come_from_an_iterator_and_without_layers():
     model = network()
-    found = observe_all(model, iter(cut_batches(X, 4)), N, ())
-    equal(found, model.observe(X, ()), 1e-5)
+    found, _ = observe_all(model, iter(cut_batches(X, 4)), N, ())
+    equal(found, without_scores(model.observe(X, ())), 1e-5)
+
+
+def test_scores_with_a_varying_number_of_columns_are_refused():
+    batches = [make_observation(np.ones((N, width)), {}) for width in (3, 2)]
+    with pytest.raises(InputError, match="2 columns for some samples and 3 for others"):
+        observe_all(PrecomputedModel(), batches, 2 * N, ())
+
+
+def test_the_scores_of_all_batches_are_not_kept_in_memory():
+    n_batches, size, n_classes = 50, 200, 1000
+    scores = np.zeros((size, n_classes))  # 1.6 MB; all of them would be 80 MB
+
+    class Scorer(PrecomputedModel):
+        def observe(self, batch, layers):
+            return make_observation(scores + 1.0, {"a": np.ones((size, 2))})
+
+    tracemalloc.start()
+    try:
+        observe_all(Scorer(), range(n_batches), n_batches * size, ("a",))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 10 * scores.nbytes
 
 
 def test_a_layer_of_varying_width_is_refused_by_name():
@@ -100,10 +131,7 @@ def test_missing_batches_are_an_error(n_batches, got):
 def test_successive_observations_join_without_their_activations():
     whole = make_observation(*outputs())
     joined = join_observations([whole[:4], whole[4:5], whole[5:]])
-    equal(
-        joined,
-        make_observation(np.where(whole.invalid[:, None], 0, SCORES), {}, invalid=whole.invalid),
-    )
+    equal(joined, make_observation(SCORES, {}, invalid=whole.invalid))
 
 
 # One observation
@@ -125,28 +153,36 @@ def test_the_belief_is_the_highest_score_and_the_first_of_equals():
     assert make_observation([[1, 3, 2], [5, 5, 1]], {}).belief.tolist() == [1, 0]
 
 
-def test_a_given_belief_is_kept_but_for_invalid_rows():
-    scores = [[0.0, 1.0], [np.nan, 1.0], [1.0, 0.0]]
-    given = np.array([0, 1, 1])
+def test_a_given_belief_is_kept_unless_a_score_is_nan():
+    scores = [[0.0, 1.0], [np.nan, 1.0], [1.0, 0.0], [2.0, 3.0]]
+    given = np.array([0, 1, 1, -1])
     observation = make_observation(scores, {}, belief=given)
-    assert observation.belief.tolist() == [0, 0, 1]
-    assert given.tolist() == [0, 1, 1]
+    assert observation.belief.tolist() == [0, -1, 1, -1]
+    assert observation.invalid.tolist() == [False, True, False, True]
+    assert given.tolist() == [0, 1, 1, -1]
+
+
+@pytest.mark.parametrize("belief", [[0, 2], [-2, 0], [0], [0.0, 1.0], [[0], [1]]])
+def test_a_given_belief_must_be_positions_of_classes(belief):
+    with pytest.raises(InputError, match="belief must be"):
+        make_observation(np.eye(2), {}, belief=np.array(belief))
 
 
 def test_given_invalid_rows_are_joined_with_those_found_and_the_mask_is_not_changed():
     given = np.array([True, False, False, False])
     scores = np.ones((4, 2))
-    scores[1, 0] = np.inf
+    scores[1, 0] = np.nan
     hidden = np.ones((4, 3))
     hidden[2, 1] = np.nan
     observation = make_observation(scores, {"hidden": hidden}, invalid=given)
     assert observation.invalid.tolist() == [True, True, True, False]
     assert given.tolist() == [True, False, False, False]
-    np.testing.assert_array_equal(observation.scores, [[0, 0]] * 3 + [[1, 1]])
+    assert observation.belief.tolist() == [0, -1, 0, 0]
+    np.testing.assert_array_equal(observation.scores, scores)
     np.testing.assert_array_equal(observation.activations["hidden"], [[0] * 3] * 3 + [[1] * 3])
 
 
-@pytest.mark.parametrize("shape", [(4,), (4, 1), (4, 2, 2), ()])
+@pytest.mark.parametrize("shape", [(4,), (4, 1), (4, 2, 2)])
 def test_scores_that_are_no_table_of_classes_are_refused(shape):
     with pytest.raises(InputError) as caught:
         make_observation(np.ones(shape), {})
@@ -156,7 +192,7 @@ def test_scores_that_are_no_table_of_classes_are_refused(shape):
     )
 
 
-@pytest.mark.parametrize("shape", [(3, 2), (5,), ()])
+@pytest.mark.parametrize("shape", [(3, 2), (5,)])
 def test_an_activation_must_have_one_row_per_sample(shape):
     with pytest.raises(LayerError) as caught:
         make_observation(np.ones((4, 2)), {"good": np.ones((4, 1)), "bad": np.ones(shape)})

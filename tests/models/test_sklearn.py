@@ -273,12 +273,27 @@ def test_a_search_is_looked_into_at_its_best_estimator():
         (network(()), ("input", "logits")),
         (pipeline(network()), ("hidden2", "logits")),
         (GaussianNB(), ("input", "output")),
-        (pipeline(LogisticRegression()), ("input", "output")),
+        (pipeline(LogisticRegression()), ("pca", "output")),
+        (
+            Pipeline([("scale", StandardScaler()), ("none", "passthrough"), ("nb", GaussianNB())]),
+            ("scale", "output"),
+        ),
+        (Pipeline([("none", "passthrough"), ("nb", GaussianNB())]), ("input", "output")),
         (VotingClassifier([("nb", GaussianNB())], voting="hard"), ("input",)),
     ],
-    ids=["network", "one hidden", "none hidden", "pipeline", "bayes", "linear pipeline", "voting"],
+    ids=[
+        "network",
+        "one hidden",
+        "none hidden",
+        "pipeline",
+        "bayes",
+        "linear pipeline",
+        "skipped",
+        "all skipped",
+        "voting",
+    ],
 )
-def test_by_default_a_network_gives_hidden_and_logits_and_others_input_and_output(
+def test_by_default_a_network_gives_hidden_and_logits_and_others_what_they_are_given_and_output(
     estimator, layers
 ):
     model = SklearnModel(fit(estimator))
@@ -413,8 +428,14 @@ def test_a_row_that_is_not_finite_is_invalid_and_changes_no_bit_of_the_others(
             observation.activations[layer][rest], reference.activations[layer][rest]
         )
         assert not observation.activations[layer][row].any()
-    assert observation.belief[row] == 0
-    assert not observation.scores[row].any()
+    if np.isnan(bad) and isinstance(estimator, RandomForestClassifier):  # it takes NaN
+        assert observation.belief[row] == model.estimator.predict(inputs(dirty))[row]
+        np.testing.assert_array_equal(
+            observation.scores[row], model.estimator.predict_proba(inputs(dirty))[row]
+        )
+    else:
+        assert observation.belief[row] == -1
+        assert np.isnan(observation.scores[row]).all()
     np.testing.assert_array_equal(np.asarray(batch), dirty)  # the user's own data
 
 

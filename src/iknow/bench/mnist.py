@@ -15,7 +15,7 @@ from iknow.core.neighborhood import Ball
 from iknow.errors import MissingExtraError
 from iknow.models.adapt import as_model
 from iknow.models.inputs import cut_batches
-from iknow.models.model import Observation, observe_all
+from iknow.models.model import Observation, join_whole
 from iknow.paper.data.datasets import load_dataset
 from iknow.paper.setups import find_setup
 from iknow.search.dense import DenseIndex
@@ -111,7 +111,9 @@ def make_mnist_case(digits: Digits) -> Case:
 
 
 def _observe(network: Any, X: Floats32, y: Ints, layers: tuple[str, ...]) -> Part:
-    return Part(observe_all(as_model(network), cut_batches(X, BATCH), len(X), layers), y)
+    model = as_model(network)
+    parts = (model.observe(batch, layers) for batch in cut_batches(X, BATCH))
+    return Part(join_whole(parts, len(X)), y)
 
 
 def _plain(activations: Mapping[str, Any], name: str) -> Floats32:

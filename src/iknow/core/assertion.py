@@ -12,6 +12,7 @@ from enum import IntEnum
 import numpy as np
 
 from iknow.core.arrays import Bools, Codes, Ints
+from iknow.core.codes import NO_BELIEF
 
 
 class Assertion(IntEnum):
@@ -39,15 +40,16 @@ class Reason(IntEnum):
     CONTRADICTION = 4
     """IDK: every layer finds samples within reach, none of the believed class."""
     INVALID = 5
-    """IDK: the input, or an activation it causes, is not finite."""
+    """IDK: an activation in a chosen layer is not finite, or the model gives no answer."""
 
 
 def make_assertions(belief: Ints, justification: Bools) -> Codes:
     """The `Assertion` for each query, of shape (n_queries,).
 
-    belief: class codes of shape (n_queries,). justification: mask of shape (n_queries, n_classes).
+    belief: class codes of shape (n_queries,), `NO_BELIEF` where there is none, which nothing
+    justifies. justification: mask of shape (n_queries, n_classes).
     """
-    believed = justification[np.arange(len(belief)), belief]
+    believed = justification[np.arange(len(belief)), belief] & (belief != NO_BELIEF)
     alone = justification.sum(axis=1) == 1
     return np.where(
         believed & alone, Assertion.IK, np.where(believed, Assertion.IMK, Assertion.IDK)
@@ -58,11 +60,11 @@ def find_reasons(belief: Ints, supports: Sequence[Bools], invalid: Bools | None 
     """The `Reason` behind each assertion, of shape (n_queries,).
 
     supports: one mask of shape (n_queries, n_classes) per layer. invalid: mask of the queries that
-    were not finite.
+    were not finite, or about which the model said nothing.
     """
     sizes = np.stack([support.sum(axis=1) for support in supports])
     union = np.logical_or.reduce(list(supports))
-    believed = union[np.arange(len(belief)), belief]
+    believed = union[np.arange(len(belief)), belief] & (belief != NO_BELIEF)
     conditions = [
         np.zeros(len(belief), dtype=bool) if invalid is None else invalid,
         (sizes == 0).any(axis=0),

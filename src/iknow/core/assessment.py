@@ -16,6 +16,7 @@ import numpy as np
 from iknow.core.arrays import Bools, Codes, Floats, Ints, Labels
 from iknow.core.assertion import Assertion, Reason, find_reasons, make_assertions
 from iknow.core.certificate import certify
+from iknow.core.codes import NO_BELIEF
 from iknow.core.evidence import Evidence
 from iknow.core.explanation import Explanation, explain_layer
 from iknow.core.justification import justify
@@ -33,10 +34,12 @@ class Assessment:
     """Beliefs, what justifies them, and the assertions that follow.
 
     classes: labels of shape (n_classes,), in the order of all class axes below.
-    belief_codes: the model's answer as positions in `classes`, of shape (n,).
-    scores: the model's scores, of shape (n, n_classes).
+    belief_codes: the model's answer as positions in `classes`, of shape (n,); `NO_BELIEF`, -1,
+        where it gave none.
+    scores: the model's scores, of shape (n, n_classes); NaN where it gave none.
     evidence, neighborhoods: one per layer, by name.
-    invalid: mask of shape (n,) of the samples that were not finite.
+    invalid: mask of shape (n,) of the samples whose activations were not finite, or about which the
+        model said nothing.
     found: for each layer, the classes within reach of its neighborhood, masks of shape
         (n, n_classes), where they were found without the evidence. They must be what it gives.
     lipschitz: by layer, how much further apart than two inputs in ℓ2 their activations can be in
@@ -64,6 +67,12 @@ class Assessment:
                 f"got them for {sorted(self.found)}"
             )
 
+        if (~self.answered & ~self.invalid).any():
+            raise InputError(
+                "a sample without belief must be invalid; row "
+                f"{int((~self.answered & ~self.invalid).argmax())} is not marked so"
+            )
+
     def __len__(self) -> int:
         return len(self.belief_codes)
 
@@ -76,11 +85,24 @@ class Assessment:
 
     @cached_property
     def belief(self) -> Labels:
-        """The model's answer as labels, of shape (n,).
+        """The model's answer as labels, of shape (n,): what it said about each sample as given.
 
-        For an invalid sample it is what the model says with the non-finite values set to 0.
+        Where it said nothing (`answered` is False), None, in an array of objects.
         """
-        return self.classes[self.belief_codes]
+        if self.answered.all():
+            return self.classes[self.belief_codes]
+        labels = np.full(len(self), None, dtype=object)
+        labels[self.answered] = self.classes[self.belief_codes[self.answered]].astype(object)
+        return labels
+
+    @cached_property
+    def answered(self) -> Bools:
+        """Mask of shape (n,) of the samples that the model gave an answer about.
+
+        It may refuse one that is not finite, or score it by NaN; no answer is made up then.
+        """
+        answered: Bools = self.belief_codes != NO_BELIEF
+        return answered
 
     @cached_property
     def supports(self) -> dict[str, Bools]:
@@ -218,7 +240,7 @@ class Assessment:
         sample = None if samples is None else take_sample(samples, i)
         return Explanation(
             index=i,
-            belief=self.classes.tolist()[one.belief_codes[0]],
+            belief=one.belief.tolist()[0],
             assertion=Assertion(int(one.assertion[0])),
             reason=Reason(int(one.reason[0])),
             layers=tuple(

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Ints
+from iknow.core.codes import NO_BELIEF
 from iknow.errors import InputError
 
 NO_EXEMPLAR = -1
@@ -145,9 +146,13 @@ def discard_evidence(evidence: Evidence, rows: Bools) -> Evidence:
 
 
 def distances_for_and_against(evidence: Evidence, belief: Ints) -> tuple[Floats, Floats]:
-    """Distance to the believed class, d_g, and to the nearest other class, both (n_queries,)."""
-    rows = np.arange(len(evidence))
-    own = evidence.class_distances[rows, belief]
+    """Distance to the believed class, d_g, and to the nearest other class, both (n_queries,).
+
+    Where there is no belief (`NO_BELIEF`), d_g is inf and every class is another one.
+    """
+    rows = np.flatnonzero(belief != NO_BELIEF)
+    own = np.full(len(evidence), np.inf)
+    own[rows] = evidence.class_distances[rows, belief[rows]]
     others = evidence.class_distances.copy()
-    others[rows, belief] = np.inf
+    others[rows, belief[rows]] = np.inf
     return own, others.min(axis=1)

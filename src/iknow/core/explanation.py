@@ -10,6 +10,7 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Labels
 from iknow.core.assertion import Assertion, Reason
+from iknow.core.codes import NO_BELIEF
 from iknow.core.evidence import NO_EXEMPLAR, Evidence
 from iknow.core.neighborhood import NO_REACH, Neighborhood
 from iknow.core.picture import Picture, Renderer, picture_of, take_sample
@@ -22,7 +23,7 @@ SENTENCES = {
     Reason.DISAGREEMENT: "each layer finds a single class within reach, but not the same one",
     Reason.EXTRAPOLATION: "at least one layer has no training sample within reach",
     Reason.CONTRADICTION: "samples lie within reach, but none of the believed class",
-    Reason.INVALID: "the input, or an activation it causes, is not finite",
+    Reason.INVALID: "an activation is not finite, or the model gives no answer",
 }
 
 
@@ -84,8 +85,9 @@ class LayerExplanation:
 class Explanation:
     """Why one sample got its assertion.
 
-    stability: how many training samples must be removed for an IK to be lost, at least, and whether
-    that is the exact number. picture: what the sample looks like, where the samples were given.
+    belief: the believed label; None where the model has no answer. stability: how many training
+    samples must be removed for an IK to be lost, at least, and whether that is the exact number.
+    picture: what the sample looks like, where the samples were given.
     """
 
     index: int
@@ -122,7 +124,8 @@ class Explanation:
 
     def __str__(self) -> str:
         lines = [
-            f"sample {self.index}: {self.assertion.name}, belief {name(self.belief)}",
+            f"sample {self.index}: {self.assertion.name}, "
+            f"{'no belief' if self.belief is None else f'belief {name(self.belief)}'}",
             f"  {self.reason.name}: {self.sentence}",
         ]
         for layer in self.layers:
@@ -152,15 +155,15 @@ def explain_layer(
 ) -> LayerExplanation:
     """Explain the one sample that `evidence` is about.
 
-    belief: its class code, -1 if the model gave no answer. supports: of all layers, by name, masks
-    of shape (1, n_classes). training: the training samples by row, for pictures of the exemplars.
+    belief: its class code, or `NO_BELIEF`. supports: of all layers, by name, masks of shape
+    (1, n_classes). training: the training samples by row, for pictures of the exemplars.
     """
     labels = classes.tolist()
     distances = evidence.class_distances[0]
     others = np.where(np.arange(len(labels)) == belief, np.inf, distances)
     # A rule with a radius for each class reaches as far as that of the believed one.
     reaches = np.broadcast_to(neighborhood.reach(evidence)[0], len(labels))
-    reach = float(reaches[belief] if belief >= 0 else reaches.max())
+    reach = float(reaches.max() if belief == NO_BELIEF else reaches[belief])
 
     def exemplar(code: int) -> Exemplar | None:
         row = int(evidence.exemplars[0, code])
@@ -173,7 +176,7 @@ def explain_layer(
     valid = bool(np.isfinite(distances).any())
     return LayerExplanation(
         layer=layer,
-        nearest_for=exemplar(belief) if belief >= 0 else None,
+        nearest_for=None if belief == NO_BELIEF else exemplar(belief),
         nearest_against=exemplar(int(others.argmin())) if np.isfinite(others).any() else None,
         reach=reach if valid and reach != NO_REACH else None,
         support=tuple(labels[code] for code in np.flatnonzero(supports[layer][0])),
@@ -184,6 +187,6 @@ def explain_layer(
             [mask for name, mask in supports.items() if name != layer],
             belief,
         )
-        if valid and belief >= 0
+        if valid and belief != NO_BELIEF
         else None,
     )

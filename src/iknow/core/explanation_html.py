@@ -42,7 +42,7 @@ def to_html(explanation: Explanation) -> str:
         f'<div style="border:1px solid {color};border-left-width:6px;border-radius:6px;'
         'padding:10px 14px;max-width:60em;font-family:system-ui,sans-serif">'
         f"<div>{badge}, sample {explanation.index}, belief "
-        f"<b>{escape(name(explanation.belief))}</b></div>"
+        f"<b>{'none' if explanation.belief is None else escape(name(explanation.belief))}</b></div>"
         f'<p style="margin:8px 0">{escape(_capital(explanation.sentence))}.</p>'
         f'<div style="display:flex;flex-wrap:wrap;gap:8px 32px"><div>{sample}</div>'
         f'<table style="border-collapse:collapse;border:none"><tr>{headings}</tr>{rows}</table>'

@@ -18,8 +18,10 @@ import numpy as np
 from iknow.core.arrays import Bools, Ints, Labels
 from iknow.core.assertion import Assertion, Reason
 from iknow.core.assessment import Assessment
+from iknow.core.codes import UNKNOWN, positions_of
 from iknow.core.picture import Renderer
 from iknow.errors import InputError
+from iknow.labels import as_vector
 from iknow.selection import Selection
 
 NO_ANSWER = "no answer"
@@ -201,7 +203,7 @@ def evaluate(assessment: Assessment, y_true: Any) -> Report:
 
     True labels the classifier does not know are allowed, as nobody can be right about them.
     """
-    truth = np.asarray(y_true)
+    truth = as_vector(y_true, "y_true")
     if truth.shape != (len(assessment),):
         raise InputError(
             f"y_true must hold one label for each of the {len(assessment)} assessed samples; "
@@ -215,7 +217,7 @@ def evaluate(assessment: Assessment, y_true: Any) -> Report:
             f"y_true must hold labels like the classifier's, such as {classes.tolist()[0]!r}; "
             f"got {truth.tolist()[0]!r}"
         )
-    unknown: Bools = ~np.isin(truth, classes)
+    unknown: Bools = positions_of(truth, classes) == UNKNOWN
     true_classes = np.concatenate([classes, np.unique(truth[unknown])])
     true_codes = codes_of(truth, true_classes)
     answered = assessment.belief_codes >= 0
@@ -236,9 +238,7 @@ def evaluate(assessment: Assessment, y_true: Any) -> Report:
 
 def codes_of(truth: Labels, true_classes: Labels) -> Ints:
     """The position of each true label in `true_classes`, of shape (n,)."""
-    order = np.argsort(true_classes, kind="stable")
-    codes: Ints = order[np.searchsorted(true_classes, truth, sorter=order)]
-    return codes
+    return positions_of(truth, true_classes)
 
 
 def percent(fraction: float, dash: str = "–") -> str:

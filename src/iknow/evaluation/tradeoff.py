@@ -112,9 +112,16 @@ def tradeoff(
 
 
 def highest_probability(scores: Floats) -> Floats:
-    """The highest of each row of scores, of shape (n, n_classes), as probabilities."""
-    rows_are_shares = (scores >= 0).all() and np.allclose(scores.sum(axis=1), 1, atol=1e-4)
-    highest: Floats = (scores if rows_are_shares else softmax(scores, axis=1)).max(axis=1)
+    """The highest of each row of scores, of shape (n, n_classes), as probabilities.
+
+    NaN where a score is NaN or infinite: there is none, and the other rows do not depend on it.
+    """
+    usable = (scores < np.inf).all(axis=1)  # also false for NaN
+    given = scores[usable]
+    rows_are_shares = (given >= 0).all() and np.allclose(given.sum(axis=1), 1, atol=1e-4)
+    highest: Floats = np.full(len(scores), np.nan)
+    if usable.any():
+        highest[usable] = (given if rows_are_shares else softmax(given, axis=1)).max(axis=1)
     return highest
 
 

@@ -6,11 +6,18 @@ The inputs of such a model are its outputs: `(scores, {layer: activations})`, or
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from iknow.core.arrays import Labels
 from iknow.errors import InputError, LayerError
-from iknow.models.model import Observation, check_layers, make_observation
+from iknow.models.model import (
+    Observation,
+    as_activations,
+    check_layers,
+    make_observation,
+    mark_invalid,
+)
 
 
 class PrecomputedModel:
@@ -25,7 +32,7 @@ class PrecomputedModel:
         if isinstance(inputs, Observation):
             return inputs
         if isinstance(inputs, tuple) and len(inputs) == 2 and isinstance(inputs[1], Mapping):
-            return make_observation(*inputs)
+            return _take_outputs(*inputs)
         raise InputError(
             "without a model the inputs must be its outputs, (scores, {layer: activations}); "
             f"got {type(inputs).__name__}: pass such a pair, or give the model"
@@ -41,12 +48,17 @@ class PrecomputedModel:
 
     def observe(self, batch: Observation, layers: Sequence[str]) -> Observation:
         check_layers(layers, batch.activations, "the precomputed data")
-        return Observation(
-            scores=batch.scores,
-            belief=batch.belief,
-            activations={layer: batch.activations[layer] for layer in layers},
-            invalid=batch.invalid,
-        )
+        chosen = {layer: batch.activations[layer] for layer in layers}
+        return mark_invalid(replace(batch, activations=chosen))
 
     def fingerprint(self) -> str | None:
         return None
+
+
+def _take_outputs(scores: Any, activations: Mapping[str, Any]) -> Observation:
+    """All outputs, checked; activations need not be finite yet, as not all layers may be chosen."""
+    said = make_observation(scores, {})
+    layers = {
+        layer: as_activations(values, layer, len(said)) for layer, values in activations.items()
+    }
+    return replace(said, activations=layers)

@@ -1,4 +1,4 @@
-"""Inputs: whatever holds samples along its first axis, cut into batches and checked for finiteness.
+"""Inputs: whatever holds samples along its first axis, cut into batches.
 
 Arrays, tensors, data frames and observations all do; only a data frame needs its rows asked for by
 position.
@@ -6,12 +6,12 @@ position.
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
-import numpy as np
-
-from iknow.core.arrays import Bools
+from iknow.core.arrays import Ints
 from iknow.errors import InputError
+from iknow.models.numbers import as_array
 
 BYTES_PER_BATCH = 64 << 20
 """Memory for the inputs of a batch; its activations are of the same order."""
@@ -25,11 +25,16 @@ BATCH_OF_UNKNOWN_SIZE = 1024
 
 def as_dense(inputs: Any) -> Any:
     """A data frame as it is, a sparse matrix refused, all else as an array of shape (n, ...)."""
-    if hasattr(inputs, "iloc"):
+    if hasattr(inputs, "iloc") and inputs.ndim == 2:
         return inputs
-    if hasattr(inputs, "toarray"):
-        raise InputError("distances need dense inputs; got a sparse matrix: use X.toarray()")
-    array = np.asarray(inputs)
+    array = as_array(inputs, "X")
+    if array.dtype.kind == "c":  # in scikit-learn's words
+        raise InputError(f"Complex data not supported: X must be real; got {array.dtype}")
+    if array.dtype.kind in "mMV":
+        raise InputError(
+            f"X must hold numbers or text; got dtype {array.dtype}: turn dates into numbers, or "
+            "give a data frame to a pipeline that does"
+        )
     if array.ndim < 2:
         raise InputError(
             f"inputs must have shape (n_samples, n_features); got {array.shape}. Reshape your data "
@@ -56,10 +61,19 @@ def cut_batches(inputs: Any, size: int | None = None) -> list[Any]:
         raise InputError("there is nothing to work on: X holds no samples")
     if size is None:
         size = affordable_batch_size(inputs)
-    if size < 1:
-        raise InputError(f"batch_size must be >= 1; got {size}")
-    rows = inputs.iloc if hasattr(inputs, "iloc") else inputs
-    return [rows[start : start + size] for start in range(0, n, size)]
+    if isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
+        raise InputError(f"batch_size must be a whole number >= 1; got {size!r}")
+    return [take_rows(inputs, slice(start, start + size)) for start in range(0, n, int(size))]
+
+
+def take_rows(inputs: Any, rows: slice | Ints) -> Any:
+    """Some of the samples, by position."""
+    return inputs.iloc[rows] if hasattr(inputs, "iloc") else inputs[rows]
+
+
+def own_copy(inputs: Any) -> Any:
+    """Inputs that a model may write to: scalers and imputers with copy=False do."""
+    return inputs.copy()
 
 
 def affordable_batch_size(inputs: Any) -> int:
@@ -77,25 +91,3 @@ def _count_bytes(inputs: Any) -> int | None:
     if n_bytes is None and hasattr(inputs, "memory_usage"):
         n_bytes = inputs.memory_usage(index=False).sum()
     return None if n_bytes is None else int(n_bytes)
-
-
-def zero_nonfinite(batch: Any) -> tuple[Any, Bools]:
-    """A batch with its non-finite values set to 0, and the mask of the samples that had some.
-
-    The model can then be asked about the whole batch: a bad sample disturbs no other. Of a data
-    frame only the numeric columns are looked at.
-    """
-    if not hasattr(batch, "iloc"):
-        values = np.asarray(batch)
-        if values.dtype.kind not in "fc":
-            return batch, np.zeros(len(values), dtype=bool)
-        finite = np.isfinite(values)
-        bad: Bools = ~finite.reshape(len(values), -1).all(axis=1)
-        return (np.where(finite, values, 0) if bad.any() else batch), bad
-    numeric = batch.select_dtypes("number")
-    finite = np.isfinite(numeric.to_numpy(dtype=np.float64, na_value=np.nan))
-    bad = ~finite.all(axis=1)
-    if bad.any():
-        batch = batch.copy()
-        batch[numeric.columns] = numeric.where(finite, 0)  # each column keeps its dtype
-    return batch, bad

@@ -6,23 +6,26 @@ Adapters answer one batch at a time; the classifier cuts the batches and keeps w
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Floats32, Ints, Labels
+from iknow.core.codes import NO_BELIEF
 from iknow.errors import InputError, LayerError
+from iknow.models.numbers import as_numbers
 
 
 @dataclass(frozen=True, eq=False)
 class Observation:
     """What a model says and thinks about n inputs.
 
-    scores: of shape (n, n_classes). belief: the position of the believed class, of shape (n,).
-    activations: for each layer, of shape (n, n_features). invalid: mask of shape (n,) of the
-    inputs that are not finite or cause something that is not; their other values are 0.
+    scores: as the model gave them, of shape (n, n_classes); NaN where it gave none. belief: the
+    position of the believed class, of shape (n,); `NO_BELIEF`, -1, where the model has none.
+    activations: for each layer, of shape (n, n_features); 0 for invalid inputs. invalid: mask of
+    shape (n,) of the inputs without belief, or with an activation that is not finite.
     """
 
     scores: Floats
@@ -85,49 +88,111 @@ def make_observation(
     invalid: Bools | None = None,
     belief: Ints | None = None,
 ) -> Observation:
-    """Check and convert what a model returned; mark and zero what is not finite.
+    """Check and convert what a model returned; mark what is not finite.
 
     scores: of shape (n, n_classes), n_classes >= 2. activations: of shape (n, ...), flattened per
-    sample here. belief: the highest score unless given.
+    sample here. invalid: inputs to mark besides. belief: positions of shape (n,), `NO_BELIEF` where
+    there is none; the highest score unless given. A score that is NaN leaves none either.
     """
-    table = np.asarray(scores, dtype=np.float64)
+    table = as_numbers(scores, "scores").astype(np.float64, copy=False)
     if table.ndim != 2 or table.shape[1] < 2:
         raise InputError(
             "a model must return scores of shape (n, n_classes) with a column for each of at least "
             f"two classes; got {table.shape}"
         )
-    n = len(table)
-    bad = np.zeros(n, dtype=bool) if invalid is None else invalid.copy()
-    bad |= ~np.isfinite(table).all(axis=1)
-    layers = {}
-    for layer, values in activations.items():
-        array = np.asarray(values)
-        if array.ndim == 0 or len(array) != n:
-            raise LayerError(
-                f"layer {layer!r} must give one activation per sample, an array of length {n}; "
-                f"got shape {array.shape}"
-            )
-        with np.errstate(over="ignore"):  # what overflows float32 becomes inf and is marked
-            layers[layer] = array.reshape(n, math.prod(array.shape[1:])).astype(np.float32)
-        bad |= ~np.isfinite(layers[layer]).all(axis=1)
+    believed = find_belief(table) if belief is None else as_belief(belief, table)
+    bad = believed == NO_BELIEF
+    if invalid is not None:
+        bad |= invalid
+    layers = {
+        name: as_activations(values, name, len(table)) for name, values in activations.items()
+    }
+    return mark_invalid(Observation(table, believed, layers, bad))
+
+
+def find_belief(scores: Floats) -> Ints:
+    """The position of the highest score, the first of equals, of shape (n,).
+
+    `NO_BELIEF` where there is no highest one: a score is NaN, several are infinite, or all are
+    minus infinity.
+    """
+    if len(scores) == 0:
+        return np.zeros(0, dtype=np.int64)
+    belief = scores.argmax(axis=1)
+    highest = scores[np.arange(len(scores)), belief]
+    several = (scores == np.inf).sum(axis=1) > 1
+    return np.where(np.isnan(highest) | (highest == -np.inf) | several, NO_BELIEF, belief)
+
+
+def as_belief(belief: Any, scores: Floats) -> Ints:
+    """A given belief, checked against the scores, of shape (n,)."""
+    codes = as_numbers(belief, "belief")
+    n, n_classes = scores.shape
+    if codes.shape != (n,) or codes.dtype.kind not in "iu":
+        raise InputError(
+            f"belief must be the position of a class for each of {n} inputs; got shape "
+            f"{codes.shape} and dtype {codes.dtype}"
+        )
+    if n and not NO_BELIEF <= int(codes.min()) <= int(codes.max()) < n_classes:
+        raise InputError(
+            f"belief must be positions of {n_classes} classes, 0 to {n_classes - 1}, or "
+            f"{NO_BELIEF} for none; got {int(codes.min())} to {int(codes.max())}"
+        )
+    return np.where(np.isnan(scores).any(axis=1), NO_BELIEF, codes.astype(np.int64))
+
+
+def as_activations(values: Any, layer: str, n_samples: int) -> Floats32:
+    """The activations of a layer as given by a model, of shape (n_samples, n_features)."""
+    array = as_numbers(values, f"layer {layer!r}", LayerError)
+    if len(array) != n_samples:
+        raise LayerError(
+            f"layer {layer!r} must give one activation per sample, an array of length {n_samples}; "
+            f"got shape {array.shape}"
+        )
+    flat = array.reshape(n_samples, math.prod(array.shape[1:]))
+    with np.errstate(over="ignore"):  # what overflows float32 becomes inf and is marked
+        return flat.astype(np.float32)
+
+
+def mark_invalid(observation: Observation) -> Observation:
+    """Mark the inputs with an activation that is not finite; activations of all marked become 0.
+
+    What the model said about them stays.
+    """
+    bad = observation.invalid.copy()
+    for values in observation.activations.values():
+        bad |= ~np.isfinite(values).all(axis=1)
+    layers = observation.activations
     if bad.any():
-        table = np.where(bad[:, None], 0.0, table)
         layers = {
             layer: np.where(bad[:, None], np.float32(0), values) for layer, values in layers.items()
         }
-    return Observation(
-        scores=table,
-        belief=table.argmax(axis=1) if belief is None else np.where(bad, 0, belief),
-        activations=layers,
-        invalid=bad,
-    )
+    return replace(observation, activations=layers, invalid=bad)
 
 
 def observe_all(
     model: Model, batches: Iterable[Any], n_samples: int, layers: Sequence[str]
-) -> Observation:
-    """The observations of all batches as one."""
-    return join_whole((model.observe(batch, layers) for batch in batches), n_samples)
+) -> tuple[Observation, int]:
+    """The observations of all batches as one, and the number of score columns.
+
+    The scores themselves are not kept: with many classes they would take more memory than all the
+    rest. What is returned has none, shape (n_samples, 0).
+    """
+    widths: set[int] = set()
+
+    def parts() -> Iterator[Observation]:
+        for batch in batches:
+            part = model.observe(batch, layers)
+            widths.add(part.scores.shape[1])
+            yield replace(part, scores=np.empty((len(part), 0)))
+
+    whole = join_whole(parts(), n_samples)
+    if len(widths) != 1:
+        raise InputError(
+            f"the scores must have a column for each class; got {min(widths)} columns for some "
+            f"samples and {max(widths)} for others"
+        )
+    return whole, widths.pop()
 
 
 def join_whole(parts: Iterable[Observation], n_samples: int) -> Observation:

@@ -17,9 +17,12 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.neighbors import BallTree, KDTree
 
 from iknow.core.arrays import Floats, Ints, Labels
-from iknow.errors import InputError, LayerError
-from iknow.models.inputs import as_dense, zero_nonfinite
+from iknow.core.codes import UNKNOWN, positions_of
+from iknow.errors import IknowError, InputError, LayerError, RefusedError
+from iknow.models.apart import find_kinds, observe_apart, without_strange_values
+from iknow.models.inputs import as_dense, own_copy
 from iknow.models.model import Observation, check_layers, make_observation
+from iknow.models.numbers import as_array, as_numbers
 
 ACTIVATIONS: dict[str, Callable[[Floats], Floats]] = {
     "identity": lambda z: z,
@@ -41,12 +44,13 @@ class SklearnModel:
         # The wrapping by which a user says "do not train this" is not part of the model.
         while isinstance(estimator, FrozenEstimator):
             estimator = estimator.estimator
+        check_classes(estimator)
         self.estimator = estimator
         self._steps, self._final = unwrap(estimator)
 
     @property
     def classes(self) -> Labels:
-        labels: Labels = self.estimator.classes_
+        labels: Labels = np.asarray(self.estimator.classes_)
         return labels
 
     def prepare(self, inputs: Any) -> Any:
@@ -56,7 +60,11 @@ class SklearnModel:
         if self._is_network:
             n_hidden = len(self._final.coefs_) - 1
             return (f"hidden{n_hidden}" if n_hidden else "input", "logits")
-        return ("input", "output") if "output" in self._layer_names else ("input",)
+        # What the classifier itself is given: a pipeline's transformers bring features of different
+        # scales, missing values and text to numbers that can be compared.
+        given = [name for name, step in self._steps if step != "passthrough"]
+        first = given[-1] if given else "input"
+        return (first, "output") if "output" in self._layer_names else (first,)
 
     def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
         check_layers(layers, self._layer_names, type(self._final).__name__)
@@ -65,13 +73,32 @@ class SklearnModel:
             raise LayerError(
                 f"{twice[0]!r} names more than one layer: give the pipeline's step another name"
             )
-        batch, invalid = zero_nonfinite(batch)
-        return make_observation(
-            self._scores(batch),
-            self._activations(batch, layers),
-            invalid=invalid,
-            belief=self._belief(batch),
+        try:
+            return self._ask(batch, layers)
+        except RefusedError:
+            kinds = find_kinds(batch)
+            if not kinds.any():
+                raise
+        return observe_apart(
+            lambda part: self._ask(part, layers),
+            batch,
+            kinds,
+            substitute=lambda: without_strange_values(batch),
         )
+
+    def _ask(self, batch: Any, layers: Sequence[str]) -> Observation:
+        """What the estimator says about a batch as it is; `RefusedError` where it raises one."""
+        try:
+            belief = self._belief(batch)
+            scores = self._scores(batch, belief)
+            activations = self._activations(batch, layers)
+        except IknowError:
+            raise
+        except (ValueError, TypeError, ArithmeticError) as error:
+            raise RefusedError(
+                f"{type(self._final).__name__} failed on inputs of shape {np.shape(batch)}: {error}"
+            ) from error
+        return make_observation(scores, activations, belief=belief)
 
     def fingerprint(self) -> str:
         """A hash of the classifier and the steps before it, whatever they are wrapped in."""
@@ -98,34 +125,50 @@ class SklearnModel:
 
     def _belief(self, batch: Any) -> Ints:
         # Asked of the model itself: it need not be the highest score (SVC votes, for one).
-        codes: Ints = np.searchsorted(self.classes, self.estimator.predict(batch))
+        said = as_array(self.estimator.predict(own_copy(batch)), "predictions")
+        labels = said.reshape(len(said)) if said.shape == (len(batch), 1) else said
+        codes = positions_of(labels, self.classes)
+        if labels.shape != (len(batch),) or (codes == UNKNOWN).any():
+            strange = labels[codes == UNKNOWN][:3].tolist() if labels.ndim == 1 else labels.shape
+            raise InputError(
+                f"{type(self._final).__name__} must predict one of its classes_ for each input; "
+                f"got {strange}, and its classes_ are {self.classes.tolist()[:10]}"
+            )
         return codes
 
-    def _scores(self, batch: Any) -> Floats:
+    def _scores(self, batch: Any, belief: Ints) -> Any:
         """Probabilities, else the decision function, else the prediction itself as 0 and 1."""
+        n_classes = len(self.classes)
         if hasattr(self.estimator, "predict_proba"):
-            probabilities: Floats = self.estimator.predict_proba(batch)
-            return probabilities
+            shares = as_numbers(self.estimator.predict_proba(own_copy(batch)), "probabilities")
+            if shares.shape != (len(batch), n_classes):
+                raise InputError(
+                    f"predict_proba of {type(self._final).__name__} must give a column for each of "
+                    f"its {n_classes} classes_; got shape {shares.shape}"
+                )
+            return shares
         if hasattr(self.estimator, "decision_function"):
-            decision: Floats = self.estimator.decision_function(batch)
+            decision = as_numbers(self.estimator.decision_function(own_copy(batch)), "decisions")
             if decision.ndim == 1:
                 return np.column_stack([-decision, decision])
-            if decision.shape[1] == len(self.classes):  # else it is about pairs of classes
+            if decision.shape[1] == n_classes:  # else it is about pairs of classes
                 return decision
-        return np.eye(len(self.classes))[self._belief(batch)]
+        return np.eye(n_classes)[belief]
 
     def _activations(self, batch: Any, layers: Sequence[str]) -> dict[str, Any]:
-        found = {"input": _as_numbers(batch)} if "input" in layers else {}
-        inside = batch
+        found = {"input": _layer_numbers(batch)} if "input" in layers else {}
+        if set(layers) <= {"input"}:
+            return {layer: found[layer] for layer in layers}
+        inside = own_copy(batch)
         for name, transformer in self._steps:
             inside = inside if transformer == "passthrough" else transformer.transform(inside)
             if name in layers:
-                found[name] = _as_numbers(inside)
+                found[name] = _layer_numbers(inside)
         if "output" in layers and "output" not in found:
             method = _output_method(self._final)
             found["output"] = getattr(self._final, str(method))(inside)
         if self._is_network:
-            found |= _network_activations(self._final, _as_numbers(inside))
+            found |= _network_activations(self._final, _layer_numbers(inside))
         return {layer: found[layer] for layer in layers}
 
 
@@ -183,13 +226,30 @@ def _network_activations(network: Any, inputs: Floats) -> dict[str, Floats]:
     return found
 
 
-def _as_numbers(batch: Any) -> Floats:
+def _layer_numbers(batch: Any) -> Floats:
+    """Numbers of a layer, in an array of its own: a step that works in place must not change it."""
     if hasattr(batch, "toarray"):  # a transformer's sparse output
         batch = batch.toarray()
     try:
-        return np.asarray(batch, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+        return as_numbers(batch, "the layer").astype(np.float64, copy=True)
+    except InputError as error:
         raise LayerError(
             f"distances need numbers, but these inputs are not all numbers ({error}): "
             "choose layers after the step that encodes them"
         ) from error
+
+
+def check_classes(estimator: Any) -> None:
+    """Its classes must be one list of labels, each of them once."""
+    classes = estimator.classes_
+    several = isinstance(classes, (list, tuple)) and any(np.ndim(part) for part in classes)
+    if several or np.ndim(classes) != 1:
+        raise InputError(
+            f"{type(estimator).__name__} predicts more than one label for each sample: wrap one "
+            "classifier for each output"
+        )
+    labels = np.asarray(classes).tolist()
+    if len(set(labels)) < len(labels):
+        raise InputError(
+            f"classes_ of {type(estimator).__name__} must name each class once; got {labels[:10]}"
+        )

@@ -18,8 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from iknow.core.arrays import Bools, Labels
-from iknow.errors import IknowError, InputError, LayerError
+from iknow.errors import IknowError, InputError, LayerError, RefusedError
+from iknow.models.apart import observe_apart
 from iknow.models.model import Observation, check_layers, make_observation
+from iknow.models.numbers import as_numbers
 
 
 class TorchModel:
@@ -38,12 +40,14 @@ class TorchModel:
         return any(like.device.type != "cpu" for like in self.module.parameters())
 
     def prepare(self, inputs: Any) -> Any:
-        if isinstance(inputs, Tensor):
-            return inputs
-        array = np.asarray(inputs)
-        if array.dtype.kind not in "fiub":
-            raise InputError(f"a torch module's inputs must be numbers; got dtype {array.dtype}")
-        return array
+        if not isinstance(inputs, Tensor):
+            return as_numbers(inputs, "X")
+        if inputs.is_complex() or inputs.layout != torch.strided or inputs.ndim == 0:
+            raise InputError(
+                "a torch module's inputs must be a dense tensor of real numbers with samples along "
+                f"its first axis; got {inputs.dtype}, {inputs.layout}, {tuple(inputs.shape)}"
+            )
+        return inputs
 
     def default_layers(self, batch: Any) -> tuple[str, ...]:
         """The layer that feeds the last one with weights, and that last one: hidden and logits."""
@@ -79,7 +83,20 @@ class TorchModel:
         modules = dict(self.module.named_modules())
         names = ["input", *(name for name in modules if name), "output"]
         check_layers(layers, dict.fromkeys(names), self._name)
-        inputs, invalid = self._to_tensor(batch)
+        inputs, strange = self._to_tensor(batch)
+        if not strange.any():
+            return self._ask(inputs, layers, modules)
+        return observe_apart(
+            lambda part: self._ask(part.clone(), layers, modules),
+            inputs,
+            strange.astype(np.int64),
+            substitute=lambda: torch.zeros_like(inputs),
+        )
+
+    def _ask(
+        self, inputs: Tensor, layers: Sequence[str], modules: dict[str, nn.Module]
+    ) -> Observation:
+        """What the module says about a tensor that it may write to."""
         found: dict[str, Any] = {}
         if "input" not in modules:  # read before the module runs: it may work in place
             found["input"] = _to_array(inputs, "the input")
@@ -103,7 +120,7 @@ class TorchModel:
                 f"layer {missing[0]!r} of {self._name} did not run in the forward pass: "
                 "choose one that does"
             )
-        return make_observation(scores, {layer: found[layer] for layer in layers}, invalid=invalid)
+        return make_observation(scores, {layer: found[layer] for layer in layers})
 
     def fingerprint(self) -> str:
         """A hash of the module's structure and all its parameters and buffers."""
@@ -127,14 +144,14 @@ class TorchModel:
             except (torch.cuda.OutOfMemoryError, IknowError):
                 raise
             except (RuntimeError, ValueError, IndexError, AssertionError) as error:
-                raise InputError(
+                raise RefusedError(
                     f"{self._name} failed on a batch of shape {tuple(inputs.shape)} and dtype "
                     f"{inputs.dtype}: {error}"
                 ) from error
         return _to_array(output, f"the output of {self._name}")
 
     def _to_tensor(self, batch: Any) -> tuple[Tensor, Bools]:
-        """A copy on the module's device and in its precision; non-finite values are set to 0.
+        """A copy on the module's device and in its precision, and which samples are not finite.
 
         Whole numbers stay whole: they may be positions in an embedding.
         """
@@ -143,11 +160,13 @@ class TorchModel:
         if not tensor.is_floating_point():
             return tensor.to(like.device, copy=True), np.zeros(len(tensor), dtype=bool)
         tensor = tensor.detach().to(
-            like.device, like.dtype if like.is_floating_point() else torch.get_default_dtype()
+            like.device,
+            like.dtype if like.is_floating_point() else torch.get_default_dtype(),
+            copy=True,
         )
         finite = torch.isfinite(tensor)
         invalid = ~finite.flatten(1).all(dim=1) if tensor.ndim > 1 else ~finite
-        return torch.where(finite, tensor, torch.zeros_like(tensor)), invalid.cpu().numpy()
+        return tensor, invalid.cpu().numpy()
 
 
 @contextmanager

@@ -1,0 +1,148 @@
+"""Apart: samples that a model may refuse are asked about on their own.
+
+Many models take NaN and know what to do with it; others refuse a whole batch for the sake of one
+sample. Then the ordinary samples are asked about without the strange ones, and these kind by kind,
+as they are. A sample that the model refuses even so has no belief, and none is made up for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iknow.core.arrays import Ints
+from iknow.core.codes import NO_BELIEF
+from iknow.errors import RefusedError
+from iknow.models.inputs import take_rows
+from iknow.models.model import Observation
+from iknow.models.numbers import is_missing
+
+ORDINARY = 0
+
+MISSING, INFINITE, NEGATIVE_INFINITE, BEYOND_FLOAT32 = 1, 2, 3, 4
+"""What may be strange about a value; a model may well take one kind and refuse another."""
+
+
+def observe_apart(
+    ask: Callable[[Any], Observation], batch: Any, kinds: Ints, substitute: Callable[[], Any]
+) -> Observation:
+    """What a model says about a batch in which some samples are strange.
+
+    kinds: of shape (n,); `ORDINARY`, or a number for each way of being strange. substitute: makes a
+    batch of the same shape without strange values, where there is no ordinary sample.
+    """
+    ordinary = kinds == ORDINARY
+    if ordinary.any():
+        # An ordinary sample in the place of each strange one: the batch keeps its size, so that the
+        # others are computed, and rounded, as they would be among ordinary samples.
+        whole = ask(take_rows(batch, np.where(ordinary, np.arange(len(kinds)), ordinary.argmax())))
+        answers = silence(whole, ~ordinary)
+    else:
+        answers = None
+    for kind in np.unique(kinds[~ordinary]):
+        rows = np.flatnonzero(kinds == kind)
+        try:
+            part = ask(take_rows(batch, rows))
+        except RefusedError:
+            continue  # no answer
+        if answers is None:
+            answers = _nothing_like(part, len(kinds))
+        _put(answers, rows, part)
+    if answers is None:
+        answers = silence(ask(substitute()), ~ordinary)
+    return answers
+
+
+def silence(observation: Observation, rows: NDArray[np.bool_]) -> Observation:
+    """A copy in which nothing was said about the marked samples, a mask of shape (n,)."""
+    mask = rows[:, None]
+    return Observation(
+        scores=np.where(mask, np.nan, observation.scores),
+        belief=np.where(rows, NO_BELIEF, observation.belief),
+        activations={
+            layer: np.where(mask, np.float32(0), values)
+            for layer, values in observation.activations.items()
+        },
+        invalid=rows | observation.invalid,
+    )
+
+
+def _nothing_like(part: Observation, n: int) -> Observation:
+    return Observation(
+        scores=np.full((n, part.scores.shape[1]), np.nan),
+        belief=np.full(n, NO_BELIEF),
+        activations={
+            layer: np.zeros((n, values.shape[1]), dtype=np.float32)
+            for layer, values in part.activations.items()
+        },
+        invalid=np.ones(n, dtype=bool),
+    )
+
+
+def _put(whole: Observation, rows: Ints, part: Observation) -> None:
+    whole.scores[rows], whole.belief[rows] = part.scores, part.belief
+    whole.invalid[rows] = part.invalid
+    for layer, values in part.activations.items():
+        whole.activations[layer][rows] = values
+
+
+def find_kinds(batch: Any) -> Ints:
+    """Which samples are strange alike, of shape (n,): the same kind of value in the same places."""
+    marks = _mark_strange(batch).reshape(len(batch), -1)
+    kinds = np.zeros(len(marks), dtype=np.int64)
+    strange = marks.any(axis=1)
+    if strange.any():
+        kinds[strange] = 1 + np.unique(marks[strange], axis=0, return_inverse=True)[1].ravel()
+    return kinds
+
+
+def without_strange_values(batch: Any) -> Any:
+    """A copy in which zeros, or a value of the same column, stand for all that is strange."""
+    marks = _mark_strange(batch) > 0
+    if not hasattr(batch, "iloc"):
+        return np.where(marks, 0, batch).astype(batch.dtype)
+    filled = batch.copy()
+    for j in np.flatnonzero(marks.any(axis=0)):
+        column, good = batch.iloc[:, j], ~marks[:, j]
+        stand_in = 0 if _is_numeric(column.dtype) else next(iter(column[good]), None)
+        filled.isetitem(j, column.where(good, stand_in))
+    return filled
+
+
+def _mark_strange(batch: Any) -> NDArray[np.uint8]:
+    """For each value of a batch whether, and how, it is strange; of its shape."""
+    if not hasattr(batch, "iloc"):
+        if batch.dtype.kind == "f":
+            return _mark_floats(batch)
+        marks = np.zeros(batch.shape, dtype=np.uint8)
+        if batch.dtype.kind == "O":
+            for place, value in np.ndenumerate(batch):
+                marks[place] = MISSING if is_missing(value) else _mark_object(value)
+        return marks
+    marks = np.where(batch.isna().to_numpy(), MISSING, ORDINARY).astype(np.uint8)
+    numeric = np.flatnonzero([_is_numeric(dtype) for dtype in batch.dtypes])
+    numbers = batch.iloc[:, numeric].to_numpy(dtype=np.float64, na_value=np.nan)
+    marks[:, numeric] = _mark_floats(numbers)
+    return marks
+
+
+def _is_numeric(dtype: Any) -> bool:
+    return getattr(dtype, "kind", "O") in "fiu" and not hasattr(dtype, "categories")
+
+
+def _mark_object(value: Any) -> int:
+    return int(_mark_floats(np.array([value]))[0]) if isinstance(value, float) else ORDINARY
+
+
+def _mark_floats(values: NDArray[Any]) -> NDArray[np.uint8]:
+    conditions = [
+        np.isnan(values),
+        values == np.inf,
+        values == -np.inf,
+        np.abs(values) > np.finfo(np.float32).max,
+    ]
+    kinds = [MISSING, INFINITE, NEGATIVE_INFINITE, BEYOND_FLOAT32]
+    return np.select(conditions, kinds, default=ORDINARY).astype(np.uint8)

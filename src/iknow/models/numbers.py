@@ -1,0 +1,138 @@
+"""Numbers: the one way in for every array, whatever gave it.
+
+Arrays hold more than they show: a mask, a date, an imaginary part, a gradient, None. What numpy
+would drop or reinterpret without a word is refused here, with what to do about it.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iknow.errors import InputError
+
+NUMERIC_KINDS = "fiub"
+"""numpy's letters for real floats, signed and unsigned whole numbers, and bools."""
+
+MISSING_TYPES = ("NoneType", "NAType", "NaTType", "MaskedConstant")
+"""Names of the types whose only values say that something is missing."""
+
+
+def as_array(values: Any, what: str, error: type[InputError] = InputError) -> NDArray[Any]:
+    """Values as an array of at least one axis and any dtype.
+
+    what: names the values in errors. Masked entries, sparse matrices, ragged lists, and what holds
+    no values along an axis (a generator, a set, a single number) are refused.
+    """
+    if hasattr(values, "detach"):  # a tensor, perhaps on another device or in need of a gradient
+        values = _tensor_to_array(values)
+    if hasattr(values, "toarray"):
+        raise error(f"{what} must be dense; got a sparse matrix: use {what}.toarray()")
+    if isinstance(values, (list, tuple)) and any(map(np.ma.isMaskedArray, values)):
+        values = np.ma.stack(values)  # numpy would drop the masks of the parts
+    check_unmasked(values, what, error)
+    try:
+        array = np.asarray(values)
+    except (ValueError, TypeError, RuntimeError) as cause:
+        raise error(f"{what} must be an array; {type(values).__name__} is none: {cause}") from cause
+    if array.ndim == 0:
+        raise error(
+            f"{what} must be an array with samples along its first axis; got "
+            f"{type(values).__name__}"
+        )
+    return array
+
+
+def as_numbers(values: Any, what: str, error: type[InputError] = InputError) -> NDArray[Any]:
+    """Values as an array of real numbers, at most 8 bytes each; what is missing becomes NaN.
+
+    Objects are taken if each is a real number, None or pandas' NA. Text, dates, time spans, complex
+    numbers and records are refused.
+    """
+    array = _frame_to_array(values, what, error) if hasattr(values, "iloc") else None
+    if array is None:
+        array = as_array(values, what, error)
+    if array.dtype.kind == "O":
+        array = _objects_to_floats(array, what, error)
+    if array.dtype.kind not in NUMERIC_KINDS:
+        raise error(f"{what} must hold real numbers; got dtype {array.dtype}")
+    with np.errstate(over="ignore"):  # of long doubles: what overflows becomes inf
+        return array.astype(np.float64) if array.dtype.itemsize > 8 else array
+
+
+def check_unmasked(values: Any, what: str, error: type[InputError] = InputError) -> None:
+    """A masked array must not have masked entries: below a mask lies a number that nobody meant."""
+    if not np.ma.isMaskedArray(values):
+        return
+    mask = np.atleast_1d(np.ma.getmaskarray(values))
+    masked = mask.reshape(len(mask), -1).any(axis=1)
+    if masked.any():
+        raise error(
+            f"{what} has masked entries, the first in row {int(masked.argmax())} "
+            f"({int(masked.sum())} such rows): remove these rows, or fill the entries in, such as "
+            f"by {what}.filled(np.nan) where the model takes NaN"
+        )
+
+
+def is_missing(value: Any) -> bool:
+    """Whether an object stands for something that is not there: None, NaN, NaT or pandas' NA."""
+    if type(value).__name__ in MISSING_TYPES:
+        return True
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        return bool(np.isnat(value))
+    return isinstance(value, (float, np.floating)) and bool(value != value)
+
+
+def _tensor_to_array(tensor: Any) -> Any:
+    tensor = tensor.detach().cpu()
+    try:
+        return tensor.numpy()
+    except (TypeError, RuntimeError):  # a precision that numpy does not have, such as bfloat16
+        return tensor.to_dense().float().numpy()
+
+
+def _frame_to_array(frame: Any, what: str, error: type[InputError]) -> NDArray[Any]:
+    """A data frame or one of its columns as numbers, column by column where they differ in kind."""
+    kinds = [getattr(frame, "dtype", None)] if frame.ndim == 1 else list(frame.dtypes)
+    if all(isinstance(kind, np.dtype) and kind.kind in NUMERIC_KINDS for kind in kinds):
+        return np.asarray(frame)
+    if frame.ndim == 1:
+        kind = getattr(kinds[0], "kind", "O")
+        if isinstance(kinds[0], np.dtype) or kind not in NUMERIC_KINDS:
+            return np.asarray(frame)
+        numbers: NDArray[Any] = frame.to_numpy(dtype=np.float64, na_value=np.nan)
+        return numbers
+    columns = [
+        as_numbers(frame.iloc[:, j], f"column {name!r} of {what}", error)
+        for j, name in enumerate(frame.columns)
+    ]
+    return np.column_stack(columns) if columns else np.empty((len(frame), 0))
+
+
+def _objects_to_floats(
+    array: NDArray[Any], what: str, error: type[InputError]
+) -> NDArray[np.float64]:
+    found = np.empty(array.shape)
+    for place, value in np.ndenumerate(array):
+        real = isinstance(value, (Real, Decimal, np.bool_)) and not isinstance(
+            value, np.timedelta64
+        )
+        if not real and not is_missing(value):
+            raise error(
+                f"{what} must hold real numbers; at {place} it has {_shortened(value)} of type "
+                f"{type(value).__name__}"
+            )
+        try:
+            found[place] = float(value) if real else np.nan
+        except OverflowError:
+            found[place] = np.inf if value > 0 else -np.inf
+    return found
+
+
+def _shortened(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
