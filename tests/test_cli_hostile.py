@@ -262,6 +262,9 @@ def test_a_full_or_closed_stdout_is_told_in_a_line(folder):
     piped = f"{sys.executable} -c '{MAIN}' --help | true"
     ended = subprocess.run(piped, shell=True, capture_output=True, text=True, timeout=120)
     assert ended.stderr == ""
+    closed = f"{sys.executable} -c '{MAIN}' --version >&-"
+    ended = subprocess.run(closed, shell=True, stderr=subprocess.PIPE, text=True, timeout=120)
+    assert (ended.returncode, ended.stderr) == (0, "")
 
 
 def test_a_terminal_of_another_language_is_shown_what_it_can_show():

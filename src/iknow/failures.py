@@ -45,9 +45,7 @@ class OneLineErrors(TyperGroup):
         **extra: Any,
     ) -> Any:
         """Run a command; the exit code of `main` in standalone mode, else what it returns."""
-        for stream in (sys.stdout, sys.stderr):
-            if hasattr(stream, "reconfigure"):  # a terminal of another language shows escapes
-                stream.reconfigure(errors="backslashreplace")
+        _open_streams()
         with _warnings_in_a_line():
             try:
                 code = super().main(
@@ -59,6 +57,16 @@ class OneLineErrors(TyperGroup):
         if standalone_mode:
             sys.exit(code if isinstance(code, int) else 0)
         return code
+
+
+def _open_streams() -> None:
+    """Streams that take any text; where they are closed, streams to nowhere."""
+    for which in ("stdout", "stderr"):
+        if getattr(sys, which) is None:
+            setattr(sys, which, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        stream = getattr(sys, which)
+        if hasattr(stream, "reconfigure"):  # a terminal of another language shows escapes
+            stream.reconfigure(errors="backslashreplace")
 
 
 def tell(error: Exception) -> int:
