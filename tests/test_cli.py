@@ -322,8 +322,8 @@ def test_columns_unknown_to_the_model_are_named(folder, wine):
     renamed = {("acid" if i == 0 else name): X[130:, i] for i, name in enumerate(names)}
     write_table(folder / "renamed.csv", renamed)
     said = fail("assess", "b.iknow", "renamed.csv", "--model", "m.joblib")
-    assert f"missing: {names[0]}" in said
-    assert "not known: acid" in said
+    assert f"missing: {names[0]!r}" in said
+    assert "not known: 'acid'" in said
 
 
 def test_demo_prints_the_table_and_three_explanations_and_writes_a_report(tmp_path, monkeypatch):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -19,13 +17,13 @@ from iknow.core.neighborhood import (
     Neighborhood,
     RelativeBall,
 )
-from iknow.errors import IknowError
+from iknow.failures import OneLineErrors
 from iknow.version import __version__
 
 app = typer.Typer(
     name="iknow",
     help="Makes a classifier honest: IK, IMK or IDK for every prediction.",
-    no_args_is_help=True,
+    cls=OneLineErrors,
     pretty_exceptions_enable=False,
 )
 
@@ -57,6 +55,9 @@ ModelOption = Annotated[
         "code: name only what you trust."
     ),
 ]
+SeedOption = Annotated[
+    int, typer.Option(min=0, max=2**32 - 1, help="Seed of the split and the training.")
+]
 DeviceOption = Annotated[
     str | None, typer.Option(help="Search by torch on cuda, cuda:1, mps or cpu.")
 ]
@@ -64,17 +65,21 @@ DeviceOption = Annotated[
 
 @app.callback(invoke_without_command=True)
 def main(
+    context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
 ) -> None:
     if version:
         typer.echo(f"iknow {__version__}")
         raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(2)
 
 
 @app.command()
 def demo(
     left_out: Annotated[int, typer.Option(help="The digit the network never sees.")] = 4,
-    seed: Annotated[int, typer.Option(help="Seed of the data split and the training.")] = 0,
+    seed: SeedOption = 0,
     output: Annotated[Path, typer.Option("--output", "-o", help="The report to write.")] = Path(
         "iknow-demo.html"
     ),
@@ -82,16 +87,17 @@ def demo(
     """Train on scikit-learn's digits and see what the network knows. Needs no data."""
     from iknow.console import show_demonstration, show_report
     from iknow.demo import demonstrate, make_report
+    from iknow.jobs import check_page
     from iknow.writing import write_bytes
 
     console = Console()
-    with _errors_in_a_line():
-        with Console(stderr=True).status("Training on digits ..."):
-            demonstration = demonstrate(left_out, seed)
-            report = make_report(demonstration)
-        show_demonstration(demonstration, console)
-        write_bytes(output, report.encode())
-        show_report(output, console)
+    check_page(output)
+    with Console(stderr=True).status("Training on digits ..."):
+        demonstration = demonstrate(left_out, seed)
+        report = make_report(demonstration)
+    show_demonstration(demonstration, console)
+    write_bytes(output, report.encode())
+    show_report(output, console)
 
 
 @app.command()
@@ -115,7 +121,7 @@ def fit(
         list[str] | None, typer.Option(help="A layer to find support in; may be repeated.")
     ] = None,
     rule: Annotated[Rule, typer.Option(help="The kind of neighborhood.")] = Rule.BALL,
-    k: Annotated[int, typer.Option(help="Neighbours, for the rules that use them.")] = 5,
+    k: Annotated[int, typer.Option(min=1, help="Neighbours, for the rules that use them.")] = 5,
     accuracy: Annotated[
         float | None, typer.Option(help="Guarantee this accuracy on IK, or fail.")
     ] = None,
@@ -123,28 +129,31 @@ def fit(
     coverage: Annotated[
         float | None, typer.Option(help="Match this coverage (nearest, relative-ball).")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the hold-out and the training.")] = 0,
+    seed: SeedOption = 0,
+    force: Annotated[
+        bool, typer.Option("--force", help="With --train, write over a model that is there.")
+    ] = False,
 ) -> None:
     """Collect the evidence for a model and write it as a bundle."""
     from iknow.console import show_fit
     from iknow.jobs import Source, fit_job
 
-    with _errors_in_a_line():
-        classifier = fit_job(
-            Source(data, label, labels),
-            output,
-            model=model,
-            train=train,
-            validation=None if validation is None else Source(validation, label, validation_labels),
-            hold_out=hold_out,
-            layers=layer,
-            rule=RULES[rule],
-            k=k,
-            accuracy=accuracy,
-            confidence=confidence,
-            coverage=coverage,
-            seed=seed,
-        )
+    classifier = fit_job(
+        Source(data, label, labels),
+        output,
+        model=model,
+        train=train,
+        validation=None if validation is None else Source(validation, label, validation_labels),
+        hold_out=hold_out,
+        layers=layer,
+        rule=RULES[rule],
+        k=k,
+        accuracy=accuracy,
+        confidence=confidence,
+        coverage=coverage,
+        seed=seed,
+        force=force,
+    )
     show_fit(classifier, output, Console())
 
 
@@ -162,20 +171,12 @@ def assess(
 ) -> None:
     """Say IK, IMK or IDK for each prediction; with labels, also how often rightly."""
     from iknow.console import show_assessment
-    from iknow.jobs import Source, assertion_columns, assess_job
-    from iknow.tables import write_table
+    from iknow.jobs import Source, assess_job
 
-    with _errors_in_a_line():
-        assessment, table = assess_job(
-            bundle,
-            Source(data, label, labels),
-            model=model,
-            device=device,
-            evidence=output is not None,
-        )
-        if output is not None:
-            write_table(output, assertion_columns(assessment))
-        show_assessment(assessment, table.labels, output, Console())
+    assessment, truth = assess_job(
+        bundle, Source(data, label, labels), output, model=model, device=device
+    )
+    show_assessment(assessment, truth, output, Console())
 
 
 @app.command()
@@ -205,20 +206,19 @@ def report(
     from iknow.console import show_figures, show_report
     from iknow.jobs import Source, renderer_by_name, report_job
 
-    with _errors_in_a_line():
-        source = Source(data, label, labels)
-        assessment, truth = report_job(
-            bundle,
-            source,
-            output,
-            model=model,
-            training=None if training is None else Source(training, training_label or label),
-            layers=layer,
-            renderer=renderer_by_name(show),
-            device=device,
-        )
-        show_figures(assessment, truth, Console())
-        show_report(output, Console())
+    source = Source(data, label, labels)
+    assessment, truth = report_job(
+        bundle,
+        source,
+        output,
+        model=model,
+        training=None if training is None else Source(training, training_label or label),
+        layers=layer,
+        renderer=renderer_by_name(show),
+        device=device,
+    )
+    show_figures(assessment, truth, Console())
+    show_report(output, Console())
 
 
 @app.command()
@@ -241,8 +241,7 @@ def bench(
     """Measure what iknow costs, beside bare matrix products, scikit-learn and FAISS."""
     from iknow.bench.console import run
 
-    with _errors_in_a_line():
-        run(out, only=only, quick=quick, repeats=repeats, console=Console())
+    run(out, only=only, quick=quick, repeats=repeats, console=Console())
 
 
 @app.command()
@@ -271,21 +270,9 @@ def reproduce(
     """
     from iknow.paper.console import reproduce_figures, reproduce_tables
 
-    with _errors_in_a_line():
-        if experiment == "figures":
-            reproduce_figures(out, quick, Console())
-        else:
-            reproduce_tables(experiment, out, seeds, quick, jobs, Console())
-        if experiment == "all":
-            reproduce_figures(out / "figures", quick, Console())
-
-
-@contextmanager
-def _errors_in_a_line() -> Iterator[None]:
-    """Errors that users can mend are told in a line, without a traceback."""
-    try:
-        yield
-    except (IknowError, OSError) as error:
-        Console(stderr=True).print("[bold red]error:[/bold red]", end=" ")
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from error
+    if experiment == "figures":
+        reproduce_figures(out, quick, Console())
+    else:
+        reproduce_tables(experiment, out, seeds, quick, jobs, Console())
+    if experiment == "all":
+        reproduce_figures(out / "figures", quick, Console())

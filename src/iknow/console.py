@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group
-from rich.markup import escape
 from rich.panel import Panel
+from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
@@ -17,9 +17,10 @@ from iknow.core.arrays import Floats, Labels
 from iknow.core.assertion import Assertion, Reason
 from iknow.core.assessment import Assessment
 from iknow.core.explanation import SENTENCES, Explanation
+from iknow.core.text import name, visible
 from iknow.demo import UNSEEN, Demonstration, Example
 from iknow.evaluation import evaluate
-from iknow.evaluation.metrics import percent
+from iknow.evaluation.metrics import NO_ANSWER, percent
 
 COLORS = {Assertion.IK: "green", Assertion.IMK: "yellow", Assertion.IDK: "red"}
 SHADES = " ░▒▓█"
@@ -93,11 +94,11 @@ def _reasons(explanation: Explanation) -> Group:
         table.add_column(heading, justify="left" if heading == "layer" else "right")
     for layer in explanation.layers:
         table.add_row(
-            layer.layer,
+            Text(name(layer.layer)),
             "none" if layer.reach is None else f"{layer.reach:.2f}",
             "–" if layer.nearest_for is None else f"{layer.nearest_for.distance:.2f}",
             "–" if layer.nearest_against is None else f"{layer.nearest_against.distance:.2f}",
-            ", ".join(map(str, layer.support)) or "nothing",
+            Text(name(", ".join(map(str, layer.support)) or "nothing")),
         )
     sentence = SENTENCES[explanation.reason]
     return Group(Text(f"{explanation.reason.name.capitalize()}: {sentence}."), Text(""), table)
@@ -118,7 +119,8 @@ def show_fit(classifier: EpistemicClassifier, output: Path, console: Console) ->
     for heading in ("layer", "features", "neighborhood"):
         table.add_column(heading, justify="right" if heading == "features" else "left")
     for layer, index in classifier.indexes_.items():
-        table.add_row(layer, str(index.n_features), repr(classifier.neighborhoods_[layer]))
+        rule = name(repr(classifier.neighborhoods_[layer]))
+        table.add_row(Text(name(layer)), str(index.n_features), Text(rule))
     n_rows = next(iter(classifier.indexes_.values())).n_rows
     console.print(f"{n_rows:,} training samples of {len(classifier.classes_)} classes")
     console.print(table)
@@ -136,15 +138,20 @@ def show_fit(classifier: EpistemicClassifier, output: Path, console: Console) ->
                 f"{promise.accuracy:g} ({promise.errors} wrong of {promise.known:,} IK on the half "
                 "that certifies)"
             )
-    console.print(f"Written to {output}", highlight=False, soft_wrap=True)
+    show_written(output, console)
+
+
+def show_written(output: Path, console: Console) -> None:
+    """Say where the result is."""
+    console.print(Text(f"Written to {visible(output)}"), soft_wrap=True)
 
 
 def show_report(output: Path, console: Console) -> None:
     """Say where the page is, as a link where the terminal makes links."""
     console.print(
-        "Open in any browser, with sliders, samples and their evidence: "
-        f"[link={output.resolve().as_uri()}]{escape(str(output))}[/link]",
-        highlight=False,
+        Text("Open in any browser, with sliders, samples and their evidence: ").append(
+            visible(output), style=Style(link=output.resolve().as_uri())
+        ),
         soft_wrap=True,
     )
 
@@ -152,7 +159,7 @@ def show_report(output: Path, console: Console) -> None:
 def show_figures(assessment: Assessment, truth: Labels | None, console: Console) -> None:
     """Print the figures, against the truth where it is known."""
     if truth is not None:
-        console.print(str(evaluate(assessment, truth)), highlight=False)
+        console.print(Text(str(evaluate(assessment, truth))))
     else:
         for assertion in reversed(Assertion):
             count = int((assessment.assertion == assertion).sum())
@@ -166,16 +173,21 @@ def show_assessment(
     """Print the figures, and the first rows or where all of them are."""
     show_figures(assessment, truth, console)
     if output is not None:
-        console.print(f"Written to {output}", highlight=False, soft_wrap=True)
+        show_written(output, console)
         return
     table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
     for heading in ("sample", "belief", "assertion", "reason"):
         table.add_column(heading, justify="right" if heading == "sample" else "left")
     for i in range(min(ROWS_SHOWN, len(assessment))):
-        name = Assertion(assessment.assertion[i])
-        reason = Reason(assessment.reason[i]).name.lower()
-        color = COLORS[name]
-        table.add_row(str(i), escape(str(assessment.belief[i])), f"[{color}]{name.name}[/]", reason)
+        assertion = Assertion(assessment.assertion[i])
+        code = int(assessment.belief_codes[i])
+        belief = name(assessment.classes[code]) if code >= 0 else NO_ANSWER
+        table.add_row(
+            str(i),
+            Text(belief),
+            Text(assertion.name, style=COLORS[assertion]),
+            Reason(assessment.reason[i]).name.lower(),
+        )
     console.print(table)
     if len(assessment) > ROWS_SHOWN:
         console.print(f"... and {len(assessment) - ROWS_SHOWN:,} more: write all of them with -o")

@@ -42,20 +42,36 @@ def load_model(name: str) -> Any:
     )
 
 
+def files_of(name: str) -> tuple[Path, ...]:
+    """The files that a model is read from, as far as its name tells."""
+    if Path(name).suffix in PICKLES + TORCH_FILES:
+        return (Path(name),)
+    module = name.partition(":")[0].replace(".", "/")
+    return (Path(f"{module}.py"), Path(module, "__init__.py")) if module else ()
+
+
+def check_model_name(path: str | os.PathLike[str]) -> None:
+    """Refuse a file that cannot hold a trained model."""
+    if Path(path).suffix not in PICKLES:
+        raise InputError(f"{path} must end in {', '.join(PICKLES)} to hold a trained model")
+
+
 def save_model(model: Any, path: str | os.PathLike[str]) -> None:
     """Write a scikit-learn model that `load_model` can read."""
-    target = Path(path)
-    if target.suffix not in PICKLES:
-        raise InputError(f"{target} must end in {', '.join(PICKLES)} to hold a trained model")
-    with replacing(target) as file:
+    check_model_name(path)
+    with replacing(Path(path)) as file:
         joblib.dump(model, file)
 
 
 def _load_pickle(path: Path) -> Any:
     try:
         return joblib.load(path)
-    except Exception as error:  # a pickle can fail in any way
-        raise InputError(f"{path} cannot be loaded as a model: {error}") from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a pickle can fail in any way
+        raise InputError(
+            f"{path} cannot be loaded as a model: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _load_torch(path: Path) -> Any:
@@ -68,12 +84,18 @@ def _load_torch(path: Path) -> Any:
 
 def _import_model(name: str) -> Any:
     module_name, _, attribute = name.partition(":")
-    sys.path.insert(0, os.getcwd())  # as `python -m` does
+    if not module_name or module_name.startswith(".") or not attribute:
+        raise InputError(f"{name} does not name a model: expected package.module:name")
+    here = os.getcwd()
+    sys.path.insert(0, here)  # as `python -m` does
     try:
         model = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError) as error:
-        raise InputError(f"{name} cannot be imported: {error}") from error
+        ready = is_torch_module(model) or is_estimator(model) or isinstance(model, Model)
+        return model() if callable(model) and not ready else model
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # it is the user's code, and may even call sys.exit
+        raise InputError(f"{name} cannot be imported: {type(error).__name__}: {error}") from error
     finally:
-        sys.path.pop(0)
-    ready = is_torch_module(model) or is_estimator(model) or isinstance(model, Model)
-    return model() if callable(model) and not ready else model
+        if here in sys.path:
+            sys.path.remove(here)

@@ -2,6 +2,8 @@
 
 import json
 import math
+import tracemalloc
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -207,6 +209,69 @@ def test_labels_of_another_kind_are_refused_with_an_example():
         evaluate(make_assessment(NAMES, [0], [[0, 9, 9]]), [0])
     with pytest.raises(InputError, match="such as 3; got 'cat'"):
         evaluate(make_assessment([3, 4], [0], [[0, 9]]), ["cat"])
+
+
+def assess_many(n, n_classes, absent=()):
+    """An assessment of very many classes, of which the first few samples are known."""
+    rng = np.random.default_rng(0)
+    belief = rng.integers(n_classes, size=n)
+    distances = np.full((n, n_classes), 9.0)
+    distances[np.arange(n // 2), belief[: n // 2]] = 0.0
+    belief[list(absent)] = -1
+    invalid = belief < 0
+    assessment = Assessment(
+        classes=np.arange(n_classes),
+        belief_codes=belief,
+        scores=np.zeros((n, n_classes), dtype=np.float32),
+        evidence={
+            "a": Evidence(distances, np.empty((n, 0)), np.zeros(distances.shape, dtype=np.int64))
+        },
+        neighborhoods={"a": Ball(1.0)},
+        invalid=invalid,
+    )
+    truth = np.where(
+        rng.random(n) < 0.5, np.where(invalid, 0, belief), rng.integers(n_classes, size=n)
+    )
+    return assessment, truth
+
+
+def test_a_hundred_thousand_classes_take_no_more_than_their_pairs():
+    assessment, truth = assess_many(40, 100_000)
+    assertion, reason = assessment.assertion, assessment.reason  # theirs is another memory
+    assert len(assertion) == len(reason)
+    tracemalloc.start()
+    report = evaluate(assessment, truth)
+    text, record = str(report), json.dumps(report.to_dict())
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 50_000_000  # 24 bytes for each pair of classes would be 240 GB
+    codes = np.column_stack([assertion, assessment.belief_codes, truth])
+    expected = Counter(map(tuple, codes.tolist()))
+    assert {tuple(row[:3]): row[3] for row in report.pairs.tolist()} == dict(expected)
+    assert report.a_ik == np.mean(assessment.belief[assertion == 2] == truth[assertion == 2])
+    assert "IK             20     50.0%" in text
+    assert sum(count for rows in json.loads(record)["pairs"].values() for _, _, count in rows) == 40
+    with pytest.raises(InputError, match="100,000 classes would take 240"):
+        report.matrix  # noqa: B018
+
+
+def test_samples_without_an_answer_are_counted_apart():
+    absent = (3, 7, 30)
+    assessment, truth = assess_many(40, 3, absent)
+    report = evaluate(assessment, truth)
+    kept = np.setdiff1d(np.arange(40), absent)
+    belief = assessment.belief_codes[kept]
+    assert report.n_samples == 40
+    assert report.unanswered.tolist() == [3, 0, 0]
+    assert report.overall_accuracy == np.mean(belief == truth[kept])
+    assert report.matrix.sum() == 37
+    assert report.count(*Assertion) == 40
+    assert report.wrong(*Assertion) == (belief != truth[kept]).sum()
+    assert str(report).endswith("no answer: 3, not counted as right or wrong")
+    assert report.to_dict()["no_answer"] == 3
+    silent = evaluate(assess_many(2, 3, (0, 1))[0], [0, 1])
+    assert np.isnan(silent.overall_accuracy)
+    assert silent.f_idk == 1.0
 
 
 def test_the_model_is_not_judged_by_what_it_did_not_say():

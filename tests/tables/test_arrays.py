@@ -1,6 +1,7 @@
 """Numpy's files: features or precomputed outputs, never a pickle, and damage that is reported."""
 
 import re
+import zipfile
 
 import numpy as np
 import pytest
@@ -184,3 +185,58 @@ def test_a_damaged_array_is_reported_with_the_reason(npy, content, reason):
     path.write_bytes(path.read_bytes()[content])
     with pytest.raises(InputError, match=re.escape("data.npy cannot be read: ") + f".*{reason}"):
         read_table(path)
+
+
+def head(shape, kind="<f8"):
+    """An .npy file that claims a shape, and a little data."""
+    text = repr({"descr": kind, "fortran_order": False, "shape": shape}).encode() + b"\n"
+    return b"\x93NUMPY\1\0" + len(text).to_bytes(2, "little") + text + bytes(64)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        head((10**15, 4)),
+        head((10**6,), ("<f8", (10**8,))),
+        head((10**6, 10**6), "|u1"),
+    ],
+)
+def test_an_array_that_claims_more_than_there_is_memory_is_refused_by_its_head(tmp_path, content):
+    (tmp_path / "claims.npy").write_bytes(content)
+    with zipfile.ZipFile(tmp_path / "claims.npz", "w") as archive:
+        archive.writestr("X.npy", content)
+    for name in ("claims.npy", "claims.npz"):
+        with pytest.raises(InputError, match="GB of memory"):
+            read_table(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        head((10**15,), "<U0"),
+        head((-4, 2)),
+        head((3,), "<U0"),
+        b"\x93NUMPY\2\0\xff\xff\xff\x7f" + bytes(100),
+    ],
+)
+def test_an_array_of_no_size_or_with_a_head_of_gigabytes_is_refused(tmp_path, content):
+    (tmp_path / "odd.npy").write_bytes(content)
+    with pytest.raises(InputError, match="cannot be read"):
+        read_table(tmp_path / "odd.npy")
+
+
+@pytest.mark.parametrize("point", [0xD800, 0xDFFF, 0x110000, 0xFFFFFFFF])
+def test_labels_must_be_text(npz, tmp_path, point):
+    points = np.full((3, 2), ord("a"), dtype=np.uint32)
+    points[1, 1] = point
+    np.save(tmp_path / "y.npy", points.view("<U2")[:, 0])
+    np.save(tmp_path / "X.npy", np.zeros((3, 1)))
+    with pytest.raises(InputError, match="the label of sample 1 is not valid Unicode"):
+        read_table(tmp_path / "X.npy", labels_path=tmp_path / "y.npy")
+
+
+def test_labels_that_int64_cannot_hold_are_refused_and_not_rounded(npz):
+    with pytest.raises(InputError, match=r"below 2\^63; got 18446744073709551615"):
+        read_table(npz(X=np.zeros((2, 1)), y=np.array([1, 2**64 - 1], dtype=np.uint64)))
+    largest = np.array([0, 2**63 - 1], dtype=np.uint64)
+    assert read_table(npz(X=np.zeros((2, 1)), y=largest)).labels.tolist() == largest.tolist()

@@ -129,3 +129,18 @@ def test_without_pyarrow_the_extra_to_install_is_named(parquet, tmp_path, monkey
     with pytest.raises(MissingExtraError, match=r"writing \.parquet files .* 'iknow\[parquet\]'"):
         write_table(tmp_path / "other.parquet", {"a": [1]})
     assert [file.name for file in tmp_path.iterdir()] == ["data.parquet"]
+
+
+def test_rows_that_would_not_fit_into_memory_are_refused_before_they_are_unpacked(
+    tmp_path, monkeypatch
+):
+    constant = pa.DictionaryArray.from_arrays(np.zeros(10**6, np.int32), [1.0])
+    pq.write_table(pa.table({"a": constant}), tmp_path / "small.parquet")
+    assert (tmp_path / "small.parquet").stat().st_size < 10_000
+    monkeypatch.setattr("iknow.tables.table.free_memory", lambda: 10_000_000)
+    with pytest.raises(InputError, match="GB of memory"):
+        read_table(tmp_path / "small.parquet")
+    label = pa.DictionaryArray.from_arrays(np.zeros(1000, np.int32), ["x" * 5000])
+    pq.write_table(pa.table({"a": np.zeros(1000), "y": label}), tmp_path / "long.parquet")
+    with pytest.raises(InputError, match="longest label has 5,000 letters"):
+        read_table(tmp_path / "long.parquet", label="y")

@@ -1,5 +1,7 @@
 """Comma-separated text: values against pandas, labels, and each thing that can be wrong."""
 
+from csv import reader
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -144,7 +146,7 @@ def test_a_file_without_header_is_refused(csv, content):
 
 
 def test_bytes_that_are_not_utf8_are_refused(csv):
-    with pytest.raises(InputError, match=r"data\.csv cannot be read: 'utf-8'"):
+    with pytest.raises(InputError, match=r"data\.csv is not UTF-8 text: 'utf-8'"):
         read_table(csv(b"a,b\n1,\xff\n"))
 
 
@@ -173,3 +175,63 @@ def test_labels_from_another_file_replace_the_column_and_its_gaps(csv):
 def test_a_file_of_labels_that_does_not_fit_is_refused(csv, content, message):
     with pytest.raises(InputError, match=message):
         read_table(csv("a\n1\n2\n"), labels_path=csv(content, "labels.csv"))
+
+
+@pytest.mark.parametrize("content", [b"a,b\n\0,1\n", b"a\0,b\n1,2\n", b"a,y\n1,x\0\n", bytes(99)])
+def test_nul_bytes_are_no_text(csv, content):
+    with pytest.raises(InputError, match="holds NUL bytes"):
+        read_table(csv(content))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
+def test_text_of_another_encoding_is_told_to_be_saved_as_utf8(csv, encoding):
+    with pytest.raises(InputError, match=r"is not UTF-8 text.*save it as UTF-8"):
+        read_table(csv("ä,b\n1,2\n".encode(encoding)))
+
+
+def test_a_line_without_end_is_refused_before_it_fills_the_memory(csv, tmp_path, monkeypatch):
+    monkeypatch.setattr("iknow.tables.text.LONGEST_LINE", 1000)
+    wide = ",".join(f"c{i}" for i in range(150))
+    assert len(wide) < 1000
+    with pytest.raises(InputError, match="has a header but no rows"):
+        read_table(csv(f"{wide}\n"))
+    with pytest.raises(InputError, match="a line of over 1,000 letters"):
+        read_table(csv("a" * 1001))
+    with pytest.raises(InputError, match="a line of over 1,000 letters"):
+        read_table(csv("a,b\n1," + "2" * 5000))
+
+
+def test_errors_name_no_more_than_anybody_reads(csv):
+    header = ",".join(f"column{i}" for i in range(100_000))
+    with pytest.raises(InputError) as caught:
+        read_table(csv(f"{header}\n"), label="kind")
+    assert len(str(caught.value)) < 1000
+    assert "'column9', … (100,000 in all)" in str(caught.value)
+    with pytest.raises(InputError) as caught:
+        read_table(csv("a\n" + "x" * 100_000 + "\n"))
+    assert len(str(caught.value)) < 1000
+
+
+def test_one_long_label_does_not_take_its_length_for_every_row(csv, monkeypatch):
+    monkeypatch.setattr("iknow.tables.table.free_memory", lambda: 10_000_000)
+    rows = "1,short\n" * 1000
+    assert len(read_table(csv(f"a,y\n{rows}"), label="y")) == 1000
+    with pytest.raises(InputError, match=r"longest label has 5,000 letters.*GB of memory"):
+        read_table(csv(f"a,y\n{rows}1,{'x' * 5000}\n"), label="y")
+
+
+@pytest.mark.parametrize(
+    "cell", ["=1+1", "+cmd", "-x", "@SUM(A1)", "\t=1", "\r=1", "-", "-1_0", "+"]
+)
+def test_a_text_that_a_spreadsheet_would_run_is_written_with_an_apostrophe(tmp_path, cell):
+    write_table(tmp_path / "out.csv", {"a": [cell, "b"], cell: [1, 2]})
+    with (tmp_path / "out.csv").open(newline="") as file:
+        assert list(reader(file)) == [["a", f"'{cell}"], [f"'{cell}", "1"], ["b", "2"]]
+
+
+def test_numbers_are_never_taken_for_formulas(tmp_path):
+    numbers = ["-1.5", "+3", "-.5e-3", "-inf", "-nan", "1", "-0"]
+    write_table(tmp_path / "out.csv", {"a": numbers, "b": np.arange(-3.5, 3), "c": ["x"] * 7})
+    frame = pd.read_csv(tmp_path / "out.csv", dtype=str, keep_default_na=False)
+    assert frame["a"].tolist() == numbers
+    assert [float(cell) for cell in frame["b"]] == np.arange(-3.5, 3).tolist()

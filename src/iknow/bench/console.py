@@ -33,6 +33,7 @@ from iknow.bench.tables import (
     targets_table,
 )
 from iknow.bench.targets import judge
+from iknow.console import show_written
 
 COLORS = {"yes": "green", "no": "red"}
 
@@ -43,7 +44,7 @@ def run(out: Path, *, only: str | None, quick: bool, repeats: int | None, consol
     results = _measure(plan)
     show(results, console)
     for path in write_all(results, out):
-        console.print(f"Written to {path}", highlight=False, soft_wrap=True)
+        show_written(path, console)
 
 
 def show(results: Results, console: Console) -> None:

@@ -15,6 +15,7 @@ from iknow.core.evidence import NO_EXEMPLAR, Evidence
 from iknow.core.neighborhood import NO_REACH, Neighborhood
 from iknow.core.picture import Picture, Renderer, picture_of, take_sample
 from iknow.core.slack import Slack, find_slack
+from iknow.core.text import name
 
 SENTENCES = {
     Reason.KNOWN: "in every layer all training samples within reach have the believed class",
@@ -36,7 +37,7 @@ class Exemplar:
     picture: Picture | None = None
 
     def __str__(self) -> str:
-        return f"#{self.row} ({self.label}) at {self.distance:.4g}"
+        return f"#{self.row} ({name(self.label)}) at {self.distance:.4g}"
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,9 @@ class LayerExplanation:
 
     def __str__(self) -> str:
         reach = "none" if self.reach is None else f"{self.reach:.4g}"
-        support = ", ".join(map(str, self.support)) or "nothing"
+        support = ", ".join(map(name, self.support)) or "nothing"
         lines = [
-            f"{self.layer}: reach {reach}, support {{{support}}}, margin {self.margin:.4g}",
+            f"{name(self.layer)}: reach {reach}, support {{{support}}}, margin {self.margin:.4g}",
             f"  for      {self.nearest_for or 'no sample'}",
             f"  against  {self.nearest_against or 'no sample'}",
         ]
@@ -75,9 +76,9 @@ class LayerExplanation:
             exemplars = [e for e in (self.nearest_for, self.nearest_against) if e is not None]
             nearest = min(exemplars, key=lambda e: e.distance, default=None)
             beyond = "" if nearest is None else f"; the nearest is {nearest}"
-            return f"{self.layer} finds no training sample within{reach or ' reach'}{beyond}"
-        found = " and ".join(map(str, self.support))
-        return f"{self.layer} finds {found} within{reach}"
+            return f"{name(self.layer)} finds no training sample within{reach or ' reach'}{beyond}"
+        found = " and ".join(map(name, self.support))
+        return f"{name(self.layer)} finds {found} within{reach}"
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ class Explanation:
     def __str__(self) -> str:
         lines = [
             f"sample {self.index}: {self.assertion.name}, "
-            f"{'no belief' if self.belief is None else f'belief {self.belief}'}",
+            f"{'no belief' if self.belief is None else f'belief {name(self.belief)}'}",
             f"  {self.reason.name}: {self.sentence}",
         ]
         for layer in self.layers:
@@ -161,7 +162,8 @@ def explain_layer(
     distances = evidence.class_distances[0]
     others = np.where(np.arange(len(labels)) == belief, np.inf, distances)
     # A rule with a radius for each class reaches as far as that of the believed one.
-    reach = float(np.broadcast_to(neighborhood.reach(evidence)[0], len(labels))[belief])
+    reaches = np.broadcast_to(neighborhood.reach(evidence)[0], len(labels))
+    reach = float(reaches.max() if belief == NO_BELIEF else reaches[belief])
 
     def exemplar(code: int) -> Exemplar | None:
         row = int(evidence.exemplars[0, code])
@@ -185,6 +187,6 @@ def explain_layer(
             [mask for name, mask in supports.items() if name != layer],
             belief,
         )
-        if valid
+        if valid and belief != NO_BELIEF
         else None,
     )

@@ -12,8 +12,9 @@ import numpy as np
 
 from iknow.core.assertion import Assertion
 from iknow.core.explanation import Exemplar, Explanation, LayerExplanation
-from iknow.core.picture import Image, Picture, Series
+from iknow.core.picture import Image, Picture, Series, scale
 from iknow.core.png import png_bytes
+from iknow.core.text import name
 
 COLORS = {Assertion.IK: "#00795a", Assertion.IMK: "#b06a00", Assertion.IDK: "#6f757d"}
 MEANINGS = {Assertion.IK: "I know", Assertion.IMK: "I may know", Assertion.IDK: "I don't know"}
@@ -41,7 +42,7 @@ def to_html(explanation: Explanation) -> str:
         f'<div style="border:1px solid {color};border-left-width:6px;border-radius:6px;'
         'padding:10px 14px;max-width:60em;font-family:system-ui,sans-serif">'
         f"<div>{badge}, sample {explanation.index}, belief "
-        f"<b>{'none' if explanation.belief is None else escape(str(explanation.belief))}</b></div>"
+        f"<b>{'none' if explanation.belief is None else escape(name(explanation.belief))}</b></div>"
         f'<p style="margin:8px 0">{escape(_capital(explanation.sentence))}.</p>'
         f'<div style="display:flex;flex-wrap:wrap;gap:8px 32px"><div>{sample}</div>'
         f'<table style="border-collapse:collapse;border:none"><tr>{headings}</tr>{rows}</table>'
@@ -63,19 +64,19 @@ def picture_to_html(picture: Picture) -> str:
     shown = list(zip(names, picture.values, strict=True))[:FEATURES_SHOWN]
     n_more = picture.n_more + len(picture.values) - len(shown)
     rows = "".join(
-        f'<tr><td style="{CELL};opacity:0.7">{escape(name)}</td><td style="{CELL}">'
+        f'<tr><td style="{CELL};opacity:0.7">{escape(title)}</td><td style="{CELL}">'
         f"{escape(value if isinstance(value, str) else f'{value:.4g}')}</td></tr>"
-        for name, value in shown
+        for title, value in shown
     )
     more = f'<tr><td style="{CELL}" colspan="2">and {n_more} more</td></tr>' if n_more else ""
     return f'<table style="border-collapse:collapse;font-size:85%">{rows}{more}</table>'
 
 
 def _layer_rows(layer: LayerExplanation) -> str:
-    support = ", ".join(map(str, layer.support)) or "nothing"
+    support = ", ".join(map(name, layer.support)) or "nothing"
     reach = "no reach" if layer.reach is None else f"reach {layer.reach:.4g}"
     cells = (
-        escape(layer.layer),
+        escape(name(layer.layer)),
         _exemplar(layer.nearest_for),
         _exemplar(layer.nearest_against),
         f"{escape(support)}<br>{reach}",
@@ -101,7 +102,7 @@ def _draw(series: Series) -> str:
     """The channels of a series as lines over one another, on a common scale."""
     values = series.values
     low, high = float(values.min()), float(values.max())
-    scaled = (values - low) / (high - low if high > low else 1.0)
+    scaled = scale(values, low, high)
     places = np.linspace(2, WIDTH - 2, values.shape[1])
     lines = "".join(
         f'<polyline fill="none" stroke="{SERIES_COLORS[i % len(SERIES_COLORS)]}" '

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iknow.core.arrays import Floats
+from iknow.core.text import name
 from iknow.errors import InputError
 
 MOST_FEATURES = 256
@@ -102,7 +103,7 @@ def as_features(names: Sequence[str] | None = None) -> Renderer:
         if names is not None and len(names) != len(values):
             raise InputError(f"{len(names)} names do not fit a sample of {len(values)} features")
         shown = tuple(_plain(value) for value in values[:MOST_FEATURES].tolist())
-        titles = None if names is None else tuple(map(str, names[:MOST_FEATURES]))
+        titles = None if names is None else tuple(map(name, names[:MOST_FEATURES]))
         return Features(shown, titles, len(values) - len(shown))
 
     return render
@@ -153,9 +154,16 @@ def _as_pixels(values: NDArray[Any], limits: tuple[float, float] | None) -> NDAr
     low, high = limits or (float(values.min()), float(values.max()))
     if limits is None and low >= 0 and high <= 1:
         low, high = 0.0, 1.0
-    scaled = (values.astype(np.float64) - low) / (high - low if high > low else 1.0)
-    pixels: NDArray[np.uint8] = np.rint(np.clip(scaled, 0, 1) * BRIGHTEST).astype(np.uint8)
+    scaled = np.clip(scale(values.astype(np.float64), low, high), 0, 1)
+    pixels: NDArray[np.uint8] = np.rint(scaled * BRIGHTEST).astype(np.uint8)
     return pixels
+
+
+def scale(values: Floats, low: float, high: float) -> Floats:
+    """Values with `low` at 0 and `high` at 1; halved first, as their distance may be no float."""
+    extent = high / 2 - low / 2
+    scaled: Floats = (values / 2 - low / 2) / (extent if extent > 0 else 0.5)
+    return scaled
 
 
 def _numbers(sample: Any) -> NDArray[Any]:
@@ -166,6 +174,10 @@ def _numbers(sample: Any) -> NDArray[Any]:
 
 
 def _plain(value: Any) -> float | str:
-    if isinstance(value, (bool, int, float)):
-        return float(value) if math.isfinite(value) else str(value)
-    return str(value)
+    """A number, or a text that is no longer than anybody reads."""
+    try:
+        if isinstance(value, (bool, int, float)) and math.isfinite(value):
+            return float(value)
+        return name(value)
+    except Exception:  # a number too long to write, an object that cannot be written at all
+        return f"<{type(value).__name__}>"

@@ -2,6 +2,7 @@
 
 from iknow.jobs.assess import assertion_columns, assess_job
 from iknow.jobs.fit import fit_job
+from iknow.jobs.outputs import check_page
 from iknow.jobs.report import renderer_by_name, report_job
 from iknow.jobs.source import Source
 
@@ -9,6 +10,7 @@ __all__ = [
     "Source",
     "assertion_columns",
     "assess_job",
+    "check_page",
     "fit_job",
     "renderer_by_name",
     "report_job",

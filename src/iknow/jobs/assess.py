@@ -9,50 +9,68 @@ from typing import Any
 import numpy as np
 
 from iknow.classifier import EpistemicClassifier
+from iknow.core.arrays import Labels
 from iknow.core.assertion import Assertion, Reason
 from iknow.core.assessment import Assessment
-from iknow.core.evidence import distances_for_and_against
+from iknow.core.evidence import NO_EXEMPLAR, distances_for_and_against
 from iknow.errors import InputError
-from iknow.jobs.source import Source, take_inputs, trained_names
+from iknow.jobs.outputs import check_output, paths_read
+from iknow.jobs.source import Source, check_width, take_inputs, trained_names
 from iknow.modelfile import load_model
 from iknow.models.arrays import PrecomputedModel
-from iknow.tables import Table
+from iknow.tables import Table, check_ending, write_table
 
 
 def assess_job(
     bundle: Path,
     data: Source,
+    output: Path | None = None,
     *,
     model: str | None,
     device: str | None = None,
-    evidence: bool = False,
-) -> tuple[Assessment, Table]:
-    """Assess the samples of a file by a bundle and its model; `evidence`: it will be needed."""
+) -> tuple[Assessment, Labels | None]:
+    """Assess the samples of a file by a bundle and its model; write a row for each if asked to."""
+    if output is not None:
+        check_ending(output)
+        check_output(output, [bundle, *paths_read(data, model=model)])
     classifier = load_classifier(bundle, model, device)
     table = data.read()
-    return assess_table(classifier, table, evidence=evidence), table
+    assessment = assess_table(classifier, table, evidence=output is not None)
+    if output is not None:
+        write_table(output, assertion_columns(assessment))
+    return assessment, table.labels
 
 
 def assertion_columns(assessment: Assessment) -> dict[str, Any]:
     """An assessment as columns for a file, one row per sample; distances for and against too."""
     labels = np.array([str(label) for label in assessment.classes.tolist()])
     columns: dict[str, Any] = {
-        "belief": assessment.belief,
+        "belief": _beliefs(assessment),
         "assertion": np.array([Assertion(a).name for a in assessment.assertion]),
         "reason": np.array([Reason(r).name for r in assessment.reason]),
         "justified": np.array(["|".join(labels[row]) for row in assessment.justification]),
     }
     rows = np.arange(len(assessment))
+    answered = assessment.belief_codes >= 0
+    codes = np.where(answered, assessment.belief_codes, 0)
     for layer, evidence in assessment.evidence.items():
-        own, other = distances_for_and_against(evidence, assessment.belief_codes)
-        columns[f"{layer}:for"] = own
-        columns[f"{layer}:for_row"] = evidence.exemplars[rows, assessment.belief_codes]
-        columns[f"{layer}:against"] = other
-        reach = assessment.neighborhoods[layer].reach(evidence)
-        columns[f"{layer}:reach"] = (
-            reach[rows, assessment.belief_codes] if reach.ndim == 2 else reach
+        own, other = distances_for_and_against(evidence, codes)
+        nearest = evidence.nearest_distance()  # without a belief, all classes are others
+        columns[f"{layer}:for"] = np.where(answered, own, np.inf)
+        columns[f"{layer}:for_row"] = np.where(
+            answered, evidence.exemplars[rows, codes], NO_EXEMPLAR
         )
+        columns[f"{layer}:against"] = np.where(answered, other, nearest)
+        reach = assessment.neighborhoods[layer].reach(evidence)
+        columns[f"{layer}:reach"] = reach[rows, codes] if reach.ndim == 2 else reach
     return columns
+
+
+def _beliefs(assessment: Assessment) -> Labels:
+    """The beliefs as labels, of shape (n,); as text, and empty, where the model gave no answer."""
+    answered = assessment.belief_codes >= 0
+    labels = assessment.classes[np.where(answered, assessment.belief_codes, 0)]
+    return labels if answered.all() else np.where(answered, labels.astype(np.str_), "")
 
 
 def load_classifier(bundle: Path, model: str | None, device: str | None) -> EpistemicClassifier:
@@ -61,10 +79,19 @@ def load_classifier(bundle: Path, model: str | None, device: str | None) -> Epis
 
 
 def assess_table(classifier: EpistemicClassifier, table: Table, **how: Any) -> Assessment:
-    if table.features is not None and isinstance(classifier.model_, PrecomputedModel):
+    precomputed = isinstance(classifier.model_, PrecomputedModel)
+    if table.features is not None and precomputed:
         raise InputError(
             "the file holds inputs, and a bundle does not hold the model: name it with --model"
         )
+    if table.features is None and not precomputed:
+        raise InputError("the file holds a model's outputs already: leave out --model")
+    if not hasattr(classifier, "neighborhoods_"):
+        raise InputError(
+            "the bundle holds evidence, but no neighborhoods were chosen: call tune(...) before "
+            "save(...), or make it with `iknow fit`"
+        )
+    check_width(table, classifier.model)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
         inputs = take_inputs(table, trained_names(classifier), np.arange(len(table)))

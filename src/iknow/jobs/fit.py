@@ -17,8 +17,9 @@ from iknow.classifier import EpistemicClassifier
 from iknow.core.arrays import Ints
 from iknow.core.neighborhood import Neighborhood, has_radius
 from iknow.errors import InputError
-from iknow.jobs.source import Source, take_inputs, trained_names
-from iknow.modelfile import load_model, save_model
+from iknow.jobs.outputs import check_model, check_output, paths_read
+from iknow.jobs.source import Source, check_width, take_inputs, trained_names
+from iknow.modelfile import check_model_name, load_model, save_model
 from iknow.models.adapt import is_estimator
 from iknow.models.arrays import PrecomputedModel
 from iknow.tables import Table
@@ -40,10 +41,19 @@ def fit_job(
     confidence: float,
     coverage: float | None,
     seed: int,
+    force: bool = False,
 ) -> EpistemicClassifier:
-    """Collect evidence, choose radii, write a bundle; with `train`, make the model first."""
+    """Collect evidence, choose radii, write a bundle; with `train`, make the model first.
+
+    force: a model that is made may take the place of one that is there.
+    """
+    _check_outputs(training, validation, output, model, train=train, force=force)
     table = training.read_labelled()
     tuned = table if validation is None else validation.read_labelled()
+    if (table.features is None) != (tuned.features is None):
+        raise InputError(
+            "training and validation must be alike: inputs of the model, or its outputs"
+        )
     rows = np.arange(len(table))
     tuned_rows = np.arange(len(tuned))
     tunes = has_radius(rule) or coverage is not None
@@ -72,12 +82,31 @@ def fit_job(
             )
     if names is not None:
         classifier.feature_names_in_ = np.asarray(names, dtype=object)
+    if train and model is not None:  # not before all else has worked
+        save_model(wrapped.estimator, model)
     classifier.save(output)
     return classifier
 
 
+def _check_outputs(
+    training: Source,
+    validation: Source | None,
+    output: Path,
+    model: str | None,
+    *,
+    train: bool,
+    force: bool,
+) -> None:
+    """Nothing that is read, and no model that is there, may be lost to what is written."""
+    reads = paths_read(training, validation)
+    check_output(output, [*reads, *paths_read(model=model)], folder=True)
+    if train and model is not None:
+        check_model_name(model)
+        check_model(model, reads, force=force)
+
+
 def _find_model(table: Table, rows: Ints, name: str | None, *, train: bool, seed: int) -> Any:
-    """The model to wrap: precomputed outputs, a loaded one, or one trained here and saved."""
+    """The model to wrap: precomputed outputs, a loaded one, or one trained here."""
     if table.features is None:
         if name is not None or train:
             raise InputError("the file holds a model's outputs already: leave out --model, --train")
@@ -88,11 +117,11 @@ def _find_model(table: Table, rows: Ints, name: str | None, *, train: bool, seed
         )
     if not train:
         loaded = load_model(name)
+        check_width(table, loaded)
         return FrozenEstimator(loaded) if is_estimator(loaded) else loaded
     network = MLPClassifier((64, 32), max_iter=500, early_stopping=False, random_state=seed)
     estimator = make_pipeline(StandardScaler(), network)
     estimator.fit(take_inputs(table, None, rows), _labels(table)[rows])
-    save_model(estimator, name)
     return FrozenEstimator(estimator)
 
 

@@ -17,6 +17,7 @@ from iknow.errors import InputError
 from iknow.evaluation.report import USUAL_NEIGHBORS, make_html
 from iknow.geometry import Minkowski
 from iknow.jobs.assess import assess_table, load_classifier
+from iknow.jobs.outputs import check_page, paths_read
 from iknow.jobs.source import Source, take_inputs, trained_names
 from iknow.tables import Table
 from iknow.writing import write_bytes
@@ -40,6 +41,7 @@ def report_job(
     training: the samples that `fit_job` was given, to show as exemplars; those of the layer "input"
     unless given, if the bundle has it. layers: the ones to decide by; all unless given.
     """
+    check_page(output, [bundle, *paths_read(data, training, model=model)])
     classifier = load_classifier(bundle, model, device)
     table = data.read()
     assessment = assess_table(classifier, table, n_neighbors=USUAL_NEIGHBORS)

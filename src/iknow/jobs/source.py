@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from iknow.core.arrays import Ints
+from iknow.core.text import names as quoted
 from iknow.errors import InputError
 from iknow.tables import Table, read_table
 
@@ -46,11 +47,25 @@ def take_inputs(table: Table, names: tuple[str, ...] | None, rows: Ints) -> Any:
     features = table.features[rows]
     if names is None or table.feature_names is None or table.feature_names == names:
         return features
-    missing = [name for name in names if name not in table.feature_names]
-    extra = [name for name in table.feature_names if name not in names]
+    places = {name: place for place, name in enumerate(table.feature_names)}
+    known = set(names)
+    missing = [name for name in names if name not in places]
+    extra = [name for name in table.feature_names if name not in known]
     if missing or extra:
         raise InputError(
-            f"the columns must be those of training; missing: {', '.join(missing) or 'none'}; "
-            f"not known: {', '.join(extra) or 'none'} (name the label column with --label)"
+            f"the columns must be those of training; missing: {quoted(missing)}; not known: "
+            f"{quoted(extra)} (name the label column with --label)"
         )
-    return features[:, [table.feature_names.index(name) for name in names]]
+    return features[:, [places[name] for name in names]]
+
+
+def check_width(table: Table, model: Any) -> None:
+    """The samples must have as many features as the model was trained on, if it tells."""
+    wanted = getattr(model, "n_features_in_", None)
+    if table.features is None or table.features.ndim != 2 or not isinstance(wanted, int):
+        return
+    if table.features.shape[1] != wanted:
+        raise InputError(
+            f"the model takes samples of {wanted} features; the file has "
+            f"{table.features.shape[1]} (name the label column with --label)"
+        )

@@ -15,7 +15,10 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 from rich.table import Table
+from rich.text import Text
 
+from iknow.console import show_written
+from iknow.core.text import visible
 from iknow.errors import DataError
 from iknow.evaluation.metrics import percent
 from iknow.paper.agreement import compare, count_agreeing, measure
@@ -57,7 +60,7 @@ def reproduce_tables(
         console.print(f"{len(kept)} of {len(runs)} seeds had been run before and were kept")
     console.print(_agreement(read_csv(out / "results.csv")))
     for path in written:
-        console.print(f"Written to {path}", highlight=False, soft_wrap=True)
+        show_written(path, console)
 
 
 def reproduce_figures(out: Path, quick: bool, console: Console) -> None:
@@ -66,11 +69,9 @@ def reproduce_figures(out: Path, quick: bool, console: Console) -> None:
     try:
         signs = sample_signs()
     except DataError as error:
-        Console(stderr=True).print(
-            f"signs.png is left out: {error}", highlight=False, soft_wrap=True
-        )
+        Console(stderr=True).print(Text(f"signs.png is left out: {visible(error)}"), soft_wrap=True)
     for path in make_figures(out, quick=quick, signs=signs):
-        console.print(f"Written to {path}", highlight=False, soft_wrap=True)
+        show_written(path, console)
 
 
 def _agreement(outcomes: list[Outcome]) -> Table:

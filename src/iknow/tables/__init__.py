@@ -21,7 +21,7 @@ from iknow.tables.table import Table, as_columns, check_rows, existing
 from iknow.tables.text import read_csv, read_csv_labels, write_csv
 from iknow.writing import replacing
 
-__all__ = ["Table", "read_table", "write_table"]
+__all__ = ["Table", "check_ending", "read_table", "write_table"]
 
 
 def read_table(
@@ -61,6 +61,7 @@ def write_table(path: str | os.PathLike[str], columns: Mapping[str, ArrayLike]) 
     The file appears whole or not at all: after a failure the old one, if any, is still there.
     """
     target = Path(path)
+    check_ending(target)
     arrays = as_columns(columns)
     match target.suffix.lower():
         case ".csv":
@@ -73,17 +74,24 @@ def write_table(path: str | os.PathLike[str], columns: Mapping[str, ArrayLike]) 
             except ImportError as error:
                 raise MissingExtraError("writing .parquet files", "parquet") from error
             write = partial(write_parquet, arrays)
+    with replacing(target) as file:
+        write(file)
+
+
+def check_ending(path: Path) -> None:
+    """Refuse a file that cannot hold a table, by its ending."""
+    match path.suffix.lower():
+        case ".csv" | ".npz" | ".parquet":
+            return
         case ".npy":
             raise InputError(
-                f"{target} cannot hold {len(arrays)} named columns, as an .npy file holds one "
-                "array: write a .csv, .npz or .parquet file"
+                f"{path} cannot hold named columns, as an .npy file holds one array: write a .csv, "
+                ".npz or .parquet file"
             )
         case _:
             raise InputError(
-                f"{target} cannot be written: expected a file ending in .csv, .npz or .parquet"
+                f"{path} cannot be written: expected a file ending in .csv, .npz or .parquet"
             )
-    with replacing(target) as file:
-        write(file)
 
 
 def _read_parquet(path: Path, label: str | None, *, labelled: bool) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -13,7 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from iknow.core.arrays import Floats, Labels
-from iknow.errors import InputError
+from iknow.core.text import names as quoted
+from iknow.errors import IknowError, InputError
+from iknow.search.memory import free_memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +47,22 @@ class Table:
 def existing(path: Path) -> Path:
     """The same path, of a file that is there."""
     if not path.is_file():
-        raise InputError(f"there is no file {path}")
+        what = "no ordinary file" if os.path.lexists(path) else "no file"
+        raise InputError(f"there is {what} {path}")
     return path
+
+
+def check_fits(n_bytes: int, source: str) -> None:
+    """Refuse what would not fit into memory before any of it is there.
+
+    A few bytes can claim, or unpack into, any number of values.
+    """
+    free = free_memory()
+    if free is not None and n_bytes > free:
+        raise InputError(
+            f"{source} cannot be read: it would take {n_bytes / 1e9:,.1f} GB of memory, and "
+            f"{free / 1e9:,.1f} GB are free"
+        )
 
 
 @contextmanager
@@ -53,6 +70,8 @@ def decoding(path: Path) -> Iterator[None]:
     """Say which file it was when a library fails to decode its bytes."""
     try:
         yield
+    except IknowError:
+        raise
     except Exception as error:  # damaged bytes surface as a dozen unrelated types
         raise InputError(f"{path} cannot be read: {error}") from error
 
@@ -66,7 +85,8 @@ def as_features(values: NDArray[Any], source: str) -> Floats:
             f"{source} is empty: expected at least one sample and one value, got shape "
             f"{values.shape}"
         )
-    features: Floats = np.asarray(values, dtype=np.float64)
+    with np.errstate(over="ignore"):  # what float64 cannot hold becomes infinite: not finite
+        features: Floats = np.asarray(values, dtype=np.float64)
     return features[:, None] if features.ndim == 1 else features
 
 
@@ -74,9 +94,11 @@ def as_labels(values: NDArray[Any], source: str) -> Labels:
     """Labels of shape (n,) as int64 or strings."""
     if values.ndim != 1:
         raise InputError(f"{source} must have one axis; got shape {values.shape}")
-    if values.dtype.kind in "bi":
+    if values.dtype.kind in "biu":
+        if values.dtype.kind == "u" and values.size and int(values.max()) >= 2**63:
+            raise InputError(f"{source} must be ints below 2^63; got {values.max()}")
         return values.astype(np.int64)
-    if values.dtype.kind in "uf":
+    if values.dtype.kind == "f":
         # Tools without an integer type write 0.0 and 1.0; what int64 cannot hold is not rounded.
         numbers = values.astype(np.float64)
         whole = (numbers == np.floor(numbers)) & (np.abs(numbers) < 2.0**63)
@@ -85,9 +107,27 @@ def as_labels(values: NDArray[Any], source: str) -> Labels:
         return values.astype(np.int64)
     if values.dtype.kind != "U":
         raise InputError(f"{source} must be ints or strings; got an array of {values.dtype}")
+    _check_text(values, source)
     if (values == "").any():
         raise InputError(f"{source} has no label for sample {int(np.argmax(values == ''))}")
     return values
+
+
+def _check_text(values: NDArray[Any], source: str) -> None:
+    """Strings of shape (n,) must be text: numpy keeps any number in the place of a character."""
+    native = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("="))
+    points = native.view(np.uint32).reshape(len(values), -1)
+    wrong = ((points >= 0xD800) & (points <= 0xDFFF)) | (points > 0x10FFFF)
+    if wrong.any():
+        row = int(np.argmax(wrong.any(axis=1)))
+        raise InputError(f"{source} must be text; the label of sample {row} is not valid Unicode")
+
+
+def as_text(cells: Sequence[str], source: str) -> Labels:
+    """Strings as an array of shape (n,), in which all take as much room as the longest."""
+    longest = max(map(len, cells), default=0)
+    check_fits(4 * longest * len(cells), f"{source}, whose longest label has {longest:,} letters,")
+    return np.array(cells, dtype=np.str_)
 
 
 def check_names(names: Sequence[str], label: str | None, path: Path) -> None:
@@ -108,10 +148,6 @@ def check_rows(rows: Mapping[str, int]) -> None:
         raise InputError(f"the numbers of samples differ: {counts}")
 
 
-def quoted(names: Sequence[str]) -> str:
-    return ", ".join(repr(name) for name in names) or "none"
-
-
 def as_columns(columns: Mapping[str, ArrayLike]) -> dict[str, NDArray[Any]]:
     """Columns to be written: numbers, bools or strings, all of one shape (n,)."""
     if not columns:
@@ -119,7 +155,7 @@ def as_columns(columns: Mapping[str, ArrayLike]) -> dict[str, NDArray[Any]]:
     arrays = {name: np.asarray(values) for name, values in columns.items()}
     for name, array in arrays.items():
         if array.dtype.kind == "O" and all(isinstance(value, str) for value in array.flat):
-            array = arrays[name] = array.astype(str)
+            array = arrays[name] = as_text(array.ravel().tolist(), f"column {name!r}")
         if array.ndim != 1 or array.dtype.kind not in "biufU":
             raise InputError(
                 f"column {name!r} must hold numbers, bools or strings along one axis; got an "

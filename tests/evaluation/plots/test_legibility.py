@@ -74,10 +74,11 @@ def test_matrices_of_many_classes_have_words_apart(plots, labels):
     report = plots["confusion"][1]
     n = len(labels)
     matrix = np.random.default_rng(0).poisson(300, size=(3, n, n))
+    pairs = np.column_stack([*np.indices(matrix.shape).reshape(3, -1), matrix.ravel()])
     figure = column_figure(height=3.4)
     draw_confusion(
         figure.axes[0],
-        replace(report, classes=np.array(labels), true_classes=np.array(labels), matrix=matrix),
+        replace(report, classes=np.array(labels), true_classes=np.array(labels), pairs=pairs),
     )
     assert_words_are_apart(figure)
 

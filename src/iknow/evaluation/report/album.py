@@ -43,6 +43,8 @@ class Album:
         self.full = False
         self._places: dict[Key, int] = {}
         self._open: list[bytes] = []
+        self._open_bytes = 0
+        self._names: dict[tuple[str, ...], int] = {}
 
     def add(self, key: Key, samples: Any, row: int, renderer: Renderer | None) -> None:
         """Draw one of the samples, if there is one and still room."""
@@ -52,10 +54,11 @@ class Album:
         if sample is None:
             return
         kind, first, second, data = self._encode(picture_of(sample, renderer))
-        offset = sum(map(len, self._open))
+        offset = self._open_bytes
         self._places[key] = len(self.entries)
         self.entries.append((kind, first, second, len(self.parts), offset, len(data)))
         self._open.append(data)
+        self._open_bytes += len(data)
         if offset + len(data) >= PART_BYTES:
             self.close_part()
 
@@ -64,7 +67,7 @@ class Album:
         if not self._open:
             return
         self.parts.append(compress(b"".join(self._open)))
-        self._open = []
+        self._open, self._open_bytes = [], 0
         if sum(map(len, self.parts)) + INDEX_BYTES * len(self.entries) > self.budget:
             self.drop_part()
 
@@ -93,16 +96,18 @@ class Album:
             kind = COLOR if pixels.ndim == 3 else GRAY
             return kind, pixels.shape[0], pixels.shape[1], pixels.tobytes()
         if isinstance(picture, Series):
-            values = shrink_series(picture.values).astype("<f4")
+            largest = np.finfo(np.float32).max
+            values = np.clip(shrink_series(picture.values), -largest, largest).astype("<f4")
             return SERIES, values.shape[0], values.shape[1], values.tobytes()
         return FEATURES, self._names_of(picture), picture.n_more, _features_as_text(picture)
 
     def _names_of(self, picture: Features) -> int:
         if picture.names is None:
             return -1
-        if picture.names not in self.names:
+        place = self._names.setdefault(picture.names, len(self.names))
+        if place == len(self.names):
             self.names.append(picture.names)
-        return self.names.index(picture.names)
+        return place
 
 
 def shrink_image(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion
 from iknow.core.assessment import Assessment
-from iknow.core.evidence import Evidence
+from iknow.core.evidence import NO_EXEMPLAR, Evidence
 from iknow.core.neighborhood import Ball, Neighborhood, neighborhood_to_dict
+from iknow.core.text import name as shown_name
 
 MOST_NEIGHBORS = 30
 """So many neighbours are in the page, or as many as a rule asks for; they are most of its size."""
@@ -41,32 +42,35 @@ def has_radius_per_class(neighborhood: Neighborhood) -> bool:
 
 def bytes_per_sample(assessment: Assessment) -> int:
     """What one sample adds to the page, before compression and base64."""
-    size = 20
+    size = 24
     for layer, evidence in assessment.evidence.items():
         rule = assessment.neighborhoods[layer]
-        size += (1 + count_others(evidence, rule)) * (8 + 2 + 8 + 2)
+        size += (1 + count_others(evidence, rule)) * (8 + 4 + 8 + 2)
         size += 4 * count_neighbors(evidence, rule)
     return size
 
 
 def layer_columns(evidence: Evidence, neighborhood: Neighborhood, belief: Ints) -> Columns:
-    """The columns of one layer. belief: class codes of shape (n,).
+    """The columns of one layer. belief: class codes of shape (n,), -1 where there is none.
 
     distances, codes, rows and ranks have shape (n, 1 + others), the believed class first, then
     others by distance; neighbors has shape (n, k).
     """
     samples = np.arange(len(evidence))[:, None]
+    answered = np.flatnonzero(belief >= 0)
     others = evidence.class_distances.copy()
-    others[samples[:, 0], belief] = np.nan  # sorted to the end, behind inf
+    others[answered, belief[answered]] = np.nan  # sorted to the end, behind inf
     order = np.argsort(others, axis=1, kind="stable")[:, : count_others(evidence, neighborhood)]
     codes = np.hstack([belief[:, None], order])
-    distances = evidence.class_distances[samples, codes]
+    # Of a class that nobody named nothing is near.
+    distances = np.where(codes < 0, np.inf, evidence.class_distances[samples, codes])
+    rows = np.where(codes < 0, NO_EXEMPLAR, evidence.exemplars[samples, codes])
     neighbors = evidence.neighbor_distances[:, : count_neighbors(evidence, neighborhood)]
     return {
         "distances": distances.astype(np.float64),
-        "codes": codes.astype(np.uint16),
+        "codes": codes.astype(np.int32),
         # Users number training samples as they like, say by the ids of a database.
-        "rows": evidence.exemplars[samples, codes].astype(np.int64),
+        "rows": rows.astype(np.int64),
         "ranks": _ranks(distances, neighbors),
         "neighbors": neighbors.astype(np.float32),
     }
@@ -91,35 +95,42 @@ def sample_columns(
     """
     known = assessment.assertion[rows] == Assertion.IK
     stability = assessment.stability
+    belief = assessment.belief_codes[rows]
+    scores = np.where(belief < 0, np.nan, assessment.scores[rows, belief])
     columns: Columns = {
         "index": rows.astype(np.int32),
         "counted": counted.astype(np.uint8),
-        "belief": assessment.belief_codes[rows].astype(np.uint16),
+        "belief": belief.astype(np.int32),
         "invalid": assessment.invalid[rows].astype(np.uint8),
-        "score": assessment.scores[rows, assessment.belief_codes[rows]].astype(np.float32),
+        "score": scores.astype(np.float32),
         "removals": np.where(known, stability.at_least[rows], 0).astype(np.int32),
         "removalsExact": stability.exact[rows].astype(np.uint8),
     }
     if truth is not None:
-        columns["truth"] = truth[rows].astype(np.uint16)
+        columns["truth"] = truth[rows].astype(np.int32)
     return columns
 
 
-def describe_setting(neighborhood: Neighborhood) -> dict[str, Any]:
-    """A rule and its parameters as the page's algebra reads them."""
+def describe_setting(neighborhood: Neighborhood, classes: Ints | None = None) -> dict[str, Any]:
+    """A rule and its parameters as the page's algebra reads them.
+
+    classes: codes of the classes that the page names; all unless given.
+    """
     record = neighborhood_to_dict(neighborhood)
     radii = record["radius"] if has_radius_per_class(neighborhood) else None
+    if radii is not None and classes is not None:
+        radii = [radii[code] for code in classes.tolist()]
     setting: dict[str, Any] = {"rule": record["rule"], "radii": radii}
     setting |= {name: record.get(name) for name in ("radius", "k", "ratio")}
     return setting if radii is None else setting | {"radius": None}
 
 
-def describe_layers(assessment: Assessment) -> list[dict[str, Any]]:
-    """Name, setting and sizes of each layer."""
+def describe_layers(assessment: Assessment, classes: Ints | None = None) -> list[dict[str, Any]]:
+    """Name, setting and sizes of each layer. classes: as in `describe_setting`."""
     return [
         {
-            "name": str(name),
-            "setting": describe_setting(assessment.neighborhoods[name]),
+            "name": shown_name(name),
+            "setting": describe_setting(assessment.neighborhoods[name], classes),
             "width": 1 + count_others(evidence, assessment.neighborhoods[name]),
             "nNeighbors": count_neighbors(evidence, assessment.neighborhoods[name]),
             "nHeld": evidence.n_neighbors,

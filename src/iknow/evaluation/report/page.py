@@ -13,11 +13,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from iknow.core.arrays import Bools
+from iknow.core.arrays import Bools, Ints
 from iknow.core.assertion import Assertion
 from iknow.core.assessment import Assessment
 from iknow.core.picture import Renderer
+from iknow.core.text import name
 from iknow.errors import InputError
 from iknow.evaluation.metrics import Report, codes_of, evaluate
 from iknow.evaluation.report import words
@@ -29,6 +31,7 @@ from iknow.evaluation.report.columns import (
     describe_layers,
     gather_columns,
 )
+from iknow.evaluation.report.naming import Named, find_named, rename_columns
 from iknow.selection import Selection
 from iknow.version import __version__
 
@@ -63,13 +66,15 @@ def make_html(
     """
     _check(assessment, samples, max_samples)
     report = None if truth is None else evaluate(assessment, truth)
-    wrong: Bools | None = None if truth is None else assessment.belief != np.asarray(truth)
+    codes = None if report is None else codes_of(report.truth, report.true_classes)
+    wrong: Bools | None = None if codes is None else _wrong(assessment, codes)
     room = int(EVIDENCE_SHARE * max_bytes * 3 / 4 / bytes_per_sample(assessment))
     most = min(max_samples, max(room, 1))
     chosen = choose_samples(assessment, wrong, most, np.random.default_rng(seed))
-    codes = None if report is None else codes_of(np.asarray(truth), report.true_classes)
     columns = dict(gather_columns(assessment, chosen.rows, chosen.counted, codes))
-    facts = _facts(assessment, report, chosen, selection)
+    named = _find_named(assessment, report, columns)
+    columns = rename_columns(columns, named)
+    facts = _facts(assessment, report, chosen, selection, named)
     prose = _prose(assessment, report, chosen, selection, notes, title)
     bare = len(assemble(prose, facts, columns, Album(0)).encode())
     if bare > max_bytes:
@@ -106,15 +111,37 @@ def _check(assessment: Assessment, samples: Any, max_samples: int) -> None:
         )
 
 
+def _wrong(assessment: Assessment, truth: Ints) -> Bools:
+    """Mask of shape (n,) of the beliefs that are not true; one that is absent is not wrong."""
+    belief = assessment.belief_codes
+    wrong: Bools = (belief >= 0) & (belief != truth)
+    return wrong
+
+
+def _find_named(
+    assessment: Assessment, report: Report | None, columns: Mapping[str, NDArray[Any]]
+) -> Named:
+    n_classes = len(assessment.classes)
+    return find_named(
+        [array for key, array in columns.items() if key == "belief" or key.endswith(".codes")],
+        columns.get("truth"),
+        n_classes,
+        n_classes if report is None else len(report.true_classes),
+    )
+
+
 def _facts(
-    assessment: Assessment, report: Report | None, chosen: Chosen, selection: Selection | None
+    assessment: Assessment,
+    report: Report | None,
+    chosen: Chosen,
+    selection: Selection | None,
+    named: Named,
 ) -> dict[str, Any]:
     """What the page's script has to know besides the columns."""
-    classes = [str(label) for label in assessment.classes.tolist()]
     return {
-        "classes": classes,
-        "trueClasses": None if report is None else [str(c) for c in report.true_classes.tolist()],
-        "layers": describe_layers(assessment),
+        "classes": named.texts(assessment.classes),
+        "trueClasses": None if report is None else named.true_texts(report.true_classes),
+        "layers": describe_layers(assessment, named.classes),
         "nSamples": len(assessment),
         "n": len(chosen.rows),
         "sampled": chosen.n_counted < chosen.n_samples,
@@ -134,10 +161,9 @@ def _prose(
     """The parts of the page that are plain text, ready for markup."""
     wrong_known = 0
     if report is not None:
-        known = report.matrix[Assertion.IK]
-        wrong_known = int(known.sum() - np.trace(known))
+        wrong_known = report.wrong(Assertion.IK)
     return {
-        "title": html.escape(title or "What the classifier knows"),
+        "title": html.escape(name(title or "What the classifier knows")),
         "version": html.escape(__version__),
         "summary": words.paragraphs(words.summarise(assessment, report)),
         "sampling": words.paragraphs(words.describe_sample(chosen, wrong_known)),

@@ -10,15 +10,19 @@ import numpy as np
 from iknow.core.assertion import Assertion
 from iknow.core.assessment import Assessment
 from iknow.core.neighborhood import Neighborhood
+from iknow.core.text import name, visible
 from iknow.evaluation.metrics import Report, percent
 from iknow.evaluation.report.choosing import Chosen
 from iknow.selection import Selection
 from iknow.selection.selection import Certificate
 
+MOST_BOUNDS = 100
+"""Classes whose certified bounds are listed; nobody reads more."""
+
 
 def paragraphs(sentences: Sequence[str]) -> str:
     """Sentences as markup, whatever is in them."""
-    return "\n".join(f"<p>{html.escape(sentence)}</p>" for sentence in sentences)
+    return "\n".join(f"<p>{html.escape(visible(sentence))}</p>" for sentence in sentences)
 
 
 def summarise(assessment: Assessment, report: Report | None) -> list[str]:
@@ -34,11 +38,15 @@ def summarise(assessment: Assessment, report: Report | None) -> list[str]:
         )
     ]
     sentences = [f"Of {n:,} predictions the classifier says {parts[0]}, {parts[1]} and {parts[2]}."]
+    silent = int((assessment.belief_codes < 0).sum())
+    if silent:
+        sentences.append(
+            f"The model gave no answer for {silent:,} of them; these are neither right nor wrong."
+        )
     if report is None:
         sentences.append("The true labels were not given, so nothing is said about accuracy.")
         return sentences
-    known = report.matrix[Assertion.IK]
-    wrong = int(known.sum() - np.trace(known))
+    wrong = report.wrong(Assertion.IK)
     if counts[Assertion.IK]:
         sentences.append(
             f"Where it knows, it is right in {percent(report.a_ik)} of cases ({wrong:,} wrong); "
@@ -131,8 +139,12 @@ def _promise(certificate: Certificate) -> list[str]:
         "those were, and for the given neighborhoods: not for others set with the sliders.",
     ]
     if certificate.by_class is not None:
-        bounds = ", ".join(f"{name} {percent(b)}" for name, b in certificate.by_class.items())
-        sentences.append(f"Lower bounds by class: {bounds}.")
+        by_class = list(certificate.by_class.items())
+        bounds = ", ".join(f"{name(label)} {percent(b)}" for label, b in by_class[:MOST_BOUNDS])
+        more = len(by_class) - MOST_BOUNDS
+        sentences.append(
+            f"Lower bounds by class: {bounds}{f', and {more:,} more' if more > 0 else ''}."
+        )
     return sentences
 
 

@@ -138,23 +138,45 @@ const Algebra = (() => {
   /* What the assertions add up to. matrix: counts of shape (3, nClasses, nTrue), flat. */
   function summarise(evidence, assessed, nClasses, nTrue) {
     const counts = [0, 0, 0], right = [0, 0, 0], reasons = [0, 0, 0, 0, 0, 0];
+    const answered = [0, 0, 0];
     const columns = evidence.truth ? nTrue : 1;
-    const matrix = new Uint32Array(3 * nClasses * columns);
+    const pairs = new Map();
     for (let i = 0; i < evidence.n; i++) {
       if (!evidence.counted[i]) continue;
       const a = assessed.assertion[i];
       counts[a] += 1;
       reasons[assessed.reason[i]] += 1;
+      const said = evidence.belief[i];
+      if (said < 0) continue;  // the model gave no answer: neither right nor wrong
       const truth = evidence.truth ? evidence.truth[i] : 0;
-      if (evidence.truth && truth === evidence.belief[i]) right[a] += 1;
-      matrix[(a * nClasses + evidence.belief[i]) * columns + truth] += 1;
+      answered[a] += 1;
+      if (evidence.truth && truth === said) right[a] += 1;
+      const key = (a * nClasses + said) * columns + truth;
+      pairs.set(key, (pairs.get(key) ?? 0) + 1);
     }
-    return { counts, right, reasons, matrix, n: counts[0] + counts[1] + counts[2] };
+    const n = counts[0] + counts[1] + counts[2];
+    return { counts, answered, right, reasons, pairs, nClasses, columns, n };
+  }
+
+  /* How many samples with assertion a were said to be of one class, and are of another. */
+  const countAt = ({ pairs, nClasses, columns }, a, said, was) =>
+    pairs.get((a * nClasses + said) * columns + was) ?? 0;
+
+  /* The pairs that occur with an assertion: { said, was, n }. */
+  function pairsOf({ pairs, nClasses, columns }, a) {
+    const found = [];
+    for (const [key, n] of pairs) {
+      const row = Math.floor(key / columns);
+      if (Math.floor(row / nClasses) === a) {
+        found.push({ said: row % nClasses, was: key % columns, n });
+      }
+    }
+    return found;
   }
 
   return {
     ASSERTIONS, REASONS, RULES, IDK, IMK, IK, KNOWN, OVERLAP, DISAGREEMENT, EXTRAPOLATION,
     CONTRADICTION, INVALID, distanceAt, nearestDistance, inUnits, ballOf, isWithin, reachOf,
-    beyond, layerMargin, judge, assess, summarise,
+    beyond, layerMargin, judge, assess, summarise, countAt, pairsOf,
   };
 })();

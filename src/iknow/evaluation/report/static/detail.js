@@ -9,10 +9,13 @@ const Detail = (() => {
   }
 
   function facts(page, i, judged) {
-    const { evidence, facts: { classes, trueClasses, layers } } = page;
-    const list = [...fact("the model says", h("b", null, classes[evidence.belief[i]]),
-      h("span", { class: "soft" }, ` score ${short(evidence.score[i])}`))];
-    if (evidence.truth) {
+    const { evidence, facts: { trueClasses, layers } } = page;
+    const answered = evidence.belief[i] >= 0;
+    const list = [...fact("the model says", h("b", null, Dom.label(page.facts, evidence.belief[i])),
+      answered ? h("span", { class: "soft" }, ` score ${short(evidence.score[i])}`) : null)];
+    if (evidence.truth && !answered) {
+      list.push(...fact("it is", h("b", null, trueClasses[evidence.truth[i]])));
+    } else if (evidence.truth) {
       const right = Order.isRight(evidence, i);
       list.push(...fact("it is", h("b", { class: right ? "right" : "wrong" },
         `${trueClasses[evidence.truth[i]]} ${right ? "✓ right" : "✗ wrong"}`)));

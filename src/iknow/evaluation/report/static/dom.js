@@ -22,6 +22,13 @@ const Dom = (() => {
   /* A colour, or another word, of the style sheet. */
   const token = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
+  /* What a class is called; what is said of a model that gave no answer. */
+  const label = (facts, code) => (code < 0 ? "no answer" : facts.classes[code]);
+
+  /* The beginning of a long text, for where there is no room; the rest belongs into a title. */
+  const brief = (text, most = 60) =>
+    (text.length > most ? `${[...text].slice(0, most - 1).join("")}…` : text);
+
   const count = (n) => n.toLocaleString("en-US");
 
   /* As Python writes it. Of two equally near, which only x.25 and x.75 have, it takes the even. */
@@ -51,5 +58,5 @@ const Dom = (() => {
       h("span", { class: "shape", "aria-hidden": "true" }, SHAPES[assertion]), name);
   }
 
-  return { h, svg, byId, token, count, percent, short, badge, SHAPES, MEANINGS };
+  return { h, svg, byId, token, label, brief, count, percent, short, badge, SHAPES, MEANINGS };
 })();

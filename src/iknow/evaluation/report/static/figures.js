@@ -20,8 +20,8 @@ const Figures = (() => {
   function tile(a, now, given, hasTruth) {
     const name = Algebra.ASSERTIONS[a];
     const share = (summary) => percent(summary.counts[a], summary.n);
-    const right = (summary) => percent(summary.right[a], summary.counts[a]);
-    const wrong = now.counts[a] - now.right[a];
+    const right = (summary) => percent(summary.right[a], summary.answered[a]);
+    const wrong = now.answered[a] - now.right[a];
     const reasons = REASONS_OF[name].filter((r) => now.reasons[r] > 0)
       .map((r) => h("li", null, `${Words.REASONS[Algebra.REASONS[r]]} `,
         h("b", null, count(now.reasons[r]))));
@@ -48,8 +48,8 @@ const Figures = (() => {
   }
 
   function accuracies(now, given) {
-    const outside = (s) => percent(add(s.right, [0, 1]), add(s.counts, [0, 1]));
-    const all = (s) => percent(add(s.right, [0, 1, 2]), s.n);
+    const outside = (s) => percent(add(s.right, [0, 1]), add(s.answered, [0, 1]));
+    const all = (s) => percent(add(s.right, [0, 1, 2]), add(s.answered, [0, 1, 2]));
     return h("p", { class: "accuracies" },
       "Right where it does not know: ", h("b", { id: "accuracy-outside" }, outside(now)), " ",
       before(outside(now), outside(given)),

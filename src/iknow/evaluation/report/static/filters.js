@@ -2,20 +2,25 @@
 /* Filters: what the table shows, by choice. */
 
 const Filters = (() => {
-  const { h, byId } = Dom;
+  const { h, byId, brief } = Dom;
+  const MOST_OFFERED = 1000;  // of more classes, those that occur
 
   function choice(id, label, options, onpick) {
     const select = h("select", { id }, h("option", { value: "" }, "any"),
-      options.map(([value, text]) => h("option", { value }, text)));
+      options.map(([value, text]) => h("option", { value, title: text }, brief(text))));
     select.addEventListener("change", () => onpick(select.value === "" ? null : select.value));
     return h("div", { class: "field" }, h("label", { for: id }, label), select);
   }
 
   /* onchange(filter, order) is called after every change. */
-  function create(facts, onchange) {
+  function create(facts, evidence, onchange) {
     let filter = { ...Order.EMPTY };
     let order = "attention";
     const names = (labels) => labels.map((label, code) => [code, label]);
+    const found = (labels, codes) => {
+      const present = labels.length > MOST_OFFERED ? new Set(codes) : null;
+      return names(labels).filter(([code]) => present === null || present.has(code));
+    };
     const pick = (name) => (value) => {
       filter[name] = value === null ? null : Number(value);
       onchange(filter, order);
@@ -44,9 +49,11 @@ const Filters = (() => {
     byId("filters").replaceChildren(...[
       choice("filter-assertion", "Assertion", assertions, pick("assertion")),
       choice("filter-reason", "Reason", names(Object.values(Words.REASONS)), pick("reason")),
-      choice("filter-belief", "The model says", names(facts.classes), pick("belief")),
+      choice("filter-belief", "The model says", found(facts.classes, evidence.belief),
+        pick("belief")),
       hasTruth
-        ? choice("filter-truth", "True class", names(facts.trueClasses), pick("truth")) : null,
+        ? choice("filter-truth", "True class", found(facts.trueClasses, evidence.truth),
+          pick("truth")) : null,
       hasTruth ? right : null,
       h("div", { class: "field" }, h("label", { for: "filter-index" }, "Sample"), search),
       h("div", { class: "field" }, h("label", { for: "order" }, "Order"), orders),

@@ -3,6 +3,7 @@
 
 const Heat = (() => {
   const { h, token } = Dom;
+  const MOST_IN_A_PICTURE = 1000;  // at 4 pixels a class, as wide as a picture should get
 
   const hue = (a) => `--${Algebra.ASSERTIONS[a].toLowerCase()}`;
 
@@ -12,19 +13,18 @@ const Heat = (() => {
   /* Many classes: a picture to point at. */
   function draw(page, a, at, most) {
     const { classes, trueClasses } = page.facts;
+    if (trueClasses.length > MOST_IN_A_PICTURE) return largest(page, a);
     const size = Math.max(4, Math.floor(340 / trueClasses.length));
     const canvas = h("canvas", { class: "heat", width: size * trueClasses.length,
       height: size * classes.length, role: "img",
       "aria-label": `Matrix for ${Algebra.ASSERTIONS[a]}; its largest cells are listed below` });
     const pen = canvas.getContext("2d");
     const [alarm, color] = [token("--wrong"), token(hue(a))];
-    classes.forEach((_, said) => trueClasses.forEach((__, was) => {
-      const n = at(a, said, was);
-      if (!n) return;
+    Algebra.pairsOf(page.summary, a).forEach(({ said, was, n }) => {
       pen.globalAlpha = Math.min(1, 0.3 + strength(n, most));
       pen.fillStyle = said !== was && a === Algebra.IK ? alarm : color;
       pen.fillRect(was * size, said * size, size - 1, size - 1);
-    }));
+    });
     const place = (event) => [Math.floor(event.offsetY / size), Math.floor(event.offsetX / size)];
     canvas.addEventListener("mousemove", (event) => {
       const [said, was] = place(event);
@@ -35,18 +35,15 @@ const Heat = (() => {
       const [said, was] = place(event);
       if (at(a, said, was)) page.filter({ assertion: a, belief: said, truth: was });
     });
-    return h("div", { class: "scroll" }, canvas, largest(page, a, at));
+    return h("div", { class: "scroll" }, canvas, largest(page, a));
   }
 
   /* The most frequent mistakes as buttons, for those who do not point. */
-  function largest(page, a, at) {
+  function largest(page, a) {
     const { classes, trueClasses } = page.facts;
-    const found = [];
-    classes.forEach((_, said) => trueClasses.forEach((__, was) => {
-      if (said !== was && at(a, said, was)) found.push([at(a, said, was), said, was]);
-    }));
-    found.sort((one, other) => other[0] - one[0]);
-    return h("ul", { class: "largest" }, found.slice(0, 5).map(([n, said, was]) => h("li", null,
+    const found = Algebra.pairsOf(page.summary, a).filter(({ said, was }) => said !== was);
+    found.sort((one, other) => other.n - one.n || one.said - other.said || one.was - other.was);
+    return h("ul", { class: "largest" }, found.slice(0, 5).map(({ n, said, was }) => h("li", null,
       h("button", { type: "button",
         onclick: () => page.filter({ assertion: a, belief: said, truth: was }) },
       `${n} × said “${classes[said]}”, truly “${trueClasses[was]}”`))));

@@ -20,7 +20,7 @@ const Report = (() => {
       waiting = true;
       requestAnimationFrame(() => { waiting = false; recompute(); });
     });
-    const filters = Filters.create(facts, () => arrange());
+    const filters = Filters.create(facts, evidence, () => arrange());
     const scatter = Scatter.create(evidence.layers, evidence, (i) => page.find(i));
 
     Object.assign(page, {

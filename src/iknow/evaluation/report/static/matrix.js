@@ -3,7 +3,7 @@
 
 const Matrix = (() => {
   const { h, byId, count, badge, MEANINGS } = Dom;
-  const MOST_IN_A_TABLE = 16;
+  const MOST_IN_A_TABLE = 16, MOST_LISTED = 1000;
   const ORDER = [2, 1, 0];
 
   const { hue, strength } = Heat;
@@ -48,11 +48,13 @@ const Matrix = (() => {
   }
 
   /* The most samples that any cell can have, whatever is set: tints keep their meaning. */
-  function mostIn(matrix) {
-    const size = matrix.length / 3;
+  function mostIn({ pairs, nClasses, columns }) {
+    const cells = new Map();
     let most = 1;
-    for (let c = 0; c < size; c++) {
-      most = Math.max(most, matrix[c] + matrix[size + c] + matrix[2 * size + c]);
+    for (const [key, n] of pairs) {
+      const cell = key % (nClasses * columns);
+      cells.set(cell, (cells.get(cell) ?? 0) + n);
+      most = Math.max(most, cells.get(cell));
     }
     return most;
   }
@@ -71,33 +73,42 @@ const Matrix = (() => {
       h("tbody", null, rows));
   }
 
+  /* The classes to list: all of a few, of many those that were said most often. */
+  function listed({ pairs, nClasses }) {
+    if (nClasses <= MOST_LISTED) return Array.from({ length: nClasses }, (_, said) => said);
+    const often = new Map();
+    for (const [key, n] of pairs) {
+      often.set(key % nClasses, (often.get(key % nClasses) ?? 0) + n);
+    }
+    return [...often.keys()].sort((one, other) => often.get(other) - often.get(one) || one - other)
+      .slice(0, MOST_LISTED);
+  }
+
   /* Without the truth: how often each class was said, and how. */
-  function byClass(page, matrix) {
+  function byClass(page, summary) {
     const { classes } = page.facts;
-    const n = classes.length;
-    const most = mostIn(matrix);
+    const most = mostIn(summary);
     return h("div", { class: "scroll" }, h("table", { class: "counts wide" },
       h("thead", null, h("tr", null, h("td", { class: "corner" }, "the model says"),
         ORDER.map((a) => h("th", { scope: "col" }, badge(a))))),
-      h("tbody", null, classes.map((label, said) => h("tr", null,
-        h("th", { scope: "row", title: label }, label),
-        ORDER.map((a) => cell(page, a, said, null, matrix[a * n + said], most)))))));
+      h("tbody", null, listed(summary).map((said) => h("tr", null,
+        h("th", { scope: "row", title: classes[said] }, classes[said]),
+        ORDER.map((a) => cell(page, a, said, null, Algebra.countAt(summary, a, said, 0), most)))))));
   }
 
   function update(page, summary) {
-    const { classes, trueClasses } = page.facts;
+    const { trueClasses } = page.facts;
     if (trueClasses) byId("matrix-title").textContent = "What was said, and what was true";
     byId("matrix-hint").textContent = trueClasses === null
       ? "How often each class was said. Click a number to see these samples."
       : "For each assertion, what the model said (rows) against what was true (columns). "
         + "A wrong “I know” is outlined. Click a number to see these samples.";
     if (trueClasses === null) {
-      byId("matrices").replaceChildren(byClass(page, summary.matrix));
+      byId("matrices").replaceChildren(byClass(page, summary));
       return;
     }
-    const at = (a, said, was) =>
-      summary.matrix[(a * classes.length + said) * trueClasses.length + was];
-    const most = mostIn(summary.matrix);
+    const at = (a, said, was) => Algebra.countAt(summary, a, said, was);
+    const most = mostIn(summary);
     const draw = trueClasses.length > MOST_IN_A_TABLE ? Heat.draw : asTable;
     if (draw === asTable && byId("matrices").querySelector("table")) {
       refill(page, at, most);

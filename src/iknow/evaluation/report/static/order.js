@@ -6,9 +6,12 @@ const Order = (() => {
     assertion: null, reason: null, belief: null, truth: null, right: null, index: null,
   };
 
-  const isRight = (evidence, i) => evidence.truth[i] === evidence.belief[i];
+  /* Whether the model is right about a sample; null where it says nothing. */
+  const isRight = (evidence, i) =>
+    (evidence.belief[i] < 0 ? null : evidence.truth[i] === evidence.belief[i]);
   const wrongIk = (evidence, assessed, i) =>
-    evidence.truth !== null && assessed.assertion[i] === Algebra.IK && !isRight(evidence, i);
+    evidence.truth !== null && assessed.assertion[i] === Algebra.IK
+      && isRight(evidence, i) === false;
 
   function passes(evidence, assessed, filter, i) {
     const same = (wanted, value) => wanted === null || wanted === value;

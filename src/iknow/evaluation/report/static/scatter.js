@@ -45,7 +45,7 @@ const Scatter = (() => {
     const outlined = (size, strength, line) => colors.map((_, a) =>
       Points.stamp(a, size, token("--wrong"), strength, line, scale));
     const [fine, bold] = [outlined(r, 0.7, 1), outlined(r + 0.8, 1, many ? 1.5 : 2)];
-    const isWrong = (i) => evidence.truth !== null && !Order.isRight(evidence, i);
+    const isWrong = (i) => evidence.truth !== null && Order.isRight(evidence, i) === false;
     const layers = [
       ...[0, 1, 2].map((a) => ({ passes: (i) => assertion[i] === a, stamps: filled })),
       { passes: (i) => isWrong(i) && assertion[i] !== Algebra.IK, stamps: fine },

@@ -23,10 +23,12 @@ const Table = (() => {
   }
 
   function truthCell({ facts, evidence }, i) {
+    const label = facts.trueClasses[evidence.truth[i]];
     const right = Order.isRight(evidence, i);
-    return h("span", { class: right ? "right" : "wrong" },
+    if (right === null) return h("span", { title: label }, label);
+    return h("span", { class: right ? "right" : "wrong", title: label },
       h("span", { class: "sign", role: "img", "aria-label": right ? "right" : "wrong" },
-        right ? "✓" : "✗"), ` ${facts.trueClasses[evidence.truth[i]]}`);
+        right ? "✓" : "✗"), ` ${label}`);
   }
 
   function cells(page, i) {
@@ -35,7 +37,8 @@ const Table = (() => {
       picture: () => Pictures.draw(Pictures.ofSample(i), `sample ${evidence.index[i]}`),
       index: () => h("span", { class: "number" }, `#${evidence.index[i]}`,
         evidence.counted[i] ? null : h("abbr", { title: "not drawn, so not counted" }, "*")),
-      belief: () => facts.classes[evidence.belief[i]],
+      belief: () => h("span", { title: Dom.label(facts, evidence.belief[i]) },
+        Dom.label(facts, evidence.belief[i])),
       truth: () => truthCell(page, i),
       assertion: () => badge(assessed.assertion[i]),
       reason: () => Words.REASONS[Algebra.REASONS[assessed.reason[i]]],

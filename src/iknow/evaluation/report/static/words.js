@@ -14,7 +14,7 @@ const Words = (() => {
     const candidates = Array.from({ length: layer.width }, (_, j) => {
       const at = i * layer.width + j;
       return {
-        j, own: j === 0, code: layer.codes[at], label: facts.classes[layer.codes[at]],
+        j, own: j === 0, code: layer.codes[at], label: Dom.label(facts, layer.codes[at]),
         row: layer.rows[at], distance: layer.distances[at],
         within: Algebra.isWithin(layer, setting, i, j),
         reach: Algebra.reachOf(layer, setting, i, j),
@@ -124,7 +124,8 @@ const Words = (() => {
 
   /* The reason of an assertion in plain sentences. looks: of each layer, with its margin. */
   function explain(looks, reason) {
-    const opening = `The model says ${name(looks[0].own)}. `;
+    const opening = looks[0].own.code < 0 ? "The model gives no answer. "
+      : `The model says ${name(looks[0].own)}. `;
     if (reason === Algebra.INVALID) {
       return `${opening}But the input, or what the model makes of it, is not a finite number. `
         + "Nothing can be compared with it, so: I don't know.";
