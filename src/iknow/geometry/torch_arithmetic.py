@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
@@ -96,8 +97,10 @@ def check_convolution(arithmetic: Arithmetic) -> None:
     """Refuse convolutions that may run by Winograd's method or Fourier's: they round otherwise."""
     if arithmetic.device != "cpu":
         raise LayerError("the rounding of convolutions on a GPU is not known: certify on the CPU")
-    direct = torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled
-    if not direct and arithmetic.dtype == torch.float32 and torch.backends.nnpack.is_available():
+    direct: Any = torch.backends.mkldnn
+    winograd: Any = torch.backends.nnpack
+    is_direct = direct.is_available() and direct.enabled
+    if not is_direct and arithmetic.dtype == torch.float32 and winograd.is_available():
         raise LayerError("without oneDNN convolutions run by Winograd's method in NNPACK")
 
 

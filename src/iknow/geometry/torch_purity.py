@@ -187,7 +187,9 @@ class _Watch:
         if isinstance(value, types.FunctionType):  # its code is looked at if it runs
             return _belongs_to(value.__globals__, "torch") or not vars(value)
         if isinstance(value, type):
-            return value in PURE_TYPES or any(value in type(p).__mro__ for p in self._parts)
+            is_error = issubclass(value, Exception) and value.__module__ == "builtins"
+            mine = any(value in type(part).__mro__ for part in self._parts)
+            return value in PURE_TYPES or is_error or mine
         if isinstance(value, types.BuiltinFunctionType):
             return True  # it is noted if it is called
         # Parameters and buffers are compared afterwards, other tensors are not known to anybody.

@@ -24,7 +24,7 @@ class _Batch:
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __int__ = __index__ = _refuse
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = _refuse
     __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __pow__ = __neg__ = _refuse
-    __hash__ = __float__ = __format__ = __str__ = __repr__ = _refuse  # type: ignore[assignment]
+    __hash__ = __float__ = __format__ = __str__ = __repr__ = _refuse
 
 
 BATCH = _Batch()
