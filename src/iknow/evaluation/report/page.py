@@ -119,7 +119,7 @@ def _facts(
         "n": len(chosen.rows),
         "sampled": chosen.n_counted < chosen.n_samples,
         "certified": words.holds_here(assessment.neighborhoods, selection),
-        "certifiesInputs": any(map(np.isfinite, assessment.lipschitz.values())),
+        "certifiesInputs": any(np.isfinite(m.lipschitz) for m in assessment.movements.values()),
     }
 
 
