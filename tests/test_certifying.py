@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import pickle
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -10,10 +11,17 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.datasets import load_iris
+from sklearn.decomposition import PCA
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import QuantileTransformer, StandardScaler
+from sklearn.preprocessing import (
+    MaxAbsScaler,
+    MinMaxScaler,
+    QuantileTransformer,
+    StandardScaler,
+)
 from sklearn.tree import DecisionTreeClassifier
 from torch import nn
 
@@ -323,3 +331,45 @@ def test_an_assessment_takes_its_movements_along_when_it_is_pickled(module):
     assert all(type(copy.movements) is dict for copy in copies)
     np.testing.assert_array_equal(copies[0].certified_radius, assessment.certified_radius)
     np.testing.assert_array_equal(copies[1].certified_radius, assessment.certified_radius[4:])
+
+
+PIPELINES = {
+    "clipping": [StandardScaler(), PCA(), MaxAbsScaler(clip=True)],
+    "whitening": [PCA(whiten=True), MinMaxScaler()],
+    "nothing": [],
+}
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e5])
+@pytest.mark.parametrize("name", PIPELINES)
+def test_no_point_of_the_plane_within_the_radius_is_known_to_be_another_class(name, offset):
+    """The whole disc is searched, about inputs that float32 and the scalers have trouble with."""
+    rng = np.random.default_rng(3)
+    labels = rng.integers(0, 2, 80)
+    x = rng.normal(size=(80, 2)) @ np.array([[1.0, 9.0], [0.0, 5.0]]) + 12 * labels[:, None]
+    x = (x + offset).astype(np.float32)
+    steps = PIPELINES[name]
+    network = MLPClassifier((6,), max_iter=200, random_state=0, tol=1e-3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = FrozenEstimator(make_pipeline(*steps, network).fit(x, labels))
+    layers = ["input", "hidden1"]
+    angles = np.linspace(0, 2 * np.pi, 60)
+    disc = (
+        np.array([np.cos(angles), np.sin(angles)]).T[None] * np.linspace(0.02, 1, 20)[:, None, None]
+    )
+    n_certified = 0
+    for chosen in (layers, layers[1:]):
+        classifier = EpistemicClassifier(model, chosen, neighborhoods=Nearest(1), progress=False)
+        classifier.fit(x, labels)
+        assessment = classifier.assess(x)
+        for at in np.flatnonzero(assessment.certified_radius > 0)[:12]:
+            reach = assessment.certified_radius[at] * (1 - 1e-9)
+            moved = (x[at].astype(np.float64) + reach * disc.reshape(-1, 2)).astype(np.float32)
+            moved = moved[np.linalg.norm(moved - np.float64(x[at]), axis=1) < reach]
+            if len(moved):
+                n_certified += 1
+                after = classifier.assess(moved).justification
+                other = 1 - assessment.belief_codes[at]
+                assert not (after[:, other] & ~after[:, 1 - other]).any()
+    assert n_certified > 10
