@@ -160,11 +160,12 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
     def assess(self, X: Any, n_neighbors: int = 0, *, evidence: bool = False) -> Assessment:
         """What is asserted about each prediction, and the evidence for it.
 
-        The evidence is gathered when the assessment is first asked for it; until then it keeps the
-        activations, 4 bytes for each feature and sample. evidence: gather it at once, which takes
-        less time in all where it is needed. n_neighbors: likewise, with at least so many neighbour
-        distances, to try rules with another k on it. A sample that is not finite is INVALID and
-        IDK; it disturbs no other.
+        The evidence is gathered when the assessment is first asked for it, and certificates are
+        found likewise; until then it keeps the activations, 4 bytes for each feature and sample,
+        where they take less than a gigabyte. evidence: gather it at once, which takes less time in
+        all where it is needed. n_neighbors: likewise, with at least so many neighbour distances, to
+        try rules with another k on it. A sample that is not finite is INVALID and IDK; it disturbs
+        no other.
         """
         check_is_fitted(self, "indexes_")
         if not hasattr(self, "neighborhoods_"):

@@ -154,7 +154,7 @@ def _look_ahead(observations: Iterable[Observation]) -> tuple[Observation, Itera
 def _can_be_kept(first: Observation, n_samples: int) -> bool:
     """Whether there is memory for the activations of so many samples like those of a batch."""
     n_features = sum(values.shape[1] for values in first.activations.values())
-    return 4 * n_features * n_samples <= BYTES_OF_ACTIVATIONS_KEPT
+    return bool(4 * n_features * n_samples <= BYTES_OF_ACTIVATIONS_KEPT)
 
 
 def _gather_later(

@@ -24,6 +24,7 @@ nearer by at most 12 κ d_j² / |z_j - z_i|.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,6 +42,10 @@ FEW_OTHERS = 256
 
 DISTANCES_AT_ONCE = 1 << 22
 """Distances between queries and points that are held in memory at a time."""
+
+
+NUMBERS_KEPT = 1 << 23
+"""Points of so many numbers in all are kept in float64 meanwhile."""
 
 
 def find_crossings(points: Floats32, labels: Ints, queries: Floats32, belief: Ints) -> Floats:
@@ -63,9 +68,9 @@ def find_crossings(points: Floats32, labels: Ints, queries: Floats32, belief: In
 class _Crossing:
     """What is known of one query so far.
 
-    own: the nearest rows of its class, in order. reach: their squared distances, at
-    most. others: rows of other classes that may be crossed to first. lowest: the squared distances
-    of these, at least. best: how far the nearest crossing so far is.
+    own: the nearest rows of its class, in order. reach: their squared distances, at most. others:
+    rows of other classes that may be crossed to first. lowest: their squared distances, at least.
+    best: how far the nearest crossing so far is.
     """
 
     own: Ints
@@ -84,8 +89,9 @@ class _Field:
         self.rounding = (points.shape[1] + 16) * 2.0**-51
         self.step = max(1, DISTANCES_AT_ONCE // max(1, points.shape[1]))
         self.sizes = np.empty(len(points))  # |p|² of each row
-        for part in self._parts():
-            self.sizes[part] = _squares(self._about_mean(points[part]))
+        self._whole = self._about_mean(points) if points.size <= NUMBERS_KEPT else None
+        for part, centered in self._parts():
+            self.sizes[part] = _squares(centered)
         self.rows_of = {int(code): np.flatnonzero(labels == code) for code in np.unique(labels)}
 
     def cross(self, queries: Floats32, belief: list[int]) -> list[float]:
@@ -174,9 +180,9 @@ class _Field:
     def _measure(self, centered: Floats, sizes: Floats, factor: float) -> Floats:
         """Squared distances from some points to all rows, by sizes that are too small or large."""
         squared = np.empty((len(centered), len(self.points)))
-        for part in self._parts():
-            squared[:, part] = centered @ self._about_mean(self.points[part]).T
-        squared *= -2
+        turned = -2 * centered
+        for part, points in self._parts():
+            np.matmul(turned, points.T, out=squared[:, part])
         squared += (sizes * factor)[:, None]
         squared += self.sizes * factor
         return squared
@@ -185,8 +191,14 @@ class _Field:
         centered: Floats = points.astype(np.float64) - self.mean
         return centered
 
-    def _parts(self) -> list[slice]:
-        return [slice(s, s + self.step) for s in range(0, len(self.points), self.step)]
+    def _parts(self) -> Iterator[tuple[slice, Floats]]:
+        """All rows about their mean, as many at a time as memory is set aside for."""
+        if self._whole is not None:
+            yield slice(None), self._whole
+            return
+        for start in range(0, len(self.points), self.step):
+            part = slice(start, start + self.step)
+            yield part, self._about_mean(self.points[part])
 
 
 def _squares(points: Floats) -> Floats:

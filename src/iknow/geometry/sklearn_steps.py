@@ -132,7 +132,8 @@ def _scaler(name: str, scaler: Any, unit: float) -> Step:
         limits = (-1.0, 1.0) if getattr(scaler, "clip", False) else None
     else:
         scale, offset = _vector(scaler.scale_), _vector(scaler.min_)
-        limits = tuple(map(float, scaler.feature_range)) if scaler.clip else None
+        low, high = scaler.feature_range
+        limits = (float(low), float(high)) if scaler.clip else None
     if unit > FLOAT64_ROUNDING:
         _check_sizes(name, scale, offset)
     largest = float(np.abs(scale).max(initial=0.0))
@@ -212,7 +213,8 @@ def _check_sizes(name: str, scale: Floats, offset: Floats) -> None:
 
 
 def _vector(values: Any) -> Floats:
-    return as_matrix(np.atleast_2d(values))[0]
+    vector: Floats = as_matrix(np.atleast_2d(values))[0]
+    return vector
 
 
 def _length(values: Floats) -> float:

@@ -47,7 +47,7 @@ def bytes_per_sample(assessment: Assessment) -> int:
         rule = assessment.neighborhoods[layer]
         size += (1 + count_others(evidence, rule)) * (8 + 2 + 8 + 2)
         size += 4 * count_neighbors(evidence, rule)
-        size += 16 if np.isfinite(_movement(assessment, layer).lipschitz) else 0
+        size += 16 if np.isfinite(movement_of(assessment, layer).lipschitz) else 0
     return size
 
 
@@ -125,13 +125,13 @@ def describe_layers(assessment: Assessment) -> list[dict[str, Any]]:
             "width": 1 + count_others(evidence, assessment.neighborhoods[name]),
             "nNeighbors": count_neighbors(evidence, assessment.neighborhoods[name]),
             "nHeld": evidence.n_neighbors,
-            "lipschitz": _movement(assessment, name).lipschitz,
+            "lipschitz": movement_of(assessment, name).lipschitz,
         }
         for name, evidence in assessment.evidence.items()
     ]
 
 
-def _movement(assessment: Assessment, layer: str) -> Movement:
+def movement_of(assessment: Assessment, layer: str) -> Movement:
     """How far the layer's points can move: by any length, where that is not known."""
     return assessment.movements[layer] if layer in assessment.movements else Movement(np.inf)
 
@@ -140,9 +140,10 @@ def _movement_columns(movement: Movement, rows: Ints) -> Columns:
     """What rounding takes from each clearance, and how far bisectors are; none if none help."""
     if not np.isfinite(movement.lipschitz):
         return {}
+    part = movement[rows]
     return {
-        name: np.broadcast_to(np.float64(values[rows] if np.ndim(values) else values), len(rows))
-        for name, values in (("rounding", movement.rounding), ("crossing", movement.crossing))
+        name: np.array(np.broadcast_to(values, len(rows)), dtype=np.float64)
+        for name, values in (("rounding", part.rounding), ("crossing", part.crossing))
     }
 
 
@@ -154,6 +155,6 @@ def gather_columns(
     belief = assessment.belief_codes[rows]
     for place, (name, evidence) in enumerate(assessment.evidence.items()):
         layer = layer_columns(evidence[rows], assessment.neighborhoods[name], belief)
-        layer |= _movement_columns(_movement(assessment, name), rows)
+        layer |= _movement_columns(movement_of(assessment, name), rows)
         columns |= {f"{place}.{column}": values for column, values in layer.items()}
     return columns
