@@ -1,6 +1,6 @@
 """Certificates of many architectures under attack: refused by name, or never broken.
 
-Each network labels its own training data, and the nearest row alone counts, so that a certificate is
+Each network labels its training data, and the nearest row alone counts, so that a certificate is
 as large, and as easily broken, as it can be. Queries lie where classes meet. Inside the certified
 radius the attacker tries gradient descent through the network, straight lines towards rows of other
 classes, directions at random and along the axes, and steps of one unit in the last place of the
@@ -20,7 +20,7 @@ from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 from torch import nn
 from torch.nn import functional
 
-from iknow import EpistemicClassifier, Nearest
+from iknow import Ball, EpistemicClassifier, Nearest
 from iknow.models.torch import TorchModel
 
 N_ROWS, N_QUERIES = 60, 48
@@ -243,6 +243,27 @@ def test_no_attack_breaks_the_certificates_of_this_architecture(name):
         assert attack(*arguments, 1.0) == 0, layer
         beyond += attack(*arguments, 10.0)
     assert beyond > 0  # with more room it finds what it looks for, or it would prove nothing
+
+
+@pytest.mark.parametrize(
+    ("dtype", "rows", "near", "beyond"),
+    [
+        (torch.bfloat16, [1000.0, 1004.0], 1001.9, 1002.1),
+        (torch.float32, [1.7e9, 1.7e9 + 128], 1.7e9 + 63.9, 1.7e9 + 64.1),
+    ],
+)
+@pytest.mark.parametrize("layer", ["input", "0"])
+def test_a_cast_that_rounds_the_other_way_is_not_certified_away(dtype, rows, near, beyond, layer):
+    network = same(dtype)
+    with torch.no_grad():  # believe the first of two rows, whatever comes
+        network[1].weight.zero_()
+        network[1].bias.copy_(torch.tensor([1.0, 0.0]))
+    classifier = EpistemicClassifier(network, [layer], neighborhoods=Ball(1.0), progress=False)
+    classifier.fit(np.array(rows)[:, None], [0, 1])
+    before, after = (classifier.assess(np.array([[value]])) for value in (near, beyond))
+    assert before.justification.tolist() == [[True, False]]
+    assert after.justification.tolist() == [[False, True]]
+    assert before.certified_radius[0] <= beyond - near
 
 
 @pytest.mark.parametrize(
