@@ -302,6 +302,26 @@ def test_an_array_that_is_used_again_does_not_change_a_certificate(tree):
     np.testing.assert_array_equal(first.certified_radius, expected.certified_radius)
 
 
+def test_a_model_that_has_changed_since_certifies_nothing():
+    torch.manual_seed(1)
+    module = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    assessment = assess(module, ["1"])
+    with torch.no_grad():
+        module[0].weight.mul_(0.5)  # with constants of half the size: radii of twice the length
+    with pytest.warns(UserWarning, match="otherwise than when they were assessed: it has changed"):
+        assert not assessment.certified_radius.any()
+
+
+def test_a_bound_that_real_inputs_break_certifies_nothing():
+    class Hasty(SklearnModel):
+        def lipschitz(self, layer):
+            return 0.1
+
+    model = Hasty(DecisionTreeClassifier(random_state=0).fit(X, Y))
+    with pytest.warns(UserWarning, match="further apart than the bound of 0.1 allows"):
+        assert not assess(model, ["input"]).certified_radius.any()
+
+
 def test_bounds_are_found_once_and_only_on_request(module, monkeypatch):
     calls = []
     from iknow.geometry import torch as geometry
