@@ -13,8 +13,8 @@ The layer's metric expands that by at most E, and its transformation is off by a
 either place. So the point that is searched for moves by at most (E + τ) D + 2 τ·|H(x)|: a
 `Movement`, with a part that grows with δ and one that does not.
 
-Not covered: a model that changes after the assessment, a machine that computes wrongly, inputs of
-another dtype than those assessed, and numbers so large that a layer overflows inside.
+Not covered: a machine that computes wrongly, a model that changes after the assessment (some inputs
+are tried again, and would show most changes), and inputs of another dtype than those assessed.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ import numpy as np
 
 from iknow.core.arrays import Floats, Floats32, Ints
 from iknow.core.bisector import find_crossings
+from iknow.core.certificate import FURTHEST
 from iknow.core.movement import Movement
 from iknow.core.on_request import MovementsOnRequest
 from iknow.core.overriding import replaced_methods, speaks_for
@@ -91,6 +92,8 @@ class Certifier:
         length = np.zeros(len(positions)) if queries is None else norms(queries)
         lost = stretch * (off + relative * length) + transform * length
         lost += SMALLEST * math.sqrt(index.n_features)
+        if self.sizes.lengths is not None:
+            lost[self.sizes.lengths[positions] > FURTHEST] = np.inf
         return Movement(
             lipschitz=stretch * (bound.lipschitz + bound.rounding_per_length) * ROUND_UP,
             rounding=np.nan_to_num(2 * lost * ROUND_UP, nan=np.inf, posinf=np.inf),
