@@ -334,7 +334,7 @@ def test_in_half_precision_no_scaler_is_bounded():
 
 @pytest.mark.parametrize("size", [1e120, 1e80])
 def test_a_network_that_may_overflow_is_refused(size):
-    """Twice 1e80 is more than float64 can square: an infinity in tanh would look like a 1."""
+    """By one weight, or by two layers: where a tanh follows, an infinity would look like a 1."""
     x, y = data()
     model = network("relu").fit(x, y)
     model.coefs_[0] *= size

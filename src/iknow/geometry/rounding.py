@@ -10,8 +10,8 @@ within
 of what it should. Sizes of values are bounded from the input's: |h(x)| <= |h(0)| + L·|x|. So what
 is known of a layer is a line in |x|₂, and stays one through any number of layers.
 
-An overflow on the way could be turned into an innocent number by the next function, so `check_range`
-refuses what might be too large for inputs up to `LONGEST`.
+An overflow on the way could be turned into an innocent number by the next function, so
+`check_range` refuses what might be too large for inputs up to `LONGEST`.
 """
 
 from __future__ import annotations
