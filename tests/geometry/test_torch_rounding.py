@@ -88,10 +88,8 @@ def share_of_bound(module, shape, dtype, seed=0):
             tensor.data = torch.randn(tensor.shape, generator=generator) * 3
         elif tensor.ndim and "var" in name:
             tensor.data = torch.rand(tensor.shape, generator=generator) + 1e-3
-    network = nn.Sequential(
-        module, nn.Flatten(), _Pair(math.prod(module(torch.zeros(2, *shape)).shape[1:]))
-    )
-    network = network.to(dtype)
+    n_values = math.prod(module(torch.zeros(2, *shape)).shape[1:])
+    network = nn.Sequential(module, nn.Flatten(), _Pair(n_values)).to(dtype)
     bound = sensitivities(network, shape, ["0"])["0"]
     exact = copy.deepcopy(network[0]).double().eval()
     if isinstance(module, nn.Softplus):  # as real arithmetic has it, without a threshold
@@ -134,6 +132,8 @@ def test_every_known_module_is_tried():
     ids=[*(kind.__name__ for kind in MODULES), *EXTREMES],
 )
 def test_no_module_rounds_more_than_its_bound(module, shape, dtype):
+    if isinstance(module, nn.AvgPool3d) and dtype == torch.bfloat16:
+        pytest.skip("torch has none in bfloat16")
     if math.prod(shape) == 1000 and dtype == torch.bfloat16:
         with pytest.raises(LayerError, match="may lose everything"):
             share_of_bound(module, shape, dtype)

@@ -64,8 +64,7 @@ class Forward:
         stored = error
         if self._arithmetic.dtype == torch.float64:  # the others fit into float32
             stored = error + _cast(self._size(node) + error, n_values, torch.float32)
-        growth = self._growth.of(node) * SAFE
-        bound = Sensitivity(growth, stored.constant * SAFE, stored.slope * SAFE)
+        bound = Sensitivity(self._growth.of(node), stored.constant * SAFE, stored.slope * SAFE)
         if not math.isfinite(bound.lipschitz + bound.rounding + bound.rounding_per_length):
             raise LayerError(f"the bounds of {node.what} are not finite")
         return bound
