@@ -79,7 +79,9 @@ def test_a_network_of_scikit_learn_is_bounded_as_its_geometry_says(network):
 def test_a_torch_module_is_bounded_as_far_as_it_is_a_chain(module):
     norm = np.linalg.norm(module[0].weight.detach().double().numpy(), 2)
     constants = constants_of(assess(module, ["input", "1"]))
-    assert constants == {"input": pytest.approx(1.0), "1": pytest.approx(norm, rel=1e-4)}
+    assert constants == {
+        layer: pytest.approx(exact, rel=1e-4) for layer, exact in (("input", 1.0), ("1", norm))
+    }
 
 
 @pytest.mark.parametrize(
@@ -114,7 +116,8 @@ def test_a_metric_must_speak_for_its_own_transform(module):
     assessment = assess(module, ["input"], Stretched(2.0))
     with pytest.warns(UserWarning, match="Stretched changes transform but not expansion"):
         assert not assessment.certified_radius.any()
-    assert constants_of(assess(module, ["input"], Said(2.0)))["input"] == pytest.approx(100)
+    said = constants_of(assess(module, ["input"], Said(2.0)))
+    assert said["input"] == pytest.approx(100, rel=1e-4)
 
 
 def test_of_any_classifier_the_input_layer_is_known(tree):
@@ -123,20 +126,19 @@ def test_of_any_classifier_the_input_layer_is_known(tree):
     assert (assessment.certified_radius > 0).any()
 
 
-class Gated(nn.Module):
+class Squares(nn.Module):
     def __init__(self):
         super().__init__()
-        self.inner = nn.Linear(4, 4)
         self.last = nn.Linear(4, 3)
 
     def forward(self, x):
-        return self.last(x * self.inner(x))
+        return self.last(x * x)
 
 
-@pytest.mark.parametrize("kind", ["gated", "quantiles", "precomputed"])
+@pytest.mark.parametrize("kind", ["squares", "quantiles", "precomputed"])
 def test_where_nothing_is_known_nothing_is_certified_and_a_warning_says_why(kind):
-    if kind == "gated":
-        assessment, reason = assess(Gated(), ["last"]), "layer 'last'"
+    if kind == "squares":
+        assessment, reason = assess(Squares(), ["last"]), "layer 'last'"
     elif kind == "quantiles":
         steps = QuantileTransformer(n_quantiles=20), MLPClassifier((4,), max_iter=5, random_state=0)
         with pytest.warns(UserWarning, match="Maximum iterations"):
@@ -300,6 +302,34 @@ def test_an_array_that_is_used_again_does_not_change_a_certificate(tree):
     buffer *= 1e-6
     expected = classifier.assess(X[:20])
     np.testing.assert_array_equal(first.certified_radius, expected.certified_radius)
+
+
+def test_inputs_beyond_what_arithmetic_was_looked_at_for_are_not_certified(tree):
+    classifier = EpistemicClassifier(tree, ["input"], neighborhoods=Nearest(1), progress=False)
+    far = np.array([[0.0] * 4, [1e14] * 4, [-1e15] * 4])
+    classifier.fit(far, [0, 1, 2])
+    radii = classifier.assess(far).certified_radius
+    assert radii[2] == 0 < radii[0] <= 1e14
+
+
+def test_a_model_that_has_changed_since_certifies_nothing():
+    torch.manual_seed(1)
+    module = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    assessment = assess(module, ["1"])
+    with torch.no_grad():
+        module[0].weight.mul_(0.5)  # with constants of half the size: radii of twice the length
+    with pytest.warns(UserWarning, match="otherwise than when they were assessed: it has changed"):
+        assert not assessment.certified_radius.any()
+
+
+def test_a_bound_that_real_inputs_break_certifies_nothing():
+    class Hasty(SklearnModel):
+        def lipschitz(self, layer):
+            return 0.1
+
+    model = Hasty(DecisionTreeClassifier(random_state=0).fit(X, Y))
+    with pytest.warns(UserWarning, match="further apart than the bound of 0.1 allows"):
+        assert not assess(model, ["input"]).certified_radius.any()
 
 
 def test_bounds_are_found_once_and_only_on_request(module, monkeypatch):

@@ -13,8 +13,8 @@ The layer's metric expands that by at most E, and its transformation is off by a
 either place. So the point that is searched for moves by at most (E + τ) D + 2 τ·|H(x)|: a
 `Movement`, with a part that grows with δ and one that does not.
 
-Not covered: a model that changes after the assessment, a machine that computes wrongly, inputs of
-another dtype than those assessed, and numbers so large that a layer overflows inside.
+Not covered: a machine that computes wrongly, a model that changes after the assessment (some inputs
+are tried again, and would show most changes), and inputs of another dtype than those assessed.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ import numpy as np
 
 from iknow.core.arrays import Floats, Floats32, Ints
 from iknow.core.bisector import find_crossings
+from iknow.core.certificate import FURTHEST
 from iknow.core.movement import Movement
 from iknow.core.on_request import MovementsOnRequest
 from iknow.core.overriding import replaced_methods, speaks_for
@@ -41,6 +42,7 @@ from iknow.geometry.bounds import FLOAT32_ROUNDING, ROUND_UP
 from iknow.geometry.metric import check_promises
 from iknow.geometry.rounding import SMALLEST
 from iknow.layerindex import LayerIndex
+from iknow.models.lengths import Sizes, as_rows, norms
 from iknow.models.model import Model
 
 NOT_BOUNDED = (
@@ -48,54 +50,30 @@ NOT_BOUNDED = (
 )  # fmt: skip
 """What may go wrong with a stranger's model on the way to a bound."""
 
-PROBES = 8
-"""So many of the real inputs are tried, as a second net below what was proven of the model."""
-
-NUMBERS_AT_ONCE = 1 << 22
-"""Numbers whose squares are held in memory at a time."""
-
 
 def movements_on_request(
-    model: Model,
-    indexes: Mapping[str, LayerIndex],
-    inputs: Any,
-    lengths: Floats | None,
-    found: Findings,
+    model: Model, indexes: Mapping[str, LayerIndex], sizes: Sizes, found: Findings
 ) -> MovementsOnRequest:
     """How far the points of each layer can move, when that is asked for.
 
-    inputs: what was assessed, prepared; of these some are kept to try the model on. lengths: of
-    `measure_lengths`. found: what was found about them.
+    sizes: of what was assessed. found: what was found about it.
     """
-    shape, dtype, probe = _describe(inputs)
-    certifier = Certifier(
-        model=model,
-        indexes=indexes,
-        shape=shape,
-        dtype=dtype,
-        probe=probe,
-        lengths=lengths,
-        activations=found.activations,
-        belief=found.observation.belief,
-    )
-    return MovementsOnRequest(indexes, certifier.find, np.arange(len(found.observation)))
+    belief, activations = found.observation.belief, found.activations
+    certifier = Certifier(model, indexes, sizes, activations, belief)
+    return MovementsOnRequest(indexes, certifier.find, np.arange(len(belief)))
 
 
 @dataclass(frozen=True, eq=False)
 class Certifier:
     """What is needed to find how far the points of n samples can move.
 
-    shape, dtype: of an input. probe: some inputs. lengths: |x|₂ of each, of shape (n,); None if
-    they are no numbers. activations: by layer, of shape (n, n_features); None if they were not
-    kept. belief: class codes of shape (n,).
+    activations: by layer, of shape (n, n_features); None if they were not kept. belief: class codes
+    of shape (n,).
     """
 
     model: Model
     indexes: Mapping[str, LayerIndex]
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any] | None
-    probe: Any
-    lengths: Floats | None
+    sizes: Sizes
     activations: Mapping[str, Floats32] | None
     belief: Ints
 
@@ -108,12 +86,14 @@ class Certifier:
         transform = index.metric.rounding(index.n_features)
         stretch = (index.metric.expansion(index.n_features) + transform) / (1 - relative)
         off = np.full(len(positions), bound.rounding)
-        if bound.rounding_per_length and self.lengths is not None:
-            off += bound.rounding_per_length * self.lengths[positions]
+        if bound.rounding_per_length and self.sizes.lengths is not None:
+            off += bound.rounding_per_length * self.sizes.lengths[positions]
         queries = None if self.activations is None else self.activations[layer][positions]
-        sizes = np.zeros(len(positions)) if queries is None else _norms(queries)
-        lost = stretch * (off + relative * sizes) + transform * sizes
+        length = np.zeros(len(positions)) if queries is None else norms(queries)
+        lost = stretch * (off + relative * length) + transform * length
         lost += SMALLEST * math.sqrt(index.n_features)
+        if self.sizes.lengths is not None:
+            lost[self.sizes.lengths[positions] > FURTHEST] = np.inf
         return Movement(
             lipschitz=stretch * (bound.lipschitz + bound.rounding_per_length) * ROUND_UP,
             rounding=np.nan_to_num(2 * lost * ROUND_UP, nan=np.inf, posinf=np.inf),
@@ -133,6 +113,7 @@ class Certifier:
                 check_promises(index.metric)
                 bounds[layer] = promise(layer)
                 self._check_known(*bounds[layer], index)
+                self._check_probe(layer, *bounds[layer])
             except NOT_BOUNDED as error:
                 bounds[layer] = Sensitivity(math.inf), 0.0
                 reasons.append(f"layer {layer!r}: {error}")
@@ -149,7 +130,7 @@ class Certifier:
         parts = bound.lipschitz, bound.rounding, bound.rounding_per_length
         if not all(part >= 0 for part in parts):  # also false for NaN
             raise LayerError(f"a Lipschitz constant and roundings must be >= 0; got {parts}")
-        if bound.rounding_per_length and self.lengths is None:
+        if bound.rounding_per_length and self.sizes.lengths is None:
             raise LayerError(
                 "its rounding grows with the inputs, and these are no array of numbers"
             )
@@ -159,43 +140,32 @@ class Certifier:
                 "fewer samples at once"
             )
 
+    def _check_probe(self, layer: str, bound: Sensitivity, relative: float) -> None:
+        """Some inputs must be answered as when they were assessed, and move as is promised.
 
-def measure_lengths(inputs: Any) -> Floats | None:
-    """The ℓ2 length of each input, of shape (n,), rounded up; None if they are no numbers."""
-    if hasattr(inputs, "detach"):  # a tensor, on whatever device
-        rows = inputs.detach().reshape(len(inputs), -1)
-        step = max(1, NUMBERS_AT_ONCE // max(1, rows.shape[1]))
-        parts = [rows[at : at + step].double().cpu().numpy() for at in range(0, len(rows), step)]
-        return np.concatenate([_norms(part) for part in parts]) if parts else np.zeros(0)
-    _, dtype, _ = _describe(inputs)
-    if dtype is None or dtype.kind not in "fiub":
-        return None
-    return _norms(inputs.to_numpy() if hasattr(inputs, "iloc") else np.asarray(inputs))
-
-
-def _norms(values: Any) -> Floats:
-    """ℓ2 norms of samples along the first axis, rounded up; not finite where a value is not."""
-    rows = values.reshape(len(values), -1)
-    norms = np.empty(len(rows))
-    step = max(1, NUMBERS_AT_ONCE // max(1, rows.shape[1]))
-    for start in range(0, len(rows), step):
-        part = rows[start : start + step].astype(np.float64)
-        with np.errstate(over="ignore", invalid="ignore"):
-            norms[start : start + step] = np.sqrt(np.einsum("ij,ij->i", part, part))
-    return norms * ROUND_UP
-
-
-def _describe(inputs: Any) -> tuple[tuple[int, ...], np.dtype[Any] | None, Any]:
-    """Shape and dtype of an input, where it is an array, and copies of a few."""
-    if hasattr(inputs, "iloc"):
-        none = inputs.iloc[:0].to_numpy()
-        return none.shape[1:], none.dtype, inputs.iloc[:PROBES].copy()
-    shape = tuple(getattr(inputs, "shape", ())[1:])
-    if hasattr(inputs, "detach"):
-        return shape, None, inputs[:PROBES].detach().clone()
-    if isinstance(inputs, np.ndarray):
-        return shape, inputs.dtype, inputs[:PROBES].copy()
-    return shape, None, None
+        A second net: it catches a model that was trained further, or is not the same twice.
+        """
+        if self.sizes.probe is None or self.activations is None or self.sizes.lengths is None:
+            return
+        observation = self.model.observe(self.sizes.probe, (layer,))
+        now = observation.activations[layer].astype(np.float64)
+        before = self.activations[layer][: len(now)].astype(np.float64)
+        inputs, lengths = as_rows(self.sizes.probe), self.sizes.lengths[: len(now)]
+        off = bound.rounding + bound.rounding_per_length * lengths
+        off = (off + relative * norms(before) + SMALLEST * math.sqrt(now.shape[1])) * ROUND_UP
+        usable = np.isfinite(lengths) & ~observation.invalid
+        if (norms(now - before) > 2 * off * ROUND_UP**2)[usable].any():
+            raise LayerError(
+                "the model answers some inputs otherwise than when they were assessed: it has "
+                "changed, or is never the same twice. Assess them again, before it changes"
+            )
+        for i in np.flatnonzero(usable):
+            allowed = bound.lipschitz * norms(inputs - inputs[i]) + off + off[i]
+            if (norms(now - now[i]) > allowed * ROUND_UP**2)[usable].any():
+                raise LayerError(
+                    "some inputs are carried further apart than the bound of "
+                    f"{bound.lipschitz:.3g} allows: it does not hold for this model"
+                )
 
 
 def _crossings(index: LayerIndex, queries: Floats32, belief: Ints) -> Floats | float:
@@ -224,15 +194,15 @@ def _promise_of(certifier: Certifier) -> Callable[[str], tuple[Sensitivity, floa
         # Imported here because it loads much of scikit-learn, and only certificates need it.
         from iknow.geometry.sklearn import sensitivity_of
 
-        if certifier.dtype is None or len(certifier.shape) != 1:
+        if certifier.sizes.dtype is None or len(certifier.sizes.shape) != 1:
             return lambda layer: _unknown("inputs that are no array of numbers with two axes")
-        dtype, n_features = certifier.dtype, certifier.shape[0]
+        dtype, n_features = certifier.sizes.dtype, certifier.sizes.shape[0]
         return lambda layer: (sensitivity_of(model.estimator, layer, dtype, n_features), 0.0)
     if type(model) is _loaded("iknow.models.torch", "TorchModel"):
         # Imported here because only a user of torch should pay for loading it.
         from iknow.geometry.torch import sensitivities
 
-        shape, probe = certifier.shape, certifier.probe
+        shape, probe = certifier.sizes.shape, certifier.sizes.probe
         return lambda layer: (sensitivities(model.module, shape, [layer], probe)[layer], 0.0)
     return lambda layer: _unknown(type(model).__name__)
 

@@ -16,7 +16,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from iknow.certifying import measure_lengths, movements_on_request
+from iknow.certifying import movements_on_request
 from iknow.core.arrays import Ints, Labels
 from iknow.core.assessment import Assessment
 from iknow.core.neighborhood import Ball, Neighborhood
@@ -40,6 +40,7 @@ from iknow.labels import (
 from iknow.layerindex import LayerIndex, find_index_type
 from iknow.models.adapt import as_model, is_estimator, is_to_be_trained
 from iknow.models.inputs import as_dense, count_samples, cut_batches, zero_nonfinite
+from iknow.models.lengths import measure
 from iknow.models.model import Observation, observe_all
 from iknow.parameters import (
     as_layer_names,
@@ -173,8 +174,7 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
                 "no neighborhoods yet: call tune(X_val, y_val), or give neighborhoods=..."
             )
         inputs, rules = self._prepare(X), self.neighborhoods_
-        # Before the model sees them: it may work in place, or the caller use the array again.
-        lengths, n_samples = measure_lengths(inputs), count_samples(inputs)
+        n_samples, sizes = count_samples(inputs), measure(inputs)
         observed = self._observe(inputs)
         if evidence or n_neighbors > 0:
             k = max(n_neighbors, *(rule.n_neighbors for rule in rules.values()))
@@ -189,7 +189,7 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
             neighborhoods=rules,
             invalid=found.observation.invalid,
             found=found.supports,
-            movements=movements_on_request(self.model_, self.indexes_, inputs, lengths, found),
+            movements=movements_on_request(self.model_, self.indexes_, sizes, found),
         )
 
     def predict(self, X: Any) -> Labels:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from iknow.core.assertion import Assertion
 from iknow.core.bisector import find_crossings
-from iknow.core.certificate import certify, find_clearance
+from iknow.core.certificate import FURTHEST, certify, find_clearance
 from iknow.core.movement import Movement
 from iknow.core.neighborhood import (
     Ball,
@@ -154,10 +154,10 @@ def test_bisectors_count_where_they_are_further_and_the_reach_is_one_for_all(evi
     assert find_clearance(evidence, Ball((0.5, 3.0)), belief, 2.5) == pytest.approx(1.0)
 
 
-def test_a_layer_that_does_not_move_certifies_any_length(assessment):
+def test_a_layer_that_does_not_move_certifies_any_length_computed_with(assessment):
     evidence, rules, belief = assessment.evidence, assessment.neighborhoods, assessment.belief_codes
     still = certify(evidence, rules, belief, {"hidden": Movement(0.0)})
-    assert still.tolist() == [math.inf, 0, math.inf, math.inf, 0, math.inf]
+    assert still.tolist() == [FURTHEST, 0, FURTHEST, FURTHEST, 0, math.inf]
 
 
 def test_without_any_other_class_nothing_else_can_be_known(evidence_from):

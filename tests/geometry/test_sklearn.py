@@ -330,3 +330,14 @@ def test_in_half_precision_no_scaler_is_bounded():
     with pytest.raises(LayerError, match="beyond float32's range"):
         sensitivity_of(model, "logits", np.dtype(np.float32), 6)
     assert sensitivity_of(model, "logits", np.dtype(np.float64), 6).lipschitz > 1e39
+
+
+@pytest.mark.parametrize("size", [1e120, 1e80])
+def test_a_network_that_may_overflow_is_refused(size):
+    """By one weight, or by two layers: where a tanh follows, an infinity would look like a 1."""
+    x, y = data()
+    model = network("relu").fit(x, y)
+    model.coefs_[0] *= size
+    model.coefs_[1] *= size
+    with pytest.raises(LayerError, match="might overflow float64"):
+        sensitivity_of(model, "logits", x.dtype, 6)

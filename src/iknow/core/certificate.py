@@ -31,11 +31,15 @@ from iknow.core.evidence import Evidence, distances_for_and_against
 from iknow.core.movement import Movement
 from iknow.core.neighborhood import Neighborhood, RelativeBall
 from iknow.core.overriding import speaks_for
+from iknow.core.sensitivity import LONGEST
 from iknow.errors import InputError
 
 AT_MOST = 1 + 1e-9
 AT_LEAST = 1 - 1e-9
 """What a measured distance may be off by, and more: float64 loses 1e-16 for each feature."""
+
+FURTHEST = LONGEST / 2
+"""What is certified at most by how far a layer moves, of inputs no longer than that themselves."""
 
 
 def certify(
@@ -62,9 +66,11 @@ def certify(
             clearance = find_clearance(evidence[layer], neighborhoods[layer], belief, crossing)
             with np.errstate(divide="ignore", invalid="ignore"):
                 left = clearance - movement.rounding
-                # A layer that does not move at all, L = 0, certifies any length.
-                moved = np.where(left > 0, left / movement.lipschitz, 0.0)
-            radii = np.maximum(radii, moved)
+                # A layer that does not move at all, L = 0, certifies any length computed with.
+                moved = np.minimum(left / movement.lipschitz, FURTHEST)
+            # Where no movement at all would do, none is computed wrongly enough.
+            moved = np.where(np.isposinf(left), np.inf, moved)
+            radii = np.maximum(radii, np.where(left > 0, moved, 0.0))
     return radii
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+LONGEST = 1e15
+"""The ℓ2 length of inputs up to which a sensitivity is a promise."""
+
 
 @dataclass(frozen=True)
 class Sensitivity:
@@ -11,7 +14,7 @@ class Sensitivity:
 
     In real arithmetic |h(x) - h(z)| <= lipschitz · |x - z|₂. What is computed and stored, H(x), is
     within rounding + rounding_per_length · |x|₂ of h(x), whatever the batch or the order of
-    summation.
+    summation. Both hold for inputs up to the length LONGEST, where nothing overflows on the way.
     """
 
     lipschitz: float

@@ -10,7 +10,8 @@ within
 of what it should. Sizes of values are bounded from the input's: |h(x)| <= |h(0)| + L·|x|. So what
 is known of a layer is a line in |x|₂, and stays one through any number of layers.
 
-No operation may overflow: where one does, activations are not finite, and the sample is invalid.
+An overflow on the way could be turned into an innocent number by the next function, so
+`check_range` refuses what might be too large for inputs up to `LONGEST`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from iknow.core.arrays import Floats
-from iknow.core.sensitivity import Sensitivity
+from iknow.core.sensitivity import LONGEST, Sensitivity
+from iknow.errors import LayerError
 from iknow.geometry.bounds import FLOAT32_ROUNDING, ROUND_UP
 
 SMALLEST = 2.0**-149
@@ -69,6 +71,15 @@ class Computed:
         """
         error = self.error * stretch + self.size * noise + Line(fixed * ROUND_UP)
         return Computed(at_zero, error, lipschitz)
+
+    def check_range(self, *factors: Floats) -> None:
+        """What comes next, sums of products with these factors, must be far from overflowing."""
+        largest = self.size.fixed + self.size.per_length * LONGEST
+        if not largest < 1e150 or any(not np.linalg.norm(each) < 1e100 for each in factors):
+            raise LayerError(
+                f"values of up to {largest:.3g} might overflow float64 here: scale the inputs, or "
+                "look at the weights"
+            )
 
     def stored(self) -> Sensitivity:
         """The sensitivity of the layer, once its values are rounded to float32."""

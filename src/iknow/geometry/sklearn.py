@@ -96,6 +96,7 @@ def _grow(growth: Growth, step: Step | None) -> Growth:
 def _compute(computed: Computed, step: Step | None, lipschitz: float) -> Computed:
     if step is None:
         return computed
+    computed.check_range(step.matrix, step.offset)
     at_zero = computed.at_zero @ step.matrix + step.offset
     stretch = spectral_norm(step.matrix) if step.scale is None else float(np.abs(step.scale).max())
     noise, fixed = step.noise * step.slope, step.fixed * step.slope + step.function_noise

@@ -20,10 +20,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from iknow.core.sensitivity import LONGEST as LONGEST  # far from where float32 overflows
 from iknow.errors import LayerError
-
-LONGEST = 1e15
-"""Bounds hold for inputs up to this ℓ2 length: far from where float32 overflows."""
 
 UNIT_ROUNDOFF = {
     torch.float64: 2.0**-53,

@@ -9,6 +9,7 @@ needs all of them. Neither rounding nor bisectors ("crossing") depend on the set
 const Certificate = (() => {
   const FULL_WITHIN = ["Ball", "BallElseNearest", "BallWithNearest"];
   const [AT_MOST, AT_LEAST] = [1 + 1e-9, 1 - 1e-9]; // of a measured distance
+  const FURTHEST = 1e15 / 2;
   const EMPTY_BEYOND = ["Ball", "BallWithNearest", "RelativeBall"];
 
   /* How far the activation may move before another class could be alone within reach. */
@@ -40,7 +41,9 @@ const Certificate = (() => {
     return evidence.layers.reduce((best, layer, l) => {
       if (!Number.isFinite(layer.lipschitz)) return best;
       const room = clearance(layer, settings[l], i) - layer.rounding[i];
-      return room > 0 ? Math.max(best, room / layer.lipschitz) : best;
+      if (!(room > 0)) return best;
+      if (room === Infinity) return Infinity;
+      return Math.max(best, Math.min(room / layer.lipschitz, FURTHEST));
     }, 0);
   }
 
