@@ -16,7 +16,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from iknow.certifying import lipschitz_on_request
+from iknow.certifying import movements_on_request
 from iknow.core.arrays import Ints, Labels
 from iknow.core.assessment import Assessment
 from iknow.core.neighborhood import Ball, Neighborhood
@@ -41,6 +41,7 @@ from iknow.labels import (
 from iknow.layerindex import LayerIndex, find_index_type
 from iknow.models.adapt import as_model, is_estimator, is_to_be_trained
 from iknow.models.inputs import as_dense, count_samples, cut_batches, take_rows
+from iknow.models.lengths import measure
 from iknow.models.model import Observation, observe_all
 from iknow.models.probe import Probe, make_probe
 from iknow.parameters import (
@@ -173,11 +174,12 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
     def assess(self, X: Any, n_neighbors: int = 0, *, evidence: bool = False) -> Assessment:
         """What is asserted about each prediction, and the evidence for it.
 
-        The evidence is gathered when the assessment is first asked for it; until then it keeps the
-        activations, 4 bytes for each feature and sample. evidence: gather it at once, which takes
-        less time in all where it is needed. n_neighbors: likewise, with at least so many neighbour
-        distances, to try rules with another k on it. A sample with an activation that is not
-        finite, or without an answer of the model, is INVALID and IDK; it disturbs no other.
+        The evidence is gathered when the assessment is first asked for it, and certificates are
+        found likewise; until then it keeps the activations, 4 bytes for each feature and sample,
+        where they take less than a gigabyte. evidence: gather it at once, which takes less time in
+        all where it is needed. n_neighbors: likewise, with at least so many neighbour distances, to
+        try rules with another k on it. A sample with an activation that is not finite, or without
+        an answer of the model, is INVALID and IDK; it disturbs no other.
         """
         check_is_fitted(self, "indexes_")
         if not hasattr(self, "neighborhoods_"):
@@ -185,12 +187,13 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
                 "no neighborhoods yet: call tune(X_val, y_val), or give neighborhoods=..."
             )
         inputs, rules = self._prepare(X), self.neighborhoods_
+        n_samples, sizes = count_samples(inputs), measure(inputs)
         observed = self._observe(inputs)
         if evidence or n_neighbors > 0:
             k = max(n_neighbors, *(rule.n_neighbors for rule in rules.values()))
-            found = gather_evidence(observed, self.indexes_, k)
+            found = gather_evidence(observed, self.indexes_, k, keep_of=n_samples)
         else:
-            found = find_supports(observed, self.indexes_, rules, count_samples(inputs))
+            found = find_supports(observed, self.indexes_, rules, n_samples)
         return Assessment(
             classes=self.classes_,
             belief_codes=found.observation.belief,
@@ -199,7 +202,7 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
             neighborhoods=rules,
             invalid=found.observation.invalid,
             found=found.supports,
-            lipschitz=lipschitz_on_request(self.model_, self.indexes_, inputs),
+            movements=movements_on_request(self.model_, self.indexes_, sizes, found),
         )
 
     def predict(self, X: Any) -> Labels:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from iknow.core.arrays import Bools, Ints
+from iknow.core.arrays import Bools, Floats32, Ints
 from iknow.core.codes import NO_BELIEF
 from iknow.core.evidence import Evidence, discard_evidence, stack_evidence
 from iknow.core.neighborhood import Neighborhood
@@ -35,12 +35,14 @@ class Findings:
 
     observation: of all samples, without activations. evidence: by layer, there or on request.
     supports: by layer, masks of shape (n, n_classes); None where they were not asked for and follow
-    from the evidence. Of samples that are invalid they say nothing that counts.
+    from the evidence. Of samples that are invalid they say nothing that counts. activations: by
+    layer, of shape (n, n_features), for certificates; None where they were not kept.
     """
 
     observation: Observation
     evidence: Mapping[str, Evidence]
     supports: Mapping[str, Bools] | None
+    activations: Mapping[str, Floats32] | None = None
 
 
 def observe_batches(
@@ -73,24 +75,39 @@ def one_ahead(items: Iterator[Item]) -> Iterator[Item]:
 
 
 def gather_evidence(
-    observations: Iterable[Observation], indexes: Mapping[str, Index], k: int
+    observations: Iterable[Observation],
+    indexes: Mapping[str, Index],
+    k: int,
+    keep_of: int | None = None,
 ) -> Findings:
-    """Search the layers, observation by observation; activations are not kept.
+    """Search the layers, observation by observation.
 
     The evidence of each layer has k neighbour distances. There is none about invalid inputs.
+    keep_of: the number of samples, to keep their activations where memory affords it.
     """
-    seen: list[Observation] = []
     evidence: dict[str, list[Evidence]] = {layer: [] for layer in indexes}
-    for observation in observations:
-        for layer, index in indexes.items():
-            with _errors_that_name(layer):
-                found = index.gather(observation.activations[layer], k)
-            evidence[layer].append(discard_evidence(found, observation.invalid))
-        seen.append(replace(observation, activations={}))
+
+    def searched() -> Iterator[Observation]:
+        for observation in observations:
+            for layer, index in indexes.items():
+                with _errors_that_name(layer):
+                    found = index.gather(observation.activations[layer], k)
+                evidence[layer].append(discard_evidence(found, observation.invalid))
+            yield observation
+
+    if keep_of is not None:
+        first, observations = _look_ahead(observations)
+    activations = None
+    if keep_of is not None and _can_be_kept(first, keep_of):
+        observation = join_whole(searched(), keep_of)
+        activations = observation.activations
+    else:
+        observation = join_observations([replace(o, activations={}) for o in searched()])
     return Findings(
-        observation=join_observations(seen),
+        observation=replace(observation, activations={}),
         evidence={layer: stack_evidence(parts) for layer, parts in evidence.items()},
         supports=None,
+        activations=activations,
     )
 
 
@@ -106,11 +123,8 @@ def find_supports(
     take more than `BYTES_OF_ACTIVATIONS_KEPT`, the evidence is gathered at once instead.
     """
     k = max(neighborhood.n_neighbors for neighborhood in neighborhoods.values())
-    remaining = iter(observations)
-    first = next(remaining)
-    observations = chain([first], remaining)
-    n_features = sum(values.shape[1] for values in first.activations.values())
-    if 4 * n_features * n_samples > BYTES_OF_ACTIVATIONS_KEPT:
+    first, observations = _look_ahead(observations)
+    if not _can_be_kept(first, n_samples):
         return gather_evidence(observations, indexes, k)
     supports: dict[str, list[Bools]] = {layer: [] for layer in indexes}
 
@@ -127,7 +141,21 @@ def find_supports(
         observation=replace(whole, activations={}),
         evidence=_gather_later(whole, indexes, k),
         supports={layer: np.concatenate(parts) for layer, parts in supports.items()},
+        activations=whole.activations,
     )
+
+
+def _look_ahead(observations: Iterable[Observation]) -> tuple[Observation, Iterable[Observation]]:
+    """The first observation, and all of them."""
+    remaining = iter(observations)
+    first = next(remaining)
+    return first, chain([first], remaining)
+
+
+def _can_be_kept(first: Observation, n_samples: int) -> bool:
+    """Whether there is memory for the activations of so many samples like those of a batch."""
+    n_features = sum(values.shape[1] for values in first.activations.values())
+    return bool(4 * n_features * n_samples <= BYTES_OF_ACTIVATIONS_KEPT)
 
 
 def _gather_later(

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from iknow.core.evidence import Evidence
-from iknow.core.on_request import EvidenceOnRequest, evidence_about
+from iknow.core.movement import Movement
+from iknow.core.on_request import EvidenceOnRequest, MovementsOnRequest, evidence_about
 
 WHOLE = {
     name: Evidence(np.full((4, 2), i + np.arange(4.0)[:, None]), np.empty((4, 0)), np.eye(4, 2))
@@ -142,3 +143,40 @@ def test_a_gathering_that_fails_is_tried_again():
     with pytest.raises(ValueError, match="not now"):
         evidence["hidden"]
     assert len(evidence["hidden"]) == 4
+
+
+def movements_on_request(calls, n=6):
+    def find(layer, positions):
+        calls.append((layer, positions.tolist()))
+        return Movement(2.0, positions.astype(float))
+
+    return MovementsOnRequest(("a", "b"), find, np.arange(n))
+
+
+def test_movements_are_found_once_for_the_samples_asked_about():
+    calls = []
+    movements = movements_on_request(calls)
+    assert "a" in movements
+    assert "c" not in movements
+    assert list(movements) == ["a", "b"]
+    assert not calls
+    part = movements.about(slice(1, 4)).about(slice(None, None, 2))
+    assert part["a"].rounding.tolist() == [1, 3]
+    assert calls == [("a", [1, 3])]
+    assert movements["a"].rounding.tolist() == [0, 1, 2, 3, 4, 5]
+    assert movements["a"] is movements["a"]
+    assert movements.about(slice(4, None))["a"].rounding.tolist() == [4, 5]
+    assert len(calls) == 2
+    with pytest.raises(KeyError):
+        movements["c"]
+
+
+def test_movements_let_go_of_what_finds_them_and_are_plain_when_copied():
+    calls = []
+    movements = movements_on_request(calls)
+    plain = pickle.loads(pickle.dumps(movements))
+    assert type(plain) is dict
+    assert plain["b"].rounding.tolist() == [0, 1, 2, 3, 4, 5]
+    assert movements._find is None
+    assert movements.about(slice(2))["b"].rounding.tolist() == [0, 1]
+    assert len(calls) == 2

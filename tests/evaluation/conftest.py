@@ -5,6 +5,7 @@ import pytest
 
 from iknow import Assessment, Evidence
 from iknow.core.evidence import discard_evidence
+from iknow.core.movement import Movement
 
 NAMES = np.array(["cat", "dog", "owl"])
 
@@ -48,7 +49,7 @@ def random_assessment(seed, neighborhoods, n=None, n_neighbors=6, discard=True):
         evidence=evidence,
         neighborhoods=neighborhoods,
         invalid=invalid,
-        lipschitz={layer: 1.0 + i for i, layer in enumerate(neighborhoods)},
+        movements={layer: Movement(1.0 + i) for i, layer in enumerate(neighborhoods)},
     )
     truth = np.where(rng.random(n) < 0.7, NAMES[belief], rng.choice([*NAMES, "yak"], size=n))
     return assessment, truth

@@ -20,8 +20,9 @@ from iknow.core.evidence import Evidence
 from iknow.core.explanation import Explanation, explain_layer
 from iknow.core.justification import justify
 from iknow.core.margin import find_margins
+from iknow.core.movement import Movement
 from iknow.core.neighborhood import Neighborhood
-from iknow.core.on_request import evidence_about
+from iknow.core.on_request import evidence_about, movements_about
 from iknow.core.picture import Renderer, picture_of, take_sample
 from iknow.core.stability import Stability, find_stability
 from iknow.core.support import find_support
@@ -42,8 +43,8 @@ class Assessment:
         model said nothing.
     found: for each layer, the classes within reach of its neighborhood, masks of shape
         (n, n_classes), where they were found without the evidence. They must be what it gives.
-    lipschitz: by layer, how much further apart than two inputs in ℓ2 their activations can be in
-        the layer's metric; inf, or nothing, where that is not known.
+    movements: by layer, how far a change of the inputs can move the samples' points; nothing, or a
+        constant of inf, where that is not known.
     """
 
     classes: Labels
@@ -53,7 +54,7 @@ class Assessment:
     neighborhoods: Mapping[str, Neighborhood]
     invalid: Bools
     found: Mapping[str, Bools] | None = None
-    lipschitz: Mapping[str, float] = field(default_factory=dict)
+    movements: Mapping[str, Movement] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if set(self.evidence) != set(self.neighborhoods):
@@ -162,13 +163,14 @@ class Assessment:
     def certified_radius(self) -> Floats:
         """The ℓ2 length, of shape (n,), below which no change of the input has another label IK.
 
-        0 where nothing is certified: a sample whose belief has no lead over the other classes, an
-        invalid one, or all of them where no layer has a Lipschitz constant.
+        It holds for what the model computes, rounding included (`iknow.certifying` says where).
+        0 where nothing is certified: a sample whose belief has no lead over the other classes, or
+        none beyond rounding, an invalid one, or all of them where no layer is known well enough.
         """
-        constants = {
-            layer: value for layer, value in self.lipschitz.items() if layer in self.evidence
+        movements = {
+            layer: self.movements[layer] for layer in self.evidence if layer in self.movements
         }
-        radii = certify(self.evidence, self.neighborhoods, self.belief_codes, constants)
+        radii = certify(self.evidence, self.neighborhoods, self.belief_codes, movements)
         return np.where(self.invalid, 0.0, radii)
 
     @cached_property
@@ -213,6 +215,7 @@ class Assessment:
             belief_codes=self.belief_codes[samples],
             scores=self.scores[samples],
             evidence=evidence_about(self.evidence, samples),
+            movements=movements_about(self.movements, samples),
             invalid=self.invalid[samples],
             found=None
             if self.found is None

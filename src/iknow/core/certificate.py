@@ -1,22 +1,23 @@
 """Certificates: how far an input may be moved before something else could be known about it.
 
-Let h be a layer with |h(x) - h(z)| <= L·|x - z|₂. Moving the input by δ moves every distance d_c in
-the layer by at most L·δ. To know another class c there, the support must be {c}, and so
+Let g be the belief about an input. To know another class c about what it becomes, whatever is then
+believed, the support in every layer must be {c}. So in each layer
 
-- g is not within reach. Where the rule is full within a radius ε, d_g > ε: while
-  δ <= (ε - d_g) / L that cannot be.
+- g is not within reach. Where the rule is full within a radius ε, d_g > ε: until the point of the
+  input in the layer has moved by ε - d_g that cannot be.
 - The nearest sample of all is of class c. Where the rule is empty beyond a radius ε, d_c <= ε:
-  while δ < (d_¬g - ε) / L that cannot be.
-- c is nearer than g, d_c < d_g: while δ <= (d_¬g - d_g) / 2L that cannot be. If the reach is
-  always `ratio` times the distance of the nearest, even d_g > ratio · d_c must hold: while
-  δ <= (ratio · d_¬g - d_g) / ((1 + ratio) L) that cannot be.
+  until the point has moved by d_¬g - ε that cannot be.
+- c is nearer than g, d_c < d_g: until the point has moved by (d_¬g - d_g) / 2 that cannot be, nor,
+  in ℓ2, until it has crossed the bisectors between the samples of g and one of another class
+  (`iknow.core.bisector`). If the reach is always `ratio` times the distance of the nearest, even
+  d_g > ratio · d_c must hold: not before (ratio · d_¬g - d_g) / (1 + ratio).
 
-Each holds on its own, so the largest counts; and as IK needs {c} in every layer, the largest of all
-layers. The last is at least as good as half of (d_¬g - ρ) / L wherever the belief is within reach,
-and holds for every rule whose reach does not depend on the class.
+Each holds on its own, so the largest counts: the clearance. The last holds for every rule whose
+reach does not depend on the class. When the input moves by δ, the point moves by at most
+rounding + L·δ (`iknow.core.movement`), so nothing else is known there while
+δ < (clearance - rounding) / L. As IK needs {c} in every layer, the largest of all layers counts.
 
-These are facts about real arithmetic. A network that computes in float32 adds its rounding, about
-1e-6 of the size of the activations.
+Distances are taken for as much larger, or smaller, as measuring them in float64 can be off.
 """
 
 from __future__ import annotations
@@ -27,59 +28,93 @@ import numpy as np
 
 from iknow.core.arrays import Floats, Ints
 from iknow.core.evidence import Evidence, distances_for_and_against
+from iknow.core.movement import Movement
 from iknow.core.neighborhood import Neighborhood, RelativeBall
+from iknow.core.overriding import speaks_for
+from iknow.core.sensitivity import LONGEST
 from iknow.errors import InputError
+
+AT_MOST = 1 + 1e-9
+AT_LEAST = 1 - 1e-9
+"""What a measured distance may be off by, and more: float64 loses 1e-16 for each feature."""
+
+FURTHEST = LONGEST / 2
+"""What is certified at most by how far a layer moves, of inputs no longer than that themselves."""
 
 
 def certify(
     evidence: Mapping[str, Evidence],
     neighborhoods: Mapping[str, Neighborhood],
     belief: Ints,
-    lipschitz: Mapping[str, float],
+    movements: Mapping[str, Movement],
 ) -> Floats:
     """The ℓ2 length below which no change of the input makes another class than the belief IK.
 
-    belief: class codes of shape (n_queries,). lipschitz: constants from the input to the layers, in
-    the layers' own metrics; a layer without one, or with inf, certifies nothing. Returns the
-    radii, of shape (n_queries,), 0 where nothing is certified.
+    belief: class codes of shape (n_queries,). movements: how far the layers' points can move; a
+    layer without it, or with a constant of inf, certifies nothing. Returns the radii, of shape
+    (n_queries,), 0 where nothing is certified.
     """
     radii = np.zeros(len(belief))
-    for layer, constant in lipschitz.items():
+    for layer, movement in movements.items():
         if layer not in evidence:
             raise InputError(
-                f"a Lipschitz constant was given for layer {layer!r}; the evidence is of the "
-                f"layers {', '.join(map(repr, evidence))}"
+                f"a movement was given for layer {layer!r}; the evidence is of the layers "
+                f"{', '.join(map(repr, evidence))}"
             )
-        if not constant >= 0:  # also false for NaN
-            raise InputError(
-                f"the Lipschitz constant of layer {layer!r} must be >= 0; got {constant}"
-            )
-        if np.isfinite(constant):
-            clearance = find_clearance(evidence[layer], neighborhoods[layer], belief)
+        if np.isfinite(movement.lipschitz):
+            crossing = movement.crossing
+            clearance = find_clearance(evidence[layer], neighborhoods[layer], belief, crossing)
             with np.errstate(divide="ignore", invalid="ignore"):
-                # A layer that does not move at all, L = 0, certifies any length.
-                moved = np.where(clearance > 0, clearance / constant, 0.0)
-            radii = np.maximum(radii, moved)
+                left = clearance - movement.rounding
+                # A layer that does not move at all, L = 0, certifies any length computed with.
+                moved = np.minimum(left / movement.lipschitz, FURTHEST)
+            # Where no movement at all would do, none is computed wrongly enough.
+            moved = np.where(np.isposinf(left), np.inf, moved)
+            radii = np.maximum(radii, np.where(left > 0, moved, 0.0))
     return radii
 
 
-def find_clearance(evidence: Evidence, neighborhood: Neighborhood, belief: Ints) -> Floats:
-    """How far the query's activation may move before another class could be alone within reach.
+def find_clearance(
+    evidence: Evidence,
+    neighborhood: Neighborhood,
+    belief: Ints,
+    crossing: Floats | float = -np.inf,
+) -> Floats:
+    """How far the query's point may move before another class could be alone within reach.
 
     In the layer's own distance, of shape (n_queries,); not positive where that is possible now.
+    crossing: how far it may move with no other class nearer, where more is known than distances.
     """
     own, other = distances_for_and_against(evidence, belief)
-    one_reach = neighborhood.reach(evidence).ndim == 1
-    limits = np.broadcast_to(np.asarray(neighborhood.empty_beyond), evidence.class_distances.shape)
-    full = np.broadcast_to(np.asarray(neighborhood.full_within), limits.shape)
+    own, other = own * AT_MOST, other * AT_LEAST
+    empty_beyond, full_within = _promises(neighborhood)
+    limits = np.broadcast_to(np.asarray(empty_beyond), evidence.class_distances.shape)
+    full = np.broadcast_to(np.asarray(full_within), limits.shape)
     rows = np.arange(len(belief))
     with np.errstate(invalid="ignore"):
-        outside = np.where(np.isinf(limits), -np.inf, evidence.class_distances - limits)
+        outside = np.where(np.isinf(limits), -np.inf, evidence.class_distances * AT_LEAST - limits)
         inside = np.where(np.isinf(own), -np.inf, full[rows, belief] - own)
-        ratio = neighborhood.ratio if isinstance(neighborhood, RelativeBall) else 1.0
+        # Only of the rule itself: a subclass may reach as it likes.
+        ratio = neighborhood.ratio if type(neighborhood) is RelativeBall else 1.0
         nearer = np.where(np.isinf(own), -np.inf, (ratio * other - own) / (1 + ratio))
     # A class without samples is never reached, however far the reach is.
     outside[np.isinf(evidence.class_distances)] = np.inf
     outside[rows, belief] = np.inf
     clearance: Floats = np.maximum(inside, outside.min(axis=1))
-    return np.maximum(clearance, nearer) if one_reach else clearance
+    if neighborhood.reach(evidence).ndim == 1:
+        clearance = np.maximum(clearance, np.maximum(nearer, crossing))
+    return clearance
+
+
+def _promises(
+    neighborhood: Neighborhood,
+) -> tuple[float | tuple[float, ...], float | tuple[float, ...]]:
+    """Beyond which radius the rule is empty, and within which full, where it speaks for its reach.
+
+    A subclass with another reach inherits what was promised of a rule that it no longer is.
+    """
+    kind = type(neighborhood)
+    return (
+        neighborhood.empty_beyond if speaks_for(kind, "empty_beyond", "reach") else np.inf,
+        neighborhood.full_within if speaks_for(kind, "full_within", "reach") else 0.0,
+    )

@@ -2,7 +2,7 @@
 
 Assertions need only to know which classes lie within reach, which an index may find out without
 measuring. Explanations, and other neighborhoods, need the distances themselves, and certificates
-need constants of the model.
+need to know how far a change of the input can carry a point.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from iknow.core.arrays import Ints
 from iknow.core.evidence import Evidence
+from iknow.core.movement import Movement
 from iknow.locking import Lock, cached_property
 
 
@@ -68,27 +70,41 @@ def evidence_about(evidence: Mapping[str, Evidence], samples: slice) -> dict[str
     return {layer: whole[samples] for layer, whole in evidence.items()}
 
 
-class ConstantsOnRequest(Mapping[str, float]):
-    """A number for each layer, by name, all of them found when one is first looked at.
+class MovementsOnRequest(Mapping[str, Movement]):
+    """How far each layer's points can move, by name, found when it is first looked at and kept.
 
-    Copies and pickles are plain dicts.
+    find: finds it in a layer, of the samples at some positions. It is let go, with all it holds on
+    to, when every layer is there. positions: which samples this is about, of shape (n,). Copies and
+    pickles are plain dicts.
     """
 
-    def __init__(self, find: Callable[[], Mapping[str, float]]) -> None:
-        self._find = find
+    def __init__(
+        self, layers: Iterable[str], find: Callable[[str, Ints], Movement], positions: Ints
+    ) -> None:
+        self._layers = tuple(layers)
+        self._find: Callable[[str, Ints], Movement] | None = find
+        self._positions = positions
+        self._found: dict[str, Movement] = {}
+        self._lock = threading.Lock()
 
-    @cached_property
-    def _found(self) -> Mapping[str, float]:
-        return self._find()
-
-    def __getitem__(self, layer: str) -> float:
-        return self._found[layer]
+    def __getitem__(self, layer: str) -> Movement:
+        if layer not in self._layers:
+            raise KeyError(layer)
+        with self._lock:  # whoever comes second waits, rather than find it all again
+            if layer not in self._found and self._find is not None:
+                self._found[layer] = self._find(layer, self._positions)
+            if len(self._found) == len(self._layers):
+                self._find = None
+            return self._found[layer]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._found)
+        return iter(self._layers)
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._layers)
+
+    def __contains__(self, layer: object) -> bool:  # a Mapping's own would look, and so find
+        return layer in self._layers
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A copy cannot take the model along. Whoever makes one has not asked for a certificate:
@@ -96,3 +112,20 @@ class ConstantsOnRequest(Mapping[str, float]):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return dict, (dict(self.items()),)
+
+    def about(self, samples: slice) -> MovementsOnRequest:
+        """The same about some of the samples, and found for these alone, if there is none yet."""
+        with self._lock:
+            find, found = self._find, dict(self._found)
+        part = MovementsOnRequest(
+            self._layers, find or (lambda layer, _: found[layer]), self._positions[samples]
+        )
+        part._found = {layer: movement[samples] for layer, movement in found.items()}
+        return part
+
+
+def movements_about(movements: Mapping[str, Movement], samples: slice) -> Mapping[str, Movement]:
+    """How far the points of some samples can move, without finding it of any others."""
+    if isinstance(movements, MovementsOnRequest):
+        return movements.about(samples)
+    return {layer: movement[samples] for layer, movement in movements.items()}

@@ -10,8 +10,8 @@ and holds only while no activation function lies in between: for x → relu(x) -
 product of the weights is 0, yet the function moves. Here matrices are multiplied only where they
 meet without an activation between them.
 
-All constants are for real arithmetic. A network evaluated in float32 adds its own rounding, about
-1e-6 of the activations' size, which no constant covers.
+All constants are for real arithmetic. What a computer makes of a layer is off by some rounding,
+which a `Sensitivity` adds: `Rounding` follows it through a network.
 """
 
 from __future__ import annotations
@@ -28,6 +28,10 @@ from iknow.errors import InputError
 
 ROUND_UP = 1 + 1e-9
 """Computed norms are raised by this much: more than rounding can have taken from them."""
+
+FLOAT32_ROUNDING = 2.0**-24
+FLOAT64_ROUNDING = 2.0**-53
+"""By how much of its size a number is off, at most, when it is rounded to float32 or float64."""
 
 ACTIVATION_LIPSCHITZ = {"identity": 1.0, "relu": 1.0, "tanh": 1.0, "logistic": 0.25}
 """The steepest slope of each activation function, by scikit-learn's names."""

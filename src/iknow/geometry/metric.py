@@ -16,8 +16,15 @@ from typing import Any
 import numpy as np
 
 from iknow.core.arrays import Floats
-from iknow.errors import InputError
-from iknow.geometry.bounds import as_matrix, spectral_norm
+from iknow.core.overriding import speaks_for
+from iknow.errors import InputError, LayerError
+from iknow.geometry.bounds import (
+    FLOAT32_ROUNDING,
+    FLOAT64_ROUNDING,
+    ROUND_UP,
+    as_matrix,
+    spectral_norm,
+)
 
 
 class Metric(ABC):
@@ -35,6 +42,17 @@ class Metric(ABC):
 
         It carries a Lipschitz constant in ℓ2 over to this metric.
         """
+
+    def rounding(self, n_features: int) -> float:
+        """The τ such that `transform`, rounded to float32, is off by at most τ · |a|₂.
+
+        In the ℓp norm, for activations a in float32. It is part of every certificate; a metric that
+        does not say certifies nothing.
+        """
+        raise LayerError(
+            f"the metric {type(self).__name__} does not say how its transform rounds: give it a "
+            "method rounding(n_features)"
+        )
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
@@ -75,6 +93,9 @@ class Minkowski(Metric):
         # For p >= 2 an axis attains it, for p < 2 the diagonal does.
         return float(max(1.0, n_features ** (1 / self.p - 1 / 2)))
 
+    def rounding(self, n_features: int) -> float:
+        return 0.0  # float32 stays as it is
+
     def to_dict(self) -> dict[str, Any]:
         return {"metric": "Minkowski", "p": "inf" if math.isinf(self.p) else self.p}
 
@@ -109,11 +130,26 @@ class Weighted(Metric):
     def expansion(self, n_features: int) -> float:
         return spectral_norm(self.map)
 
+    def rounding(self, n_features: int) -> float:
+        # |a| @ |map| bounds the sums whatever their order, and is at most |a|₂ times this norm.
+        size = float(np.linalg.norm(self.map))
+        return (FLOAT32_ROUNDING + 2 * (len(self.map) + 1) * FLOAT64_ROUNDING) * size * ROUND_UP
+
     def to_dict(self) -> dict[str, Any]:
         return {"metric": "Weighted"}
 
     def arrays(self) -> dict[str, Floats]:
         return {"map": self.map}
+
+
+def check_promises(metric: Metric) -> None:
+    """A metric that transforms in its own way must say itself how that expands and rounds."""
+    for promise in ("expansion", "rounding"):
+        if not speaks_for(type(metric), promise, "transform"):
+            raise LayerError(
+                f"the metric {type(metric).__name__} changes transform but not {promise}, which is "
+                f"about it: give it a method {promise}(n_features) of its own"
+            )
 
 
 def metric_from_dict(record: Mapping[str, Any], arrays: Mapping[str, Any] | None = None) -> Metric:

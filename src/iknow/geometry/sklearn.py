@@ -2,6 +2,7 @@
 
 Layers are named as by `iknow.models.sklearn`: "input", each step of a pipeline, "hidden1", ...,
 "logits". Everything up to the first activation function is one linear map and is bounded as one.
+`iknow.geometry.sklearn_steps` says which steps are known.
 """
 
 from __future__ import annotations
@@ -10,17 +11,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.decomposition import PCA
-from sklearn.frozen import FrozenEstimator
-from sklearn.neural_network import MLPClassifier
-from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 
-from iknow.core.arrays import Floats
-from iknow.errors import InputError, LayerError
-from iknow.geometry.bounds import ACTIVATION_LIPSCHITZ, Growth
+from iknow.core.sensitivity import Sensitivity
+from iknow.errors import LayerError
+from iknow.geometry.bounds import Growth, spectral_norm
+from iknow.geometry.rounding import Computed
+from iknow.geometry.sklearn_steps import Step, check_network, dense_step, transformer_step
 from iknow.models.sklearn import unwrap
 
-SUPPORTED = "StandardScaler, MinMaxScaler, MaxAbsScaler, RobustScaler, PCA and passthrough"
+FLOAT64 = np.dtype(np.float64)
 
 
 def mlp_lipschitz(
@@ -33,71 +32,75 @@ def mlp_lipschitz(
     their layers; `start` gives that one.
     """
     steps, classifier = unwrap(network)
-    if not isinstance(classifier, MLPClassifier) or not hasattr(classifier, "coefs_"):
-        raise InputError(
-            "expected a fitted MLPClassifier or a pipeline that ends in one; got "
-            f"{type(classifier).__name__}"
-        )
-    n_weights = len(classifier.coefs_)
-    names = ["input", *(name for name, _ in steps)]
-    names += [f"hidden{i + 1}" for i in range(n_weights - 1)] + ["logits"]
+    check_network(classifier)
+    names = _layer_names(steps, classifier)
     for name in (*names, start, *(layers or ())):
         if names.count(name) != 1:
             raise LayerError(f"{name!r} must name one layer; the layers are {', '.join(names)}")
-    constants: dict[str, float] = {}
-    for place, name in enumerate(names):
-        if name == start:
-            growth = Growth()
-        elif start in names[:place] and place <= len(steps):
-            growth = _through_transformer(growth, *steps[place - 1])
-        elif start in names[:place]:
-            growth = _through_dense(growth, classifier, place - len(steps) - 1)
-        else:
-            continue  # before the start
-        if layers is None or name in layers:
-            constants[name] = growth.lipschitz
+    growth, constants = Growth(), {}
+    for place in range(names.index(start), len(names)):
+        if names[place] != start:
+            growth = _grow(growth, _step(steps, classifier, place, FLOAT64))
+        if layers is None or names[place] in layers:
+            constants[names[place]] = growth.lipschitz
     early = [name for name in layers or () if name not in constants]
     if early:
         raise LayerError(f"layer {early[0]!r} comes before {start!r}: distances go forward")
     return constants
 
 
-def _through_dense(growth: Growth, network: Any, i: int) -> Growth:
-    """Past layer i of the network; the last one, the logits, has no activation function."""
-    growth = growth.through_matrix(network.coefs_[i])
-    if i == len(network.coefs_) - 1 or network.activation == "identity":
+def sensitivity_of(
+    estimator: Any, layer: str, dtype: np.dtype[Any], n_features: int
+) -> Sensitivity:
+    """How a layer of a fitted estimator can move, as `iknow.models.sklearn` computes and stores it.
+
+    dtype: of the inputs, which transformers compute in. n_features: of the inputs. Steps behind the
+    layer may be anything; up to it, and it itself, they must be known.
+    """
+    steps, classifier = unwrap(estimator)
+    names = ["input", *(name for name, _ in steps)]
+    if layer not in names:
+        check_network(classifier)
+        names = _layer_names(steps, classifier)
+    if names.count(layer) != 1:
+        raise LayerError(f"{layer!r} must name one layer; the layers are {', '.join(names)}")
+    growth, computed = Growth(), Computed(np.zeros(n_features))
+    for place in range(1, names.index(layer) + 1):
+        step = _step(steps, classifier, place, dtype)
+        growth = _grow(growth, step)
+        computed = _compute(computed, step, growth.lipschitz)
+    return computed.stored()
+
+
+def _layer_names(steps: Sequence[tuple[str, Any]], network: Any) -> list[str]:
+    hidden = [f"hidden{i + 1}" for i in range(len(network.coefs_) - 1)]
+    return ["input", *(name for name, _ in steps), *hidden, "logits"]
+
+
+def _step(
+    steps: Sequence[tuple[str, Any]], network: Any, place: int, dtype: np.dtype[Any]
+) -> Step | None:
+    """What leads to the layer in a place from the one before it."""
+    if place <= len(steps):
+        return transformer_step(*steps[place - 1], dtype)
+    return dense_step(network, place - len(steps) - 1)
+
+
+def _grow(growth: Growth, step: Step | None) -> Growth:
+    if step is None:
         return growth
-    return growth.through_function(ACTIVATION_LIPSCHITZ[network.activation])
+    growth = growth.through_matrix(step.matrix)
+    return growth if step.function is None else growth.through_function(step.slope)
 
 
-def _through_transformer(growth: Growth, name: str, transformer: Any) -> Growth:
-    if isinstance(transformer, str):  # "passthrough"
-        return growth
-    if isinstance(transformer, FrozenEstimator):
-        transformer = transformer.estimator
-    growth = growth.through_matrix(_matrix(name, transformer))
-    if isinstance(transformer, MinMaxScaler) and transformer.clip:
-        return growth.through_function(1.0)
-    return growth
-
-
-def _matrix(name: str, transformer: Any) -> Floats:
-    """The linear part of a transformer, of shape (n_inputs, n_outputs)."""
-    if isinstance(transformer, PCA):
-        components: Floats = transformer.components_.T.astype(np.float64)
-        if not transformer.whiten:
-            return components
-        # PCA.transform keeps its divisors from 0 in this way.
-        smallest = np.finfo(transformer.explained_variance_.dtype).eps
-        deviations = np.maximum(np.sqrt(transformer.explained_variance_), smallest)
-        whitening: Floats = components / deviations
-        return whitening
-    if isinstance(transformer, MinMaxScaler):
-        return np.diag(transformer.scale_)
-    if isinstance(transformer, (StandardScaler, MaxAbsScaler, RobustScaler)):
-        scale = transformer.scale_
-        return np.eye(transformer.n_features_in_) if scale is None else np.diag(1 / scale)
-    raise LayerError(
-        f"step {name!r} ({type(transformer).__name__}) cannot be bounded: {SUPPORTED} can; start "
-        "after it, or bound it yourself and multiply"
-    )
+def _compute(computed: Computed, step: Step | None, lipschitz: float) -> Computed:
+    if step is None:
+        return computed
+    computed.check_range(step.matrix, step.offset)
+    at_zero = computed.at_zero @ step.matrix + step.offset
+    stretch = spectral_norm(step.matrix) if step.scale is None else float(np.abs(step.scale).max())
+    noise, fixed = step.noise * step.slope, step.fixed * step.slope + step.function_noise
+    return computed.through(
+        at_zero if step.function is None else step.function(at_zero),
+        lipschitz, stretch * step.slope, noise, fixed,
+    )  # fmt: skip

@@ -1,7 +1,8 @@
 """What is known about torch's modules: which are affine, and the ℓ2 Lipschitz constants of others.
 
-All of it is for eval mode and for one sample. Constants of functions that act on each entry are the
-suprema of their slopes. They are exact, as are those of the pools and of Softmax.
+All of it is for eval mode, for one sample and for real arithmetic; what torch computes in place of
+it is bounded in `torch_rounding`. Constants of functions that act on each entry are the suprema of
+their slopes. They are exact, as are those of the pools and of Softmax.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import torch
 from torch import nn
 
 from iknow.errors import LayerError
+from iknow.geometry.torch_functions import Reshaped, Scaled
 
+BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 AFFINE: tuple[type[nn.Module], ...] = (
-    *(nn.Linear, nn.Identity, nn.Flatten, nn.Unflatten),
+    *(nn.Linear, nn.Identity, nn.Flatten, nn.Unflatten, Reshaped, Scaled),
     *(nn.Conv1d, nn.Conv2d, nn.Conv3d),
     *(nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d),
-    *(nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d),
+    *BATCH_NORMS,
     *(nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d),
     *(nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d),
     *(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout),
@@ -27,6 +30,15 @@ AFFINE: tuple[type[nn.Module], ...] = (
     *(nn.ReflectionPad2d, nn.ReplicationPad1d, nn.ReplicationPad2d, nn.PixelShuffle),
 )
 """Modules that compute Ax + b: their norm is measured at the size of their input."""
+
+ISOMETRIES: tuple[type[nn.Module], ...] = (
+    *(nn.Identity, nn.Flatten, nn.Unflatten, Reshaped),
+    *(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout),
+)
+"""Affine modules that, in eval mode, change no distance."""
+
+VIEWS = (*ISOMETRIES, nn.PixelShuffle)
+"""Modules that may give the very memory they were given."""
 
 Constant = Callable[[Any, tuple[int, ...]], float]
 """The Lipschitz constant of a module for samples of a shape."""
@@ -50,11 +62,21 @@ def _celu(module: Any, _shape: tuple[int, ...]) -> float:
 
 
 def _softplus(module: Any, _shape: tuple[int, ...]) -> float:
-    # Past its threshold torch puts the identity for it, a jump of log(1 + exp(-threshold)) / beta.
-    # The default, 20, leaves 2e-9, less than float32 can show; a real jump has no Lipschitz bound.
-    if module.threshold < 20:
-        raise LayerError(f"Softplus jumps at its threshold {module.threshold}: use 20 or more")
+    if module.beta == 0 or not math.isfinite(module.beta):
+        raise LayerError(f"Softplus with beta={module.beta} has no bound")
     return 1.0
+
+
+def jump_of(module: nn.Module) -> float:
+    """How far a module's function jumps, beside being Lipschitz.
+
+    Past its threshold torch takes the identity for Softplus, which is log(1 + exp(-threshold)) / β
+    off: 2e-9 by default, and a thousand times that for β = 1e-3.
+    """
+    if type(module) is not nn.Softplus:
+        return 0.0
+    excess = math.log1p(math.exp(-abs(module.threshold))) + max(0.0, -float(module.threshold))
+    return excess / abs(module.beta)
 
 
 def _softmax(module: Any, shape: tuple[int, ...]) -> float:
@@ -97,7 +119,7 @@ def _max_pool(module: Any, shape: tuple[int, ...]) -> float:
     times. One entry above all others attains it. Windows are products of intervals, so is m.
     """
     output = module.forward(torch.zeros(1, *shape, dtype=torch.float64)).shape
-    n_axes = int(str(getattr(known_type(module), "__name__", ""))[-2])  # of MaxPool2d, for one
+    n_axes = int(base_of(module).__name__[-2])  # of MaxPool2d, for one
     most = 1
     for axis in range(n_axes):
         n_in, n_out = shape[axis - n_axes], output[axis - n_axes]
@@ -149,25 +171,24 @@ LIPSCHITZ: dict[type[nn.Module], Constant] = {
 }
 
 
-def known_type(module: nn.Module) -> type[nn.Module] | None:
-    """The type by which a module can be bounded; None if there is none.
+KNOWN = frozenset((*LIPSCHITZ, *AFFINE))
 
-    A subclass counts as its base only while it computes the same: its forward must be the base's.
-    """
+
+def base_of(module: nn.Module) -> type[nn.Module]:
+    """The known type that a module has or adds nothing to."""
     for base in type(module).__mro__:
-        if base in LIPSCHITZ or base in AFFINE:
-            inherited = type(module).forward is base.forward and "forward" not in vars(module)
-            return base if inherited else None
-    return None
+        if base in KNOWN:
+            return base
+    raise LayerError(f"nothing is known about {type(module).__name__}")
 
 
 def is_affine(module: nn.Module) -> bool:
-    return known_type(module) in AFFINE
+    return base_of(module) in AFFINE
 
 
 def lipschitz(module: nn.Module, shape: tuple[int, ...]) -> float:
     """The Lipschitz constant of a module that is known and not affine."""
-    kind = known_type(module)
-    if kind is None:
-        raise LayerError(f"nothing is known about {type(module).__name__}")
-    return LIPSCHITZ[kind](module, shape)
+    constant = LIPSCHITZ[base_of(module)](module, shape)
+    if not constant < math.inf:  # also false for NaN
+        raise LayerError(f"{type(module).__name__} has the constant {constant}")
+    return constant

@@ -28,12 +28,15 @@ are all the memory it takes.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
 from iknow.geometry.bounds import ROUND_UP, spectral_norm
 
@@ -41,6 +44,20 @@ LARGEST_DENSE_SIDE = 1024
 LARGEST_DENSE = 1 << 23
 STEPS = 128
 FAILURE = 1e-12
+
+
+def linear_part(module: nn.Module) -> nn.Module:
+    """A copy of a known affine module without all that does not depend on its input."""
+    bare: Any = copy.deepcopy(module)
+    for name in ("bias", "running_mean"):
+        value = getattr(bare, name, None)
+        if isinstance(value, Tensor) and not parametrize.is_parametrized(bare, name):
+            value.zero_()
+    for name in ("value", "shift"):  # of pads with a constant, of sums with a number
+        if hasattr(bare, name):
+            setattr(bare, name, 0.0)
+    plain: nn.Module = bare
+    return plain
 
 
 def operator_norm(
@@ -51,7 +68,8 @@ def operator_norm(
 ) -> float:
     """An upper bound of the ℓ2 operator norm of the linear part of an affine function.
 
-    function: maps float64 batches of shape (n, *shape) to batches, each sample by itself. dense:
+    function: maps float64 batches of shape (n, *shape) to batches, each sample by itself; best
+    without its offset (`linear_part`), beside which small entries would be lost. dense:
     whether to write out the matrix; by size unless given. steps: of the iteration otherwise.
     """
     with torch.inference_mode(False), torch.no_grad():
@@ -66,6 +84,28 @@ def operator_norm(
             return spectral_norm(_matrix(function, shape, offset).numpy())
         square, size = _gram(function, shape, offset)
         return math.sqrt(lanczos(square, size, steps)) * safety_factor(size, steps) * ROUND_UP
+
+
+def nonnegative_norm(
+    function: Callable[[Tensor], Tensor], shape: tuple[int, ...], steps: int = 10
+) -> float:
+    """An upper bound of the ℓ2 norm of a linear function whose matrix B has no negative entry.
+
+    For every v > 0 the largest eigenvalue of BᵀB is at most max_i (BᵀBv)_i / v_i (Collatz and
+    Wielandt), so power iteration bounds it from above at every step.
+    """
+    with torch.inference_mode(False), torch.no_grad():
+        place = torch.zeros(1, *shape, dtype=torch.float64, requires_grad=True)
+        with torch.enable_grad():
+            value = function(place)
+        if place.numel() == 0 or value.numel() == 0:
+            return 0.0
+        vector, best = torch.ones(1, *shape, dtype=torch.float64), math.inf
+        for _ in range(steps):
+            (square,) = torch.autograd.grad(value, place, function(vector), retain_graph=True)
+            best = min(best, float((square / vector).max()))
+            vector = square / max(float(square.max()), 1e-300) + 1e-3
+        return math.sqrt(best) * ROUND_UP
 
 
 def safety_factor(size: int, steps: int, failure: float = FAILURE) -> float:

@@ -55,8 +55,9 @@ class Model(Protocol):
     """A trained classifier that can be looked into.
 
     A model may have two things more: `is_elsewhere`, true if it runs beside the CPU, and
-    `lipschitz(layer)`, the ℓ2 Lipschitz constant from the input to a layer, by which samples are
-    certified.
+    `lipschitz(layer)`, by which samples are certified: the ℓ2 Lipschitz constant from the input to
+    the activations of a layer as `observe` returns them, or a `Sensitivity`, which adds their
+    rounding. A subclass with another `observe` needs another `lipschitz` too.
     """
 
     @property

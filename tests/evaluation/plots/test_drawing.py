@@ -20,6 +20,7 @@ from iknow import (
     evaluate,
 )
 from iknow.core.assertion import Reason
+from iknow.core.movement import Movement
 from iknow.errors import InputError
 from iknow.evaluation.certified import certified_curve
 from iknow.evaluation.curves import radius_curve
@@ -91,7 +92,7 @@ def with_distances(distances, rule=None):
         },
         neighborhoods={"a": rule or Ball(1.0)},
         invalid=np.zeros(n, dtype=bool),
-        lipschitz={"a": 1.0},
+        movements={"a": Movement(1.0)},
     )
 
 

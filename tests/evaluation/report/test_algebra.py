@@ -18,6 +18,7 @@ from iknow import (
     RelativeBall,
     evaluate,
 )
+from iknow.core.movement import Movement
 from iknow.evaluation.report import make_html
 from iknow.evaluation.report.columns import describe_setting
 
@@ -159,6 +160,15 @@ def test_the_pages_own_settings_are_the_given_ones(gathered, open_page):
         assert page.run("return Report.page.summary.reasons") == list(report.reasons.values())
 
 
+def random_movement(rng, constant, n):
+    """With rounding and bisectors that decide now and then, or without."""
+    if rng.random() < 0.3:
+        return Movement(constant)
+    rounding = rng.choice([0.0, 1e-9, 0.3, np.inf], size=n, p=[0.2, 0.3, 0.4, 0.1])
+    crossing = rng.choice([-np.inf, 0.2, 1.7, np.inf], size=n, p=[0.4, 0.3, 0.2, 0.1])
+    return Movement(constant, rounding * rng.random(n), crossing * rng.random(n))
+
+
 def test_certified_radii_equal_pythons(gathered, open_page):
     script = READ + (
         "return arguments[0].map((settings) => [...Certificate.find(Report.page.evidence,"
@@ -169,8 +179,11 @@ def test_certified_radii_equal_pythons(gathered, open_page):
         per_class = seed % 4 == 0
         assessment, rng = random_assessment(seed, gathered, "per class" if per_class else None)
         constants = rng.choice([0.0, 0.5, 1.0, 3.7, np.inf], size=len(assessment.evidence))
-        lipschitz = dict(zip(assessment.evidence, constants.tolist(), strict=True))
-        assessment = dataclasses.replace(assessment, lipschitz=lipschitz)
+        movements = {
+            layer: random_movement(rng, constant, len(assessment))
+            for layer, constant in zip(assessment.evidence, constants.tolist(), strict=True)
+        }
+        assessment = dataclasses.replace(assessment, movements=movements)
         page = open_page(make_html(assessment))
         tried = [assessment.neighborhoods] if per_class else [
             {layer: random_rule(rng, assessment) for layer in assessment.evidence}

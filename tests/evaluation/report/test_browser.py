@@ -17,6 +17,7 @@ from iknow import (
     evaluate,
 )
 from iknow.core.evidence import distances_for_and_against
+from iknow.core.movement import Movement
 from iknow.core.picture import as_features, as_series
 from iknow.evaluation.report import make_html
 
@@ -543,7 +544,7 @@ def test_percentages_are_written_as_python_does(digits_page, open_page):
 
 def test_certified_radii_follow_the_sliders(assessed, open_page):
     assessment, truth = assessed()
-    certified = replace(assessment, lipschitz={"hidden": 0.5, "logits": np.inf})
+    certified = replace(assessment, movements={"hidden": Movement(0.5), "logits": Movement(np.inf)})
     page = open_page(make_html(certified, truth))
     shown = "return [...Report.page.assessed.radius]"
     assert page.run(shown) == certified.certified_radius.tolist()

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from iknow import Ball, evaluate
+from iknow.core.movement import Movement
 from iknow.evaluation.report import make_html
 from iknow.evaluation.report.words import describe_certificate, holds_here, summarise
 
@@ -68,7 +69,7 @@ def test_what_is_certified_about_changed_inputs(assessed):
     assessment, truth = assessed()
     assert "No robustness against changed inputs is certified." in words(assessment, truth)
     known = assessment.assertion == 2
-    with_constant = replace(assessment, lipschitz={"hidden": 2.0})
+    with_constant = replace(assessment, movements={"hidden": Movement(2.0)})
     radii = with_constant.certified_radius[known]
     told = words(with_constant, truth)
     assert f"For {(radii > 0).sum()} of {known.sum()} IK predictions" in told

@@ -16,6 +16,7 @@ from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion
 from iknow.core.assessment import Assessment
 from iknow.core.evidence import NO_EXEMPLAR, Evidence
+from iknow.core.movement import Movement
 from iknow.core.neighborhood import Ball, Neighborhood, neighborhood_to_dict
 from iknow.core.text import name as shown_name
 
@@ -47,6 +48,7 @@ def bytes_per_sample(assessment: Assessment) -> int:
         rule = assessment.neighborhoods[layer]
         size += (1 + count_others(evidence, rule)) * (8 + 4 + 8 + 2)
         size += 4 * count_neighbors(evidence, rule)
+        size += 16 if np.isfinite(movement_of(assessment, layer).lipschitz) else 0
     return size
 
 
@@ -134,10 +136,26 @@ def describe_layers(assessment: Assessment, classes: Ints | None = None) -> list
             "width": 1 + count_others(evidence, assessment.neighborhoods[name]),
             "nNeighbors": count_neighbors(evidence, assessment.neighborhoods[name]),
             "nHeld": evidence.n_neighbors,
-            "lipschitz": float(assessment.lipschitz.get(name, np.inf)),
+            "lipschitz": movement_of(assessment, name).lipschitz,
         }
         for name, evidence in assessment.evidence.items()
     ]
+
+
+def movement_of(assessment: Assessment, layer: str) -> Movement:
+    """How far the layer's points can move: by any length, where that is not known."""
+    return assessment.movements[layer] if layer in assessment.movements else Movement(np.inf)
+
+
+def _movement_columns(movement: Movement, rows: Ints) -> Columns:
+    """What rounding takes from each clearance, and how far bisectors are; none if none help."""
+    if not np.isfinite(movement.lipschitz):
+        return {}
+    part = movement[rows]
+    return {
+        name: np.array(np.broadcast_to(values, len(rows)), dtype=np.float64)
+        for name, values in (("rounding", part.rounding), ("crossing", part.crossing))
+    }
 
 
 def gather_columns(
@@ -148,5 +166,6 @@ def gather_columns(
     belief = assessment.belief_codes[rows]
     for place, (name, evidence) in enumerate(assessment.evidence.items()):
         layer = layer_columns(evidence[rows], assessment.neighborhoods[name], belief)
+        layer |= _movement_columns(movement_of(assessment, name), rows)
         columns |= {f"{place}.{column}": values for column, values in layer.items()}
     return columns

@@ -30,6 +30,7 @@ from iknow.evaluation.report.columns import (
     bytes_per_sample,
     describe_layers,
     gather_columns,
+    movement_of,
 )
 from iknow.evaluation.report.naming import Named, find_named, rename_columns
 from iknow.selection import Selection
@@ -146,7 +147,9 @@ def _facts(
         "n": len(chosen.rows),
         "sampled": chosen.n_counted < chosen.n_samples,
         "certified": words.holds_here(assessment.neighborhoods, selection),
-        "certifiesInputs": any(map(np.isfinite, assessment.lipschitz.values())),
+        "certifiesInputs": any(
+            np.isfinite(movement_of(assessment, layer).lipschitz) for layer in assessment.evidence
+        ),
     }
 
 

@@ -28,7 +28,7 @@ const Data = (() => {
   }
 
   function readLayer(layer, place, column) {
-    const columns = ["distances", "codes", "rows", "ranks", "neighbors"];
+    const columns = ["distances", "codes", "rows", "ranks", "neighbors", "rounding", "crossing"];
     const arrays = Object.fromEntries(columns.map((name) => [name, column(`${place}.${name}`)]));
     const { name, width, nNeighbors, nHeld } = layer;
     return { name, width, nNeighbors, nHeld, lipschitz: number(layer.lipschitz),

@@ -1,0 +1,42 @@
+"""Movement: how far the activations of samples can move, in a layer's own distance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from iknow.core.arrays import Floats
+from iknow.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class Movement:
+    """How far a layer's activations, as computed, can move when the inputs of n samples do.
+
+    If an input moves by δ in ℓ2, its point in the layer moves by at most rounding + lipschitz · δ.
+    lipschitz: inf where it is not known. rounding: of shape (n,), or one for all samples.
+    crossing: how far each point must move to have a sample of another class nearer than all of the
+    belief's (`iknow.core.bisector`), of shape (n,) or one for all; -inf where that was not found.
+    """
+
+    lipschitz: float
+    rounding: Floats | float = 0.0
+    crossing: Floats | float = -np.inf
+
+    def __post_init__(self) -> None:
+        if not self.lipschitz >= 0:  # also false for NaN
+            raise InputError(f"a Lipschitz constant must be >= 0; got {self.lipschitz}")
+        if not np.all(np.asarray(self.rounding) >= 0):
+            raise InputError("the rounding of a layer must be >= 0, and inf where it is not known")
+
+    def __getitem__(self, samples: Any) -> Movement:
+        """The movement of some of the samples."""
+        return Movement(
+            self.lipschitz, _take(self.rounding, samples), _take(self.crossing, samples)
+        )
+
+
+def _take(values: Floats | float, samples: Any) -> Floats | float:
+    return values[samples] if isinstance(values, np.ndarray) else values

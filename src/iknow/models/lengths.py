@@ -1,0 +1,81 @@
+"""Lengths: how long inputs are in ℓ2, with which the rounding of what is made of them grows.
+
+They are measured, and a few inputs copied, before the model sees any: certificates are found later,
+when the caller may have used the array again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from iknow.core.arrays import Floats
+
+PROBES = 8
+"""How many inputs are copied, to try a model on them again."""
+
+NUMBERS_AT_ONCE = 1 << 22
+"""Numbers whose squares are held in memory at a time."""
+
+ROUND_UP = 1 + 1e-9
+"""Computed lengths are raised by this much: more than rounding can have taken from them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sizes:
+    """What is kept of n inputs.
+
+    shape: of one of them. dtype: theirs, or None if they are no array. probe: a copy of the first
+    few, or None. lengths: in ℓ2, rounded up, of shape (n,); None if they are no real numbers, and
+    not finite where an input is not.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any] | None
+    probe: Any
+    lengths: Floats | None
+
+
+def measure(inputs: Any) -> Sizes:
+    """The sizes of prepared inputs: an array, a data frame, a tensor, or whatever else it is."""
+    shape = tuple(getattr(inputs, "shape", ())[1:])
+    if hasattr(inputs, "detach"):
+        return Sizes(shape, None, inputs[:PROBES].detach().clone(), _measure_tensor(inputs))
+    if hasattr(inputs, "iloc"):
+        dtype = inputs.iloc[:0].to_numpy().dtype
+        lengths = norms(inputs.to_numpy()) if dtype.kind in "fiub" else None
+        return Sizes(shape, dtype, inputs.iloc[:PROBES].copy(), lengths)
+    if isinstance(inputs, np.ndarray):
+        lengths = norms(inputs) if inputs.dtype.kind in "fiub" else None
+        return Sizes(shape, inputs.dtype, inputs[:PROBES].copy(), lengths)
+    return Sizes(shape, None, None, None)
+
+
+def as_rows(inputs: Any) -> Floats:
+    """A few inputs as numbers, of shape (n, n_features)."""
+    if hasattr(inputs, "detach"):
+        inputs = inputs.detach().double().cpu().numpy()
+    values = np.asarray(inputs, dtype=np.float64)
+    return values.reshape(len(values), -1) if values.size else np.zeros((len(values), 0))
+
+
+def norms(values: Any) -> Floats:
+    """ℓ2 norms of samples along the first axis, rounded up; not finite where a value is not."""
+    found = np.zeros(len(values))
+    step = max(1, NUMBERS_AT_ONCE * len(values) // max(1, values.size))
+    for start in range(0, len(values), step):
+        part = as_rows(values[start : start + step])
+        with np.errstate(over="ignore", invalid="ignore"):
+            found[start : start + step] = np.sqrt(np.einsum("ij,ij->i", part, part))
+    return found * ROUND_UP
+
+
+def _measure_tensor(tensor: Any) -> Floats | None:
+    """The lengths of a tensor's samples, on whatever device, in whatever precision."""
+    if tensor.is_complex() or tensor.is_sparse or tensor.is_quantized:
+        return None
+    step = max(1, NUMBERS_AT_ONCE * len(tensor) // max(1, tensor.numel()))
+    parts = [norms(as_rows(tensor[at : at + step])) for at in range(0, len(tensor), step)]
+    return np.concatenate([np.zeros(0), *parts])
