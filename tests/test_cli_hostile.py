@@ -106,23 +106,23 @@ def test_a_models_outputs_and_its_inputs_are_not_mixed_up(folder):
     ("name", "code", "message"),
     [
         (":x", "", "expected package.module:name"),
-        ("mine:", "", "expected package.module:name"),
-        ("..mine:x", "", "expected package.module:name"),
-        ("mine:x", "1 / 0", "ZeroDivisionError: division by zero"),
-        ("mine:x", "import sys; sys.exit(5)", "SystemExit: 5"),
-        ("mine:x", "def x(): return x()", "RecursionError"),
-        ("mine:x", "def x(): raise OSError(5, 'odd')", "odd"),
-        ("mine:x", "raise ValueError('x' * 9_000_000)", "… (9,000,0"),
-        ("mine:x", "raise ValueError('[/red] \\x1b[31m \\u202e')", "[/red] \\x1b[31m \\u202e"),
+        ("theirs:", "", "expected package.module:name"),
+        ("..theirs:x", "", "expected package.module:name"),
+        ("theirs:x", "1 / 0", "ZeroDivisionError: division by zero"),
+        ("theirs:x", "import sys; sys.exit(5)", "SystemExit: 5"),
+        ("theirs:x", "def x(): return x()", "RecursionError"),
+        ("theirs:x", "def x(): raise OSError(5, 'odd')", "odd"),
+        ("theirs:x", "raise ValueError('x' * 9_000_000)", "… (9,000,0"),
+        ("theirs:x", "raise ValueError('[/red] \\x1b[31m \\u202e')", "[/red] \\x1b[31m \\u202e"),
     ],
 )  # fmt: skip
-def test_a_module_without_a_model_is_told(folder, name, code, message, monkeypatch):
-    monkeypatch.delitem(sys.modules, "mine", raising=False)
-    (folder / "mine.py").write_text(code)
+def test_a_module_without_a_model_is_told(folder, name, code, message):
+    sys.modules.pop("theirs", None)
+    (folder / "theirs.py").write_text(code)
     assert message in fail(
         "fit", "train.npz", "--hold-out", "0.3", "--model", name, "-o", "c.iknow"
     )
-    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    sys.modules.pop("theirs", None)
 
 
 class Moody(LogisticRegression):
@@ -303,9 +303,9 @@ def test_neither_the_model_nor_the_bundle_is_written_over(folder):
     fail(*ASSESS, "-o", "b.iknow/new.csv")
     fail(*REPORT, "-o", "b.iknow/new.html")
     assert "would be lost" in fail(*TRAIN, "new.iknow/model.joblib")
-    (folder / "mine.py").write_text("def build(): ...")
-    assert "would be lost" in fail(*FIT[:5], "mine:build", "-o", "mine.py")
-    (folder / "mine.py").unlink()
+    (folder / "theirs.py").write_text("def build(): ...")
+    assert "would be lost" in fail(*FIT[:5], "theirs:build", "-o", "theirs.py")
+    (folder / "theirs.py").unlink()
     assert content() == before
 
 
