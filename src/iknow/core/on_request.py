@@ -14,7 +14,7 @@ from typing import Any
 from iknow.core.arrays import Ints
 from iknow.core.evidence import Evidence
 from iknow.core.movement import Movement
-from iknow.locking import Lock, cached_property
+from iknow.locking import Lock
 
 
 class EvidenceOnRequest(Mapping[str, Evidence]):
@@ -85,12 +85,12 @@ class MovementsOnRequest(Mapping[str, Movement]):
         self._find: Callable[[str, Ints], Movement] | None = find
         self._positions = positions
         self._found: dict[str, Movement] = {}
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def __getitem__(self, layer: str) -> Movement:
         if layer not in self._layers:
             raise KeyError(layer)
-        with self._lock:  # whoever comes second waits, rather than find it all again
+        with self._lock.held():  # whoever comes second waits, rather than find it all again
             if layer not in self._found and self._find is not None:
                 self._found[layer] = self._find(layer, self._positions)
             if len(self._found) == len(self._layers):
@@ -115,7 +115,7 @@ class MovementsOnRequest(Mapping[str, Movement]):
 
     def about(self, samples: slice) -> MovementsOnRequest:
         """The same about some of the samples, and found for these alone, if there is none yet."""
-        with self._lock:
+        with self._lock.held():
             find, found = self._find, dict(self._found)
         part = MovementsOnRequest(
             self._layers, find or (lambda layer, _: found[layer]), self._positions[samples]

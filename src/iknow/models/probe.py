@@ -24,7 +24,7 @@ from iknow.core.arrays import Floats, Ints
 from iknow.errors import BundleError
 from iknow.models.arrays import PrecomputedModel
 from iknow.models.inputs import count_samples, cut_batches
-from iknow.models.model import Model, Observation, observe_all
+from iknow.models.model import Model, Observation, join_whole
 from iknow.models.stored_inputs import restore_inputs, store_inputs, take_rows
 
 MOST_ROWS = 32
@@ -189,7 +189,8 @@ def choose_rows(codes: Ints, most: int) -> Ints:
 
 
 def _ask(model: Model, inputs: Any, layers: Sequence[str], batch_size: int | None) -> Observation:
-    return observe_all(model, cut_batches(inputs, batch_size), count_samples(inputs), layers)
+    batches = cut_batches(inputs, batch_size)
+    return join_whole((model.observe(batch, layers) for batch in batches), count_samples(inputs))
 
 
 def _tables(observed: Observation) -> dict[str, Any]:
