@@ -99,7 +99,7 @@ def _check_outputs(
 ) -> None:
     """Nothing that is read, and no model that is there, may be lost to what is written."""
     reads = paths_read(training, validation)
-    check_output(output, [*reads, *paths_read(model=model)], folder=True)
+    check_output(output, [*reads, *paths_read(model=model)])
     if train and model is not None:
         check_model_name(model)
         check_model(model, reads, force=force)

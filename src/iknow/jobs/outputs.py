@@ -10,13 +10,11 @@ from pathlib import Path
 from iknow.errors import InputError
 from iknow.jobs.source import Source
 from iknow.modelfile import files_of
+from iknow.writing import is_stream
 
 
-def check_output(output: Path, reads: Sequence[Path] = (), *, folder: bool = False) -> None:
-    """Refuse a file that cannot be written, or one of those that are read, however it is spelled.
-
-    folder: whether a folder may be there already, for a bundle to replace.
-    """
+def check_output(output: Path, reads: Sequence[Path] = ()) -> None:
+    """Refuse a file that cannot be written, or one of those that are read, however it is spelled."""
     for path in reads:
         if is_same(output, path):
             raise InputError(f"{output} is read, and would be lost: write to another file")
@@ -27,13 +25,14 @@ def check_output(output: Path, reads: Sequence[Path] = (), *, folder: bool = Fal
             )
     with suppress(FileNotFoundError):
         output.stat()  # a loop of links is refused by the system
-    if output.is_dir() and not folder:
+    if output.is_dir():
         raise InputError(f"{output} is a folder: name the file to write in it")
 
 
 def check_page(output: Path, reads: Sequence[Path] = ()) -> None:
     """Refuse a file that is no page: whoever names a table to write a report to has slipped."""
-    if output.suffix.lower() not in (".html", ".htm") and not output.is_dir():
+    is_page = output.suffix.lower() in (".html", ".htm") or is_stream(output)
+    if not is_page and not output.is_dir():
         raise InputError(f"{output} cannot be written: a report's name ends in .html")
     check_output(output, reads)
 

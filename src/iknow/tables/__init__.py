@@ -19,7 +19,7 @@ from iknow.errors import InputError, MissingExtraError
 from iknow.tables.arrays import read_npy, read_npy_labels, read_npz, write_npz
 from iknow.tables.table import Table, as_columns, check_rows, existing
 from iknow.tables.text import read_csv, read_csv_labels, write_csv
-from iknow.writing import replacing
+from iknow.writing import is_stream, replacing
 
 __all__ = ["Table", "check_ending", "read_table", "write_table"]
 
@@ -56,14 +56,14 @@ def read_table(
 
 
 def write_table(path: str | os.PathLike[str], columns: Mapping[str, ArrayLike]) -> None:
-    """Write named columns, each of shape (n,), as .csv, .npz or .parquet.
+    """Write named columns, each of shape (n,), as .csv, .npz or .parquet; into a stream as .csv.
 
     The file appears whole or not at all: after a failure the old one, if any, is still there.
     """
     target = Path(path)
-    check_ending(target)
+    ending = check_ending(target)
     arrays = as_columns(columns)
-    match target.suffix.lower():
+    match ending:
         case ".csv":
             write = partial(write_csv, arrays)
         case ".npz":
@@ -78,11 +78,13 @@ def write_table(path: str | os.PathLike[str], columns: Mapping[str, ArrayLike]) 
         write(file)
 
 
-def check_ending(path: Path) -> None:
-    """Refuse a file that cannot hold a table, by its ending."""
+def check_ending(path: Path) -> str:
+    """The ending by which a table is written; a file that cannot hold one is refused by it."""
     match path.suffix.lower():
-        case ".csv" | ".npz" | ".parquet":
-            return
+        case ".csv" | ".npz" | ".parquet" as ending:
+            return ending
+        case _ if is_stream(path):  # such as /dev/stdout
+            return ".csv"
         case ".npy":
             raise InputError(
                 f"{path} cannot hold named columns, as an .npy file holds one array: write a .csv, "
