@@ -181,6 +181,39 @@ def by_gradient_mode(self, x):
     return self.a(x if torch.is_grad_enabled() else 9 * x)
 
 
+@torch.autocast("cpu", torch.bfloat16)
+def by_autocast(self, x):
+    return self.a(x)
+
+
+@torch.autocast("cpu", torch.bfloat16)
+def in_bfloat16(x):
+    return torch.relu(x)
+
+
+def by_autocast_inside(self, x):
+    return self.a(in_bfloat16(x))
+
+
+class Other(nn.Module):
+    """No part of the network."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def forward(self, x):
+        return x
+
+
+OTHER = Other()
+
+
+def counted_by_another_module(self, x):
+    OTHER.calls.append(1)
+    return self.a(x if len(OTHER.calls) < 3 else 9 * x)
+
+
 IMPURE = [
     value
     for name, value in list(globals().items())
@@ -229,6 +262,13 @@ def test_a_module_that_overrides_what_runs_it_is_refused(name):
     inner = type("Odd", (Network,), {name: method, "forward": lambda self, x: self.a(x)})()
     with pytest.raises(LayerError, match=rf"'0' \(Odd\) overrides {name}"):
         lipschitz_constants(nn.Sequential(inner), (4,))
+
+
+def test_a_decorated_forward_of_torch_is_refused():
+    decorated = torch.autocast("cpu", torch.bfloat16)(nn.Sequential.forward)
+    network = type("Odd", (nn.Sequential,), {"forward": decorated})(nn.Linear(4, 4))
+    with pytest.raises(LayerError, match="Odd has a forward that is no plain function"):
+        lipschitz_constants(network, (4,))
 
 
 class AlwaysTraining(nn.BatchNorm1d):

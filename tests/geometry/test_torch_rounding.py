@@ -318,3 +318,15 @@ def test_whole_numbers_are_refused():
     network = nn.Sequential(nn.ReLU(), nn.Flatten())
     with pytest.raises(LayerError, match="give inputs as floats"):
         sensitivities(network, (4,), ["0"], np.zeros((3, 4), dtype=np.uint8))
+
+
+def test_errors_grow_as_the_network_does_not_as_its_absolute_values_do():
+    """Rotations keep lengths; the same with absolute values stretch 16 entries threefold."""
+    torch.manual_seed(0)
+    parts = [nn.Linear(16, 16, bias=False) for _ in range(8)]
+    for part in parts:
+        nn.init.orthogonal_(part.weight)
+    network = nn.Sequential(*(step for part in parts for step in (part, nn.ReLU())))
+    bound = sensitivities(network, (16,), ["15"])["15"]
+    assert bound.lipschitz == pytest.approx(1, rel=1e-5)
+    assert bound.rounding_per_length < 1e-4

@@ -140,6 +140,18 @@ def test_other_code_between_modules_is_refused_by_name(between, reason):
     assert found == {"a": pytest.approx(norm(network.a))}
 
 
+def test_what_is_given_back_after_it_was_written_over_is_refused():
+    def forward(self, x):
+        y = self.a(x)
+        torch.relu_(10 * y)
+        y.flatten(1).relu_()
+        return y
+
+    network = with_forward(forward, a=nn.Linear(4, 4))
+    with pytest.raises(LayerError, match=r"'a' \(Linear\) gave is used after it was written over"):
+        lipschitz_constants(network, (4,), ["output"])
+
+
 def test_a_residual_sum_has_the_sum_of_the_constants():
     network = nn.Sequential(
         nn.Linear(4, 4), with_forward(lambda self, x: x + self.inner(x), inner=nn.Linear(4, 4))

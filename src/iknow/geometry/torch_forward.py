@@ -90,7 +90,11 @@ class Forward:
             return left + right + (one + other).times(2 * self._arithmetic.unit, small)
         local = self._local(node)
         self._check_overflow(node, local, given[0])
-        return errors[0].times(local.stretch) + given[0].times(local.relative, local.constant)
+        stretch = local.stretch
+        if isinstance(node.operation, nn.Module) and is_affine(node.operation):
+            # |A| bounds it too, but grows far above A through many convolutions.
+            stretch = min(stretch, self._growth.alone(node))
+        return errors[0].times(stretch) + given[0].times(local.relative, local.constant)
 
     def _find_local(self, node: Node) -> LocalError:
         assert isinstance(node.operation, nn.Module)

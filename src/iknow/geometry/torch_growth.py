@@ -44,6 +44,11 @@ class Growth:
             return True
         return bool(node.inputs) and all(map(self.comes_after, node.inputs))
 
+    def alone(self, node: Node) -> float:
+        """The constant of an affine module by itself."""
+        assert isinstance(node.operation, nn.Module)
+        return 1.0 if base_of(node.operation) in ISOMETRIES else self._norm((node,))
+
     def _of(self, node: Node) -> float:
         run: tuple[Node, ...] = ()
         while node is not self._source and isinstance(node.operation, nn.Module):

@@ -9,6 +9,7 @@ defines nothing but how it is built.
 from __future__ import annotations
 
 import sys
+import types
 from typing import Any
 
 import torch
@@ -32,7 +33,7 @@ HARMLESS = {
 ALSO_DECISIVE = {"__deepcopy__", "__copy__", "__getattr__", "__class__", "__torch_function__"}
 PLAIN_TENSORS = (Tensor, nn.Parameter, getattr(nn, "Buffer", nn.Parameter))
 OWN_HOOKS = "iknow.models.torch"
-"""Hooks of this file only look; another thread may be looking right now."""
+"""Hooks of files of this name only look; another thread may be looking right now."""
 
 PARAMETRIZATIONS = tuple(
     kind
@@ -52,10 +53,8 @@ def known_type(part: nn.Module) -> type[nn.Module] | None:
 def is_opaque(part: nn.Module) -> bool:
     """Whether a module is one of torch's own that is not known: its code is not followed."""
     kind = type(part)
-    genuine = getattr(sys.modules.get(kind.__module__), kind.__name__, None) is kind
-    inside = kind.__module__ == "torch" or kind.__module__.startswith("torch.")
     holders = (nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
-    return genuine and inside and kind not in holders
+    return _is_of_torch(kind) and kind not in holders
 
 
 def check_parts(network: nn.Module) -> None:
@@ -120,19 +119,35 @@ def _find_override(part: nn.Module) -> str | None:
             return f"has a {name} of its own on the instance: give the class one"
     if base is not None:
         return None
-    library = {kind for kind in type(part).__mro__ if kind.__module__.startswith("torch.")}
     for kind in type(part).__mro__:
-        if kind in library or kind is object:
+        if _is_of_torch(kind) or kind is object:
             continue
+        if "forward" in vars(kind) and not _is_plain_function(vars(kind)["forward"]):
+            return "has a forward that is no plain function: what is around it is not known"
         for name in vars(kind).keys() - HARMLESS - {"forward"}:
             if hasattr(nn.Module, name) or name in ALSO_DECISIVE:
                 return f"overrides {name}: then what it computes cannot be known"
     return None
 
 
+def _is_plain_function(value: Any) -> bool:
+    """Whether a function is the user's own, and not what a decorator of a library made of it."""
+    if not isinstance(value, types.FunctionType):
+        return False
+    package = str(value.__globals__.get("__name__", "")).partition(".")[0]
+    library = package == "torch" or (package in sys.stdlib_module_names and package != "__main__")
+    return not library or value is nn.Sequential.forward
+
+
+def _is_of_torch(kind: type) -> bool:
+    """Whether a class is torch's, and not one that borrows the name of its module."""
+    genuine = getattr(sys.modules.get(kind.__module__), kind.__name__, None) is kind
+    return genuine and kind.__module__.partition(".")[0] == "torch"
+
+
 def _find_hook(part: nn.Module) -> str | None:
     hooks = [*part._forward_hooks.values(), *part._forward_pre_hooks.values()]
-    if any(getattr(hook, "__module__", None) != OWN_HOOKS for hook in hooks):
+    if not all(str(getattr(hook, "__module__", "")).startswith(OWN_HOOKS) for hook in hooks):
         return "has a hook: what it does to values is not known"
     if getattr(part, "_compiled_call_impl", None) is not None:
         return "is compiled: what runs in its place is not known"

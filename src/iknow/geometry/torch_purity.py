@@ -55,6 +55,9 @@ TORCH_CODE = {
 }
 """The Python functions of torch, beside those that ask the stand-in, that a forward may call."""
 
+CALLERS = ("torch.nn.modules.module", "torch.nn.modules.container", "iknow.geometry.torch")
+"""Who may call the user's code. Others are decorators that may set a precision, or compile."""
+
 FORBIDDEN = (
     *("STORE_ATTR", "STORE_GLOBAL", "STORE_NAME", "STORE_SUBSCR", "STORE_SLICE", "DELETE_"),
     *("IMPORT", "WITH", "EXC", "FINALLY", "MATCH", "AWAIT", "ASYNC", "SEND", "BUILD_CLASS"),
@@ -132,7 +135,11 @@ class _Watch:
             )
 
     def _enter(self, frame: types.FrameType) -> None:
-        code = frame.f_code
+        code, caller = frame.f_code, frame.f_back
+        if caller is not None and not _is_foreign(caller):
+            name = str(caller.f_globals.get("__name__", ""))
+            if not name.startswith(CALLERS):
+                self._fault(frame, f"is called by {name}")
         outer = {name: frame.f_locals.get(name) for name in code.co_freevars}
         n_arguments = code.co_argcount + code.co_kwonlyargcount
         arguments = {name: frame.f_locals.get(name) for name in code.co_varnames[:n_arguments]}
@@ -151,9 +158,9 @@ class _Watch:
             self._check(value, f"{code.co_name} reads the global {name!r}")
 
     def _enter_library(self, frame: types.FrameType) -> None:
+        module, name = frame.f_globals.get("__name__", ""), frame.f_code.co_name
         if _belongs_to(frame.f_globals, "iknow"):
             return
-        module, name = frame.f_globals.get("__name__", ""), frame.f_code.co_name
         functional = module in ("torch.nn.functional", "torch._jit_internal") and any(
             isinstance(value, self._stand_in)
             for local in frame.f_locals.values()
@@ -192,8 +199,9 @@ class _Watch:
             return value in PURE_TYPES or is_error or mine
         if isinstance(value, types.BuiltinFunctionType):
             return True  # it is noted if it is called
-        # Parameters and buffers are compared afterwards, other tensors are not known to anybody.
-        return isinstance(value, nn.Module)
+        # Parameters and buffers are compared afterwards. Other tensors, and modules that are no
+        # parts of the network, are not known to anybody.
+        return any(value is part for part in self._parts)
 
     def _fault(self, frame: types.FrameType, what: str) -> None:
         code = frame.f_code

@@ -48,7 +48,7 @@ MAX_POOLS = (
 
 @dataclass(frozen=True)
 class LocalError:
-    """What a module adds to an error, and how much it stretches one that is there.
+    """What a module adds to an error, and at most how much it stretches one that is there.
 
     Numbers on the way to its result are at most peak · |y| + peak_constant, or, with squares, that
     squared.

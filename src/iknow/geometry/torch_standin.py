@@ -107,7 +107,7 @@ class StandIn:
             raise LayerError(self.why)
         return self.node.shape
 
-    def _current(self) -> StandIn:
+    def current(self) -> StandIn:
         """The value itself, unless something was written over it since."""
         if self.node is not None and self._version != self._memory.version:
             return unknown(f"what {self.node.what} gave is used after it was written over")
@@ -127,7 +127,7 @@ class StandIn:
 
     def step(self, what: str, module: nn.Module) -> StandIn:
         """What a known module makes of this value."""
-        value = self._current()
+        value = self.current()
         if value.node is None:
             return value
         try:
@@ -257,7 +257,7 @@ def _add(value: StandIn, other: Any) -> StandIn:
         return value.step(f"+ {other}", Scaled(1.0, other))
     if not isinstance(other, StandIn):
         return unknown("the sum with a tensor from elsewhere is not known", value, other)
-    left, right = value._current(), other._current()
+    left, right = value.current(), other.current()
     if left.node is None or right.node is None:
         return unknown("", left, right)
     if left.node.shape != right.node.shape:
@@ -269,7 +269,7 @@ def _add(value: StandIn, other: Any) -> StandIn:
 
 
 def _concatenate(tensors: Any, dim: Any = 0, **others: Any) -> StandIn:
-    values = [v._current() if isinstance(v, StandIn) else v for v in tensors]
+    values = [v.current() if isinstance(v, StandIn) else v for v in tensors]
     nodes = [value.node for value in values if isinstance(value, StandIn)]
     shapes = [node.shape for node in nodes if node is not None]
     if others or len(shapes) < len(values):

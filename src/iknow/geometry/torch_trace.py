@@ -36,14 +36,15 @@ class Trace:
     unknown: dict[str, str] = field(default_factory=dict)
 
     def mark(self, name: str, value: Any) -> None:
+        found = value.current() if isinstance(value, StandIn) else None
         if name in self.nodes or name in self.unknown:
             self.nodes[name] = None
-        elif not isinstance(value, StandIn):
+        elif found is None:
             self.unknown[name] = f"the output of {name!r} is not one tensor"
-        elif value.node is None:
-            self.unknown[name] = value.why
+        elif found.node is None:
+            self.unknown[name] = found.why
         else:
-            self.nodes[name] = value.node
+            self.nodes[name] = found.node
 
     def __getitem__(self, name: str) -> Node:
         if name not in self.names:
