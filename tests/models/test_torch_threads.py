@@ -116,6 +116,31 @@ def test_a_classifier_shared_by_threads_from_its_first_use_on_answers_as_alone(X
     assert net.training
 
 
+class Remembering(nn.Module):
+    """A module that keeps what it works on in itself, as many do: no two passes may overlap."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = make_net()
+
+    def forward(self, x):
+        self.seen = x
+        hidden = self.net(x)
+        return hidden + self.seen.sum(dim=1, keepdim=True)
+
+
+def test_a_module_that_remembers_is_not_confused_by_other_threads(X):
+    adapter = TorchModel(Remembering())
+    batches = [X[i : i + 20] for i in range(N_THREADS)]
+    expected = [adapter.observe(batch, ("net",)) for batch in batches]
+
+    def ask(i):
+        for _ in range(N_CALLS):
+            assert_same(adapter.observe(batches[i], ("net",)), expected[i])
+
+    in_threads(ask)
+
+
 class Waiting(nn.Module):
     """A module that says when it runs, and runs until it is let go."""
 
