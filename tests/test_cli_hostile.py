@@ -324,3 +324,15 @@ def test_training_writes_over_a_model_only_when_told_to(folder):
 def test_a_model_that_led_to_no_bundle_is_not_kept(folder):
     fail(*TRAIN, "fresh.joblib", "--accuracy", "0.9999")
     assert not (folder / "fresh.joblib").exists()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/stdout"), reason="there are no devices")
+def test_devices_and_pipes_are_written_into(folder):
+    ended = process(*ASSESS, "-o", "/dev/stdout", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert ended.returncode == 0, ended.stderr
+    written = folder / "there.csv"
+    succeed(*ASSESS, "-o", written)
+    assert written.read_text() in ended.stdout
+    succeed(*ASSESS, "-o", "/dev/null")
+    succeed(*REPORT, "-o", "/dev/null")
+    assert not os.path.isfile("/dev/null")
