@@ -130,9 +130,16 @@ def _promise(certificate: Certificate) -> list[str]:
         f"{percent(certificate.bound)}; {certificate.procedure}). It holds for samples drawn as "
         "those were, and for the given neighborhoods: not for others set with the sliders.",
     ]
+    if not certificate.proven:
+        sentences.append(
+            "The search for settings to certify ran out of time: the promise stands, but there may "
+            "be a setting of more coverage."
+        )
     if certificate.by_class is not None:
         bounds = ", ".join(f"{name} {percent(b)}" for name, b in certificate.by_class.items())
-        sentences.append(f"Lower bounds by class: {bounds}.")
+        sentences.append(
+            f"Lower bounds by class: {bounds}. Beliefs in any other class are never IK."
+        )
     return sentences
 
 
