@@ -13,10 +13,11 @@ from typing import Any, Literal, Self
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import _safe_indexing
+from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from iknow.certifying import lipschitz_on_request
+from iknow.copying import count_copies
 from iknow.core.arrays import Ints, Labels
 from iknow.core.assessment import Assessment
 from iknow.core.neighborhood import Ball, Neighborhood
@@ -26,6 +27,7 @@ from iknow.gathering import (
     check_valid,
     find_supports,
     gather_evidence,
+    gather_validation,
     observe_batches,
 )
 from iknow.geometry import Metric
@@ -50,7 +52,7 @@ from iknow.parameters import (
 )
 from iknow.progress import track
 from iknow.saving import SavingMixin
-from iknow.selection import Goal, choose, tunes_for_coverage
+from iknow.selection import Goal, Selection, check_unseen, choose, tunes_for_coverage
 from iknow.training import seeded_clone, split_rows
 
 
@@ -153,6 +155,7 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
             coverage=coverage,
             k=self.k if k is None else k,
             time_limit=time_limit,
+            seed=int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max)),
         )
         inputs = self._prepare(X)
         return self._select(goal, inputs, as_labels(y, count_samples(inputs), "y"), "validation")
@@ -185,9 +188,15 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
             evidence=found.evidence,
             neighborhoods=rules,
             invalid=found.observation.invalid,
+            knowable=self._knowable(),
             found=found.supports,
             lipschitz=lipschitz_on_request(self.model_, self.indexes_, inputs),
         )
+
+    def _knowable(self) -> tuple[int, ...] | None:
+        """The classes that beliefs may be IK in, where a certificate names them."""
+        selection: Selection | None = getattr(self, "selection_", None)
+        return None if selection is None else selection.knowable
 
     def predict(self, X: Any) -> Labels:
         """The model's own answers, as labels of shape (n,)."""
@@ -208,9 +217,13 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         index = self.indexes_[self.layers_[0]]
         check_trained(truth, index.labels, self.classes_)
         k = goal.neighbors_needed(self.rule, index.n_rows)
-        found = gather_evidence(self._observe(inputs), self.indexes_, k)
-        check_valid(found.observation.invalid, what, positions)
-        belief = found.observation.belief
+        found = gather_validation(
+            self._observe(inputs), self.indexes_, k, whole=goal.needs_every_class
+        )
+        check_valid(found.invalid, what, positions)
+        if positions is None:  # else fit has held them out itself
+            check_unseen(*count_copies(found.evidence, self.indexes_))
+        belief = found.belief
         self.selection_ = choose(goal, found.evidence, belief, truth, self.rule, self.classes_)
         self.neighborhoods_ = dict(self.selection_.neighborhoods)
         return self

@@ -87,6 +87,10 @@ class LayerIndex:
         """Evidence about queries, activations of the layer, with k neighbour distances."""
         return self._index.gather(self._transform(queries), k)
 
+    def gather_among(self, rows: Ints, k: int) -> Evidence:
+        """Evidence about some of the points themselves, each of which is its own nearest."""
+        return self._index.gather(self.points[rows], k)
+
     def find_support(self, queries: Any, neighborhood: Neighborhood) -> Bools:
         """Which classes are within reach of queries, a mask of shape (n_queries, n_classes)."""
         return self._index.find_support(self._transform(queries), neighborhood)
