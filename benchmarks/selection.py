@@ -9,6 +9,7 @@ where IKNOW_DATA has it), on the grid stability data (likewise) and on scikit-le
 import csv
 import gzip
 import os
+import resource
 import sys
 import time
 from pathlib import Path
@@ -118,6 +119,23 @@ def scaling(evidence, belief, sizes=(10_000, 30_000, 100_000)):
         print(f"{size:>8,} {exact:>7.3f}s {ratios}")
 
 
+def hard(n=10_000, time_limit=5.0):
+    """Slabs that cross each other, as hard as boxes can be: what time and memory they take."""
+    rng = np.random.default_rng(0)
+    print(f"\n{'slabs':>8} {'axes':>5} {'limit':>6} {'time':>8} {'memory':>8} {'proven':>7}")
+    for n_axes in (2, 3, 6):
+        lows, highs = np.zeros((n, n_axes)), np.full((n, n_axes), 2.0)
+        thin = np.arange(n), np.arange(n) % n_axes
+        lows[thin] = rng.random(n)
+        highs[thin] = lows[thin] + 0.5 * n_axes / n
+        found, taken = timed(deepest_point, lows, highs, np.ones(n), time_limit)
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(
+            f"{n:>8,} {n_axes:>5} {time_limit:>5.0f}s {taken:>7.3f}s {memory:>6.0f}MB "
+            f"{'yes' if found.proven else 'no':>6}"
+        )
+
+
 def main():
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
@@ -136,6 +154,7 @@ def main():
         largest = evidence, belief
     if largest is not None:
         scaling(*largest)
+    hard()
 
 
 if __name__ == "__main__":

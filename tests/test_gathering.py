@@ -4,6 +4,7 @@ import copy
 import pickle
 import threading
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -17,12 +18,14 @@ from iknow import (
     Nearest,
     RelativeBall,
 )
+from iknow.core.contrast import find_contrast
 from iknow.core.on_request import EvidenceOnRequest
 from iknow.errors import InputError
 from iknow.gathering import one_ahead
 from iknow.geometry import Weighted
 from iknow.layerindex import LayerIndex
 from iknow.models.arrays import PrecomputedModel
+from iknow.selection import Goal, choose
 from iknow.testing import assert_same_evidence
 
 RULES = [
@@ -173,6 +176,49 @@ def test_tune_gathers_once_for_every_k_and_method(counter):
         classifier.tune(X, y, **asked)
         assert counter.gathered == [16, 16, 16, 16, 8, 8]
     assert counter.supported == []
+
+
+def tuning_memory(n_classes, **goal):
+    """The most that tuning 2,000 samples takes beyond what it is given."""
+    rng = np.random.default_rng(0)
+    y = np.arange(4000) % n_classes
+    points = (3.0 * rng.normal(size=(n_classes, 4)))[y] + 0.3 * rng.normal(size=(4000, 4))
+    scores = np.zeros((4000, n_classes), dtype=np.float32)
+    scores[np.arange(4000), y] = 1
+    model = PrecomputedModel()
+    classifier = EpistemicClassifier(model, batch_size=50, progress=False, rule=BallElseNearest)
+    classifier.fit((scores[:2000], {"a": points[:2000]}), y[:2000])
+    queries = model.prepare((scores[2000:], {"a": points[2000:]}))
+    classifier.tune(queries, y[2000:], **goal)  # once, so that caches are full
+    tracemalloc.start()
+    classifier.tune(queries, y[2000:], **goal)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak
+
+
+@pytest.mark.parametrize("goal", [{}, {"accuracy": 0.5, "confidence": 0.5}], ids=repr)
+def test_tuning_takes_no_memory_for_every_class_of_every_sample(goal):
+    few, many = tuning_memory(20, **goal), tuning_memory(1000, **goal)
+    each = 980 * 8  # one number of every sample for every further class would be 16 MB
+    assert many - few < 500 * each
+
+
+def test_tuning_on_contrasts_is_tuning_on_the_evidence():
+    queries, y = make_outputs(80, seed=1)
+    truth = y.astype(np.int64)
+    assessment = fitted().assess(queries, n_neighbors=60)
+    for rule in (Ball, BallElseNearest, BallWithNearest, RelativeBall, Nearest):
+        matched = rule in (RelativeBall, Nearest)
+        goals = [Goal(coverage=0.4)] if matched else [Goal(k=3), Goal(k=[1, 3], method="grid")]
+        if rule is not Nearest:
+            goals.append(Goal(accuracy=0.4, confidence=0.5, k=3))
+        for goal in goals:
+            belief = assessment.belief_codes
+            evidence = dict(assessment.evidence)
+            reduced = {layer: find_contrast(each, belief) for layer, each in evidence.items()}
+            expected = choose(goal, evidence, belief, truth, rule)
+            assert choose(goal, reduced, belief, truth, rule) == expected
 
 
 def test_where_the_activations_would_be_too_many_evidence_is_gathered_at_once(counter, monkeypatch):

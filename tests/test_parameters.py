@@ -86,7 +86,7 @@ def test_a_rule_that_nobody_knows_how_to_tune_is_not_called_optimal(data):
     inputs = (scores, {"input": data[0]})
     classifier = EpistemicClassifier(PrecomputedModel(), rule=DoubleBall).fit(inputs, data[1])
     with pytest.raises(SelectionError, match="DoubleBall cannot be chosen exactly"):
-        classifier.tune(inputs, data[1])
+        classifier.tune((scores, {"input": data[0] + 0.1}), data[1])
     fixed = EpistemicClassifier(PrecomputedModel(), neighborhoods=DoubleBall(0.5))
     ball = EpistemicClassifier(PrecomputedModel(), neighborhoods=Ball(1.0))
     np.testing.assert_array_equal(

@@ -13,10 +13,11 @@ from typing import Any, Literal, Self
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import get_tags
+from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from iknow.certifying import movements_on_request
+from iknow.copying import count_copies
 from iknow.core.arrays import Ints, Labels
 from iknow.core.assessment import Assessment
 from iknow.core.neighborhood import Ball, Neighborhood
@@ -27,6 +28,7 @@ from iknow.gathering import (
     check_valid,
     find_supports,
     gather_evidence,
+    gather_validation,
     observe_batches,
 )
 from iknow.geometry import Metric
@@ -55,7 +57,7 @@ from iknow.parameters import (
 from iknow.progress import track
 from iknow.saving import SavingMixin
 from iknow.scales import warn_of_layers
-from iknow.selection import Goal, choose, tunes_for_coverage
+from iknow.selection import Goal, Selection, check_unseen, choose, tunes_for_coverage
 from iknow.training import seeded_clone, split_rows, train
 
 
@@ -167,6 +169,7 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
             coverage=coverage,
             k=self.k if k is None else k,
             time_limit=time_limit,
+            seed=int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max)),
         )
         inputs = self._prepare(X)
         return self._select(goal, inputs, as_labels(y, count_samples(inputs), "y"), "validation")
@@ -201,9 +204,15 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
             evidence=found.evidence,
             neighborhoods=rules,
             invalid=found.observation.invalid,
+            knowable=self._knowable(),
             found=found.supports,
             movements=movements_on_request(self.model_, self.indexes_, sizes, found),
         )
+
+    def _knowable(self) -> tuple[int, ...] | None:
+        """The classes that beliefs may be IK in, where a certificate names them."""
+        selection: Selection | None = getattr(self, "selection_", None)
+        return None if selection is None else selection.knowable
 
     def predict(self, X: Any) -> Labels:
         """The model's own answers, as labels of shape (n,)."""
@@ -238,9 +247,13 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         index = self.indexes_[self.layers_[0]]
         check_trained(truth, index.labels, self.classes_)
         k = goal.neighbors_needed(self.rule, index.n_rows)
-        found = gather_evidence(self._observe(inputs), self.indexes_, k)
-        check_valid(found.observation.invalid, what, positions, self.layers_)
-        belief = found.observation.belief
+        found = gather_validation(
+            self._observe(inputs), self.indexes_, k, whole=goal.needs_every_class
+        )
+        check_valid(found.invalid, what, positions, self.layers_)
+        if positions is None:  # else fit has held them out itself
+            check_unseen(*count_copies(found.evidence, self.indexes_))
+        belief = found.belief
         self.selection_ = choose(goal, found.evidence, belief, truth, self.rule, self.classes_)
         self.neighborhoods_ = dict(self.selection_.neighborhoods)
         return self

@@ -135,9 +135,20 @@ def show_fit(classifier: EpistemicClassifier, output: Path, console: Console) ->
             promise = selection.certificate
             console.print(
                 f"Guaranteed with confidence {promise.confidence:g}: accuracy on IK at least "
-                f"{promise.accuracy:g} ({promise.errors} wrong of {promise.known:,} IK on the half "
-                "that certifies)"
+                f"{promise.accuracy:g} ({promise.errors} wrong of {promise.known:,} IK among "
+                f"{promise.n_samples:,} samples that certify)"
             )
+            if promise.by_class is not None:
+                others = len(classifier.classes_) - len(promise.by_class)
+                console.print(
+                    f"That holds for each of {len(promise.by_class)} classes; beliefs in the "
+                    f"other {others} are never IK"
+                )
+            if not promise.proven:
+                console.print(
+                    "The search for settings ran out of time: with a longer time limit there may "
+                    "be more coverage"
+                )
     show_written(output, console)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats32, Ints
 from iknow.core.codes import NO_BELIEF
+from iknow.core.contrast import Contrast, find_contrast, stack_contrasts
 from iknow.core.evidence import Evidence, discard_evidence, stack_evidence
 from iknow.core.neighborhood import Neighborhood
 from iknow.core.on_request import EvidenceOnRequest
@@ -43,6 +44,18 @@ class Findings:
     evidence: Mapping[str, Evidence]
     supports: Mapping[str, Bools] | None
     activations: Mapping[str, Floats32] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Validation:
+    """What tuning needs to know of n samples.
+
+    belief: class codes of shape (n,). invalid: mask of shape (n,). evidence: by layer.
+    """
+
+    belief: Ints
+    invalid: Bools
+    evidence: Mapping[str, Evidence] | Mapping[str, Contrast]
 
 
 def observe_batches(
@@ -109,6 +122,35 @@ def gather_evidence(
         supports=None,
         activations=activations,
     )
+
+
+def gather_validation(
+    observations: Iterable[Observation], indexes: Mapping[str, Index], k: int, *, whole: bool
+) -> Validation:
+    """Search the layers, observation by observation, and keep what tuning needs.
+
+    whole: keep the distances to every class. Neither they nor scores are kept otherwise: of both
+    there is one for each class, which for many classes would be most of all memory.
+    """
+    beliefs, invalid = [], []
+    parts: dict[str, list[Evidence]] = {layer: [] for layer in indexes}
+    contrasts: dict[str, list[Contrast]] = {layer: [] for layer in indexes}
+    for observation in observations:
+        for layer, index in indexes.items():
+            with _errors_that_name(layer):
+                found = index.gather(observation.activations[layer], k)
+            if whole:
+                parts[layer].append(found)
+            else:
+                contrasts[layer].append(find_contrast(found, observation.belief))
+        beliefs.append(observation.belief)
+        invalid.append(observation.invalid)
+    evidence: Mapping[str, Evidence] | Mapping[str, Contrast]
+    if whole:
+        evidence = {layer: stack_evidence(found) for layer, found in parts.items()}
+    else:
+        evidence = {layer: stack_contrasts(found) for layer, found in contrasts.items()}
+    return Validation(np.concatenate(beliefs), np.concatenate(invalid), evidence)
 
 
 def find_supports(

@@ -90,6 +90,10 @@ class LayerIndex:
         self._check_arrays()
         return evidence
 
+    def gather_among(self, rows: Ints, k: int) -> Evidence:
+        """Evidence about some of the points themselves, each of which is its own nearest."""
+        return self._index.gather(self.points[rows], k)
+
     def find_support(self, queries: Any, neighborhood: Neighborhood) -> Bools:
         """Which classes are within reach of queries, a mask of shape (n_queries, n_classes)."""
         support = self._index.find_support(self._transform(queries), neighborhood)

@@ -31,6 +31,23 @@ def test_every_query_is_asserted_on_its_own():
     assert codes.dtype == np.int8
 
 
+def test_a_belief_in_a_class_that_is_not_knowable_is_imk_at_most():
+    belief = np.array([0, 1, 2, 1, 1, 1])
+    support = mask({0}, {1}, {2}, {1, 2}, {2}, set())
+    for knowable in ([0, 2], (0, 2), range(0, 3, 2)):
+        assert make_assertions(belief, support, knowable).tolist() == [2, 1, 2, 1, 0, 0]
+        assert find_reasons(belief, [support], None, knowable).tolist() == [
+            Reason.KNOWN,
+            Reason.UNCERTIFIED,
+            Reason.KNOWN,
+            Reason.OVERLAP,
+            Reason.CONTRADICTION,
+            Reason.EXTRAPOLATION,
+        ]
+    assert make_assertions(belief, support, ()).tolist() == [1, 1, 1, 1, 0, 0]
+    assert make_assertions(belief, support, None).tolist() == [2, 2, 2, 1, 0, 0]
+
+
 def test_assertions_are_ordered_by_how_much_is_known():
     assert sorted(Assertion) == [Assertion.IDK, Assertion.IMK, Assertion.IK]
 
@@ -48,6 +65,7 @@ def test_the_codes_of_assertions_and_reasons_stay_as_they_are_stored():
         ("EXTRAPOLATION", 3),
         ("CONTRADICTION", 4),
         ("INVALID", 5),
+        ("UNCERTIFIED", 6),
     ]
 
 

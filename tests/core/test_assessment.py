@@ -21,7 +21,29 @@ def test_beliefs_are_labels(assessment):
 
 def test_each_prediction_has_its_assertion_and_reason(assessment):
     assert assessment.assertion.tolist() == [IK, IMK, IMK, IDK, IDK, IDK]
-    assert assessment.reason.tolist() == list(Reason)
+    assert assessment.reason.tolist() == list(Reason)[:6]
+
+
+def test_what_is_not_knowable_is_never_ik_under_any_neighborhoods(assessment):
+    believed = int(assessment.belief_codes[0])
+    withheld = replace(assessment, knowable=[code for code in range(3) if code != believed])
+    expected = [Reason.UNCERTIFIED, *list(Reason)[1:6]]
+    assert withheld.reason.tolist() == expected
+    assert withheld.assertion.tolist() == [IMK, IMK, IMK, IDK, IDK, IDK]
+    assert withheld.margin[0] == -np.inf
+    assert withheld.stability.at_least[0] == 0
+    assert withheld.supports.keys() == assessment.supports.keys()
+    for other in (withheld.under(withheld.neighborhoods), withheld[:], withheld.only(["hidden"])):
+        assert other.assertion[0] == IMK
+    for radius in (0.1, 0.5, 1.0, 1.5, 2.0, 3.0):
+        tried = withheld.under({"hidden": Ball(radius), "logits": Ball(radius)})
+        assert not (tried.assertion[tried.belief_codes == believed] == IK).any()
+    explanation = withheld.explain(0)
+    assert explanation.reason == Reason.UNCERTIFIED
+    assert "beliefs in it have no certified accuracy" in str(explanation)
+    turns = [t for layer in explanation.layers for t in (layer.slack.shrink, layer.slack.grow) if t]
+    assert turns
+    assert all(turn.becomes == IDK for turn in turns)
 
 
 def test_supports_are_kept_by_layer(assessment):
@@ -116,7 +138,7 @@ def test_supports_that_were_found_before_are_taken_but_not_of_invalid_samples(as
     assert list(other.supports) == ["hidden", "logits"]
     assert other.assertion.tolist() == [IMK] * 5 + [IDK]
     assert other.reason.tolist() == [Reason.OVERLAP] * 5 + [Reason.INVALID]
-    assert other.under(assessment.neighborhoods).reason.tolist() == list(Reason)
+    assert other.under(assessment.neighborhoods).reason.tolist() == list(Reason)[:6]
 
 
 def test_supports_of_the_wrong_layers_are_refused(assessment):

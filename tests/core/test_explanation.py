@@ -108,7 +108,7 @@ SENTENCE_OF_EACH = [
 ]
 
 
-@pytest.mark.parametrize("reason", list(Reason))
+@pytest.mark.parametrize("reason", list(Reason)[:6])
 def test_the_sentence_names_what_the_layers_found(assessment, reason):
     explanation = assessment.explain(int(reason))
     assert explanation.reason == reason

@@ -50,6 +50,7 @@ def random_assessment(seed, neighborhoods, n=None, n_neighbors=6, discard=True):
         neighborhoods=neighborhoods,
         invalid=invalid,
         movements={layer: Movement(1.0 + i) for i, layer in enumerate(neighborhoods)},
+        knowable=None if seed % 3 else (0, 2),  # now and then a class is never IK
     )
     truth = np.where(rng.random(n) < 0.7, NAMES[belief], rng.choice([*NAMES, "yak"], size=n))
     return assessment, truth

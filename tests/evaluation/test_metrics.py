@@ -173,6 +173,7 @@ def test_to_dict_survives_strict_json_with_none_for_what_is_undefined():
             "EXTRAPOLATION": 0,
             "CONTRADICTION": 0,
             "INVALID": 0,
+            "UNCERTIFIED": 0,
         },
         "classes": ["cat", "dog", "owl"],
         "true_classes": ["cat", "dog", "owl", "yak"],

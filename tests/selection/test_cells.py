@@ -7,6 +7,9 @@ import pytest
 
 from iknow.selection import cells
 from iknow.selection.cells import Boxes, refine, whole_space
+from iknow.selection.deadline import Deadline
+
+NO_HURRY = Deadline(np.inf)
 
 
 def random_boxes(seed, n_axes):
@@ -72,7 +75,7 @@ def test_every_round_keeps_all_that_may_be_better_and_bounds_it(n_axes, monkeypa
         waiting, best = whole_space(boxes, size), -np.inf
         while len(waiting):
             n_rounds += 1
-            value, corner, children = refine(waiting, boxes, best)
+            value, corner, children = refine(waiting, boxes, best, NO_HURRY)
             assert value == values[tuple(corner.tolist())]
             best_before, best = best, max(best, value)
             better = {
@@ -100,9 +103,11 @@ def test_the_best_to_beat_drops_what_cannot_beat_it(n_axes):
     for seed in range(20):
         boxes, size = random_boxes(seed, n_axes)
         top = max(value_at(p, boxes) for p in points_of([0] * n_axes, size.tolist()))
-        _, _, children = refine(whole_space(boxes, size), boxes, best=top)
+        _, _, children = refine(whole_space(boxes, size), boxes, best=top, deadline=NO_HURRY)
         assert (children.bound > top).all()
-        _, _, children = refine(whole_space(boxes, size), boxes, best=boxes.weight.clip(0).sum())
+        _, _, children = refine(
+            whole_space(boxes, size), boxes, best=boxes.weight.clip(0).sum(), deadline=NO_HURRY
+        )
         assert len(children) == 0
 
 
@@ -111,7 +116,7 @@ def test_cells_taken_apart_and_joined_again_keep_their_boxes(monkeypatch):
     n_cells = 0
     for seed in range(40):
         boxes, size = random_boxes(seed, 2)
-        _, _, found = refine(whole_space(boxes, size), boxes, best=-np.inf)
+        _, _, found = refine(whole_space(boxes, size), boxes, best=-np.inf, deadline=NO_HURRY)
         n_cells += len(found)
         order = np.random.default_rng(seed).permutation(len(found))
         cut = len(found) // 2

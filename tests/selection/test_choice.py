@@ -18,7 +18,7 @@ from iknow.core.neighborhood import (
     has_k,
 )
 from iknow.errors import InputError, MissingExtraError, SelectionError
-from iknow.selection import Selection, cells, depth, select, tunes_for_coverage
+from iknow.selection import Selection, branching, cells, select, tunes_for_coverage
 from iknow.selection.grid import search_range
 from iknow.selection.objective import make_objective
 from iknow.selection.selection import record_selection
@@ -175,10 +175,10 @@ def test_a_k_beyond_the_evidence_is_refused(problem_of):
 
 def test_when_time_is_up_the_gap_is_honest(problem_of, monkeypatch):
     monkeypatch.setattr(cells, "GRID_SIZE", 3)
-    monkeypatch.setattr(depth, "GRID_SIZE", 256)
+    monkeypatch.setattr(branching, "GRID_SIZE", 256)
     n_open = 0
     for seed in range(40):
-        problem = problem_of(seed, n_layers=2 + seed % 2, n_queries=30, exact=False)
+        problem = problem_of(seed, n_layers=3, n_queries=30, exact=False)
         best = select(*problem.data, Ball, time_limit=np.inf)
         hurried = select(*problem.data, Ball, time_limit=0)
         assert best.optimal

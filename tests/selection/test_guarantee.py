@@ -11,8 +11,10 @@ from scipy.stats import binomtest
 from iknow.core.evidence import Evidence
 from iknow.core.neighborhood import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 from iknow.errors import InputError, SelectionError
-from iknow.selection import certify, guarantee
-from iknow.selection.guarantee import _rank, _Test, least_samples, samples_needed
+from iknow.selection import certify, depth, guarantee
+from iknow.selection.binomial import least_samples, samples_needed
+from iknow.selection.candidates import Candidate, Part, rank
+from iknow.selection.guarantee import _Test
 
 RULES = [(Ball, None), (BallElseNearest, 3), (BallWithNearest, 2), (RelativeBall, None)]
 LABELS = np.array(["cat", "dog", "eel"])
@@ -87,9 +89,10 @@ def support_of(rule, evidence, row):
     return {c for c, distance in enumerate(distances) if distance <= reach and distance < np.inf}
 
 
-def halves(n, seed):
+def parts_of(n, seed):
+    """The samples that choose, a fifth, and those that certify."""
     order = np.random.default_rng(seed).permutation(n)
-    return order[: n // 2], order[n // 2 :]
+    return order[: n // 5], order[n // 5 :]
 
 
 def lower_bound(known, errors, confidence):
@@ -101,14 +104,14 @@ def p_value(known, errors, accuracy):
     return binomtest(errors, known, 1 - accuracy, alternative="less").pvalue if known else 1.0
 
 
-def uniform_problem(n, n_wrong_in_halves, seed=0):
+def uniform_problem(n, n_wrong_in_parts, seed=0):
     """Samples alike but for being right: any radius from 0.5 to 2 makes all of them IK."""
     problem = Problem(n)
     problem.belief = np.zeros(n, dtype=np.int64)
     problem.evidence = {"layer": make_evidence(np.tile([0.5, 2.0, 3.0], (n, 1)))}
     problem.truth = problem.belief.copy()
-    for half, n_wrong in zip(halves(n, seed), n_wrong_in_halves, strict=True):
-        problem.truth[half[:n_wrong]] = 1
+    for part, n_wrong in zip(parts_of(n, seed), n_wrong_in_parts, strict=True):
+        problem.truth[part[:n_wrong]] = 1
     return problem
 
 
@@ -120,11 +123,9 @@ def make_test(known, errors):
     n = known + 7
     distances = np.where(np.arange(n)[:, None] < known, [0.5, 2.0], [0.5, 0.6])
     truth = (np.arange(n) < errors) | (np.arange(n) >= known)
-    candidate = {"layer": Ball(1.0)}
     belief = np.zeros(n, dtype=np.int64)
-    return _Test(
-        candidate, {"layer": make_evidence(distances)}, belief, truth.astype(np.int64), None
-    )
+    part = Part({"layer": make_evidence(distances)}, belief, truth.astype(np.int64))
+    return _Test(Candidate({"layer": Ball(1.0)}), part)
 
 
 @pytest.mark.parametrize("known", [1, 2, 22, 299, 1000])
@@ -192,20 +193,22 @@ def test_no_number_of_samples_certifies_what_is_not_so(error_rate):
 
 @pytest.mark.parametrize("n_layers", [1, 2])
 @pytest.mark.parametrize(("rule", "k"), RULES)
-def test_the_certificate_is_a_recount_of_the_half_set_aside(rule, k, n_layers):
+def test_the_certificate_is_a_recount_of_the_samples_set_aside(rule, k, n_layers):
     problem = Problem(400, n_layers)
     selection = problem.certify(rule, k=k, seed=3)
     assert selection.method == "certified"
     assert set(selection.neighborhoods) == set(problem.evidence)
     assert all(type(each) is rule for each in selection.neighborhoods.values())
     certificate = selection.certificate
-    known, errors = problem.count(selection.neighborhoods, halves(400, seed=3)[1])
+    known, errors = problem.count(selection.neighborhoods, parts_of(400, seed=3)[1])
     assert (certificate.known, certificate.errors) == (known, errors)
     assert certificate.bound == pytest.approx(lower_bound(known, errors, 0.9))
     assert certificate.bound >= 0.9
     assert (certificate.accuracy, certificate.confidence) == (0.9, 0.9)
-    assert (certificate.n_samples, certificate.by_class) == (200, None)
+    assert (certificate.n_samples, certificate.by_class) == (320, None)
     assert certificate.tested >= 1
+    assert certificate.proven
+    assert selection.knowable is None
     known, errors = problem.count(selection.neighborhoods, range(400))
     assert selection.coverage == pytest.approx(known / 400)
     assert selection.accuracy == pytest.approx(1 - errors / known)
@@ -213,9 +216,9 @@ def test_the_certificate_is_a_recount_of_the_half_set_aside(rule, k, n_layers):
     assert not selection.optimal
 
 
-def test_an_odd_sample_goes_to_the_half_that_certifies():
-    selection = Problem(401).certify()
-    assert selection.certificate.n_samples == 201
+def test_four_fifths_certify_and_the_remainder_too():
+    assert Problem(404).certify().certificate.n_samples == 324
+    assert Problem(405).certify().certificate.n_samples == 324
 
 
 def test_a_seed_repeats_and_other_seeds_split_otherwise():
@@ -238,24 +241,53 @@ def test_each_class_is_certified_by_its_own_samples(rule, k):
     problem = Problem(1500)
     selection = problem.certify(rule, k=k, each_class=True, classes=LABELS)
     certificate = selection.certificate
-    second = halves(1500, seed=0)[1]
-    counts = [problem.count(selection.neighborhoods, second, code) for code in range(3)]
+    second = parts_of(1500, seed=0)[1]
+    counts = [problem.count(selection.neighborhoods, second, code) for code in selection.knowable]
     expected = {
-        str(label): lower_bound(*count, 0.9) for label, count in zip(LABELS, counts, strict=True)
+        str(LABELS[code]): lower_bound(*count, 0.9)
+        for code, count in zip(selection.knowable, counts, strict=True)
     }
     assert certificate.by_class == pytest.approx(expected)
     assert min(certificate.by_class.values()) == certificate.bound >= 0.9
     assert certificate.known == sum(known for known, _ in counts)
     assert certificate.errors == sum(errors for _, errors in counts)
+    known = sum(
+        problem.count(selection.neighborhoods, range(1500), c)[0] for c in selection.knowable
+    )
+    assert selection.coverage == pytest.approx(known / 1500)
 
 
-def test_without_labels_classes_are_named_by_their_codes_though_some_are_never_believed():
+def test_all_classes_are_certified_where_all_are_right():
+    selection = Problem(1500, errors=0).certify(each_class=True, classes=LABELS)
+    assert selection.knowable == (0, 1, 2)
+    assert set(selection.certificate.by_class) == set(LABELS)
+
+
+def test_a_class_that_is_never_believed_is_not_knowable():
     problem = Problem(1500)
     believed = problem.belief != 1
     problem.evidence = {"layer0": problem.evidence["layer0"][believed]}
     problem.belief, problem.truth = problem.belief[believed], problem.truth[believed]
     selection = problem.certify(RelativeBall, each_class=True)
+    assert selection.knowable == (0, 2)
     assert set(selection.certificate.by_class) == {"0", "2"}
+
+
+@pytest.mark.parametrize("n_believed", [1, 5, 60])
+def test_a_class_that_is_believed_too_rarely_or_wrongly_is_not_knowable(n_believed):
+    """What is left is certified, and counted, without it."""
+    problem = Problem(1500, errors=0)
+    problem.belief[problem.belief == 2] = 0
+    problem.truth = problem.belief.copy()
+    rare = np.random.default_rng(0).permutation(1500)[:n_believed]
+    problem.belief[rare] = 2
+    problem.evidence["layer0"].class_distances[:] = np.where(
+        np.arange(3) == problem.belief[:, None], 0.5, 2.0
+    )
+    selection = problem.certify(each_class=True)
+    assert selection.knowable == (0, 1)
+    assert selection.coverage == 1 - n_believed / 1500
+    assert selection.accuracy == 1
 
 
 def test_a_class_without_training_samples_is_never_known_and_disturbs_nothing():
@@ -266,7 +298,7 @@ def test_a_class_without_training_samples_is_never_known_and_disturbs_nothing():
         problem.evidence["layer0"].neighbor_distances[:, 0] = distances.min(axis=1)
         assert (problem.belief == 2).sum() > 100
         selection = problem.certify(rule, k=k, accuracy=0.8)
-        known, errors = problem.count(selection.neighborhoods, halves(500, seed=0)[1])
+        known, errors = problem.count(selection.neighborhoods, parts_of(500, seed=0)[1])
         assert (selection.certificate.known, selection.certificate.errors) == (known, errors)
         if rule in (Ball, RelativeBall):
             assert problem.count(selection.neighborhoods, range(500), code=2) == (0, 0)
@@ -281,10 +313,10 @@ def ranked(monkeypatch):
     recorded = []
 
     def rank_and_record(*arguments):
-        recorded.append(_rank(*arguments))
+        recorded.append(rank(*arguments))
         return recorded[-1]
 
-    monkeypatch.setattr(guarantee, "_rank", rank_and_record)
+    monkeypatch.setattr(guarantee, "rank", rank_and_record)
     return recorded
 
 
@@ -293,25 +325,32 @@ def test_candidates_pass_until_the_first_fails_and_the_largest_coverage_is_chose
     ranked, each_class
 ):
     n_tested, n_barred = set(), 0
-    for seed in range(15):
-        problem = Problem(600, seed=seed, errors=0.4)
-        second = halves(600, seed)[1]
+    for seed in range(40):
+        problem = Problem(300, seed=seed, errors=0.4)
+        second = parts_of(300, seed)[1]
         try:
             selection = problem.certify(RelativeBall, each_class=each_class, seed=seed)
         except SelectionError:
             selection = None
         passes = []
         for candidate in ranked[-1]:
-            codes = range(3) if each_class else [None]
-            counts = [problem.count(candidate, second, code) for code in codes]
+            codes = [None] if candidate.classes is None else candidate.classes
+            counts = [problem.count(candidate.neighborhoods, second, code) for code in codes]
             passes.append(max(p_value(*count, 0.9) for count in counts) <= 0.1)
         n_passed = [*passes, False].index(False)
         n_barred += any(passes[n_passed:])
         if n_passed == 0:
             assert selection is None
             continue
-        known = [problem.count(candidate, second)[0] for candidate in ranked[-1][:n_passed]]
-        assert selection.neighborhoods == ranked[-1][int(np.argmax(known))]
+        known = [
+            sum(
+                problem.count(candidate.neighborhoods, second, code)[0]
+                for code in ([None] if candidate.classes is None else candidate.classes)
+            )
+            for candidate in ranked[-1][:n_passed]
+        ]
+        best = ranked[-1][int(np.argmax(known))]
+        assert (selection.neighborhoods, selection.knowable) == (best.neighborhoods, best.classes)
         assert selection.certificate.known == max(known)
         assert selection.certificate.tested == min(n_passed + 1, len(passes))
         n_tested.add(selection.certificate.tested)
@@ -320,18 +359,18 @@ def test_candidates_pass_until_the_first_fails_and_the_largest_coverage_is_chose
 
 
 @pytest.mark.parametrize("each_class", [False, True])
-def test_candidates_and_their_order_do_not_depend_on_the_second_half(ranked, each_class):
+def test_candidates_and_their_order_do_not_depend_on_the_samples_that_certify(ranked, each_class):
     outcomes = []
     for change in range(6):
         problem = Problem(900)
-        rows = halves(900, seed=0)[1]
+        rows = parts_of(900, seed=0)[1]
         rng = np.random.default_rng(change)
         if change:
             problem.truth[rows] = np.where(
                 rng.random(len(rows)) < 0.15 * rng.random(), 0, problem.belief[rows]
             )
             problem.evidence["layer0"].class_distances[rows] *= rng.uniform(1, 1.1, (len(rows), 3))
-            if not each_class:  # the classes that are believed are named by all the beliefs
+            if not each_class:  # how often a class is believed may be looked at
                 problem.belief[rows] = problem.belief[rng.permutation(rows)]
         try:
             certificate = problem.certify(RelativeBall, each_class=each_class).certificate
@@ -355,9 +394,19 @@ def test_the_order_for_each_class_goes_by_the_class_that_is_least_sure():
     own, belief, truth = (np.array(column) for column in zip(*rows, strict=True))
     distances = np.full((len(own), 2), 10.0)
     distances[np.arange(len(own)), belief] = own
-    arguments = [sure, unsure], {"layer": make_evidence(distances)}, belief, truth
-    assert _rank(*arguments, None, 0.9) == [unsure, sure]
-    assert _rank(*arguments, {"0": 0, "1": 1}, 0.9) == [sure, unsure]
+    part = Part({"layer": make_evidence(distances)}, belief, truth)
+
+    def ranked_for(eligible):
+        ranked = rank([sure, unsure], part, eligible, 0.9, 0.01)
+        return [(candidate.neighborhoods, candidate.classes) for candidate in ranked]
+
+    assert ranked_for(None) == [(unsure, None), (sure, None)]
+    for_each = ranked_for(np.array([0, 1]))
+    both = [setting for setting, classes in for_each if classes == (0, 1)]
+    assert both == [sure, unsure]
+    # The class that is sure of itself comes first, alone, and with the larger ball.
+    assert for_each[0] == (unsure, (0,))
+    assert ranked_for(np.array([1]))[0] == (sure, (1,))
 
 
 # Errors
@@ -391,32 +440,32 @@ def test_arrays_about_different_samples_are_refused():
 
 
 def test_too_few_samples_for_any_certificate_are_refused_and_the_number_named_is_enough():
-    message = r"at least 22 IK samples without an error, .* holds 21: give at least 44$"
+    message = r"at least 22 IK samples without an error, .* holds 21: give at least 28$"
     with pytest.raises(SelectionError, match=message):
-        uniform_problem(42, (0, 0)).certify()
-    certificate = uniform_problem(44, (0, 0)).certify().certificate
+        uniform_problem(26, (0, 0)).certify()
+    certificate = uniform_problem(27, (0, 0)).certify().certificate
     assert (certificate.known, certificate.errors) == (22, 0)
     bound = (
         f"reached by the most promising is {lower_bound(22, 1, 0.9):.4g} (22 IK samples, 1 wrong)"
     )
     with pytest.raises(SelectionError, match=re.escape(bound)):
-        uniform_problem(44, (0, 1)).certify()
+        uniform_problem(27, (0, 1)).certify()
 
 
-def test_a_class_too_rare_to_be_certified_is_named():
-    problem = Problem(400)
-    problem.belief[problem.belief == 2] = 0
-    problem.belief[halves(400, seed=0)[1][:3]] = 2
+def test_where_every_class_is_too_rare_to_be_certified_the_error_says_so():
     message = (
-        "at least 22 IK samples without an error in each believed class, .* "
-        "holds 3 believed to be eel: give at least 44 in each believed class"
+        "at least 22 IK samples without an error in a believed class, .* "
+        "holds 20: give at least 28 in a believed class"
     )
+    problem = uniform_problem(75, (0, 0))
+    for code, rows in enumerate(np.array_split(parts_of(75, 0)[1], 3)):
+        problem.belief[rows] = code
     with pytest.raises(SelectionError, match=message):
         problem.certify(each_class=True, classes=LABELS)
 
 
 def test_where_nothing_is_certified_the_error_tells_the_bound_and_the_samples_needed():
-    problem = uniform_problem(400, (16, 14))
+    problem = uniform_problem(250, (8, 14))
     with pytest.raises(SelectionError) as error:
         problem.certify(accuracy=0.92)
     needed = int(re.search(r"About (\d+) validation samples would be needed", str(error.value))[1])
@@ -425,38 +474,39 @@ def test_where_nothing_is_certified_the_error_tells_the_bound_and_the_samples_ne
         "no setting is certified to be right on 0.92 of IK with confidence 0.9: the lower bound "
         f"reached by the most promising is {bound:.4g} (200 IK samples, 14 wrong)"
     ) in str(error.value)
-    assert needed == 2 * samples_needed(0.92, 0.9, 0.07) > 800
-    more = uniform_problem(needed, (needed // 25, int(0.07 * needed / 2)))
+    assert needed == np.ceil(1.25 * samples_needed(0.92, 0.9, 0.07)) > 500
+    more = uniform_problem(needed, (needed // 60, int(0.07 * needed * 0.8)))
     assert more.certify(accuracy=0.92).certificate.bound >= 0.92
 
 
 def test_where_errors_are_too_frequent_the_error_says_that_no_number_of_samples_would_do():
     message = r"\(200 IK samples, 60 wrong\)\. At such rates .* as many samples as you like would n"
     with pytest.raises(SelectionError, match=message):
-        uniform_problem(400, (60, 60)).certify()
+        uniform_problem(250, (15, 60)).certify()
     with pytest.raises(SelectionError, match="wherever there are IK samples, too many of them are"):
-        uniform_problem(400, (200, 200)).certify()
+        uniform_problem(250, (50, 200)).certify()
 
 
-def test_a_class_that_is_never_known_cannot_be_certified():
+def test_a_class_that_is_never_within_reach_is_not_knowable():
     problem = Problem(600, errors=0)
     rows = problem.belief == 2
     problem.evidence["layer0"].class_distances[rows, 2] = 50.0
-    message = r"is 0 \(0 IK samples believed to be eel, 0 wrong\)\. .*as many samples as you like"
-    with pytest.raises(SelectionError, match=message):
-        problem.certify(each_class=True, classes=LABELS)
+    assert problem.certify(each_class=True, classes=LABELS).knowable == (0, 1)
+    problem.evidence["layer0"].class_distances[np.arange(600), problem.belief] = 50.0
+    with pytest.raises(SelectionError, match="no Ball makes any of the"):
+        problem.certify(each_class=True)
 
 
 def test_a_setting_that_would_have_passed_after_the_first_failed_is_not_called_a_bound_reached():
     """The near samples look best on the first half and fail; the far ones would then pass."""
-    n = 220
+    n = 140
     distances, truth = np.empty((n, 2)), np.zeros(n, dtype=np.int64)
-    for half, (near_wrong, far_wrong) in zip(halves(n, 0), [(0, 4), (15, 0)], strict=True):
-        near, far = half[:50], half[50:]
+    for part, (near_wrong, far_wrong) in zip(parts_of(n, 0), [(0, 3), (15, 0)], strict=True):
+        near, far = np.split(part, [len(part) * 50 // 112])
         distances[near], distances[far] = (0.5, 1.0), (2.0, 3.0)
         truth[near[:near_wrong]] = truth[far[:far_wrong]] = 1
     evidence = {"layer": make_evidence(distances)}
-    message = r"is 0\.6\d+ \(50 IK samples, 15 wrong\)\. More than 220 validation samples"
+    message = r"is 0\.6\d+ \(50 IK samples, 15 wrong\)\. More than 140 validation samples"
     with pytest.raises(SelectionError, match=message):
         certify(evidence, np.zeros(n, dtype=np.int64), truth, Ball, accuracy=0.8, confidence=0.9)
 
@@ -467,3 +517,30 @@ def test_where_no_sample_can_be_known_the_error_says_so(rule, k):
     problem.evidence = {"layer": make_evidence(np.ones((100, 3)), np.ones((100, 3)))}
     with pytest.raises(SelectionError, match=f"no {rule.__name__} makes any of the"):
         problem.certify(rule, k=k)
+
+
+# The time limit
+
+
+@pytest.mark.parametrize("time_limit", [0, 30])
+def test_a_certificate_says_whether_its_candidates_were_proven(time_limit):
+    """Three layers are searched by cells, which takes time; the promise is tested all the same."""
+    selection = Problem(1500, n_layers=3, errors=0).certify(time_limit=time_limit)
+    assert selection.certificate.proven == (time_limit > 0)
+    assert selection.certificate.bound >= 0.9
+
+
+def test_the_time_limit_is_shared_by_all_prices(monkeypatch):
+    limits = []
+    find = depth.deepest_point
+
+    def remember(lows, highs, weights, limit):
+        limits.append(limit)
+        return find(lows, highs, weights, limit)
+
+    monkeypatch.setattr("iknow.selection.candidates.deepest_point", remember)
+    Problem(600).certify(time_limit=1000)
+    assert len(limits) == 17
+    assert limits[0] <= 1000 / 17
+    assert limits[-1] <= 1000
+    assert sorted(limits) == limits  # what one price leaves, the next may use

@@ -21,7 +21,7 @@ class Assertion(IntEnum):
     IDK = 0
     """I don't know: nothing in the training set justifies the belief."""
     IMK = 1
-    """I may know: the belief is justified, and so are other classes."""
+    """I may know: the belief is justified, but so are other classes, or it is uncertified."""
     IK = 2
     """I know: the belief is all that is justified."""
 
@@ -41,26 +41,43 @@ class Reason(IntEnum):
     """IDK: every layer finds samples within reach, none of the believed class."""
     INVALID = 5
     """IDK: an activation in a chosen layer is not finite, or the model gives no answer."""
+    UNCERTIFIED = 6
+    """IMK: all that IK takes, but no accuracy is certified for beliefs in this class."""
 
 
-def make_assertions(belief: Ints, justification: Bools) -> Codes:
+def make_assertions(
+    belief: Ints, justification: Bools, knowable: Sequence[int] | None = None
+) -> Codes:
     """The `Assertion` for each query, of shape (n_queries,).
 
     belief: class codes of shape (n_queries,), `NO_BELIEF` where there is none, which nothing
-    justifies. justification: mask of shape (n_queries, n_classes).
+    justifies. justification: mask of shape (n_queries, n_classes). knowable: codes of the classes
+    that a belief may be IK in; of any, unless given.
     """
     believed = justification[np.arange(len(belief)), belief] & (belief != NO_BELIEF)
-    alone = justification.sum(axis=1) == 1
+    alone = (justification.sum(axis=1) == 1) & may_be_known(belief, knowable)
     return np.where(
         believed & alone, Assertion.IK, np.where(believed, Assertion.IMK, Assertion.IDK)
     ).astype(np.int8)
 
 
-def find_reasons(belief: Ints, supports: Sequence[Bools], invalid: Bools | None = None) -> Codes:
+def may_be_known(belief: Ints, knowable: Sequence[int] | None) -> Bools:
+    """Which beliefs, of shape (n,), are in a class that may be IK; all of them for None."""
+    if knowable is None:
+        return np.ones(len(belief), dtype=bool)
+    return np.isin(belief, np.asarray(knowable, dtype=np.int64))
+
+
+def find_reasons(
+    belief: Ints,
+    supports: Sequence[Bools],
+    invalid: Bools | None = None,
+    knowable: Sequence[int] | None = None,
+) -> Codes:
     """The `Reason` behind each assertion, of shape (n_queries,).
 
     supports: one mask of shape (n_queries, n_classes) per layer. invalid: mask of the queries that
-    were not finite, or about which the model said nothing.
+    were not finite, or about which the model said nothing. knowable: as for `make_assertions`.
     """
     sizes = np.stack([support.sum(axis=1) for support in supports])
     union = np.logical_or.reduce(list(supports))
@@ -69,6 +86,7 @@ def find_reasons(belief: Ints, supports: Sequence[Bools], invalid: Bools | None 
         np.zeros(len(belief), dtype=bool) if invalid is None else invalid,
         (sizes == 0).any(axis=0),
         ~believed,
+        (union.sum(axis=1) == 1) & ~may_be_known(belief, knowable),
         union.sum(axis=1) == 1,
         (sizes > 1).any(axis=0),
     ]
@@ -76,6 +94,7 @@ def find_reasons(belief: Ints, supports: Sequence[Bools], invalid: Bools | None 
         Reason.INVALID,
         Reason.EXTRAPOLATION,
         Reason.CONTRADICTION,
+        Reason.UNCERTIFIED,
         Reason.KNOWN,
         Reason.OVERLAP,
     ]

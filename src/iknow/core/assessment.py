@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from iknow.core.arrays import Bools, Codes, Floats, Ints, Labels
-from iknow.core.assertion import Assertion, Reason, find_reasons, make_assertions
+from iknow.core.assertion import Assertion, Reason, find_reasons, make_assertions, may_be_known
 from iknow.core.certificate import certify
 from iknow.core.codes import NO_BELIEF
 from iknow.core.evidence import Evidence
@@ -41,6 +41,8 @@ class Assessment:
     evidence, neighborhoods: one per layer, by name.
     invalid: mask of shape (n,) of the samples whose activations were not finite, or about which the
         model said nothing.
+    knowable: codes of the classes that a belief may be IK in, where a certificate names them; in
+        any other the most is IMK. None: in all.
     found: for each layer, the classes within reach of its neighborhood, masks of shape
         (n, n_classes), where they were found without the evidence. They must be what it gives.
     movements: by layer, how far a change of the inputs can move the samples' points; nothing, or a
@@ -53,6 +55,7 @@ class Assessment:
     evidence: Mapping[str, Evidence]
     neighborhoods: Mapping[str, Neighborhood]
     invalid: Bools
+    knowable: Sequence[int] | None = None
     found: Mapping[str, Bools] | None = None
     movements: Mapping[str, Movement] = field(default_factory=dict)
 
@@ -127,12 +130,19 @@ class Assessment:
     @cached_property
     def assertion(self) -> Codes:
         """An `Assertion` for each sample, of shape (n,)."""
-        return make_assertions(self.belief_codes, self.justification)
+        return make_assertions(self.belief_codes, self.justification, self.knowable)
 
     @cached_property
     def reason(self) -> Codes:
         """A `Reason` for each assertion, of shape (n,)."""
-        return find_reasons(self.belief_codes, list(self.supports.values()), self.invalid)
+        return find_reasons(
+            self.belief_codes, list(self.supports.values()), self.invalid, self.knowable
+        )
+
+    @cached_property
+    def never_known(self) -> Bools:
+        """Mask of shape (n,) of the samples that are IK under no neighborhoods whatever."""
+        return self.invalid | ~may_be_known(self.belief_codes, self.knowable)
 
     @cached_property
     def layer_margins(self) -> dict[str, Floats]:
@@ -154,10 +164,11 @@ class Assessment:
         """The smallest of the layers' margins, of shape (n,): above 0 for IK, below for the rest.
 
         How much nearer to a boundary distances may come before an IK is lost; or how much they lack
-        for one, below 0. At 0 a distance equals the reach, and the sample may be either.
+        for one, below 0. At 0 a distance equals the reach, and the sample may be either. -inf for
+        a belief that no distance makes IK, as it is not `knowable`.
         """
         margins: Floats = np.min(list(self.layer_margins.values()), axis=0)
-        return margins
+        return np.where(may_be_known(self.belief_codes, self.knowable), margins, -np.inf)
 
     @cached_property
     def certified_radius(self) -> Floats:
@@ -255,6 +266,7 @@ class Assessment:
                     belief=int(one.belief_codes[0]),
                     margin=float(one.layer_margins[layer][0]),
                     supports=one.supports,
+                    knowable=self.knowable,
                     training=training,
                     renderer=renderer,
                 )

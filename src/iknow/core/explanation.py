@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,8 @@ SENTENCES = {
     Reason.EXTRAPOLATION: "at least one layer has no training sample within reach",
     Reason.CONTRADICTION: "samples lie within reach, but none of the believed class",
     Reason.INVALID: "an activation is not finite, or the model gives no answer",
+    Reason.UNCERTIFIED: "all training samples within reach have the believed class, but beliefs in "
+    "it have no certified accuracy",
 }
 
 
@@ -150,13 +152,15 @@ def explain_layer(
     belief: int,
     margin: float,
     supports: Mapping[str, Bools],
+    knowable: Sequence[int] | None = None,
     training: Any = None,
     renderer: Renderer | None = None,
 ) -> LayerExplanation:
     """Explain the one sample that `evidence` is about.
 
     belief: its class code, or `NO_BELIEF`. supports: of all layers, by name, masks of shape
-    (1, n_classes). training: the training samples by row, for pictures of the exemplars.
+    (1, n_classes). knowable: codes of the classes that may be IK, where not all may. training: the
+    training samples by row, for pictures of the exemplars.
     """
     labels = classes.tolist()
     distances = evidence.class_distances[0]
@@ -186,6 +190,7 @@ def explain_layer(
             neighborhood,
             [mask for name, mask in supports.items() if name != layer],
             belief,
+            knowable,
         )
         if valid and belief != NO_BELIEF
         else None,

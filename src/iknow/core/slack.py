@@ -60,12 +60,16 @@ class Slack:
 
 
 def find_slack(
-    evidence: Evidence, neighborhood: Neighborhood, others: Sequence[Bools], belief: int
+    evidence: Evidence,
+    neighborhood: Neighborhood,
+    others: Sequence[Bools],
+    belief: int,
+    knowable: Sequence[int] | None = None,
 ) -> Slack | None:
     """The slack in one layer for the one query that the evidence is about.
 
-    others: supports of the other layers, masks of shape (1, n_classes). None for a rule that has
-    neither a radius nor k.
+    others: supports of the other layers, masks of shape (1, n_classes). knowable: codes of the
+    classes that may be IK, where not all may. None for a rule that has neither a radius nor k.
     """
     parameter, value = "radius", getattr(neighborhood, "radius", None)
     if isinstance(neighborhood, Ball) and isinstance(value, tuple):
@@ -82,7 +86,7 @@ def find_slack(
 
     def assertion(setting: float) -> Assertion:
         rule: Any = replace(cast(Any, neighborhood), **{field: setting})
-        return _assert([find_support(evidence, rule), *others], belief)
+        return _assert([find_support(evidence, rule), *others], belief, knowable)
 
     settings = _settings(evidence, parameter)
     now = assertion(value)
@@ -113,8 +117,8 @@ def _settings(evidence: Evidence, parameter: str) -> Floats | Ints:
     return np.unique(np.append(distances[np.isfinite(distances)], 0.0))
 
 
-def _assert(supports: Sequence[Bools], belief: int) -> Assertion:
-    return Assertion(int(make_assertions(np.array([belief]), justify(supports))[0]))
+def _assert(supports: Sequence[Bools], belief: int, knowable: Sequence[int] | None) -> Assertion:
+    return Assertion(int(make_assertions(np.array([belief]), justify(supports), knowable)[0]))
 
 
 def _in_units_of(evidence: Evidence, radii: Floats) -> Evidence:

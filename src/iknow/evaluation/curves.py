@@ -126,7 +126,8 @@ def _turning_points(assessment: Assessment, layer: str) -> tuple[Floats, Floats]
     rows = np.arange(len(reached))
     justified = np.where(mute, np.inf, reached[rows, assessment.belief_codes])
     reached[rows, assessment.belief_codes] = np.inf
-    return justified, np.maximum(justified, reached.min(axis=1))
+    contested = np.where(assessment.never_known, justified, reached.min(axis=1))
+    return justified, np.maximum(justified, contested)
 
 
 def _count(radii: Floats, justified: Floats, contested: Floats) -> Ints:

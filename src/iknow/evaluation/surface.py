@@ -108,9 +108,9 @@ def _known_elsewhere(assessment: Assessment, layers: tuple[str, str]) -> Bools:
     """The valid samples that all other layers know."""
     others = [mask for name, mask in assessment.supports.items() if name not in layers]
     if not others:
-        return ~assessment.invalid
+        return ~assessment.never_known
     known: Bools = make_assertions(assessment.belief_codes, justify(others)) == Assertion.IK
-    return known & ~assessment.invalid
+    return known & ~assessment.never_known
 
 
 def _count(lows: Floats, highs: Floats, x: Floats, y: Floats) -> Ints:

@@ -137,7 +137,7 @@ def _softmax_line(confidence: Floats, right: Bools) -> TradeoffLine:
 def _nearest_line(assessment: Assessment, right: Bools, k: int) -> TradeoffLine:
     largest = min(layer.n_neighbors for layer in assessment.evidence.values())
     up_to = largest_known_k(assessment.evidence, assessment.belief_codes)
-    up_to[assessment.invalid] = 0
+    up_to[assessment.never_known] = 0
     numbers = np.arange(largest, 0, -1)
     known = np.array([(up_to >= number).sum() for number in numbers])
     correct = np.array([(up_to[right] >= number).sum() for number in numbers])
@@ -157,7 +157,7 @@ def _ball_line(
     each = np.array([radii[layer] for layer in assessment.evidence])
     # Radii that grow together: a sample is IK while every layer is pure.
     low, high = (lows / each).max(axis=1), (highs / each).min(axis=1)
-    active = (low < high) & ~assessment.invalid
+    active = (low < high) & ~assessment.never_known
     factors, known, correct = _profiles(low[active], high[active], right[active])
     finite = np.isfinite(factors)
     order = slice(None, None, -1 if rule is BallElseNearest else 1)  # the strictest first

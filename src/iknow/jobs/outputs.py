@@ -14,7 +14,7 @@ from iknow.writing import is_stream
 
 
 def check_output(output: Path, reads: Sequence[Path] = ()) -> None:
-    """Refuse a file that cannot be written, or one of those that are read, however it is spelled."""
+    """Refuse a file that cannot be written, or one of those read, however it is spelled."""
     for path in reads:
         if is_same(output, path):
             raise InputError(f"{output} is read, and would be lost: write to another file")

@@ -15,12 +15,13 @@ coverage of some parameters is the number of boxes around that point: its depth.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from iknow.core.arrays import Floats, Ints
-from iknow.core.evidence import Evidence, distances_for_and_against
+from iknow.core.contrast import Contrast, find_contrast
+from iknow.core.evidence import Evidence
 from iknow.core.neighborhood import (
     Ball,
     BallElseNearest,
@@ -40,20 +41,23 @@ AXES: dict[type[Neighborhood], tuple[str, ...]] = {
 
 
 def sample_boxes(
-    evidence: Mapping[str, Evidence], belief: Ints, rule: type[Neighborhood], k: int | None = None
+    evidence: Mapping[str, Evidence] | Mapping[str, Contrast],
+    belief: Ints,
+    rule: type[Neighborhood],
+    k: int | None = None,
 ) -> tuple[Floats, Floats]:
     """Low and high corners of the samples' boxes, each of shape (n, n_layers * n_parameters).
 
     A box is half-open, [low, high); it is empty, low >= high, where a sample is never IK.
     """
-    sides = [_layer_sides(layer, belief, rule, k) for layer in evidence.values()]
+    sides = [_layer_sides(find_contrast(layer, belief), rule, k) for layer in evidence.values()]
     lows = np.column_stack([low for layer in sides for low, _ in layer])
     highs = np.column_stack([high for layer in sides for _, high in layer])
     return lows, highs
 
 
 def neighborhoods_at(
-    point: Floats, layers: Mapping[str, Evidence], rule: type[Neighborhood], k: int | None = None
+    point: Floats, layers: Iterable[str], rule: type[Neighborhood], k: int | None = None
 ) -> dict[str, Neighborhood]:
     """The neighborhoods that a point in the space of the boxes stands for."""
     names = AXES[rule]
@@ -65,17 +69,17 @@ def neighborhoods_at(
 
 
 def _layer_sides(
-    evidence: Evidence, belief: Ints, rule: type[Neighborhood], k: int | None
+    contrast: Contrast, rule: type[Neighborhood], k: int | None
 ) -> list[tuple[Floats, Floats]]:
     """For each parameter of the rule in one layer, its interval for every sample."""
-    own, other = distances_for_and_against(evidence, belief)
+    own, other = contrast.own, contrast.other
     if rule is RelativeBall:
         ratio = np.where(own < other, _least_ratio(own, other), 1.0)  # equals are both in reach
         return [(own, np.full(len(own), np.inf)), (np.ones(len(own)), ratio)]
     if not has_k(rule):
         return [(own, other)]
     # Ties with the k-th neighbour count, so the k nearest are all g when none is as far as d_other.
-    agree = evidence.neighbor_distance(k or 0) < other
+    agree = contrast.neighbor_distance(k or 0) < other
     if rule is BallElseNearest:
         return [(np.where(agree, 0.0, own), other)]
     return [(own, np.where(agree, other, own))]

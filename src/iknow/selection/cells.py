@@ -14,14 +14,22 @@ gives them for a whole grid at the cost of the boxes' corners plus the grid.
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Ints
+from iknow.selection.deadline import Deadline
 
 GRID_SIZE = 1 << 19
 """How many cells a set of cells is cut into, at most and about."""
+
+CORNERS_AT_ONCE = 1 << 20
+"""How many corners of boxes are counted in one go, which bounds the memory for it."""
+
+MOST_PARTS = 1 << 21
+"""How many boxes the cells that are made in one go may have in part, all cells together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,31 +101,68 @@ def whole_space(boxes: Boxes, size: Ints) -> Cells:
     )
 
 
-def refine(cells: Cells, boxes: Boxes, best: float) -> tuple[float, Ints, Cells]:
+def refine(
+    cells: Cells, boxes: Boxes, best: float, deadline: Deadline
+) -> tuple[float, Ints, Cells]:
     """Cut every cell into smaller ones: the best corner's value and place, and what may be better.
 
-    best: the value to beat. Of the smaller cells only those with a higher bound are returned.
+    best: the value to beat. Of the smaller cells only those with a higher bound are returned. Where
+    these would share too many boxes, the cells are cut into fewer. Raises OutOfTimeError.
     """
     n_cells, n_axes = cells.low.shape
     width = cells.high - cells.low
-    pieces = int(np.clip((GRID_SIZE / n_cells) ** (1 / n_axes) - 1, 2, width.max()))
-    cuts = cells.low[:, None] + width[:, None] * np.arange(pieces + 1)[:, None] // pieces
-    corner_values, bounds = _bound_pieces(cells, boxes, width, pieces)
+    most = max(2, int((GRID_SIZE / n_cells) ** (1 / n_axes) - 1))
+    pieces = np.minimum(most, width.max(axis=0))
+    while True:
+        value, corner, kept, bounds, cuts = _cut(cells, boxes, pieces, best, deadline)
+        children = _children(cells, boxes, kept, bounds, cuts, deadline)
+        if children is not None:
+            return value, corner, children
+        pieces = _fewer(pieces, width)
+
+
+def _cut(
+    cells: Cells, boxes: Boxes, pieces: Ints, best: float, deadline: Deadline
+) -> tuple[float, Ints, tuple[Ints, ...], Floats, list[Ints]]:
+    """The best corner's value and place; which pieces may be better, their bounds, and the cuts.
+
+    pieces: into how many every axis is cut, of shape (n_axes,). Cuts: by axis, of shape
+    (n_cells, n_pieces + 1).
+    """
+    width = cells.high - cells.low
+    n_cells, n_axes = width.shape
+    cuts = [
+        cells.low[:, axis, None] + width[:, axis, None] * np.arange(n + 1) // n
+        for axis, n in enumerate(pieces.tolist())
+    ]
+    values, bounds = _bound_pieces(cells, boxes, width, pieces, deadline)
     # A cell narrower than the number of pieces has some of no width at all.
     for axis in range(n_axes):
         shape = [n_cells] + [1] * n_axes
-        shape[1 + axis] = pieces
-        empty = (cuts[:, 1:, axis] == cuts[:, :-1, axis]).reshape(shape)
-        np.copyto(corner_values, -np.inf, where=empty)
+        shape[1 + axis] = int(pieces[axis])
+        empty = (np.diff(cuts[axis], axis=1) == 0).reshape(shape)
+        np.copyto(values, -np.inf, where=empty)
         np.copyto(bounds, -np.inf, where=empty)
-    top = np.unravel_index(int(corner_values.argmax()), corner_values.shape)
-    value = float(corner_values[top])
-    corner = np.array([cuts[top[0], top[1 + axis], axis] for axis in range(n_axes)])
+    top = np.unravel_index(int(values.argmax()), values.shape)
+    value = float(values[top])
+    corner = np.array([cuts[axis][top[0], top[1 + axis]] for axis in range(n_axes)])
     kept = np.nonzero(bounds > max(best, value))
-    return value, corner, _children(cells, boxes, kept, bounds[kept], cuts)
+    return value, corner, kept, bounds[kept], cuts
 
 
-def _bound_pieces(cells: Cells, boxes: Boxes, width: Ints, pieces: int) -> tuple[Floats, Floats]:
+def _fewer(pieces: Ints, width: Ints) -> Ints:
+    """Half as many pieces along every axis, then along fewer axes: at last two along the widest."""
+    if (pieces > 2).any():
+        return np.maximum(np.minimum(pieces, 2), pieces // 2)
+    cut_axes = np.flatnonzero(pieces > 1)
+    fewer = pieces.copy()
+    fewer[cut_axes[width[:, cut_axes].max(axis=0).argmin()]] = 1
+    return fewer
+
+
+def _bound_pieces(
+    cells: Cells, boxes: Boxes, width: Ints, pieces: Ints, deadline: Deadline
+) -> tuple[Floats, Floats]:
     """Value at the low corner, and bound, of every piece: (n_cells, pieces, pieces, ...)."""
     owner = np.repeat(np.arange(len(cells)), np.diff(cells.starts))
     spans = width[owner]
@@ -130,7 +175,7 @@ def _bound_pieces(cells: Cells, boxes: Boxes, width: Ints, pieces: int) -> tuple
     meets_from = np.minimum(((low + 1) * pieces - 1) // spans, pieces - 1)
     covers_to = np.minimum(((high + 1) * pieces - 1) // spans, pieces)
     weight = boxes.weight[cells.boxes]
-    grid = Grid(owner, len(cells), pieces, boxes.n_axes, cells.inside)
+    grid = Grid(owner, len(cells), pieces, cells.inside, deadline)
     values = grid.add_up(first_from_low, first_from_high, weight)
     bounds = grid.add_up(meets_from, first_from_high, np.maximum(weight, 0))
     if (weight < 0).any():
@@ -139,48 +184,68 @@ def _bound_pieces(cells: Cells, boxes: Boxes, width: Ints, pieces: int) -> tuple
 
 
 class Grid:
-    """Sums of weights over ranges of the pieces of many cells."""
+    """Sums of weights over ranges of the pieces of many cells.
 
-    def __init__(self, owner: Ints, n_cells: int, pieces: int, n_axes: int, start: Floats) -> None:
+    owner: the cell of each box, of shape (n_boxes,). pieces: into how many every axis is cut, of
+    shape (n_axes,). start: the cells' own weights, of shape (n_cells,).
+    """
+
+    def __init__(
+        self, owner: Ints, n_cells: int, pieces: Ints, start: Floats, deadline: Deadline
+    ) -> None:
         self._owner = owner
-        self._n_cells, self._pieces, self._n_axes = n_cells, pieces, n_axes
-        self.start = start.reshape([n_cells] + [1] * n_axes)
+        self._n_cells, self._pieces, self._deadline = n_cells, pieces.tolist(), deadline
+        self.start = start.reshape([n_cells] + [1] * len(pieces))
 
     def add_up(self, low: Ints, high: Ints, weight: Floats) -> Floats:
         """The cells' own start plus all weights whose range [low, high) includes a piece."""
         inhabited = (low < high).all(axis=1) & (weight != 0)
         owner, weight = self._owner[inhabited], weight[inhabited]
         ends = low[inhabited], high[inhabited]
-        side = self._pieces + 1
-        places, signs = [], []
-        for corner in itertools.product((0, 1), repeat=self._n_axes):
-            place = owner
-            for axis, end in enumerate(corner):
-                place = place * side + ends[end][:, axis]
-            places.append(place)
-            signs.append(-weight if sum(corner) % 2 else weight)
-        total = np.bincount(
-            np.concatenate(places), np.concatenate(signs), self._n_cells * side**self._n_axes
-        ).reshape([self._n_cells] + [side] * self._n_axes)
-        for axis in range(1, self._n_axes + 1):
+        sides = [n + 1 for n in self._pieces]
+        n_axes, size = len(sides), self._n_cells * math.prod(sides)
+        total = np.zeros(size)
+        corners = list(itertools.product((0, 1), repeat=n_axes))
+        # A few corners at a time, as a box has 2^n_axes of them.
+        step = max(1, CORNERS_AT_ONCE // max(1, len(owner)))
+        for begin in range(0, len(corners), step):
+            self._deadline.check()
+            places, signs = [], []
+            for corner in corners[begin : begin + step]:
+                place = owner
+                for axis, end in enumerate(corner):
+                    place = place * sides[axis] + ends[end][:, axis]
+                places.append(place)
+                signs.append(-weight if sum(corner) % 2 else weight)
+            total += np.bincount(np.concatenate(places), np.concatenate(signs), size)
+        total = total.reshape([self._n_cells, *sides])
+        for axis in range(1, n_axes + 1):
             np.cumsum(total, axis=axis, out=total)
-        inner = total[(slice(None), *[slice(0, self._pieces)] * self._n_axes)]
+        inner = total[(slice(None), *(slice(0, n) for n in self._pieces))]
         return inner + self.start
 
 
 def _children(
-    cells: Cells, boxes: Boxes, kept: tuple[Ints, ...], bound: Floats, cuts: Ints
-) -> Cells:
-    """The kept pieces as cells, each with the boxes that cover a part of it."""
-    parent = kept[0]
-    n_axes, pieces = boxes.n_axes, cuts.shape[1] - 1
-    low = np.stack([cuts[parent, kept[1 + axis], axis] for axis in range(n_axes)], axis=1)
-    high = np.stack([cuts[parent, kept[1 + axis] + 1, axis] for axis in range(n_axes)], axis=1)
+    cells: Cells,
+    boxes: Boxes,
+    kept: tuple[Ints, ...],
+    bound: Floats,
+    cuts: list[Ints],
+    deadline: Deadline,
+) -> Cells | None:
+    """The kept pieces as cells, each with the boxes that cover a part of it.
+
+    None if there may be more than `MOST_PARTS` of those, and fewer pieces would have fewer.
+    """
+    parent, n_axes = kept[0], boxes.n_axes
+    low = np.stack([cuts[axis][parent, kept[1 + axis]] for axis in range(n_axes)], axis=1)
+    high = np.stack([cuts[axis][parent, kept[1 + axis] + 1] for axis in range(n_axes)], axis=1)
     owner = np.repeat(np.arange(len(cells)), np.diff(cells.starts))
-    pairs = []
+    joins = []
     # A box covers a part of a piece only if one of its sides runs through it: pieces and sides are
     # joined by parent and by place on the side's axis.
     for axis in range(n_axes):
+        pieces = cuts[axis].shape[1] - 1
         start, span = cells.low[owner, axis], (cells.high - cells.low)[owner, axis]
         wanted = parent * pieces + kept[1 + axis]
         for side in (boxes.low, boxes.high):
@@ -189,10 +254,17 @@ def _children(
             key = owner * pieces + ((place + 1) * pieces - 1) // span
             through = through[np.argsort(key[through], kind="stable")]
             begin = np.searchsorted(key[through], wanted)
-            count = np.searchsorted(key[through], wanted, side="right") - begin
-            child = np.repeat(np.arange(len(parent)), count)
-            box = cells.boxes[through[_ranges(begin, count)]]
-            pairs.append((child * len(boxes.weight) + box)[_is_part(boxes, box, low, high, child)])
+            joins.append((through, begin, np.searchsorted(key[through], wanted, "right") - begin))
+    n_cut = math.prod(cut.shape[1] - 1 for cut in cuts)
+    if n_cut > 2 and sum(int(count.sum()) for *_, count in joins) > MOST_PARTS:
+        return None
+    pairs = []
+    for through, begin, count in joins:
+        deadline.check()
+        child = np.repeat(np.arange(len(parent)), count)
+        box = cells.boxes[through[_ranges(begin, count)]]
+        pairs.append((child * len(boxes.weight) + box)[_is_part(boxes, box, low, high, child)])
+    deadline.check()
     child, box = np.divmod(np.unique(np.concatenate(pairs)), len(boxes.weight))
     partial = np.bincount(child, np.maximum(boxes.weight[box], 0), len(parent))
     return Cells(

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 
 from iknow.core.arrays import Floats, Ints
-from iknow.core.evidence import Evidence
 from iknow.core.neighborhood import Nearest, Neighborhood, RelativeBall, has_k, has_radius
 from iknow.errors import InputError, MissingExtraError, SelectionError
 from iknow.selection.boxes import AXES
+from iknow.selection.deadline import Deadline, check_time_limit
 from iknow.selection.depth import deepest_point
 from iknow.selection.grid import search_grid
 from iknow.selection.objective import Objective, make_objective
-from iknow.selection.selection import Selection, record_selection
+from iknow.selection.selection import Selection, ValidationEvidence, record_selection
 
 Method = Literal["exact", "grid", "bayes"]
 
 
 def select(
-    evidence: Mapping[str, Evidence],
+    evidence: ValidationEvidence,
     belief: Ints,
     truth: Ints,
     rule: type[Neighborhood],
@@ -44,9 +44,12 @@ def select(
     check_validation(evidence, belief, truth)
     check_tunable(rule)
     tries: list[tuple[int, Objective, Floats, float]] = []
-    for objective in _make_objectives(evidence, belief, truth, rule, k):
+    check_time_limit(time_limit)
+    deadline, objectives = Deadline(time_limit), _make_objectives(evidence, belief, truth, rule, k)
+    for position, objective in enumerate(objectives):
         if method == "exact":
-            found = deepest_point(objective.lows, objective.highs, objective.weights, time_limit)
+            share = deadline.left() / (len(objectives) - position)
+            found = deepest_point(objective.lows, objective.highs, objective.weights, share)
             point, bound = found.point, found.bound
         elif method == "grid":
             point, bound = search_grid(objective, n_trials), np.inf
@@ -69,7 +72,7 @@ def select(
     )
 
 
-def check_validation(evidence: Mapping[str, Evidence], belief: Ints, truth: Ints) -> None:
+def check_validation(evidence: ValidationEvidence, belief: Ints, truth: Ints) -> None:
     """Evidence, beliefs and truths must be about the same samples, at least one."""
     sizes = {len(belief), len(truth), *(len(layer) for layer in evidence.values())}
     if len(sizes) != 1 or sizes == {0} or not evidence:
@@ -106,7 +109,7 @@ def check_tunable(rule: type[Neighborhood]) -> None:
 
 
 def _make_objectives(
-    evidence: Mapping[str, Evidence],
+    evidence: ValidationEvidence,
     belief: Ints,
     truth: Ints,
     rule: type[Neighborhood],

@@ -1,29 +1,39 @@
 """Depth: the point that lies in the most boxes, proven, in any number of dimensions.
 
 The coverage of a choice of radii is the number of samples' boxes around it (`boxes`), so the best
-choice is the deepest point of the boxes. Space is cut into a grid and every cell gets two numbers
-(`cells`): what its corner really has, and the most any point in it could have. Cells that cannot
-beat the best corner are dropped, the others cut again. Real evidence leaves a handful of cells
-after two or three rounds; what remains when time is up is an honest gap.
+choice is the deepest point of the boxes. On one axis or two a sweep finds it (`sweep`), whatever
+the boxes look like. On more, space is cut into cells that are bounded and dropped, or cut again
+(`branching`): real evidence leaves a handful after two or three rounds, and what remains when time
+is up is an honest gap. Of very many boxes a sample first shows where to look (`focus`).
 """
 
 from __future__ import annotations
 
-import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.errors import SelectionError
-from iknow.selection.cells import GRID_SIZE, Boxes, refine, whole_space
+from iknow.selection.branching import search_cells
+from iknow.selection.cells import Boxes
+from iknow.selection.deadline import Deadline, OutOfTimeError, check_time_limit
 from iknow.selection.focus import better_region
+from iknow.selection.sweep import deepest_of_intervals, deepest_of_rectangles
 
-BOXES_PER_ROUND = 1 << 21
-MANY_BOXES = 20_000
-SAMPLE_SIZE = 4_000
+MANY_BOXES = 4_000
+SAMPLE_SIZE = 2_000
 MOST_AXES = 10
 """A box has 2^axes corners to count at, and a cell is cut into at least 2^axes."""
+
+
+class NothingFoundError(SelectionError):
+    """No point gains more than it loses, or, if that is not `proven`, none was found in time."""
+
+    def __init__(self, message: str, *, proven: bool) -> None:
+        super().__init__(message)
+        self.proven = proven
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +57,9 @@ def deepest_point(
     lows, highs: corners of half-open boxes [low, high), of shape (n_boxes, n_axes). weights: of
     shape (n_boxes,), negative ones allowed; whole numbers are added exactly. time_limit: seconds
     after which the best point so far is returned. The order of the boxes does not matter.
+    Raises NothingFoundError where no point has a positive weight.
     """
+    check_time_limit(time_limit)
     if lows.shape[1] > MOST_AXES:
         raise SelectionError(
             f"{lows.shape[1]} parameters are too many to choose together, {MOST_AXES} is the most: "
@@ -57,12 +69,20 @@ def deepest_point(
     lows, highs = lows[inhabited], highs[inhabited]
     weight = np.asarray(weights, dtype=np.float64)[inhabited]
     if not (weight > 0).any():
-        raise SelectionError("there is no box to be inside of")
-    search = _search_many if len(weight) > MANY_BOXES else _search_all
-    point, bound = search(lows, highs, weight, time_limit)
+        raise NothingFoundError("there is no box to be inside of", proven=True)
+    # On one axis a look at all of them costs no more than a look at where to look.
+    many = len(weight) > MANY_BOXES and lows.shape[1] > 1
+    search = _search_many if many else _search_all
+    point, bound = search(lows, highs, weight, Deadline(time_limit))
     value = 0.0 if point is None else float(weight[_around(lows, highs, point)].sum())
     if point is None or value <= 0:
-        raise SelectionError("no point gains more by its boxes than it loses")
+        if bound > 0:
+            raise NothingFoundError(
+                f"no point that gains more by its boxes than it loses was found in {time_limit:g} "
+                "seconds: give it more with time_limit=...",
+                proven=False,
+            )
+        raise NothingFoundError("no point gains more by its boxes than it loses", proven=True)
     return Deepest(_middle_of_plateau(point, lows, highs, weight), value, max(bound, value))
 
 
@@ -78,16 +98,22 @@ def profile(low: Floats, high: Floats, weights: Ints | Floats) -> tuple[Floats, 
 
 
 def _search_many(
-    lows: Floats, highs: Floats, weight: Floats, time_limit: float
+    lows: Floats, highs: Floats, weight: Floats, deadline: Deadline
 ) -> tuple[Floats | None, float]:
     """Like `_search_all`: a sample of the boxes finds a good point, all of them improve on it."""
-    some = np.argsort(lows[:, 0], kind="stable")[:: len(lows) // SAMPLE_SIZE]
-    point, _ = _search_all(lows[some], highs[some], weight[some], time_limit)
+    step = -(-len(lows) // SAMPLE_SIZE)
+    some = np.argsort(lows[:, 0], kind="stable")[::step]
+    half = Deadline(deadline.left() / 2)
+    point, _ = _search_all(lows[some], highs[some], weight[some], half)
     if point is None:
-        return _search_all(lows, highs, weight, time_limit)
+        return _search_all(lows, highs, weight, deadline)
     value = float(weight[_around(lows, highs, point)].sum())
     finite = np.where(np.isinf(highs[some]), lows[some], highs[some])
-    region = better_region(lows, highs, weight, value, np.concatenate([lows[some], finite]))
+    places = np.concatenate([lows[some], finite])
+    try:
+        region = better_region(lows, highs, weight, value, places, deadline)
+    except OutOfTimeError:
+        return point, float(np.maximum(weight, 0).sum())
     if region is None:
         return point, value
     low, high = region
@@ -100,7 +126,7 @@ def _search_many(
         np.maximum(lows[part], low),
         np.where(highs[part] < high, highs[part], np.inf),  # no end, so none to look at, beyond it
         weight[part],
-        time_limit,
+        deadline,
         best=value - always,
         origin=low,
     )
@@ -111,7 +137,7 @@ def _search_all(
     lows: Floats,
     highs: Floats,
     weight: Floats,
-    time_limit: float,
+    deadline: Deadline,
     best: float = 0.0,
     origin: Floats | None = None,
 ) -> tuple[Floats | None, float]:
@@ -124,31 +150,20 @@ def _search_all(
     ends = np.where(np.isinf(highs), lows, highs)[weight < 0]
     places = np.concatenate([lows, ends, lows[:1] if origin is None else origin[None]])
     numbers = [np.unique(column) for column in places.T]
-    boxes = Boxes(low=_ranks(numbers, lows), high=_ranks(numbers, highs), weight=weight)
+    low, high = _ranks(numbers, lows), _ranks(numbers, highs)
     size = np.array([len(axis) for axis in numbers])
-    corner, bound = _search(boxes, size, time_limit, best)
-    if corner is None:
+    at: Sequence[int] | Ints | None
+    if len(numbers) == 1:
+        place, value = deepest_of_intervals(low[:, 0], high[:, 0], weight, int(size[0]))
+        at, bound = (place,), value
+    elif len(numbers) == 2:
+        at, value = deepest_of_rectangles(low, high, weight, size)
+        bound = value
+    else:
+        at, value, bound = search_cells(Boxes(low, high, weight), size, deadline, best)
+    if at is None or value <= best:
         return None, max(best, bound)
-    return np.array([axis[at] for axis, at in zip(numbers, corner, strict=True)]), bound
-
-
-def _search(boxes: Boxes, size: Ints, time_limit: float, best: float) -> tuple[Ints | None, float]:
-    """The best corner that beats a value, and the highest bound left when time or cells run out."""
-    deadline = time.monotonic() + time_limit
-    corner = None
-    waiting = whole_space(boxes, size)
-    # Until some point gains there is nothing to return, so the first is waited for.
-    while len(waiting) and (corner is None or time.monotonic() < deadline):
-        order = np.argsort(-waiting.bound, kind="stable")
-        work = np.cumsum(np.diff(waiting.starts)[order])
-        n_cells = int(np.searchsorted(work, BOXES_PER_ROUND))
-        n_cells = max(1, min(n_cells, GRID_SIZE >> (2 * boxes.n_axes)))
-        value, place, children = refine(waiting.take(order[:n_cells]), boxes, best)
-        if value > best:
-            best, corner = value, place
-        waiting = waiting.take(order[n_cells:]).join(children)
-        waiting = waiting.take(np.flatnonzero(waiting.bound > best))
-    return corner, float(waiting.bound.max(initial=best))
+    return np.array([axis[i] for axis, i in zip(numbers, at, strict=True)]), bound
 
 
 def _middle_of_plateau(point: Floats, lows: Floats, highs: Floats, weights: Floats) -> Floats:

@@ -11,15 +11,16 @@ import numpy as np
 
 from iknow.core.arrays import Floats, Ints
 from iknow.selection.cells import GRID_SIZE, Grid
+from iknow.selection.deadline import Deadline
 
 
 def better_region(
-    lows: Floats, highs: Floats, weight: Floats, value: float, sample: Floats
+    lows: Floats, highs: Floats, weight: Floats, value: float, sample: Floats, deadline: Deadline
 ) -> tuple[Floats, Floats] | None:
     """A box [low, high) that holds every point of more than a value, or None if there is none.
 
     lows, highs: of shape (n_boxes, n_axes). weight: of shape (n_boxes,). sample: places of shape
-    (n, n_axes) that the grid's cuts are taken from, evenly by number.
+    (n, n_axes) that the grid's cuts are taken from, evenly by number. Raises OutOfTimeError.
     """
     n_axes = lows.shape[1]
     pieces = int(min(128, (GRID_SIZE / 8) ** (1 / n_axes)))
@@ -37,7 +38,8 @@ def better_region(
         return np.stack(found, axis=1)
 
     # Piece i is [cuts[i], cuts[i + 1]), the last one without an end.
-    grid = Grid(np.zeros(len(lows), dtype=np.int64), 1, pieces, n_axes, np.zeros(1))
+    owner, each = np.zeros(len(lows), dtype=np.int64), np.full(n_axes, pieces)
+    grid = Grid(owner, 1, each, np.zeros(1), deadline)
     meets_from = np.maximum(count(lows, "right") - 1, 0)
     bound = grid.add_up(meets_from, count(highs, "left"), np.maximum(weight, 0))
     if (weight < 0).any():

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from iknow.core.arrays import Ints, Labels
-from iknow.core.evidence import Evidence
 from iknow.core.neighborhood import Ball, Nearest, Neighborhood, has_k
 from iknow.errors import InputError, SelectionError
 from iknow.selection.choice import select
+from iknow.selection.deadline import check_time_limit
 from iknow.selection.guarantee import certify
 from iknow.selection.matching import match_coverage
 from iknow.selection.per_class import select_per_class
-from iknow.selection.selection import Selection
+from iknow.selection.selection import Selection, ValidationEvidence
 
 LARGEST_K = 200
 
@@ -47,8 +47,14 @@ class Goal:
                 f"method={self.method!r} is a way to the largest coverage; leave it out when "
                 "asking for an accuracy or a coverage"
             )
+        check_time_limit(self.time_limit)
         if self.each_class and self.accuracy is None:
             raise InputError("each_class needs an accuracy to guarantee")
+
+    @property
+    def needs_every_class(self) -> bool:
+        """Whether the distances to every class are needed, and not only those to two."""
+        return self.method == "per-class"
 
     def neighbors_needed(self, rule: type[Neighborhood], n_rows: int) -> int:
         """How many neighbour distances the evidence must hold."""
@@ -61,7 +67,7 @@ class Goal:
 
 def choose(
     goal: Goal,
-    evidence: Mapping[str, Evidence],
+    evidence: ValidationEvidence,
     belief: Ints,
     truth: Ints,
     rule: type[Neighborhood],

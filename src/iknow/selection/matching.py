@@ -6,23 +6,21 @@ a threshold for the highest score.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from iknow.core.arrays import Floats, Ints
-from iknow.core.evidence import Evidence, distances_for_and_against
+from iknow.core.contrast import find_contrast
 from iknow.core.neighborhood import Nearest, Neighborhood, RelativeBall
 from iknow.errors import InputError, SelectionError
 from iknow.selection.boxes import sample_boxes
 from iknow.selection.choice import check_validation
-from iknow.selection.selection import Selection, record_selection
+from iknow.selection.selection import Selection, ValidationEvidence, record_selection
 
 RATIOS = 256
 
 
 def match_coverage(
-    evidence: Mapping[str, Evidence],
+    evidence: ValidationEvidence,
     belief: Ints,
     truth: Ints,
     rule: type[Neighborhood],
@@ -50,7 +48,7 @@ def match_coverage(
     return record_selection(evidence, belief, truth, neighborhoods, method="matched")
 
 
-def match_k(evidence: Mapping[str, Evidence], belief: Ints, coverage: float) -> int:
+def match_k(evidence: ValidationEvidence, belief: Ints, coverage: float) -> int:
     """The k for which `Nearest(k)` in every layer comes nearest to a coverage; the least of equals.
 
     The evidence limits how large k may get: it holds that many neighbour distances.
@@ -63,7 +61,7 @@ def match_k(evidence: Mapping[str, Evidence], belief: Ints, coverage: float) -> 
     return int(np.abs(coverages - coverage).argmin()) + 1
 
 
-def largest_known_k(evidence: Mapping[str, Evidence], belief: Ints) -> Ints:
+def largest_known_k(evidence: ValidationEvidence, belief: Ints) -> Ints:
     """The largest k for which `Nearest(k)` in every layer makes each sample IK, of shape (n,).
 
     A sample is IK for every k up to the number of its neighbours nearer than any other class, in
@@ -71,7 +69,7 @@ def largest_known_k(evidence: Mapping[str, Evidence], belief: Ints) -> Ints:
     """
     nearer: Ints = np.min(
         [
-            (layer.neighbor_distances < distances_for_and_against(layer, belief)[1][:, None]).sum(1)
+            (layer.neighbor_distances < find_contrast(layer, belief).other[:, None]).sum(1)
             for layer in evidence.values()
         ],
         axis=0,
@@ -87,7 +85,7 @@ def match_threshold(confidence: Floats, coverage: float) -> float:
 
 
 def _match_relative(
-    evidence: Mapping[str, Evidence], belief: Ints, truth: Ints, coverage: float
+    evidence: ValidationEvidence, belief: Ints, truth: Ints, coverage: float
 ) -> dict[str, Neighborhood]:
     """One ratio for all layers, and radii at one common rank of the distances to the belief.
 

@@ -6,18 +6,17 @@ around a point ranks settings by coverage and, among equal coverages, by accurac
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from iknow.core.arrays import Floats, Ints
-from iknow.core.evidence import Evidence
 from iknow.core.neighborhood import Neighborhood
 from iknow.errors import SelectionError
 from iknow.selection.boxes import AXES, neighborhoods_at, sample_boxes
 from iknow.selection.depth import profile
-from iknow.selection.selection import Curve
+from iknow.selection.selection import Curve, ValidationEvidence
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +26,7 @@ class Objective:
     lows, highs: of shape (n, n_axes). right: whether each belief is right, of shape (n,).
     """
 
-    layers: Mapping[str, Evidence]
+    layers: Sequence[str]
     rule: type[Neighborhood]
     k: int | None
     lows: Floats
@@ -70,7 +69,7 @@ class Objective:
 
 
 def make_objective(
-    evidence: Mapping[str, Evidence],
+    evidence: ValidationEvidence,
     belief: Ints,
     truth: Ints,
     rule: type[Neighborhood],
@@ -84,4 +83,4 @@ def make_objective(
             "layer the training samples near each of them are not all of the class it is believed "
             "to be. Use other layers, a better model, or more training data"
         )
-    return Objective(evidence, rule, k, lows, highs, (belief == truth).astype(np.int64))
+    return Objective(tuple(evidence), rule, k, lows, highs, (belief == truth).astype(np.int64))

@@ -3,25 +3,25 @@
 The objective is the mean over the classes of each class's coverage, so that a rare class counts as
 much as a common one. With all radii but one fixed, the samples that are IK form intervals of that
 one, and a sweep finds its best value exactly. Sweeping one radius after the other until nothing
-improves ends in a local optimum, and is named so.
+improves, or time is up, ends in a local optimum, and is named so.
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.evidence import Evidence
 from iknow.core.neighborhood import Ball
+from iknow.errors import InputError
 from iknow.selection.choice import check_validation, select
+from iknow.selection.deadline import Deadline, check_time_limit
 from iknow.selection.depth import deepest_point
-from iknow.selection.selection import Selection, record_selection
+from iknow.selection.selection import Selection, ValidationEvidence, record_selection
 
 
 def select_per_class(
-    evidence: Mapping[str, Evidence], belief: Ints, truth: Ints, *, time_limit: float = 60.0
+    evidence: ValidationEvidence, belief: Ints, truth: Ints, *, time_limit: float = 60.0
 ) -> Selection:
     """Balls with a radius per class and layer: a local optimum of the mean coverage over classes.
 
@@ -29,9 +29,14 @@ def select_per_class(
     starts from the best common radii, so it is never worse than those by its objective.
     """
     check_validation(evidence, belief, truth)
+    whole = {name: each for name, each in evidence.items() if isinstance(each, Evidence)}
+    if len(whole) < len(evidence):
+        raise InputError("a radius per class needs evidence about every class; got contrasts")
+    check_time_limit(time_limit)
+    deadline = Deadline(time_limit)
     common = select(evidence, belief, truth, Ball, time_limit=time_limit)
-    n_classes = next(iter(evidence.values())).n_classes
-    distances = np.stack([layer.class_distances for layer in evidence.values()])
+    n_classes = next(iter(whole.values())).n_classes
+    distances = np.stack([layer.class_distances for layer in whole.values()])
     radii = np.array(
         [[float(np.max(common.neighborhoods[layer].radius))] * n_classes for layer in evidence]  # type: ignore[attr-defined]
     )
@@ -41,6 +46,9 @@ def select_per_class(
     while improved:
         improved = False
         for layer, code in np.ndindex(radii.shape):
+            if deadline.is_over:
+                improved = False
+                break
             radius = _best_radius(distances, radii, belief, weights, layer, code)
             trial = radii.copy()
             trial[layer, code] = radius

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion, make_assertions
+from iknow.core.contrast import Contrast
 from iknow.core.evidence import Evidence
 from iknow.core.justification import justify
 from iknow.core.neighborhood import Neighborhood, neighborhood_from_dict, neighborhood_to_dict
 from iknow.core.support import find_support
+from iknow.errors import InputError
+
+ValidationEvidence: TypeAlias = Mapping[str, Evidence] | Mapping[str, Contrast]
+"""What is known of validation samples, by layer. Only a radius per class needs all the evidence."""
 
 ACCURACIES = ("accuracy", "accuracy_outside")
 
@@ -38,8 +43,10 @@ class Certificate:
     accuracy: the target that holds with probability `confidence` over the draw of the validation
     data. bound: the exact binomial lower confidence bound for the chosen setting alone. known,
     errors: IK samples and wrong ones among them, in the `n_samples` set aside for certifying.
-    tested: how many settings were put to the test. by_class: lower bounds by class label where each
-    class was asked for.
+    tested: how many settings were put to the test. proven: whether the settings to test were the
+    best there are, by proof; False where the search for them ran out of time. The promise is the
+    same, but with more time there may be more coverage. by_class: lower bounds by class label where
+    each class was asked for; a class that is not among them is never IK.
     """
 
     accuracy: float
@@ -50,6 +57,7 @@ class Certificate:
     n_samples: int
     tested: int
     procedure: str
+    proven: bool = False
     by_class: Mapping[str, float] | None = None
 
 
@@ -60,7 +68,8 @@ class Selection:
     coverage: fraction of IK. accuracy, accuracy_outside: fraction of right beliefs among IK and
     among the others (NaN if there are none). optimal: whether no setting of the rule does better,
     by proof. best_possible: a coverage that no setting exceeds; equal to `coverage` if optimal.
-    curves: by layer and parameter, such as ("logits", "radius").
+    knowable: codes of the classes that a belief may be in to be IK, where not all are: those whose
+    accuracy was certified one by one. curves: by layer and parameter, as ("logits", "radius").
     """
 
     neighborhoods: Mapping[str, Neighborhood]
@@ -72,6 +81,7 @@ class Selection:
     best_possible: float
     n_samples: int
     certificate: Certificate | None = None
+    knowable: tuple[int, ...] | None = None
     curves: Mapping[tuple[str, str], Curve] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -92,7 +102,7 @@ class Selection:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Selection:
-        """The selection written by `to_dict`."""
+        """The selection written by `to_dict`, or by a version that knew less about it."""
         values = dict(record)
         for name in ACCURACIES:
             values[name] = float("nan") if record[name] is None else record[name]
@@ -101,20 +111,52 @@ class Selection:
         }
         if record["certificate"] is not None:
             values["certificate"] = Certificate(**record["certificate"])
+        values["knowable"] = _read_knowable(record)
         return cls(**values)
 
 
+def _read_knowable(record: Mapping[str, Any]) -> tuple[int, ...] | None:
+    """The classes that may be known.
+
+    A certificate for each class made by an earlier version does not name them, and may have let a
+    class be known that was never tested: it is refused rather than trusted.
+    """
+    codes = record.get("knowable")
+    if codes is None:
+        if record["certificate"] is not None and record["certificate"].get("by_class") is not None:
+            raise InputError(
+                "the certificate for each class does not say which classes may be known, as those "
+                "made by an earlier version: tune again with each_class=True"
+            )
+        return None
+    if not isinstance(codes, (list, tuple)) or not all(type(code) is int for code in codes):
+        raise InputError(f"knowable must be a list of class codes; got {codes!r}")
+    return tuple(codes)
+
+
 def find_known(
-    evidence: Mapping[str, Evidence], belief: Ints, neighborhoods: Mapping[str, Neighborhood]
+    evidence: ValidationEvidence,
+    belief: Ints,
+    neighborhoods: Mapping[str, Neighborhood],
+    knowable: Sequence[int] | None = None,
 ) -> Bools:
-    """Which samples are IK, of shape (n,), by applying the neighborhoods."""
-    supports = [find_support(layer, neighborhoods[name]) for name, layer in evidence.items()]
-    known: Bools = make_assertions(belief, justify(supports)) == Assertion.IK
-    return known
+    """Which samples are IK, of shape (n,), by applying the neighborhoods; see `Selection`."""
+    pure = [_is_pure(layer, belief, neighborhoods[name]) for name, layer in evidence.items()]
+    known: Bools = np.logical_and.reduce(pure)
+    return known if knowable is None else known & np.isin(belief, list(knowable))
+
+
+def _is_pure(evidence: Evidence | Contrast, belief: Ints, neighborhood: Neighborhood) -> Bools:
+    """For which samples a layer supports the belief alone, of shape (n,)."""
+    if isinstance(evidence, Contrast):
+        evidence, belief = evidence.as_evidence(), np.zeros(len(evidence), dtype=np.int64)
+    support = find_support(evidence, neighborhood)
+    pure: Bools = make_assertions(belief, justify([support])) == Assertion.IK
+    return pure
 
 
 def record_selection(
-    evidence: Mapping[str, Evidence],
+    evidence: ValidationEvidence,
     belief: Ints,
     truth: Ints,
     neighborhoods: Mapping[str, Neighborhood],
@@ -123,10 +165,11 @@ def record_selection(
     best_possible: float = 1.0,
     optimal: bool = False,
     certificate: Certificate | None = None,
+    knowable: tuple[int, ...] | None = None,
     curves: Mapping[tuple[str, str], Curve] | None = None,
 ) -> Selection:
     """The record of chosen neighborhoods, measured by really applying them."""
-    known = find_known(evidence, belief, neighborhoods)
+    known = find_known(evidence, belief, neighborhoods, knowable)
     right = belief == truth
     coverage = float(known.mean())
     return Selection(
@@ -139,6 +182,7 @@ def record_selection(
         best_possible=coverage if optimal else max(coverage, best_possible),
         n_samples=len(belief),
         certificate=certificate,
+        knowable=knowable,
         curves=curves or {},
     )
 

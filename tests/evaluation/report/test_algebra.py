@@ -15,6 +15,7 @@ from iknow import (
     BallElseNearest,
     BallWithNearest,
     Nearest,
+    Reason,
     RelativeBall,
     evaluate,
 )
@@ -60,6 +61,7 @@ def random_assessment(seed, gathered, rules=None):
         evidence=evidence,
         neighborhoods=dict.fromkeys(evidence, Ball(1.0)),
         invalid=rng.random(n) < 0.1,
+        knowable=None if seed % 3 else range(0, n_classes, 2),
     )
     if rules == "per class":
         radii = {layer: tuple(random_radii(rng, assessment, n_classes)) for layer in evidence}
@@ -243,7 +245,7 @@ def test_the_random_evidence_has_everything_in_it(gathered):
             assertions |= set(tried.assertion.tolist())
             ties += int((tried.margin == 0).sum())
             infinite += int(np.isinf(tried.margin).sum())
-    assert reasons == set(range(6))
+    assert reasons == set(Reason)
     assert assertions == {int(a) for a in Assertion}
     assert ties > 100
     assert infinite > 100

@@ -104,6 +104,7 @@ def sample_columns(
         "counted": counted.astype(np.uint8),
         "belief": belief.astype(np.int32),
         "invalid": assessment.invalid[rows].astype(np.uint8),
+        "uncertified": (assessment.never_known & ~assessment.invalid)[rows].astype(np.uint8),
         "score": scores.astype(np.float32),
         "removals": np.where(known, stability.at_least[rows], 0).astype(np.int32),
         "removalsExact": stability.exact[rows].astype(np.uint8),

@@ -138,12 +138,18 @@ def _promise(certificate: Certificate) -> list[str]:
         f"{percent(certificate.bound)}; {certificate.procedure}). It holds for samples drawn as "
         "those were, and for the given neighborhoods: not for others set with the sliders.",
     ]
+    if not certificate.proven:
+        sentences.append(
+            "The search for settings to certify ran out of time: the promise stands, but there may "
+            "be a setting of more coverage."
+        )
     if certificate.by_class is not None:
         by_class = list(certificate.by_class.items())
         bounds = ", ".join(f"{name(label)} {percent(b)}" for label, b in by_class[:MOST_BOUNDS])
         more = len(by_class) - MOST_BOUNDS
         sentences.append(
-            f"Lower bounds by class: {bounds}{f', and {more:,} more' if more > 0 else ''}."
+            f"Lower bounds by class: {bounds}{f', and {more:,} more' if more > 0 else ''}. "
+            "Beliefs in any other class are never IK."
         )
     return sentences
 

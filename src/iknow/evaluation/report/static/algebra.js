@@ -9,7 +9,7 @@ its own are all of them needed, and there.
     layer     { width, distances, codes, rows, ranks, neighbors, nNeighbors }
               distances, codes, rows, ranks: of shape (n, width); neighbors: (n, nNeighbors)
     setting   { rule, radius, k, ratio, radii, factor }    radii: null, or one for each class
-    evidence  { n, layers, belief, truth, invalid, counted }
+    evidence  { n, layers, belief, truth, invalid, uncertified, counted }
 
 A rank is 1 + the number of neighbours nearer than that distance. So d <= r_k exactly when its rank
 <= k, and the r_j themselves are needed for margins only: they come in single precision, and are
@@ -19,9 +19,11 @@ const Algebra = (() => {
   const ASSERTIONS = ["IDK", "IMK", "IK"];
   const REASONS = [
     "KNOWN", "OVERLAP", "DISAGREEMENT", "EXTRAPOLATION", "CONTRADICTION", "INVALID",
+    "UNCERTIFIED",
   ];
   const [IDK, IMK, IK] = [0, 1, 2];
-  const [KNOWN, OVERLAP, DISAGREEMENT, EXTRAPOLATION, CONTRADICTION, INVALID] = [0, 1, 2, 3, 4, 5];
+  const [KNOWN, OVERLAP, DISAGREEMENT, EXTRAPOLATION, CONTRADICTION, INVALID, UNCERTIFIED] =
+    [0, 1, 2, 3, 4, 5, 6];
   const RULES = {
     Ball: ["radius"],
     Nearest: ["k"],
@@ -116,8 +118,12 @@ const Algebra = (() => {
       mixed ||= others + (own ? 1 : 0) > 1;
       margin = Math.min(margin, layerMargin(layer, settings[l], i));
     });
+    if (evidence.uncertified[i]) margin = -Infinity;
     if (empty) return { assertion: IDK, reason: EXTRAPOLATION, margin };
     if (!believed) return { assertion: IDK, reason: CONTRADICTION, margin };
+    if (!contested && evidence.uncertified[i]) {
+      return { assertion: IMK, reason: UNCERTIFIED, margin };
+    }
     if (!contested) return { assertion: IK, reason: KNOWN, margin };
     return { assertion: IMK, reason: mixed ? OVERLAP : DISAGREEMENT, margin };
   }
@@ -137,7 +143,7 @@ const Algebra = (() => {
 
   /* What the assertions add up to. matrix: counts of shape (3, nClasses, nTrue), flat. */
   function summarise(evidence, assessed, nClasses, nTrue) {
-    const counts = [0, 0, 0], right = [0, 0, 0], reasons = [0, 0, 0, 0, 0, 0];
+    const counts = [0, 0, 0], right = [0, 0, 0], reasons = [0, 0, 0, 0, 0, 0, 0];
     const answered = [0, 0, 0];
     const columns = evidence.truth ? nTrue : 1;
     const pairs = new Map();
@@ -176,7 +182,7 @@ const Algebra = (() => {
 
   return {
     ASSERTIONS, REASONS, RULES, IDK, IMK, IK, KNOWN, OVERLAP, DISAGREEMENT, EXTRAPOLATION,
-    CONTRADICTION, INVALID, distanceAt, nearestDistance, inUnits, ballOf, isWithin, reachOf,
-    beyond, layerMargin, judge, assess, summarise, countAt, pairsOf,
+    CONTRADICTION, INVALID, UNCERTIFIED, distanceAt, nearestDistance, inUnits, ballOf, isWithin,
+    reachOf, beyond, layerMargin, judge, assess, summarise, countAt, pairsOf,
   };
 })();

@@ -48,7 +48,7 @@ const Data = (() => {
       return entry ? new TYPES[entry.type](buffer, entry.offset, entry.length) : null;
     };
     const evidence = { n: facts.n, layers: facts.layers.map((l, i) => readLayer(l, i, column)) };
-    for (const name of ["index", "counted", "belief", "truth", "invalid", "score",
+    for (const name of ["index", "counted", "belief", "truth", "invalid", "uncertified", "score",
       "removals", "removalsExact"]) evidence[name] = column(name);
     const rows = column("trainingRows"), places = column("trainingPictures");
     const training = new Map(Array.from(rows, (row, at) => [row, places[at]]));

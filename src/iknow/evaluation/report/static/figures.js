@@ -8,7 +8,7 @@ const Figures = (() => {
     IMK: "Samples of that class are within reach, and so are samples of others.",
     IDK: "Nothing is within reach in some layer, or only other classes are.",
   };
-  const REASONS_OF = { IK: [], IMK: [1, 2], IDK: [3, 4, 5] };
+  const REASONS_OF = { IK: [], IMK: [1, 2, 6], IDK: [3, 4, 5] };
 
   const add = (numbers, places) => places.reduce((sum, place) => sum + numbers[place], 0);
 

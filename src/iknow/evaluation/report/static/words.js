@@ -7,6 +7,7 @@ const Words = (() => {
   const REASONS = {
     KNOWN: "known", OVERLAP: "overlap", DISAGREEMENT: "disagreement",
     EXTRAPOLATION: "extrapolation", CONTRADICTION: "contradiction", INVALID: "invalid",
+    UNCERTIFIED: "uncertified",
   };
 
   /* What one layer says about a sample: its classes within reach, nearest first. */
@@ -129,6 +130,10 @@ const Words = (() => {
     if (reason === Algebra.INVALID) {
       return `${opening}But the input, or what the model makes of it, is not a finite number. `
         + "Nothing can be compared with it, so: I don't know.";
+    }
+    if (reason === Algebra.UNCERTIFIED) {
+      return `${opening}In every layer all training samples within reach are of that class, but `
+        + "beliefs in it have no certified accuracy, so: I may know.";
     }
     return opening + [known, overlap, disagreement, extrapolation, contradiction][reason](looks);
   }

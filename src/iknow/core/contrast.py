@@ -1,0 +1,69 @@
+"""Contrast: evidence reduced to one question, is the belief supported, and it alone?
+
+For that the distances to the believed class, d_g, and to the nearest of all others, d_other, say
+as much as those to every class do. They take 16 bytes for a sample however many classes there are,
+so tuning keeps them, and not the evidence. Only rules that look further for some classes than for
+others need more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from iknow.core.arrays import Bools, Floats, Ints
+from iknow.core.evidence import NO_EXEMPLAR, Evidence, distances_for_and_against
+
+
+@dataclass(frozen=True, eq=False)
+class Contrast:
+    """What one layer says for the beliefs about n queries, and against them.
+
+    own, other: distances to the believed class and to the nearest other one, of shape (n,).
+    neighbor_distances: as in `Evidence`, of shape (n, n_neighbors).
+    """
+
+    own: Floats
+    other: Floats
+    neighbor_distances: Floats
+
+    def __len__(self) -> int:
+        return len(self.own)
+
+    def __getitem__(self, queries: slice | Ints | Bools) -> Contrast:
+        return Contrast(self.own[queries], self.other[queries], self.neighbor_distances[queries])
+
+    @property
+    def n_neighbors(self) -> int:
+        return int(self.neighbor_distances.shape[1])
+
+    def nearest_distance(self) -> Floats:
+        """Distance to the nearest training activation of any class, of shape (n,)."""
+        return np.minimum(self.own, self.other)
+
+    def neighbor_distance(self, k: int) -> Floats:
+        """Distance to the k-th nearest training activation, of shape (n,)."""
+        return self.as_evidence().neighbor_distance(k)
+
+    def as_evidence(self) -> Evidence:
+        """The same as evidence about two classes: the believed one, code 0, and all others."""
+        distances = np.column_stack([self.own, self.other])
+        return Evidence(distances, self.neighbor_distances, np.full(distances.shape, NO_EXEMPLAR))
+
+
+def find_contrast(evidence: Evidence | Contrast, belief: Ints) -> Contrast:
+    """The contrast between a belief, class codes of shape (n,), and all other classes."""
+    if isinstance(evidence, Contrast):
+        return evidence
+    return Contrast(*distances_for_and_against(evidence, belief), evidence.neighbor_distances)
+
+
+def stack_contrasts(parts: Sequence[Contrast]) -> Contrast:
+    """Join the contrasts of successive batches of queries."""
+    return Contrast(
+        own=np.concatenate([part.own for part in parts]),
+        other=np.concatenate([part.other for part in parts]),
+        neighbor_distances=np.concatenate([part.neighbor_distances for part in parts]),
+    )

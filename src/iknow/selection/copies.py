@@ -1,0 +1,44 @@
+"""Copies: whether validation samples were taken from the training data.
+
+A sample of the training set lies at distance 0 from itself, in every layer. Whatever is tuned or
+certified on such samples holds for them alone. Yet data may well repeat itself, so a copy by itself
+proves nothing. Samples that were split at random can be told from copied ones all the same: among
+them a validation sample has a copy in the training set as often as a training sample has one among
+the others. So the two shares are compared, by Fisher's exact test.
+
+Training samples that are alike come at least in pairs, and both count: as independent observations
+they are half as many, which is how the test takes them. (With pairs that is exact: given that a
+pair is not both in the validation set, it is divided with probability n / (n + N / 2).)
+"""
+
+from __future__ import annotations
+
+from scipy.stats import hypergeom
+
+from iknow.errors import InputError
+
+LEVEL = 1e-4
+"""The share of honest random splits that may be refused, at most."""
+
+
+def check_unseen(n_copied: int, n_samples: int, n_repeated: int, n_training: int) -> None:
+    """Refuse validation samples of which more are copies than a random split explains.
+
+    n_copied: how many of the `n_samples` validation samples have a copy in the training set.
+    n_repeated: how many of `n_training` training samples have one among the others.
+    """
+    chance = chance_of_copies(n_copied, n_samples, n_repeated, n_training)
+    if chance <= LEVEL:
+        raise InputError(
+            f"{n_copied} of the {n_samples} validation samples are copies of training samples, "
+            f"while {n_repeated} of {n_training} training samples have a copy among the others: a "
+            f"random split gives that with a probability of {max(chance, 1e-99):.0e}. What is "
+            "chosen or certified on samples that fit has seen says nothing about new ones: give "
+            "others, or leave the copies out"
+        )
+
+
+def chance_of_copies(n_copied: int, n_samples: int, n_repeated: int, n_training: int) -> float:
+    """The probability, at most, that a random split gives so many copies, or more."""
+    pairs, independent = n_repeated // 2, n_training // 2
+    return float(hypergeom.sf(n_copied - 1, independent + n_samples, pairs + n_copied, n_samples))
