@@ -228,6 +228,7 @@ def attack(classifier, network, layer, rows, labels, queries, assessment, factor
     return broken
 
 
+@pytest.mark.filterwarnings("ignore:feature 0 of layer")  # of timestamps
 @pytest.mark.parametrize("name", CERTIFIED)
 def test_no_attack_breaks_the_certificates_of_this_architecture(name):
     make, shape, shift, spread, layers = CERTIFIED[name]
@@ -245,6 +246,7 @@ def test_no_attack_breaks_the_certificates_of_this_architecture(name):
     assert beyond > 0  # with more room it finds what it looks for, or it would prove nothing
 
 
+@pytest.mark.filterwarnings("ignore:feature 0 of layer")  # of timestamps
 @pytest.mark.parametrize(
     ("dtype", "rows", "near", "beyond"),
     [

@@ -670,3 +670,16 @@ def test_by_default_the_last_hidden_layer_and_the_logits_are_read(X, net, layers
 
 def mlp_head():
     return nn.Sequential(nn.Linear(5, 3))
+
+
+def test_a_module_answers_in_its_own_precision_whatever_the_caller_is_doing():
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
+    X = np.random.default_rng(0).normal(size=(20, 8)).astype(np.float32)
+    usual = TorchModel(module).observe(X, ["1", "2"])
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        lowered = module(torch.from_numpy(X)).float().detach().numpy()
+        inside = TorchModel(module).observe(X, ["1", "2"])
+    assert not np.array_equal(lowered, usual.scores)  # it would have mattered
+    np.testing.assert_array_equal(inside.scores, usual.scores)
+    np.testing.assert_array_equal(inside.activations["1"], usual.activations["1"])

@@ -7,7 +7,6 @@ proven rounding. A proof that missed something would have to miss it for all of 
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +19,7 @@ from iknow.errors import LayerError
 from iknow.geometry.torch_forward import evaluate
 from iknow.geometry.torch_standin import Node
 from iknow.models.torch import TorchModel
+from iknow.models.torch_passes import copy_at_rest
 
 ROWS = 8
 
@@ -40,7 +40,7 @@ def compare(
         raise LayerError("whole numbers stay whole, and may wrap around: give inputs as floats")
     exact = exact.to(torch.float64)
     lengths = exact.flatten(1).norm(dim=1) if exact.ndim > 1 else exact.abs()
-    model = TorchModel(copy.deepcopy(module))
+    model = TorchModel(copy_at_rest(module))
     runs = [(slice(0, ROWS), given), (slice(0, ROWS), given)]
     runs += [(slice(i, i + 1), given[i : i + 1]) for i in range(min(2, len(exact)))]
     for rows, batch in runs:

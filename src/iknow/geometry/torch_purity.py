@@ -25,6 +25,7 @@ import gc
 import math
 import sys
 import types
+import weakref
 from collections import Counter
 from collections.abc import Iterator, Set
 from contextlib import contextmanager
@@ -159,7 +160,7 @@ class _Watch:
 
     def _enter_library(self, frame: types.FrameType) -> None:
         module, name = frame.f_globals.get("__name__", ""), frame.f_code.co_name
-        if _belongs_to(frame.f_globals, "iknow"):
+        if _belongs_to(frame.f_globals, "iknow") or _is_farewell(frame):
             return
         functional = module in ("torch.nn.functional", "torch._jit_internal") and any(
             isinstance(value, self._stand_in)
@@ -232,6 +233,22 @@ def _globals_of(code: types.CodeType) -> set[str]:
         for step in dis.get_instructions(code)
         if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")
     }
+
+
+def _is_farewell(frame: types.FrameType) -> bool:
+    """Whether torch is told that an object it kept a weak reference to is gone.
+
+    That happens wherever the last reference to it ends, and is called by nobody. torch.compile keeps
+    such references once it was used.
+    """
+    code = frame.f_code
+    values = [frame.f_locals.get(name) for name in code.co_varnames[: code.co_argcount]]
+    return (
+        _belongs_to(frame.f_globals, "torch")
+        and len(values) == 1
+        and type(values[0]) is weakref.ref
+        and values[0]() is None
+    )
 
 
 def _is_foreign(frame: types.FrameType) -> bool:

@@ -8,7 +8,6 @@ threads may run the network meanwhile.
 
 from __future__ import annotations
 
-import copy
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +19,7 @@ from iknow.errors import InputError, LayerError
 from iknow.geometry.torch_parts import check_mode, check_parts, is_opaque, known_type
 from iknow.geometry.torch_purity import watched
 from iknow.geometry.torch_standin import ANSWERED, Node, StandIn, unknown
+from iknow.models.torch_passes import copy_at_rest
 
 
 @dataclass
@@ -72,7 +72,7 @@ def trace(module: nn.Module, input_shape: tuple[int, ...]) -> Trace:
     Named are the layers as by `TorchModel`, in the order in which they end.
     """
     check_parts(module)
-    network = copy.deepcopy(module).to("cpu", torch.float64).eval().requires_grad_(False)
+    network = copy_at_rest(module).to("cpu", torch.float64).eval().requires_grad_(False)
     check_mode(network)
     names = dict(network.named_modules())
     found = Trace(type(module).__name__, {"input", "output", *names} - {""})

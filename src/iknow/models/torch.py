@@ -137,7 +137,10 @@ class TorchModel:
         watched: Mapping[str, nn.Module],
         act: Callable[[str, Any], None],
     ) -> Any:
-        with forward_pass(self.module, watched, act), torch.no_grad():
+        # In its own precision, whatever the caller is in the middle of: evidence and queries must
+        # not be computed in different ones.
+        exact = torch.autocast(inputs.device.type, enabled=False)
+        with forward_pass(self.module, watched, act), torch.no_grad(), exact:
             try:
                 output = self.module(inputs)
             except (torch.cuda.OutOfMemoryError, IknowError):

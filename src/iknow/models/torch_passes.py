@@ -10,6 +10,7 @@ A child that was forked meanwhile finds every part free, in its own mode and wit
 
 from __future__ import annotations
 
+import copy
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -49,6 +50,13 @@ def forward_pass(
             if one in _passes:  # unless waiting was interrupted
                 _passes.remove(one)
             _turn.notify_all()
+
+
+def copy_at_rest(module: nn.Module) -> nn.Module:
+    """A deep copy of a module, made while no pass changes it."""
+    with _turn:
+        _turn.wait_for(_Pass(module).is_free)
+        return copy.deepcopy(module)
 
 
 class _Pass:
