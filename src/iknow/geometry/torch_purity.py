@@ -238,8 +238,8 @@ def _globals_of(code: types.CodeType) -> set[str]:
 def _is_farewell(frame: types.FrameType) -> bool:
     """Whether torch is told that an object it kept a weak reference to is gone.
 
-    That happens wherever the last reference to it ends, and is called by nobody. torch.compile keeps
-    such references once it was used.
+    That happens wherever the last reference to it ends, and is called by nobody. torch.compile
+    keeps such references once it was used.
     """
     code = frame.f_code
     values = [frame.f_locals.get(name) for name in code.co_varnames[: code.co_argcount]]
