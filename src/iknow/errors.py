@@ -4,9 +4,18 @@ Every message says what was expected, what came, and what to do about it. `Input
 `ValueError`, so that code written for scikit-learn catches it without knowing iknow.
 """
 
+LONGEST_MESSAGE = 2000
+"""Characters of a message, at most: what somebody gave may be quoted in it, and be of any size."""
+
 
 class IknowError(Exception):
-    """Base of all errors raised by iknow."""
+    """Base of all errors raised by iknow.
+
+    Of a message that is longer than anybody reads, the beginning and the end are kept.
+    """
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(_shorten(str(message)))
 
 
 class InputError(IknowError, ValueError):
@@ -40,3 +49,11 @@ class MissingExtraError(IknowError, ImportError):
         super().__init__(
             f"{feature} needs an optional dependency: install it with pip install 'iknow[{extra}]'"
         )
+
+
+def _shorten(message: str) -> str:
+    if len(message) <= LONGEST_MESSAGE:
+        return message
+    gap = f" … ({len(message):,} characters in all) … "
+    end = LONGEST_MESSAGE // 4
+    return message[: LONGEST_MESSAGE - end - len(gap)] + gap + message[len(message) - end :]

@@ -11,6 +11,8 @@ import numpy as np
 from iknow.core.arrays import Ints, Labels
 from iknow.core.evidence import Evidence
 from iknow.core.neighborhood import Ball, Nearest, Neighborhood, has_k
+from iknow.core.scalars import as_flag, as_real
+from iknow.core.text import shown
 from iknow.errors import InputError, SelectionError
 from iknow.selection.choice import select
 from iknow.selection.guarantee import certify
@@ -40,15 +42,30 @@ class Goal:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        self._check_kinds()
         if self.accuracy is not None and self.coverage is not None:
             raise InputError("ask for an accuracy or for a coverage, not for both")
         if self.method != "exact" and (self.accuracy is not None or self.coverage is not None):
             raise InputError(
-                f"method={self.method!r} is a way to the largest coverage; leave it out when "
+                f"method={shown(self.method)} is a way to the largest coverage; leave it out when "
                 "asking for an accuracy or a coverage"
             )
         if self.each_class and self.accuracy is None:
             raise InputError("each_class needs an accuracy to guarantee")
+
+    def _check_kinds(self) -> None:
+        """Numbers must be numbers, and flags flags; their ranges are checked by who uses them."""
+        if not isinstance(self.method, str):
+            raise InputError(f"method must be the name of one; got {shown(self.method)}")
+        as_flag(self.each_class, "each_class")
+        as_real(self.confidence, "confidence", "lie between 0 and 1")
+        as_real(self.time_limit, "time_limit", "be a number of seconds >= 0", lambda s: s >= 0)
+        for value, name in ((self.accuracy, "accuracy"), (self.coverage, "coverage")):
+            if value is not None:
+                as_real(value, name, "lie between 0 and 1")
+        listed = isinstance(self.k, (list, tuple, range, np.ndarray)) and np.ndim(self.k) == 1
+        for k in self.k if listed else () if self.k is None else (self.k,):  # type: ignore[union-attr]
+            Nearest(k)  # type: ignore[arg-type]
 
     def neighbors_needed(self, rule: type[Neighborhood], n_rows: int) -> int:
         """How many neighbour distances the evidence must hold."""
