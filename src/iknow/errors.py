@@ -4,6 +4,8 @@ Every message says what was expected, what came, and what to do about it. `Input
 `ValueError`, so that code written for scikit-learn catches it without knowing iknow.
 """
 
+from __future__ import annotations
+
 LONGEST_MESSAGE = 2000
 """Characters of a message, at most: what somebody gave may be quoted in it, and be of any size."""
 
@@ -46,9 +48,13 @@ class MissingExtraError(IknowError, ImportError):
     """A feature whose optional dependency is not installed."""
 
     def __init__(self, feature: str, extra: str) -> None:
+        self.feature, self.extra = feature, extra
         super().__init__(
             f"{feature} needs an optional dependency: install it with pip install 'iknow[{extra}]'"
         )
+
+    def __reduce__(self) -> tuple[type[MissingExtraError], tuple[str, str]]:
+        return type(self), (self.feature, self.extra)  # a pickle would call it with its message
 
 
 def _shorten(message: str) -> str:

@@ -301,22 +301,25 @@ class Problem:
         return array
 
     def make_model(self):
-        """A model, its inputs, and how it is told: some are trained by fit, some are."""
-        name = self.one(("made", "made", "logistic", "tree", "unsorted", "pipeline", "mlp", "boosting",
-                         "grid search", "torch", "conv", "own"))  # fmt: skip
+        """A model, and inputs for it; a classifier may be trained already, or be left to fit."""
+        name = self.one((
+            "made", "made", "logistic", "tree", "unsorted", "pipeline", "mlp", "boosting",
+            "grid search", "torch", "conv", "own",
+        ))  # fmt: skip
         if self.kind in ("huge", "tiny") and name in ("mlp", "torch", "conv"):
             name = "tree"
         self.name = name
         self.told += f", {name}"
         if name == "made":
             n_layers = int(self.rng.integers(1, 4))
+            noise = [self.rng.normal(size=(len(c), self.n_classes)) for c in self.codes]
             self.inputs = [
                 (
-                    np.round(self.rng.normal(size=(len(X), self.n_classes)) + 2 * np.eye(self.n_classes)[c], 1),
+                    np.round(each + 2 * np.eye(self.n_classes)[c], 1),  # so that scores tie, too
                     {f"l{i}": X[:, : max(1, self.n_features - i)] for i in range(n_layers)},
                 )
-                for X, c in zip(self.arrays, self.codes, strict=True)
-            ]  # fmt: skip
+                for X, c, each in zip(self.arrays, self.codes, noise, strict=True)
+            ]
             return PrecomputedModel()
         self.inputs = self.arrays
         if name == "own":
@@ -334,7 +337,9 @@ class Problem:
             ),
             "mlp": lambda: MLPClassifier((4,), max_iter=5, random_state=0),
             "boosting": lambda: HistGradientBoostingClassifier(max_iter=2, min_samples_leaf=2),
-            "grid search": lambda: GridSearchCV(DecisionTreeClassifier(random_state=0), {"max_depth": [1, 3]}, cv=2),
+            "grid search": lambda: GridSearchCV(
+                DecisionTreeClassifier(random_state=0), {"max_depth": [1, 3]}, cv=2
+            ),
         }[name]()  # fmt: skip
         missing = name in ("pipeline", "boosting") and self.arrays[0].dtype.kind == "f"
         if missing and self.one((True, False)):

@@ -670,3 +670,34 @@ def test_by_default_the_last_hidden_layer_and_the_logits_are_read(X, net, layers
 
 def mlp_head():
     return nn.Sequential(nn.Linear(5, 3))
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.ones(3, 2, device="meta"),
+        torch.ones(3, 2, dtype=torch.complex64),
+        torch.eye(2).to_sparse(),
+    ],
+    ids=["meta", "complex", "sparse"],
+)
+def test_tensors_that_hold_no_plain_numbers_are_refused(tensor):
+    with pytest.raises(InputError, match="a dense tensor of real numbers"):
+        TorchModel(torch.nn.Linear(2, 2)).prepare(tensor)
+
+
+def test_a_layer_of_complex_numbers_is_refused_rather_than_cut_to_its_real_part():
+    class Spectrum(torch.nn.Module):
+        def forward(self, batch):
+            return torch.fft.fft(batch)
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.spectrum, self.head = Spectrum(), torch.nn.Linear(2, 2)
+
+        def forward(self, batch):
+            return self.head(self.spectrum(batch).abs())
+
+    with pytest.raises(LayerError, match=r"'spectrum' must be a dense tensor of real numbers"):
+        TorchModel(Net()).observe(torch.ones(3, 2), ["spectrum"])
