@@ -1011,7 +1011,7 @@ def test_parameters_that_no_fit_can_use_are_refused_by_it(name, value):
     [
         {"accuracy": "a"}, {"accuracy": np.ones(2)}, {"coverage": [0.5]}, {"confidence": None},
         {"each_class": np.ones(2)}, {"method": 1}, {"time_limit": "1"}, {"k": "a"}, {"k": 0.5},
-        {"k": np.ones((2, 2))},
+        {"k": np.ones((2, 2))}, {"k": [[[1]]]}, {"accuracy": 10**400},
     ],
     ids=repr,
 )  # fmt: skip

@@ -54,7 +54,13 @@ def write_bundle(path: str | os.PathLike[str], bundle: Bundle, version: str) -> 
     if "\0" in str(target):
         raise BundleError(f"{shown(str(target))} is not the name of a file: it holds a NUL")
     contents = _encode(bundle, version)
-    if target.is_dir():
+    try:
+        is_folder = target.is_dir()
+    except OSError as error:  # too long, or a loop of links
+        raise BundleError(
+            f"{shown(str(target))} is not the name of a file: {error.strerror}"
+        ) from error
+    if is_folder:
         raise BundleError(
             f"{target} exists and is not a bundle but a folder: choose another name or remove it"
         )

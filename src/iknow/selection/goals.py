@@ -58,12 +58,13 @@ class Goal:
         if not isinstance(self.method, str):
             raise InputError(f"method must be the name of one; got {shown(self.method)}")
         as_flag(self.each_class, "each_class")
-        as_real(self.confidence, "confidence", "lie between 0 and 1")
         as_real(self.time_limit, "time_limit", "be a number of seconds >= 0", lambda s: s >= 0)
-        for value, name in ((self.accuracy, "accuracy"), (self.coverage, "coverage")):
-            if value is not None:
-                as_real(value, name, "lie between 0 and 1")
-        listed = isinstance(self.k, (list, tuple, range, np.ndarray)) and np.ndim(self.k) == 1
+        for name in ("accuracy", "confidence", "coverage"):
+            value = getattr(self, name)
+            if value is not None or name == "confidence":
+                object.__setattr__(self, name, as_real(value, name, "lie between 0 and 1"))
+        several = isinstance(self.k, np.ndarray) and self.k.ndim == 1
+        listed = several or isinstance(self.k, (list, tuple, range))
         for k in self.k if listed else () if self.k is None else (self.k,):  # type: ignore[union-attr]
             Nearest(k)  # type: ignore[arg-type]
 
