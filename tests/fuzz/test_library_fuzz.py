@@ -41,7 +41,7 @@ from iknow.models.model import make_observation
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of scales, of training that did not converge
 
-CASES, SHARDS = 300, 12
+CASES, SHARDS = 110, 12
 
 
 # The oracle
