@@ -432,6 +432,7 @@ def run_case(rng, folder, number):
     oracle.check(a, rules, range(n), told)
     check_evidence(oracle, a, told)
     check_views(problem, oracle, classifier, a, scale, told)
+    check_ties(problem, oracle, classifier, test, told)
     check_stability(problem, oracle, a, rules, told)
     check_certificates(problem, classifier, a, test, told)
     if problem.name in EXACT_ALONE:
@@ -546,6 +547,24 @@ def check_views(problem, oracle, classifier, a, scale, told):
     assert told_why.assertion == a.assertion[i], told
     assert told_why.reason == a.reason[i], told
     str(told_why), told_why._repr_html_()
+
+
+def check_ties(problem, oracle, classifier, test, told):
+    """At a radius that is one of the distances, to the last bit, the ball is closed."""
+    if any(index.metric.p != 2 for index in oracle.indexes.values()):
+        return
+    rules = {}
+    for layer, distances in oracle.distances.items():
+        radius, kind = problem.rng.choice(distances.ravel()), problem.rng.integers(4)
+        rules[layer] = (
+            Ball(radius), BallElseNearest(radius, 2), BallWithNearest(radius, 1),
+            RelativeBall(radius, 1),
+        )[kind]  # fmt: skip
+    before = classifier.neighborhoods_
+    classifier.neighborhoods_ = rules
+    a = classifier.assess(test)
+    classifier.neighborhoods_ = before
+    oracle.check(a, rules, range(len(a)), f"{told} with {rules}")
 
 
 def check_stability(problem, oracle, a, rules, told):
