@@ -6,8 +6,11 @@ Every message says what was expected, what came, and what to do about it. `Input
 
 from __future__ import annotations
 
-LONGEST_MESSAGE = 2000
-"""Characters of a message, at most: what somebody gave may be quoted in it, and be of any size."""
+LONGEST_MESSAGE = 1400
+"""Characters of a message, at most: what somebody gave may be quoted in it, and be of any size.
+
+Less than a line of the command line has, so that a message is not cut twice.
+"""
 
 
 class IknowError(Exception):
