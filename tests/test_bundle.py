@@ -606,6 +606,17 @@ def test_what_is_not_a_bundle_is_refused(tmp_path):
         EpistemicClassifier.load(tmp_path / "nul\0")
 
 
+@pytest.mark.parametrize("name", ["nul\0", "x" * 5000])
+def test_what_is_no_name_of_a_file_is_refused_before_anything_is_written(tmp_path, name):
+    classifier = EpistemicClassifier(PrecomputedModel(), neighborhoods=Ball(1.0))
+    classifier.fit((np.eye(2), {"a": np.eye(2)}), [0, 1])
+    with pytest.raises(BundleError, match="is not the name of a file"):
+        classifier.save(tmp_path / name)
+    with pytest.raises(InputError, match="path must be the name of a file"):
+        classifier.save(3)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_folder_of_an_older_version_is_refused_with_what_to_do(tmp_path):
     (tmp_path / "old.iknow").mkdir()
     (tmp_path / "old.iknow/manifest.json").write_text('{"format": 1}')

@@ -932,7 +932,7 @@ def test_an_unknown_layer_is_refused_with_those_there_are():
 
 
 def test_neighborhoods_for_other_layers_are_refused():
-    with pytest.raises(InputError, match="needed for the layers a; got them for b"):
+    with pytest.raises(InputError, match="needed for the layers a; got them for 'b'"):
         fitted(neighborhoods={"b": Ball(1)})
     with pytest.raises(InputError, match="needed for the layers a; got them for none"):
         fitted(neighborhoods={})
@@ -986,3 +986,46 @@ def test_an_untrained_frozen_estimator_is_refused():
 def test_something_that_is_no_model_is_refused():
     with pytest.raises(InputError, match="a model must be a torch"):
         EpistemicClassifier("resnet").fit([[0.0]], [0])
+
+
+@pytest.mark.parametrize("name", ["evidence", "n_neighbors"])
+@pytest.mark.parametrize("value", [None, "a", np.ones(3), [1]], ids=repr)
+def test_options_of_assess_are_checked(name, value):
+    classifier = EpistemicClassifier(PrecomputedModel(), neighborhoods=Ball(1.0))
+    outputs = np.eye(2), {"a": np.eye(2)}
+    with pytest.raises(InputError, match=f"{name} must be"):
+        classifier.fit(outputs, [0, 1]).assess(outputs, **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("k", "a"), ("k", None), ("progress", np.ones(2)), ("layers", np.array("a")), ("layers", 1)],
+)
+def test_parameters_that_no_fit_can_use_are_refused_by_it(name, value):
+    classifier = EpistemicClassifier(
+        PrecomputedModel(), **{"neighborhoods": Ball(1.0), name: value}
+    )
+    with pytest.raises(InputError, match=f"{name} must be"):
+        classifier.fit((np.eye(2), {"a": np.eye(2)}), [0, 1])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"accuracy": "a"}, {"accuracy": np.ones(2)}, {"coverage": [0.5]}, {"confidence": None},
+        {"each_class": np.ones(2)}, {"method": 1}, {"time_limit": "1"}, {"k": "a"}, {"k": 0.5},
+        {"k": np.ones((2, 2))}, {"k": [[[1]]]}, {"accuracy": 10**400},
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_goals_are_numbers_and_flags(options):
+    outputs = np.eye(2), {"a": np.eye(2)}
+    classifier = EpistemicClassifier(PrecomputedModel()).fit(outputs, [0, 1])
+    with pytest.raises(InputError, match=f"{next(iter(options))} must"):
+        classifier.tune(outputs, [0, 1], **options)
+
+
+def test_a_layer_without_features_is_refused():
+    classifier = EpistemicClassifier(PrecomputedModel(), neighborhoods=Ball(1.0))
+    with pytest.raises(InputError, match="at least one feature"):
+        classifier.fit((np.eye(2), {"a": np.empty((2, 0))}), [0, 1])

@@ -341,3 +341,11 @@ def test_a_model_on_its_own_device_sees_the_next_batch_while_one_is_searched_for
     assert_same(classifier.assess(outputs), expected)
     assert len(observers) == 6
     assert threading.get_ident() not in observers
+
+
+@pytest.mark.parametrize("evidence", [True, False])
+def test_an_empty_slice_has_empty_evidence(evidence):
+    queries, _ = make_outputs(6, seed=1)
+    part = fitted(Ball(1.0)).assess(queries, evidence=evidence)[4:4]
+    assert len(part) == len(part.assertion) == len(part.margin) == 0
+    assert all(len(about) == 0 for about in part.evidence.values())

@@ -95,3 +95,9 @@ def test_the_same_state_draws_the_same_seeds():
 def test_an_estimator_without_randomness_is_only_copied():
     pipeline = make_pipeline(StandardScaler())
     assert seeded_clone(pipeline, 0).get_params()["standardscaler__with_mean"] is True
+
+
+@pytest.mark.parametrize("random_state", ["a", (), 0.5, -1, np.ones((2, 2)), 2**40], ids=repr)
+def test_what_is_no_source_of_random_numbers_is_refused(random_state):
+    with pytest.raises(InputError, match="random_state must be a whole number"):
+        split_rows(np.array([0, 0, 1, 1]), 0.25, random_state)

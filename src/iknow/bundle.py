@@ -32,6 +32,7 @@ import numpy as np
 
 from iknow.archive import ArchiveError, read_archive, write_archive
 from iknow.bundlerecord import Bundle, check_values, from_record, name_arrays, to_record
+from iknow.core.text import shown
 from iknow.errors import BundleError, InputError
 from iknow.manifest import LARGEST, read_manifest, write_manifest
 from iknow.npy import decode_array, encode_array
@@ -49,9 +50,17 @@ __all__ = ["Bundle", "read_bundle", "write_bundle"]
 
 def write_bundle(path: str | os.PathLike[str], bundle: Bundle, version: str) -> None:
     """Write a bundle, or leave what was there untouched."""
-    target = Path(path)
+    target = _as_path(path)
+    if "\0" in str(target):
+        raise BundleError(f"{shown(str(target))} is not the name of a file: it holds a NUL")
     contents = _encode(bundle, version)
-    if target.is_dir():
+    try:
+        is_folder = target.is_dir()
+    except OSError as error:  # too long, or a loop of links
+        raise BundleError(
+            f"{shown(str(target))} is not the name of a file: {error.strerror}"
+        ) from error
+    if is_folder:
         raise BundleError(
             f"{target} exists and is not a bundle but a folder: choose another name or remove it"
         )
@@ -60,15 +69,22 @@ def write_bundle(path: str | os.PathLike[str], bundle: Bundle, version: str) -> 
         write_archive(file, contents)
 
 
+def _as_path(path: Any) -> Path:
+    """The path of a file, given as text or as a path."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise InputError(f"path must be the name of a file; got {shown(path)}")
+    return Path(path)
+
+
 def read_bundle(path: str | os.PathLike[str], *, verify: bool | Literal["now"] = True) -> Bundle:
     """Read a bundle, its arrays copied into memory or, if they are large, mapped.
 
     verify: True to compare the arrays with their checksums when they are first used (`check`),
     "now" to compare them here, False never to. The manifest is always compared with its own.
     """
-    if verify not in (True, False, "now"):
-        raise InputError(f"verify must be True, False or 'now'; got {verify!r}")
-    source = Path(path)
+    if not (isinstance(verify, bool) or (isinstance(verify, str) and verify == "now")):
+        raise InputError(f"verify must be True, False or 'now'; got {shown(verify)}")
+    source = _as_path(path)
     file = SealedFile(source)
     places = _find_contents(source, file)
     manifest = _read_manifest(source, file, places[MANIFEST])

@@ -21,6 +21,7 @@ from iknow.copying import count_copies
 from iknow.core.arrays import Ints, Labels
 from iknow.core.assessment import Assessment
 from iknow.core.neighborhood import Ball, Neighborhood
+from iknow.core.scalars import as_flag, as_whole
 from iknow.errors import InputError, SelectionError
 from iknow.gathering import (
     check_answered,
@@ -114,7 +115,9 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         # Where the raw input is a layer it must be finite, whatever the model takes.
-        raw = not hasattr(self.model, "steps") if self.layers is None else "input" in self.layers
+        raw = not hasattr(self.model, "steps")
+        if isinstance(self.layers, (str, list, tuple)):
+            raw = "input" in self.layers
         if is_estimator(self.model) and not raw:
             tags.input_tags.allow_nan = get_tags(self.model).input_tags.allow_nan
         return tags
@@ -189,11 +192,13 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
             raise NotFittedError(
                 "no neighborhoods yet: call tune(X_val, y_val), or give neighborhoods=..."
             )
+        gathers = as_flag(evidence, "evidence")
+        least = as_whole(n_neighbors, "n_neighbors", "be a whole number >= 0")
         inputs, rules = self._prepare(X), self.neighborhoods_
         n_samples, sizes = count_samples(inputs), measure(inputs)
         observed = self._observe(inputs)
-        if evidence or n_neighbors > 0:
-            k = max(n_neighbors, *(rule.n_neighbors for rule in rules.values()))
+        if gathers or least > 0:
+            k = max(least, *(rule.n_neighbors for rule in rules.values()))
             found = gather_evidence(observed, self.indexes_, k, keep_of=n_samples)
         else:
             found = find_supports(observed, self.indexes_, rules, n_samples)
@@ -313,7 +318,7 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         metrics = as_metrics(self.metric, layers)
         for metric in metrics.values():
             find_index_type(metric, self.device)  # refuses before the model has done its work
-        shown = track(batches, "Collecting evidence", enabled=self.progress)
+        shown = track(batches, "Collecting evidence", enabled=as_flag(self.progress, "progress"))
         observation, n_columns = observe_all(self.model_, shown, len(labels), layers)
         check_valid(observation.invalid, "training", positions, layers)
         warn_of_layers(observation.activations, raw=named is None and self.metric is None)

@@ -4,9 +4,23 @@ Every message says what was expected, what came, and what to do about it. `Input
 `ValueError`, so that code written for scikit-learn catches it without knowing iknow.
 """
 
+from __future__ import annotations
+
+LONGEST_MESSAGE = 1400
+"""Characters of a message, at most: what somebody gave may be quoted in it, and be of any size.
+
+Less than a line of the command line has, so that a message is not cut twice.
+"""
+
 
 class IknowError(Exception):
-    """Base of all errors raised by iknow."""
+    """Base of all errors raised by iknow.
+
+    Of a message that is longer than anybody reads, the beginning and the end are kept.
+    """
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(_shorten(str(message)))
 
 
 class InputError(IknowError, ValueError):
@@ -37,6 +51,18 @@ class MissingExtraError(IknowError, ImportError):
     """A feature whose optional dependency is not installed."""
 
     def __init__(self, feature: str, extra: str) -> None:
+        self.feature, self.extra = feature, extra
         super().__init__(
             f"{feature} needs an optional dependency: install it with pip install 'iknow[{extra}]'"
         )
+
+    def __reduce__(self) -> tuple[type[MissingExtraError], tuple[str, str]]:
+        return type(self), (self.feature, self.extra)  # a pickle would call it with its message
+
+
+def _shorten(message: str) -> str:
+    if len(message) <= LONGEST_MESSAGE:
+        return message
+    gap = f" … ({len(message):,} characters in all) … "
+    end = LONGEST_MESSAGE // 4
+    return message[: LONGEST_MESSAGE - end - len(gap)] + gap + message[len(message) - end :]

@@ -210,7 +210,7 @@ def _gather_later(
         with _errors_that_name(layer):
             parts = [
                 indexes[layer].gather(queries[start : start + QUERIES_AT_ONCE], k)
-                for start in range(0, len(queries), QUERIES_AT_ONCE)
+                for start in range(0, max(1, len(queries)), QUERIES_AT_ONCE)
             ]
         return discard_evidence(stack_evidence(parts), observation.invalid[samples])
 

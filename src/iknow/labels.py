@@ -10,6 +10,7 @@ from sklearn.utils.validation import column_or_1d
 
 from iknow.core.arrays import Ints, Labels
 from iknow.core.codes import UNKNOWN, positions_of
+from iknow.core.text import name, shown
 from iknow.errors import InputError
 from iknow.models.numbers import as_array, is_missing
 
@@ -70,12 +71,15 @@ def _check_present(labels: Labels, what: str) -> None:
         return
     if missing.any():
         row = int(missing.argmax())
-        raise InputError(f"{what} must hold labels; row {row} is {labels[row]}: remove it")
+        raise InputError(f"{what} must hold labels; row {row} is {name(labels[row])}: remove it")
 
 
 def _from_objects(array: Labels, what: str) -> Labels:
     """Objects as an array of text or of numbers: all of them the one or the other."""
-    plain = [label.item() if hasattr(label, "item") else label for label in array.tolist()]
+    plain = [
+        label.item() if hasattr(label, "item") and getattr(label, "ndim", None) == 0 else label
+        for label in array.tolist()
+    ]
     if not (
         all(isinstance(label, str) for label in plain)
         or all(isinstance(label, (bool, int, float)) for label in plain)
@@ -193,14 +197,10 @@ def check_trained(truth: Ints, trained: Ints, classes: Labels) -> None:
     missing = np.setdiff1d(truth, trained)
     if len(missing):
         raise InputError(
-            f"y holds classes of which training has no sample: {classes[missing].tolist()}"
+            f"y holds classes of which training has no sample: [{_some(classes[missing])}]"
         )
 
 
 def _some(labels: Labels) -> str:
-    shown = ", ".join(_shortened(repr(label)) for label in labels.tolist()[:10])
-    return shown + (", ..." if len(labels) > 10 else "")
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    listed = ", ".join(shown(label, 60) for label in labels.tolist()[:10])
+    return listed + (", ..." if len(labels) > 10 else "")

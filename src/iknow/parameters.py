@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sklearn.utils.validation import validate_data
 
 from iknow.core.neighborhood import Nearest, Neighborhood, has_k, has_radius
+from iknow.core.text import names, shown
 from iknow.errors import InputError
 from iknow.geometry import Euclidean, Metric
 
@@ -17,19 +18,19 @@ def as_layer_names(layers: Any) -> tuple[str, ...] | None:
     if layers is None:
         return None
     # An iterator is empty when it is read again, by the next fit or a clone.
-    listed = isinstance(layers, Iterable) and not isinstance(layers, Iterator)
-    names = (layers,) if isinstance(layers, str) else tuple(layers) if listed else ()
-    if not names or not all(isinstance(name, str) for name in names):
-        raise InputError(f"layers must be names of layers, at least one; got {layers!r}")
-    if len(set(names)) < len(names):
-        raise InputError(f"each layer must be named once; got {layers!r}")
-    return tuple(map(str, names))
+    listed = isinstance(layers, Collection) and getattr(layers, "ndim", 1) == 1
+    chosen = (layers,) if isinstance(layers, str) else tuple(layers) if listed else ()
+    if not chosen or not all(isinstance(name, str) for name in chosen):
+        raise InputError(f"layers must be names of layers, at least one; got {shown(layers)}")
+    if len(set(chosen)) < len(chosen):
+        raise InputError(f"each layer must be named once; got {shown(layers)}")
+    return tuple(map(str, chosen))
 
 
 def check_rule(rule: Any) -> type[Neighborhood]:
     """A kind of neighborhood, given as a class."""
     if not (isinstance(rule, type) and issubclass(rule, Neighborhood)):
-        raise InputError(f"rule must be a kind of neighborhood such as Ball; got {rule!r}")
+        raise InputError(f"rule must be a kind of neighborhood such as Ball; got {shown(rule)}")
     return rule
 
 
@@ -46,18 +47,18 @@ def fixed_neighborhoods(
     if not isinstance(given, Mapping):
         raise InputError(
             "neighborhoods must be one such as Ball(0.5), or one for each layer by its name; "
-            f"got {given!r}"
+            f"got {shown(given)}"
         )
     if set(given) != set(layers):
         raise InputError(
             f"neighborhoods are needed for the layers {', '.join(layers)}; "
-            f"got them for {', '.join(map(str, given)) or 'none'}"
+            f"got them for {names(given)}"
         )
     for layer, neighborhood in given.items():
         if not isinstance(neighborhood, Neighborhood):
             raise InputError(
-                f"the neighborhood of layer {layer!r} must be one such as Ball(0.5); "
-                f"got {neighborhood!r}"
+                f"the neighborhood of layer {shown(layer)} must be one such as Ball(0.5); "
+                f"got {shown(neighborhood)}"
             )
     return {layer: given[layer] for layer in layers}
 
@@ -69,12 +70,12 @@ def as_metrics(metric: Any, layers: Sequence[str]) -> dict[str, Metric]:
     if not isinstance(metric, Mapping) or not all(isinstance(m, Metric) for m in metric.values()):
         raise InputError(
             "metric must be one such as Minkowski(1), or some for layers by their names; "
-            f"got {metric!r}"
+            f"got {shown(metric)}"
         )
     unknown = [layer for layer in metric if layer not in layers]
     if unknown:
         raise InputError(
-            f"a metric was given for {', '.join(map(str, unknown))}, which is not among the "
+            f"a metric was given for {names(unknown)}, which is not among the "
             f"layers {', '.join(layers)}"
         )
     return {layer: metric.get(layer, Euclidean) for layer in layers}
@@ -84,11 +85,11 @@ def check_neighbors(
     fixed: Mapping[str, Neighborhood] | None, rule: type[Neighborhood], k: int, n_rows: int
 ) -> None:
     """Every k must be one that the training set can serve."""
-    needed = [0]
+    needed, given = [0], Nearest(k).k  # also where no rule asks for it yet: a bundle keeps it
     if fixed is not None:
         needed += [neighborhood.n_neighbors for neighborhood in fixed.values()]
     elif has_k(rule):
-        needed += [Nearest(k).k]
+        needed += [given]
     if max(needed) > n_rows:
         raise InputError(
             f"k={max(needed)} neighbours are asked for but there are {n_rows} training samples: "
@@ -100,5 +101,5 @@ def check_features(estimator: Any, X: Any, *, reset: bool) -> None:
     """Note the number of features and their names in an estimator, or compare with those noted."""
     try:
         validate_data(estimator, X, reset=reset, skip_check_array=True)
-    except (ValueError, TypeError, LookupError) as error:
+    except Exception as error:  # X is asked for its shape and names, and may answer in any way
         raise InputError(f"X must be an array or a data frame: {error}") from error

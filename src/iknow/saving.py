@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from iknow.bundle import Bundle, read_bundle, write_bundle
 from iknow.core.arrays import Labels
 from iknow.core.neighborhood import RULES, Neighborhood
+from iknow.core.scalars import as_flag
 from iknow.errors import BundleError
 from iknow.layerindex import LayerIndex
 from iknow.models.adapt import as_model
@@ -49,7 +50,11 @@ class SavingMixin:
         which `load` knows the model again; False keeps no inputs, and any model is taken.
         """
         check_is_fitted(self, "indexes_")
-        known_by = self.probe_ if probe else "it was saved without inputs to know its model by"
+        known_by = (
+            self.probe_
+            if as_flag(probe, "probe")
+            else "it was saved without inputs to know its model by"
+        )
         record, arrays = (known_by, {}) if isinstance(known_by, str) else known_by.store()
         any_index = self.indexes_[self.layers_[0]]
         selection: Selection | None = getattr(self, "selection_", None)
@@ -95,11 +100,12 @@ class SavingMixin:
         check_model: ask the model about the inputs that the bundle keeps, and refuse one that
         answers otherwise (`iknow.models.probe` says by how much); False takes any model.
         """
+        checks = as_flag(check_model, "check_model")
         bundle = read_bundle(path, verify=verify)
         check_settings(path, bundle)
         adapter = PrecomputedModel() if model is None else as_model(model)
         known_by = _restore_probe(path, bundle)
-        if model is not None and check_model:
+        if model is not None and checks:
             _check_model(path, known_by, adapter, bundle.settings["batch_size"])
         settings = bundle.settings
         classifier = cls(

@@ -9,6 +9,8 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from iknow.core.arrays import Ints, Labels
+from iknow.core.scalars import as_real
+from iknow.core.text import shown
 from iknow.errors import InputError, RefusedError
 from iknow.gathering import check_valid
 from iknow.models.apart import ORDINARY, find_kinds
@@ -18,13 +20,24 @@ from iknow.models.inputs import own_copy
 def seeded_clone(estimator: Any, random_state: Any) -> Any:
     """An untrained copy of an estimator; every random_state it leaves open is drawn from ours."""
     copy = clone(estimator)
-    rng = check_random_state(random_state)
+    rng = as_random_state(random_state)
     seeds = {
         name: int(rng.randint(np.iinfo(np.int32).max))
         for name, value in sorted(copy.get_params(deep=True).items())
         if value is None and (name == "random_state" or name.endswith("__random_state"))
     }
     return copy.set_params(**seeds) if seeds else copy
+
+
+def as_random_state(random_state: Any) -> Any:
+    """What scikit-learn takes for a source of random numbers: a seed, a RandomState, or None."""
+    try:
+        return check_random_state(random_state)
+    except Exception as error:  # it compares what it is given, and that may answer in any way
+        raise InputError(
+            "random_state must be a whole number from 0 to 2**32 - 1, a numpy RandomState or None; "
+            f"got {shown(random_state)}"
+        ) from error
 
 
 def train(estimator: Any, inputs: Any, labels: Labels, positions: Ints) -> Any:
@@ -48,11 +61,12 @@ def split_rows(labels: Labels, fraction: float, random_state: Any) -> tuple[Ints
     Each class gives the fraction of its samples, rounded down, but keeps at least one to train on.
     If that gives nothing at all, the largest class gives one.
     """
-    if not 0 < fraction < 1:
-        raise InputError(f"validation_fraction must lie between 0 and 1; got {fraction}")
-    rng = check_random_state(random_state)
+    share = as_real(
+        fraction, "validation_fraction", "lie between 0 and 1", lambda share: 0 < share < 1
+    )
+    rng = as_random_state(random_state)
     _, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    quota = np.floor(fraction * counts).astype(np.int64)
+    quota = np.floor(share * counts).astype(np.int64)
     if quota.sum() == 0:
         quota[counts.argmax()] = 1
     quota = np.minimum(quota, counts - 1)

@@ -120,14 +120,14 @@ def test_under_equals_a_fresh_assessment(neighborhoods, assessment):
 @pytest.mark.parametrize(
     ("layers", "shown"),
     [
-        (["hidden"], r"\['hidden'\]"),
-        (["hidden", "output"], r"\['hidden', 'output'\]"),
-        (["hidden", "logits", "output"], r"\['hidden', 'logits', 'output'\]"),
-        ([], r"\[\]"),
+        (["hidden"], "'hidden'$"),
+        (["hidden", "output"], "'hidden', 'output'$"),
+        (["hidden", "logits", "output"], "'hidden', 'logits', 'output'$"),
+        ([], "none$"),
     ],
 )
 def test_neighborhoods_for_the_wrong_layers_are_refused(layers, shown, assessment):
-    message = rf"needed for the layers \['hidden', 'logits'\]; got them for {shown}"
+    message = f"needed for the layers 'hidden', 'logits'; got them for {shown}"
     with pytest.raises(InputError, match=message):
         assessment.under(dict.fromkeys(layers, Ball(1)))
 
@@ -227,3 +227,47 @@ def test_a_belief_that_is_absent_is_none_and_never_the_last_class(silent):
 def test_a_sample_without_belief_must_be_invalid(silent):
     with pytest.raises(InputError, match="without belief must be invalid; row 1"):
         replace(silent, invalid=np.zeros(3, dtype=bool))
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [0, [1, 2], None, "a", np.arange(2), 10**5000],
+    ids=lambda value: type(value).__name__,
+)
+def test_only_a_slice_cuts_an_assessment(samples, assessment):
+    with pytest.raises(InputError, match="cut by slices, such as"):
+        assessment[samples]
+
+
+@pytest.mark.parametrize("samples", [slice("a", None), slice(0.5), slice(None, None, 0)], ids=repr)
+def test_a_slice_of_what_is_no_number_is_refused(samples, assessment):
+    with pytest.raises(InputError, match="slices of whole numbers"):
+        assessment[samples]
+
+
+@pytest.mark.parametrize("i", [None, True, 0.5, "0", np.array(0), [0], np.zeros(3)], ids=repr)
+def test_the_position_of_an_explanation_is_a_whole_number(i, assessment):
+    with pytest.raises(InputError, match="i must be a whole number"):
+        assessment.explain(i)
+
+
+@pytest.mark.parametrize("given", [None, Ball(1.0), [Ball(1.0)], "hidden", np.ones(2)], ids=repr)
+def test_other_neighborhoods_are_given_by_layer(given, assessment):
+    with pytest.raises(InputError, match="must be given by layer"):
+        assessment.under(given)
+
+
+@pytest.mark.parametrize("given", [None, 1.0, Ball, "Ball"], ids=repr)
+def test_other_neighborhoods_are_neighborhoods(given, assessment):
+    with pytest.raises(InputError, match="neighborhood of layer 'logits' must be one such as"):
+        assessment.under({"hidden": Ball(1.0), "logits": given})
+
+
+@pytest.mark.parametrize("layers", [None, 1, {"absent"}, [["hidden"]], np.ones((2, 2)), b"hidden"])
+def test_single_layers_are_asked_for_by_their_names(layers, assessment):
+    with pytest.raises(InputError, match="there is evidence for the layers 'hidden', 'logits'"):
+        assessment.only(layers)
+
+
+def test_a_single_layer_may_be_named_alone(assessment):
+    assert list(assessment.only("logits").supports) == ["logits"]

@@ -315,3 +315,28 @@ def test_a_namesake_of_a_rule_is_not_written_as_json():
 def test_radii_that_are_not_one_for_each_class_are_refused(radius):
     with pytest.raises(InputError, match="a number, or one for each class; got an array of shape"):
         Ball(radius)
+
+
+class Unhelpful:
+    def __repr__(self):
+        raise RuntimeError("no")
+
+    def __array__(self, *_):
+        raise KeyError("no")
+
+
+@pytest.mark.parametrize(
+    "radius",
+    [10**400, -(10**400), Unhelpful(), "x" * 10**6, np.ma.masked_equal([1.0, 2.0], 2)],
+    ids=["huge", "negative", "unhelpful", "long", "masked"],
+)
+def test_whatever_is_no_radius_is_refused_in_a_few_words(radius):
+    with pytest.raises(InputError, match="a radius must be a number >= 0") as error:
+        Ball(radius)
+    assert len(str(error.value)) < 300
+
+
+@pytest.mark.parametrize("k", [10**5000, 2**70], ids=["10**5000", "2**70"])
+def test_no_training_set_has_so_many_neighbours(k):
+    with pytest.raises(InputError, match="the size of a training set at most"):
+        Nearest(k)

@@ -683,3 +683,34 @@ def test_a_module_answers_in_its_own_precision_whatever_the_caller_is_doing():
     assert not np.array_equal(lowered, usual.scores)  # it would have mattered
     np.testing.assert_array_equal(inside.scores, usual.scores)
     np.testing.assert_array_equal(inside.activations["1"], usual.activations["1"])
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.ones(3, 2, device="meta"),
+        torch.ones(3, 2, dtype=torch.complex64),
+        torch.eye(2).to_sparse(),
+    ],
+    ids=["meta", "complex", "sparse"],
+)
+def test_tensors_that_hold_no_plain_numbers_are_refused(tensor):
+    with pytest.raises(InputError, match="a dense tensor of real numbers"):
+        TorchModel(torch.nn.Linear(2, 2)).prepare(tensor)
+
+
+def test_a_layer_of_complex_numbers_is_refused_rather_than_cut_to_its_real_part():
+    class Spectrum(torch.nn.Module):
+        def forward(self, batch):
+            return torch.fft.fft(batch)
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.spectrum, self.head = Spectrum(), torch.nn.Linear(2, 2)
+
+        def forward(self, batch):
+            return self.head(self.spectrum(batch).abs())
+
+    with pytest.raises(LayerError, match=r"'spectrum' must be a dense tensor of real numbers"):
+        TorchModel(Net()).observe(torch.ones(3, 2), ["spectrum"])

@@ -6,7 +6,7 @@ explained (`explain`) without asking the model again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,8 +24,10 @@ from iknow.core.movement import Movement
 from iknow.core.neighborhood import Neighborhood
 from iknow.core.on_request import evidence_about, movements_about
 from iknow.core.picture import Renderer, picture_of, take_sample
+from iknow.core.scalars import as_whole
 from iknow.core.stability import Stability, find_stability
 from iknow.core.support import find_support
+from iknow.core.text import names, shown
 from iknow.errors import InputError
 from iknow.locking import cached_property
 
@@ -60,11 +62,7 @@ class Assessment:
     movements: Mapping[str, Movement] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if set(self.evidence) != set(self.neighborhoods):
-            raise InputError(
-                f"neighborhoods are needed for the layers {sorted(self.evidence)}; "
-                f"got them for {sorted(self.neighborhoods)}"
-            )
+        _check_neighborhoods(self.neighborhoods, self.evidence)
         if self.found is not None and set(self.found) != set(self.evidence):
             raise InputError(
                 f"supports are needed for the layers {sorted(self.evidence)}; "
@@ -204,23 +202,30 @@ class Assessment:
 
     def only(self, layers: Sequence[str]) -> Assessment:
         """The assessment of the same predictions by some of the layers."""
-        missing = [layer for layer in layers if layer not in self.evidence]
-        if missing or not layers:
-            raise InputError(
-                f"there is evidence for the layers {', '.join(map(repr, self.evidence))}; asked "
-                f"for {', '.join(map(repr, missing)) or 'none'}"
-            )
+        chosen = self._choose(layers)
         return replace(
             self,
-            evidence={layer: self.evidence[layer] for layer in layers},
-            neighborhoods={layer: self.neighborhoods[layer] for layer in layers},
-            found=None if self.found is None else {layer: self.found[layer] for layer in layers},
+            evidence={layer: self.evidence[layer] for layer in chosen},
+            neighborhoods={layer: self.neighborhoods[layer] for layer in chosen},
+            found=None if self.found is None else {layer: self.found[layer] for layer in chosen},
         )
+
+    def _choose(self, layers: Any) -> list[str]:
+        """Layers that there is evidence for, at least one; a single name may stand alone."""
+        several = isinstance(layers, Collection) and getattr(layers, "ndim", 1) == 1
+        several = several and not isinstance(layers, str)
+        chosen = list(layers) if several else [layers]
+        missing = [n for n in chosen if not isinstance(n, str) or n not in self.evidence]
+        if missing or not chosen:
+            raise InputError(
+                f"there is evidence for the layers {names(self.evidence)}; asked for "
+                f"{names(missing)}"
+            )
+        return chosen
 
     def __getitem__(self, samples: slice) -> Assessment:
         """The assessment of some of the samples; evidence is gathered about no others."""
-        if not isinstance(samples, slice):
-            raise InputError(f"an assessment is cut by slices, such as [:100]; got {samples!r}")
+        _check_slice(samples)
         return replace(
             self,
             belief_codes=self.belief_codes[samples],
@@ -247,8 +252,11 @@ class Assessment:
         sample beside its exemplars. renderer: makes the pictures (`as_image`, `as_series`,
         `as_features`); by the samples' shape unless given.
         """
+        i = as_whole(i, "i", "be a whole number, the position of a sample")
         if not -len(self) <= i < len(self):
-            raise InputError(f"sample {i} does not exist: the assessment holds {len(self)} samples")
+            raise InputError(
+                f"sample {shown(i)} does not exist: the assessment holds {len(self)} samples"
+            )
         i = int(np.arange(len(self))[i])
         one = self[i : i + 1]
         sample = None if samples is None else take_sample(samples, i)
@@ -276,3 +284,35 @@ class Assessment:
             stability=(int(one.stability.at_least[0]), bool(one.stability.exact[0])),
             picture=None if sample is None else picture_of(sample, renderer),
         )
+
+
+def _check_neighborhoods(neighborhoods: Any, layers: Mapping[str, Any]) -> None:
+    """There must be one for each of the layers, by its name."""
+    if not isinstance(neighborhoods, Mapping):
+        raise InputError(
+            "neighborhoods must be given by layer, such as {'output': Ball(0.5)}; got "
+            f"{shown(neighborhoods)}"
+        )
+    if set(layers) != set(neighborhoods):
+        raise InputError(
+            f"neighborhoods are needed for the layers {names(sorted(layers))}; got them for "
+            f"{names(sorted(neighborhoods, key=shown))}"
+        )
+    for layer, given in neighborhoods.items():
+        if not isinstance(given, Neighborhood):
+            raise InputError(
+                f"the neighborhood of layer {shown(layer)} must be one such as Ball(0.5); got "
+                f"{shown(given)}"
+            )
+
+
+def _check_slice(samples: Any) -> None:
+    """Samples are cut out by a slice of whole numbers."""
+    if not isinstance(samples, slice):
+        raise InputError(f"an assessment is cut by slices, such as [:100]; got {shown(samples)}")
+    try:
+        samples.indices(0)
+    except Exception as error:  # of what is no whole number, or of a step of 0
+        raise InputError(
+            f"an assessment is cut by slices of whole numbers; got {shown(samples)}: {error}"
+        ) from error

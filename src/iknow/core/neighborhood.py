@@ -19,17 +19,22 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from iknow.core.arrays import Floats
 from iknow.core.evidence import Evidence
+from iknow.core.scalars import as_real, as_whole
+from iknow.core.text import shown
 from iknow.errors import InputError
 
 NO_REACH = -np.inf
 """The reach of a query whose neighborhood is empty by rule: no distance is within it."""
+
+LARGEST_K = 2**62
+"""No training set has more samples, and no file holds a larger number."""
 
 
 class Neighborhood(ABC):
@@ -78,16 +83,16 @@ class Ball(Neighborhood):
     radius: float | tuple[float, ...]
 
     def __post_init__(self) -> None:
-        if np.ndim(self.radius) == 0:
+        several = _as_several(self.radius)
+        if several is None:
             super().__post_init__()
         else:
-            if np.ndim(self.radius) != 1 or np.size(self.radius) == 0:
+            if several.ndim != 1 or several.size == 0:
                 raise InputError(
                     "a radius must be a number, or one for each class; got an array of shape "
-                    f"{np.shape(self.radius)}"
+                    f"{several.shape}"
                 )
-            each = tuple(_check_radius(radius) for radius in np.ravel(self.radius))
-            object.__setattr__(self, "radius", each)
+            object.__setattr__(self, "radius", tuple(_check_radius(each) for each in several))
 
     @property
     def empty_beyond(self) -> float | tuple[float, ...]:
@@ -215,29 +220,35 @@ def neighborhood_from_dict(record: Mapping[str, Any]) -> Neighborhood:
         raise InputError(f"{name} cannot be made from {parameters}: {error}") from error
 
 
+def _as_several(radius: Any) -> NDArray[Any] | None:
+    """Radii in an array; None where what was given is one, or is nothing that can be read."""
+    try:
+        array = np.asarray(radius)
+        hidden = np.ma.is_masked(radius)
+    except Exception:  # numpy asks the object, and that may answer in any way
+        return None
+    return None if array.ndim == 0 or hidden else array
+
+
 def _check_radius(radius: object) -> float:
-    if isinstance(radius, bool) or not isinstance(radius, Real) or math.isnan(radius):
-        raise InputError(f"a radius must be a number >= 0; got {radius!r}")
-    if radius < 0:
-        raise InputError(f"a radius must be >= 0; got {radius}")
-    return float(radius)
+    number = as_real(radius, "a radius", "be a number >= 0")
+    if number < 0:
+        raise InputError(f"a radius must be >= 0; got {number}")
+    return number
 
 
 def _check_k(k: object) -> int:
-    if isinstance(k, bool) or not isinstance(k, Integral):
-        raise InputError(f"k must be a whole number >= 1; got {k!r}")
-    if k < 1:
-        raise InputError(f"k must be >= 1; got {k}")
-    return int(k)
+    number = as_whole(k, "k", "be a whole number >= 1")
+    if number < 1:
+        raise InputError(f"k must be >= 1; got {shown(number)}")
+    if number > LARGEST_K:
+        raise InputError(f"k must be the size of a training set at most; got {shown(number)}")
+    return number
 
 
 def _check_ratio(ratio: object) -> float:
-    if isinstance(ratio, bool) or not isinstance(ratio, Real) or not 1 <= float(ratio) < math.inf:
-        raise InputError(
-            f"a ratio must be a finite number >= 1, as the nearest sample itself counts; "
-            f"got {ratio!r}"
-        )
-    return float(ratio)
+    kind = "be a finite number >= 1, as the nearest sample itself counts"
+    return as_real(ratio, "a ratio", kind, lambda number: 1 <= number < math.inf)
 
 
 CHECKS: dict[str, Callable[[object], float]] = {

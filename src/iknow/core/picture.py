@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iknow.core.arrays import Floats
-from iknow.core.text import name
+from iknow.core.text import name, shown
 from iknow.errors import InputError
 
 MOST_FEATURES = 256
@@ -69,7 +69,7 @@ def as_image(*shape: int, limits: tuple[float, float] | None = None) -> Renderer
     if len(shape) not in (2, 3) or (len(shape) == 3 and not {shape[0], shape[2]} & {1, 3}):
         raise InputError(
             "an image has a shape of height and width, and may have 1 or 3 channels before or "
-            f"after them; got {shape}"
+            f"after them; got {shown(shape)}"
         )
 
     def render(sample: Any) -> Picture:
@@ -111,11 +111,15 @@ def as_features(names: Sequence[str] | None = None) -> Renderer:
 
 def picture_of(sample: Any, renderer: Renderer | None = None) -> Picture:
     """The picture of a sample; where it cannot be made, the numbers of the sample."""
-    try:
-        return (_by_shape(sample) if renderer is None else renderer)(sample)
-    except Exception:
-        # A renderer is the caller's code, and a picture less is no reason to lose a report.
-        return as_features()(sample)
+    # A renderer is the caller's code, and a picture less is no reason to lose a report.
+    for make in (_by_shape if renderer is None else renderer, as_features()):
+        try:
+            picture = make(sample)
+        except Exception:
+            continue
+        if isinstance(picture, Picture):
+            return picture
+    return Features((_plain(sample),))
 
 
 def take_sample(samples: Any, row: int) -> Any:
@@ -130,20 +134,20 @@ def take_sample(samples: Any, row: int) -> Any:
         if not 0 <= row < n_samples:
             return None
         sample = samples.iloc[row] if hasattr(samples, "iloc") else samples[row]
-    except (IndexError, KeyError, TypeError):
+        return sample.toarray().ravel() if hasattr(sample, "toarray") else sample
+    except Exception:  # what was given may answer in any way
         return None
-    return sample.toarray().ravel() if hasattr(sample, "toarray") else sample
 
 
-def _by_shape(sample: Any) -> Renderer:
+def _by_shape(sample: Any) -> Picture:
     if hasattr(sample, "index") and hasattr(sample, "to_numpy"):  # a row of a pandas table
-        return as_features([str(name) for name in sample.index])
+        return as_features([str(name) for name in sample.index])(sample)
     shape = np.shape(sample)
     if len(shape) == 2 and 1 in shape and max(shape) > 1:
-        return as_series()
+        return as_series()(sample)
     if len(shape) == 2 or (len(shape) == 3 and {shape[0], shape[2]} & {1, 3}):
-        return as_image(*shape)
-    return as_features()
+        return as_image(*shape)(sample)
+    return as_features()(sample)
 
 
 def _as_pixels(values: NDArray[Any], limits: tuple[float, float] | None) -> NDArray[np.uint8]:

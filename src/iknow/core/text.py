@@ -35,12 +35,24 @@ def name(text: object, most: int = LONGEST_NAME) -> str:
     return shorten(visible(shorten(str(text), most)), most)
 
 
+def shown(value: object, most: int = LONGEST_NAME) -> str:
+    """Whatever somebody gave, as it is quoted in an error: by its repr, if it has one.
+
+    A repr may fail: of an object that refuses, of nested lists without end, of 5,000 digits.
+    """
+    try:
+        text = repr(value)
+    except Exception:
+        text = f"an object of type {type(value).__name__}"
+    return name(text, most)
+
+
 def names(texts: object, most: int = 10) -> str:
     """Several names, quoted, with commas between them; of many the first, and how many more."""
     listed = list(texts)  # type: ignore[call-overload]
-    shown = ", ".join(name(repr(text)) for text in listed[:most])
+    first = ", ".join(shown(text) for text in listed[:most])
     more = f", … ({len(listed):,} in all)" if len(listed) > most else ""
-    return f"{shown}{more}" or "none"
+    return f"{first}{more}" or "none"
 
 
 def _seen(character: str) -> str:

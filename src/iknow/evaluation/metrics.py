@@ -20,6 +20,7 @@ from iknow.core.assertion import Assertion, Reason
 from iknow.core.assessment import Assessment
 from iknow.core.codes import UNKNOWN, positions_of
 from iknow.core.picture import Renderer
+from iknow.core.text import shown
 from iknow.errors import InputError
 from iknow.labels import as_vector
 from iknow.selection import Selection
@@ -203,6 +204,10 @@ def evaluate(assessment: Assessment, y_true: Any) -> Report:
 
     True labels the classifier does not know are allowed, as nobody can be right about them.
     """
+    if not isinstance(assessment, Assessment):
+        raise InputError(
+            f"what is evaluated is an Assessment, as assess(X) returns it; got {shown(assessment)}"
+        )
     truth = as_vector(y_true, "y_true")
     if truth.shape != (len(assessment),):
         raise InputError(
@@ -214,8 +219,8 @@ def evaluate(assessment: Assessment, y_true: Any) -> Report:
     classes = assessment.classes
     if (truth.dtype.kind in "OUS") != (classes.dtype.kind in "OUS"):
         raise InputError(
-            f"y_true must hold labels like the classifier's, such as {classes.tolist()[0]!r}; "
-            f"got {truth.tolist()[0]!r}"
+            f"y_true must hold labels like the classifier's, such as {shown(classes.tolist()[0])}; "
+            f"got {shown(truth.tolist()[0])}"
         )
     unknown: Bools = positions_of(truth, classes) == UNKNOWN
     true_classes = np.concatenate([classes, np.unique(truth[unknown])])

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from iknow.core.arrays import Floats
+from iknow.core.scalars import as_real
 from iknow.errors import InputError
 
 ROUND_UP = 1 + 1e-9
@@ -120,7 +121,13 @@ def propagate_radius(radius: float, lipschitz: Mapping[str, float]) -> dict[str,
 
 def as_matrix(matrix: Any, what: str = "a matrix") -> Floats:
     """A finite float64 array with two axes."""
-    values = np.asarray(matrix)
+    try:
+        values = np.asarray(matrix)
+        masked = np.ma.is_masked(matrix)
+    except Exception as error:  # numpy asks the object, and that may answer in any way
+        raise InputError(f"{what} must be an array; {type(matrix).__name__} is none") from error
+    if masked:
+        raise InputError(f"{what} has masked entries: fill them in")
     if values.dtype.kind not in "fiub" or values.ndim != 2:
         raise InputError(
             f"{what} must be real numbers with two axes; got {values.dtype} of shape {values.shape}"
@@ -142,6 +149,4 @@ def _multiply(left: Floats | None, right: Floats) -> Floats:
 
 
 def _check_size(value: float, what: str) -> float:
-    if not value >= 0:  # also false for nan
-        raise InputError(f"{what} must be a number >= 0; got {value!r}")
-    return float(value)
+    return as_real(value, what, "be a number >= 0", lambda number: number >= 0)

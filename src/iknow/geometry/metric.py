@@ -10,13 +10,14 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
 
 from iknow.core.arrays import Floats
 from iknow.core.overriding import speaks_for
+from iknow.core.scalars import as_real
+from iknow.core.text import shown
 from iknow.errors import InputError, LayerError
 from iknow.geometry.bounds import (
     FLOAT32_ROUNDING,
@@ -72,9 +73,7 @@ class Metric(ABC):
 
 
 def _check_p(p: object) -> float:
-    if isinstance(p, bool) or not isinstance(p, Real) or not float(p) >= 1:
-        raise InputError(f"p must be a number from 1 to inf; got {p!r}")
-    return float(p)
+    return as_real(p, "p", "be a number from 1 to inf", lambda number: number >= 1)
 
 
 @dataclass(frozen=True)
@@ -161,7 +160,9 @@ def metric_from_dict(record: Mapping[str, Any], arrays: Mapping[str, Any] | None
         if not arrays or "map" not in arrays:
             raise InputError("a Weighted metric needs its array 'map'; it is missing")
         return Weighted(arrays["map"])
-    raise InputError(f"expected a Minkowski metric with its p or a Weighted one; got {record!r}")
+    raise InputError(
+        f"expected a Minkowski metric with its p or a Weighted one; got {shown(record)}"
+    )
 
 
 def _norms(differences: Floats, p: float) -> Floats:

@@ -6,6 +6,7 @@ from typing import Any
 
 from sklearn.frozen import FrozenEstimator
 
+from iknow.core.text import shown
 from iknow.errors import InputError
 from iknow.locking import unforked
 from iknow.models.model import Model
@@ -28,7 +29,7 @@ def as_model(model: Any) -> Model:
     raise InputError(
         "a model must be a torch.nn.Module, a scikit-learn classifier or an iknow Model "
         "(iknow.models.arrays.PrecomputedModel takes the outputs of any other framework); "
-        f"got {model!r} of type {type(model).__name__}"
+        f"got {shown(model)} of type {type(model).__name__}"
     )
 
 

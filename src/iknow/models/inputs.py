@@ -6,10 +6,11 @@ position.
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any
 
 from iknow.core.arrays import Ints
+from iknow.core.scalars import as_whole
+from iknow.core.text import shown
 from iknow.errors import InputError
 from iknow.models.numbers import as_array
 
@@ -48,7 +49,7 @@ def count_samples(inputs: Any) -> int:
     try:
         return len(inputs)
     except TypeError:
-        raise InputError(f"inputs must hold samples along an axis; got {inputs!r}") from None
+        raise InputError(f"inputs must hold samples along an axis; got {shown(inputs)}") from None
 
 
 def cut_batches(inputs: Any, size: int | None = None) -> list[Any]:
@@ -61,8 +62,8 @@ def cut_batches(inputs: Any, size: int | None = None) -> list[Any]:
         raise InputError("there is nothing to work on: X holds no samples")
     if size is None:
         size = affordable_batch_size(inputs)
-    if isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
-        raise InputError(f"batch_size must be a whole number >= 1; got {size!r}")
+    if as_whole(size, "batch_size", "be a whole number >= 1") < 1:
+        raise InputError(f"batch_size must be a whole number >= 1; got {shown(size)}")
     return [take_rows(inputs, slice(start, start + size)) for start in range(0, n, int(size))]
 
 

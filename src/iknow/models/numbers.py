@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from iknow.core.text import shown
 from iknow.errors import InputError
 
 NUMERIC_KINDS = "fiub"
@@ -29,7 +30,10 @@ def as_array(values: Any, what: str, error: type[InputError] = InputError) -> ND
     no values along an axis (a generator, a set, a single number) are refused.
     """
     if hasattr(values, "detach"):  # a tensor, perhaps on another device or in need of a gradient
-        values = _tensor_to_array(values)
+        try:
+            values = _tensor_to_array(values)
+        except Exception as cause:  # without values, of several shapes, quantized, ...
+            raise error(f"{what} is a tensor that cannot be read as numbers: {cause}") from cause
     if hasattr(values, "toarray"):
         raise error(f"{what} must be dense; got a sparse matrix: use {what}.toarray()")
     if isinstance(values, (list, tuple)) and any(map(np.ma.isMaskedArray, values)):
@@ -37,7 +41,7 @@ def as_array(values: Any, what: str, error: type[InputError] = InputError) -> ND
     check_unmasked(values, what, error)
     try:
         array = np.asarray(values)
-    except (ValueError, TypeError, RuntimeError) as cause:
+    except Exception as cause:  # numpy asks the object, and that may answer in any way
         raise error(f"{what} must be an array; {type(values).__name__} is none: {cause}") from cause
     if array.ndim == 0:
         raise error(
@@ -88,8 +92,8 @@ def is_missing(value: Any) -> bool:
 
 
 def _tensor_to_array(tensor: Any) -> Any:
-    tensor = tensor.detach().cpu()
     try:
+        tensor = tensor.detach().cpu()
         return tensor.numpy()
     except (TypeError, RuntimeError):  # a precision that numpy does not have, such as bfloat16
         return tensor.to_dense().float().numpy()
@@ -123,7 +127,7 @@ def _objects_to_floats(
         )
         if not real and not is_missing(value):
             raise error(
-                f"{what} must hold real numbers; at {place} it has {_shortened(value)} of type "
+                f"{what} must hold real numbers; at {place} it has {shown(value, 60)} of type "
                 f"{type(value).__name__}"
             )
         try:
@@ -131,8 +135,3 @@ def _objects_to_floats(
         except OverflowError:
             found[place] = np.inf if value > 0 else -np.inf
     return found
-
-
-def _shortened(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

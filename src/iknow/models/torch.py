@@ -49,10 +49,10 @@ class TorchModel:
     def prepare(self, inputs: Any) -> Any:
         if not isinstance(inputs, Tensor):
             return as_numbers(inputs, "X")
-        if inputs.is_complex() or inputs.layout != torch.strided or inputs.ndim == 0:
+        if not _is_plain(inputs) or inputs.ndim == 0:
             raise InputError(
                 "a torch module's inputs must be a dense tensor of real numbers with samples along "
-                f"its first axis; got {inputs.dtype}, {inputs.layout}, {tuple(inputs.shape)}"
+                f"its first axis; got {_describe(inputs)}"
             )
         return inputs
 
@@ -187,12 +187,29 @@ def _from_array(array: np.ndarray[Any, Any]) -> Tensor:
     return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("="), order="C"))
 
 
+def _is_plain(tensor: Tensor) -> bool:
+    """Whether a tensor holds real numbers, all of them, in rows of one length."""
+    dense = tensor.layout == torch.strided and not tensor.is_nested and not tensor.is_meta
+    return dense and not tensor.is_complex() and not tensor.is_quantized
+
+
+def _describe(tensor: Tensor) -> str:
+    if tensor.is_nested:
+        return "a nested tensor"
+    return f"{tensor.dtype}, {tensor.layout}, {tuple(tensor.shape)} on {tensor.device}"
+
+
 def _to_array(output: Any, what: str) -> Any:
     """A tensor as a numpy array of its own: a later in-place operation must not change it."""
     if not isinstance(output, Tensor):
         raise LayerError(
             f"{what} must be a tensor; got {type(output).__name__}: choose another layer, or wrap "
             "the module so that it returns one"
+        )
+    if not _is_plain(output):
+        raise LayerError(
+            f"{what} must be a dense tensor of real numbers; got {_describe(output)}: choose "
+            "another layer, or wrap the module so that it returns one"
         )
     wide = torch.float64 if output.dtype == torch.float64 else torch.float32
     return output.detach().to("cpu", wide, copy=True).numpy()

@@ -55,6 +55,8 @@ def check_activations(activations: Any, what: str = "activations") -> Floats32:
         raise InputError(f"{what} must be real numbers; got dtype {array.dtype}")
     if array.ndim != 2:
         raise InputError(f"{what} must have shape (n, n_features); got {array.shape}")
+    if array.shape[1] == 0:
+        raise InputError(f"{what} must have at least one feature; got shape {array.shape}")
     with np.errstate(over="ignore"):  # an overflow becomes inf and is reported below
         rounded = array.astype(np.float32, copy=False)
     step = max(1, VALUES_CHECKED_AT_ONCE // max(1, rounded.shape[1]))

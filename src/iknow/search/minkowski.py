@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from scipy.spatial.distance import cdist
 
 from iknow.core.arrays import Floats, Ints
 from iknow.core.evidence import Evidence, empty_evidence
-from iknow.errors import InputError
+from iknow.core.scalars import as_real
 from iknow.search.index import check_activations, check_k, check_width
 from iknow.search.stored import StoredRows
 from iknow.search.threads import for_each, n_cores
@@ -108,9 +107,7 @@ def measure(queries: Floats, points: Floats, p: float) -> Floats:
 
 
 def _check_p(p: object) -> float:
-    if isinstance(p, bool) or not isinstance(p, Real) or not float(p) >= 1:
-        raise InputError(f"p must be a number from 1 to inf; got {p!r}")
-    return float(p)
+    return as_real(p, "p", "be a number from 1 to inf", lambda number: number >= 1)
 
 
 def _scaled_norms(differences: Floats, p: float) -> Floats:

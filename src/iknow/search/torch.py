@@ -18,6 +18,7 @@ from torch import Tensor
 
 from iknow.core.arrays import Ints
 from iknow.core.evidence import NO_EXEMPLAR, Evidence, empty_evidence, stack_evidence
+from iknow.core.text import shorten, shown
 from iknow.errors import InputError
 from iknow.locking import Lock
 from iknow.search.index import check_activations, check_k, check_width
@@ -222,10 +223,11 @@ def _check_device(device: str | torch.device) -> torch.device:
     try:
         checked = torch.device(device)
         torch.zeros(1, device=checked).cpu()
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0]
+    except (RuntimeError, AssertionError, NotImplementedError, TypeError, ValueError) as error:
+        reason = shorten((str(error) or type(error).__name__).splitlines()[0])
+        given = str(device) if isinstance(device, torch.device) else device
         raise InputError(
-            f"device {str(device)!r} cannot be used by torch {torch.__version__} here ({reason}): "
+            f"device {shown(given)} cannot be used by torch {torch.__version__} here ({reason}): "
             "use device='cpu' or install a torch made for that device"
         ) from error
     return checked

@@ -10,6 +10,8 @@ import numpy as np
 
 from iknow.core.arrays import Ints, Labels
 from iknow.core.neighborhood import Ball, Nearest, Neighborhood, has_k
+from iknow.core.scalars import as_flag, as_real
+from iknow.core.text import shown
 from iknow.errors import InputError, SelectionError
 from iknow.selection.choice import select
 from iknow.selection.deadline import check_time_limit
@@ -40,11 +42,12 @@ class Goal:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        self._check_kinds()
         if self.accuracy is not None and self.coverage is not None:
             raise InputError("ask for an accuracy or for a coverage, not for both")
         if self.method != "exact" and (self.accuracy is not None or self.coverage is not None):
             raise InputError(
-                f"method={self.method!r} is a way to the largest coverage; leave it out when "
+                f"method={shown(self.method)} is a way to the largest coverage; leave it out when "
                 "asking for an accuracy or a coverage"
             )
         check_time_limit(self.time_limit)
@@ -55,6 +58,20 @@ class Goal:
     def needs_every_class(self) -> bool:
         """Whether the distances to every class are needed, and not only those to two."""
         return self.method == "per-class"
+
+    def _check_kinds(self) -> None:
+        """Numbers must be numbers, and flags flags; their ranges are checked by who uses them."""
+        if not isinstance(self.method, str):
+            raise InputError(f"method must be the name of one; got {shown(self.method)}")
+        as_flag(self.each_class, "each_class")
+        for name in ("accuracy", "confidence", "coverage"):
+            value = getattr(self, name)
+            if value is not None or name == "confidence":
+                object.__setattr__(self, name, as_real(value, name, "lie between 0 and 1"))
+        several = isinstance(self.k, np.ndarray) and self.k.ndim == 1
+        listed = several or isinstance(self.k, (list, tuple, range))
+        for k in self.k if listed else () if self.k is None else (self.k,):  # type: ignore[union-attr]
+            Nearest(k)  # type: ignore[arg-type]
 
     def neighbors_needed(self, rule: type[Neighborhood], n_rows: int) -> int:
         """How many neighbour distances the evidence must hold."""

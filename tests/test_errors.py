@@ -1,0 +1,27 @@
+"""Errors: whatever is quoted in them, somebody can read them."""
+
+import pickle
+
+import pytest
+
+from iknow.errors import LONGEST_MESSAGE, BundleError, InputError, MissingExtraError
+
+
+@pytest.mark.parametrize("kind", [InputError, BundleError])
+def test_a_message_of_any_length_keeps_its_beginning_and_its_end(kind):
+    message = str(kind("expected " + "x" * 9_000_000 + ": do this"))
+    assert len(message) <= LONGEST_MESSAGE
+    assert message.startswith("expected xxx")
+    assert message.endswith("xxx: do this")
+    assert "9,000,018 characters" in message
+
+
+def test_a_message_that_can_be_read_stays_as_it_is():
+    assert str(InputError("x" * LONGEST_MESSAGE)) == "x" * LONGEST_MESSAGE
+
+
+@pytest.mark.parametrize("error", [InputError("a"), MissingExtraError("this", "that")])
+def test_errors_cross_processes(error):
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error)
+    assert str(again) == str(error)
