@@ -15,6 +15,7 @@ import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+import joblib
 import numpy as np
 import pytest
 import torch
@@ -770,6 +771,39 @@ def test_a_mapped_bundle_that_is_cut_short_does_not_end_the_process(saved):
         [sys.executable, "-c", CUT_SHORT, saved], capture_output=True, text=True, check=True
     )
     assert done.stdout == "True\nTrue\n"
+
+
+COPIED_AFTER_THE_CUT = """
+import copy, os, pickle, sys
+import joblib
+import iknow.sealed
+from iknow import EpistemicClassifier
+from iknow.errors import BundleError
+
+iknow.sealed.COPIED_UP_TO = 0
+loaded = EpistemicClassifier.load(sys.argv[1], joblib.load(sys.argv[2]))
+os.truncate(sys.argv[1], 100)
+for use in (copy.deepcopy, pickle.dumps):
+    try:
+        use(loaded)
+    except BundleError as error:
+        print("was changed" in str(error))
+"""
+
+
+def test_what_a_mapped_bundle_knows_its_model_by_is_not_lost_with_the_file(tmp_path):
+    """Inputs of 1 MiB lie on pages that are not there any more when the classifier is copied."""
+    X = np.random.default_rng(0).normal(size=(200, 1000))
+    y = np.arange(200) % 2
+    model = LogisticRegression().fit(X, y)
+    classifier = EpistemicClassifier(FrozenEstimator(model), neighborhoods=Ball(1)).fit(X, y)
+    classifier.save(tmp_path / "x.iknow")
+    joblib.dump(model, tmp_path / "model.joblib")
+    paths = [tmp_path / "x.iknow", tmp_path / "model.joblib"]
+    done = subprocess.run(
+        [sys.executable, "-c", COPIED_AFTER_THE_CUT, *paths], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (0, "True\nTrue\n"), done.stderr
 
 
 # Writing, and what was there before

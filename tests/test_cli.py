@@ -395,7 +395,7 @@ def test_layers_that_a_bundle_has_no_evidence_for_are_refused(folder):
 
 
 @pytest.mark.parametrize(
-    "show", ["picture", "image", "image:8", "image:axb", "features:3", "series:x"]
+    "show", ["picture", "image", "image:8", "image:axb", "image:0x0", "features:3", "series:x"]
 )
 def test_what_samples_cannot_look_like_is_refused(folder, show):
     words = ["report", "wine.iknow", "test.npz", "--model", "model.joblib"]

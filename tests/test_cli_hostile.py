@@ -207,8 +207,10 @@ def test_loops_of_links_folders_and_pipes_are_told(folder, command):
         fail(*[name if word == "test.npz" else word for word in command])
     os.symlink("loop.html", "loop.html")
     os.symlink("loop.csv", "loop.csv")
-    for output in ("/", ".", "", "loop.csv" if command is ASSESS else "loop.html"):
-        fail(*command, "-o", output)
+    fail(*command, "-o", "loop.csv" if command is ASSESS else "loop.html")
+    for output in ("/", ".", ""):
+        line = fail(*command, "-o", output)
+        assert "is a folder" in line or command is ASSESS
 
 
 def test_a_report_is_not_written_over_a_table(folder):
@@ -332,7 +334,33 @@ def test_devices_and_pipes_are_written_into(folder):
     assert ended.returncode == 0, ended.stderr
     written = folder / "there.csv"
     succeed(*ASSESS, "-o", written)
-    assert written.read_text() in ended.stdout
+    assert ended.stdout == written.read_text()
     succeed(*ASSESS, "-o", "/dev/null")
     succeed(*REPORT, "-o", "/dev/null")
     assert not os.path.isfile("/dev/null")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/stdout"), reason="there are no devices")
+def test_what_people_are_told_stays_out_of_the_stream_that_the_result_goes_to(folder):
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    assessed = process(*ASSESS, "-o", "/dev/stdout", **pipes)
+    assert len(list(csv.DictReader(assessed.stdout.splitlines()))) == 30
+    assert "accuracy" in assessed.stderr
+    assert "Written to /dev/stdout" in assessed.stderr
+    reported = process(*REPORT, "-o", "/dev/stdout", **pipes)
+    assert reported.stdout.lstrip().lower().startswith("<!doctype html>")
+    assert reported.stdout.rstrip().endswith("</html>")
+    assert "accuracy" in reported.stderr
+    assert "browser" not in reported.stderr
+    words = [sys.executable, "-c", MAIN, *FIT[:-1], "/dev/stdout"]
+    (folder / "piped.iknow").write_bytes(subprocess.run(words, capture_output=True).stdout)
+    succeed("assess", "piped.iknow", "test.npz", "--model", "model.joblib")
+
+
+def test_a_model_that_answers_otherwise_is_taken_if_one_insists(folder):
+    X, y = np.load("train.npz")["X"], np.load("train.npz")["y"]
+    joblib.dump(LogisticRegression(C=0.01, max_iter=1000).fit(X, y), "other.joblib")
+    for command in ("assess", "report"):
+        words = [command, "b.iknow", "test.npz", "--model", "other.joblib"]
+        assert "--no-check-model" in fail(*words)
+        succeed(*words, "--no-check-model")

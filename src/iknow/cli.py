@@ -19,6 +19,7 @@ from iknow.core.neighborhood import (
 )
 from iknow.failures import OneLineErrors
 from iknow.version import __version__
+from iknow.writing import is_stream
 
 app = typer.Typer(
     name="iknow",
@@ -62,6 +63,19 @@ DeviceOption = Annotated[
     str | None, typer.Option(help="Search by torch on cuda, cuda:1, mps or cpu.")
 ]
 
+NoCheckOption = Annotated[
+    bool,
+    typer.Option(
+        "--no-check-model",
+        help="Take any model, even one that answers otherwise than the one of the bundle.",
+    ),
+]
+
+
+def _console(output: Path | None) -> Console:
+    """Where to tell people what was done: not into the stream that the result goes to."""
+    return Console(stderr=output is not None and is_stream(output))
+
 
 @app.callback(invoke_without_command=True)
 def main(
@@ -90,7 +104,7 @@ def demo(
     from iknow.jobs import check_page
     from iknow.writing import write_bytes
 
-    console = Console()
+    console = _console(output)
     check_page(output)
     with Console(stderr=True).status("Training on digits ..."):
         demonstration = demonstrate(left_out, seed)
@@ -138,6 +152,7 @@ def fit(
     from iknow.console import show_fit
     from iknow.jobs import Source, fit_job
 
+    console = _console(output)
     classifier = fit_job(
         Source(data, label, labels),
         output,
@@ -154,7 +169,7 @@ def fit(
         seed=seed,
         force=force,
     )
-    show_fit(classifier, output, Console())
+    show_fit(classifier, output, console)
 
 
 @app.command()
@@ -168,15 +183,22 @@ def assess(
     label: LabelOption = None,
     labels: LabelsOption = None,
     device: DeviceOption = None,
+    no_check_model: NoCheckOption = False,
 ) -> None:
     """Say IK, IMK or IDK for each prediction; with labels, also how often rightly."""
     from iknow.console import show_assessment
     from iknow.jobs import Source, assess_job
 
+    console = _console(output)
     assessment, truth = assess_job(
-        bundle, Source(data, label, labels), output, model=model, device=device
+        bundle,
+        Source(data, label, labels),
+        output,
+        model=model,
+        device=device,
+        check_model=not no_check_model,
     )
-    show_assessment(assessment, truth, output, Console())
+    show_assessment(assessment, truth, output, console)
 
 
 @app.command()
@@ -201,11 +223,13 @@ def report(
         typer.Option(help="What samples look like: image:8x8, image:3x32x32, series, features."),
     ] = None,
     device: DeviceOption = None,
+    no_check_model: NoCheckOption = False,
 ) -> None:
     """Write what is known, and why, as one HTML page that opens anywhere."""
     from iknow.console import show_figures, show_report
     from iknow.jobs import Source, renderer_by_name, report_job
 
+    console = _console(output)
     source = Source(data, label, labels)
     assessment, truth = report_job(
         bundle,
@@ -216,9 +240,10 @@ def report(
         layers=layer,
         renderer=renderer_by_name(show),
         device=device,
+        check_model=not no_check_model,
     )
-    show_figures(assessment, truth, Console())
-    show_report(output, Console())
+    show_figures(assessment, truth, console)
+    show_report(output, console)
 
 
 @app.command()

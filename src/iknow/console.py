@@ -21,6 +21,7 @@ from iknow.core.text import name, visible
 from iknow.demo import UNSEEN, Demonstration, Example
 from iknow.evaluation import evaluate
 from iknow.evaluation.metrics import NO_ANSWER, percent
+from iknow.writing import is_stream
 
 COLORS = {Assertion.IK: "green", Assertion.IMK: "yellow", Assertion.IDK: "red"}
 SHADES = " ░▒▓█"
@@ -159,6 +160,9 @@ def show_written(output: Path, console: Console) -> None:
 
 def show_report(output: Path, console: Console) -> None:
     """Say where the page is, as a link where the terminal makes links."""
+    if is_stream(output):  # nothing to open is left there
+        show_written(output, console)
+        return
     console.print(
         Text("Open in any browser, with sliders, samples and their evidence: ").append(
             visible(output), style=Style(link=output.resolve().as_uri())

@@ -173,7 +173,7 @@ def _check_model(
     if isinstance(known_by, str):
         warn(
             f"{path} cannot tell whether this is the model it was made with: {known_by}. Pass "
-            "check_model=False if you know that it is",
+            "check_model=False, or --no-check-model to a command, if you know that it is",
             stacklevel=3,
         )
         return
@@ -181,5 +181,5 @@ def _check_model(
     if difference is not None:
         raise BundleError(
             f"{path} was made with another model: {difference}. Load it with the model it was made "
-            "with, or pass check_model=False if you know that it is"
+            "with, or pass check_model=False, or --no-check-model to a command, if you know better"
         )

@@ -145,6 +145,14 @@ def test_an_image_needs_the_shape_of_one(shape):
         as_image(*shape)
 
 
+def test_an_image_without_extent_or_a_series_without_channels_is_refused():
+    for shape in [(0, 0), (-1, 8), (3, 8, 0)]:
+        with pytest.raises(InputError, match="the sides of an image must be at least 1"):
+            as_image(*shape)
+    with pytest.raises(InputError, match="at least one channel"):
+        as_series(0)
+
+
 @pytest.mark.parametrize(
     "samples",
     [

@@ -149,7 +149,7 @@ def test_a_change_that_a_modules_state_need_not_show_is_refused(change, tmp_path
     change(net)
     with pytest.raises(BundleError, match=r"differ by .* on input \d+ of the 32 kept, where .* is"):
         load(net, tmp_path)
-    with pytest.raises(BundleError, match="pass check_model=False if you know"):
+    with pytest.raises(BundleError, match="pass check_model=False, or --no-check-model"):
         load(net, tmp_path)
     assert load(net, tmp_path, check_model=False).predict(X).shape == (90,)
 

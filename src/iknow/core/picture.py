@@ -71,6 +71,8 @@ def as_image(*shape: int, limits: tuple[float, float] | None = None) -> Renderer
             "an image has a shape of height and width, and may have 1 or 3 channels before or "
             f"after them; got {shown(shape)}"
         )
+    if min(shape) < 1:
+        raise InputError(f"the sides of an image must be at least 1; got {shape}")
 
     def render(sample: Any) -> Picture:
         values = _numbers(sample).reshape(shape)
@@ -85,6 +87,8 @@ def as_image(*shape: int, limits: tuple[float, float] | None = None) -> Renderer
 
 def as_series(n_channels: int = 1) -> Renderer:
     """A renderer of samples that are series, of shape (n_channels, n_steps) or flat."""
+    if n_channels < 1:
+        raise InputError(f"a series has at least one channel; got {n_channels}")
 
     def render(sample: Any) -> Picture:
         values = _numbers(sample).astype(np.float64).reshape(n_channels, -1)

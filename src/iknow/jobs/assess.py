@@ -28,12 +28,13 @@ def assess_job(
     *,
     model: str | None,
     device: str | None = None,
+    check_model: bool = True,
 ) -> tuple[Assessment, Labels | None]:
     """Assess the samples of a file by a bundle and its model; write a row for each if asked to."""
     if output is not None:
         check_ending(output)
         check_output(output, [bundle, *paths_read(data, model=model)])
-    classifier = load_classifier(bundle, model, device)
+    classifier = load_classifier(bundle, model, device, check_model=check_model)
     table = data.read()
     assessment = assess_table(classifier, table, evidence=output is not None)
     if output is not None:
@@ -73,9 +74,11 @@ def _beliefs(assessment: Assessment) -> Labels:
     return labels if answered.all() else np.where(answered, labels.astype(np.str_), "")
 
 
-def load_classifier(bundle: Path, model: str | None, device: str | None) -> EpistemicClassifier:
+def load_classifier(
+    bundle: Path, model: str | None, device: str | None, *, check_model: bool
+) -> EpistemicClassifier:
     wrapped = None if model is None else load_model(model)
-    return EpistemicClassifier.load(bundle, wrapped, device=device)
+    return EpistemicClassifier.load(bundle, wrapped, device=device, check_model=check_model)
 
 
 def assess_table(classifier: EpistemicClassifier, table: Table, **how: Any) -> Assessment:

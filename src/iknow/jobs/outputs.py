@@ -15,6 +15,10 @@ from iknow.writing import is_stream
 
 def check_output(output: Path, reads: Sequence[Path] = ()) -> None:
     """Refuse a file that cannot be written, or one of those read, however it is spelled."""
+    with suppress(FileNotFoundError):
+        output.stat()  # a loop of links is refused by the system
+    if output.is_dir():
+        raise InputError(f"{output} is a folder: name the file to write in it")
     for path in reads:
         if is_same(output, path):
             raise InputError(f"{output} is read, and would be lost: write to another file")
@@ -23,10 +27,6 @@ def check_output(output: Path, reads: Sequence[Path] = ()) -> None:
                 f"{output} and {path} lie in one another, and what is read would be lost: write "
                 "somewhere else"
             )
-    with suppress(FileNotFoundError):
-        output.stat()  # a loop of links is refused by the system
-    if output.is_dir():
-        raise InputError(f"{output} is a folder: name the file to write in it")
 
 
 def check_page(output: Path, reads: Sequence[Path] = ()) -> None:

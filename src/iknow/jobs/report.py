@@ -35,6 +35,7 @@ def report_job(
     layers: Sequence[str] | None = None,
     renderer: Renderer | None = None,
     device: str | None = None,
+    check_model: bool = True,
 ) -> tuple[Assessment, Labels | None]:
     """Assess the samples of a file and write what was found as one HTML page.
 
@@ -42,7 +43,7 @@ def report_job(
     unless given, if the bundle has it. layers: the ones to decide by; all unless given.
     """
     check_page(output, [bundle, *paths_read(data, training, model=model)])
-    classifier = load_classifier(bundle, model, device)
+    classifier = load_classifier(bundle, model, device, check_model=check_model)
     table = data.read()
     assessment = assess_table(classifier, table, n_neighbors=USUAL_NEIGHBORS)
     assessment = assessment.only(layers) if layers else assessment
