@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 SAME_IN_A_COPY: Set[Any] = {
-    *(Tensor.shape.__get__, Tensor.ndim.__get__, Tensor.size, Tensor.dim, Tensor.numel),
-    *(Tensor.__float__, Tensor.__int__, Tensor.__bool__),
+    *(getattr(Tensor, name).__get__ for name in ("shape", "ndim")),
+    *(Tensor.size, Tensor.dim, Tensor.numel, Tensor.__float__, Tensor.__int__, Tensor.__bool__),
 }
 """What may be asked of a parameter or a buffer: a float64 copy holds the very same numbers."""
 
