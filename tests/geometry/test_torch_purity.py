@@ -16,6 +16,7 @@ from iknow.geometry.torch import lipschitz_constants
 SEEN = []
 COUNT = 0
 SCALE = 3.0
+read_setting = {"factor": 9.0}.get
 
 
 class Network(nn.Module):
@@ -58,6 +59,14 @@ def counted_by_list(self, x):
 def counted_by_global_list(self, x):
     SEEN.append(1)
     return self.a(x if len(SEEN) < 3 else 9 * x)
+
+
+def counted_by_bound_method(self, x):
+    return self.a(x * self.take())
+
+
+def by_setting_of_a_dictionary(self, x):
+    return self.a(x * read_setting("factor"))
 
 
 def counted_by_default(self, x, seen=[]):  # noqa: B006
@@ -160,6 +169,22 @@ def branching_on_dropout(self, x):
     return self.a(x if functional.dropout(self.n) else 9 * x)
 
 
+def branching_on_dtype_of_weights(self, x):
+    return self.a(x if self.a.weight.dtype == torch.float64 else 9 * x)
+
+
+def branching_on_gradients_of_weights(self, x):
+    return self.a(9 * x if self.a.weight.requires_grad else x)
+
+
+def branching_on_rounding_of_weights(self, x):
+    return self.a(x if self.n + 0.1 == 0.1 else 9 * x)
+
+
+def by_product_of_weights(self, x):
+    return self.a(x * float((self.n + 0.1) * 3))
+
+
 def by_chance(self, x):
     return self.a(x if random.random() < 0.5 else 9 * x)
 
@@ -224,7 +249,7 @@ IMPURE = [
 @pytest.mark.parametrize("forward", IMPURE, ids=lambda forward: forward.__name__)
 def test_a_forward_that_may_do_something_else_another_time_is_refused(forward):
     kind = type("Odd", (Network,), {"forward": forward})
-    network = kind(calls=0, history=[], numbers=iter([*range(9)]))
+    network = kind(calls=0, history=[], numbers=iter([*range(9)]), take=[9.0, 1.0].pop)
     with pytest.raises(LayerError, match="Odd"):
         lipschitz_constants(network, (4,), ["a"])
 
@@ -238,12 +263,12 @@ def test_a_forward_that_always_does_the_same_is_followed():
 
         @property
         def factor(self):
-            return SCALE * math.sqrt(self.depth)
+            return SCALE * math.sqrt(self.depth) * (1 + float(self.n))
 
         def forward(self, x, mask=None):
             if mask is not None:
                 raise ValueError("no masks")
-            if self.training or x.dim() != 2 or x.shape[1] != 4:
+            if self.training or x.dim() != 2 or x.shape[1] != self.a.weight.shape[1]:
                 return x
             outs = [f(self.factor * self.block(x)) for f in self.functions]
             return torch.cat(outs, dim=-1).view(x.size(0), *[3, len(outs)])

@@ -141,6 +141,14 @@ def test_no_module_rounds_more_than_its_bound(module, shape, dtype):
         assert share_of_bound(module, shape, dtype) <= 1
 
 
+def test_a_pool_given_one_side_for_all_axes_sums_as_many_terms():
+    plain, listed = (
+        sensitivities(nn.Sequential(nn.AvgPool2d(side)), (1, 32, 32), ["0"])["0"]
+        for side in (16, (16,))
+    )
+    assert listed == plain
+
+
 def test_the_bound_of_a_sum_is_not_idle():
     """A plain sum of many numbers in bfloat16 comes near enough to be told from no bound."""
     assert 0.01 < share_of_bound(nn.Linear(20, 5), (20,), torch.bfloat16) <= 1

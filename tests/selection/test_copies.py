@@ -39,6 +39,19 @@ def test_honest_splits_are_no_more_often_unlikely_than_they_may_be(make, n_valid
         assert found.pvalue > 1e-3
 
 
+@pytest.mark.parametrize(("n_values", "n_training", "n"), [(55, 200, 2000), (30, 50, 500)])
+def test_many_samples_of_few_values_are_not_refused(n_values, n_training, n):
+    """All samples of a value have a copy or none has, so they tell less than they are many."""
+    rng = np.random.default_rng(0)
+    chances = np.array(
+        [
+            chance_of_copies(*split_counts(rng.integers(n_values, size=n_training + n), n, rng))
+            for _ in range(400)
+        ]
+    )
+    assert (chances > LEVEL).all()
+
+
 def test_with_pairs_the_chance_is_that_of_dividing_them():
     """Given that no pair is within the validation set, each is divided independently; nearly so."""
     for n, n_training, divided in ((200, 400, 5), (500, 300, 40), (1000, 4000, 12)):

@@ -11,7 +11,8 @@ answer.) So all Python functions that run are watched:
   tensor;
 - the attributes of modules that they name, their globals, arguments and outer variables are
   functions, modules or values that never change: a list could be appended to;
-- of compiled functions they call only such as always give the same.
+- of compiled functions they call only such as always give the same;
+- with parameters and buffers they compute nothing (`torch_own`).
 
 What the process as a whole does to torch or to the model, other threads and monkey patches, is not
 watched.
@@ -35,6 +36,7 @@ import torch
 from torch import nn
 
 from iknow.errors import LayerError
+from iknow.geometry.torch_own import OwnTensors
 
 PURE_BUILTINS: Set[Any] = {
     *(abs, all, any, divmod, iter, len, max, min, next, pow, round, sorted, sum),
@@ -78,7 +80,8 @@ def watched(network: nn.Module, stand_in: type, answered: Counter[Any]) -> Itera
     gc.disable()  # what it calls would be taken for the network's code
     sys.setprofile(watch)
     try:
-        yield
+        with OwnTensors(stand_in, lambda: sys.getprofile() is watch, watch.note):
+            yield
     finally:
         sys.setprofile(before)
         if collecting:
@@ -116,6 +119,9 @@ class _Watch:
                 self._enter_library(frame)
         elif event == "c_call" and _is_foreign(frame) and not self._is_pure(argument):
             self._asked[argument] += 1
+
+    def note(self, fault: str) -> None:
+        self._faults.append(fault)
 
     def finish(self) -> None:
         for function in self._asked - self._answered:
@@ -198,8 +204,9 @@ class _Watch:
             is_error = issubclass(value, Exception) and value.__module__ == "builtins"
             mine = any(value in type(part).__mro__ for part in self._parts)
             return value in PURE_TYPES or is_error or mine
-        if isinstance(value, types.BuiltinFunctionType):
-            return True  # it is noted if it is called
+        if isinstance(value, types.BuiltinFunctionType):  # it is noted if it is called
+            owner = value.__self__
+            return owner is None or isinstance(owner, types.ModuleType | type)
         # Parameters and buffers are compared afterwards. Other tensors, and modules that are no
         # parts of the network, are not known to anybody.
         return any(value is part for part in self._parts)

@@ -176,7 +176,8 @@ def _n_terms(module: Any, shape: tuple[int, ...], output: tuple[int, ...]) -> in
     if isinstance(module, POOLS):
         n_axes = int(base_of(module).__name__[-2])
         size = module.kernel_size
-        return math.prod(size) + 4 if isinstance(size, tuple) else int(size) ** n_axes + 4
+        sides = tuple(size) if isinstance(size, tuple | list) else (size,)
+        return math.prod(sides if len(sides) == n_axes else sides * n_axes) + 4
     if isinstance(module, ADAPTIVE_POOLS):
         n_axes = int(base_of(module).__name__[-2])
         ends = zip(shape[-n_axes:], output[-n_axes:], strict=True)

@@ -8,7 +8,10 @@ the others. So the two shares are compared, by Fisher's exact test.
 
 Training samples that are alike come at least in pairs, and both count: as independent observations
 they are half as many, which is how the test takes them. (With pairs that is exact: given that a
-pair is not both in the validation set, it is divided with probability n / (n + N / 2).)
+pair is not both in the validation set, it is divided with probability n / (n + N / 2).) Validation
+samples that are alike are not independent either: all of them have a copy, or none. Where training
+samples repeat themselves, a quarter of them or more, they cannot tell more than those do: they
+count as no more than the training set; where fewer do, as something in between.
 """
 
 from __future__ import annotations
@@ -41,4 +44,7 @@ def check_unseen(n_copied: int, n_samples: int, n_repeated: int, n_training: int
 def chance_of_copies(n_copied: int, n_samples: int, n_repeated: int, n_training: int) -> float:
     """The probability, at most, that a random split gives so many copies, or more."""
     pairs, independent = n_repeated // 2, n_training // 2
-    return float(hypergeom.sf(n_copied - 1, independent + n_samples, pairs + n_copied, n_samples))
+    repeating = min(1.0, 4 * n_repeated / max(n_training, 1))
+    n_told = int((1 - repeating) * n_samples + repeating * min(n_samples, independent))
+    copied = n_copied * n_told // max(n_samples, 1)
+    return float(hypergeom.sf(copied - 1, independent + n_told, pairs + copied, n_told))
