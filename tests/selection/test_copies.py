@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import binom, binomtest
 
 from iknow.errors import InputError
-from iknow.selection.copies import LEVEL, chance_of_copies, check_unseen
+from iknow.selection.copies import LEVEL, SUSPICIOUS, chance_of_copies, check_unseen
 
 
 def split_counts(values, n_validation, rng):
@@ -79,6 +79,13 @@ def test_a_tenth_taken_from_the_training_set_is_refused():
     for n, n_training in ((250, 250), (500, 5000), (2000, 1000)):
         with pytest.raises(InputError, match=r"give others, or leave the copies out"):
             check_unseen(n // 10, n, 0, n_training)
+
+
+@pytest.mark.parametrize(("n_copied", "n", "n_training"), [(100, 1000, 100), (5, 50, 200)])
+def test_copies_too_few_for_proof_are_warned_of(n_copied, n, n_training):
+    assert LEVEL < chance_of_copies(n_copied, n, 0, n_training) <= SUSPICIOUS
+    with pytest.warns(UserWarning, match=f"{n_copied} of the {n} validation samples are copies"):
+        check_unseen(n_copied, n, 0, n_training)
 
 
 def test_what_repeats_itself_as_often_everywhere_is_not_refused():

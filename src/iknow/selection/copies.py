@@ -16,6 +16,8 @@ count as no more than the training set; where fewer do, as something in between.
 
 from __future__ import annotations
 
+import warnings
+
 from scipy.stats import hypergeom
 
 from iknow.errors import InputError
@@ -23,22 +25,29 @@ from iknow.errors import InputError
 LEVEL = 1e-4
 """The share of honest random splits that may be refused, at most."""
 
+SUSPICIOUS = 1e-2
+"""The share of them that may be warned of: few copies, or few training samples, prove no more."""
+
 
 def check_unseen(n_copied: int, n_samples: int, n_repeated: int, n_training: int) -> None:
-    """Refuse validation samples of which more are copies than a random split explains.
+    """Refuse validation samples of which more are copies than a random split explains, or warn.
 
     n_copied: how many of the `n_samples` validation samples have a copy in the training set.
     n_repeated: how many of `n_training` training samples have one among the others.
     """
     chance = chance_of_copies(n_copied, n_samples, n_repeated, n_training)
+    if chance > SUSPICIOUS:
+        return
+    message = (
+        f"{n_copied} of the {n_samples} validation samples are copies of training samples, while "
+        f"{n_repeated} of {n_training} training samples have a copy among the others: a random "
+        f"split gives that with a probability of {max(chance, 1e-99):.0e}. What is chosen or "
+        "certified on samples that fit has seen says nothing about new ones: give others, or leave "
+        "the copies out"
+    )
     if chance <= LEVEL:
-        raise InputError(
-            f"{n_copied} of the {n_samples} validation samples are copies of training samples, "
-            f"while {n_repeated} of {n_training} training samples have a copy among the others: a "
-            f"random split gives that with a probability of {max(chance, 1e-99):.0e}. What is "
-            "chosen or certified on samples that fit has seen says nothing about new ones: give "
-            "others, or leave the copies out"
-        )
+        raise InputError(message)
+    warnings.warn(message, stacklevel=4)
 
 
 def chance_of_copies(n_copied: int, n_samples: int, n_repeated: int, n_training: int) -> float:
