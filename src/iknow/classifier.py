@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import check_random_state, get_tags
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from iknow.certifying import movements_on_request
@@ -59,7 +59,7 @@ from iknow.progress import track
 from iknow.saving import SavingMixin
 from iknow.scales import warn_of_layers
 from iknow.selection import Goal, Selection, check_unseen, choose, tunes_for_coverage
-from iknow.training import seeded_clone, split_rows, train
+from iknow.training import as_random_state, seeded_clone, split_rows, train
 
 
 class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -172,7 +172,7 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
             coverage=coverage,
             k=self.k if k is None else k,
             time_limit=time_limit,
-            seed=int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max)),
+            seed=int(as_random_state(self.random_state).randint(np.iinfo(np.int32).max)),
         )
         inputs = self._prepare(X)
         return self._select(goal, inputs, as_labels(y, count_samples(inputs), "y"), "validation")

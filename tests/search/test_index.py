@@ -18,6 +18,8 @@ def test_rows_that_are_not_finite_are_found_and_counted_in_any_piece(monkeypatch
         check_activations(points)
 
 
-@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0)])
-def test_nothing_is_finite(shape):
-    assert check_activations(np.empty(shape)).shape == shape
+def test_no_rows_are_finite_and_no_features_are_refused():
+    assert check_activations(np.empty((0, 3))).shape == (0, 3)
+    for shape in ((3, 0), (0, 0)):
+        with pytest.raises(InputError, match="at least one feature"):
+            check_activations(np.empty(shape))

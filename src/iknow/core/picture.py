@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iknow.core.arrays import Floats
+from iknow.core.scalars import as_whole
 from iknow.core.text import name, shown
 from iknow.errors import InputError
 
@@ -66,13 +67,14 @@ def as_image(*shape: int, limits: tuple[float, float] | None = None) -> Renderer
     The samples may be flat. limits: the values that are black and white; by default 0 and 1 if the
     sample lies between them, 0 and 255 if it holds bytes, else its own extremes.
     """
+    sides = [as_whole(side, "the side of an image", "be a whole number") for side in shape]
     if len(shape) not in (2, 3) or (len(shape) == 3 and not {shape[0], shape[2]} & {1, 3}):
         raise InputError(
             "an image has a shape of height and width, and may have 1 or 3 channels before or "
             f"after them; got {shown(shape)}"
         )
-    if min(shape) < 1:
-        raise InputError(f"the sides of an image must be at least 1; got {shape}")
+    if min(sides) < 1:
+        raise InputError(f"the sides of an image must be at least 1; got {shown(shape)}")
 
     def render(sample: Any) -> Picture:
         values = _numbers(sample).reshape(shape)
@@ -87,7 +89,7 @@ def as_image(*shape: int, limits: tuple[float, float] | None = None) -> Renderer
 
 def as_series(n_channels: int = 1) -> Renderer:
     """A renderer of samples that are series, of shape (n_channels, n_steps) or flat."""
-    if n_channels < 1:
+    if as_whole(n_channels, "the number of channels", "be a whole number") < 1:
         raise InputError(f"a series has at least one channel; got {n_channels}")
 
     def render(sample: Any) -> Picture:
