@@ -61,6 +61,7 @@ def test_make_figures_writes_every_picture_and_nothing_else(tmp_path):
         assert chunks <= {b"IHDR", b"pHYs", b"IDAT", b"IEND"}  # no text: no date, no version
 
 
+@pytest.mark.slow  # it draws all of them three times
 def test_the_same_seed_gives_the_same_bytes_whatever_the_user_s_settings(tmp_path):
     first = make_figures(tmp_path / "first", seed=1, quick=True)
     mine = {"axes.facecolor": "black", "font.size": 30, "savefig.dpi": 20, "savefig.bbox": "tight"}
