@@ -932,9 +932,9 @@ def test_an_unknown_layer_is_refused_with_those_there_are():
 
 
 def test_neighborhoods_for_other_layers_are_refused():
-    with pytest.raises(InputError, match="needed for the layers a; got them for 'b'"):
+    with pytest.raises(InputError, match="needed for the layers 'a'; got them for 'b'"):
         fitted(neighborhoods={"b": Ball(1)})
-    with pytest.raises(InputError, match="needed for the layers a; got them for none"):
+    with pytest.raises(InputError, match="needed for the layers 'a'; got them for none"):
         fitted(neighborhoods={})
 
 

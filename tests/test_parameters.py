@@ -51,7 +51,7 @@ def test_neighborhoods_of_another_type_are_refused(given):
 def test_neighborhoods_by_layer_are_checked_one_by_one():
     with pytest.raises(InputError, match="layer 'b'"):
         fixed_neighborhoods({"a": Ball(1.0), "b": 0.5}, Ball, 5, ["a", "b"])
-    with pytest.raises(InputError, match="needed for the layers a, b; got them for 'a'"):
+    with pytest.raises(InputError, match="needed for the layers 'a', 'b'; got them for 'a'"):
         fixed_neighborhoods({"a": Ball(1.0)}, Ball, 5, ["a", "b"])
 
 

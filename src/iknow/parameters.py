@@ -7,7 +7,7 @@ from typing import Any
 
 from sklearn.utils.validation import validate_data
 
-from iknow.core.neighborhood import Nearest, Neighborhood, has_k, has_radius
+from iknow.core.neighborhood import Nearest, Neighborhood, check_by_layer, has_k, has_radius
 from iknow.core.text import names, shown
 from iknow.errors import InputError
 from iknow.geometry import Euclidean, Metric
@@ -44,22 +44,8 @@ def fixed_neighborhoods(
         given = rule(k=k)  # type: ignore[call-arg]
     if isinstance(given, Neighborhood):
         return dict.fromkeys(layers, given)
-    if not isinstance(given, Mapping):
-        raise InputError(
-            "neighborhoods must be one such as Ball(0.5), or one for each layer by its name; "
-            f"got {shown(given)}"
-        )
-    if set(given) != set(layers):
-        raise InputError(
-            f"neighborhoods are needed for the layers {', '.join(layers)}; "
-            f"got them for {names(given)}"
-        )
-    for layer, neighborhood in given.items():
-        if not isinstance(neighborhood, Neighborhood):
-            raise InputError(
-                f"the neighborhood of layer {shown(layer)} must be one such as Ball(0.5); "
-                f"got {shown(neighborhood)}"
-            )
+    kind = "one such as Ball(0.5), or one for each layer by its name"
+    check_by_layer(given, layers, kind=kind)
     return {layer: given[layer] for layer in layers}
 
 

@@ -21,7 +21,7 @@ from iknow.core.explanation import Explanation, explain_layer
 from iknow.core.justification import justify
 from iknow.core.margin import find_margins
 from iknow.core.movement import Movement
-from iknow.core.neighborhood import Neighborhood
+from iknow.core.neighborhood import Neighborhood, check_by_layer
 from iknow.core.on_request import evidence_about, movements_about
 from iknow.core.picture import Renderer, picture_of, take_sample
 from iknow.core.scalars import as_whole
@@ -62,7 +62,8 @@ class Assessment:
     movements: Mapping[str, Movement] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        _check_neighborhoods(self.neighborhoods, self.evidence)
+        kind = "given by layer, such as {'output': Ball(0.5)}"
+        check_by_layer(self.neighborhoods, self.evidence, kind=kind)
         if self.found is not None and set(self.found) != set(self.evidence):
             raise InputError(
                 f"supports are needed for the layers {sorted(self.evidence)}; "
@@ -284,26 +285,6 @@ class Assessment:
             stability=(int(one.stability.at_least[0]), bool(one.stability.exact[0])),
             picture=None if sample is None else picture_of(sample, renderer),
         )
-
-
-def _check_neighborhoods(neighborhoods: Any, layers: Mapping[str, Any]) -> None:
-    """There must be one for each of the layers, by its name."""
-    if not isinstance(neighborhoods, Mapping):
-        raise InputError(
-            "neighborhoods must be given by layer, such as {'output': Ball(0.5)}; got "
-            f"{shown(neighborhoods)}"
-        )
-    if set(layers) != set(neighborhoods):
-        raise InputError(
-            f"neighborhoods are needed for the layers {names(sorted(layers))}; got them for "
-            f"{names(sorted(neighborhoods, key=shown))}"
-        )
-    for layer, given in neighborhoods.items():
-        if not isinstance(given, Neighborhood):
-            raise InputError(
-                f"the neighborhood of layer {shown(layer)} must be one such as Ball(0.5); got "
-                f"{shown(given)}"
-            )
 
 
 def _check_slice(samples: Any) -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from iknow.core.arrays import Floats
 from iknow.core.evidence import Evidence
 from iknow.core.scalars import as_real, as_whole
-from iknow.core.text import shown
+from iknow.core.text import names, shown
 from iknow.errors import InputError
 
 NO_REACH = -np.inf
@@ -228,6 +228,24 @@ def _as_several(radius: Any) -> NDArray[Any] | None:
     except Exception:  # numpy asks the object, and that may answer in any way
         return None
     return None if array.ndim == 0 or hidden else array
+
+
+def check_by_layer(given: Any, layers: Iterable[str], *, kind: str) -> None:
+    """Neighborhoods must be given for each of the layers, by its name. kind: what they may be."""
+    if not isinstance(given, Mapping):
+        raise InputError(f"neighborhoods must be {kind}; got {shown(given)}")
+    wanted = set(layers)
+    if set(given) != wanted:
+        raise InputError(
+            f"neighborhoods are needed for the layers {names(sorted(wanted))}; got them for "
+            f"{names(sorted(given, key=shown))}"
+        )
+    for layer, neighborhood in given.items():
+        if not isinstance(neighborhood, Neighborhood):
+            raise InputError(
+                f"the neighborhood of layer {shown(layer)} must be one such as Ball(0.5); got "
+                f"{shown(neighborhood)}"
+            )
 
 
 def _check_radius(radius: object) -> float:
