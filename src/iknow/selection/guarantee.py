@@ -29,9 +29,9 @@ certificate is not known.
 What is promised: over the draw of the validation data, the probability that a setting is certified
 whose accuracy on IK (in some class that may be IK) is below the target is at most 1 - `confidence`,
 for data drawn as the validation data was. It counts one call on independent samples. Drift breaks
-it, and so do samples that come in related groups, and trying several seeds, rules or targets on the
-same data until one passes: those are further tests, and each may fail with probability
-1 - `confidence`.
+it, and so do samples that come in related groups or several times, and trying several seeds, rules
+or targets on the same data until one passes: those are further tests, and each may fail with
+probability 1 - `confidence`.
 """
 
 from __future__ import annotations
