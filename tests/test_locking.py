@@ -184,3 +184,33 @@ thread.join()
 """
     )
     assert found == ["2"]
+
+
+@needs_fork
+def test_a_fork_also_waits_for_what_is_named_while_it_waits():
+    # As by an import that names the lock of a compiler, which is then used at once.
+    found = run_program(
+        FORK
+        + """
+from iknow.locking import fork_waits_for, unforked
+compiler, inside = threading.RLock(), threading.Event()
+steps = []
+
+def load_and_compile():
+    with unforked():
+        inside.set()
+        threading.Event().wait(0.5)  # long enough for the fork to be asked for
+        fork_waits_for(compiler)
+        compiler.acquire()
+    threading.Event().wait(0.5)
+    steps.append("compiled")
+    compiler.release()
+
+thread = threading.Thread(target=load_and_compile)
+thread.start()
+inside.wait()
+print(fork_and(lambda: len(steps)))
+thread.join()
+"""
+    )
+    assert found == ["1"]

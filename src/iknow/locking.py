@@ -99,11 +99,13 @@ _taken: list[Acquirable] = []
 
 
 def _before_fork() -> None:
-    # Those that were taken are noted: another may be named in the parent before it is given back.
-    locks = list(_waited_for)
-    for lock in locks:
+    # Others may be named while this waits for one, by the import that it waits for: the list is
+    # read as it grows. Those taken are noted, as it may grow again before they are given back.
+    taken = []
+    for lock in _waited_for:
         lock.acquire()
-    _taken[:] = locks
+        taken.append(lock)
+    _taken[:] = taken
 
 
 def _after_fork_in_parent() -> None:
