@@ -36,10 +36,10 @@ format: $(VENV)/installed-dev  ## put the code into its form
 	$(BIN)/ruff format .
 
 bench: $(VENV)/installed-dev  ## speed and memory beside bare products, scikit-learn and FAISS
-	$(BIN)/iknow bench
+	$(BIN)/python -m benchmarks $(ARGS)
 
 reproduce: $(VENV)/installed-dev  ## the paper's tables and figures, resumable, in about an hour
-	$(BIN)/iknow reproduce all --out reproduction
+	$(BIN)/python -m reproduction all $(ARGS)
 
 clean:  ## remove the environment and all caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache site

@@ -5,7 +5,7 @@
 
 Where the processor has AVX-512, FAISS fuses the products with the search for the minimum in some
 sizes, so the ratio between the two is not the same everywhere. Synthetic activations
-(`iknow.bench.synthetic`), 10 classes; answers are compared before they are timed; the best of the
+(`benchmarks.synthetic`), 10 classes; answers are compared before they are timed; the best of the
 rounds counts.
 """
 
@@ -15,16 +15,16 @@ from pathlib import Path
 
 import numpy as np
 
-from iknow.bench.entrants import (
+from benchmarks.entrants import (
     contestants_in_assertion,
     enter_dense,
     enter_products,
     rivals_in_distances,
 )
-from iknow.bench.machine import describe_machine
-from iknow.bench.racing import Contestant, race
-from iknow.bench.records import CELLS, DENSE, FAISS, PRODUCTS
-from iknow.bench.synthetic import Shape, make_case
+from benchmarks.machine import describe_machine
+from benchmarks.racing import Contestant, race
+from benchmarks.records import CELLS, DENSE, FAISS, PRODUCTS
+from benchmarks.synthetic import Shape, make_case
 
 FEATURES = (10, 32, 64, 128, 784)
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from iknow.search.torch import TorchIndex
+from iknow.search.gpu.torch.index import TorchIndex
 
 SIZES = [  # rows, features, queries, classes, k
     (1_000_000, 64, 32_768, 10, 0),
@@ -221,8 +221,8 @@ def run_ahead(repeats):
 
 def tune(filters):
     """Times of the kernel that bounds the blocks, by tiling."""
-    from iknow.search.torch_blocks import make_blocks
-    from iknow.search.torch_triton import Tiling, TritonOperations
+    from iknow.search.gpu.torch.blocks import make_blocks
+    from iknow.search.gpu.torch.by_triton import Tiling, TritonOperations
 
     points, labels, queries = make_problem(1_000_000, 64, 16_384, 10)
     asked = torch.from_numpy(queries).cuda()

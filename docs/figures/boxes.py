@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from iknow import Assessment, Ball, EpistemicClassifier
-from iknow.selection.boxes import sample_boxes
+from iknow.selection.exact.boxes import sample_boxes
 
 GREEN, ORANGE = "#00795a", "#c77700"
 

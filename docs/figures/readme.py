@@ -19,7 +19,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.neural_network import MLPClassifier
 
 from iknow import EpistemicClassifier
-from iknow.demo import demonstrate, make_report
+from iknow.cli.demo import demonstrate, make_report
 from iknow.evaluation.plots import draw_regions
 from iknow.evaluation.regions import map_regions
 

@@ -15,14 +15,14 @@ from typing import Any
 import typer
 from typer.cli import get_docs_for_click
 
-from iknow.bench.records import Results, from_json
-from iknow.bench.report import to_markdown
-from iknow.bench.tables import quantity_tables, targets_table
-from iknow.bench.targets import judge
-from iknow.cli import app
-from iknow.paper.agreement import count_agreeing
-from iknow.paper.cells import group_outcomes
-from iknow.paper.results import read_csv
+from benchmarks.records import Results, from_json
+from benchmarks.report import to_markdown
+from benchmarks.tables import quantity_tables, targets_table
+from benchmarks.targets import judge
+from iknow.cli.app import app
+from reproduction.agreement import count_agreeing
+from reproduction.entries import group_outcomes
+from reproduction.results import read_csv
 
 DOCS = Path(__file__).parents[1]
 GPU_TARGET = 12
@@ -30,7 +30,7 @@ GPU_TARGET = 12
 
 @cache
 def benchmark() -> Results:
-    """What `iknow bench` found."""
+    """What `python -m benchmarks` found."""
     return from_json((DOCS / "performance" / "benchmark.json").read_text("utf-8"))
 
 

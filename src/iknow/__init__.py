@@ -1,12 +1,12 @@
 """iknow makes a classifier honest: IK, IMK or IDK for each prediction, and the samples for it."""
 
-from iknow.classifier import EpistemicClassifier
+from iknow.classifier.epistemic import EpistemicClassifier
 from iknow.core.assertion import Assertion, Reason
-from iknow.core.assessment import Assessment
 from iknow.core.evidence import Evidence
 from iknow.core.neighborhood import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
-from iknow.core.picture import as_features, as_image, as_series
 from iknow.evaluation import Report, evaluate
+from iknow.explain.assessment import Assessment
+from iknow.explain.picture import as_features, as_image, as_series
 from iknow.search.warming import warm_up
 from iknow.version import __version__
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from iknow.core.assessment import Assessment
 from iknow.core.evidence import Evidence, discard_evidence
 from iknow.core.neighborhood import Ball
+from iknow.explain.assessment import Assessment
 
 
 def gather_by_brute_force(train, labels, queries, n_classes, n_neighbors, rows=None):

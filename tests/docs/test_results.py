@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from iknow.cli import app
+from iknow.cli.app import app
 from results import DOCS, MAKERS, agreement, commands
 
 

@@ -36,8 +36,8 @@ from iknow import (
 )
 from iknow.errors import IknowError, SelectionError
 from iknow.geometry import Minkowski, Weighted
-from iknow.models.arrays import PrecomputedModel
 from iknow.models.model import make_observation
+from iknow.models.precomputed import PrecomputedModel
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of scales, of training that did not converge
 

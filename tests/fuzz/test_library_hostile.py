@@ -37,7 +37,7 @@ from iknow import (
 )
 from iknow.errors import IknowError
 from iknow.geometry import Minkowski, Weighted
-from iknow.models.arrays import PrecomputedModel
+from iknow.models.precomputed import PrecomputedModel
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what is strange may be warned of
 

@@ -9,8 +9,8 @@ from scipy.spatial.distance import cdist
 
 from iknow.errors import InputError
 from iknow.geometry import Euclidean, Minkowski, Weighted, metric_from_dict
-from iknow.search.dense import DenseIndex
-from iknow.search.minkowski import MinkowskiIndex
+from iknow.search.cpu.dense_index import DenseIndex
+from iknow.search.cpu.minkowski_index import MinkowskiIndex
 
 
 def some_points(seed=0, n_features=6):

@@ -7,7 +7,6 @@ import torch
 from scipy.sparse import csr_array
 
 from iknow.errors import InputError
-from iknow.models.arrays import PrecomputedModel
 from iknow.models.inputs import (
     BATCH_OF_UNKNOWN_SIZE,
     BYTES_PER_BATCH,
@@ -18,6 +17,7 @@ from iknow.models.inputs import (
     cut_batches,
 )
 from iknow.models.model import Observation
+from iknow.models.precomputed import PrecomputedModel
 
 N = 10
 VALUES = np.arange(N * 3, dtype=float).reshape(N, 3)

@@ -10,7 +10,6 @@ from sklearn.neural_network import MLPClassifier
 from torch import nn
 
 from iknow.errors import InputError, LayerError
-from iknow.models.arrays import PrecomputedModel
 from iknow.models.inputs import cut_batches
 from iknow.models.model import (
     Observation,
@@ -19,6 +18,7 @@ from iknow.models.model import (
     make_observation,
     observe_all,
 )
+from iknow.models.precomputed import PrecomputedModel
 from iknow.models.sklearn import SklearnModel
 from iknow.models.torch import TorchModel
 

@@ -16,8 +16,8 @@ from iknow import (  # noqa: E402
     RelativeBall,
 )
 from iknow.geometry import Minkowski, Weighted  # noqa: E402
-from iknow.models.arrays import PrecomputedModel  # noqa: E402
-from iknow.search.dense import is_compiled  # noqa: E402
+from iknow.models.precomputed import PrecomputedModel  # noqa: E402
+from iknow.search.cpu.dense_index import is_compiled  # noqa: E402
 from iknow.search.stored import StoredRows  # noqa: E402
 
 
@@ -25,8 +25,12 @@ from iknow.search.stored import StoredRows  # noqa: E402
 def forgetful():
     """The compiled functions of search, with no version of any compiled yet."""
     assert is_compiled()
-    from iknow.search import numba as gathering
-    from iknow.search import numba_cells, numba_measure, numba_neighbors, numba_sweep, numba_tree
+    from iknow.search.cpu.numba import cells as numba_cells
+    from iknow.search.cpu.numba import kernels as gathering
+    from iknow.search.cpu.numba import measure as numba_measure
+    from iknow.search.cpu.numba import neighbors as numba_neighbors
+    from iknow.search.cpu.numba import sweep as numba_sweep
+    from iknow.search.cpu.numba import tree as numba_tree
 
     modules = gathering, numba_cells, numba_measure, numba_neighbors, numba_sweep, numba_tree
     found = {
@@ -107,6 +111,6 @@ def test_every_index_warms_up_also_an_empty_one(monkeypatch):
     monkeypatch.setattr(StoredRows, "warm_up", lambda self: (asked.append(self), gather(self)))
     made.fit(outputs, labels).warm_up()
     assert len(asked) == 2
-    from iknow.search.cells import CellIndex
+    from iknow.search.cpu.cell_index import CellIndex
 
     CellIndex(np.empty((0, 3), dtype=np.float32), np.empty(0, dtype=int), 2).warm_up()

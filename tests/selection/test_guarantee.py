@@ -11,9 +11,10 @@ from scipy.stats import binomtest
 from iknow.core.evidence import Evidence
 from iknow.core.neighborhood import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 from iknow.errors import InputError, SelectionError
-from iknow.selection import certify, depth, guarantee
+from iknow.selection import certify, guarantee
 from iknow.selection.binomial import least_samples, samples_needed
 from iknow.selection.candidates import Candidate, Part, rank
+from iknow.selection.exact import depth
 from iknow.selection.guarantee import _Test
 
 RULES = [(Ball, None), (BallElseNearest, 3), (BallWithNearest, 2), (RelativeBall, None)]

@@ -22,9 +22,9 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion
-from iknow.core.assessment import Assessment
 from iknow.errors import InputError
 from iknow.evaluation.metrics import evaluate
+from iknow.explain.assessment import Assessment
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,12 +17,12 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Ints, Labels
 from iknow.core.assertion import Assertion, Reason
-from iknow.core.assessment import Assessment
 from iknow.core.codes import UNKNOWN, positions_of
-from iknow.core.picture import Renderer
 from iknow.core.text import shown
 from iknow.errors import InputError
-from iknow.labels import as_vector
+from iknow.explain.assessment import Assessment
+from iknow.explain.picture import Renderer
+from iknow.models.labels import as_vector
 from iknow.selection import Selection
 
 NO_ANSWER = "no answer"
@@ -169,7 +169,7 @@ class Report:
         `assess(X, n_neighbors=20)`.
         """
         # Loaded by those who want a page; the figures do without.
-        from iknow.evaluation.report import make_html
+        from iknow.report import make_html
 
         return make_html(
             self.assessment,

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from iknow.core.arrays import Codes, Floats, Ints, Labels
-from iknow.core.assessment import Assessment
 from iknow.errors import InputError
+from iknow.explain.assessment import Assessment
 
 Limits = tuple[float, float]
 

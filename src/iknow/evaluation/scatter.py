@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from iknow.core.arrays import Codes, Floats
-from iknow.core.assessment import Assessment
 from iknow.core.evidence import distances_for_and_against
 from iknow.core.neighborhood import Neighborhood
 from iknow.evaluation.curves import check_layer
+from iknow.explain.assessment import Assessment
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,6 @@
 """The coverage surface: F_IK over the radii of two layers, with its true maximum.
 
-A sample is IK for the radii in a box (`iknow.selection.boxes`), if the other layers know it as
+A sample is IK for the radii in a box (`iknow.selection.exact`), if the other layers know it as
 well. A box covers a rectangle of a grid: two marks where it begins and two where it ends, summed
 along both axes, count the boxes around all grid points at once. The grid is only for the eye: the
 optimum comes from the boxes themselves.
@@ -16,12 +16,12 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion, make_assertions
-from iknow.core.assessment import Assessment
 from iknow.core.justification import justify
 from iknow.core.neighborhood import Ball, Neighborhood
 from iknow.errors import InputError
-from iknow.selection.boxes import AXES, sample_boxes
-from iknow.selection.depth import deepest_point
+from iknow.explain.assessment import Assessment
+from iknow.selection.exact.boxes import AXES, sample_boxes
+from iknow.selection.exact.depth import deepest_point
 
 Pair = tuple[float, float]
 

@@ -30,7 +30,6 @@ from scipy.special import softmax
 
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion
-from iknow.core.assessment import Assessment
 from iknow.core.neighborhood import (
     Ball,
     BallElseNearest,
@@ -41,8 +40,9 @@ from iknow.core.neighborhood import (
 )
 from iknow.errors import InputError
 from iknow.evaluation.metrics import evaluate
-from iknow.selection.boxes import sample_boxes
-from iknow.selection.depth import profile
+from iknow.explain.assessment import Assessment
+from iknow.selection.exact.boxes import sample_boxes
+from iknow.selection.exact.depth import profile
 from iknow.selection.matching import largest_known_k
 
 SOFTMAX = "softmax"

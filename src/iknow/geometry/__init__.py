@@ -4,7 +4,7 @@ Only what needs numpy alone is exported here; `geometry.sklearn` and `geometry.t
 networks and are imported by name.
 """
 
-from iknow.geometry.bounds import LayerBound, accumulate, propagate_radius, spectral_norm
+from iknow.geometry.lipschitz import LayerBound, accumulate, propagate_radius, spectral_norm
 from iknow.geometry.metric import Euclidean, Metric, Minkowski, Weighted, metric_from_dict
 from iknow.geometry.weighted import weighted_metric
 

@@ -19,7 +19,7 @@ from iknow.core.overriding import speaks_for
 from iknow.core.scalars import as_real
 from iknow.core.text import shown
 from iknow.errors import InputError, LayerError
-from iknow.geometry.bounds import (
+from iknow.geometry.lipschitz import (
     FLOAT32_ROUNDING,
     FLOAT64_ROUNDING,
     ROUND_UP,

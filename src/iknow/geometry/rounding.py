@@ -24,7 +24,7 @@ import numpy as np
 from iknow.core.arrays import Floats
 from iknow.core.sensitivity import LONGEST, Sensitivity
 from iknow.errors import LayerError
-from iknow.geometry.bounds import FLOAT32_ROUNDING, ROUND_UP
+from iknow.geometry.lipschitz import FLOAT32_ROUNDING, ROUND_UP
 
 SMALLEST = 2.0**-149
 """What may be lost of each number in float32 besides, below the smallest normal one."""

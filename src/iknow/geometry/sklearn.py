@@ -14,7 +14,7 @@ import numpy as np
 
 from iknow.core.sensitivity import Sensitivity
 from iknow.errors import LayerError
-from iknow.geometry.bounds import Growth, spectral_norm
+from iknow.geometry.lipschitz import Growth, spectral_norm
 from iknow.geometry.rounding import Computed
 from iknow.geometry.sklearn_steps import Step, check_network, dense_step, transformer_step
 from iknow.models.sklearn import unwrap

@@ -21,7 +21,7 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, Stan
 from iknow.core.arrays import Floats
 from iknow.core.overriding import replaced_methods
 from iknow.errors import InputError, LayerError
-from iknow.geometry.bounds import (
+from iknow.geometry.lipschitz import (
     ACTIVATION_LIPSCHITZ,
     FLOAT32_ROUNDING,
     FLOAT64_ROUNDING,

@@ -40,7 +40,7 @@ from typing import Any
 import numpy as np
 
 from iknow.errors import InputError
-from iknow.geometry.bounds import as_matrix
+from iknow.geometry.lipschitz import as_matrix
 from iknow.geometry.metric import Weighted
 
 

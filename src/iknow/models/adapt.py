@@ -28,7 +28,7 @@ def as_model(model: Any) -> Model:
         return SklearnModel(model)
     raise InputError(
         "a model must be a torch.nn.Module, a scikit-learn classifier or an iknow Model "
-        "(iknow.models.arrays.PrecomputedModel takes the outputs of any other framework); "
+        "(iknow.models.precomputed.PrecomputedModel takes the outputs of any other framework); "
         f"got {shown(model)} of type {type(model).__name__}"
     )
 

@@ -22,9 +22,9 @@ import numpy as np
 
 from iknow.core.arrays import Floats, Ints
 from iknow.errors import BundleError
-from iknow.models.arrays import PrecomputedModel
 from iknow.models.inputs import count_samples, cut_batches
 from iknow.models.model import Model, Observation, join_whole
+from iknow.models.precomputed import PrecomputedModel
 from iknow.models.stored_inputs import restore_inputs, store_inputs, take_rows
 
 MOST_ROWS = 32

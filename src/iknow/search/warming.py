@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from iknow.search.cells import CellIndex
+from iknow.search.cpu.cell_index import CellIndex
 
 N_ROWS = 64  # more than a cell of each class, so that there are cells of cells
 

@@ -1,7 +1,7 @@
 """Selection: validation evidence → neighborhoods. Works on evidence, never on a model."""
 
-from iknow.selection.choice import select, tunes_for_coverage
 from iknow.selection.copies import check_unseen
+from iknow.selection.coverage import select, tunes_for_coverage
 from iknow.selection.goals import Goal, choose
 from iknow.selection.guarantee import certify
 from iknow.selection.matching import match_coverage, match_k, match_threshold

@@ -13,8 +13,8 @@ import numpy as np
 from iknow.core.arrays import Ints
 from iknow.core.neighborhood import Neighborhood
 from iknow.selection.binomial import p_values
-from iknow.selection.deadline import Deadline
-from iknow.selection.depth import NothingFoundError, deepest_point
+from iknow.selection.exact.deadline import Deadline
+from iknow.selection.exact.depth import NothingFoundError, deepest_point
 from iknow.selection.objective import make_objective
 from iknow.selection.selection import ValidationEvidence, find_known
 

@@ -13,8 +13,8 @@ from iknow.core.neighborhood import Ball, Nearest, Neighborhood, has_k
 from iknow.core.scalars import as_flag, as_real
 from iknow.core.text import shown
 from iknow.errors import InputError, SelectionError
-from iknow.selection.choice import select
-from iknow.selection.deadline import check_time_limit
+from iknow.selection.coverage import select
+from iknow.selection.exact.deadline import check_time_limit
 from iknow.selection.guarantee import certify
 from iknow.selection.matching import match_coverage
 from iknow.selection.per_class import select_per_class

@@ -48,9 +48,9 @@ from iknow.core.arrays import Floats, Ints, Labels
 from iknow.core.neighborhood import Neighborhood, has_k, has_radius
 from iknow.errors import InputError, SelectionError
 from iknow.selection.binomial import least_samples, lower_bounds, p_values, samples_needed
-from iknow.selection.boxes import AXES
 from iknow.selection.candidates import Candidate, Part, find_candidates, rank
-from iknow.selection.choice import check_validation
+from iknow.selection.coverage import check_validation
+from iknow.selection.exact.boxes import AXES
 from iknow.selection.selection import (
     Certificate,
     Selection,

@@ -12,8 +12,8 @@ from iknow.core.arrays import Floats, Ints
 from iknow.core.contrast import find_contrast
 from iknow.core.neighborhood import Nearest, Neighborhood, RelativeBall
 from iknow.errors import InputError, SelectionError
-from iknow.selection.boxes import sample_boxes
-from iknow.selection.choice import check_validation
+from iknow.selection.coverage import check_validation
+from iknow.selection.exact.boxes import sample_boxes
 from iknow.selection.selection import Selection, ValidationEvidence, record_selection
 
 RATIOS = 256

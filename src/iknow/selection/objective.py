@@ -14,8 +14,8 @@ import numpy as np
 from iknow.core.arrays import Floats, Ints
 from iknow.core.neighborhood import Neighborhood
 from iknow.errors import SelectionError
-from iknow.selection.boxes import AXES, neighborhoods_at, sample_boxes
-from iknow.selection.depth import profile
+from iknow.selection.exact.boxes import AXES, neighborhoods_at, sample_boxes
+from iknow.selection.exact.depth import profile
 from iknow.selection.selection import Curve, ValidationEvidence
 
 

@@ -14,9 +14,9 @@ from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.evidence import Evidence
 from iknow.core.neighborhood import Ball
 from iknow.errors import InputError
-from iknow.selection.choice import check_validation, select
-from iknow.selection.deadline import Deadline, check_time_limit
-from iknow.selection.depth import deepest_point
+from iknow.selection.coverage import check_validation, select
+from iknow.selection.exact.deadline import Deadline, check_time_limit
+from iknow.selection.exact.depth import deepest_point
 from iknow.selection.selection import Selection, ValidationEvidence, record_selection
 
 

@@ -10,7 +10,6 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.neural_network import MLPClassifier
 
 from iknow import Ball, EpistemicClassifier, Nearest, RelativeBall, evaluate
-from iknow.evaluation.certified import certified_curve
 from iknow.evaluation.curves import radius_curve
 from iknow.evaluation.plots import (
     draw_certified,
@@ -22,6 +21,7 @@ from iknow.evaluation.plots import (
     draw_tradeoff,
 )
 from iknow.evaluation.regions import map_regions
+from iknow.evaluation.robust_accuracy import certified_curve
 from iknow.evaluation.scatter import evidence_scatter
 from iknow.evaluation.surface import coverage_surface
 from iknow.evaluation.tradeoff import tradeoff

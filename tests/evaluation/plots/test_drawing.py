@@ -22,13 +22,13 @@ from iknow import (
 from iknow.core.assertion import Reason
 from iknow.core.movement import Movement
 from iknow.errors import InputError
-from iknow.evaluation.certified import certified_curve
 from iknow.evaluation.curves import radius_curve
 from iknow.evaluation.plots import column_figure, draw_radius_curve, draw_regions, draw_surface
-from iknow.evaluation.plots.matplotlib_curves import RULE_LOOKS, draw_certified
-from iknow.evaluation.plots.matplotlib_evidence import draw_evidence, find_areas
-from iknow.evaluation.plots.matplotlib_matrix import WRONG, draw_confusion
-from iknow.evaluation.plots.matplotlib_style import COLORS
+from iknow.evaluation.plots.matplotlib.curves import RULE_LOOKS, draw_certified
+from iknow.evaluation.plots.matplotlib.evidence import draw_evidence, find_areas
+from iknow.evaluation.plots.matplotlib.matrix import WRONG, draw_confusion
+from iknow.evaluation.plots.matplotlib.style import COLORS
+from iknow.evaluation.robust_accuracy import certified_curve
 from iknow.evaluation.scatter import EvidenceScatter, evidence_scatter
 
 

@@ -83,7 +83,7 @@ def test_a_column_figure_is_as_wide_as_a_column():
 
 def test_without_matplotlib_the_error_names_the_extra(run_without):
     code = """
-import iknow.evaluation.surface, iknow.evaluation.tradeoff, iknow.evaluation.certified
+import iknow.evaluation.surface, iknow.evaluation.tradeoff, iknow.evaluation.robust_accuracy
 from iknow.errors import MissingExtraError
 try:
     import iknow.evaluation.plots

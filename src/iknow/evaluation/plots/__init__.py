@@ -13,16 +13,16 @@ lightness as well.
 from iknow.errors import MissingExtraError
 
 try:
-    from iknow.evaluation.plots.matplotlib_axes import column_figure
-    from iknow.evaluation.plots.matplotlib_curves import (
+    from iknow.evaluation.plots.matplotlib.axes import column_figure
+    from iknow.evaluation.plots.matplotlib.curves import (
         draw_certified,
         draw_radius_curve,
         draw_tradeoff,
     )
-    from iknow.evaluation.plots.matplotlib_evidence import draw_evidence
-    from iknow.evaluation.plots.matplotlib_matrix import draw_confusion
-    from iknow.evaluation.plots.matplotlib_regions import draw_regions
-    from iknow.evaluation.plots.matplotlib_surface import draw_surface
+    from iknow.evaluation.plots.matplotlib.evidence import draw_evidence
+    from iknow.evaluation.plots.matplotlib.matrix import draw_confusion
+    from iknow.evaluation.plots.matplotlib.regions import draw_regions
+    from iknow.evaluation.plots.matplotlib.surface import draw_surface
 except ImportError as error:
     raise MissingExtraError("drawing plots", "plots") from error
 

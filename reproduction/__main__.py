@@ -1,0 +1,52 @@
+"""The reproduction: `python -m reproduction all`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from iknow.cli.failures import OneLineErrors
+from reproduction.console import reproduce_figures, reproduce_tables
+
+app = typer.Typer(name="python -m reproduction", cls=OneLineErrors, pretty_exceptions_enable=False)
+
+
+@app.command()
+def reproduce(
+    experiment: Annotated[
+        str,
+        typer.Argument(
+            help="A dataset of the paper (grid_stability, iris, italy_power_demand, "
+            "synthetic_control, mnist, gtsrb), figures, or all."
+        ),
+    ],
+    seeds: Annotated[
+        int | None, typer.Option(help="Seeds of each; by default 5, of small datasets 10.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path(
+        "results/reproduction"
+    ),
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Few samples and two seeds: to see that all runs.")
+    ] = False,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Seeds at a time; by default one per core.")
+    ] = None,
+) -> None:
+    """Run the paper's experiments and set our numbers beside the published ones.
+
+    What is finished is kept: the same command goes on where it was interrupted.
+    """
+    if experiment == "figures":
+        reproduce_figures(out, quick, Console())
+    else:
+        reproduce_tables(experiment, out, seeds, quick, jobs, Console())
+    if experiment == "all":
+        reproduce_figures(out / "figures", quick, Console())
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,40 @@
+"""The Basic Iterative Method, by the Adversarial Robustness Toolbox."""
+
+from __future__ import annotations
+
+from art.attacks.evasion import BasicIterativeMethod
+from art.estimators.classification import PyTorchClassifier
+from torch import nn
+
+from iknow.core.arrays import Floats32
+from iknow.evaluation.perturb import Limits
+from reproduction.setups import Attack
+
+
+def attack_inputs(
+    network: nn.Module, X: Floats32, n_classes: int, attack: Attack, limits: Limits | None
+) -> Floats32:
+    """Change every value of X, of shape (n, ...), by at most the radius, to change the answers.
+
+    The network is turned away from its own answer, not from the truth: that is what the toolbox
+    does when it is told no labels. An answer that was wrong can so become right.
+    """
+    network.eval().requires_grad_(False)  # only the inputs' gradients are wanted
+    classifier = PyTorchClassifier(
+        network,
+        loss=nn.CrossEntropyLoss(),
+        input_shape=X.shape[1:],
+        nb_classes=n_classes,
+        clip_values=limits,
+        device_type="cpu",
+    )
+    method = BasicIterativeMethod(
+        classifier,
+        eps=attack.radius,
+        eps_step=attack.step,
+        max_iter=attack.iterations,
+        batch_size=256,
+        verbose=False,
+    )
+    changed: Floats32 = method.generate(X)
+    return changed

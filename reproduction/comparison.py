@@ -1,0 +1,166 @@
+"""The comparison page: the paper beside ours, as Markdown.
+
+How much agrees, which of the paper's claims are true, what the networks are, then every cell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from iknow.storage.atomic import write_bytes
+from reproduction.agreement import Comparison, compare, count_agreeing
+from reproduction.claims import Claim, list_claims
+from reproduction.entries import (
+    HEADINGS,
+    LAYERS,
+    NAMES,
+    Experiment,
+    group_outcomes,
+    lists,
+    table,
+    tables,
+)
+from reproduction.protocol import Outcome
+from reproduction.tables import ACCURACIES, Key, load_published
+
+BANNER = "**A quick run on few samples: it shows that all runs, the numbers mean nothing.**"
+LEGEND = (
+    "Each cell: the published value, then our mean ± standard deviation over the seeds. ✓: they "
+    "agree (within 0.05, or within two standard deviations); ✗: they do not; in brackets: not "
+    "counted, as the group holds fewer than 1% of the samples."
+)
+CLAIMS = (
+    "In how many of our seeds each claim is true, and whether the paper's own numbers bear it out. "
+    "✓: true in every seed; ✗: false in half of them or more; ~: between."
+)
+GROUPINGS: dict[str, Callable[[Key], str]] = {
+    "dataset": lambda key: key.dataset,
+    "layers": lambda key: LAYERS[key.layers],
+    "method": lambda key: NAMES[key.method],
+    "condition": lambda key: key.perturbation,
+    "metric": lambda key: HEADINGS[key.metric],
+}
+
+
+def write_comparison(path: Path, outcomes: Sequence[Outcome], *, quick: bool = False) -> Path:
+    """Write the page about some outcomes, in one step."""
+    page = "\n".join(_page(group_outcomes(outcomes), quick)).rstrip()
+    return write_bytes(path, f"{page}\n".encode())
+
+
+def _page(experiments: Sequence[Experiment], quick: bool) -> Iterator[str]:
+    yield from ["# The paper beside ours", ""]
+    if quick:
+        yield from [BANNER, ""]
+    yield from [LEGEND, ""]
+    # Variants and other readings have tables too, but the score is of the paper's own experiments.
+    main = [each for each in experiments if each.setup.name == each.setup.published]
+    if main:
+        yield from _agreement(main)
+        yield from _claims(main)
+    yield from _base_classifiers(experiments)
+    for experiment in experiments:
+        yield from tables(experiment)
+    yield from lists([each for experiment in main for each in experiment.comparisons])
+
+
+def _agreement(experiments: Sequence[Experiment]) -> Iterator[str]:
+    comparisons = [each for experiment in experiments for each in experiment.comparisons]
+    code = [each for e in experiments for each in compare(e.measured, code_hybrids=True)]
+    close, counted = _count_close(comparisons), count_agreeing(comparisons)[1]
+    yield from ["## Agreement", "", f"**{_score(comparisons)}**", ""]
+    yield (
+        f"{close} ({_percent(close, counted)}) are within 0.05; the others agree because our seeds "
+        f"differ as much. With H-1 as the authors' code has it: {_score(code)}"
+    )
+    yield ""
+    for title, group in GROUPINGS.items():
+        parts: dict[str, list[Comparison]] = {}
+        for each in comparisons:
+            parts.setdefault(group(each.key), []).append(each)
+        headings = [f"by {title}", "counted", "agree", "share", "within 0.05 alone"]
+        yield from table(headings, [_shares(*part) for part in parts.items()], n_words=1)
+
+
+def _shares(name: str, comparisons: Sequence[Comparison]) -> list[str]:
+    agreeing, counted = count_agreeing(comparisons)
+    shares = [_percent(n, counted) for n in (agreeing, _count_close(comparisons))]
+    return [name, str(counted), str(agreeing), *shares]
+
+
+def _claims(experiments: Sequence[Experiment]) -> Iterator[str]:
+    yield from ["## The paper's claims", "", CLAIMS, ""]
+    numbered = [row for experiment in experiments for row in _claim_rows(experiment)]
+    numbered.sort(key=lambda row: row[0])  # claim by claim, and not dataset by dataset
+    headings = ["claim", "dataset", "paper's numbers", "our seeds", ""]
+    yield from table(headings, [row for _, row in numbered], n_words=5)
+
+
+def _claim_rows(experiment: Experiment) -> Iterator[tuple[int, list[str]]]:
+    setup, n = experiment.setup, len(experiment.outcomes)
+    last = "large" if setup.attack is None else "adversarial"
+    published = load_published()
+    logit = Key(setup.published, "logit", "ball", last, "F_IK") in published
+    for i, claim in enumerate(list_claims(setup.published, last=last, logit=logit)):
+        true = sum(_is_true(claim, outcome) for outcome in experiment.outcomes)
+        mark = "✓" if true == n else "~" if true > n / 2 else "✗"
+        paper = "true" if claim.holds(published) else "false"
+        yield i, [claim.text, claim.dataset, paper, f"{true} of {n}", mark]
+
+
+def _is_true(claim: Claim, outcome: Outcome) -> bool:
+    return claim.holds(
+        {
+            Key(claim.dataset, cell.layers, cell.method, cell.perturbation, cell.metric): (
+                float("nan") if cell.value is None else cell.value
+            )
+            for cell in outcome.cells
+        }
+    )
+
+
+def _base_classifiers(experiments: Sequence[Experiment]) -> Iterator[str]:
+    yield from ["## Base classifiers", ""]
+    headings = [
+        "experiment",
+        "seeds",
+        "published accuracy",
+        "test accuracy",
+        "epochs",
+        "k, two layers",
+        "coverage on validation data",
+    ]
+    rows = [_base_row(each) for each in experiments if all(one.facts for one in each.outcomes)]
+    yield from table(headings, rows, n_words=1)
+
+
+def _base_row(experiment: Experiment) -> list[str]:
+    facts = [outcome.facts for outcome in experiment.outcomes]
+    return [
+        experiment.setup.name,
+        str(len(facts)),
+        f"{ACCURACIES[experiment.setup.published]:.4f}",
+        _span([each["accuracy"]["nominal"] for each in facts], ".4f"),
+        _span([each["epochs"] for each in facts], "d"),
+        _span([each["chosen"]["two"]["k"] for each in facts], "d"),
+        _span([each["chosen"]["two"]["coverage"] for each in facts], ".3f"),
+    ]
+
+
+def _span(values: Sequence[float], form: str) -> str:
+    low, high = min(values), max(values)
+    return format(low, form) if low == high else f"{low:{form}} to {high:{form}}"
+
+
+def _score(comparisons: Sequence[Comparison]) -> str:
+    agreeing, counted = count_agreeing(comparisons)
+    return f"{agreeing} of {counted} counted cells agree ({_percent(agreeing, counted)})."
+
+
+def _count_close(comparisons: Sequence[Comparison]) -> int:
+    return sum(each.is_close for each in comparisons if each.counted)
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.1f}%" if whole else "–"

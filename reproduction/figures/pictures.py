@@ -1,0 +1,68 @@
+"""The paper's figures, from data to pictures.
+
+regions.png      what is asserted over a plane with two classes
+supports.png     how support is found with ε-balls
+radius.png       fractions of IK, IMK and IDK, and accuracy on IK, against ε
+confusion.png    augmented confusion matrices at four values of ε
+noise.png        how much can be known with three levels of noise
+signs.png        the traffic signs by group, if there are any
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from numpy.typing import NDArray
+
+from iknow.errors import InputError, MissingExtraError
+from iknow.storage.atomic import write_bytes
+from reproduction.figures import toy
+
+Signs = tuple[NDArray[Any], Sequence[str]]
+SHOWN_NOISE = 1.0
+
+
+def make_figures(
+    out: str | os.PathLike[str], seed: int = 0, quick: bool = False, signs: Signs | None = None
+) -> list[Path]:
+    """Write the figures into a folder, which is made if need be; returns their paths.
+
+    The same seed gives the same bytes on the same machine. quick: coarser pictures of fewer
+    samples, to see that all works. signs: images of shape (n_groups, m, height, width, 3), and the
+    names of the groups from top to bottom.
+    """
+    drawing = _import_drawing()
+    folder = Path(out)
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"the figures need a folder to be written to; {folder} is a file")
+    n_train, n_test, n_cells = (400, 200, 100) if quick else (4000, 2000, 800)
+    radius = toy.make_experiment(toy.TWO_BLOBS, toy.TWO_NOISE, n_train, n_test, seed)
+    noise = [
+        toy.make_experiment(toy.FOUR_BLOBS, noise, n_train, n_test, seed, toy.RADII)
+        for noise in toy.NOISES
+    ]
+    figures = {
+        "regions": drawing.draw_regions(toy.make_regions(n_cells, seed)),
+        "supports": drawing.draw_supports(toy.make_supports(seed)),
+        "radius": drawing.draw_radius(radius),
+        "confusion": drawing.draw_confusion(noise[toy.NOISES.index(SHOWN_NOISE)]),
+        "noise": drawing.draw_noise(noise),
+    }
+    if signs is not None:
+        figures["signs"] = drawing.draw_signs(*signs)
+    return [
+        write_bytes(folder / f"{name}.png", drawing.to_png(figure))
+        for name, figure in figures.items()
+    ]
+
+
+def _import_drawing() -> ModuleType:
+    try:
+        from reproduction.figures import matplotlib as drawing
+    except ImportError as error:
+        raise MissingExtraError("drawing the paper's figures", "plots") from error
+    return drawing

@@ -1,0 +1,236 @@
+"""Setups: what the paper says about each experiment (its section S2), and how we read the rest.
+
+Published are the architecture, the accuracy of the base classifier, the layers of support and the
+amplitudes of the perturbations. Not published are the batch, the number of epochs, the padding of
+the convolutions, the place of the ReLU, the steps of the attack; and where an amplitude is said to
+be in standard deviations, which of them, and whether it is so for images.
+Where nothing says otherwise, what Keras does by default is taken: batches of 32, no padding.
+docs/reproduction/protocol.md tells what was tried, and why these readings were kept.
+
+A variant is an experiment of its own that is compared with another one's published values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from iknow.errors import InputError
+from iknow.evaluation.perturb import Limits
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """Filters of a kernel size, followed by a ReLU and, if so, pooling by 2."""
+
+    filters: int
+    kernel: int
+    pool: bool = False
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """Layers from input to output; each is followed by a ReLU, but for the last, the logits.
+
+    convolutions: over one axis or two, as the input has. They end in global average pooling, "gap".
+    same: whether convolutions keep the size of their input, as Keras's padding "same" does.
+    Layers are named conv1, relu1, ..., gap, dense1, ..., logits; ReLUs are counted from the input.
+    """
+
+    convolutions: tuple[Convolution, ...] = ()
+    hidden: tuple[int, ...] = ()
+    same: bool = False
+
+
+@dataclass(frozen=True)
+class Training:
+    """Adam at 0.001, until validation accuracy is the published one `hold` epochs in a row.
+
+    One epoch can reach it by luck. A network that is more than `tolerance` short of it after
+    `max_epochs` has not learned (all units of a small layer can be dead from the start): training
+    starts again from other weights.
+    """
+
+    batch: int
+    accuracy: float
+    max_epochs: int
+    hold: int = 3
+    tolerance: float = 0.05
+    restarts: int = 20
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Amplitudes: of the normal noise (its standard deviation) and of the uniform one.
+
+    relative: they are in units of one standard deviation over all training values. large: the
+    amplitude of the large uniform noise, in units of the training values' max - min.
+    """
+
+    gaussian: float
+    uniform: float
+    relative: bool = False
+    large: float | None = None
+    limits: Limits | None = None
+
+
+@dataclass(frozen=True)
+class Attack:
+    """The Basic Iterative Method: the largest change of a value, its steps, and their number."""
+
+    radius: float
+    step: float
+    iterations: int
+
+
+@dataclass(frozen=True)
+class Setup:
+    """One experiment.
+
+    name: of the results. published: the dataset in the paper's tables to compare with. dataset: as
+    `load_dataset` knows it. layers: where "two" layers find support. seeds: how many to run.
+    max_samples: of the validation and of the test part, and four times as many to train on.
+    """
+
+    name: str
+    published: str
+    dataset: str
+    architecture: Architecture
+    training: Training
+    layers: tuple[str, str]
+    noise: Noise
+    attack: Attack | None = None
+    seeds: int = 5
+    max_samples: int | None = None
+
+    @property
+    def layer_sets(self) -> dict[str, tuple[str, ...]]:
+        """The layers of support by their name in the tables."""
+        return {"two": self.layers, "logit": ("logits",)}
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain values: what a stored result must have been made with."""
+        return asdict(self)
+
+    def quick(self) -> Setup:
+        """A version that takes seconds, on few samples. It shows that all runs, and no more."""
+        attack = (
+            None
+            if self.attack is None
+            else replace(self.attack, iterations=min(10, self.attack.iterations))
+        )
+        training = replace(
+            self.training, accuracy=self.training.accuracy - 0.15, hold=1, tolerance=0.5
+        )
+        return replace(self, training=training, attack=attack, seeds=2, max_samples=500)
+
+
+def _attack(radius: float) -> Attack:
+    """Small steps and many: where the attack ends then depends on the radius alone."""
+    return Attack(radius, step=radius / 5, iterations=50)
+
+
+_GRID = Setup(
+    name="grid_stability",
+    published="grid_stability",
+    dataset="grid_stability",
+    architecture=Architecture(hidden=(32, 32)),
+    training=Training(batch=32, accuracy=0.9374, max_epochs=100),
+    layers=("relu2", "logits"),
+    noise=Noise(gaussian=0.03, uniform=0.09, relative=True, large=0.5),
+)
+_MNIST = Setup(
+    name="mnist",
+    published="mnist",
+    dataset="mnist",
+    architecture=Architecture(hidden=(32, 32)),
+    training=Training(batch=2048, accuracy=0.9603, max_epochs=100),
+    layers=("relu2", "logits"),
+    noise=Noise(gaussian=0.1, uniform=0.3, limits=(0.0, 1.0)),
+    attack=_attack(0.2),
+)
+
+_ALL = [
+    _GRID,
+    Setup(
+        name="iris",
+        published="iris",
+        dataset="iris",
+        architecture=Architecture(hidden=(8, 5)),
+        training=Training(batch=32, accuracy=1.0, max_epochs=500),
+        layers=("relu2", "logits"),
+        noise=Noise(gaussian=0.03, uniform=0.09, relative=True, large=0.5),
+        seeds=10,
+    ),
+    Setup(
+        name="italy_power_demand",
+        published="italy_power_demand",
+        dataset="italy_power_demand",
+        architecture=Architecture(
+            convolutions=(Convolution(6, 4), Convolution(16, 12), Convolution(8, 6))
+        ),
+        training=Training(batch=32, accuracy=0.954, max_epochs=100),
+        layers=("relu3", "gap"),
+        noise=Noise(gaussian=0.2, uniform=0.6, relative=True, large=0.5),
+        seeds=10,
+    ),
+    Setup(
+        name="synthetic_control",
+        published="synthetic_control",
+        dataset="synthetic_control",
+        architecture=Architecture(
+            convolutions=(Convolution(9, 12), Convolution(12, 16), Convolution(9, 12))
+        ),
+        training=Training(batch=32, accuracy=0.99, max_epochs=100),
+        layers=("relu3", "gap"),
+        noise=Noise(gaussian=0.5, uniform=1.0, relative=True),
+        attack=_attack(0.2),
+    ),
+    _MNIST,
+    Setup(
+        name="gtsrb",
+        published="gtsrb",
+        dataset="gtsrb",
+        architecture=Architecture(
+            convolutions=(Convolution(6, 5, True), Convolution(16, 5, True), Convolution(64, 5)),
+            hidden=(32,),
+        ),
+        training=Training(batch=512, accuracy=0.9741, max_epochs=100),
+        layers=("gap", "logits"),
+        noise=Noise(gaussian=0.033, uniform=0.1, limits=(0.0, 1.0)),
+        attack=_attack(0.05),
+    ),
+    # Without the column that determines the label, and with every feature standardised: what the
+    # paper's numbers would be worth to someone who runs a grid.
+    replace(_GRID, name="grid_stability_12", dataset="grid_stability_12"),
+]
+SETUPS: dict[str, Setup] = {setup.name: setup for setup in _ALL}
+
+# Other readings, to see what they change. `python -m reproduction all` does not run them.
+_SERIES = [SETUPS["italy_power_demand"], SETUPS["synthetic_control"]]
+_GTSRB = SETUPS["gtsrb"]
+_OTHERS = [
+    replace(_GRID, name="grid_stability_before_relu", layers=("dense2", "logits")),
+    replace(_GRID, name="grid_stability_batch_128", training=replace(_GRID.training, batch=128)),
+    replace(_GRID, name="grid_stability_hold_1", training=replace(_GRID.training, hold=1)),
+    *(
+        replace(each, name=f"{each.name}_same", architecture=replace(each.architecture, same=True))
+        for each in _SERIES
+    ),
+    replace(_MNIST, name="mnist_before_relu", layers=("dense2", "logits")),
+    replace(_MNIST, name="mnist_short_attack", attack=Attack(0.2, step=0.05, iterations=5)),
+    replace(_GTSRB, name="gtsrb_hold_1", training=replace(_GTSRB.training, hold=1)),
+    replace(_GTSRB, name="gtsrb_default_attack", attack=Attack(0.05, step=0.1, iterations=100)),
+]
+READINGS: dict[str, Setup] = {setup.name: setup for setup in _OTHERS}
+
+
+def find_setup(name: str) -> Setup:
+    """The experiment of a name."""
+    known = SETUPS | READINGS
+    if name not in known:
+        raise InputError(
+            f"no experiment is named {name!r}: choose all, figures, one of {', '.join(SETUPS)}, or "
+            f"one of the other readings {', '.join(READINGS)}"
+        )
+    return known[name]

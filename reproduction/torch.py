@@ -1,0 +1,151 @@
+"""The base classifiers: networks as the paper describes them, trained as its authors' tools do.
+
+The authors used Keras, so its conventions are kept where torch's differ: weights are drawn from a
+normal distribution that is cut at two standard deviations (He et al.), biases are 0, Adam's epsilon
+is 1e-7, and padding "same" puts the odd zero at the end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from iknow.core.arrays import Floats32, Ints
+from iknow.errors import IknowError
+from reproduction.setups import Architecture, Training
+
+# What cutting a standard normal at ±2 leaves of its standard deviation.
+CUT_DEVIATION = 0.87962566103423978
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Sums in torch depend on the number of threads, and small networks gain nothing from it."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def train_network(
+    architecture: Architecture,
+    training: Training,
+    train: tuple[Floats32, Ints],
+    val: tuple[Floats32, Ints],
+    n_classes: int,
+    seed: int,
+) -> tuple[nn.Module, int]:
+    """A network trained on (X, y) until it is as accurate as published, and its epochs.
+
+    X: of shape (n, ...), y: of shape (n,). The seed decides the weights and the batches.
+    """
+    X, y = torch.from_numpy(train[0]), torch.from_numpy(train[1])
+    accuracy = 0.0
+    for restart in range(training.restarts):
+        generator = torch.Generator().manual_seed(seed + 1_000_003 * restart)
+        network = build_network(architecture, train[0].shape[1:], n_classes, generator)
+        optimizer = torch.optim.Adam(network.parameters(), lr=0.001, eps=1e-7)
+        held = 0
+        for epoch in range(1, training.max_epochs + 1):
+            _train_epoch(network, optimizer, X, y, training.batch, generator)
+            accuracy = measure_accuracy(network, *val)
+            held = held + 1 if accuracy >= training.accuracy else 0
+            if held == training.hold:
+                return network, epoch
+        if accuracy >= training.accuracy - training.tolerance:
+            return network, training.max_epochs
+    raise IknowError(
+        f"no network of {training.restarts} learned: the last is right on {accuracy:.3f} of the "
+        f"validation part, and {training.accuracy - training.tolerance:.3f} was expected"
+    )
+
+
+def build_network(
+    architecture: Architecture, shape: tuple[int, ...], n_classes: int, generator: torch.Generator
+) -> nn.Module:
+    """A network for inputs of a shape: (features,), (channels, length), (channels, height, width).
+
+    It returns logits of shape (n, n_classes).
+    """
+    # Layers draw weights as they are made, which are not kept: that must not move the user's seed.
+    with torch.random.fork_rng(devices=[]):
+        network = _stack(architecture, shape, n_classes)
+    _initialise(network, generator)
+    return network
+
+
+def _stack(architecture: Architecture, shape: tuple[int, ...], n_classes: int) -> nn.Module:
+    layers: OrderedDict[str, nn.Module] = OrderedDict()
+    width, n_relus = shape[0], 0
+    for i, block in enumerate(architecture.convolutions, start=1):
+        if architecture.same:
+            layers[f"pad{i}"] = _pad(block.kernel, len(shape) - 1)
+        layers[f"conv{i}"] = _convolve(len(shape) - 1, width, block.filters, block.kernel)
+        n_relus += 1
+        layers[f"relu{n_relus}"] = nn.ReLU()
+        if block.pool:
+            layers[f"pool{i}"] = nn.MaxPool2d(2) if len(shape) == 3 else nn.MaxPool1d(2)
+        width = block.filters
+    if architecture.convolutions:
+        layers["gap"] = nn.AdaptiveAvgPool2d(1) if len(shape) == 3 else nn.AdaptiveAvgPool1d(1)
+        layers["flat"] = nn.Flatten()
+    for i, units in enumerate(architecture.hidden, start=1):
+        layers[f"dense{i}"] = nn.Linear(width, units)
+        n_relus += 1
+        layers[f"relu{n_relus}"] = nn.ReLU()
+        width = units
+    layers["logits"] = nn.Linear(width, n_classes)
+    return nn.Sequential(layers)
+
+
+@torch.no_grad()
+def measure_accuracy(network: nn.Module, X: Floats32, y: Ints, batch: int = 4096) -> float:
+    """Fraction of right answers about X, of shape (n, ...), whose truth is y, of shape (n,)."""
+    network.eval()
+    parts = [network(part).argmax(dim=1) for part in torch.split(torch.from_numpy(X), batch)]
+    return float(np.mean(torch.cat(parts).numpy() == y))
+
+
+def _train_epoch(
+    network: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    X: Tensor,
+    y: Tensor,
+    batch: int,
+    generator: torch.Generator,
+) -> None:
+    network.train()
+    for rows in torch.split(torch.randperm(len(X), generator=generator), batch):
+        optimizer.zero_grad(set_to_none=True)
+        loss = nn.functional.cross_entropy(network(X[rows]), y[rows])
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+
+
+def _convolve(n_axes: int, n_inputs: int, n_outputs: int, kernel: int) -> nn.Module:
+    kind = nn.Conv2d if n_axes == 2 else nn.Conv1d
+    return kind(n_inputs, n_outputs, kernel)
+
+
+def _pad(kernel: int, n_axes: int) -> nn.Module:
+    sides = ((kernel - 1) // 2, kernel // 2)
+    return nn.ZeroPad2d(sides * 2) if n_axes == 2 else nn.ZeroPad1d(sides)
+
+
+def _initialise(network: nn.Module, generator: torch.Generator) -> None:
+    for module in network.modules():
+        if isinstance(module, (nn.Linear, nn.Conv1d, nn.Conv2d)):
+            deviation = math.sqrt(2 / module.weight[0].numel()) / CUT_DEVIATION
+            nn.init.trunc_normal_(
+                module.weight, 0.0, deviation, -2 * deviation, 2 * deviation, generator=generator
+            )
+            assert module.bias is not None
+            nn.init.zeros_(module.bias)

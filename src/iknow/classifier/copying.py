@@ -1,0 +1,61 @@
+"""Copying: how many samples, and how many training samples, have a copy in the training set.
+
+Networks give slightly different activations for one input in batches of different sizes, so two
+samples count as copies where they are a hundred-thousandth of the layer's size apart, or less. The
+same holds for training samples among themselves, which is what keeps the comparison fair.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from iknow.core.arrays import Bools, Floats, Ints
+from iknow.core.contrast import Contrast
+from iknow.core.evidence import Evidence
+from iknow.search.layer import LayerIndex
+
+TOLERANCE = 1e-5
+SAMPLES_MEASURED = 4096
+ROWS_AT_ONCE = 512
+
+
+def count_copies(
+    evidence: Mapping[str, Evidence] | Mapping[str, Contrast], indexes: Mapping[str, LayerIndex]
+) -> tuple[int, int, int, int]:
+    """How many samples are copies, of how many; how many training samples are, and of how many.
+
+    evidence: about the samples, by layer. Training samples are only looked at where there is a copy
+    at all, and `SAMPLES_MEASURED` of them at most.
+    """
+    limits = {layer: TOLERANCE * _size(index) for layer, index in indexes.items()}
+    copied = _in_every_layer(
+        {layer: each.nearest_distance() <= limits[layer] for layer, each in evidence.items()}
+    )
+    n_samples = max(len(each) for each in evidence.values())
+    n_rows = next(iter(indexes.values())).n_rows
+    if not copied:
+        return 0, n_samples, 0, n_rows
+    rows = np.arange(0, n_rows, -(-n_rows // SAMPLES_MEASURED))
+    repeated = _in_every_layer(
+        {layer: _nearest_other(index, rows) <= limits[layer] for layer, index in indexes.items()}
+    )
+    return copied, n_samples, repeated, len(rows)
+
+
+def _nearest_other(index: LayerIndex, rows: Ints) -> Floats:
+    """The distance from some training samples to the nearest other one, of shape (n,)."""
+    parts = [rows[start : start + ROWS_AT_ONCE] for start in range(0, len(rows), ROWS_AT_ONCE)]
+    # Each is its own nearest, so the other comes second.
+    return np.concatenate([index.gather_among(part, 2).neighbor_distance(2) for part in parts])
+
+
+def _in_every_layer(masks: Mapping[str, Bools]) -> int:
+    return int(np.logical_and.reduce(list(masks.values())).sum())
+
+
+def _size(index: LayerIndex) -> float:
+    """The typical length of a layer's activations."""
+    points = index.points[:: -(-index.n_rows // SAMPLES_MEASURED)].astype(np.float64)
+    return float(np.sqrt(np.square(points).sum(axis=1).mean()))

@@ -1,0 +1,349 @@
+"""EpistemicClassifier: a model that says how well each of its answers is justified.
+
+A thin shell: it cuts batches, asks the model, searches the layers, and hands the rest to `core` and
+`selection`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import get_tags
+from sklearn.utils.validation import check_is_fitted
+
+from iknow.classifier.copying import count_copies
+from iknow.classifier.gathering import (
+    check_answered,
+    check_columns,
+    check_valid,
+    find_supports,
+    gather_evidence,
+    gather_validation,
+    observe_batches,
+)
+from iknow.classifier.moving import movements_on_request
+from iknow.classifier.parameters import (
+    as_layer_names,
+    as_metrics,
+    check_features,
+    check_neighbors,
+    check_rule,
+    fixed_neighborhoods,
+)
+from iknow.classifier.progress import track
+from iknow.classifier.training import as_random_state, seeded_clone, split_rows, train
+from iknow.core.arrays import Ints, Labels
+from iknow.core.neighborhood import Ball, Neighborhood
+from iknow.core.scalars import as_flag, as_whole
+from iknow.errors import InputError, SelectionError
+from iknow.explain.assessment import Assessment
+from iknow.geometry import Metric
+from iknow.models.adapt import as_model, is_estimator, is_to_be_trained
+from iknow.models.inputs import as_dense, count_samples, cut_batches, take_rows
+from iknow.models.labels import (
+    as_labels,
+    as_row_numbers,
+    check_several_classes,
+    check_trained,
+    encode,
+    find_classes,
+)
+from iknow.models.lengths import measure
+from iknow.models.model import Observation, observe_all
+from iknow.models.probe import Probe, make_probe
+from iknow.models.scales import warn_of_layers
+from iknow.search.choose import find_index_type
+from iknow.search.layer import LayerIndex
+from iknow.selection import Goal, Selection, check_unseen, choose, tunes_for_coverage
+from iknow.storage.saving import SavingMixin
+
+
+class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Wraps a classifier and asserts IK, IMK or IDK for each of its predictions.
+
+    model: a trained torch module, a scikit-learn classifier, or any `iknow.models.model.Model`. A
+        scikit-learn classifier is cloned and trained by `fit`, on all but `validation_fraction` of
+        the data, which tunes the radii; a `FrozenEstimator` and a torch module are never trained.
+    layers: names of the layers to find support in; by default the last hidden layer and the output
+        of a network; of any other classifier what it is given, "input" or the last transformer of
+        its pipeline, and "output".
+    rule: the kind of neighborhood whose radii `tune` chooses.
+    neighborhoods: fixed neighborhoods, one for all layers or a mapping by layer; nothing is tuned.
+    k: number of neighbours for the rules that use it.
+    metric: how distance is measured, for all layers or by layer (`iknow.geometry`); Euclidean
+        unless given.
+    classes: labels of the model's score columns in order, where they cannot be told from y.
+    batch_size: samples that the model is asked about at a time; as many as memory affords unless
+        given.
+    device: where to search: "cuda", "cuda:1", "mps" or "cpu" have torch do it, None the CPU without
+        torch. The answers are the same.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        layers: Sequence[str] | None = None,
+        rule: type[Neighborhood] = Ball,
+        neighborhoods: Neighborhood | Mapping[str, Neighborhood] | None = None,
+        *,
+        k: int = 5,
+        metric: Metric | Mapping[str, Metric] | None = None,
+        classes: Any = None,
+        validation_fraction: float = 0.25,
+        batch_size: int | None = None,
+        random_state: Any = 0,
+        progress: bool = True,
+        device: str | None = None,
+    ) -> None:
+        self.model = model
+        self.layers = layers
+        self.rule = rule
+        self.neighborhoods = neighborhoods
+        self.k = k
+        self.metric = metric
+        self.classes = classes
+        self.validation_fraction = validation_fraction
+        self.batch_size = batch_size
+        self.random_state = random_state
+        self.progress = progress
+        self.device = device
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # Where the raw input is a layer it must be finite, whatever the model takes.
+        raw = not hasattr(self.model, "steps")
+        if isinstance(self.layers, (str, list, tuple)):
+            raw = "input" in self.layers
+        if is_estimator(self.model) and not raw:
+            tags.input_tags.allow_nan = get_tags(self.model).input_tags.allow_nan
+        return tags
+
+    def fit(self, X: Any, y: Any, *, rows: Any = None) -> Self:
+        """Collect the evidence: the activations of the training samples, with their labels.
+
+        X: whatever the model takes, n samples. y: labels of shape (n,). rows: whole numbers that
+        explanations know the samples by, of shape (n,); their positions in X unless given.
+        """
+        before = self.__dict__.copy()
+        try:
+            for learned in [name for name in before if name.endswith("_")]:
+                delattr(self, learned)
+            if is_estimator(self.model):
+                check_features(self, X, reset=True)
+            begin = self._train if is_to_be_trained(self.model) else self._wrap
+            return begin(X, y, rows)
+        except BaseException:
+            self.__dict__ = before  # a fit that fails loses nothing
+            raise
+
+    def tune(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        accuracy: float | None = None,
+        confidence: float = 0.95,
+        each_class: bool = False,
+        coverage: float | None = None,
+        method: Literal["exact", "grid", "bayes", "per-class"] = "exact",
+        k: int | Sequence[int] | None = None,
+        time_limit: float = 60.0,
+    ) -> Self:
+        """Choose the neighborhoods on validation data: by default the exact maximum of coverage.
+
+        X: n samples not in the training data. y: their labels, of shape (n,). accuracy: the largest
+        coverage whose accuracy on IK is at least this, of `each_class` if asked, with probability
+        `confidence` over the draw of the data; else an error. coverage: match this one instead
+        (`Nearest`, `RelativeBall`). k: one number of neighbours or several to try. method:
+        "per-class" gives every class a radius; "grid" and "bayes" are there to compare.
+        """
+        check_is_fitted(self, "indexes_")
+        if self.neighborhoods is not None:
+            raise InputError("there is nothing to tune: the neighborhoods were given and are fixed")
+        goal = Goal(
+            method=method,
+            accuracy=accuracy,
+            confidence=confidence,
+            each_class=each_class,
+            coverage=coverage,
+            k=self.k if k is None else k,
+            time_limit=time_limit,
+            seed=int(as_random_state(self.random_state).randint(np.iinfo(np.int32).max)),
+        )
+        inputs = self._prepare(X)
+        return self._select(goal, inputs, as_labels(y, count_samples(inputs), "y"), "validation")
+
+    def assess(self, X: Any, n_neighbors: int = 0, *, evidence: bool = False) -> Assessment:
+        """What is asserted about each prediction, and the evidence for it.
+
+        The evidence is gathered when the assessment is first asked for it, and certificates are
+        found likewise; until then it keeps the activations, 4 bytes for each feature and sample,
+        where they take less than a gigabyte. evidence: gather it at once, which takes less time in
+        all where it is needed. n_neighbors: likewise, with at least so many neighbour distances, to
+        try rules with another k on it. A sample with an activation that is not finite, or without
+        an answer of the model, is INVALID and IDK; it disturbs no other.
+        """
+        check_is_fitted(self, "indexes_")
+        if not hasattr(self, "neighborhoods_"):
+            raise NotFittedError(
+                "no neighborhoods yet: call tune(X_val, y_val), or give neighborhoods=..."
+            )
+        gathers = as_flag(evidence, "evidence")
+        least = as_whole(n_neighbors, "n_neighbors", "be a whole number >= 0")
+        inputs, rules = self._prepare(X), self.neighborhoods_
+        n_samples, sizes = count_samples(inputs), measure(inputs)
+        observed = self._observe(inputs)
+        if gathers or least > 0:
+            k = max(least, *(rule.n_neighbors for rule in rules.values()))
+            found = gather_evidence(observed, self.indexes_, k, keep_of=n_samples)
+        else:
+            found = find_supports(observed, self.indexes_, rules, n_samples)
+        return Assessment(
+            classes=self.classes_,
+            belief_codes=found.observation.belief,
+            scores=found.observation.scores,
+            evidence=found.evidence,
+            neighborhoods=rules,
+            invalid=found.observation.invalid,
+            knowable=self._knowable(),
+            found=found.supports,
+            movements=movements_on_request(self.model_, self.indexes_, sizes, found),
+        )
+
+    def _knowable(self) -> tuple[int, ...] | None:
+        """The classes that beliefs may be IK in, where a certificate names them."""
+        selection: Selection | None = getattr(self, "selection_", None)
+        return None if selection is None else selection.knowable
+
+    def predict(self, X: Any) -> Labels:
+        """The model's own answers, as labels of shape (n,)."""
+        check_is_fitted(self, "indexes_")
+        inputs = self._prepare(X)
+        batches = cut_batches(inputs, self.batch_size)
+        observation, n_columns = observe_all(self.model_, batches, count_samples(inputs), ())
+        check_columns(n_columns, len(self.classes_))
+        check_answered(observation.belief)
+        labels: Labels = self.classes_[observation.belief]
+        return labels
+
+    def warm_up(self) -> Self:
+        """Do now what the first request would wait for: check, prepare and compile the search.
+
+        Compiling takes seconds where no earlier process could keep what it compiled. Afterwards
+        nothing is compiled any more, whatever is asked. The model is asked too, about the inputs
+        that are kept to know it by.
+        """
+        check_is_fitted(self, "indexes_")
+        for index in self.indexes_.values():
+            index.warm_up()
+        if isinstance(self.probe_, Probe):
+            self.predict(self.probe_.inputs)
+        return self
+
+    def _select(
+        self, goal: Goal, inputs: Any, labels: Labels, what: str, positions: Ints | None = None
+    ) -> Self:
+        """Serve a goal on samples that are prepared; `positions`: see `check_valid`."""
+        truth = encode(labels, self.classes_, "y")
+        index = self.indexes_[self.layers_[0]]
+        check_trained(truth, index.labels, self.classes_)
+        k = goal.neighbors_needed(self.rule, index.n_rows)
+        found = gather_validation(
+            self._observe(inputs), self.indexes_, k, whole=goal.needs_every_class
+        )
+        check_valid(found.invalid, what, positions, self.layers_)
+        if positions is None:  # else fit has held them out itself
+            check_unseen(*count_copies(found.evidence, self.indexes_))
+        belief = found.belief
+        self.selection_ = choose(goal, found.evidence, belief, truth, self.rule, self.classes_)
+        self.neighborhoods_ = dict(self.selection_.neighborhoods)
+        return self
+
+    def _wrap(self, X: Any, y: Any, rows: Any) -> Self:
+        """Take the model as it is."""
+        self.model_ = as_model(self.model)
+        inputs = self.model_.prepare(X)
+        labels = as_labels(y, count_samples(inputs), "y")
+        return self._collect(inputs, labels, as_row_numbers(rows, len(labels)))
+
+    def _train(self, X: Any, y: Any, rows: Any) -> Self:
+        """Train a clone of the estimator; tune on a part it has not seen, if there is a radius."""
+        inputs = as_dense(X)
+        labels = as_labels(y, count_samples(inputs), "y")
+        check_several_classes(labels)
+        numbers = as_row_numbers(rows, len(labels))
+        tunes = self.neighborhoods is None and tunes_for_coverage(check_rule(self.rule))
+        training = np.arange(len(labels))
+        if tunes:
+            training, validation = split_rows(labels, self.validation_fraction, self.random_state)
+        seen = take_rows(inputs, training)
+        estimator = seeded_clone(self.model, self.random_state)
+        self.model_ = as_model(train(estimator, seen, labels[training], training))
+        self._collect(seen, labels[training], numbers[training], training)
+        if tunes:
+            self._tune_or_know_nothing(inputs, labels, validation)
+        return self
+
+    def _tune_or_know_nothing(self, inputs: Any, labels: Labels, held_out: Ints) -> None:
+        """Tune on the held-out part; where no radius lets it know anything, say so."""
+        try:
+            part = take_rows(inputs, held_out)
+            self._select(Goal(k=self.k), part, labels[held_out], "training", held_out)
+        except SelectionError as error:
+            warnings.warn(
+                f"{error}. Until it is tuned again this classifier answers IDK to all but exact "
+                "copies of training samples",
+                stacklevel=4,
+            )
+            self.neighborhoods_ = dict.fromkeys(self.layers_, Ball(0.0))
+
+    def _collect(
+        self, inputs: Any, labels: Labels, rows: Ints, positions: Ints | None = None
+    ) -> Self:
+        """Build one index per layer from the activations of the training samples.
+
+        rows: the number each sample is known by in explanations, of shape (n,). positions: see
+        `check_valid`.
+        """
+        batches = cut_batches(inputs, self.batch_size)
+        check_several_classes(labels)
+        named = as_layer_names(self.layers)
+        layers = named or self.model_.default_layers(batches[0])
+        fixed = fixed_neighborhoods(self.neighborhoods, check_rule(self.rule), self.k, layers)
+        check_neighbors(fixed, self.rule, self.k, len(labels))
+        metrics = as_metrics(self.metric, layers)
+        for metric in metrics.values():
+            find_index_type(metric, self.device)  # refuses before the model has done its work
+        shown = track(batches, "Collecting evidence", enabled=as_flag(self.progress, "progress"))
+        observation, n_columns = observe_all(self.model_, shown, len(labels), layers)
+        check_valid(observation.invalid, "training", positions, layers)
+        warn_of_layers(observation.activations, raw=named is None and self.metric is None)
+        self.classes_ = find_classes(labels, n_columns, self.model_.classes, self.classes)
+        codes = encode(labels, self.classes_, "y")
+        self.layers_ = layers
+        self.indexes_ = {
+            layer: LayerIndex.build(
+                values, codes, len(self.classes_), rows, metrics[layer], self.device
+            )
+            for layer, values in observation.activations.items()
+        }
+        self.probe_ = make_probe(self.model_, inputs, codes, layers, self.batch_size)
+        if fixed is not None:
+            self.neighborhoods_ = fixed
+        return self
+
+    def _prepare(self, X: Any) -> Any:
+        inputs = self.model_.prepare(X)
+        if hasattr(self, "n_features_in_"):
+            check_features(self, X, reset=False)
+        return inputs
+
+    def _observe(self, inputs: Any) -> Iterator[Observation]:
+        batches = cut_batches(inputs, self.batch_size)
+        shown = track(batches, "Gathering evidence", enabled=self.progress)
+        return observe_batches(self.model_, self.indexes_, shown)

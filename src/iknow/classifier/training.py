@@ -1,0 +1,82 @@
+"""Training: a copy of the user's estimator, and the part of the data it does not see."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils import check_random_state
+
+from iknow.classifier.gathering import check_valid
+from iknow.core.arrays import Ints, Labels
+from iknow.core.scalars import as_real
+from iknow.core.text import shown
+from iknow.errors import InputError, RefusedError
+from iknow.models.apart import ORDINARY, find_kinds
+from iknow.models.inputs import own_copy
+
+
+def seeded_clone(estimator: Any, random_state: Any) -> Any:
+    """An untrained copy of an estimator; every random_state it leaves open is drawn from ours."""
+    copy = clone(estimator)
+    rng = as_random_state(random_state)
+    seeds = {
+        name: int(rng.randint(np.iinfo(np.int32).max))
+        for name, value in sorted(copy.get_params(deep=True).items())
+        if value is None and (name == "random_state" or name.endswith("__random_state"))
+    }
+    return copy.set_params(**seeds) if seeds else copy
+
+
+def as_random_state(random_state: Any) -> Any:
+    """What scikit-learn takes for a source of random numbers: a seed, a RandomState, or None."""
+    try:
+        return check_random_state(random_state)
+    except Exception as error:  # it compares what it is given, and that may answer in any way
+        raise InputError(
+            "random_state must be a whole number from 0 to 2**32 - 1, a numpy RandomState or None; "
+            f"got {shown(random_state)}"
+        ) from error
+
+
+def train(estimator: Any, inputs: Any, labels: Labels, positions: Ints) -> Any:
+    """The estimator, trained on a copy; if it refuses a value that is not finite, its row is named.
+
+    positions: the rows of the inputs in the user's X, of shape (n,).
+    """
+    try:
+        # A copy, as scalers and imputers with copy=False write to what they are given.
+        return estimator.fit(own_copy(inputs), labels.copy())
+    except (ValueError, TypeError, ArithmeticError) as error:
+        check_valid(find_kinds(inputs) != ORDINARY, "training", positions)
+        if isinstance(error, TypeError):  # scikit-learn's checks want it to stay one
+            raise
+        raise RefusedError(f"{type(estimator).__name__} could not be trained: {error}") from error
+
+
+def split_rows(labels: Labels, fraction: float, random_state: Any) -> tuple[Ints, Ints]:
+    """Rows to train on and rows to hold out, both ascending.
+
+    Each class gives the fraction of its samples, rounded down, but keeps at least one to train on.
+    If that gives nothing at all, the largest class gives one.
+    """
+    share = as_real(
+        fraction, "validation_fraction", "lie between 0 and 1", lambda share: 0 < share < 1
+    )
+    rng = as_random_state(random_state)
+    _, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    quota = np.floor(share * counts).astype(np.int64)
+    if quota.sum() == 0:
+        quota[counts.argmax()] = 1
+    quota = np.minimum(quota, counts - 1)
+    if quota.sum() == 0:
+        raise InputError(
+            f"{len(labels)} samples of {len(counts)} classes are too few to hold any out for "
+            "tuning: every class needs a second one, or give neighborhoods=..."
+        )
+    held_out = np.zeros(len(labels), dtype=bool)
+    for code, share in enumerate(quota):
+        members = np.flatnonzero(codes == code)
+        held_out[rng.permutation(members)[:share]] = True
+    return np.flatnonzero(~held_out), np.flatnonzero(held_out)

@@ -1,0 +1,246 @@
+"""The command line: `iknow demo`, `fit`, `assess` and `report`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from iknow.cli.failures import OneLineErrors
+from iknow.core.neighborhood import (
+    Ball,
+    BallElseNearest,
+    BallWithNearest,
+    Nearest,
+    Neighborhood,
+    RelativeBall,
+)
+from iknow.storage.atomic import is_stream
+from iknow.version import __version__
+
+app = typer.Typer(
+    name="iknow",
+    help="Makes a classifier honest: IK, IMK or IDK for every prediction.",
+    cls=OneLineErrors,
+    pretty_exceptions_enable=False,
+)
+
+
+class Rule(StrEnum):
+    """The neighborhoods by their names on the command line."""
+
+    BALL = "ball"
+    NEAREST = "nearest"
+    BALL_ELSE_NEAREST = "ball-else-nearest"
+    BALL_WITH_NEAREST = "ball-with-nearest"
+    RELATIVE_BALL = "relative-ball"
+
+
+RULES: dict[Rule, type[Neighborhood]] = {
+    Rule.BALL: Ball,
+    Rule.NEAREST: Nearest,
+    Rule.BALL_ELSE_NEAREST: BallElseNearest,
+    Rule.BALL_WITH_NEAREST: BallWithNearest,
+    Rule.RELATIVE_BALL: RelativeBall,
+}
+
+LabelOption = Annotated[str | None, typer.Option(help="Column or array that holds the labels.")]
+LabelsOption = Annotated[Path | None, typer.Option(help="File of labels: .npy or .csv.")]
+ModelOption = Annotated[
+    str | None,
+    typer.Option(
+        help="A .joblib, .pkl, .pt or .pth file, or package.module:name. Loading a model can run "
+        "code: name only what you trust."
+    ),
+]
+SeedOption = Annotated[
+    int, typer.Option(min=0, max=2**32 - 1, help="Seed of the split and the training.")
+]
+DeviceOption = Annotated[
+    str | None, typer.Option(help="Search by torch on cuda, cuda:1, mps or cpu.")
+]
+
+NoCheckOption = Annotated[
+    bool,
+    typer.Option(
+        "--no-check-model",
+        help="Take any model, even one that answers otherwise than the one of the bundle.",
+    ),
+]
+
+
+def _console(output: Path | None) -> Console:
+    """Where to tell people what was done: not into the stream that the result goes to."""
+    return Console(stderr=output is not None and is_stream(output))
+
+
+@app.callback(invoke_without_command=True)
+def main(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+) -> None:
+    if version:
+        typer.echo(f"iknow {__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(2)
+
+
+@app.command()
+def demo(
+    left_out: Annotated[int, typer.Option(help="The digit the network never sees.")] = 4,
+    seed: SeedOption = 0,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The report to write.")] = Path(
+        "iknow-demo.html"
+    ),
+) -> None:
+    """Train on scikit-learn's digits and see what the network knows. Needs no data."""
+    from iknow.cli.console import show_demonstration, show_report
+    from iknow.cli.demo import demonstrate, make_report
+    from iknow.cli.jobs import check_page
+    from iknow.storage.atomic import write_bytes
+
+    console = _console(output)
+    check_page(output)
+    with Console(stderr=True).status("Training on digits ..."):
+        demonstration = demonstrate(left_out, seed)
+        report = make_report(demonstration)
+    show_demonstration(demonstration, console)
+    write_bytes(output, report.encode())
+    show_report(output, console)
+
+
+@app.command()
+def fit(
+    data: Annotated[Path, typer.Argument(help="Training samples: .csv, .npz, .npy or .parquet.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The bundle to write.")],
+    model: ModelOption = None,
+    train: Annotated[
+        bool, typer.Option("--train", help="Train a network first and write it to --model.")
+    ] = False,
+    validation: Annotated[
+        Path | None, typer.Option(help="Samples to choose the radii on, labelled alike.")
+    ] = None,
+    validation_labels: LabelsOption = None,
+    hold_out: Annotated[
+        float | None, typer.Option(help="Fraction of DATA to choose the radii on instead.")
+    ] = None,
+    label: LabelOption = None,
+    labels: LabelsOption = None,
+    layer: Annotated[
+        list[str] | None, typer.Option(help="A layer to find support in; may be repeated.")
+    ] = None,
+    rule: Annotated[Rule, typer.Option(help="The kind of neighborhood.")] = Rule.BALL,
+    k: Annotated[int, typer.Option(min=1, help="Neighbours, for the rules that use them.")] = 5,
+    accuracy: Annotated[
+        float | None, typer.Option(help="Guarantee this accuracy on IK, or fail.")
+    ] = None,
+    confidence: Annotated[float, typer.Option(help="With this probability.")] = 0.95,
+    coverage: Annotated[
+        float | None, typer.Option(help="Match this coverage (nearest, relative-ball).")
+    ] = None,
+    seed: SeedOption = 0,
+    force: Annotated[
+        bool, typer.Option("--force", help="With --train, write over a model that is there.")
+    ] = False,
+) -> None:
+    """Collect the evidence for a model and write it as a bundle."""
+    from iknow.cli.console import show_fit
+    from iknow.cli.jobs import Source, fit_job
+
+    console = _console(output)
+    classifier = fit_job(
+        Source(data, label, labels),
+        output,
+        model=model,
+        train=train,
+        validation=None if validation is None else Source(validation, label, validation_labels),
+        hold_out=hold_out,
+        layers=layer,
+        rule=RULES[rule],
+        k=k,
+        accuracy=accuracy,
+        confidence=confidence,
+        coverage=coverage,
+        seed=seed,
+        force=force,
+    )
+    show_fit(classifier, output, console)
+
+
+@app.command()
+def assess(
+    bundle: Annotated[Path, typer.Argument(help="The bundle that `iknow fit` wrote.")],
+    data: Annotated[Path, typer.Argument(help="Samples: .csv, .npz, .npy or .parquet.")],
+    model: ModelOption = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write a row per sample: .csv, ...")
+    ] = None,
+    label: LabelOption = None,
+    labels: LabelsOption = None,
+    device: DeviceOption = None,
+    no_check_model: NoCheckOption = False,
+) -> None:
+    """Say IK, IMK or IDK for each prediction; with labels, also how often rightly."""
+    from iknow.cli.console import show_assessment
+    from iknow.cli.jobs import Source, assess_job
+
+    console = _console(output)
+    assessment, truth = assess_job(
+        bundle,
+        Source(data, label, labels),
+        output,
+        model=model,
+        device=device,
+        check_model=not no_check_model,
+    )
+    show_assessment(assessment, truth, output, console)
+
+
+@app.command()
+def report(
+    bundle: Annotated[Path, typer.Argument(help="The bundle that `iknow fit` wrote.")],
+    data: Annotated[Path, typer.Argument(help="Samples: .csv, .npz, .npy or .parquet.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path(
+        "report.html"
+    ),
+    model: ModelOption = None,
+    label: LabelOption = None,
+    labels: LabelsOption = None,
+    training: Annotated[
+        Path | None, typer.Option(help="The file that `iknow fit` was given, for the exemplars.")
+    ] = None,
+    training_label: LabelOption = None,
+    layer: Annotated[
+        list[str] | None, typer.Option(help="A layer to decide by; may be repeated.")
+    ] = None,
+    show: Annotated[
+        str | None,
+        typer.Option(help="What samples look like: image:8x8, image:3x32x32, series, features."),
+    ] = None,
+    device: DeviceOption = None,
+    no_check_model: NoCheckOption = False,
+) -> None:
+    """Write what is known, and why, as one HTML page that opens anywhere."""
+    from iknow.cli.console import show_figures, show_report
+    from iknow.cli.jobs import Source, renderer_by_name, report_job
+
+    console = _console(output)
+    source = Source(data, label, labels)
+    assessment, truth = report_job(
+        bundle,
+        source,
+        output,
+        model=model,
+        training=None if training is None else Source(training, training_label or label),
+        layers=layer,
+        renderer=renderer_by_name(show),
+        device=device,
+        check_model=not no_check_model,
+    )
+    show_figures(assessment, truth, console)
+    show_report(output, console)

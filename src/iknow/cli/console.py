@@ -1,0 +1,208 @@
+"""What the command line shows: tables, explanations and little pictures, by rich."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group
+from rich.panel import Panel
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text
+
+from iknow.classifier.epistemic import EpistemicClassifier
+from iknow.cli.demo import UNSEEN, Demonstration, Example
+from iknow.core.arrays import Floats, Labels
+from iknow.core.assertion import Assertion, Reason
+from iknow.core.text import name, visible
+from iknow.evaluation import evaluate
+from iknow.evaluation.metrics import NO_ANSWER, percent
+from iknow.explain.assessment import Assessment
+from iknow.explain.explanation import SENTENCES, Explanation
+from iknow.storage.atomic import is_stream
+
+COLORS = {Assertion.IK: "green", Assertion.IMK: "yellow", Assertion.IDK: "red"}
+SHADES = " ░▒▓█"
+ROWS_SHOWN = 10
+
+
+def show_demonstration(demonstration: Demonstration, console: Console) -> None:
+    """Print the comparison and the explained predictions."""
+    console.print()
+    console.print(
+        f"A network that never saw the digit {demonstration.left_out}, right on "
+        f"{percent(demonstration.model_accuracy)} of the others. Every method is set to stand "
+        f"behind {percent(demonstration.validation_coverage)} of the validation answers."
+    )
+    console.print()
+    console.print(_comparison(demonstration))
+    console.print(
+        "[dim]IK: answers it stands behind (coverage). right: how many of those are right. Nobody "
+        "can be right about an unseen digit, and hardly anybody about large noise: there, less is "
+        "better.[/dim]"
+    )
+    console.print()
+    console.print("[bold]Three predictions explained[/bold]")
+    for example in demonstration.examples:
+        console.print(_explained(example))
+
+
+def _comparison(demonstration: Demonstration) -> Table:
+    table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("\nmethod", no_wrap=True)
+    conditions = list(next(iter(demonstration.outcomes.values())))
+    for condition in conditions:
+        heading = "IK" if condition == UNSEEN else f"{'IK':>6} {'right':>6}"
+        table.add_column(f"{condition}\n{heading}", justify="right", no_wrap=True)
+    for method, outcomes in demonstration.outcomes.items():
+        cells = []
+        for condition in conditions:
+            outcome = outcomes[condition]
+            right = "" if condition == UNSEEN else f" [dim]{percent(outcome.accuracy):>6}[/dim]"
+            cells.append(f"{percent(outcome.coverage):>6}{right}")
+        table.add_row(method, *cells, style="bold" if method == "Ball" else None)
+    return table
+
+
+def _explained(example: Example) -> Panel:
+    explanation = example.explanation
+    color = COLORS[explanation.assertion]
+    layer = explanation.layers[0]
+    pictures = Table.grid(padding=(0, 4))
+    pictures.add_row(
+        _picture("asked about", example.image),
+        _picture(f"nearest {explanation.belief}", example.nearest_for),
+        _picture(
+            f"nearest other: {layer.nearest_against.label}" if layer.nearest_against else "",
+            example.nearest_against,
+        ),
+    )
+    title = Text.assemble(
+        (f" {explanation.assertion.name} ", f"bold {color} reverse"),
+        f" the model says {explanation.belief}, it is a {example.truth}"
+        + (", which it has never seen" if example.condition == UNSEEN else ""),
+    )
+    body = Group(title, Text(""), pictures, Text(""), _reasons(explanation))
+    return Panel(body, border_style=color, width=78)
+
+
+def _reasons(explanation: Explanation) -> Group:
+    """The reason in words, and each layer's distances in a small table."""
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for heading in ("layer", "reach", "for", "against", "within reach"):
+        table.add_column(heading, justify="left" if heading == "layer" else "right")
+    for layer in explanation.layers:
+        table.add_row(
+            Text(name(layer.layer)),
+            "none" if layer.reach is None else f"{layer.reach:.2f}",
+            "–" if layer.nearest_for is None else f"{layer.nearest_for.distance:.2f}",
+            "–" if layer.nearest_against is None else f"{layer.nearest_against.distance:.2f}",
+            Text(name(", ".join(map(str, layer.support)) or "nothing")),
+        )
+    sentence = SENTENCES[explanation.reason]
+    return Group(Text(f"{explanation.reason.name.capitalize()}: {sentence}."), Text(""), table)
+
+
+def _picture(title: str, image: Floats | None) -> Group:
+    """An image with values in [0, 1] as text; two characters to the pixel make it square."""
+    if image is None:
+        return Group()
+    levels = np.clip(np.rint(image * (len(SHADES) - 1)), 0, len(SHADES) - 1).astype(int)
+    lines = ["".join(SHADES[level] * 2 for level in row) for row in levels]
+    return Group(Text(title, style="dim"), *(Text(line) for line in lines))
+
+
+def show_fit(classifier: EpistemicClassifier, output: Path, console: Console) -> None:
+    """Print what was learned and where it is."""
+    table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    for heading in ("layer", "features", "neighborhood"):
+        table.add_column(heading, justify="right" if heading == "features" else "left")
+    for layer, index in classifier.indexes_.items():
+        rule = name(repr(classifier.neighborhoods_[layer]))
+        table.add_row(Text(name(layer)), str(index.n_features), Text(rule))
+    n_rows = next(iter(classifier.indexes_.values())).n_rows
+    console.print(f"{n_rows:,} training samples of {len(classifier.classes_)} classes")
+    console.print(table)
+    selection = getattr(classifier, "selection_", None)
+    if selection is not None:
+        largest = ", the largest there is" if selection.optimal else ""
+        console.print(
+            f"On {selection.n_samples:,} validation samples: coverage "
+            f"{percent(selection.coverage)}{largest}; accuracy on it {percent(selection.accuracy)}"
+        )
+        if selection.certificate is not None:
+            promise = selection.certificate
+            console.print(
+                f"Guaranteed with confidence {promise.confidence:g}: accuracy on IK at least "
+                f"{promise.accuracy:g} ({promise.errors} wrong of {promise.known:,} IK among "
+                f"{promise.n_samples:,} samples that certify)"
+            )
+            if promise.by_class is not None:
+                others = len(classifier.classes_) - len(promise.by_class)
+                console.print(
+                    f"That holds for each of {len(promise.by_class)} classes; beliefs in the "
+                    f"other {others} are never IK"
+                )
+            if not promise.proven:
+                console.print(
+                    "The search for settings ran out of time: with a longer time limit there may "
+                    "be more coverage"
+                )
+    show_written(output, console)
+
+
+def show_written(output: Path, console: Console) -> None:
+    """Say where the result is."""
+    console.print(Text(f"Written to {visible(output)}"), soft_wrap=True)
+
+
+def show_report(output: Path, console: Console) -> None:
+    """Say where the page is, as a link where the terminal makes links."""
+    if is_stream(output):  # nothing to open is left there
+        show_written(output, console)
+        return
+    console.print(
+        Text("Open in any browser, with sliders, samples and their evidence: ").append(
+            visible(output), style=Style(link=output.resolve().as_uri())
+        ),
+        soft_wrap=True,
+    )
+
+
+def show_figures(assessment: Assessment, truth: Labels | None, console: Console) -> None:
+    """Print the figures, against the truth where it is known."""
+    if truth is not None:
+        console.print(Text(str(evaluate(assessment, truth))))
+    else:
+        for assertion in reversed(Assertion):
+            count = int((assessment.assertion == assertion).sum())
+            share = percent(count / len(assessment))
+            console.print(f"[{COLORS[assertion]}]{assertion.name:<4}[/] {count:>9,} {share:>7}")
+
+
+def show_assessment(
+    assessment: Assessment, truth: Labels | None, output: Path | None, console: Console
+) -> None:
+    """Print the figures, and the first rows or where all of them are."""
+    show_figures(assessment, truth, console)
+    if output is not None:
+        show_written(output, console)
+        return
+    table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    for heading in ("sample", "belief", "assertion", "reason"):
+        table.add_column(heading, justify="right" if heading == "sample" else "left")
+    for i in range(min(ROWS_SHOWN, len(assessment))):
+        assertion = Assertion(assessment.assertion[i])
+        code = int(assessment.belief_codes[i])
+        belief = name(assessment.classes[code]) if code >= 0 else NO_ANSWER
+        table.add_row(
+            str(i),
+            Text(belief),
+            Text(assertion.name, style=COLORS[assertion]),
+            Reason(assessment.reason[i]).name.lower(),
+        )
+    console.print(table)
+    if len(assessment) > ROWS_SHOWN:
+        console.print(f"... and {len(assessment) - ROWS_SHOWN:,} more: write all of them with -o")

@@ -1,0 +1,219 @@
+"""The demonstration: an honest reader of handwritten digits, in under a minute.
+
+A small network learns all digits but one. Then it is asked about clean digits, noisy digits, mere
+noise, and the digit it has never seen. A softmax threshold and the four neighborhoods, all set to
+the same coverage on validation data, say how much of their answers they stand behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import train_test_split
+from sklearn.neural_network import MLPClassifier
+
+from iknow.classifier.epistemic import EpistemicClassifier
+from iknow.core.arrays import Bools, Floats, Ints
+from iknow.core.assertion import Assertion
+from iknow.core.neighborhood import Ball, BallElseNearest, BallWithNearest, Nearest, Neighborhood
+from iknow.errors import InputError
+from iknow.evaluation import evaluate
+from iknow.explain.assessment import Assessment
+from iknow.explain.explanation import Explanation
+from iknow.explain.picture import as_image
+from iknow.report import USUAL_NEIGHBORS
+from iknow.search.threads import single_threaded_blas
+from iknow.selection import match_k, match_threshold
+
+GAUSSIAN_NOISE = 0.15
+LARGE_NOISE = 2.0
+LARGEST_K = 100
+UNSEEN = "unseen digit"
+BRIGHTEST = 16  # scikit-learn's digits have pixels from 0 to 16
+
+
+@dataclass(frozen=True, eq=False)
+class Digits:
+    """The data: images of shape (n, 64) with pixels in [0, 1], and digits of shape (n,)."""
+
+    train: tuple[Floats, Ints]
+    validation: tuple[Floats, Ints]
+    conditions: Mapping[str, tuple[Floats, Ints]]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Coverage, and accuracy where something is covered (else NaN), under one condition."""
+
+    coverage: float
+    accuracy: float
+
+
+@dataclass(frozen=True, eq=False)
+class Example:
+    """One explained prediction with the images that belong to it, each of shape (8, 8)."""
+
+    condition: str
+    truth: int
+    explanation: Explanation
+    image: Floats
+    nearest_for: Floats | None
+    nearest_against: Floats | None
+
+
+@dataclass(frozen=True, eq=False)
+class Demonstration:
+    """All that the demonstration shows. outcomes: by method, then by condition.
+
+    classifier: the network with the tuned balls. digits: what it was trained and asked on.
+    """
+
+    left_out: int
+    model_accuracy: float
+    validation_coverage: float
+    outcomes: Mapping[str, Mapping[str, Outcome]]
+    examples: tuple[Example, ...]
+    classifier: EpistemicClassifier
+    digits: Digits
+
+
+def demonstrate(left_out: int = 4, seed: int = 0) -> Demonstration:
+    """Train, fit, tune and compare."""
+    digits = make_digits(left_out, seed)
+    with single_threaded_blas():  # the products are so small that threads only get in the way
+        network = MLPClassifier((64, 32), max_iter=400, random_state=seed).fit(*digits.train)
+    classifier = EpistemicClassifier(FrozenEstimator(network), progress=False)
+    classifier.fit(*digits.train).tune(*digits.validation)
+
+    coverage = classifier.selection_.coverage
+    validation = classifier.assess(digits.validation[0], n_neighbors=LARGEST_K)
+    k = match_k(validation.evidence, validation.belief_codes, coverage)
+    threshold = match_threshold(validation.scores.max(axis=1), coverage)
+    rules = _equal_coverage_rules(classifier.neighborhoods_, k)
+
+    assessments = {
+        name: classifier.assess(images, n_neighbors=LARGEST_K)
+        for name, (images, _) in digits.conditions.items()
+    }
+    outcomes: dict[str, dict[str, Outcome]] = {name: {} for name in ("softmax", *rules)}
+    for condition, assessment in assessments.items():
+        right = assessment.belief == digits.conditions[condition][1]
+        confident = assessment.scores.max(axis=1) >= threshold
+        outcomes["softmax"][condition] = _outcome(confident, right)
+        for name, neighborhoods in rules.items():
+            knows = assessment.under(neighborhoods).assertion == Assertion.IK
+            outcomes[name][condition] = _outcome(knows, right)
+    return Demonstration(
+        left_out=left_out,
+        model_accuracy=float((assessments["clean"].belief == digits.conditions["clean"][1]).mean()),
+        validation_coverage=coverage,
+        outcomes=outcomes,
+        examples=tuple(_examples(assessments, digits)),
+        classifier=classifier,
+        digits=digits,
+    )
+
+
+def make_report(demonstration: Demonstration) -> str:
+    """The clean digits and the unseen one as a page with all their evidence."""
+    digits, classifier = demonstration.digits, demonstration.classifier
+    parts = [digits.conditions[name] for name in ("clean", UNSEEN)]
+    images = np.concatenate([images for images, _ in parts])
+    truth = np.concatenate([truth for _, truth in parts])
+    assessment = classifier.assess(images, n_neighbors=USUAL_NEIGHBORS)
+    return evaluate(assessment, truth).to_html(
+        samples=images,
+        training=digits.train[0],
+        renderer=as_image(8, 8, limits=(0, 1)),
+        title=f"A digit reader that has never seen a {demonstration.left_out}",
+        notes=[
+            f"{len(parts[0][1])} clean digits that were held out, and {len(parts[1][1])} images of "
+            f"the digit {demonstration.left_out}, which the network was never shown: about these "
+            "nobody can be right, and IDK is the honest answer."
+        ],
+        selection=classifier.selection_,
+    )
+
+
+def make_digits(left_out: int, seed: int) -> Digits:
+    """scikit-learn's digits without one of them, and four conditions to test under."""
+    if not 0 <= left_out <= 9:
+        raise InputError(f"the digit to leave out must be 0 to 9; got {left_out}")
+    bunch = load_digits()
+    images, targets = bunch.data / BRIGHTEST, bunch.target
+    known = targets != left_out
+    train_x, rest_x, train_y, rest_y = train_test_split(
+        images[known], targets[known], test_size=0.5, stratify=targets[known], random_state=seed
+    )
+    validation_x, test_x, validation_y, test_y = train_test_split(
+        rest_x, rest_y, test_size=0.5, stratify=rest_y, random_state=seed
+    )
+    rng = np.random.default_rng(seed)
+    return Digits(
+        train=(train_x, train_y),
+        validation=(validation_x, validation_y),
+        conditions={
+            "clean": (test_x, test_y),
+            "Gaussian noise": (test_x + rng.normal(0, GAUSSIAN_NOISE, test_x.shape), test_y),
+            "large noise": (test_x + rng.uniform(-LARGE_NOISE, LARGE_NOISE, test_x.shape), test_y),
+            UNSEEN: (images[~known], targets[~known]),
+        },
+    )
+
+
+def _equal_coverage_rules(
+    balls: Mapping[str, Neighborhood], k: int
+) -> dict[str, dict[str, Neighborhood]]:
+    """The tuned balls, k matched to their coverage, and the two hybrids of both."""
+    radii = {
+        layer: float(np.max(ball.radius)) for layer, ball in balls.items() if isinstance(ball, Ball)
+    }
+    return {
+        "Nearest": {layer: Nearest(k) for layer in radii},
+        "Ball": {layer: Ball(radius) for layer, radius in radii.items()},
+        "BallElseNearest": {layer: BallElseNearest(r, k) for layer, r in radii.items()},
+        "BallWithNearest": {layer: BallWithNearest(r, k) for layer, r in radii.items()},
+    }
+
+
+def _outcome(covered: Bools, right: Any) -> Outcome:
+    accuracy = float(right[covered].mean()) if covered.any() else float("nan")
+    return Outcome(coverage=float(covered.mean()), accuracy=accuracy)
+
+
+def _examples(assessments: Mapping[str, Assessment], digits: Digits) -> list[Example]:
+    """The first IK and IMK among the clean digits, and the first IDK of the unseen one."""
+    wanted = [
+        (Assertion.IK, "clean"),
+        (Assertion.IMK, "clean"),
+        (Assertion.IDK, UNSEEN),
+    ]
+    examples = []
+    for assertion, condition in wanted:
+        found = np.flatnonzero(assessments[condition].assertion == assertion)
+        if len(found):
+            examples.append(_example(assessments[condition], int(found[0]), condition, digits))
+    return examples
+
+
+def _example(assessment: Assessment, i: int, condition: str, digits: Digits) -> Example:
+    images, truth = digits.conditions[condition]
+    explanation = assessment.explain(i)
+    layer = explanation.layers[0]
+
+    def image(exemplar: Any) -> Floats | None:
+        return None if exemplar is None else digits.train[0][exemplar.row].reshape(8, 8)
+
+    return Example(
+        condition=condition,
+        truth=int(truth[i]),
+        explanation=explanation,
+        image=images[i].reshape(8, 8),
+        nearest_for=image(layer.nearest_for),
+        nearest_against=image(layer.nearest_against),
+    )

@@ -1,0 +1,129 @@
+"""Fitting: from files to a bundle."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.frozen import FrozenEstimator
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from iknow.classifier.epistemic import EpistemicClassifier
+from iknow.classifier.training import split_rows
+from iknow.cli.jobs.outputs import check_model, check_output, paths_read
+from iknow.cli.jobs.source import Source, check_width, take_inputs, trained_names
+from iknow.cli.model_file import check_model_name, load_model, save_model
+from iknow.cli.tables import Table
+from iknow.core.arrays import Ints
+from iknow.core.neighborhood import Neighborhood, has_radius
+from iknow.errors import InputError
+from iknow.models.adapt import is_estimator
+from iknow.models.precomputed import PrecomputedModel
+
+
+def fit_job(
+    training: Source,
+    output: Path,
+    *,
+    model: str | None,
+    train: bool,
+    validation: Source | None,
+    hold_out: float | None,
+    layers: Sequence[str] | None,
+    rule: type[Neighborhood],
+    k: int,
+    accuracy: float | None,
+    confidence: float,
+    coverage: float | None,
+    seed: int,
+    force: bool = False,
+) -> EpistemicClassifier:
+    """Collect evidence, choose radii, write a bundle; with `train`, make the model first.
+
+    force: a model that is made may take the place of one that is there.
+    """
+    _check_outputs(training, validation, output, model, train=train, force=force)
+    table = training.read_labelled()
+    tuned = table if validation is None else validation.read_labelled()
+    if (table.features is None) != (tuned.features is None):
+        raise InputError(
+            "training and validation must be alike: inputs of the model, or its outputs"
+        )
+    rows = np.arange(len(table))
+    tuned_rows = np.arange(len(tuned))
+    tunes = has_radius(rule) or coverage is not None
+    if validation is None and tunes:
+        if hold_out is None and not train:
+            raise InputError(
+                "radii are chosen on data the model was not trained on: give it with --validation, "
+                "or hold a part of these samples out with --hold-out 0.25 if the model has not "
+                "seen them"
+            )
+        rows, tuned_rows = split_rows(_labels(table), hold_out or 0.25, seed)
+    wrapped = _find_model(table, rows, model, train=train, seed=seed)
+    classifier = EpistemicClassifier(wrapped, layers or None, rule, k=k, classes=table.classes)
+    names = trained_names(wrapped) or table.feature_names
+    with warnings.catch_warnings():
+        # The columns' names are compared and their order restored here, in `take_inputs`.
+        warnings.filterwarnings("ignore", message="X does not have valid feature names")
+        classifier.fit(take_inputs(table, names, rows), _labels(table)[rows], rows=rows)
+        if tunes:
+            classifier.tune(
+                take_inputs(tuned, names, tuned_rows),
+                _labels(tuned)[tuned_rows],
+                accuracy=accuracy,
+                confidence=confidence,
+                coverage=coverage,
+            )
+    if names is not None:
+        classifier.feature_names_in_ = np.asarray(names, dtype=object)
+    if train and model is not None:  # not before all else has worked
+        save_model(wrapped.estimator, model)
+    classifier.save(output)
+    return classifier
+
+
+def _check_outputs(
+    training: Source,
+    validation: Source | None,
+    output: Path,
+    model: str | None,
+    *,
+    train: bool,
+    force: bool,
+) -> None:
+    """Nothing that is read, and no model that is there, may be lost to what is written."""
+    reads = paths_read(training, validation)
+    check_output(output, [*reads, *paths_read(model=model)])
+    if train and model is not None:
+        check_model_name(model)
+        check_model(model, reads, force=force)
+
+
+def _find_model(table: Table, rows: Ints, name: str | None, *, train: bool, seed: int) -> Any:
+    """The model to wrap: precomputed outputs, a loaded one, or one trained here."""
+    if table.features is None:
+        if name is not None or train:
+            raise InputError("the file holds a model's outputs already: leave out --model, --train")
+        return PrecomputedModel()
+    if name is None:
+        raise InputError(
+            "name the model to wrap with --model; with --train one is made and written there"
+        )
+    if not train:
+        loaded = load_model(name)
+        check_width(table, loaded)
+        return FrozenEstimator(loaded) if is_estimator(loaded) else loaded
+    network = MLPClassifier((64, 32), max_iter=500, early_stopping=False, random_state=seed)
+    estimator = make_pipeline(StandardScaler(), network)
+    estimator.fit(take_inputs(table, None, rows), _labels(table)[rows])
+    return FrozenEstimator(estimator)
+
+
+def _labels(table: Table) -> Any:
+    return table.labels

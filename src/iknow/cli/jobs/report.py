@@ -1,0 +1,99 @@
+"""Reporting: from a bundle and a file to one page that anyone can open."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from iknow.classifier.epistemic import EpistemicClassifier
+from iknow.cli.jobs.assess import assess_table, load_classifier
+from iknow.cli.jobs.outputs import check_page, paths_read
+from iknow.cli.jobs.source import Source, take_inputs, trained_names
+from iknow.cli.tables import Table
+from iknow.core.arrays import Labels
+from iknow.errors import InputError
+from iknow.explain.assessment import Assessment
+from iknow.explain.picture import Renderer, as_features, as_image, as_series
+from iknow.geometry import Minkowski
+from iknow.report import USUAL_NEIGHBORS, make_html
+from iknow.storage.atomic import write_bytes
+
+SHOWN_AS = "samples are shown as image:HxW, image:CxHxW, series, series:CHANNELS or features"
+
+
+def report_job(
+    bundle: Path,
+    data: Source,
+    output: Path,
+    *,
+    model: str | None,
+    training: Source | None = None,
+    layers: Sequence[str] | None = None,
+    renderer: Renderer | None = None,
+    device: str | None = None,
+    check_model: bool = True,
+) -> tuple[Assessment, Labels | None]:
+    """Assess the samples of a file and write what was found as one HTML page.
+
+    training: the samples that `fit_job` was given, to show as exemplars; those of the layer "input"
+    unless given, if the bundle has it. layers: the ones to decide by; all unless given.
+    """
+    check_page(output, [bundle, *paths_read(data, training, model=model)])
+    classifier = load_classifier(bundle, model, device, check_model=check_model)
+    table = data.read()
+    assessment = assess_table(classifier, table, n_neighbors=USUAL_NEIGHBORS)
+    assessment = assessment.only(layers) if layers else assessment
+    names = trained_names(classifier) or table.feature_names
+    if renderer is None and names is not None:
+        renderer = as_features(names)
+    exemplars = (
+        _stored_inputs(classifier) if training is None else _features(training.read(), names)
+    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="no layer has a known Lipschitz constant")
+        page = make_html(
+            assessment,
+            table.labels,
+            samples=_features(table, names),
+            training=exemplars,
+            renderer=renderer,
+            title=f"{bundle.stem} on {data.path.name}",
+            selection=getattr(classifier, "selection_", None),
+        )
+    write_bytes(output, page.encode())
+    return assessment, table.labels
+
+
+def renderer_by_name(show: str | None) -> Renderer | None:
+    """The renderer for "image:8x8", "image:3x32x32", "series", "series:3" or "features"."""
+    if show is None:
+        return None
+    kind, _, numbers = show.partition(":")
+    try:
+        sizes = [int(size) for size in numbers.split("x")] if numbers else []
+        if kind == "image":
+            return as_image(*sizes)
+        if kind == "series":
+            return as_series(*sizes)
+        if kind == "features" and not sizes:
+            return as_features()
+    except (TypeError, ValueError) as error:  # an InputError is a ValueError
+        raise InputError(f"{SHOWN_AS}; got {show!r}") from error
+    raise InputError(f"{SHOWN_AS}; got {show!r}")
+
+
+def _features(table: Table, names: tuple[str, ...] | None) -> Any:
+    """All inputs of a table to be looked at; None if it holds what a model made of them."""
+    return None if table.features is None else take_inputs(table, names, np.arange(len(table)))
+
+
+def _stored_inputs(classifier: EpistemicClassifier) -> Mapping[int, Any] | None:
+    """The training inputs by row, where a layer that was looked at is the input itself."""
+    index = classifier.indexes_.get("input")
+    if index is None or not isinstance(index.metric, Minkowski):
+        return None
+    return dict(zip(index.rows.tolist(), index.points, strict=True))

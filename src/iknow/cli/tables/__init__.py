@@ -1,0 +1,119 @@
+"""Reading and writing the data files of the command line.
+
+The ending of a file says its format: `.csv` and `.parquet` hold named columns, `.npz` named arrays,
+`.npy` one array. Whatever the format, `read_table` gives the same record, and what cannot be used
+is an `InputError` that names the file and the place in it. Nothing that is read can execute code.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from numpy.typing import ArrayLike
+
+from iknow.cli.tables.numpy import read_npy, read_npy_labels, read_npz, write_npz
+from iknow.cli.tables.table import Table, as_columns, check_rows, existing
+from iknow.cli.tables.text import read_csv, read_csv_labels, write_csv
+from iknow.errors import InputError, MissingExtraError
+from iknow.storage.atomic import is_stream, replacing
+
+__all__ = ["Table", "check_ending", "read_table", "write_table"]
+
+
+def read_table(
+    path: str | os.PathLike[str],
+    *,
+    label: str | None = None,
+    labels_path: str | os.PathLike[str] | None = None,
+) -> Table:
+    """Read samples, and their labels where there are any, from one file.
+
+    label: the column (.csv, .parquet) or array (.npz, where it is `y` unless told) of the labels;
+        a label column is never a feature.
+    labels_path: a file of labels alone, an .npy or a .csv with one column. They replace those in
+        `path`, which are then not looked at.
+    """
+    source = Path(path)
+    labelled = labels_path is None
+    match source.suffix.lower():
+        case ".csv":
+            table = read_csv(existing(source), label, labelled=labelled)
+        case ".npz":
+            table = read_npz(existing(source), label, labelled=labelled)
+        case ".npy":
+            table = read_npy(existing(source), label)
+        case ".parquet":
+            table = _read_parquet(existing(source), label, labelled=labelled)
+        case _:
+            raise InputError(
+                f"{source} cannot be read: expected a file ending in .csv, .npz, .npy or .parquet"
+            )
+    return table if labels_path is None else _with_labels(table, source, Path(labels_path))
+
+
+def write_table(path: str | os.PathLike[str], columns: Mapping[str, ArrayLike]) -> None:
+    """Write named columns, each of shape (n,), as .csv, .npz or .parquet; into a stream as .csv.
+
+    The file appears whole or not at all: after a failure the old one, if any, is still there.
+    """
+    target = Path(path)
+    ending = check_ending(target)
+    arrays = as_columns(columns)
+    match ending:
+        case ".csv":
+            write = partial(write_csv, arrays)
+        case ".npz":
+            write = partial(write_npz, arrays)
+        case ".parquet":
+            try:
+                from iknow.cli.tables.pyarrow import write_parquet
+            except ImportError as error:
+                raise MissingExtraError("writing .parquet files", "parquet") from error
+            write = partial(write_parquet, arrays)
+    with replacing(target) as file:
+        write(file)
+
+
+def check_ending(path: Path) -> str:
+    """The ending by which a table is written; a file that cannot hold one is refused by it."""
+    match path.suffix.lower():
+        case ".csv" | ".npz" | ".parquet" as ending:
+            return ending
+        case _ if is_stream(path):  # such as /dev/stdout
+            return ".csv"
+        case ".npy":
+            raise InputError(
+                f"{path} cannot hold named columns, as an .npy file holds one array: write a .csv, "
+                ".npz or .parquet file"
+            )
+        case _:
+            raise InputError(
+                f"{path} cannot be written: expected a file ending in .csv, .npz or .parquet"
+            )
+
+
+def _read_parquet(path: Path, label: str | None, *, labelled: bool) -> Table:
+    try:
+        from iknow.cli.tables.pyarrow import read_parquet
+    except ImportError as error:
+        raise MissingExtraError("reading .parquet files", "parquet") from error
+    return read_parquet(path, label, labelled=labelled)
+
+
+def _with_labels(table: Table, source: Path, labels_path: Path) -> Table:
+    """The same samples with labels from a file of their own."""
+    match labels_path.suffix.lower():
+        case ".npy":
+            labels = read_npy_labels(existing(labels_path))
+        case ".csv":
+            labels = read_csv_labels(existing(labels_path))
+        case _:
+            raise InputError(
+                f"labels cannot be read from {labels_path}: expected a file ending in .npy or .csv"
+            )
+    check_rows({str(source): len(table), str(labels_path): len(labels)})
+    return replace(table, labels=labels)

@@ -1,0 +1,1 @@
+"""What matplotlib draws."""

@@ -1,0 +1,88 @@
+"""What all plots need of an axes: its letters' size, a legend above it, and a figure to be in."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from matplotlib import style
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
+from matplotlib.ticker import NullFormatter
+
+from iknow.core.arrays import Floats
+from iknow.evaluation.plots.matplotlib.style import INK, STYLE
+
+COLUMN_WIDTH = 3.4
+"""Inches: a column of the usual two-column papers is 3.25 to 3.5 wide."""
+THIN_HALO = [withStroke(linewidth=2, foreground="white")]
+"""Keeps small words readable on top of what is drawn, without hiding it."""
+COLUMN_STYLE: dict[str, Any] = STYLE | {
+    "font.size": 8,
+    "axes.labelsize": 8,
+    "axes.titlesize": 8,
+    "axes.linewidth": 0.6,
+    "axes.labelpad": 2,
+    "axes.titlepad": 4,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "xtick.major.size": 2.5,
+    "ytick.major.size": 2.5,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "xtick.minor.size": 1.5,
+    "ytick.minor.size": 1.5,
+    "xtick.minor.width": 0.4,
+    "ytick.minor.width": 0.4,
+    "figure.constrained_layout.h_pad": 0.03,
+    "figure.constrained_layout.w_pad": 0.03,
+}
+
+
+def column_figure(rows: int = 1, columns: int = 1, height: float = 2.4) -> Figure:
+    """A figure as wide as a column of a paper, with rows and columns of empty axes.
+
+    height: inches for each row.
+    """
+    with style.context(["default", COLUMN_STYLE]):
+        figure = Figure(figsize=(COLUMN_WIDTH, rows * height))
+        figure.subplots(rows, columns)
+    return figure
+
+
+def letter_size(axes: Axes) -> float:
+    """The size of the axes' own labels, in points: all other letters go by it."""
+    return float(axes.xaxis.label.get_fontsize())
+
+
+def legend_above(axes: Axes, columns: int, **look: Any) -> None:
+    """What is what, above the picture, where it hides nothing."""
+    if not axes.get_legend_handles_labels()[0]:
+        return
+    sizes = {"fontsize": letter_size(axes) - 0.5, "handlelength": 2.0, "columnspacing": 0.9}
+    axes.legend(
+        loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=columns, frameon=False,
+        labelcolor=INK, handletextpad=0.4, borderpad=0.2, labelspacing=0.25, borderaxespad=0.3,
+        **(sizes | look),
+    )  # fmt: skip
+
+
+def spans_magnitudes(values: Floats) -> bool:
+    """Whether values need a logarithmic axis: half of them in the first twentieth of the range."""
+    positive = values[(values > 0) & np.isfinite(values)]
+    return len(positive) > 0 and float(np.median(positive)) < float(positive.max()) / 20
+
+
+def use_logarithm(axes: Axes, *which: Literal["x", "y"]) -> None:
+    """Make axes logarithmic, with plain numbers at their ticks."""
+    for name in which:
+        axes.set(**{f"{name}scale": "log"})
+        axis = axes.xaxis if name == "x" else axes.yaxis
+        axis.set_major_formatter(lambda value, _: f"{value:g}")
+        axis.set_minor_formatter(NullFormatter())
+
+
+def plain_number(value: float) -> str:
+    """A number as one would write it on paper."""
+    return f"{value:.3g}"

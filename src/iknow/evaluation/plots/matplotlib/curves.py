@@ -1,0 +1,132 @@
+"""Drawing curves: against the radius, accuracy against coverage, and what is certified."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from iknow.core.assertion import Assertion
+from iknow.core.neighborhood import Ball, BallElseNearest, BallWithNearest, Nearest
+from iknow.evaluation.curves import RadiusCurve
+from iknow.evaluation.plots.matplotlib.axes import (
+    THIN_HALO,
+    legend_above,
+    letter_size,
+    plain_number,
+    spans_magnitudes,
+    use_logarithm,
+)
+from iknow.evaluation.plots.matplotlib.style import CLASS_COLORS, COLORS, INK, PENCIL, tint
+from iknow.evaluation.robust_accuracy import CertifiedCurve
+from iknow.evaluation.tradeoff import SOFTMAX, Tradeoff
+
+FRACTION_LOOKS: dict[Assertion, dict[str, Any]] = {
+    Assertion.IK: {"color": COLORS[Assertion.IK], "linewidth": 2.0, "linestyle": "-"},
+    Assertion.IMK: {"color": COLORS[Assertion.IMK], "linewidth": 1.6, "linestyle": (0, (5, 1.5))},
+    Assertion.IDK: {"color": COLORS[Assertion.IDK], "linewidth": 1.8, "linestyle": (0, (1, 1))},
+}
+ACCURACY_LOOK: dict[str, Any] = {
+    "color": INK, "linewidth": 0.8, "markersize": 3.2, "markeredgewidth": 0.8, "markevery": 0.13,
+}  # fmt: skip
+RULE_LOOKS: dict[str, dict[str, Any]] = {
+    Ball.__name__: {"color": COLORS[Assertion.IK], "linewidth": 2.0, "marker": "o"},
+    Nearest.__name__: {
+        "color": CLASS_COLORS[0], "linewidth": 1.2, "linestyle": (0, (5, 1.5)), "marker": "s",
+    },
+    BallElseNearest.__name__: {
+        "color": CLASS_COLORS[1], "linewidth": 1.2, "linestyle": (0, (5, 1, 1, 1)), "marker": "^",
+    },
+    BallWithNearest.__name__: {
+        "color": COLORS[Assertion.IMK], "linewidth": 1.2, "linestyle": (0, (2, 1)), "marker": "D",
+    },
+    SOFTMAX: {"color": INK, "linewidth": 1.4, "linestyle": (0, (1, 1)), "marker": ""},
+}  # fmt: skip
+ENOUGH_COVERAGE = 0.1
+"""Accuracies of less than so much of the samples are too shaky to stretch the axis for."""
+
+
+def draw_radius_curve(axes: Axes, curve: RadiusCurve, chosen: float | None = None) -> None:
+    """Fractions of IK, IMK and IDK, and the accuracies in and outside IK, against the radius.
+
+    chosen: the radius to mark; that of the largest F_IK unless given.
+    """
+    chosen = float(curve.radii[curve.best]) if chosen is None else chosen
+    end = 1.08 * max(float(curve.radii[-1]), chosen) or 1.0
+    radii = np.append(curve.radii, end)
+
+    def steps(values: Any, label: str, **look: Any) -> None:
+        heights = np.append(values, values[-1])
+        axes.plot(radii, heights, drawstyle="steps-post", label=label, **look)
+
+    for assertion, look in FRACTION_LOOKS.items():
+        steps(curve.fraction(assertion), f"$F_{{{assertion.name}}}$", **look)
+    steps(curve.a_ik, "$A_{IK}$", **ACCURACY_LOOK, marker="o", markerfacecolor="white")
+    steps(curve.a_not_ik, r"$A_{\neg IK}$", **ACCURACY_LOOK, marker="x")
+    axes.set(xlabel="radius ε", ylabel="fraction, accuracy", xlim=(0, end), ylim=(-0.02, 1.12))
+    if spans_magnitudes(curve.radii):
+        # What happens below a thousandth of the usual radius is beneath notice.
+        least = max(float(curve.radii[1]), float(np.median(curve.radii)) / 1000)
+        use_logarithm(axes, "x")
+        axes.set(xlim=(min(least, chosen or least) / 1.5, end))
+    _mark_radius(axes, chosen)
+    legend_above(axes, columns=5)
+
+
+def draw_tradeoff(axes: Axes, tradeoff: Tradeoff) -> None:
+    """Accuracy against coverage for the four rules and softmax; markers show the given settings."""
+    axes.axhline(
+        tradeoff.overall_accuracy, color=PENCIL, linewidth=0.6, label="believing all", zorder=1
+    )
+    seen = [tradeoff.overall_accuracy]
+    for method, look in RULE_LOOKS.items():
+        line = tradeoff[method]
+        on_line = {name: value for name, value in look.items() if name != "marker"}
+        axes.plot(line.coverage, line.accuracy, **on_line)
+        seen += line.accuracy[line.coverage >= ENOUGH_COVERAGE].tolist()
+        # For the legend: the line with its marker, without a place of its own.
+        mark: dict[str, Any] = {"markersize": 5, "markeredgecolor": "white", "markeredgewidth": 0.6}
+        axes.plot([], [], label=method, **look, **mark)
+        if line.chosen is not None and not np.isnan(line.chosen[1]):
+            axes.plot(*line.chosen, color=look["color"], marker=look["marker"], **mark, zorder=4)
+            seen.append(line.chosen[1])
+    low, high = min(seen), max(seen)
+    room = 0.06 * ((high - low) or 0.1)
+    axes.set(xlim=(0, 1.01), ylim=(low - room, high + room))
+    axes.set(xlabel="coverage", ylabel="accuracy on what is covered")
+    legend_above(axes, columns=3, handlelength=1.8, columnspacing=0.7)
+
+
+def draw_certified(axes: Axes, curve: CertifiedCurve) -> None:
+    """The fraction of samples that are IK, and right, and certified for at least a radius."""
+    end = 1.08 * float(curve.radii[-1]) or 1.0
+    radii = np.append(curve.radii, end)
+    green = COLORS[Assertion.IK]
+    right = curve.right_fraction
+    # A radius belongs to the step that ends there.
+    look: dict[str, Any] = {"drawstyle": "steps-pre"}
+    if right is None:
+        axes.plot(radii, curve.known_fraction, **look, color=green, linewidth=2.0, label="IK")
+        axes.fill_between(radii, curve.known_fraction, step="pre", color=tint(green, 0.2))
+    else:
+        axes.plot(radii, right, **look, color=green, linewidth=2.0, label="IK and right")
+        axes.fill_between(radii, right, step="pre", color=tint(green, 0.2))
+        dashes: dict[str, Any] = {"color": INK, "linewidth": 0.9, "linestyle": (0, (4, 1.5))}
+        axes.plot(radii, curve.known_fraction, **look, **dashes, label="IK")
+    axes.set(xlabel="certified radius: ℓ2 change of the input", ylabel="fraction of samples")
+    axes.set(xlim=(0, end), ylim=(0, 1.02))
+    legend_above(axes, columns=2)
+
+
+def _mark_radius(axes: Axes, radius: float) -> None:
+    """A vertical line with its radius, written on the side where there is more room."""
+    axes.axvline(radius, color=PENCIL, linewidth=0.7, zorder=1)
+    place = axes.transAxes.inverted().transform(axes.transData.transform((radius, 0)))[0]
+    left = place > 0.6
+    axes.annotate(
+        f"ε = {plain_number(radius)}", (radius, 1.0), xycoords=axes.get_xaxis_transform(),
+        xytext=(-3 if left else 3, -1), textcoords="offset points",
+        va="top", ha="right" if left else "left", size=letter_size(axes) - 0.5, color=INK,
+        path_effects=THIN_HALO,
+    )  # fmt: skip

@@ -1,5 +1,0 @@
-"""The report: one page that holds the evidence, and recomputes everything as its sliders move."""
-
-from iknow.evaluation.report.page import USUAL_NEIGHBORS, make_html
-
-__all__ = ["USUAL_NEIGHBORS", "make_html"]

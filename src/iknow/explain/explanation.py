@@ -1,0 +1,197 @@
+"""Explanation: one assertion with the training samples it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from iknow.core.arrays import Bools, Labels
+from iknow.core.assertion import Assertion, Reason
+from iknow.core.codes import NO_BELIEF
+from iknow.core.evidence import NO_EXEMPLAR, Evidence
+from iknow.core.neighborhood import NO_REACH, Neighborhood
+from iknow.core.slack import Slack, find_slack
+from iknow.core.text import name
+from iknow.explain.picture import Picture, Renderer, picture_of, take_sample
+
+SENTENCES = {
+    Reason.KNOWN: "in every layer all training samples within reach have the believed class",
+    Reason.OVERLAP: "samples of several classes lie within reach in at least one layer",
+    Reason.DISAGREEMENT: "each layer finds a single class within reach, but not the same one",
+    Reason.EXTRAPOLATION: "at least one layer has no training sample within reach",
+    Reason.CONTRADICTION: "samples lie within reach, but none of the believed class",
+    Reason.INVALID: "an activation is not finite, or the model gives no answer",
+    Reason.UNCERTIFIED: "all training samples within reach have the believed class, but beliefs in "
+    "it have no certified accuracy",
+}
+
+
+@dataclass(frozen=True)
+class Exemplar:
+    """The nearest training sample of one class: its row in the training set and its distance."""
+
+    row: int
+    label: Any
+    distance: float
+    picture: Picture | None = None
+
+    def __str__(self) -> str:
+        return f"#{self.row} ({name(self.label)}) at {self.distance:.4g}"
+
+
+@dataclass(frozen=True)
+class LayerExplanation:
+    """What one layer says: the nearest samples for and against the belief, reach and support.
+
+    margin: how far the layer is from supporting something else than the belief alone, or from
+    doing so. slack: which change of its radius would turn the assertion.
+    """
+
+    layer: str
+    nearest_for: Exemplar | None
+    nearest_against: Exemplar | None
+    reach: float | None
+    support: tuple[Any, ...]
+    margin: float
+    slack: Slack | None
+
+    def __str__(self) -> str:
+        reach = "none" if self.reach is None else f"{self.reach:.4g}"
+        support = ", ".join(map(name, self.support)) or "nothing"
+        lines = [
+            f"{name(self.layer)}: reach {reach}, support {{{support}}}, margin {self.margin:.4g}",
+            f"  for      {self.nearest_for or 'no sample'}",
+            f"  against  {self.nearest_against or 'no sample'}",
+        ]
+        if self.slack is not None:
+            lines.append(f"  turns    {self.slack}")
+        return "\n".join(lines)
+
+    @property
+    def finding(self) -> str:
+        """What the layer finds, in words."""
+        reach = "" if self.reach is None else f" the reach {self.reach:.4g}"
+        if not self.support:
+            exemplars = [e for e in (self.nearest_for, self.nearest_against) if e is not None]
+            nearest = min(exemplars, key=lambda e: e.distance, default=None)
+            beyond = "" if nearest is None else f"; the nearest is {nearest}"
+            return f"{name(self.layer)} finds no training sample within{reach or ' reach'}{beyond}"
+        found = " and ".join(map(name, self.support))
+        return f"{name(self.layer)} finds {found} within{reach}"
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why one sample got its assertion.
+
+    belief: the believed label; None where the model has no answer. stability: how many training
+    samples must be removed for an IK to be lost, at least, and whether that is the exact number.
+    picture: what the sample looks like, where the samples were given.
+    """
+
+    index: int
+    belief: Any
+    assertion: Assertion
+    reason: Reason
+    layers: tuple[LayerExplanation, ...]
+    margin: float
+    stability: tuple[int, bool]
+    picture: Picture | None = None
+
+    @property
+    def sentence(self) -> str:
+        """The reason with what the layers found, as a sentence."""
+        layers = self.layers
+        if self.reason == Reason.OVERLAP:
+            layers = tuple(layer for layer in layers if len(layer.support) > 1)
+        elif self.reason == Reason.EXTRAPOLATION:
+            layers = tuple(layer for layer in layers if not layer.support)
+        elif self.reason == Reason.INVALID:
+            layers = ()
+        findings = "; ".join(layer.finding for layer in layers)
+        return f"{SENTENCES[self.reason]}{': ' if findings else ''}{findings}"
+
+    @property
+    def foundation(self) -> str:
+        """How many training samples an IK rests on, in words."""
+        count, exact = self.stability
+        return (
+            f"rests on {'' if exact else 'at least '}{count} training "
+            f"sample{'' if count == 1 else 's'}: without {'it' if count == 1 else 'them'} it "
+            "would not be known"
+        )
+
+    def __str__(self) -> str:
+        lines = [
+            f"sample {self.index}: {self.assertion.name}, "
+            f"{'no belief' if self.belief is None else f'belief {name(self.belief)}'}",
+            f"  {self.reason.name}: {self.sentence}",
+        ]
+        for layer in self.layers:
+            lines += [f"  {line}" for line in str(layer).splitlines()]
+        if self.assertion == Assertion.IK:
+            lines.append(f"  {self.foundation}")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        # Markup is kept apart from the record; whoever has no notebook never loads it.
+        from iknow.explain.html import to_html
+
+        return to_html(self)
+
+
+def explain_layer(
+    layer: str,
+    evidence: Evidence,
+    neighborhood: Neighborhood,
+    *,
+    classes: Labels,
+    belief: int,
+    margin: float,
+    supports: Mapping[str, Bools],
+    knowable: Sequence[int] | None = None,
+    training: Any = None,
+    renderer: Renderer | None = None,
+) -> LayerExplanation:
+    """Explain the one sample that `evidence` is about.
+
+    belief: its class code, or `NO_BELIEF`. supports: of all layers, by name, masks of shape
+    (1, n_classes). knowable: codes of the classes that may be IK, where not all may. training: the
+    training samples by row, for pictures of the exemplars.
+    """
+    labels = classes.tolist()
+    distances = evidence.class_distances[0]
+    others = np.where(np.arange(len(labels)) == belief, np.inf, distances)
+    # A rule with a radius for each class reaches as far as that of the believed one.
+    reaches = np.broadcast_to(neighborhood.reach(evidence)[0], len(labels))
+    reach = float(reaches.max() if belief == NO_BELIEF else reaches[belief])
+
+    def exemplar(code: int) -> Exemplar | None:
+        row = int(evidence.exemplars[0, code])
+        if row == NO_EXEMPLAR:
+            return None
+        sample = None if training is None else take_sample(training, row)
+        picture = None if sample is None else picture_of(sample, renderer)
+        return Exemplar(row, labels[code], float(distances[code]), picture)
+
+    valid = bool(np.isfinite(distances).any())
+    return LayerExplanation(
+        layer=layer,
+        nearest_for=None if belief == NO_BELIEF else exemplar(belief),
+        nearest_against=exemplar(int(others.argmin())) if np.isfinite(others).any() else None,
+        reach=reach if valid and reach != NO_REACH else None,
+        support=tuple(labels[code] for code in np.flatnonzero(supports[layer][0])),
+        margin=margin,
+        slack=find_slack(
+            evidence,
+            neighborhood,
+            [mask for name, mask in supports.items() if name != layer],
+            belief,
+            knowable,
+        )
+        if valid and belief != NO_BELIEF
+        else None,
+    )

@@ -1,0 +1,124 @@
+"""Explanations and pictures as HTML, for notebooks.
+
+Everything that comes from data is escaped: a label with markup in it is shown as text.
+"""
+
+from __future__ import annotations
+
+import base64
+from html import escape
+
+import numpy as np
+
+from iknow.core.assertion import Assertion
+from iknow.core.text import name
+from iknow.explain.explanation import Exemplar, Explanation, LayerExplanation
+from iknow.explain.picture import Image, Picture, Series, scale
+from iknow.explain.png import png_bytes
+
+COLORS = {Assertion.IK: "#00795a", Assertion.IMK: "#b06a00", Assertion.IDK: "#6f757d"}
+MEANINGS = {Assertion.IK: "I know", Assertion.IMK: "I may know", Assertion.IDK: "I don't know"}
+SERIES_COLORS = ("#0063a6", "#a83279", "#4aa8e0", "#777777")
+WIDTH, HEIGHT = 180, 72
+FEATURES_SHOWN = 12
+
+CELL = "padding:2px 18px 8px 0;text-align:left;vertical-align:top;border:none"
+
+
+def to_html(explanation: Explanation) -> str:
+    """The explanation as a small card, without scripts and without classes to style."""
+    color = COLORS[explanation.assertion]
+    badge = (
+        f'<span style="background:{color};color:#fff;font-weight:bold;padding:2px 8px;'
+        f'border-radius:4px">{explanation.assertion.name}</span> {MEANINGS[explanation.assertion]}'
+    )
+    sample = "" if explanation.picture is None else picture_to_html(explanation.picture)
+    rows = "".join(_layer_rows(layer) for layer in explanation.layers)
+    headings = "".join(
+        f'<th style="{CELL};opacity:0.7">{heading}</th>'
+        for heading in ("layer", "nearest for", "nearest against", "within reach", "turns")
+    )
+    return (
+        f'<div style="border:1px solid {color};border-left-width:6px;border-radius:6px;'
+        'padding:10px 14px;max-width:60em;font-family:system-ui,sans-serif">'
+        f"<div>{badge}, sample {explanation.index}, belief "
+        f"<b>{'none' if explanation.belief is None else escape(name(explanation.belief))}</b></div>"
+        f'<p style="margin:8px 0">{escape(_capital(explanation.sentence))}.</p>'
+        f'<div style="display:flex;flex-wrap:wrap;gap:8px 32px"><div>{sample}</div>'
+        f'<table style="border-collapse:collapse;border:none"><tr>{headings}</tr>{rows}</table>'
+        f"</div>{_stability(explanation)}</div>"
+    )
+
+
+def picture_to_html(picture: Picture) -> str:
+    """A picture as an image, a drawing or a table."""
+    if isinstance(picture, Image):
+        data = base64.b64encode(png_bytes(picture.pixels)).decode()
+        return (
+            f'<img src="data:image/png;base64,{data}" alt="the sample" '
+            'style="height:96px;image-rendering:pixelated">'
+        )
+    if isinstance(picture, Series):
+        return _draw(picture)
+    names = picture.names or tuple(f"[{i}]" for i in range(len(picture.values)))
+    shown = list(zip(names, picture.values, strict=True))[:FEATURES_SHOWN]
+    n_more = picture.n_more + len(picture.values) - len(shown)
+    rows = "".join(
+        f'<tr><td style="{CELL};opacity:0.7">{escape(title)}</td><td style="{CELL}">'
+        f"{escape(value if isinstance(value, str) else f'{value:.4g}')}</td></tr>"
+        for title, value in shown
+    )
+    more = f'<tr><td style="{CELL}" colspan="2">and {n_more} more</td></tr>' if n_more else ""
+    return f'<table style="border-collapse:collapse;font-size:85%">{rows}{more}</table>'
+
+
+def _layer_rows(layer: LayerExplanation) -> str:
+    support = ", ".join(map(name, layer.support)) or "nothing"
+    reach = "no reach" if layer.reach is None else f"reach {layer.reach:.4g}"
+    cells = (
+        escape(name(layer.layer)),
+        _exemplar(layer.nearest_for),
+        _exemplar(layer.nearest_against),
+        f"{escape(support)}<br>{reach}",
+        "" if layer.slack is None else escape(str(layer.slack)),
+    )
+    return "<tr>" + "".join(f'<td style="{CELL}">{cell}</td>' for cell in cells) + "</tr>"
+
+
+def _exemplar(exemplar: Exemplar | None) -> str:
+    if exemplar is None:
+        return "no sample"
+    picture = "" if exemplar.picture is None else picture_to_html(exemplar.picture) + "<br>"
+    return f"{picture}{escape(str(exemplar))}"
+
+
+def _stability(explanation: Explanation) -> str:
+    if explanation.assertion != Assertion.IK:
+        return ""
+    return f'<p style="margin:8px 0 0">{_capital(explanation.foundation)}.</p>'
+
+
+def _draw(series: Series) -> str:
+    """The channels of a series as lines over one another, on a common scale."""
+    values = series.values
+    low, high = float(values.min()), float(values.max())
+    scaled = scale(values, low, high)
+    places = np.linspace(2, WIDTH - 2, values.shape[1])
+    lines = "".join(
+        f'<polyline fill="none" stroke="{SERIES_COLORS[i % len(SERIES_COLORS)]}" '
+        'stroke-width="1.5" points="'
+        + " ".join(
+            f"{x:.1f},{HEIGHT - 3 - y * (HEIGHT - 6):.1f}"
+            for x, y in zip(places, channel, strict=True)
+        )
+        + '"/>'
+        for i, channel in enumerate(scaled)
+    )
+    return (
+        f'<svg width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
+        f'aria-label="a series from {low:.4g} to {high:.4g}">{lines}</svg>'
+    )
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,1 @@
+"""How far a torch module can move its activations, proven operation by operation."""

@@ -1,0 +1,176 @@
+"""The forward error: how far a computed activation can be from the one in real arithmetic.
+
+Along the graph, with e the error of a module's input y and s how much the module stretches errors,
+
+    error of the result  <=  s·e + relative · (|y| + e) + constant       (`torch_rounding`).
+
+The size of y is bounded by |y(0)| + L·|x|, so every error is bounded by a + b·|x|: that is what is
+carried along. It starts with the cast of the input to the module's dtype and ends with the cast of
+the activation to float32.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from torch import Tensor, nn
+
+from iknow.core.sensitivity import Sensitivity
+from iknow.errors import LayerError
+from iknow.geometry.torch.arithmetic import LONGEST, UNIT_ROUNDOFF, Arithmetic
+from iknow.geometry.torch.growth import Growth
+from iknow.geometry.torch.layers import is_affine
+from iknow.geometry.torch.rounding import LocalError, local_error
+from iknow.geometry.torch.standin import Node
+
+SAFE = 1 + 1e-6
+"""More than these bounds themselves can be off, being computed in float64."""
+
+
+@dataclass(frozen=True)
+class Affine:
+    """constant + slope · |x|, a bound that grows with the input's length."""
+
+    constant: float
+    slope: float
+
+    def __add__(self, other: Affine) -> Affine:
+        return Affine(self.constant + other.constant, self.slope + other.slope)
+
+    def times(self, factor: float, plus: float = 0.0) -> Affine:
+        return Affine(self.constant * factor + plus, self.slope * factor)
+
+    def at(self, length: float) -> float:
+        return self.constant + self.slope * length
+
+
+class Forward:
+    """Sensitivities of the nodes of a graph in one arithmetic."""
+
+    def __init__(self, arithmetic: Arithmetic) -> None:
+        self._arithmetic = arithmetic
+        self._growth = Growth()
+        self._error = cache(self._find_error)
+        self._peak = cache(self._find_peak)
+        self._local = cache(self._find_local)
+        self._center = cache(center)
+
+    def sensitivity(self, node: Node) -> Sensitivity:
+        error = self._error(node)
+        n_values = math.prod(node.shape)
+        stored = error
+        if self._arithmetic.dtype == torch.float64:  # the others fit into float32
+            stored = error + _cast(self._size(node) + error, n_values, torch.float32)
+        bound = Sensitivity(self._growth.of(node), stored.constant * SAFE, stored.slope * SAFE)
+        if not math.isfinite(bound.lipschitz + bound.rounding + bound.rounding_per_length):
+            raise LayerError(f"the bounds of {node.what} are not finite")
+        return bound
+
+    def _size(self, node: Node) -> Affine:
+        """|y| <= |y(0)| + L·|x|."""
+        return Affine(float(self._center(node).norm()), self._growth.of(node)).times(SAFE)
+
+    def _find_error(self, node: Node) -> Affine:
+        n_values = math.prod(node.shape)
+        if node.operation is None:
+            return _cast(self._size(node), n_values, self._arithmetic.dtype)
+        errors = [self._error(value) for value in node.inputs]
+        if isinstance(node.operation, int):
+            return Affine(
+                math.hypot(*(error.constant for error in errors)),
+                math.hypot(*(error.slope for error in errors)),
+            )
+        given = [self._size(v) + error for v, error in zip(node.inputs, errors, strict=True)]
+        if node.operation == "add":
+            small = 4 * math.sqrt(n_values) * self._arithmetic.smallest
+            (left, right), (one, other) = errors, given
+            return left + right + (one + other).times(2 * self._arithmetic.unit, small)
+        local = self._local(node)
+        self._check_overflow(node, local, given[0])
+        stretch = local.stretch
+        if isinstance(node.operation, nn.Module) and is_affine(node.operation):
+            # |A| bounds it too, but grows far above A through many convolutions.
+            stretch = min(stretch, self._growth.alone(node))
+        return errors[0].times(stretch) + given[0].times(local.relative, local.constant)
+
+    def _find_local(self, node: Node) -> LocalError:
+        assert isinstance(node.operation, nn.Module)
+        try:
+            return local_error(node.operation, node.inputs[0].shape, node.shape, self._arithmetic)
+        except LayerError as error:
+            raise LayerError(f"layer {node.what} cannot be bounded: {error}") from error
+
+    def _find_peak(self, node: Node) -> float:
+        """The largest number that may occur on the way to a node, for the longest inputs.
+
+        An infinity stays one through sums, so only what no function has hidden yet counts.
+        """
+        if not isinstance(node.operation, nn.Module):
+            sizes = [self._size(node).at(self._longest(node)), *map(self._peak, node.inputs)]
+            return 2 * max(sizes)
+        if not is_affine(node.operation):
+            return self._size(node).at(self._longest(node))
+        local, (value,) = self._local(node), node.inputs
+        given = (self._size(value) + self._error(value)).at(self._longest(node))
+        return max(self._peak(value), local.peak * given + local.peak_constant)
+
+    def _check_overflow(self, node: Node, local: LocalError, given: Affine) -> None:
+        assert isinstance(node.operation, nn.Module)
+        if is_affine(node.operation):
+            return
+        largest = given.at(self._longest(node))
+        peak = local.peak * largest + local.peak_constant
+        peak = max(self._peak(node.inputs[0]), peak**2 if local.squares else peak)
+        if not peak < self._arithmetic.largest / 4:
+            raise LayerError(
+                f"layer {node.what} cannot be bounded: before it {self._arithmetic.dtype} may "
+                "overflow, and it may hide that: compute in float32"
+            )
+
+    def _longest(self, node: Node) -> float:
+        """The longest input there is: longer ones are not finite in the module's dtype."""
+        while node.inputs:
+            node = node.inputs[0]
+        return min(LONGEST, self._arithmetic.largest * math.sqrt(math.prod(node.shape)))
+
+
+def center(node: Node) -> Tensor:
+    """What a node is for the input 0, of shape (1, *node.shape), in float64."""
+    return evaluate(node, torch.zeros(1, *_input_shape(node), dtype=torch.float64))
+
+
+def evaluate(node: Node, batch: Tensor) -> Tensor:
+    """What a node is for a float64 batch, by the graph alone."""
+
+    @cache
+    def value(node: Node) -> Tensor:
+        if node.operation is None:
+            return batch
+        values = [value(other) for other in node.inputs]
+        if node.operation == "add":
+            return values[0] + values[1]
+        if isinstance(node.operation, int):
+            return torch.cat(values, node.operation)
+        assert isinstance(node.operation, nn.Module)
+        result: Tensor = node.operation.forward(values[0].clone())
+        return result
+
+    return value(node)
+
+
+def _input_shape(node: Node) -> tuple[int, ...]:
+    while node.inputs:
+        node = node.inputs[0]
+    return node.shape
+
+
+def _cast(size: Affine, n_values: int, dtype: torch.dtype) -> Affine:
+    """How far values of this size are moved by a cast from anything to a dtype.
+
+    A little more than the unit: a cast may go by way of float32, which rounds too.
+    """
+    small = math.sqrt(n_values) * torch.finfo(dtype).tiny
+    return size.times(UNIT_ROUNDOFF[dtype] * (1 + 2**-10), small)

@@ -1,0 +1,194 @@
+"""What is known about torch's modules: which are affine, and the ℓ2 Lipschitz constants of others.
+
+All of it is for eval mode, for one sample and for real arithmetic; what torch computes in place of
+it is bounded in `torch_rounding`. Constants of functions that act on each entry are the suprema of
+their slopes. They are exact, as are those of the pools and of Softmax.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from iknow.errors import LayerError
+from iknow.geometry.torch.functions import Reshaped, Scaled
+
+BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+AFFINE: tuple[type[nn.Module], ...] = (
+    *(nn.Linear, nn.Identity, nn.Flatten, nn.Unflatten, Reshaped, Scaled),
+    *(nn.Conv1d, nn.Conv2d, nn.Conv3d),
+    *(nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d),
+    *BATCH_NORMS,
+    *(nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d),
+    *(nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d),
+    *(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout),
+    *(nn.ZeroPad1d, nn.ZeroPad2d, nn.ConstantPad1d, nn.ConstantPad2d, nn.ReflectionPad1d),
+    *(nn.ReflectionPad2d, nn.ReplicationPad1d, nn.ReplicationPad2d, nn.PixelShuffle),
+)
+"""Modules that compute Ax + b: their norm is measured at the size of their input."""
+
+ISOMETRIES: tuple[type[nn.Module], ...] = (
+    *(nn.Identity, nn.Flatten, nn.Unflatten, Reshaped),
+    *(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout),
+)
+"""Affine modules that, in eval mode, change no distance."""
+
+VIEWS = (*ISOMETRIES, nn.PixelShuffle)
+"""Modules that may give the very memory they were given."""
+
+Constant = Callable[[Any, tuple[int, ...]], float]
+"""The Lipschitz constant of a module for samples of a shape."""
+
+
+def _always(value: float) -> Constant:
+    return lambda _module, _shape: value
+
+
+def _gelu(module: Any, _shape: tuple[int, ...]) -> float:
+    if module.approximate == "tanh":
+        return 1.1289931  # the largest slope, at x = 1.4185, rounded up
+    # The slope Φ(x) + xφ(x) has the derivative φ(x)(2 - x²): it is steepest at √2.
+    return 0.5 * (1 + math.erf(1.0)) + math.exp(-1.0) / math.sqrt(math.pi)
+
+
+def _celu(module: Any, _shape: tuple[int, ...]) -> float:
+    if module.alpha <= 0:
+        raise LayerError(f"CELU with alpha={module.alpha} has no bound: alpha must be > 0")
+    return 1.0
+
+
+def _softplus(module: Any, _shape: tuple[int, ...]) -> float:
+    if module.beta == 0 or not math.isfinite(module.beta):
+        raise LayerError(f"Softplus with beta={module.beta} has no bound")
+    return 1.0
+
+
+def jump_of(module: nn.Module) -> float:
+    """How far a module's function jumps, beside being Lipschitz.
+
+    Past its threshold torch takes the identity for Softplus, which is log(1 + exp(-threshold)) / β
+    off: 2e-9 by default, and a thousand times that for β = 1e-3.
+    """
+    if type(module) is not nn.Softplus:
+        return 0.0
+    excess = math.log1p(math.exp(-abs(module.threshold))) + max(0.0, -float(module.threshold))
+    return excess / abs(module.beta)
+
+
+def _softmax(module: Any, shape: tuple[int, ...]) -> float:
+    """1/2: the Jacobian diag(p) - ppᵀ has absolute row sums 2p(1 - p), largest at p = 1/2."""
+    _check_within_sample(module, shape)
+    return 0.5
+
+
+def _log_softmax(module: Any, shape: tuple[int, ...]) -> float:
+    """√n: the norm of the Jacobian I - 1pᵀ is convex in p, so it is largest at a vertex."""
+    return math.sqrt(shape[_check_within_sample(module, shape)])
+
+
+def _check_within_sample(module: Any, shape: tuple[int, ...]) -> int:
+    """The axis of the sample that a module works along; along the batch it would mix samples."""
+    axis: int | None = module.dim
+    if axis is None or axis % (len(shape) + 1) == 0:
+        raise LayerError(f"dim={axis} is not an axis of one sample: give another")
+    return axis % (len(shape) + 1) - 1
+
+
+def _layer_norm(module: Any, _shape: tuple[int, ...]) -> float:
+    """max|γ|/√eps. For u = x - mean(x) the Jacobian of u/√(|u|²/n + eps) is largest at u = 0.
+
+    It is a true bound, attained by samples that are nearly constant, and a large one: 316 for the
+    usual eps.
+    """
+    if module.eps <= 0:
+        raise LayerError("without eps a sample of equal values has no bound")
+    return (1.0 if module.weight is None else float(module.weight.abs().max())) / math.sqrt(
+        module.eps
+    )
+
+
+def _max_pool(module: Any, shape: tuple[int, ...]) -> float:
+    """√m, m being the largest number of windows that one entry is in.
+
+    A maximum moves at most as much as the entry of its window that moves most, so its square is at
+    most the sum of squares over the window, and over all windows each entry is counted up to m
+    times. One entry above all others attains it. Windows are products of intervals, so is m.
+    """
+    output = module.forward(torch.zeros(1, *shape, dtype=torch.float64)).shape
+    n_axes = int(base_of(module).__name__[-2])  # of MaxPool2d, for one
+    most = 1
+    for axis in range(n_axes):
+        n_in, n_out = shape[axis - n_axes], output[axis - n_axes]
+        counts = [0] * n_in
+        for place in (i for o in range(n_out) for i in _window(module, axis, o, n_in, n_out)):
+            counts[place] += 1
+        most *= max(counts)
+    return math.sqrt(most)
+
+
+def _window(module: Any, axis: int, o: int, n_in: int, n_out: int) -> list[int]:
+    """The places along an axis that output o of a pool reads."""
+    if not hasattr(module, "kernel_size"):  # adaptive
+        return list(range(o * n_in // n_out, -(-(o + 1) * n_in // n_out)))
+
+    def along(value: Any) -> int:
+        return int(value[axis] if isinstance(value, tuple | list) else value)
+
+    first = o * along(module.stride) - along(module.padding)
+    reach = along(module.kernel_size) * along(module.dilation)
+    return [i for i in range(first, first + reach, along(module.dilation)) if 0 <= i < n_in]
+
+
+LIPSCHITZ: dict[type[nn.Module], Constant] = {
+    **dict.fromkeys(
+        (nn.ReLU, nn.ReLU6, nn.Hardtanh, nn.Tanh, nn.Softsign, nn.LogSigmoid, nn.Softshrink),
+        _always(1.0),
+    ),
+    nn.Tanhshrink: _always(1.0),
+    nn.Sigmoid: _always(0.25),
+    nn.Hardsigmoid: _always(1 / 6),
+    nn.Hardswish: _always(1.5),
+    nn.SiLU: _always(1.0998394),  # the largest slope, at x = 2.3994, rounded up
+    nn.Mish: _always(1.0884982),  # the largest slope, at x = 1.4906, rounded up
+    nn.SELU: _always(1.0507009873554805 * 1.6732632423543772),  # scale * alpha, just below 0
+    nn.GELU: _gelu,
+    nn.LeakyReLU: lambda module, _: max(1.0, abs(module.negative_slope)),
+    nn.RReLU: lambda module, _: max(1.0, abs(module.lower + module.upper) / 2),  # in eval mode
+    nn.PReLU: lambda module, _: max(1.0, float(module.weight.abs().max())),
+    nn.ELU: lambda module, _: max(1.0, abs(module.alpha)),
+    nn.CELU: _celu,
+    nn.Softplus: _softplus,
+    nn.Softmax: _softmax,
+    nn.LogSoftmax: _log_softmax,
+    nn.LayerNorm: _layer_norm,
+    nn.GroupNorm: _layer_norm,
+    **dict.fromkeys((nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d), _max_pool),
+    **dict.fromkeys((nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d, nn.AdaptiveMaxPool3d), _max_pool),
+}
+
+
+KNOWN = frozenset((*LIPSCHITZ, *AFFINE))
+
+
+def base_of(module: nn.Module) -> type[nn.Module]:
+    """The known type that a module has or adds nothing to."""
+    for base in type(module).__mro__:
+        if base in KNOWN:
+            return base
+    raise LayerError(f"nothing is known about {type(module).__name__}")
+
+
+def is_affine(module: nn.Module) -> bool:
+    return base_of(module) in AFFINE
+
+
+def lipschitz(module: nn.Module, shape: tuple[int, ...]) -> float:
+    """The Lipschitz constant of a module that is known and not affine."""
+    constant = LIPSCHITZ[base_of(module)](module, shape)
+    if not constant < math.inf:  # also false for NaN
+        raise LayerError(f"{type(module).__name__} has the constant {constant}")
+    return constant

@@ -1,0 +1,94 @@
+"""What a torch module does to distances: how far apart two inputs can end up in each layer.
+
+What the module does is proven, not assumed: a stand-in for a batch goes through it (`torch_trace`),
+and every operation on the way to a layer must be known. Affine parts that follow one another, such
+as a convolution, its batch normalisation and an average pool, are measured as the one linear
+operator they are (`torch_operators`); each other part contributes its own constant
+(`torch_layers`). A sum of ways is bounded by the sum of their constants, a concatenation by the
+root of the sum of their squares.
+
+`lipschitz_constants` are facts about real arithmetic. `sensitivities` also bound how far what torch
+computes is from it (`torch_forward`), and compare with the module itself (`torch_probe`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from iknow.core.sensitivity import Sensitivity
+from iknow.errors import LayerError
+from iknow.geometry.lipschitz import propagate_radius
+from iknow.geometry.torch.arithmetic import arithmetic_of, input_dtype, plain_arithmetic
+from iknow.geometry.torch.forward import Forward
+from iknow.geometry.torch.growth import Growth
+from iknow.geometry.torch.parts import check_parametrizations
+from iknow.geometry.torch.standin import Node
+from iknow.geometry.torch.trace import trace
+from iknow.geometry.torch.trial import compare
+
+__all__ = ["lipschitz_constants", "propagate_radius", "sensitivities"]
+
+
+def lipschitz_constants(
+    module: nn.Module,
+    input_shape: Sequence[int],
+    layers: Sequence[str] | None = None,
+    start: str | None = None,
+) -> dict[str, float]:
+    """ℓ2 Lipschitz constants from the input to every layer, or to the named ones.
+
+    input_shape: of one sample, without the batch. Layers are named as by `TorchModel`: modules as
+    in `named_modules()`, "input" and "output". start: a layer to measure from in place of the
+    input; the ratio of two constants from the input is no bound between their layers. Only what
+    the named layers need is measured, and only that must be known. The work is done in float64 on
+    a copy; the module is left alone. They hold for real arithmetic: to certify what torch computes
+    in its own precision, take `sensitivities`. Feed the result to `propagate_radius`.
+    """
+    with torch.inference_mode(False), torch.no_grad():
+        found = trace(module, tuple(input_shape))
+        source = None if start is None else found[start]
+        growth = Growth(source, jumps=False)
+        if layers is None:
+            names = list(found.nodes)
+            if found.unknown:
+                found[next(iter(found.unknown))]  # says why, and which layers can be named
+            later = names if start is None else names[names.index(start) :]
+            layers = [name for name in later if found.nodes[name] is not None]
+        constants = {}
+        for name in layers:
+            if start is not None and not growth.comes_after(found[name]):
+                raise LayerError(f"layer {name!r} comes before {start!r}: distances go forward")
+            constants[name] = growth.of(found[name])
+        return constants
+
+
+def sensitivities(
+    module: nn.Module, input_shape: Sequence[int], layers: Sequence[str], probe: Any = None
+) -> dict[str, Sensitivity]:
+    """How far the named layers, as `TorchModel` computes and iknow stores them, can move.
+
+    input_shape: of one sample. probe: some real inputs of shape (n, *input_shape), as they are
+    given to the classifier; what the module makes of them must be what was proven, up to its
+    rounding. Rounding covers all from the input as it is given to the activation in float32: the
+    cast to the module's dtype, each operation in that dtype, in any order of summation, and the
+    cast of the result. It holds for inputs of a length up to 1e15, and for the settings of torch
+    at the time of the call. A LayerError names what is not known of any of the layers: ask one by
+    one for those that are. "input" alone is always known.
+    """
+    with torch.inference_mode(False), torch.no_grad():
+        if list(layers) == ["input"] and "input" not in dict(module.named_modules()):
+            # Whatever the module does with it, it is cast to the module's dtype.
+            arithmetic = plain_arithmetic(input_dtype(module))
+            node = Node("the input", None, (), tuple(input_shape))
+            return {"input": Forward(arithmetic).sensitivity(node)}
+        check_parametrizations(module)
+        found = trace(module, tuple(input_shape))
+        forward = Forward(arithmetic_of(module))
+        result = {name: forward.sensitivity(found[name]) for name in layers}
+        if probe is not None:
+            compare(module, {name: found[name] for name in layers}, result, probe)
+        return result

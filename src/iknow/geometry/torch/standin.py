@@ -1,0 +1,299 @@
+"""The stand-in: a batch that goes through a network and notes what is done to it.
+
+It knows the shape of a sample and nothing else. Asked for a value, for the number of samples or for
+a dtype it raises, so no branch of a forward can depend on them. Functions of torch come to it by
+`__torch_function__`. What is not known gives a value that is unknown, with the reason, and so is
+all that is made of it. An operation that is not known may also have written to what it was given,
+so that is not used again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor, nn
+
+from iknow.errors import LayerError
+from iknow.geometry.torch.functions import FUNCTIONS, METHODS, Reshaped, Scaled
+from iknow.geometry.torch.layers import BATCH_NORMS, VIEWS
+from iknow.geometry.torch.purity import unwatched
+from iknow.geometry.torch.shapes import BATCH, SHAPES, shape_of_concatenation
+
+ANSWERED: ContextVar[Counter[Any]] = ContextVar("ANSWERED")
+"""How often which function of torch asked a stand-in, in the trace at hand."""
+
+
+@dataclass(frozen=True, eq=False)
+class Node:
+    """A value on the way: what made it, from which others, and a sample's shape.
+
+    operation: a module of a known type for one input, "add" or an axis of the batch to concatenate
+    along for several, None for the network's input.
+    """
+
+    what: str
+    operation: nn.Module | str | int | None
+    inputs: tuple[Node, ...]
+    shape: tuple[int, ...]
+
+
+class _Memory:
+    """What a value and its views share; it counts how often it was written to."""
+
+    version = 0
+
+
+class StandIn:
+    """A batch of which only the shape of a sample is known, or not even that."""
+
+    def __init__(self, node: Node | None, memory: _Memory | None = None, why: str = "") -> None:
+        self.node, self.why = node, why
+        self._memory = memory or _Memory()
+        self._version = self._memory.version
+
+    @classmethod
+    def __torch_function__(
+        cls, function: Any, _types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        ANSWERED.get()[function] += 1
+        kwargs = dict(kwargs or {})
+        name = str(getattr(function, "__name__", function))
+        value = args[0] if args else kwargs.pop("input", None)
+        if function in (torch.cat, torch.concat):
+            return _concatenate(value, *args[1:], **kwargs)
+        if function in FUNCTIONS and isinstance(value, StandIn):
+            return value._through(name, FUNCTIONS[function], args[1:], kwargs)
+        if name in SHAPES and getattr(torch, name, None) is function:
+            return _reshape(name, value, *args[1:], **kwargs)
+        if name in _ARITHMETIC and getattr(torch, name, None) is function and not kwargs:
+            return _ARITHMETIC[name](value, *args[1:])
+        return unknown(f"torch's {name} is not known", *args, *kwargs.values(), value)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "shape":
+            return (BATCH, *self.known_shape())
+        if name == "ndim":
+            return 1 + len(self.known_shape())
+        if name in ("size", "dim", *SHAPES, *_ARITHMETIC, *METHODS):
+            return lambda *args, **kwargs: self._method(name, args, kwargs)
+        if callable(getattr(Tensor, name, None)):
+            return lambda *args, **kwargs: unknown(
+                f"the method {name} is not known", self, *args, *kwargs.values()
+            )
+        raise LayerError(f"its forward reads .{name} of a tensor")
+
+    def _method(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if name == "size":
+            shape = (BATCH, *self.known_shape())
+            return shape[args[0]] if args else shape
+        if name == "dim":
+            return 1 + len(self.known_shape())
+        if name in SHAPES:
+            return _reshape(name, self, *args, **kwargs)
+        if name in _ARITHMETIC and not kwargs:
+            return _ARITHMETIC[name](self, *args)
+        if name in METHODS:
+            return self._through(name, METHODS[name], args, kwargs)
+        return unknown(f"the method {name} is not known as it is called", self, *args)
+
+    def known_shape(self) -> tuple[int, ...]:
+        if self.node is None:
+            raise LayerError(self.why)
+        return self.node.shape
+
+    def current(self) -> StandIn:
+        """The value itself, unless something was written over it since."""
+        if self.node is not None and self._version != self._memory.version:
+            return unknown(f"what {self.node.what} gave is used after it was written over")
+        return self
+
+    def _through(
+        self, name: str, make: Callable[..., nn.Module], args: Any, kwargs: dict[str, Any]
+    ) -> StandIn:
+        if not all(_is_plain(value) for value in (*args, *kwargs.values())):
+            return unknown(f"{name} with such arguments is not known", self, *args)
+        try:
+            with unwatched():
+                module = make(*args, **kwargs).eval()
+        except (TypeError, ValueError, AssertionError) as error:
+            return unknown(f"{name} with such arguments is not known: {error}", self)
+        return self.step(name, module)
+
+    def step(self, what: str, module: nn.Module) -> StandIn:
+        """What a known module makes of this value."""
+        value = self.current()
+        if value.node is None:
+            return value
+        try:
+            with unwatched():
+                shape = shape_after(module, value.node.shape)
+        except (RuntimeError, ValueError, IndexError, AssertionError, TypeError) as error:
+            return unknown(f"{what} does not take samples of {value.node.shape}: {error}", self)
+        node = Node(what, module, (value.node,), shape)
+        if getattr(module, "inplace", False):
+            self._memory.version += 1
+        elif not isinstance(module, VIEWS):
+            return StandIn(node)
+        return StandIn(node, self._memory)
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise LayerError(self.why or "its forward depends on values of a tensor or on its length")
+
+    def _operator(symbol: str) -> Any:  # type: ignore[misc]  # noqa: N805
+        return lambda self, *others: unknown(f"the operator {symbol} is not known", self, *others)
+
+    __bool__ = __len__ = __iter__ = __int__ = __float__ = __index__ = __contains__ = _refuse
+    __setitem__ = __format__ = __str__ = __repr__ = __complex__ = _refuse
+    __hash__ = _refuse
+    __eq__, __ne__, __lt__, __le__, __gt__, __ge__ = map(
+        _operator, ("==", "!=", "<", "<=", ">", ">=")
+    )
+    __pow__, __rpow__, __matmul__, __rmatmul__ = map(_operator, ("**", "**", "@", "@"))
+    __mod__, __floordiv__, __getitem__, __abs__ = map(_operator, ("%", "//", "[]", "abs"))
+    __and__, __or__, __xor__, __invert__ = map(_operator, ("&", "|", "^", "~"))
+    __rtruediv__, __rmod__, __rfloordiv__ = map(_operator, ("/", "%", "//"))
+    __ipow__, __imatmul__, __imod__, __ifloordiv__ = map(_operator, ("**=", "@=", "%=", "//="))
+
+    def __add__(self, other: Any) -> StandIn:
+        return _add(self, other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> StandIn:
+        if not _is_number(other):
+            return unknown("the operator - between tensors is not known", self, other)
+        return _add(self, -other)
+
+    def __rsub__(self, other: Any) -> StandIn:
+        if not _is_number(other):
+            return unknown("the operator - is not known", self, other)
+        return self.step(f"{other} - ", Scaled(-1.0, other))
+
+    def __mul__(self, other: Any) -> StandIn:
+        if not _is_number(other):
+            return unknown("the operator * between tensors is not known", self, other)
+        return self.step(f"* {other}", Scaled(other, 0.0))
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Any) -> StandIn:
+        if not _is_number(other) or other == 0:
+            return unknown("the operator / is not known", self, other)
+        return self.step(f"/ {other}", Scaled(1 / other, 0.0))
+
+    def __neg__(self) -> StandIn:
+        return self.step("-", Scaled(-1.0, 0.0))
+
+    def __iadd__(self, other: Any) -> StandIn:
+        return self._written(self + other)
+
+    def __isub__(self, other: Any) -> StandIn:
+        return self._written(self - other)
+
+    def __imul__(self, other: Any) -> StandIn:
+        return self._written(self * other)
+
+    def __itruediv__(self, other: Any) -> StandIn:
+        return self._written(self / other)
+
+    def _written(self, result: StandIn) -> StandIn:
+        """The result of an operation that overwrites this value and its views."""
+        self._memory.version += 1
+        return StandIn(result.node, self._memory, result.why)
+
+
+def shape_after(module: nn.Module, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape a float64 module gives samples of a shape, each of them by itself."""
+    if isinstance(module, Reshaped | Scaled):
+        return module.shape if isinstance(module, Reshaped) else shape
+    if isinstance(module, BATCH_NORMS) and (
+        module.running_mean is None or module.running_var is None
+    ):
+        raise ValueError("without running statistics it mixes the samples of a batch")
+    generator = torch.Generator().manual_seed(0)
+    batch = torch.randn(3, *shape, dtype=torch.float64, generator=generator)
+    output = _run(module, batch)
+    alone = torch.cat([_run(module, batch[i : i + 1]) for i in range(3)])
+    if output.shape != alone.shape or not torch.allclose(output, alone, 1e-7, 1e-9, equal_nan=True):
+        raise ValueError("it mixes the samples of a batch")
+    return tuple(output.shape[1:])
+
+
+def _run(module: nn.Module, batch: Tensor) -> Tensor:
+    output = type(module).forward(module, batch.clone())
+    if not isinstance(output, Tensor) or output.shape[:1] != batch.shape[:1]:
+        raise ValueError("it does not give one tensor with a row for each sample")
+    return output
+
+
+def unknown(why: str, *values: Any) -> StandIn:
+    """A value of which nothing is known; what it was made of may have been written over."""
+    for value in values:
+        for part in value if isinstance(value, tuple | list) else (value,):
+            if isinstance(part, StandIn):
+                why = part.why or why
+                part._memory.version += 1
+    return StandIn(None, None, why)
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, tuple | list):
+        return all(map(_is_plain, value))
+    return type(value) in (int, float, bool, str, type(None), torch.Size)
+
+
+def _add(value: StandIn, other: Any) -> StandIn:
+    if _is_number(other):
+        return value.step(f"+ {other}", Scaled(1.0, other))
+    if not isinstance(other, StandIn):
+        return unknown("the sum with a tensor from elsewhere is not known", value, other)
+    left, right = value.current(), other.current()
+    if left.node is None or right.node is None:
+        return unknown("", left, right)
+    if left.node.shape != right.node.shape:
+        return unknown(
+            f"a sum of shapes {left.node.shape} and {right.node.shape} is not known", left, right
+        )
+    node = Node("the sum", "add", (left.node, right.node), left.node.shape)
+    return StandIn(node)
+
+
+def _concatenate(tensors: Any, dim: Any = 0, **others: Any) -> StandIn:
+    values = [v.current() if isinstance(v, StandIn) else v for v in tensors]
+    nodes = [value.node for value in values if isinstance(value, StandIn)]
+    shapes = [node.shape for node in nodes if node is not None]
+    if others or len(shapes) < len(values):
+        return unknown("a concatenation with something from elsewhere is not known", values)
+    found = shape_of_concatenation(shapes, dim)
+    if found is None:
+        return unknown("a concatenation along the batch is not known", values)
+    known = tuple(node for node in nodes if node is not None)
+    return StandIn(Node("the concatenation", found[0], known, found[1]))
+
+
+def _reshape(name: str, value: StandIn, *args: Any, **kwargs: Any) -> StandIn:
+    try:
+        shape = SHAPES[name](value.known_shape(), *args, **kwargs)
+    except TypeError:
+        shape = None
+    if shape is None:
+        return unknown(f"{name} that may mix samples is not known", value)
+    return value.step(name, Reshaped(shape))
+
+
+_ARITHMETIC: dict[str, Callable[[Any, Any], StandIn]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "div": lambda a, b: a / b,
+}

@@ -1,0 +1,171 @@
+"""The album: pictures of samples, as many as there is room for.
+
+Pixels and series travel as numbers and are drawn by the page; features travel as text. They are
+compressed together, a few hundred kilobytes at a time: small images share most of what they look
+like, and the page opens only the part it needs.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iknow.core.arrays import Ints
+from iknow.explain.picture import (
+    Features,
+    Image,
+    Picture,
+    Renderer,
+    Series,
+    picture_of,
+    take_sample,
+)
+from iknow.report.packing import compress
+
+GRAY, COLOR, SERIES, FEATURES = range(4)
+PART_BYTES = 200_000
+LONGEST_SIDE = 128
+MOST_STEPS = 600
+INDEX_BYTES = 12
+"""What the entry of a picture in the page's list comes to, about, when compressed."""
+
+Key = tuple[str, int]
+"""("sample", its position in the page) or ("training", its row)."""
+
+
+class Album:
+    """Pictures by key, in the order they came, within a budget of bytes in the page.
+
+    parts: compressed. entries: (kind, height | channels | names, width | steps | more, part,
+    offset, length) of each picture. names: the lists of features' names.
+    """
+
+    def __init__(self, budget: int) -> None:
+        self.budget = budget
+        self.parts: list[str] = []
+        self.entries: list[tuple[int, ...]] = []
+        self.names: list[tuple[str, ...]] = []
+        self.full = False
+        self._places: dict[Key, int] = {}
+        self._open: list[bytes] = []
+        self._open_bytes = 0
+        self._names: dict[tuple[str, ...], int] = {}
+
+    def add(self, key: Key, samples: Any, row: int, renderer: Renderer | None) -> None:
+        """Draw one of the samples, if there is one and still room."""
+        if self.full or key in self._places or samples is None or row < 0:
+            return
+        sample = take_sample(samples, row)
+        if sample is None:
+            return
+        kind, first, second, data = self._encode(picture_of(sample, renderer))
+        offset = self._open_bytes
+        self._places[key] = len(self.entries)
+        self.entries.append((kind, first, second, len(self.parts), offset, len(data)))
+        self._open.append(data)
+        self._open_bytes += len(data)
+        if offset + len(data) >= PART_BYTES:
+            self.close_part()
+
+    def close_part(self) -> None:
+        """Compress what came since the last part; without room for it, forget it."""
+        if not self._open:
+            return
+        self.parts.append(compress(b"".join(self._open)))
+        self._open, self._open_bytes = [], 0
+        if sum(map(len, self.parts)) + INDEX_BYTES * len(self.entries) > self.budget:
+            self.drop_part()
+
+    def drop_part(self) -> None:
+        """Make room: forget the last part and take nothing more."""
+        self.full = True
+        self.parts.pop()
+        self.entries = [entry for entry in self.entries if entry[3] < len(self.parts)]
+        self._places = {k: at for k, at in self._places.items() if at < len(self.entries)}
+
+    def place(self, key: Key) -> int:
+        """Where the picture is in `entries`; -1 for none."""
+        return self._places.get(key, -1)
+
+    def training_rows(self) -> list[int]:
+        """The training rows that have a picture."""
+        return [row for kind, row in self._places if kind == "training"]
+
+    def index(self) -> Ints:
+        """`entries` as an array of shape (n_pictures, 6)."""
+        return np.array(self.entries, dtype=np.int64).reshape(-1, 6)
+
+    def _encode(self, picture: Picture) -> tuple[int, int, int, bytes]:
+        if isinstance(picture, Image):
+            pixels = shrink_image(picture.pixels)
+            kind = COLOR if pixels.ndim == 3 else GRAY
+            return kind, pixels.shape[0], pixels.shape[1], pixels.tobytes()
+        if isinstance(picture, Series):
+            largest = np.finfo(np.float32).max
+            values = np.clip(shrink_series(picture.values), -largest, largest).astype("<f4")
+            return SERIES, values.shape[0], values.shape[1], values.tobytes()
+        return FEATURES, self._names_of(picture), picture.n_more, _features_as_text(picture)
+
+    def _names_of(self, picture: Features) -> int:
+        if picture.names is None:
+            return -1
+        place = self._names.setdefault(picture.names, len(self.names))
+        if place == len(self.names):
+            self.names.append(picture.names)
+        return place
+
+
+def shrink_image(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """An image of at most `LONGEST_SIDE` pixels a side, by means over squares."""
+    step = -(-max(pixels.shape[:2]) // LONGEST_SIDE)
+    if step <= 1:
+        return pixels
+    height, width = (max(side // step, 1) for side in pixels.shape[:2])
+    tall, wide = min(step, pixels.shape[0]), min(step, pixels.shape[1])
+    squares = pixels[: height * tall, : width * wide].reshape(height, tall, width, wide, -1)
+    means: NDArray[np.uint8] = np.rint(squares.mean(axis=(1, 3))).astype(np.uint8)
+    return means if pixels.ndim == 3 else means[:, :, 0]
+
+
+def shrink_series(values: NDArray[Any]) -> NDArray[Any]:
+    """A series of at most `MOST_STEPS` steps: of each stretch its extremes, so no peak is lost."""
+    channels, steps = values.shape
+    if steps <= MOST_STEPS:
+        return values
+    edges = np.linspace(0, steps, MOST_STEPS // 2 + 1).astype(int)[:-1]
+    lowest = np.minimum.reduceat(values, edges, axis=1)
+    highest = np.maximum.reduceat(values, edges, axis=1)
+    return np.stack([lowest, highest], axis=2).reshape(channels, -1)
+
+
+def _features_as_text(picture: Features) -> bytes:
+    values = [v if isinstance(v, str) else float(f"{v:.6g}") for v in picture.values]
+    return json.dumps(values).encode()
+
+
+def fill_album(
+    budget: int,
+    order: Ints,
+    rows: Ints,
+    exemplars: Ints,
+    samples: Any,
+    training: Any,
+    renderer: Renderer | None,
+) -> Album:
+    """The pictures of samples, each followed by its exemplars', until the room is used.
+
+    order: positions in `rows`, most important first. exemplars: training rows, of shape
+    (m, n_exemplars), for the samples in `rows`; -1 for none.
+    """
+    album = Album(budget)
+    for position in order.tolist():
+        album.add(("sample", position), samples, int(rows[position]), renderer)
+        for row in exemplars[position].tolist():
+            album.add(("training", row), training, row, renderer)
+        if album.full:
+            break
+    album.close_part()
+    return album

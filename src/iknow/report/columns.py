@@ -1,0 +1,172 @@
+"""Columns: the evidence as the page's algebra reads it (static/algebra.js says why it is enough).
+
+Of each layer and sample: the distance to the nearest training sample of the believed class, and of
+the two nearest other classes, which training samples these are, and how many neighbours are nearer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iknow.core.arrays import Bools, Floats, Ints
+from iknow.core.assertion import Assertion
+from iknow.core.evidence import NO_EXEMPLAR, Evidence
+from iknow.core.movement import Movement
+from iknow.core.neighborhood import Ball, Neighborhood, neighborhood_to_dict
+from iknow.core.text import name as shown_name
+from iknow.explain.assessment import Assessment
+
+MOST_NEIGHBORS = 30
+"""So many neighbours are in the page, or as many as a rule asks for; they are most of its size."""
+
+Columns = dict[str, NDArray[Any]]
+
+
+def count_neighbors(evidence: Evidence, neighborhood: Neighborhood) -> int:
+    """How many neighbours of each sample the page holds, and so the largest k it can show."""
+    return max(neighborhood.n_neighbors, min(evidence.n_neighbors, MOST_NEIGHBORS))
+
+
+def count_others(evidence: Evidence, neighborhood: Neighborhood) -> int:
+    """How many other classes: two, or all of them where each has a radius of its own."""
+    others = evidence.n_classes - 1
+    return others if has_radius_per_class(neighborhood) else min(others, 2)
+
+
+def has_radius_per_class(neighborhood: Neighborhood) -> bool:
+    return isinstance(neighborhood, Ball) and isinstance(neighborhood.radius, tuple)
+
+
+def bytes_per_sample(assessment: Assessment) -> int:
+    """What one sample adds to the page, before compression and base64."""
+    size = 24
+    for layer, evidence in assessment.evidence.items():
+        rule = assessment.neighborhoods[layer]
+        size += (1 + count_others(evidence, rule)) * (8 + 4 + 8 + 2)
+        size += 4 * count_neighbors(evidence, rule)
+        size += 16 if np.isfinite(movement_of(assessment, layer).lipschitz) else 0
+    return size
+
+
+def layer_columns(evidence: Evidence, neighborhood: Neighborhood, belief: Ints) -> Columns:
+    """The columns of one layer. belief: class codes of shape (n,), -1 where there is none.
+
+    distances, codes, rows and ranks have shape (n, 1 + others), the believed class first, then
+    others by distance; neighbors has shape (n, k).
+    """
+    samples = np.arange(len(evidence))[:, None]
+    answered = np.flatnonzero(belief >= 0)
+    others = evidence.class_distances.copy()
+    others[answered, belief[answered]] = np.nan  # sorted to the end, behind inf
+    order = np.argsort(others, axis=1, kind="stable")[:, : count_others(evidence, neighborhood)]
+    codes = np.hstack([belief[:, None], order])
+    # Of a class that nobody named nothing is near.
+    distances = np.where(codes < 0, np.inf, evidence.class_distances[samples, codes])
+    rows = np.where(codes < 0, NO_EXEMPLAR, evidence.exemplars[samples, codes])
+    neighbors = evidence.neighbor_distances[:, : count_neighbors(evidence, neighborhood)]
+    return {
+        "distances": distances.astype(np.float64),
+        "codes": codes.astype(np.int32),
+        # Users number training samples as they like, say by the ids of a database.
+        "rows": rows.astype(np.int64),
+        "ranks": _ranks(distances, neighbors),
+        "neighbors": neighbors.astype(np.float32),
+    }
+
+
+def _ranks(distances: Floats, neighbors: Floats) -> NDArray[Any]:
+    """1 + the number of neighbours that are nearer, of the shape of `distances`."""
+    n_neighbors = neighbors.shape[1]
+    ranks = np.ones(distances.shape, np.uint8 if n_neighbors < 255 else np.uint16)
+    for k in range(n_neighbors):
+        ranks += neighbors[:, k, None] < distances
+    return ranks
+
+
+def sample_columns(
+    assessment: Assessment, rows: Ints, counted: Bools, truth: Ints | None
+) -> Columns:
+    """What the page holds of each sample besides its evidence.
+
+    rows: which samples, of shape (m,). counted: mask of shape (m,) of those that figures count.
+    truth: codes of all true labels, of shape (n,).
+    """
+    known = assessment.assertion[rows] == Assertion.IK
+    stability = assessment.stability
+    belief = assessment.belief_codes[rows]
+    scores = np.where(belief < 0, np.nan, assessment.scores[rows, belief])
+    columns: Columns = {
+        "index": rows.astype(np.int32),
+        "counted": counted.astype(np.uint8),
+        "belief": belief.astype(np.int32),
+        "invalid": assessment.invalid[rows].astype(np.uint8),
+        "uncertified": (assessment.never_known & ~assessment.invalid)[rows].astype(np.uint8),
+        "score": scores.astype(np.float32),
+        "removals": np.where(known, stability.at_least[rows], 0).astype(np.int32),
+        "removalsExact": stability.exact[rows].astype(np.uint8),
+    }
+    if truth is not None:
+        columns["truth"] = truth[rows].astype(np.int32)
+    return columns
+
+
+def describe_setting(neighborhood: Neighborhood, classes: Ints | None = None) -> dict[str, Any]:
+    """A rule and its parameters as the page's algebra reads them.
+
+    classes: codes of the classes that the page names; all unless given.
+    """
+    record = neighborhood_to_dict(neighborhood)
+    radii = record["radius"] if has_radius_per_class(neighborhood) else None
+    if radii is not None and classes is not None:
+        radii = [radii[code] for code in classes.tolist()]
+    setting: dict[str, Any] = {"rule": record["rule"], "radii": radii}
+    setting |= {name: record.get(name) for name in ("radius", "k", "ratio")}
+    return setting if radii is None else setting | {"radius": None}
+
+
+def describe_layers(assessment: Assessment, classes: Ints | None = None) -> list[dict[str, Any]]:
+    """Name, setting and sizes of each layer. classes: as in `describe_setting`."""
+    return [
+        {
+            "name": shown_name(name),
+            "setting": describe_setting(assessment.neighborhoods[name], classes),
+            "width": 1 + count_others(evidence, assessment.neighborhoods[name]),
+            "nNeighbors": count_neighbors(evidence, assessment.neighborhoods[name]),
+            "nHeld": evidence.n_neighbors,
+            "lipschitz": movement_of(assessment, name).lipschitz,
+        }
+        for name, evidence in assessment.evidence.items()
+    ]
+
+
+def movement_of(assessment: Assessment, layer: str) -> Movement:
+    """How far the layer's points can move: by any length, where that is not known."""
+    return assessment.movements[layer] if layer in assessment.movements else Movement(np.inf)
+
+
+def _movement_columns(movement: Movement, rows: Ints) -> Columns:
+    """What rounding takes from each clearance, and how far bisectors are; none if none help."""
+    if not np.isfinite(movement.lipschitz):
+        return {}
+    part = movement[rows]
+    return {
+        name: np.array(np.broadcast_to(values, len(rows)), dtype=np.float64)
+        for name, values in (("rounding", part.rounding), ("crossing", part.crossing))
+    }
+
+
+def gather_columns(
+    assessment: Assessment, rows: Ints, counted: Bools, truth: Ints | None
+) -> Mapping[str, NDArray[Any]]:
+    """All columns of the chosen samples; those of the layer in place i are named "i.distances"."""
+    columns = sample_columns(assessment, rows, counted, truth)
+    belief = assessment.belief_codes[rows]
+    for place, (name, evidence) in enumerate(assessment.evidence.items()):
+        layer = layer_columns(evidence[rows], assessment.neighborhoods[name], belief)
+        layer |= _movement_columns(movement_of(assessment, name), rows)
+        columns |= {f"{place}.{column}": values for column, values in layer.items()}
+    return columns

@@ -1,0 +1,175 @@
+"""The page: an assessment → one HTML file that needs nothing else, not even a network.
+
+The evidence is in the page and its algebra is small, so the page itself can answer what another
+radius would do. Data never becomes markup: labels and samples travel as JSON and numbers and are
+shown as text; a content security policy lets nothing run but the page's own script, and nothing
+load.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iknow.core.arrays import Bools, Ints
+from iknow.core.assertion import Assertion
+from iknow.core.text import name
+from iknow.errors import InputError
+from iknow.evaluation.metrics import Report, codes_of, evaluate
+from iknow.explain.assessment import Assessment
+from iknow.explain.picture import Renderer
+from iknow.report import words
+from iknow.report.album import Album, fill_album
+from iknow.report.assembly import assemble
+from iknow.report.choosing import Chosen, choose_samples, order_for_pictures
+from iknow.report.columns import (
+    bytes_per_sample,
+    describe_layers,
+    gather_columns,
+    movement_of,
+)
+from iknow.report.naming import Named, find_named, rename_columns
+from iknow.selection import Selection
+from iknow.version import __version__
+
+USUAL_NEIGHBORS = 20
+"""How many neighbours to assess with for a report: the slider of k goes so far."""
+
+EVIDENCE_SHARE = 0.7
+"""Of the room, what evidence may take at most; the rest is for pictures and the page itself."""
+
+
+def make_html(
+    assessment: Assessment,
+    truth: Any = None,
+    *,
+    samples: Any = None,
+    training: Any = None,
+    renderer: Renderer | None = None,
+    title: str | None = None,
+    notes: Sequence[str] = (),
+    selection: Selection | None = None,
+    max_samples: int = 10_000,
+    max_bytes: int = 9_500_000,
+    seed: int = 0,
+) -> str:
+    """The report as one HTML page.
+
+    truth: labels of shape (n,); without them nothing is said about accuracy. samples: the assessed
+    inputs; training: the training inputs by row: arrays, sequences, tables or mappings, and
+    `renderer` makes pictures of both. selection: how the neighborhoods were chosen, for what it
+    certifies. notes: sentences to add. max_samples: of more samples so many are drawn at random, by
+    `seed`. max_bytes: the page's size at most; pictures give way first, then samples.
+    """
+    _check(assessment, samples, max_samples)
+    report = None if truth is None else evaluate(assessment, truth)
+    codes = None if report is None else codes_of(report.truth, report.true_classes)
+    wrong: Bools | None = None if codes is None else _wrong(assessment, codes)
+    room = int(EVIDENCE_SHARE * max_bytes * 3 / 4 / bytes_per_sample(assessment))
+    most = min(max_samples, max(room, 1))
+    chosen = choose_samples(assessment, wrong, most, np.random.default_rng(seed))
+    columns = dict(gather_columns(assessment, chosen.rows, chosen.counted, codes))
+    named = _find_named(assessment, report, columns)
+    columns = rename_columns(columns, named)
+    facts = _facts(assessment, report, chosen, selection, named)
+    prose = _prose(assessment, report, chosen, selection, notes, title)
+    bare = len(assemble(prose, facts, columns, Album(0)).encode())
+    if bare > max_bytes:
+        raise InputError(
+            f"max_bytes must leave room for the page and its evidence, {bare} bytes here; got "
+            f"{max_bytes}"
+        )
+    exemplars = np.hstack(
+        [columns[f"{place}.rows"][:, :2] for place in range(len(assessment.evidence))]
+    )
+    album = fill_album(
+        max_bytes - bare,
+        order_for_pictures(assessment, chosen.rows, wrong),
+        chosen.rows, exemplars, samples, training, renderer,
+    )  # fmt: skip
+    page = assemble(prose, facts, columns, album)
+    while len(page.encode()) > max_bytes and album.parts:
+        album.drop_part()
+        page = assemble(prose, facts, columns, album)
+    return page
+
+
+def _check(assessment: Assessment, samples: Any, max_samples: int) -> None:
+    if len(assessment) == 0:
+        raise InputError("there is nothing to report: the assessment is empty")
+    if max_samples < 1:
+        raise InputError(f"max_samples must be >= 1; got {max_samples}")
+    if samples is None or isinstance(samples, Mapping):
+        return
+    n_samples = samples.shape[0] if hasattr(samples, "shape") else len(samples)
+    if n_samples != len(assessment):
+        raise InputError(
+            f"samples must be the {len(assessment)} inputs that were assessed; got {n_samples}"
+        )
+
+
+def _wrong(assessment: Assessment, truth: Ints) -> Bools:
+    """Mask of shape (n,) of the beliefs that are not true; one that is absent is not wrong."""
+    belief = assessment.belief_codes
+    wrong: Bools = (belief >= 0) & (belief != truth)
+    return wrong
+
+
+def _find_named(
+    assessment: Assessment, report: Report | None, columns: Mapping[str, NDArray[Any]]
+) -> Named:
+    n_classes = len(assessment.classes)
+    return find_named(
+        [array for key, array in columns.items() if key == "belief" or key.endswith(".codes")],
+        columns.get("truth"),
+        n_classes,
+        n_classes if report is None else len(report.true_classes),
+    )
+
+
+def _facts(
+    assessment: Assessment,
+    report: Report | None,
+    chosen: Chosen,
+    selection: Selection | None,
+    named: Named,
+) -> dict[str, Any]:
+    """What the page's script has to know besides the columns."""
+    return {
+        "classes": named.texts(assessment.classes),
+        "trueClasses": None if report is None else named.true_texts(report.true_classes),
+        "layers": describe_layers(assessment, named.classes),
+        "nSamples": len(assessment),
+        "n": len(chosen.rows),
+        "sampled": chosen.n_counted < chosen.n_samples,
+        "certified": words.holds_here(assessment.neighborhoods, selection),
+        "certifiesInputs": any(
+            np.isfinite(movement_of(assessment, layer).lipschitz) for layer in assessment.evidence
+        ),
+    }
+
+
+def _prose(
+    assessment: Assessment,
+    report: Report | None,
+    chosen: Chosen,
+    selection: Selection | None,
+    notes: Sequence[str],
+    title: str | None,
+) -> dict[str, str]:
+    """The parts of the page that are plain text, ready for markup."""
+    wrong_known = 0
+    if report is not None:
+        wrong_known = report.wrong(Assertion.IK)
+    return {
+        "title": html.escape(name(title or "What the classifier knows")),
+        "version": html.escape(__version__),
+        "summary": words.paragraphs(words.summarise(assessment, report)),
+        "sampling": words.paragraphs(words.describe_sample(chosen, wrong_known)),
+        "certified": words.paragraphs(words.describe_certificate(assessment, report, selection)),
+        "notes": words.paragraphs(notes),
+    }

@@ -1,0 +1,178 @@
+"""Words: what the figures say, and what was promised, in sentences."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from iknow.core.assertion import Assertion
+from iknow.core.neighborhood import Neighborhood
+from iknow.core.text import name, visible
+from iknow.evaluation.metrics import Report, percent
+from iknow.explain.assessment import Assessment
+from iknow.report.choosing import Chosen
+from iknow.selection import Selection
+from iknow.selection.selection import Certificate
+
+MOST_BOUNDS = 100
+"""Classes whose certified bounds are listed; nobody reads more."""
+
+
+def paragraphs(sentences: Sequence[str]) -> str:
+    """Sentences as markup, whatever is in them."""
+    return "\n".join(f"<p>{html.escape(visible(sentence))}</p>" for sentence in sentences)
+
+
+def summarise(assessment: Assessment, report: Report | None) -> list[str]:
+    """What is known of all samples, and how often rightly."""
+    n = len(assessment)
+    counts = {a: int((assessment.assertion == a).sum()) for a in Assertion}
+    parts = [
+        f"{phrase} for {counts[a]:,} ({percent(counts[a] / n)})"
+        for a, phrase in (
+            (Assertion.IK, "“I know”"),
+            (Assertion.IMK, "“I may know”"),
+            (Assertion.IDK, "“I don't know”"),
+        )
+    ]
+    sentences = [f"Of {n:,} predictions the classifier says {parts[0]}, {parts[1]} and {parts[2]}."]
+    silent = int((assessment.belief_codes < 0).sum())
+    if silent:
+        sentences.append(
+            f"The model gave no answer for {silent:,} of them; these are neither right nor wrong."
+        )
+    if report is None:
+        sentences.append("The true labels were not given, so nothing is said about accuracy.")
+        return sentences
+    wrong = report.wrong(Assertion.IK)
+    if counts[Assertion.IK]:
+        sentences.append(
+            f"Where it knows, it is right in {percent(report.a_ik)} of cases ({wrong:,} wrong); "
+            f"elsewhere in {percent(report.a_not_ik)}; over all in "
+            f"{percent(report.overall_accuracy)}."
+        )
+    else:
+        sentences.append(f"The model is right in {percent(report.overall_accuracy)} of cases.")
+    return sentences
+
+
+def describe_sample(chosen: Chosen, n_wrong_known: int) -> list[str]:
+    """That not all samples are in the page, where that is so."""
+    if chosen.n_counted == chosen.n_samples:
+        return []
+    words = (
+        f"This page holds {chosen.n_counted:,} of {chosen.n_samples:,} samples, drawn at random: "
+        "the sliders, figures, plots and the table are about these. The sentences above count all."
+    )
+    if chosen.n_extra:
+        words += (
+            f" Of the {n_wrong_known:,} wrong IKs, {chosen.n_extra:,} that were not drawn are in "
+            "the table as well; no figure counts them."
+        )
+    return [words]
+
+
+def describe_pictures(n_pictured: int, n_shown: int) -> list[str]:
+    """That not all samples have a picture, where some have."""
+    if n_pictured in (0, n_shown):
+        return []
+    return [
+        f"{n_pictured:,} of {n_shown:,} samples have a picture, those that are wrong first; there "
+        "was no room for more."
+    ]
+
+
+def describe_certificate(
+    assessment: Assessment, report: Report | None, selection: Selection | None
+) -> list[str]:
+    """What was certified about accuracy and about changes of the input, and what was not."""
+    return [
+        *_about_accuracy(assessment.neighborhoods, report, selection),
+        *_about_inputs(assessment),
+    ]
+
+
+def holds_here(neighborhoods: Mapping[str, Neighborhood], selection: Selection | None) -> bool:
+    """Whether there is a certificate, and it is for these neighborhoods."""
+    return (
+        selection is not None
+        and selection.certificate is not None
+        and dict(selection.neighborhoods) == dict(neighborhoods)
+    )
+
+
+def _about_accuracy(
+    neighborhoods: Mapping[str, Neighborhood], report: Report | None, selection: Selection | None
+) -> list[str]:
+    if selection is None:
+        return [
+            "Whether an accuracy was certified is not known here: the report was made without the "
+            "classifier's selection."
+        ]
+    certificate = selection.certificate
+    if certificate is None:
+        return [
+            "No accuracy is certified. The neighborhoods were chosen on "
+            f"{selection.n_samples:,} validation samples; there {percent(selection.coverage)} were "
+            f"IK and {percent(selection.accuracy)} of these right: a measurement, not a promise."
+        ]
+    if not holds_here(neighborhoods, selection):
+        return [
+            "No accuracy is certified: a certificate was given, but for other neighborhoods than "
+            "those of this report."
+        ]
+    return [*_promise(certificate), *_compare(certificate, report)]
+
+
+def _promise(certificate: Certificate) -> list[str]:
+    scope = "of the IK predictions" if certificate.by_class is None else (
+        "of the IK predictions of each class"
+    )  # fmt: skip
+    sentences = [
+        f"Certified: at least {percent(certificate.accuracy)} {scope} are right, with "
+        f"{percent(certificate.confidence)} confidence.",
+        f"It rests on {certificate.n_samples:,} validation samples set aside for it: "
+        f"{certificate.known:,} were IK, {certificate.errors:,} of them wrong (lower bound "
+        f"{percent(certificate.bound)}; {certificate.procedure}). It holds for samples drawn as "
+        "those were, and for the given neighborhoods: not for others set with the sliders.",
+    ]
+    if not certificate.proven:
+        sentences.append(
+            "The search for settings to certify ran out of time: the promise stands, but there may "
+            "be a setting of more coverage."
+        )
+    if certificate.by_class is not None:
+        by_class = list(certificate.by_class.items())
+        bounds = ", ".join(f"{name(label)} {percent(b)}" for label, b in by_class[:MOST_BOUNDS])
+        more = len(by_class) - MOST_BOUNDS
+        sentences.append(
+            f"Lower bounds by class: {bounds}{f', and {more:,} more' if more > 0 else ''}. "
+            "Beliefs in any other class are never IK."
+        )
+    return sentences
+
+
+def _compare(certificate: Certificate, report: Report | None) -> list[str]:
+    if report is None or np.isnan(report.a_ik):
+        return []
+    if report.a_ik >= certificate.accuracy:
+        return [f"On the samples of this report it is {percent(report.a_ik)}."]
+    return [
+        f"On the samples of this report it is {percent(report.a_ik)}, less than certified: these "
+        "may not be samples like those it was certified on, or it is chance."
+    ]
+
+
+def _about_inputs(assessment: Assessment) -> list[str]:
+    known = assessment.assertion == Assertion.IK
+    radii = assessment.certified_radius[known]
+    certified = radii[radii > 0]
+    if not len(certified):
+        return ["No robustness against changed inputs is certified."]
+    return [
+        f"For {len(certified):,} of {int(known.sum()):,} IK predictions a change of the input "
+        f"shorter (in ℓ2) than the certified radius of its row, {np.median(certified):.3g} in the "
+        "median, cannot make the classifier know another class."
+    ]

@@ -1,0 +1,1 @@
+"""Search on CPUs: by matrix products and by cells of cells, compiled where numba is."""

@@ -1,0 +1,116 @@
+"""DenseIndex: exact search by bounding the distances to all rows, on all cores.
+
+One float32 product bounds every distance from below, with a proven allowance for rounding; only
+what may be nearest by its bound is measured, in float64. With the extra `fast` the products are
+compiled for the CPU at hand and keep nothing but minima (`panels`); without it they are numpy's
+(`blocks`). Both give the same bits.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from functools import cache
+from importlib.util import find_spec
+from typing import Any, Protocol
+
+import numpy as np
+
+from iknow.core.arrays import Floats32
+from iknow.core.evidence import Evidence, empty_evidence, merge_evidence
+from iknow.locking import cached_property, unforked
+from iknow.search.cpu.blocks import BlockSearch
+from iknow.search.index import check_activations, check_k, check_width
+from iknow.search.memory import slices_that_fit
+from iknow.search.stored import StoredRows
+
+COPY_BYTES = 5
+"""Memory that preparing a row for search takes per feature: its copy in float32, and a little."""
+
+
+class Search(Protocol):
+    """A way of searching stored rows."""
+
+    def fill(self, queries: Floats32, evidence: Evidence) -> None:
+        """Write the evidence about queries of shape (n_queries, n_features) into `evidence`."""
+        ...
+
+
+class DenseIndex(StoredRows):
+    """Activations of one layer with their class codes, searched in the Euclidean norm.
+
+    The parameters are those of `StoredRows`. Rows that are too many to prepare for search in the
+    memory that is free, such as those of a large memory-mapped file, are searched part by part.
+    """
+
+    def gather(self, queries: Any, k: int = 0) -> Evidence:
+        """Evidence about queries of shape (n_queries, n_features), with k neighbour distances."""
+        points = self._check(queries)
+        evidence = empty_evidence(len(points), self.n_classes, check_k(k, self.n_rows))
+        if self.n_rows == 0 or len(points) == 0:
+            return evidence
+        if len(self._parts) > 1:
+            for part in self._each_part():
+                found = _with_neighbors(part.gather(points, min(k, part.n_rows)), k)
+                evidence = merge_evidence([evidence, found])
+            return evidence
+        self._search.fill(points, evidence)
+        return evidence
+
+    def _check(self, queries: Any) -> Floats32:
+        points = np.ascontiguousarray(check_activations(queries, "queries"))
+        check_width(points, self.n_features)
+        return points
+
+    @cached_property
+    def _parts(self) -> list[slice]:
+        """Slices of rows that can be prepared for search at once; one, unless memory is short."""
+        return slices_that_fit(self.n_rows, COPY_BYTES * (self.n_features + 4))
+
+    def _each_part(self) -> Iterator[DenseIndex]:
+        """Indexes of the parts, one at a time: each is forgotten before the next is prepared."""
+        for part in self._parts:
+            yield DenseIndex(
+                self.points[part], self.labels[part], self.n_classes, rows=self.rows[part]
+            )
+
+    @cached_property
+    def _search(self) -> Search:
+        return self._make_search()
+
+    def _make_search(self) -> Search:
+        if is_compiled():
+            from iknow.search.cpu.panels import PanelSearch
+
+            return PanelSearch(self)
+        return BlockSearch(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Only what cannot be derived is pickled."""
+        return {name: vars(self)[name] for name in ("points", "labels", "rows", "_n_classes")}
+
+
+@cache
+def is_compiled() -> bool:
+    """Whether search is compiled: the extra `fast` is installed, and works."""
+    if find_spec("numba") is None:
+        return False
+    try:
+        with unforked():
+            import iknow.search.cpu.cell_tree  # noqa: F401
+    except Exception as error:  # numba refuses a numpy that is too new, its library may not load
+        warnings.warn(
+            f"search is not compiled, and slower, as numba cannot be loaded: {error}", stacklevel=2
+        )
+        return False
+    return True
+
+
+def _with_neighbors(evidence: Evidence, k: int) -> Evidence:
+    """The evidence of a part with fewer than k rows, its neighbours continued by inf."""
+    missing = np.full((len(evidence), k - evidence.n_neighbors), np.inf)
+    return Evidence(
+        class_distances=evidence.class_distances,
+        neighbor_distances=np.concatenate([evidence.neighbor_distances, missing], axis=1),
+        exemplars=evidence.exemplars,
+    )

@@ -1,0 +1,39 @@
+"""How search is compiled: when a function is first called, unless an earlier process did it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+from numba.core.compiler_lock import global_compiler_lock
+
+from iknow.locking import fork_waits_for
+from iknow.search.cpu.numba.cache import CompileCache
+
+OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+FREE_SUMS = {"reassoc", "contract", "nsz", "arcp"}
+
+# A child that was forked while another thread compiles could never compile anything itself.
+fork_waits_for(global_compiler_lock)
+
+
+def compiled(function: Callable[..., Any]) -> Any:
+    """A function compiled when it is first called; it does not hold Python's lock."""
+    return _compile(function, OPTIONS)
+
+
+def compiled_freely(function: Callable[..., Any]) -> Any:
+    """As `compiled`, for sums whose last bits do not matter: the vector units may reorder them."""
+    return _compile(function, {**OPTIONS, "fastmath": FREE_SUMS})
+
+
+def inlined(function: Callable[..., Any]) -> Any:
+    """A function compiled into each place that calls it."""
+    return numba.njit(function, inline="always", error_model="numpy")
+
+
+def _compile(function: Callable[..., Any], options: dict[str, Any]) -> Any:
+    dispatcher: Any = numba.njit(function, **options)
+    dispatcher._cache = CompileCache(function)
+    return dispatcher

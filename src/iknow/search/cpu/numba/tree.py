@@ -1,0 +1,247 @@
+"""Rows sorted into a tree of balls, compiled."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from iknow.core.arrays import Floats, Floats32, Ints
+from iknow.search.cpu.numba.compile import compiled, compiled_freely
+from iknow.search.cpu.numba.records import Pack
+from iknow.search.cpu.packed import LANES
+
+SAMPLE = 256
+"""Rows that a direction to split in is found from."""
+TURNS = 4
+"""Steps of the power method towards the direction of largest spread."""
+
+
+MOST_WAITING = 128
+"""Parts that wait to be split at most: one for each time that a class can be halved."""
+DRAWS = 40
+"""Steps towards the smallest ball around 16 members."""
+
+
+class Tree(NamedTuple):
+    """Balls around the panels of each class, in panels of 16 themselves, level upon level.
+
+    nodes: flat, float32; a panel of balls is h, -ĉ_1 … -ĉ_d and -R, 16 numbers each. firsts and
+    counts: the first panel and the number of panels of each class at each level, of shape
+    (n_classes, n_levels); level 0 are the rows. top: each class's level of a single panel.
+    """
+
+    nodes: Floats32
+    firsts: Ints
+    counts: Ints
+    top: Ints
+
+
+@compiled_freely
+def sort_into_cells(points: Floats32, order: Ints) -> None:
+    """Sort the row numbers in `order`, in place, so that each 16 in a row lie close together.
+
+    The rows are halved across the direction in which they spread most, again and again. The first
+    half is a power of two of panels, so that 16 panels in a row are close to each other, too.
+    """
+    n_features = points.shape[1]
+    keys = np.empty(len(order))
+    mean, direction = np.empty(n_features), np.empty(n_features)
+    starts = np.empty(MOST_WAITING, dtype=np.int64)
+    ends = np.empty(MOST_WAITING, dtype=np.int64)
+    starts[0], ends[0], n_waiting = 0, len(order), 1
+    while n_waiting:
+        n_waiting -= 1
+        start, end = starts[n_waiting], ends[n_waiting]
+        n_panels = -(-(end - start) // LANES)
+        if n_panels <= 1:
+            continue
+        half = 1
+        while 2 * half < n_panels:
+            half *= 2
+        middle = start + half * LANES
+        _find_direction(points, order[start:end], mean, direction)
+        for i in range(start, end):
+            row = points[order[i]]
+            total = 0.0
+            for j in range(n_features):
+                total += (row[j] - mean[j]) * direction[j]
+            keys[i] = total
+        _partition(keys, order, start, end, middle)
+        starts[n_waiting], ends[n_waiting] = start, middle
+        starts[n_waiting + 1], ends[n_waiting + 1] = middle, end
+        n_waiting += 2
+
+
+@compiled_freely
+def _find_direction(points: Floats32, rows: Ints, mean: Floats, direction: Floats) -> None:
+    """The mean of a sample of rows and, roughly, the direction in which it spreads most."""
+    step = max(1, len(rows) // SAMPLE)
+    chosen = rows[::step]
+    n_features = len(mean)
+    turned = np.zeros(n_features)
+    for j in range(n_features):
+        total = 0.0
+        for row in chosen:
+            total += points[row, j]
+        mean[j] = total / len(chosen)
+    farthest = -1.0
+    for row in chosen:
+        squared = 0.0
+        for j in range(n_features):
+            squared += (points[row, j] - mean[j]) ** 2
+        if squared > farthest:
+            farthest = squared
+            for j in range(n_features):
+                turned[j] = points[row, j] - mean[j]
+    for turn in range(TURNS + 1):
+        squared = 0.0
+        for j in range(n_features):
+            squared += turned[j] * turned[j]
+        # Where the rows are equal any order will do.
+        factor = 1 / np.sqrt(squared) if 0 < squared < np.inf else 0.0
+        for j in range(n_features):
+            direction[j] = turned[j] * factor
+            turned[j] = 0.0
+        if turn == TURNS:
+            return
+        for row in chosen:
+            along = 0.0
+            for j in range(n_features):
+                along += (points[row, j] - mean[j]) * direction[j]
+            for j in range(n_features):
+                turned[j] += along * (points[row, j] - mean[j])
+
+
+@compiled
+def _partition(keys: Floats, order: Ints, start: int, end: int, middle: int) -> None:
+    """Bring the smallest keys of start..end-1, and their rows, before `middle` (quickselect)."""
+    low, high = start, end - 1
+    while low < high:
+        pivot = keys[(low + high) // 2]
+        left, right = low, high
+        while left <= right:
+            while keys[left] < pivot:
+                left += 1
+            while keys[right] > pivot:
+                right -= 1
+            if left <= right:
+                keys[left], keys[right] = keys[right], keys[left]
+                order[left], order[right] = order[right], order[left]
+                left += 1
+                right -= 1
+        if middle <= right:
+            high = right
+        elif middle >= left:
+            low = left
+        else:
+            return
+
+
+@compiled_freely
+def make_balls(pack: Pack, tree: Tree, code: int, level: int) -> None:
+    """Fill the panels of balls of one class at one level, each around all rows below it.
+
+    The levels below must be filled.
+    """
+    panels, slots, nodes = pack.panels, pack.slots, tree.nodes
+    n_features = pack.points.shape[1]
+    node_size = (n_features + 2) * LANES
+    width = LANES ** (level - 1)  # panels of rows below one ball
+    end = tree.firsts[code, 0] + tree.counts[code, 0]
+    members, reaches = np.empty((LANES, n_features)), np.empty(LANES)
+    center = np.empty(n_features)
+    for ball in range(tree.counts[code, level] * LANES):
+        place = (tree.firsts[code, level] + ball // LANES) * node_size + ball % LANES
+        nodes[place] = np.inf
+        for j in range(n_features + 1):
+            nodes[place + (j + 1) * LANES] = 0
+        first = tree.firsts[code, 0] + ball * width
+        last = min(end, first + width)
+        if first >= last:
+            continue
+        # What the ball holds: 16 rows, or 16 balls of the level below.
+        below = tree.firsts[code, level - 1] + ball
+        n_members = 0
+        for slot in range(LANES):
+            if level == 1:
+                start, exists = below * (n_features + 1) * LANES, slots[below * LANES + slot] >= 0
+            else:
+                start = below * node_size
+                exists = ball * LANES + slot < tree.counts[code, level - 2]
+            if exists:
+                for j in range(n_features):
+                    source = nodes if level > 1 else panels
+                    members[n_members, j] = -source[start + (j + 1) * LANES + slot]
+                reaches[n_members] = 0.0
+                if level > 1:
+                    reaches[n_members] = -nodes[start + (n_features + 1) * LANES + slot]
+                n_members += 1
+        _find_center(members[:n_members], reaches[:n_members], center)
+        radius = _reach(panels, slots, first, last, center)
+        squared = 0.0
+        for j in range(n_features):
+            nodes[place + (j + 1) * LANES] = -center[j]
+            squared += center[j] * center[j]
+        bound = 0.5 * (squared - radius * radius) - 2 * pack.error * (squared + radius * radius)
+        nodes[place] = np.float32(bound - 2.0**-22 * abs(bound) - 2.0**-120)
+        nodes[place + (n_features + 1) * LANES] = -radius
+
+
+@compiled_freely
+def _find_center(members: Floats, reaches: Floats, center: Floats) -> None:
+    """A centre from which a small ball holds the members, balls of given reach; of float32 numbers.
+
+    From their mean it is drawn towards the farthest member, by less and less: Bădoiu and Clarkson's
+    way to the smallest enclosing ball. Its radius is often a tenth smaller than the mean's, which
+    in many dimensions halves the cells that cannot be ruled out.
+    """
+    n_members, n_features = members.shape
+    for j in range(n_features):
+        total = 0.0
+        for i in range(n_members):
+            total += members[i, j]
+        center[j] = total / n_members
+    best, smallest = np.empty(n_features), np.inf
+    for draw in range(DRAWS):
+        farthest, radius = 0, -1.0
+        for i in range(n_members):
+            apart = 0.0
+            for j in range(n_features):
+                apart += (members[i, j] - center[j]) ** 2
+            apart = np.sqrt(apart) + reaches[i]
+            if apart > radius:
+                farthest, radius = i, apart
+        if radius < smallest:
+            smallest = radius
+            for j in range(n_features):
+                best[j] = center[j]
+        for j in range(n_features):
+            center[j] += (members[farthest, j] - center[j]) / (draw + 6)
+    for j in range(n_features):
+        center[j] = np.float64(np.float32(best[j]))
+
+
+@compiled_freely
+def _reach(panels: Floats32, slots: Ints, first: int, last: int, center: Floats) -> Any:
+    """A radius about the centre that reaches all rows in panels first..last-1.
+
+    It covers what packing rounded off the rows, and is a float32 number.
+    """
+    n_features = len(center)
+    size = (n_features + 1) * LANES
+    apart, norm = np.empty(LANES), np.empty(LANES)
+    radius = 0.0
+    for panel in range(first, last):
+        for slot in range(LANES):
+            apart[slot] = norm[slot] = 0.0
+        for j in range(n_features):
+            start = panel * size + (j + 1) * LANES
+            for slot in range(LANES):
+                value = np.float64(panels[start + slot])
+                apart[slot] += (value + center[j]) * (value + center[j])
+                norm[slot] += value * value
+        for slot in range(LANES):
+            if slots[panel * LANES + slot] >= 0:
+                radius = max(radius, np.sqrt(apart[slot]) + 2.0**-22 * np.sqrt(norm[slot]))
+    return np.float64(np.float32(radius * (1 + 2.0**-22) + 2.0**-120))

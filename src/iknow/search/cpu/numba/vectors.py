@@ -1,0 +1,200 @@
+"""The two inner loops of search in vector instructions, as numba intrinsics.
+
+numba turns them into the widest instructions the CPU has. What a loop in Python would express is
+said in each docstring; written as LLVM's own operations it keeps its sums in registers, which no
+loop over arrays does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from iknow.search.cpu.packed import LANES
+
+QUERIES_AT_ONCE = 6
+"""Queries per pass over a panel: 12 sums of 8 numbers, 3 for operands, in AVX2's 16 registers."""
+CHAINS = 4
+"""Sums that run side by side for a single query, since each addition waits for the one before."""
+
+_intrinsic: Any = intrinsic  # called without the first argument that it is written with
+_FLOAT = ir.FloatType()
+_INT = ir.IntType(64)
+_VECTOR = ir.VectorType(_FLOAT, LANES)
+
+
+@_intrinsic
+def minimum_of_panels(
+    typing_context: Any,
+    panels: Any,
+    start: Any,
+    n_panels: Any,
+    n_terms: Any,
+    queries: Any,
+    first_query: Any,
+    out: Any,
+    out_start: Any,
+) -> Any:
+    """The lowest bound of several panels for each of a few queries.
+
+    For i < QUERIES_AT_ONCE, out[out_start + i] becomes the minimum, over n_panels panels from
+    `start` on and over their slots, of panel[0, slot] + Σ_k panel[1 + k, slot] queries[k, i]. All
+    arrays are flat; `queries` holds a group of queries, feature by feature, from `first_query` on.
+    """
+    signature = types.void(
+        panels, types.int64, types.int64, types.int64, queries, types.int64, out, types.int64
+    )
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        panels, queries, out = (_data(context, builder, signature, arguments, i) for i in (0, 4, 6))
+        _, start, n_panels, n_terms, _, first_query, _, out_start = arguments
+        lowest = [cgutils.alloca_once(builder, _VECTOR) for _ in range(QUERIES_AT_ONCE)]
+        sums = [cgutils.alloca_once(builder, _VECTOR) for _ in range(QUERIES_AT_ONCE)]
+        for low in lowest:
+            builder.store(ir.Constant(_VECTOR, [float("inf")] * LANES), low)
+        size = builder.mul(builder.add(n_terms, _INT(1)), _INT(LANES))
+        with cgutils.for_range(builder, n_panels) as panel:
+            base = builder.add(start, builder.mul(panel.index, size))
+            for total in sums:
+                builder.store(_load(builder, panels, base), total)
+            with cgutils.for_range(builder, n_terms) as term:
+                row = _load(builder, panels, _term_offset(builder, base, term.index))
+                group = builder.add(first_query, builder.mul(term.index, _INT(QUERIES_AT_ONCE)))
+                for i, total in enumerate(sums):
+                    number = builder.load(builder.gep(queries, [builder.add(group, _INT(i))]))
+                    _add_product(builder, total, row, number)
+            for low, total in zip(lowest, sums, strict=True):
+                builder.store(_smaller(builder, builder.load(total), builder.load(low)), low)
+        for i, low in enumerate(lowest):
+            place = builder.gep(out, [builder.add(out_start, _INT(i))])
+            builder.store(_smallest_lane(builder, builder.load(low)), place)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@_intrinsic
+def scan_panel(
+    typing_context: Any,
+    panels: Any,
+    start: Any,
+    n_terms: Any,
+    queries: Any,
+    query: Any,
+    limit: Any,
+    out: Any,
+) -> Any:
+    """The bounds of one panel for one query, and which of them are within a limit.
+
+    out[slot] becomes panel[0, slot] + Σ_k panel[1 + k, slot] q[k], where q is row number `query` of
+    `queries`, an array of two dimensions. Returns a number whose bit `slot` says that this is not
+    above `limit`; what is not a number is not above it.
+    """
+    # The row is picked here, as numba would count the references to a slice, at some cost.
+    signature = types.uint64(
+        panels, types.int64, types.int64, queries, types.int64, types.float32, out
+    )
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        panels, queries, out = (_data(context, builder, signature, arguments, i) for i in (0, 3, 6))
+        _, start, n_terms, _, number, limit, _ = arguments
+        shape = context.make_array(signature.args[3])(context, builder, arguments[3]).shape
+        width = builder.extract_value(shape, 1)
+        query = builder.gep(queries, [builder.mul(number, width)])
+        sums = [cgutils.alloca_once(builder, _VECTOR) for _ in range(CHAINS)]
+        builder.store(_load(builder, panels, start), sums[0])
+        for total in sums[1:]:
+            builder.store(ir.Constant(_VECTOR, [0.0] * LANES), total)
+
+        def add_term(total: Any, term: Any) -> None:
+            row = _load(builder, panels, _term_offset(builder, start, term))
+            _add_product(builder, total, row, builder.load(builder.gep(query, [term])))
+
+        rounds = builder.sdiv(n_terms, _INT(CHAINS))
+        done = builder.mul(rounds, _INT(CHAINS))
+        with cgutils.for_range(builder, rounds) as each:
+            first = builder.mul(each.index, _INT(CHAINS))
+            for i, total in enumerate(sums):
+                add_term(total, builder.add(first, _INT(i)))
+        with cgutils.for_range(builder, builder.sub(n_terms, done)) as each:
+            add_term(sums[0], builder.add(done, each.index))
+        whole = builder.fadd(
+            builder.fadd(builder.load(sums[0]), builder.load(sums[1])),
+            builder.fadd(builder.load(sums[2]), builder.load(sums[3])),
+        )
+        _store(builder, whole, out, _INT(0))
+        within = builder.fcmp_unordered("<=", whole, _splat(builder, limit))
+        bits = builder.bitcast(within, ir.IntType(LANES))
+        return builder.zext(bits, _INT)
+
+    return signature, generate
+
+
+@_intrinsic
+def lowest_bit(typing_context: Any, bits: Any) -> Any:
+    """The position of the lowest bit that is set, of a number that is not 0."""
+    signature = types.int64(types.uint64)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return signature, generate
+
+
+def _data(context: Any, builder: Any, signature: Any, arguments: Any, i: int) -> Any:
+    """The address of an array's first element."""
+    return context.make_array(signature.args[i])(context, builder, arguments[i]).data
+
+
+def _term_offset(builder: Any, base: Any, term: Any) -> Any:
+    return builder.add(base, builder.mul(builder.add(term, _INT(1)), _INT(LANES)))
+
+
+def _load(builder: Any, array: Any, offset: Any) -> Any:
+    loaded = builder.load(_vector_at(builder, array, offset))
+    loaded.align = 4
+    return loaded
+
+
+def _store(builder: Any, value: Any, array: Any, offset: Any) -> None:
+    builder.store(value, _vector_at(builder, array, offset)).align = 4
+
+
+def _vector_at(builder: Any, array: Any, offset: Any) -> Any:
+    return builder.bitcast(builder.gep(array, [offset]), _VECTOR.as_pointer())
+
+
+def _splat(builder: Any, number: Any) -> Any:
+    first = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), number, ir.IntType(32)(0))
+    return _shuffle(builder, first, [0] * LANES)
+
+
+def _shuffle(builder: Any, vector: Any, lanes: list[int]) -> Any:
+    mask = ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), lanes)
+    return builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), mask)
+
+
+def _add_product(builder: Any, total: Any, row: Any, number: Any) -> None:
+    """Total += row * number, in one rounding where the CPU can."""
+    kind = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
+    multiply_add = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fmuladd.v{LANES}f32")
+    terms = [row, _splat(builder, number), builder.load(total)]
+    builder.store(builder.call(multiply_add, terms), total)
+
+
+def _smaller(builder: Any, one: Any, other: Any) -> Any:
+    return builder.select(builder.fcmp_ordered("<", one, other), one, other)
+
+
+def _smallest_lane(builder: Any, vector: Any) -> Any:
+    width = LANES
+    while width > 1:
+        width //= 2
+        low = _shuffle(builder, vector, list(range(width)))
+        high = _shuffle(builder, vector, list(range(width, 2 * width)))
+        vector = _smaller(builder, low, high)
+    return builder.extract_element(vector, ir.IntType(32)(0))

@@ -1,0 +1,101 @@
+"""Rows packed for the vector units of a CPU, with what is needed to bound distances safely.
+
+Rows are kept class by class in panels of 16, feature by feature: one instruction then works on 16
+rows at once. A panel of d features is d + 1 vectors of 16 numbers:
+
+    h            |x̂|²/2 less an allowance for rounding; inf in slots that hold no row
+    -x̂_1 … -x̂_d  the rows, shifted by their mean and scaled by a power of two
+
+so that h - x̂·q̂, summed in any order in float32, is a lower bound as derived in `lower_bounds`: for
+every row within a distance ρ of the query it is at most
+
+    s²ρ²/2 - |q̂|²/2 + 2c|q̂|² + underflow             (the query's limit for ρ)
+
+because cN² = c(|x̂| + |q̂|)² <= 2c|x̂|² + 2c|q̂|², of which the row's part is in h.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from iknow.core.arrays import Floats, Floats32, Ints
+from iknow.search.cpu.lower_bounds import error_of_product, power_of_two_scale
+from iknow.search.threads import for_each
+
+LANES = 16
+"""Rows in a panel: one or two registers on any CPU of today."""
+ROWS_PER_TASK = 1 << 14
+TOO_FAR = 1e37
+"""A squared norm from which products might leave the range of float32."""
+
+
+class Placed(NamedTuple):
+    """Queries shifted and scaled as the rows are.
+
+    points: of shape (n_queries, n_features). squared: |q̂|² of shape (n_queries,), inf for queries
+    so far out that float32 might overflow: every limit is then inf, and rules nothing out.
+    """
+
+    points: Floats32
+    squared: Floats
+
+
+class PackedRows:
+    """Rows in panels, class by class.
+
+    rows: of shape (n_rows, n_features). class_starts: the first row of each class and, last, the
+    number of rows, of shape (n_classes + 1,). order: positions of the rows in the order in which to
+    pack them, of shape (n_rows,), class by class.
+    """
+
+    def __init__(self, rows: Floats32, class_starts: Ints, order: Ints) -> None:
+        self.n_features = int(rows.shape[1])
+        self.center: Floats = rows.mean(axis=0, dtype=np.float64)
+        self.scale = power_of_two_scale(rows, self.center)
+        self.error, self.underflow = error_of_product(self.n_features)
+        sizes = np.diff(class_starts)
+        n_panels = -(-sizes // LANES)
+        # The first panel of each class and, last, the number of panels: shape (n_classes + 1,).
+        self.class_panels: Ints = np.concatenate([[0], np.cumsum(n_panels)]).astype(np.int64)
+        # The row in each slot, -1 where there is none: shape (n_panels * LANES,).
+        self.slots: Ints = np.full(int(self.class_panels[-1]) * LANES, -1, dtype=np.int64)
+        shift = np.repeat(self.class_panels[:-1] * LANES - class_starts[:-1], sizes)
+        self.slots[np.arange(len(rows)) + shift] = order
+        self.panels: Floats32 = np.empty(
+            (int(self.class_panels[-1]), self.n_features + 1, LANES), dtype=np.float32
+        )
+        step = max(1, ROWS_PER_TASK // LANES)
+        for_each(
+            lambda first: self._pack(rows, slice(first, first + step)),
+            range(0, len(self.panels), step),
+        )
+
+    def place(self, queries: Floats32) -> Placed:
+        """Queries of shape (n_queries, n_features), shifted and scaled."""
+        with np.errstate(over="ignore"):
+            points = self._shift(queries)
+            squared = np.einsum("ij,ij->i", points, points, dtype=np.float64)
+        far = ~(squared < TOO_FAR)
+        if far.any():
+            points[far], squared[far] = 0.0, np.inf
+        return Placed(points, squared)
+
+    def _shift(self, points: Floats32) -> Floats32:
+        return ((points - self.center) * self.scale).astype(np.float32)
+
+    def _pack(self, rows: Floats32, part: slice) -> None:
+        panels = self.panels[part]
+        slots = self.slots[part.start * LANES : part.start * LANES + len(panels) * LANES]
+        shifted = self._shift(rows[np.maximum(slots, 0)])
+        shifted[slots < 0] = 0.0
+        squared = np.einsum("ij,ij->i", shifted, shifted, dtype=np.float64)
+        bounds = _round_down(squared * (0.5 - 2 * self.error))
+        panels[:, 0] = np.where(slots < 0, np.float32(np.inf), bounds).reshape(-1, LANES)
+        np.negative(shifted.reshape(-1, LANES, self.n_features).transpose(0, 2, 1), panels[:, 1:])
+
+
+def _round_down(values: Floats) -> Floats32:
+    rounded: Floats32 = np.nextafter(values.astype(np.float32), np.float32(-np.inf))
+    return rounded

@@ -1,0 +1,110 @@
+"""PanelSearch: search compiled for the CPU, over rows packed in panels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from iknow.core.arrays import Floats32, Ints
+from iknow.core.evidence import Evidence
+from iknow.search.cpu.numba.kernels import gather_batch
+from iknow.search.cpu.numba.records import Blocks, Pack, Queries
+from iknow.search.cpu.numba.vectors import QUERIES_AT_ONCE
+from iknow.search.cpu.packed import PackedRows
+from iknow.search.stored import StoredRows
+from iknow.search.threads import n_cores, share
+
+BYTES_FOR_MINIMA = 128 << 20
+"""Memory for the minima of all batches in flight together."""
+QUERIES_PER_BATCH = 85 * QUERIES_AT_ONCE
+FEWEST_PER_BATCH = 64 * QUERIES_AT_ONCE
+
+
+class PanelSearch:
+    """Stored rows packed for compiled search.
+
+    order: positions of the rows in the order to pack them in, class by class; their own unless
+    given.
+    """
+
+    def __init__(self, stored: StoredRows, order: Ints | None = None) -> None:
+        points = np.ascontiguousarray(stored.points)
+        self.packed = PackedRows(
+            points, stored.class_starts, np.arange(len(points)) if order is None else order
+        )
+        self.pack = Pack(
+            self.packed.panels.reshape(-1),
+            self.packed.slots,
+            _read_only(points),
+            _read_only(np.asarray(stored.rows)),
+            self.packed.scale,
+            self.packed.error,
+            self.packed.underflow,
+        )
+        self.blocks = _cut_blocks(self.packed.class_panels, self.packed.n_features)
+
+    def fill(self, queries: Floats32, evidence: Evidence) -> None:
+        """Write the evidence about queries of shape (n_queries, n_features) into `evidence`."""
+
+        def work(part: slice) -> None:
+            gather_batch(
+                self.pack,
+                self.blocks,
+                self.place(queries[part]),
+                # The slices are views: each batch fills in its own queries.
+                evidence.class_distances[part],
+                evidence.exemplars[part],
+                evidence.neighbor_distances[part],
+            )
+
+        share(work, self.batches(len(queries)))
+
+    def place(self, queries: Floats32) -> Queries:
+        """A batch of queries as the compiled functions take it."""
+        points, squared = self.packed.place(queries)
+        return Queries(_read_only(queries), points, squared)
+
+    def batches(self, n_queries: int) -> list[slice]:
+        """Slices of queries, small enough for the memory set aside and enough for all cores."""
+        n_blocks = max(1, len(self.blocks.starts) - 1)
+        affordable = BYTES_FOR_MINIMA // (n_cores() * 4 * n_blocks)
+        size = max(1, min(QUERIES_PER_BATCH, affordable))
+        return list(cut_evenly(n_queries, size))
+
+
+def cut_evenly(n: int, most: int) -> Iterator[slice]:
+    """Slices of at most so many, of like size, in a number that the cores can share evenly."""
+    n_parts = min(n, -(-n // (most * n_cores())) * n_cores())
+    size = max(1, -(-n // max(1, n_parts)))
+    # Whole groups of queries go through the vector units together.
+    size = -(-size // QUERIES_AT_ONCE) * QUERIES_AT_ONCE if size > QUERIES_AT_ONCE else size
+    for start in range(0, n, size):
+        yield slice(start, min(start + size, n))
+
+
+def _cut_blocks(class_panels: Ints, n_features: int) -> Blocks:
+    """Blocks of panels of one class each.
+
+    For each query and class, small blocks mean more minima to compare and large ones more rows to
+    look at again, which takes about as long per feature as a comparison: the root balances the two.
+    Blocks grow with the index so that the minima of enough queries fit the memory set aside.
+    """
+    n_panels = int(class_panels[-1])
+    balance = np.sqrt(n_panels / (max(1, len(class_panels) - 1) * n_features))
+    most = BYTES_FOR_MINIMA // (n_cores() * 4 * FEWEST_PER_BATCH)
+    size = max(1, round(balance), -(-n_panels // most))
+    n_blocks = -(-np.diff(class_panels) // size)
+    classes = np.concatenate([[0], np.cumsum(n_blocks)]).astype(np.int64)
+    number = np.arange(classes[-1]) - np.repeat(classes[:-1], n_blocks)
+    starts = np.repeat(class_panels[:-1], n_blocks) + number * size
+    return Blocks(np.append(starts, class_panels[-1]).astype(np.int64), classes)
+
+
+def _read_only(array: Any) -> Any:
+    """A view that cannot be written: one kind for arrays in memory and mapped ones alike."""
+    view = array.view(np.ndarray)
+    view = view[:]
+    view.flags.writeable = False
+    return view

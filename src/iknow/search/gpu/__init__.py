@@ -1,0 +1,1 @@
+"""Search by torch, on GPUs by Triton kernels."""

@@ -1,0 +1,242 @@
+"""TorchIndex: exact search on whatever torch runs on, with kernels of its own on a GPU.
+
+Products in low precision bound all distances from below (`torch_bounds`), and what the bounds leave
+open is measured in float64 (`torch_search`). An index too large for the device is searched in
+parts, one after the other. The answers are the same in every case, to the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from iknow.core.arrays import Ints
+from iknow.core.evidence import NO_EXEMPLAR, Evidence, empty_evidence, stack_evidence
+from iknow.core.text import shorten, shown
+from iknow.errors import InputError
+from iknow.locking import Lock
+from iknow.search.gpu.torch.blocks import NO_ROW, make_blocks, to_device
+from iknow.search.gpu.torch.bounds import SMALLEST_FACTOR, Filter
+from iknow.search.gpu.torch.operations import Operations, PlainOperations
+from iknow.search.gpu.torch.search import DeviceEvidence, merge, search
+from iknow.search.index import check_activations, check_k, check_width
+from iknow.search.stored import StoredRows
+
+WORK_BYTES = 2 << 30
+WORK_BYTES_ON_CPU = 64 << 20
+SHARE_OF_FREE_MEMORY = 0.8
+
+
+class TorchIndex(StoredRows):
+    """Activations of one layer with their class codes, searched in the Euclidean norm by torch.
+
+    The first parameters are those of `StoredRows`. device: where to search, as torch names it.
+    filter: the precision of the products that bound the distances, "fp16", "bf16", "tf32" or
+    "float32"; by default the fastest for the device. It changes the time taken, never the answer.
+    memory: bytes to use on the device; by default most of what is free when the search begins.
+    fused: whether to search by Triton's kernels; by default on CUDA where Triton is installed.
+    """
+
+    _n_parts: int | None
+    _whole: Operations | None
+
+    def __init__(
+        self,
+        activations: Any,
+        labels: Any,
+        n_classes: int,
+        rows: Ints | None = None,
+        device: str | torch.device = "cpu",
+        *,
+        filter: Filter | None = None,
+        memory: int | None = None,
+        fused: bool | None = None,
+    ) -> None:
+        super().__init__(activations, labels, n_classes, rows)
+        self.device = _check_device(device)
+        on_cuda = self.device.type == "cuda"
+        self._fused = on_cuda and find_spec("triton") is not None if fused is None else fused
+        self.filter: Filter = filter or ("fp16" if self._fused else "float32")
+        if self.filter not in SMALLEST_FACTOR:
+            raise InputError(f"filter must be one of {', '.join(SMALLEST_FACTOR)}; got {filter!r}")
+        self._memory = memory
+        self._derive()
+
+    def gather(self, queries: Any, k: int = 0) -> Evidence:
+        """Evidence about queries of shape (n_queries, n_features), with k neighbour distances."""
+        points = check_activations(queries, "queries")
+        check_width(points, self.n_features)
+        if len(points) == 0:
+            return empty_evidence(0, self.n_classes, check_k(k, self.n_rows))
+        # All at once if their evidence fits: a larger index comes to the device once per batch.
+        bytes_per_query = 48 * self.n_classes + 24 * k + 16 * self.n_features + 1
+        step = max(1, 2 * self._work_bytes() // bytes_per_query)
+        parts = []
+        for start in range(0, len(points), step):
+            batch = to_device(points[start : start + step], self._exact_device)
+            found = self.gather_on_device(batch, k)
+            parts.append(
+                Evidence(
+                    class_distances=found.class_distances.cpu().numpy(),
+                    neighbor_distances=found.neighbor_distances.cpu().numpy(),
+                    exemplars=found.exemplars.cpu().numpy(),
+                )
+            )
+        return parts[0] if len(parts) == 1 else stack_evidence(parts)
+
+    def gather_on_device(self, queries: Tensor, k: int = 0) -> DeviceEvidence:
+        """The same for a tensor on the device and as tensors there, without a copy to the host."""
+        points = self._check_queries(queries)
+        check_k(k, self.n_rows)
+        found = DeviceEvidence(
+            points.new_full((len(points), self.n_classes), torch.inf, dtype=torch.float64),
+            points.new_full((len(points), self.n_classes), NO_ROW, dtype=torch.int64),
+            points.new_full((len(points), k), torch.inf, dtype=torch.float64),
+        )
+        if len(points):
+            for i, operations in enumerate(self._parts()):
+                of_part = self._search_in_batches(operations, points, k)
+                found = merge(found, of_part) if i else of_part
+        exemplars = torch.where(found.exemplars == NO_ROW, NO_EXEMPLAR, found.exemplars)
+        return found._replace(exemplars=exemplars)
+
+    def _check_queries(self, queries: Tensor) -> Tensor:
+        """Queries as a float32 tensor where float64 is known."""
+        points = queries.detach().to(self._exact_device, torch.float32).contiguous()
+        if points.ndim != 2:
+            raise InputError(f"queries must have shape (n, n_features); got {tuple(points.shape)}")
+        if points.shape[1] != self.n_features or not bool(points.isfinite().all()):
+            check_width(check_activations(points.cpu().numpy(), "queries"), self.n_features)
+        return points
+
+    def _search_in_batches(self, operations: Operations, queries: Tensor, k: int) -> DeviceEvidence:
+        blocks = operations.blocks
+        bytes_per_query = 4 * blocks.n_blocks + 64 * len(blocks.classes) + 64 * blocks.n_features
+        bytes_per_query += 512 * k
+        step = max(1, self._work_bytes() // bytes_per_query)
+        parts = [
+            search(operations, queries[start : start + step], self.n_classes, k)
+            for start in range(0, len(queries), step)
+        ]
+        if len(parts) == 1:
+            return parts[0]
+        return DeviceEvidence(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
+
+    def _parts(self) -> Iterator[Operations]:
+        """The index on the device, ready to be searched: whole and kept, or part by part."""
+        with self._lock.held():
+            if self._n_parts is None:
+                self._n_parts = self._count_parts()
+            if self._n_parts == 1 and self._whole is None:
+                self._whole = self._lay_out(slice(None))
+        if self._whole is not None:
+            yield self._whole
+            return
+        bounds = np.linspace(0, self.n_rows, self._n_parts + 1).astype(int)
+        for start, end in pairwise(bounds.tolist()):
+            if start < end:
+                yield self._lay_out(slice(start, end))
+
+    def _count_parts(self) -> int:
+        """How many parts the index must be searched in: 0 of an empty one."""
+        if self.n_rows == 0:
+            return 0
+        memory = self._available()
+        if memory is None:
+            return 1
+        # While a part is laid out its rows are there twice, with their factors and some numbers.
+        of_rows = self.n_rows * (8 * self.n_features + 4 * max(16, self.n_features) + 96)
+        left = memory - self._work_bytes() * 3 // 2
+        if left * self.n_rows < of_rows:
+            raise InputError(
+                f"searching on {self.device} needs at least "
+                f"{self._work_bytes() * 3 // 2 + of_rows // self.n_rows:,} bytes; {memory:,} are "
+                "available: free some, give more memory, or use device='cpu'"
+            )
+        return -(-of_rows // left)
+
+    def _lay_out(self, rows: slice) -> Operations:
+        labels = self.labels[rows]
+        blocks = make_blocks(
+            self.points[rows],
+            labels,
+            self.rows[rows],
+            self._block_size(len(labels), len(np.unique(labels))),
+            self.filter,
+            self._exact_device,
+        )
+        if not self._fused:
+            return PlainOperations(blocks, self.device)
+        from iknow.search.gpu.torch.by_triton import TritonOperations
+
+        return TritonOperations(blocks)
+
+    def _block_size(self, n_rows: int, n_inhabited: int) -> int:
+        """Rows per block: small blocks cost minima to compare, large ones rows to measure.
+
+        The balance of the two goes with the root of rows / (classes * features); the factors are
+        measured. Small classes get small blocks, lest padding outgrow them.
+        """
+        factor, smallest, largest = (2.8, 8, 128) if self._fused else (0.5, 4, 256)
+        balance = factor * np.sqrt(n_rows / (n_inhabited * max(1, self.n_features)))
+        smallest = min(smallest, 2 ** int(np.log2(n_rows / n_inhabited)))
+        return int(np.clip(2 ** round(np.log2(balance)), smallest, largest))
+
+    def _available(self) -> int | None:
+        """Bytes to use on the device; None if there is no telling."""
+        if self._memory is not None or self.device.type != "cuda":
+            return self._memory
+        free, _ = torch.cuda.mem_get_info(self.device)
+        unused = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
+        return int(SHARE_OF_FREE_MEMORY * (free + unused))
+
+    def _work_bytes(self) -> int:
+        """Bytes for the search of a batch of queries, beside the index and the evidence."""
+        most = WORK_BYTES_ON_CPU if self._exact_device.type == "cpu" else WORK_BYTES
+        return most if self._memory is None else min(most, self._memory // 4)
+
+    def _derive(self) -> None:
+        """What is not pickled; the index comes to the device when it is first searched."""
+        self._exact_device = _device_with_float64(self.device)
+        self._lock = Lock()
+        self._n_parts = None
+        self._whole = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Only what cannot be derived is pickled."""
+        derived = ("_exact_device", "_lock", "_n_parts", "_whole")
+        return {name: value for name, value in vars(self).items() if name not in derived}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._derive()
+
+
+def _check_device(device: str | torch.device) -> torch.device:
+    """A device on which a tensor can be made and read."""
+    try:
+        checked = torch.device(device)
+        torch.zeros(1, device=checked).cpu()
+    except (RuntimeError, AssertionError, NotImplementedError, TypeError, ValueError) as error:
+        reason = shorten((str(error) or type(error).__name__).splitlines()[0])
+        given = str(device) if isinstance(device, torch.device) else device
+        raise InputError(
+            f"device {shown(given)} cannot be used by torch {torch.__version__} here ({reason}): "
+            "use device='cpu' or install a torch made for that device"
+        ) from error
+    return checked
+
+
+def _device_with_float64(device: torch.device) -> torch.device:
+    """The device itself, or the CPU if it has no float64, as is so of MPS."""
+    try:
+        torch.zeros(1, dtype=torch.float64, device=device)
+    except (RuntimeError, TypeError):
+        return torch.device("cpu")
+    return device

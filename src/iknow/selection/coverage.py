@@ -1,0 +1,147 @@
+"""Choosing the neighborhoods of the largest coverage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from iknow.core.arrays import Floats, Ints
+from iknow.core.neighborhood import Nearest, Neighborhood, RelativeBall, has_k, has_radius
+from iknow.errors import InputError, MissingExtraError, SelectionError
+from iknow.selection.exact.boxes import AXES
+from iknow.selection.exact.deadline import Deadline, check_time_limit
+from iknow.selection.exact.depth import deepest_point
+from iknow.selection.grid import search_grid
+from iknow.selection.objective import Objective, make_objective
+from iknow.selection.selection import Selection, ValidationEvidence, record_selection
+
+Method = Literal["exact", "grid", "bayes"]
+
+
+def select(
+    evidence: ValidationEvidence,
+    belief: Ints,
+    truth: Ints,
+    rule: type[Neighborhood],
+    *,
+    method: Method = "exact",
+    k: int | Sequence[int] | None = None,
+    time_limit: float = 60.0,
+    n_trials: int = 50,
+    seed: int = 0,
+) -> Selection:
+    """The radii of the largest coverage on validation data.
+
+    evidence: by layer, about n validation samples. belief, truth: class codes of shape (n,). Among
+    equal coverages the one with the most right beliefs is taken, then the middle of its plateau.
+
+    method: "exact" is the true maximum, or comes with the gap that is left after `time_limit`
+    seconds. "grid" and "bayes" (needs Optuna) evaluate `n_trials` settings, as the paper does; they
+    are here to compare with. k: for the rules that use it, one number or several to try.
+    """
+    check_validation(evidence, belief, truth)
+    check_tunable(rule)
+    tries: list[tuple[int, Objective, Floats, float]] = []
+    check_time_limit(time_limit)
+    deadline, objectives = Deadline(time_limit), _make_objectives(evidence, belief, truth, rule, k)
+    for position, objective in enumerate(objectives):
+        if method == "exact":
+            share = deadline.left() / (len(objectives) - position)
+            found = deepest_point(objective.lows, objective.highs, objective.weights, share)
+            point, bound = found.point, found.bound
+        elif method == "grid":
+            point, bound = search_grid(objective, n_trials), np.inf
+        elif method == "bayes":
+            point, bound = _search_bayes(objective, n_trials, seed), np.inf
+        else:
+            raise InputError(f"method must be 'exact', 'grid' or 'bayes'; got {method!r}")
+        tries.append((objective.value(point), objective, point, bound))
+    value, objective, point, _ = max(tries, key=lambda one: one[0])
+    highest = max(bound for *_, bound in tries)
+    return record_selection(
+        evidence,
+        belief,
+        truth,
+        objective.neighborhoods(point),
+        method=method,
+        optimal=highest <= value,
+        best_possible=1.0 if np.isinf(highest) else objective.coverage(highest),
+        curves=objective.curves(point),
+    )
+
+
+def check_validation(evidence: ValidationEvidence, belief: Ints, truth: Ints) -> None:
+    """Evidence, beliefs and truths must be about the same samples, at least one."""
+    sizes = {len(belief), len(truth), *(len(layer) for layer in evidence.values())}
+    if len(sizes) != 1 or sizes == {0} or not evidence:
+        raise InputError(
+            "evidence of at least one layer, belief and truth must be about the same samples, at "
+            f"least one; got {len(belief)} beliefs, {len(truth)} truths and evidence about "
+            f"{[len(layer) for layer in evidence.values()]}"
+        )
+
+
+def tunes_for_coverage(rule: type[Neighborhood]) -> bool:
+    """Whether `select` can choose the rule's parameters."""
+    return rule in AXES and rule is not RelativeBall
+
+
+def check_tunable(rule: type[Neighborhood]) -> None:
+    """Coverage must be able to choose the rule's parameters."""
+    if rule is RelativeBall:
+        raise SelectionError(
+            "coverage cannot choose a RelativeBall, as it always grows with the radius and falls "
+            "with the ratio: ask for an accuracy, tune(..., accuracy=0.99), or match a coverage, "
+            "tune(..., coverage=0.7)"
+        )
+    if not has_radius(rule):
+        raise SelectionError(
+            f"{rule.__name__} has no radius, and k=1 always covers most: fix it with "
+            "neighborhoods=..., or match a coverage, tune(..., coverage=0.7)"
+        )
+    if rule not in AXES:
+        raise SelectionError(
+            f"the radii of {rule.__name__} cannot be chosen exactly: only those of "
+            f"{', '.join(known.__name__ for known in AXES)} can; fix it with neighborhoods=..."
+        )
+
+
+def _make_objectives(
+    evidence: ValidationEvidence,
+    belief: Ints,
+    truth: Ints,
+    rule: type[Neighborhood],
+    k: int | Sequence[int] | None,
+) -> list[Objective]:
+    """One for each k with which some sample can be IK; an error if there is none."""
+    made: list[Objective] = []
+    failure: SelectionError | None = None
+    for each in _numbers_of_neighbors(rule, k):
+        try:
+            made.append(make_objective(evidence, belief, truth, rule, each))
+        except SelectionError as error:
+            failure = error
+    if failure is not None and not made:
+        raise failure
+    return made
+
+
+def _numbers_of_neighbors(
+    rule: type[Neighborhood], k: int | Sequence[int] | None
+) -> list[int | None]:
+    if not has_k(rule):
+        return [None]
+    numbers = [] if k is None else [k] if np.ndim(k) == 0 else list(k)  # type: ignore[arg-type]
+    if not numbers:
+        raise InputError(f"{rule.__name__} needs k, one number or several to try; got {k!r}")
+    return [Nearest(each).k for each in numbers]  # type: ignore[arg-type]
+
+
+def _search_bayes(objective: Objective, n_trials: int, seed: int) -> Floats:
+    try:
+        from iknow.selection.optuna import search_bayes
+    except ImportError as error:
+        raise MissingExtraError("selection by Bayesian optimisation", "bayes") from error
+    return search_bayes(objective, n_trials, seed)

@@ -1,0 +1,1 @@
+"""The largest coverage, exactly: the deepest point of boxes, with proof."""

@@ -1,0 +1,212 @@
+"""Depth: the point that lies in the most boxes, proven, in any number of dimensions.
+
+The coverage of a choice of radii is the number of samples' boxes around it (`boxes`), so the best
+choice is the deepest point of the boxes. On one axis or two a sweep finds it (`sweep`), whatever
+the boxes look like. On more, space is cut into cells that are bounded and dropped, or cut again
+(`branching`): real evidence leaves a handful after two or three rounds, and what remains when time
+is up is an honest gap. Of very many boxes a sample first shows where to look (`focus`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from iknow.core.arrays import Bools, Floats, Ints
+from iknow.errors import SelectionError
+from iknow.selection.exact.branching import search_cells
+from iknow.selection.exact.deadline import Deadline, OutOfTimeError, check_time_limit
+from iknow.selection.exact.focus import better_region
+from iknow.selection.exact.subdivision import Boxes
+from iknow.selection.exact.sweep import deepest_of_intervals, deepest_of_rectangles
+
+MANY_BOXES = 4_000
+SAMPLE_SIZE = 2_000
+MOST_AXES = 10
+"""A box has 2^axes corners to count at, and a cell is cut into at least 2^axes."""
+
+
+class NothingFoundError(SelectionError):
+    """No point gains more than it loses, or, if that is not `proven`, none was found in time."""
+
+    def __init__(self, message: str, *, proven: bool) -> None:
+        super().__init__(message)
+        self.proven = proven
+
+
+@dataclass(frozen=True, eq=False)
+class Deepest:
+    """The deepest point found, of shape (n_axes,), its value, and a bound no point exceeds."""
+
+    point: Floats
+    value: float
+    bound: float
+
+    @property
+    def proven(self) -> bool:
+        return self.bound <= self.value
+
+
+def deepest_point(
+    lows: Floats, highs: Floats, weights: Ints | Floats, time_limit: float = np.inf
+) -> Deepest:
+    """The point of largest total weight, in the middle of its plateau.
+
+    lows, highs: corners of half-open boxes [low, high), of shape (n_boxes, n_axes). weights: of
+    shape (n_boxes,), negative ones allowed; whole numbers are added exactly. time_limit: seconds
+    after which the best point so far is returned. The order of the boxes does not matter.
+    Raises NothingFoundError where no point has a positive weight.
+    """
+    check_time_limit(time_limit)
+    if lows.shape[1] > MOST_AXES:
+        raise SelectionError(
+            f"{lows.shape[1]} parameters are too many to choose together, {MOST_AXES} is the most: "
+            "use fewer layers"
+        )
+    inhabited = (lows < highs).all(axis=1) & (weights != 0)
+    lows, highs = lows[inhabited], highs[inhabited]
+    weight = np.asarray(weights, dtype=np.float64)[inhabited]
+    if not (weight > 0).any():
+        raise NothingFoundError("there is no box to be inside of", proven=True)
+    # On one axis a look at all of them costs no more than a look at where to look.
+    many = len(weight) > MANY_BOXES and lows.shape[1] > 1
+    search = _search_many if many else _search_all
+    point, bound = search(lows, highs, weight, Deadline(time_limit))
+    value = 0.0 if point is None else float(weight[_around(lows, highs, point)].sum())
+    if point is None or value <= 0:
+        if bound > 0:
+            raise NothingFoundError(
+                f"no point that gains more by its boxes than it loses was found in {time_limit:g} "
+                "seconds: give it more with time_limit=...",
+                proven=False,
+            )
+        raise NothingFoundError("no point gains more by its boxes than it loses", proven=True)
+    return Deepest(_middle_of_plateau(point, lows, highs, weight), value, max(bound, value))
+
+
+def profile(low: Floats, high: Floats, weights: Ints | Floats) -> tuple[Floats, Floats]:
+    """Depth along one axis: the places where it may change, ascending, and its value from each on.
+
+    low, high: ends of half-open intervals, of shape (n,). Before the first place the depth is 0.
+    """
+    places = np.unique(np.concatenate([low, high]))
+    begun = np.bincount(_find(places, low), weights, len(places))
+    ended = np.bincount(_find(places, high), weights, len(places))
+    return places, np.cumsum(begun - ended)
+
+
+def _search_many(
+    lows: Floats, highs: Floats, weight: Floats, deadline: Deadline
+) -> tuple[Floats | None, float]:
+    """Like `_search_all`: a sample of the boxes finds a good point, all of them improve on it."""
+    step = -(-len(lows) // SAMPLE_SIZE)
+    some = np.argsort(lows[:, 0], kind="stable")[::step]
+    half = Deadline(deadline.left() / 2)
+    point, _ = _search_all(lows[some], highs[some], weight[some], half)
+    if point is None:
+        return _search_all(lows, highs, weight, deadline)
+    value = float(weight[_around(lows, highs, point)].sum())
+    finite = np.where(np.isinf(highs[some]), lows[some], highs[some])
+    places = np.concatenate([lows[some], finite])
+    try:
+        region = better_region(lows, highs, weight, value, places, deadline)
+    except OutOfTimeError:
+        return point, float(np.maximum(weight, 0).sum())
+    if region is None:
+        return point, value
+    low, high = region
+    covers = np.all((lows <= low) & (highs >= high), axis=1)
+    part = np.all((lows < high) & (highs > low), axis=1) & ~covers
+    always = float(weight[covers].sum())
+    if not part.any():
+        return low, always
+    better, bound = _search_all(
+        np.maximum(lows[part], low),
+        np.where(highs[part] < high, highs[part], np.inf),  # no end, so none to look at, beyond it
+        weight[part],
+        deadline,
+        best=value - always,
+        origin=low,
+    )
+    return (point if better is None else better), max(value, always + bound)
+
+
+def _search_all(
+    lows: Floats,
+    highs: Floats,
+    weight: Floats,
+    deadline: Deadline,
+    best: float = 0.0,
+    origin: Floats | None = None,
+) -> tuple[Floats | None, float]:
+    """The best point of more than a value, if there is one, and a bound that no point exceeds.
+
+    origin: a point, below all boxes, that is looked at even if it lies in none.
+    """
+    # Depth grows only where a box begins, or where one of negative weight ends: points with such
+    # coordinates are enough, and their ranks make all that follows whole numbers.
+    ends = np.where(np.isinf(highs), lows, highs)[weight < 0]
+    places = np.concatenate([lows, ends, lows[:1] if origin is None else origin[None]])
+    numbers = [np.unique(column) for column in places.T]
+    low, high = _ranks(numbers, lows), _ranks(numbers, highs)
+    size = np.array([len(axis) for axis in numbers])
+    at: Sequence[int] | Ints | None
+    if len(numbers) == 1:
+        place, value = deepest_of_intervals(low[:, 0], high[:, 0], weight, int(size[0]))
+        at, bound = (place,), value
+    elif len(numbers) == 2:
+        at, value = deepest_of_rectangles(low, high, weight, size)
+        bound = value
+    else:
+        at, value, bound = search_cells(Boxes(low, high, weight), size, deadline, best)
+    if at is None or value <= best:
+        return None, max(best, bound)
+    return np.array([axis[i] for axis, i in zip(numbers, at, strict=True)]), bound
+
+
+def _middle_of_plateau(point: Floats, lows: Floats, highs: Floats, weights: Floats) -> Floats:
+    """Move a point, axis by axis, to the middle of the stretch that is as deep as it is itself.
+
+    It is the choice least easily upset. Where the stretch has no end, its beginning is taken.
+    """
+    middle = point.copy()
+    for axis in range(len(point)):
+        others = np.arange(len(point)) != axis
+        active = _around(lows[:, others], highs[:, others], middle[others])
+        places, depth = profile(lows[active, axis], highs[active, axis], weights[active])
+        at = int(np.searchsorted(places, middle[axis], side="right")) - 1
+        differs = np.flatnonzero(depth != depth[at])
+        first = differs[differs < at].max(initial=-1) + 1
+        last = differs[differs > at].min(initial=len(places) - 1)
+        middle[axis] = _between(places[first], places[last])
+    return middle
+
+
+def _between(low: float, high: float) -> float:
+    """The middle of a half-open interval, never outside it for lack of numbers in between."""
+    if np.isinf(high):
+        return low
+    middle = low + (high - low) / 2
+    return middle if middle < high else low
+
+
+def _around(lows: Floats, highs: Floats, point: Floats) -> Bools:
+    """Which boxes the point lies in."""
+    inside: Bools = np.all((lows <= point) & (point < highs), axis=1)
+    return inside
+
+
+def _ranks(numbers: list[Floats], places: Floats) -> Ints:
+    """The number of coordinates below each place, of the shape of `places`."""
+    columns = [_find(axis, places[:, i]) for i, axis in enumerate(numbers)]
+    return np.stack(columns, axis=1)
+
+
+def _find(numbers: Floats, places: Floats) -> Ints:
+    """What searchsorted finds; in ascending order it finds many places several times faster."""
+    order = np.argsort(places)
+    found = np.empty(len(places), dtype=np.int64)
+    found[order] = np.searchsorted(numbers, places[order])
+    return found

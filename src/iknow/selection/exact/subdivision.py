@@ -1,0 +1,293 @@
+"""Cells: bounding the depth of boxes on a grid, all cells at once.
+
+Boxes and cells are ranges of whole numbers, [low, high) on every axis. The value of a point is the
+total weight of the boxes around it; weights may be negative. For a cell
+
+    its value at the low corner is what some point really has:           a lower bound on the best
+    the positive weights that meet it, and the negative ones that cover
+    all of it, are the most that any point in it can have:               an upper bound in it
+
+Both are sums over ranges of cells, so a difference array with a cumulative sum along every axis
+gives them for a whole grid at the cost of the boxes' corners plus the grid.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from iknow.core.arrays import Bools, Floats, Ints
+from iknow.selection.exact.deadline import Deadline
+
+GRID_SIZE = 1 << 19
+"""How many cells a set of cells is cut into, at most and about."""
+
+CORNERS_AT_ONCE = 1 << 20
+"""How many corners of boxes are counted in one go, which bounds the memory for it."""
+
+MOST_PARTS = 1 << 21
+"""How many boxes the cells that are made in one go may have in part, all cells together."""
+
+
+@dataclass(frozen=True, eq=False)
+class Boxes:
+    """Boxes [low, high): whole numbers of shape (n_boxes, n_axes), and weights (n_boxes,)."""
+
+    low: Ints
+    high: Ints
+    weight: Floats
+
+    @property
+    def n_axes(self) -> int:
+        return int(self.low.shape[1])
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Parts of space that may hold the best point.
+
+    low, high: of shape (n_cells, n_axes). bound: the most a point can have there. inside: the total
+    weight of the boxes that cover all of a cell. The boxes that cover a part of cell i are
+    `boxes[starts[i] : starts[i + 1]]`.
+    """
+
+    low: Ints
+    high: Ints
+    bound: Floats
+    inside: Floats
+    starts: Ints
+    boxes: Ints
+
+    def __len__(self) -> int:
+        return len(self.bound)
+
+    def take(self, cells: Ints) -> Cells:
+        """Some of the cells."""
+        counts = np.diff(self.starts)[cells]
+        return Cells(
+            low=self.low[cells],
+            high=self.high[cells],
+            bound=self.bound[cells],
+            inside=self.inside[cells],
+            starts=np.append(0, np.cumsum(counts)),
+            boxes=self.boxes[_ranges(self.starts[cells], counts)],
+        )
+
+    def join(self, other: Cells) -> Cells:
+        """These cells and others."""
+        return Cells(
+            low=np.concatenate([self.low, other.low]),
+            high=np.concatenate([self.high, other.high]),
+            bound=np.concatenate([self.bound, other.bound]),
+            inside=np.concatenate([self.inside, other.inside]),
+            starts=np.concatenate([self.starts, self.starts[-1] + other.starts[1:]]),
+            boxes=np.concatenate([self.boxes, other.boxes]),
+        )
+
+
+def whole_space(boxes: Boxes, size: Ints) -> Cells:
+    """One cell from 0 to `size`, of shape (n_axes,), that every box covers a part of."""
+    n = len(boxes.weight)
+    return Cells(
+        low=np.zeros((1, boxes.n_axes), dtype=np.int64),
+        high=size[None],
+        bound=np.array([np.maximum(boxes.weight, 0).sum()]),
+        inside=np.zeros(1),
+        starts=np.array([0, n]),
+        boxes=np.arange(n),
+    )
+
+
+def refine(
+    cells: Cells, boxes: Boxes, best: float, deadline: Deadline
+) -> tuple[float, Ints, Cells]:
+    """Cut every cell into smaller ones: the best corner's value and place, and what may be better.
+
+    best: the value to beat. Of the smaller cells only those with a higher bound are returned. Where
+    these would share too many boxes, the cells are cut into fewer. Raises OutOfTimeError.
+    """
+    n_cells, n_axes = cells.low.shape
+    width = cells.high - cells.low
+    most = max(2, int((GRID_SIZE / n_cells) ** (1 / n_axes) - 1))
+    pieces = np.minimum(most, width.max(axis=0))
+    while True:
+        value, corner, kept, bounds, cuts = _cut(cells, boxes, pieces, best, deadline)
+        children = _children(cells, boxes, kept, bounds, cuts, deadline)
+        if children is not None:
+            return value, corner, children
+        pieces = _fewer(pieces, width)
+
+
+def _cut(
+    cells: Cells, boxes: Boxes, pieces: Ints, best: float, deadline: Deadline
+) -> tuple[float, Ints, tuple[Ints, ...], Floats, list[Ints]]:
+    """The best corner's value and place; which pieces may be better, their bounds, and the cuts.
+
+    pieces: into how many every axis is cut, of shape (n_axes,). Cuts: by axis, of shape
+    (n_cells, n_pieces + 1).
+    """
+    width = cells.high - cells.low
+    n_cells, n_axes = width.shape
+    cuts = [
+        cells.low[:, axis, None] + width[:, axis, None] * np.arange(n + 1) // n
+        for axis, n in enumerate(pieces.tolist())
+    ]
+    values, bounds = _bound_pieces(cells, boxes, width, pieces, deadline)
+    # A cell narrower than the number of pieces has some of no width at all.
+    for axis in range(n_axes):
+        shape = [n_cells] + [1] * n_axes
+        shape[1 + axis] = int(pieces[axis])
+        empty = (np.diff(cuts[axis], axis=1) == 0).reshape(shape)
+        np.copyto(values, -np.inf, where=empty)
+        np.copyto(bounds, -np.inf, where=empty)
+    top = np.unravel_index(int(values.argmax()), values.shape)
+    value = float(values[top])
+    corner = np.array([cuts[axis][top[0], top[1 + axis]] for axis in range(n_axes)])
+    kept = np.nonzero(bounds > max(best, value))
+    return value, corner, kept, bounds[kept], cuts
+
+
+def _fewer(pieces: Ints, width: Ints) -> Ints:
+    """Half as many pieces along every axis, then along fewer axes: at last two along the widest."""
+    if (pieces > 2).any():
+        return np.maximum(np.minimum(pieces, 2), pieces // 2)
+    cut_axes = np.flatnonzero(pieces > 1)
+    fewer = pieces.copy()
+    fewer[cut_axes[width[:, cut_axes].max(axis=0).argmin()]] = 1
+    return fewer
+
+
+def _bound_pieces(
+    cells: Cells, boxes: Boxes, width: Ints, pieces: Ints, deadline: Deadline
+) -> tuple[Floats, Floats]:
+    """Value at the low corner, and bound, of every piece: (n_cells, pieces, pieces, ...)."""
+    owner = np.repeat(np.arange(len(cells)), np.diff(cells.starts))
+    spans = width[owner]
+    low = np.clip(boxes.low[cells.boxes] - cells.low[owner], 0, spans)
+    high = np.clip(boxes.high[cells.boxes] - cells.low[owner], 0, spans)
+    # Piece i begins at width * i // pieces. The first to begin at or after a number x, and the
+    # number of pieces that begin at or before it, follow in whole numbers.
+    first_from_low = -(-low * pieces // spans)
+    first_from_high = -(-high * pieces // spans)
+    meets_from = np.minimum(((low + 1) * pieces - 1) // spans, pieces - 1)
+    covers_to = np.minimum(((high + 1) * pieces - 1) // spans, pieces)
+    weight = boxes.weight[cells.boxes]
+    grid = Grid(owner, len(cells), pieces, cells.inside, deadline)
+    values = grid.add_up(first_from_low, first_from_high, weight)
+    bounds = grid.add_up(meets_from, first_from_high, np.maximum(weight, 0))
+    if (weight < 0).any():
+        bounds += grid.add_up(first_from_low, covers_to, np.minimum(weight, 0)) - grid.start
+    return values, bounds
+
+
+class Grid:
+    """Sums of weights over ranges of the pieces of many cells.
+
+    owner: the cell of each box, of shape (n_boxes,). pieces: into how many every axis is cut, of
+    shape (n_axes,). start: the cells' own weights, of shape (n_cells,).
+    """
+
+    def __init__(
+        self, owner: Ints, n_cells: int, pieces: Ints, start: Floats, deadline: Deadline
+    ) -> None:
+        self._owner = owner
+        self._n_cells, self._pieces, self._deadline = n_cells, pieces.tolist(), deadline
+        self.start = start.reshape([n_cells] + [1] * len(pieces))
+
+    def add_up(self, low: Ints, high: Ints, weight: Floats) -> Floats:
+        """The cells' own start plus all weights whose range [low, high) includes a piece."""
+        inhabited = (low < high).all(axis=1) & (weight != 0)
+        owner, weight = self._owner[inhabited], weight[inhabited]
+        ends = low[inhabited], high[inhabited]
+        sides = [n + 1 for n in self._pieces]
+        n_axes, size = len(sides), self._n_cells * math.prod(sides)
+        total = np.zeros(size)
+        corners = list(itertools.product((0, 1), repeat=n_axes))
+        # A few corners at a time, as a box has 2^n_axes of them.
+        step = max(1, CORNERS_AT_ONCE // max(1, len(owner)))
+        for begin in range(0, len(corners), step):
+            self._deadline.check()
+            places, signs = [], []
+            for corner in corners[begin : begin + step]:
+                place = owner
+                for axis, end in enumerate(corner):
+                    place = place * sides[axis] + ends[end][:, axis]
+                places.append(place)
+                signs.append(-weight if sum(corner) % 2 else weight)
+            total += np.bincount(np.concatenate(places), np.concatenate(signs), size)
+        total = total.reshape([self._n_cells, *sides])
+        for axis in range(1, n_axes + 1):
+            np.cumsum(total, axis=axis, out=total)
+        inner = total[(slice(None), *(slice(0, n) for n in self._pieces))]
+        return inner + self.start
+
+
+def _children(
+    cells: Cells,
+    boxes: Boxes,
+    kept: tuple[Ints, ...],
+    bound: Floats,
+    cuts: list[Ints],
+    deadline: Deadline,
+) -> Cells | None:
+    """The kept pieces as cells, each with the boxes that cover a part of it.
+
+    None if there may be more than `MOST_PARTS` of those, and fewer pieces would have fewer.
+    """
+    parent, n_axes = kept[0], boxes.n_axes
+    low = np.stack([cuts[axis][parent, kept[1 + axis]] for axis in range(n_axes)], axis=1)
+    high = np.stack([cuts[axis][parent, kept[1 + axis] + 1] for axis in range(n_axes)], axis=1)
+    owner = np.repeat(np.arange(len(cells)), np.diff(cells.starts))
+    joins = []
+    # A box covers a part of a piece only if one of its sides runs through it: pieces and sides are
+    # joined by parent and by place on the side's axis.
+    for axis in range(n_axes):
+        pieces = cuts[axis].shape[1] - 1
+        start, span = cells.low[owner, axis], (cells.high - cells.low)[owner, axis]
+        wanted = parent * pieces + kept[1 + axis]
+        for side in (boxes.low, boxes.high):
+            place = side[cells.boxes, axis] - start
+            through = np.flatnonzero((place > 0) & (place < span))
+            key = owner * pieces + ((place + 1) * pieces - 1) // span
+            through = through[np.argsort(key[through], kind="stable")]
+            begin = np.searchsorted(key[through], wanted)
+            joins.append((through, begin, np.searchsorted(key[through], wanted, "right") - begin))
+    n_cut = math.prod(cut.shape[1] - 1 for cut in cuts)
+    if n_cut > 2 and sum(int(count.sum()) for *_, count in joins) > MOST_PARTS:
+        return None
+    pairs = []
+    for through, begin, count in joins:
+        deadline.check()
+        child = np.repeat(np.arange(len(parent)), count)
+        box = cells.boxes[through[_ranges(begin, count)]]
+        pairs.append((child * len(boxes.weight) + box)[_is_part(boxes, box, low, high, child)])
+    deadline.check()
+    child, box = np.divmod(np.unique(np.concatenate(pairs)), len(boxes.weight))
+    partial = np.bincount(child, np.maximum(boxes.weight[box], 0), len(parent))
+    return Cells(
+        low=low,
+        high=high,
+        bound=bound,
+        inside=bound - partial,
+        starts=np.searchsorted(child, np.arange(len(parent) + 1)),
+        boxes=box,
+    )
+
+
+def _is_part(boxes: Boxes, box: Ints, low: Ints, high: Ints, cell: Ints) -> Bools:
+    """Which boxes cover a part of a cell, neither all of it nor nothing."""
+    meets = (boxes.low[box] < high[cell]) & (boxes.high[box] > low[cell])
+    covers = (boxes.low[box] <= low[cell]) & (boxes.high[box] >= high[cell])
+    part: Bools = np.all(meets, axis=1) & ~np.all(covers, axis=1)
+    return part
+
+
+def _ranges(starts: Ints, counts: Ints) -> Ints:
+    """start, start + 1, ..., for each start as many numbers as its count, one after the other."""
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    numbers: Ints = np.arange(total) + np.repeat(starts - (ends - counts), counts)
+    return numbers

@@ -1,0 +1,1 @@
+"""Classifiers in files: bundles that run no code, written in one step, with checksums."""

@@ -1,0 +1,219 @@
+"""A bundle as plain values and arrays, and back: every value is checked on the way.
+
+What is not as it should be raises `BundleError`, whatever it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+
+from iknow.core.arrays import Floats32, Ints, Labels
+from iknow.core.neighborhood import (
+    Ball,
+    Neighborhood,
+    neighborhood_from_dict,
+    neighborhood_to_dict,
+)
+from iknow.errors import BundleError, InputError
+from iknow.geometry import Metric, Weighted, metric_from_dict
+from iknow.storage.archive import LONGEST_NAME
+from iknow.storage.label_record import classes_from_dict, classes_to_dict
+from iknow.storage.schema import check_list, check_mapping, check_record, check_text, misfit
+
+LAYER_KEYS = ("metric", "metric_arrays", "neighborhood")
+PART = re.compile(r"[A-Za-z0-9_]{1,100}")
+VALUES_AT_ONCE = 1 << 20
+"""Numbers whose finiteness is looked at in one go."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bundle:
+    """What a bundle holds.
+
+    classes: of shape (n_classes,). labels, rows: of shape (n_rows,). activations: for each layer,
+    of shape (n_rows, n_features). settings: plain values that the classifier wants back. probe:
+    small arrays of numbers or text, of any shape, that are read at once. check: to be called before
+    each use of the other arrays of a bundle that was read; it refuses damaged ones.
+    """
+
+    classes: Labels
+    labels: Ints
+    rows: Ints
+    activations: Mapping[str, Floats32]
+    metrics: Mapping[str, Metric]
+    neighborhoods: Mapping[str, Neighborhood]
+    settings: Mapping[str, Any]
+    probe: Mapping[str, Any] = field(default_factory=dict)
+    check: Callable[[], None] | None = None
+
+
+def to_record(bundle: Bundle) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the manifest says about a bundle, and its arrays by their names in the archive."""
+    record = {
+        "classes": classes_to_dict(bundle.classes),
+        "layers": {
+            layer: {
+                "metric": bundle.metrics[layer].to_dict(),
+                "metric_arrays": list(bundle.metrics[layer].arrays()),
+                "neighborhood": neighborhood_to_dict(bundle.neighborhoods[layer])
+                if layer in bundle.neighborhoods
+                else None,
+            }
+            for layer in bundle.activations
+        },
+        "probe": list(bundle.probe),
+        "settings": dict(bundle.settings),
+    }
+    arrays: dict[str, Any] = {
+        "labels.npy": np.asarray(bundle.labels, dtype="<i8"),
+        "rows.npy": np.asarray(bundle.rows, dtype="<i8"),
+    }
+    for layer, values in bundle.activations.items():
+        arrays[_name(layer, "activations")] = np.asarray(values, dtype="<f4")
+        for part, array in bundle.metrics[layer].arrays().items():
+            arrays[_name(layer, f"metric-{part}")] = np.asarray(array, dtype="<f8")
+    for name, array in bundle.probe.items():
+        arrays[f"probe/{_escape(name)}.npy"] = np.asarray(array)
+    return record, arrays
+
+
+def name_arrays(manifest: Mapping[str, Any]) -> list[str]:
+    """The names in the archive of all arrays that belong to a manifest."""
+    names = ["labels.npy", "rows.npy"]
+    for layer, value in check_mapping(manifest["layers"], "layers").items():
+        record = check_record(value, f"layer {layer[:80]!r}", LAYER_KEYS)
+        parts = check_list(record["metric_arrays"], "metric_arrays")
+        for part in parts:
+            if not PART.fullmatch(check_text(part, "the name of a metric's array")):
+                raise misfit("the name of a metric's array", "letters and digits", part)
+        names += [_name(layer, part) for part in ("activations", *(f"metric-{p}" for p in parts))]
+    for name in check_list(manifest["probe"], "probe"):
+        names.append(f"probe/{_escape(check_text(name, 'the name of a probe'))}.npy")
+    if len(set(names)) != len(names):
+        raise BundleError("two arrays have the same name")
+    return names
+
+
+def from_record(manifest: Mapping[str, Any], arrays: Mapping[str, Any]) -> Bundle:
+    """The bundle of a manifest and its arrays, checked but for the values in large arrays."""
+    classes = classes_from_dict(manifest["classes"])
+    layers = manifest["layers"]
+    if not layers:
+        raise BundleError("layers must name at least one layer; it is empty")
+    check_text(manifest["iknow"], "iknow")
+    bundle = Bundle(
+        classes=classes,
+        labels=arrays["labels.npy"],
+        rows=arrays["rows.npy"],
+        activations={layer: arrays[_name(layer, "activations")] for layer in layers},
+        metrics={layer: _make_metric(layer, layers[layer], arrays) for layer in layers},
+        neighborhoods={
+            layer: _make_neighborhood(layer, record["neighborhood"], len(classes))
+            for layer, record in layers.items()
+            if record["neighborhood"] is not None
+        },
+        settings=check_mapping(manifest["settings"], "settings"),
+        probe={name: arrays[f"probe/{_escape(name)}.npy"] for name in manifest["probe"]},
+    )
+    if len(bundle.neighborhoods) not in (0, len(layers)):
+        raise BundleError("either all layers or none must have a neighborhood")
+    _check_shapes(bundle)
+    return bundle
+
+
+def check_values(bundle: Bundle) -> None:
+    """The values of the large arrays, which are read for it."""
+    labels, rows, n_classes = bundle.labels, bundle.rows, len(bundle.classes)
+    if len(labels) and not 0 <= labels[0] <= labels[-1] < n_classes:
+        raise BundleError(f"labels.npy must hold class codes from 0 to {n_classes - 1}")
+    if not (labels[1:] >= labels[:-1]).all():
+        raise BundleError("labels.npy must be ascending")
+    numbers = np.sort(rows)
+    if len(rows) and numbers[0] < 0:
+        raise BundleError("rows.npy must hold whole numbers >= 0")
+    if not (numbers[1:] > numbers[:-1]).all():
+        raise BundleError("rows.npy must name each training sample by a number of its own")
+    for layer, points in bundle.activations.items():
+        if not all(np.isfinite(part).all() for part in _parts(points)):
+            raise BundleError(f"the activations of layer {layer[:80]!r} must be finite")
+
+
+def _parts(points: Floats32) -> Iterator[Floats32]:
+    step = max(1, VALUES_AT_ONCE // max(1, points.shape[1]))
+    return (points[start : start + step] for start in range(0, len(points), step))
+
+
+def _check_shapes(bundle: Bundle) -> None:
+    """The arrays must fit each other, as far as that can be told without reading them."""
+    n_rows = len(bundle.labels) if bundle.labels.ndim else 1
+    for name, values in (("labels.npy", bundle.labels), ("rows.npy", bundle.rows)):
+        if values.dtype != np.dtype("<i8") or values.shape != (n_rows,):
+            raise BundleError(
+                f"{name} must hold {n_rows} whole numbers of 64 bits; it holds an array of shape "
+                f"{values.shape} and dtype {values.dtype}"
+            )
+    if n_rows == 0:
+        raise BundleError("labels.npy must hold at least one label; it is empty")
+    for layer, points in bundle.activations.items():
+        where, metric = f"layer {layer[:80]!r}", bundle.metrics[layer]
+        if points.dtype != np.dtype("<f4") or points.ndim != 2:
+            raise BundleError(
+                f"{where} must hold a table of floats of 32 bits; it holds an array of shape "
+                f"{points.shape} and dtype {points.dtype}"
+            )
+        if points.shape[1] == 0:
+            raise BundleError(f"{where} must have at least one feature; it has none")
+        if len(points) != n_rows:
+            raise BundleError(f"{where} has {len(points)} rows, not {n_rows}")
+        if isinstance(metric, Weighted) and metric.map.shape[1] != points.shape[1]:
+            raise BundleError(f"{where} has {points.shape[1]} features, and its metric another")
+    for layer, rule in bundle.neighborhoods.items():
+        if rule.n_neighbors > n_rows:
+            raise BundleError(f"layer {layer[:80]!r} asks for more neighbors than there are rows")
+
+
+def _make_metric(layer: str, record: Mapping[str, Any], arrays: Mapping[str, Any]) -> Metric:
+    where = f"the metric of layer {layer[:80]!r}"
+    parts = {part: arrays[_name(layer, f"metric-{part}")] for part in record["metric_arrays"]}
+    for part, array in parts.items():
+        if array.dtype != np.dtype("<f8"):
+            raise BundleError(f"{where} must have floats of 64 bits; {part} has {array.dtype}")
+    try:
+        metric = metric_from_dict(check_mapping(record["metric"], where), parts)
+    except ValueError as error:
+        raise BundleError(f"{where} cannot be made: {str(error)[:200]}") from error
+    if metric.to_dict() != record["metric"] or set(metric.arrays()) != set(parts):
+        raise BundleError(f"{where} has more entries or arrays than it needs")
+    return metric
+
+
+def _make_neighborhood(layer: str, record: object, n_classes: int) -> Neighborhood:
+    where = f"the neighborhood of layer {layer[:80]!r}"
+    try:
+        rule = neighborhood_from_dict(check_mapping(record, where))
+    except ValueError as error:
+        raise BundleError(f"{where} cannot be made: {str(error)[:200]}") from error
+    radius = getattr(rule, "radius", None)
+    if isinstance(rule, Ball) and isinstance(radius, tuple) and len(radius) != n_classes:
+        raise BundleError(f"{where} must have {n_classes} radii; it has {len(radius)}")
+    return rule
+
+
+def _name(layer: str, array: str) -> str:
+    return f"layers/{_escape(layer)}/{array}.npy"
+
+
+def _escape(name: str) -> str:
+    """A part of a path for any name: separators and a leading dot are escaped."""
+    if not isinstance(name, str):
+        raise InputError(f"names of layers must be text to be saved; got {name!r}")
+    escaped = quote(name, safe="", errors="surrogatepass")
+    if len(escaped) > LONGEST_NAME - 200:
+        raise InputError(f"the name {name[:80]!r}... is too long to be saved")
+    return "%2E" + escaped[1:] if escaped.startswith(".") else escaped or "%"

@@ -1,0 +1,185 @@
+"""Saving: a fitted classifier to a bundle, and back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+from warnings import warn
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from iknow.core.arrays import Labels
+from iknow.core.neighborhood import RULES, Neighborhood
+from iknow.core.scalars import as_flag
+from iknow.errors import BundleError
+from iknow.models.adapt import as_model
+from iknow.models.model import Model
+from iknow.models.precomputed import PrecomputedModel
+from iknow.models.probe import Probe, restore_probe
+from iknow.search.layer import LayerIndex
+from iknow.selection import Selection
+from iknow.storage.bundle import Bundle, read_bundle, write_bundle
+from iknow.storage.saved_settings import check_settings
+from iknow.version import __version__
+
+
+class SavingMixin:
+    """`save` and `load`, for a classifier with these parameters and learned values."""
+
+    rule: type[Neighborhood]
+    neighborhoods: Neighborhood | Mapping[str, Neighborhood] | None
+    k: int
+    batch_size: int | None
+    device: str | None
+    model_: Model
+    classes_: Labels
+    layers_: tuple[str, ...]
+    indexes_: dict[str, LayerIndex]
+    neighborhoods_: dict[str, Neighborhood]
+    selection_: Selection
+    probe_: Probe | str
+    n_features_in_: int
+    feature_names_in_: Labels
+
+    def save(self, path: str | os.PathLike[str], *, probe: bool = True) -> None:
+        """Write a bundle: evidence, neighborhoods and selection, not the model itself.
+
+        probe: keep up to 32 training inputs, 1 MiB at most, with what the model said about them, by
+        which `load` knows the model again; False keeps no inputs, and any model is taken.
+        """
+        check_is_fitted(self, "indexes_")
+        known_by = (
+            self.probe_
+            if as_flag(probe, "probe")
+            else "it was saved without inputs to know its model by"
+        )
+        record, arrays = (known_by, {}) if isinstance(known_by, str) else known_by.store()
+        any_index = self.indexes_[self.layers_[0]]
+        selection: Selection | None = getattr(self, "selection_", None)
+        names = getattr(self, "feature_names_in_", None)
+        bundle = Bundle(
+            classes=self.classes_,
+            labels=any_index.labels,
+            rows=any_index.rows,
+            activations={layer: index.points for layer, index in self.indexes_.items()},
+            metrics={layer: index.metric for layer, index in self.indexes_.items()},
+            neighborhoods=getattr(self, "neighborhoods_", {}),
+            probe=arrays,
+            settings={
+                "rule": self.rule.__name__,
+                "fixed": self.neighborhoods is not None,
+                "k": int(self.k),  # a grid search may have set numpy's integers
+                "batch_size": None if self.batch_size is None else int(self.batch_size),
+                "selection": None if selection is None else selection.to_dict(),
+                "n_features_in": getattr(self, "n_features_in_", None),
+                "feature_names_in": None if names is None else [str(name) for name in names],
+                "probe": record,
+            },
+        )
+        write_bundle(path, bundle, __version__)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        model: Any = None,
+        *,
+        verify: bool | Literal["now"] = True,
+        device: str | None = None,
+        check_model: bool = True,
+    ) -> Self:
+        """Read a bundle back, for the same trained model.
+
+        Without a model the classifier takes precomputed outputs, (scores, {layer: activations}).
+        verify: the arrays, copied into memory or mapped if the bundle is larger than 256 MiB, are
+        compared with their checksums before the first answer that rests on them, and again if the
+        file of a mapped one was touched; "now" does that here too, False never. device: where to
+        search, as for a new classifier; a bundle moves between machines and does not know.
+        check_model: ask the model about the inputs that the bundle keeps, and refuse one that
+        answers otherwise (`iknow.models.probe` says by how much); False takes any model.
+        """
+        checks = as_flag(check_model, "check_model")
+        bundle = read_bundle(path, verify=verify)
+        check_settings(path, bundle)
+        adapter = PrecomputedModel() if model is None else as_model(model)
+        known_by = _restore_probe(path, bundle)
+        if model is not None and checks:
+            _check_model(path, known_by, adapter, bundle.settings["batch_size"])
+        settings = bundle.settings
+        classifier = cls(
+            adapter if model is None else model,  # type: ignore[call-arg]
+            layers=list(bundle.activations),
+            rule=RULES[settings["rule"]],
+            neighborhoods=dict(bundle.neighborhoods) if settings["fixed"] else None,
+            k=settings["k"],
+            metric=dict(bundle.metrics),
+            batch_size=settings["batch_size"],
+            device=device,
+        )
+        classifier._restore(bundle, adapter, known_by, has_model=model is not None)
+        return classifier
+
+    def _restore(
+        self, bundle: Bundle, adapter: Model, known_by: Probe | str, *, has_model: bool
+    ) -> None:
+        """Set what was learned."""
+        settings = bundle.settings
+        self.model_ = adapter
+        self.probe_ = known_by
+        self.classes_ = bundle.classes
+        self.layers_ = tuple(bundle.activations)
+        self.indexes_ = {
+            layer: LayerIndex(
+                points,
+                bundle.labels,
+                len(bundle.classes),
+                bundle.rows,
+                bundle.metrics[layer],
+                self.device,
+                bundle.check,
+            )
+            for layer, points in bundle.activations.items()
+        }
+        if bundle.neighborhoods:
+            self.neighborhoods_ = dict(bundle.neighborhoods)
+        if settings["selection"] is not None:
+            self.selection_ = Selection.from_dict(settings["selection"])
+        # Of inputs to the model, that is: precomputed outputs have no such number.
+        if has_model and settings["n_features_in"] is not None:
+            self.n_features_in_ = settings["n_features_in"]
+        if has_model and settings["feature_names_in"] is not None:
+            self.feature_names_in_ = np.array(settings["feature_names_in"], dtype=object)
+
+
+def _restore_probe(path: str | os.PathLike[str], bundle: Bundle) -> Probe | str:
+    """What the bundle knows its model by, or why it does not."""
+    record = bundle.settings["probe"]
+    if isinstance(record, str):
+        return record
+    try:
+        return restore_probe(record, bundle.probe, list(bundle.activations))
+    except BundleError as error:
+        raise BundleError(f"{path} is damaged: {error}") from error
+    except ImportError as error:
+        return f"the inputs that it was asked about cannot be read here ({error})"
+
+
+def _check_model(
+    path: str | os.PathLike[str], known_by: Probe | str, model: Model, batch_size: int | None
+) -> None:
+    """Refuse a model that answers otherwise than the one a bundle was made with."""
+    if isinstance(known_by, str):
+        warn(
+            f"{path} cannot tell whether this is the model it was made with: {known_by}. Pass "
+            "check_model=False, or --no-check-model to a command, if you know that it is",
+            stacklevel=3,
+        )
+        return
+    difference = known_by.find_difference(model, batch_size)
+    if difference is not None:
+        raise BundleError(
+            f"{path} was made with another model: {difference}. Load it with the model it was made "
+            "with, or pass check_model=False, or --no-check-model to a command, if you know better"
+        )

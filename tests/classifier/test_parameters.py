@@ -1,0 +1,144 @@
+"""What the user asks for is checked before any work starts, and a failed fit loses nothing."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from iknow import Ball, EpistemicClassifier, Nearest, RelativeBall
+from iknow.classifier.parameters import (
+    as_layer_names,
+    check_neighbors,
+    check_rule,
+    fixed_neighborhoods,
+)
+from iknow.core.neighborhood import Neighborhood
+from iknow.errors import InputError, SelectionError
+from iknow.models.precomputed import PrecomputedModel
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 2
+    return rng.standard_normal((60, 3)) + 3 * y[:, None], y
+
+
+def test_a_single_layer_may_be_named_alone(data):
+    alone = EpistemicClassifier(LogisticRegression(), layers="output").fit(*data)
+    listed = EpistemicClassifier(LogisticRegression(), layers=["output"]).fit(*data)
+    assert alone.layers_ == listed.layers_ == ("output",)
+    assert as_layer_names(np.array(["a", "b"])) == ("a", "b")
+    assert as_layer_names(None) is None
+
+
+@pytest.mark.parametrize("layers", [[], [1], ["a", "a"]])
+def test_layers_that_are_no_names_are_refused(layers):
+    with pytest.raises(InputError, match="layer"):
+        as_layer_names(layers)
+
+
+@pytest.mark.parametrize("rule", ["Ball", Ball(1.0), int, None])
+def test_a_rule_that_is_no_kind_of_neighborhood_is_refused(rule, data):
+    with pytest.raises(InputError, match="kind of neighborhood such as Ball"):
+        check_rule(rule)
+    with pytest.raises(InputError, match="kind of neighborhood such as Ball"):
+        EpistemicClassifier(LogisticRegression(), rule=rule).fit(*data)
+
+
+@pytest.mark.parametrize("given", [0.5, [Ball(1.0)], "Ball"])
+def test_neighborhoods_of_another_type_are_refused(given):
+    with pytest.raises(InputError, match=r"such as Ball\(0.5\)"):
+        fixed_neighborhoods(given, Ball, 5, ["a"])
+
+
+def test_neighborhoods_by_layer_are_checked_one_by_one():
+    with pytest.raises(InputError, match="layer 'b'"):
+        fixed_neighborhoods({"a": Ball(1.0), "b": 0.5}, Ball, 5, ["a", "b"])
+    with pytest.raises(InputError, match="needed for the layers 'a', 'b'; got them for 'a'"):
+        fixed_neighborhoods({"a": Ball(1.0)}, Ball, 5, ["a", "b"])
+
+
+def test_only_a_rule_with_a_radius_is_left_to_tune():
+    assert fixed_neighborhoods(None, Ball, 5, ["a"]) is None
+    assert fixed_neighborhoods(None, RelativeBall, 5, ["a"]) is None
+    assert fixed_neighborhoods(None, Nearest, 7, ["a"]) == {"a": Nearest(7)}
+
+
+def test_k_is_compared_with_the_training_set_only_where_it_is_used():
+    check_neighbors(None, Ball, k=99, n_rows=3)
+    check_neighbors({"a": Nearest(3)}, Ball, k=99, n_rows=3)
+    with pytest.raises(InputError, match=r"k=4 neighbours .* 3 training samples"):
+        check_neighbors({"a": Nearest(4)}, Ball, k=1, n_rows=3)
+
+
+def test_classes_that_differ_from_the_models_own_are_refused(data):
+    EpistemicClassifier(LogisticRegression(), classes=[0, 1]).fit(*data)
+    with pytest.raises(InputError, match="own classes are 0, 1, but classes=\\[1, 0\\]"):
+        EpistemicClassifier(LogisticRegression(), classes=[1, 0]).fit(*data)
+
+
+def test_a_rule_that_nobody_knows_how_to_tune_is_not_called_optimal(data):
+    @dataclass(frozen=True)
+    class DoubleBall(Neighborhood):
+        radius: float
+
+        def reach(self, evidence):
+            return np.full(len(evidence), 2 * self.radius)
+
+    scores = np.eye(2)[data[1]]
+    inputs = (scores, {"input": data[0]})
+    classifier = EpistemicClassifier(PrecomputedModel(), rule=DoubleBall).fit(inputs, data[1])
+    with pytest.raises(SelectionError, match="DoubleBall cannot be chosen exactly"):
+        classifier.tune((scores, {"input": data[0] + 0.1}), data[1])
+    fixed = EpistemicClassifier(PrecomputedModel(), neighborhoods=DoubleBall(0.5))
+    ball = EpistemicClassifier(PrecomputedModel(), neighborhoods=Ball(1.0))
+    np.testing.assert_array_equal(
+        fixed.fit(inputs, data[1]).assess(inputs).assertion,
+        ball.fit(inputs, data[1]).assess(inputs).assertion,
+    )
+
+
+def test_fixed_neighborhoods_stay_fixed_in_a_bundle(data, tmp_path):
+    classifier = EpistemicClassifier(LogisticRegression(), neighborhoods=Ball(1.0)).fit(*data)
+    classifier.save(tmp_path / "b.iknow")
+    loaded = EpistemicClassifier.load(tmp_path / "b.iknow", classifier.model_.estimator)
+    with pytest.raises(InputError, match="nothing to tune"):
+        loaded.tune(*data)
+
+
+def test_a_fit_that_fails_leaves_the_classifier_as_it_was(data):
+    X, y = data
+    classifier = EpistemicClassifier(LogisticRegression()).fit(X, y)
+    before = classifier.assess(X)
+    model, neighborhoods = classifier.model_, classifier.neighborhoods_
+    broken = [(X[:, :2], y[:-1]), (np.full_like(X, np.nan), y), (X, np.full(60, np.nan))]
+    for bad_X, bad_y in broken:
+        with pytest.raises(ValueError, match=r"one label per sample|finite|hold labels"):
+            classifier.fit(bad_X, bad_y)
+        assert classifier.model_ is model
+        assert classifier.neighborhoods_ is neighborhoods
+        np.testing.assert_array_equal(classifier.assess(X).assertion, before.assertion)
+
+
+@pytest.mark.parametrize("layers", [np.array(["a", "b"]), ["a", "b"], ("a", "b"), {"a": 1, "b": 2}])
+def test_layers_may_come_in_any_list_of_names(layers):
+    names = as_layer_names(layers)
+    assert names == ("a", "b")
+    assert {type(name) for name in names} == {str}
+    assert as_layer_names("\N{GREEK SMALL LETTER ALPHA}") == ("\N{GREEK SMALL LETTER ALPHA}",)
+
+
+@pytest.mark.parametrize(
+    "layers", [5, [1, 2], [], (name for name in "ab"), iter("a"), [None], b"a"]
+)
+def test_layers_that_are_no_list_of_names_are_refused(layers):
+    with pytest.raises(InputError, match="layers must be names of layers"):
+        as_layer_names(layers)
+
+
+@pytest.mark.parametrize("k", [True, 2.0, "3", 0, -1, None])
+def test_a_k_that_is_no_whole_number_from_one_on_is_refused(k):
+    with pytest.raises(InputError, match="k must be"):
+        check_neighbors(None, Nearest, k=k, n_rows=9)

@@ -1,0 +1,240 @@
+"""Certificates: no movement shorter than the radius makes another class known."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from iknow.core.assertion import Assertion
+from iknow.core.bisector import find_crossings
+from iknow.core.movement import Movement
+from iknow.core.neighborhood import (
+    Ball,
+    BallElseNearest,
+    BallWithNearest,
+    Nearest,
+    Neighborhood,
+    RelativeBall,
+)
+from iknow.core.robustness import FURTHEST, certify, find_clearance
+from iknow.errors import InputError
+
+RULES = [
+    Ball(0.6),
+    Ball((0.4, 0.9, 0.6)),
+    Nearest(1),
+    Nearest(3),
+    BallElseNearest(0.3, 2),
+    BallWithNearest(0.6, 2),
+    RelativeBall(0.8, 1.5),
+]
+
+
+@pytest.fixture(scope="session")
+def assess(assess_by, gather):
+    """Queries in layers that are linear maps of the input."""
+
+    def run(maps, train, labels, queries, rules, belief):
+        evidence = [gather(train @ matrix, labels, queries @ matrix, 3, 3) for matrix in maps]
+        # Float32 gives the bisectors what they ask for; the rounding is of these few numbers.
+        movements = {
+            f"layer{i}": Movement(
+                np.linalg.norm(matrix, 2),
+                1e-6,
+                find_crossings(
+                    (train @ matrix).astype(np.float32),
+                    labels,
+                    (queries @ matrix).astype(np.float32),
+                    np.asarray(belief),
+                ),
+            )
+            for i, matrix in enumerate(maps)
+        }
+        return assess_by(evidence, rules, belief, movements=movements)
+
+    return run
+
+
+def knows_another(assessment, belief):
+    """Which queries are known to be of a class other than a belief, whatever the model says."""
+    alone = assessment.justification.sum(axis=1) == 1
+    return alone & (assessment.justification.argmax(axis=1) != belief)
+
+
+@settings(max_examples=30)
+@given(seed=st.integers(0, 10**6), i=st.integers(0, len(RULES) - 1), two=st.booleans())
+def test_nothing_else_is_known_within_the_radius(seed, i, two, assess):
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 3, 20)
+    train = rng.normal(0, 0.5, (20, 2)) + np.array([[0, 0], [1, 0], [0, 1]])[labels]
+    queries = rng.normal(0.3, 0.6, (6, 2))
+    belief = rng.integers(0, 3, 6)
+    maps = [np.eye(2), rng.normal(size=(2, 2))][: 2 if two else 1]
+    rules = [RULES[i], RULES[-1 - i]][: len(maps)]
+    radii = assess(maps, train, labels, queries, rules, belief).certified_radius
+    for query, radius, g in zip(queries, radii, belief, strict=True):
+        if radius == 0:
+            continue
+        angles = np.linspace(0, 2 * np.pi, 40)
+        circle = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+        lengths = min(radius, 5) * np.array([0.3, 0.7, 0.95, 0.999999])
+        moved = query + np.concatenate([length * circle for length in lengths])
+        after = assess(maps, train, labels, moved, rules, np.full(len(moved), g))
+        assert not knows_another(after, g).any()
+
+
+@pytest.mark.parametrize(
+    ("rule", "radius"),
+    [
+        (Ball(1), 3.0),  # the other class, at 4, comes within reach
+        (Ball(3), 2.0),  # it is within reach soon; but the belief, at 1, is so for longer
+        (Nearest(1), 1.5),  # halfway between the classes
+        (BallElseNearest(1, 1), 1.5),
+        (BallElseNearest(3, 1), 2.0),
+        (BallWithNearest(1, 1), 3.0),
+        (BallWithNearest(3, 1), 2.0),
+        (RelativeBall(1, 2.0), 3.0),
+        (RelativeBall(9, 2.0), 7 / 3),  # there the belief is twice as far as the other class
+        (Ball((1, 2)), 2.0),
+        (Ball((2, 1)), 3.0),
+        (Ball((3.5, 2)), 2.5),
+        (Ball((0.5, 3)), 1.0),  # not halfway: the other class is looked for further away
+    ],
+    ids=repr,
+)
+def test_the_radius_is_where_another_class_becomes_known_and_no_less(
+    rule, radius, gather, assess_by
+):
+    """On a line with one sample of each class the bound is attained."""
+    train, labels = np.array([[-1.0], [4.0]]), np.array([0, 1])
+
+    def justified(x):
+        evidence = gather(train, labels, np.array([[x]]), 2, 1)
+        assessment = assess_by([evidence], [rule], [0], movements={"layer0": Movement(1.0)})
+        return assessment.justification[0].tolist(), assessment.certified_radius[0]
+
+    _, certified = justified(0.0)
+    # Distances might be off by rounding, and so it is a little less than the whole.
+    assert radius * (1 - 1e-8) < certified < radius
+    assert justified(certified)[0] != [False, True]
+    assert justified(radius * (1 - 1e-9))[0] != [False, True]
+    assert justified(radius * (1 + 1e-9))[0] == [False, True]
+
+
+def test_the_best_layer_counts_and_one_without_a_constant_does_not(assessment):
+    assert assessment.certified_radius.tolist() == [0] * 6
+    evidence, rules, belief = assessment.evidence, assessment.neighborhoods, assessment.belief_codes
+    hidden, logits = {"hidden": Movement(2.0)}, {"logits": Movement(0.5)}
+    one, other = (certify(evidence, rules, belief, each) for each in (hidden, logits))
+    np.testing.assert_allclose(one, [1.75, 0, 1.75, 1.75, 0, math.inf], rtol=1e-8)
+    both = certify(evidence, rules, belief, hidden | logits)
+    assert both.tolist() == np.maximum(one, other).tolist()
+    unknown = certify(evidence, rules, belief, hidden | {"logits": Movement(math.inf)})
+    assert unknown.tolist() == one.tolist()
+
+
+def test_rounding_is_taken_from_every_clearance_before_it_is_divided(assessment):
+    evidence, rules, belief = assessment.evidence, assessment.neighborhoods, assessment.belief_codes
+    rounding = np.array([1.5, 0, 3.5, 4, 0, 7])
+    radii = certify(evidence, rules, belief, {"hidden": Movement(2.0, rounding)})
+    np.testing.assert_allclose(radii, [1, 0, 0, 0, 0, math.inf], rtol=1e-8)
+    not_known = certify(evidence, rules, belief, {"hidden": Movement(2.0, np.full(6, math.inf))})
+    assert not not_known.any()
+
+
+def test_bisectors_count_where_they_are_further_and_the_reach_is_one_for_all(evidence_from):
+    evidence, belief = evidence_from([[1, 4]], 2), np.array([0])
+    assert find_clearance(evidence, Nearest(1), belief, 2.5).tolist() == [2.5]
+    assert find_clearance(evidence, Nearest(1), belief, 0.5) == pytest.approx(1.5)
+    assert find_clearance(evidence, Ball(1.0), belief, 2.5) == pytest.approx(3.0)
+    # With a radius for each class, a sample need not be the nearest to be alone within reach.
+    assert find_clearance(evidence, Ball((0.5, 3.0)), belief, 2.5) == pytest.approx(1.0)
+
+
+def test_a_layer_that_does_not_move_certifies_any_length_computed_with(assessment):
+    evidence, rules, belief = assessment.evidence, assessment.neighborhoods, assessment.belief_codes
+    still = certify(evidence, rules, belief, {"hidden": Movement(0.0)})
+    assert still.tolist() == [FURTHEST, 0, FURTHEST, FURTHEST, 0, math.inf]
+
+
+def test_without_any_other_class_nothing_else_can_be_known(evidence_from):
+    evidence = evidence_from([[1, math.inf, math.inf]], 3)
+    for rule in [*RULES, Ball(math.inf), Ball((0.5, math.inf, 1))]:
+        assert find_clearance(evidence, rule, np.array([0])).tolist() == [math.inf]
+
+
+def test_a_belief_without_samples_is_certified_only_by_how_far_the_others_are(evidence_from):
+    evidence = evidence_from([[math.inf, 1, 2]], 3)
+    clearances = [find_clearance(evidence, rule, np.array([0]))[0] for rule in RULES]
+    np.testing.assert_allclose(clearances, [0.4, 0.1, -np.inf, -np.inf, -np.inf, 0.4, 0.2])
+
+
+def test_a_foreign_rule_is_certified_by_the_lead_over_other_classes(evidence_from):
+    class Everything(Neighborhood):
+        def reach(self, evidence):
+            return np.full(len(evidence), np.inf)
+
+    evidence = evidence_from([[1, 4]], 1)
+    assert find_clearance(evidence, Everything(), np.array([0])) == pytest.approx(1.5)
+
+
+def test_a_subclass_with_another_reach_does_not_inherit_what_was_promised_of_it(evidence_from):
+    class Twice(Ball):
+        def reach(self, evidence):
+            return 2 * super().reach(evidence)
+
+    class Said(Twice):
+        @property
+        def empty_beyond(self):
+            return 2 * self.radius
+
+    class Half(RelativeBall):
+        def reach(self, evidence):
+            return evidence.nearest_distance()
+
+    evidence, belief = evidence_from([[1, 4]], 1), np.array([0])
+    assert find_clearance(evidence, Ball(1.0), belief) == pytest.approx(3.0)
+    assert find_clearance(evidence, Twice(1.0), belief) == pytest.approx(1.5)
+    assert find_clearance(evidence, Said(1.0), belief) == pytest.approx(2.0)
+    assert find_clearance(evidence, Half(9.0, 2.0), belief) == pytest.approx(1.5)
+
+
+def test_invalid_samples_are_not_certified(assessment):
+    invalid = dataclasses.replace(
+        assessment,
+        evidence={layer: e[np.array([0] * 6)] for layer, e in assessment.evidence.items()},
+        invalid=np.array([False, True] * 3),
+        movements={"hidden": Movement(1.0)},
+    )
+    np.testing.assert_allclose(invalid.certified_radius, [3.5, 0, 0, 0, 0, 0], rtol=1e-8)
+    assert (invalid.assertion[invalid.invalid] == Assertion.IDK).all()
+
+
+@pytest.mark.parametrize("size", [-1.0, math.nan])
+def test_constants_and_roundings_must_be_sizes(size):
+    with pytest.raises(InputError, match="constant must be >= 0; got"):
+        Movement(size)
+    with pytest.raises(InputError, match="rounding of a layer must be >= 0"):
+        Movement(1.0, np.array([0.0, size]))
+
+
+def test_a_movement_must_belong_to_a_layer(assessment):
+    arguments = assessment.evidence, assessment.neighborhoods, assessment.belief_codes
+    with pytest.raises(InputError, match="layer 'relu'; the evidence is of the layers 'hidden'"):
+        certify(*arguments, {"relu": Movement(1.0)})
+
+
+def test_a_part_of_an_assessment_is_certified_as_it_was_in_the_whole(assessment):
+    movement = Movement(2.0, np.arange(6.0), np.linspace(0, 9, 6))
+    whole = dataclasses.replace(
+        assessment, movements={"hidden": movement, "logits": Movement(math.inf)}
+    )
+    radii = whole.certified_radius
+    assert len(set(radii.tolist())) > 2
+    for part in (slice(1, 4), slice(None, None, 2), slice(-1, None)):
+        assert whole[part].certified_radius.tolist() == radii[part].tolist()
+    assert whole.only(["hidden"]).certified_radius.tolist() == radii.tolist()
+    assert not whole.only(["logits"]).certified_radius.any()

@@ -1,0 +1,226 @@
+"""Explanations: the training samples for and against a belief, as a record and as text."""
+
+import numpy as np
+import pytest
+
+from iknow.core.assertion import Assertion, Reason
+from iknow.core.neighborhood import (
+    Ball,
+    BallElseNearest,
+    BallWithNearest,
+    Nearest,
+    RelativeBall,
+)
+from iknow.core.slack import Slack, Turn
+from iknow.explain.explanation import SENTENCES, Exemplar, LayerExplanation
+from iknow.explain.picture import Features, as_image
+
+CLASSES = np.array(["cat", "dog", "owl"])
+
+
+@pytest.fixture(scope="session")
+def explain_one(assess_by):
+    """The explanation of one sample in one layer."""
+
+    def run(evidence, neighborhood, belief=0, classes=CLASSES):
+        return assess_by([evidence], [neighborhood], [belief], classes).explain(0).layers[0]
+
+    return run
+
+
+def test_a_layer_is_explained_by_its_exemplars_reach_and_support(assessment):
+    explanation = assessment.explain(1)
+    assert (explanation.index, explanation.belief) == (1, "dog")
+    assert (explanation.assertion, explanation.reason) == (Assertion.IMK, Reason.OVERLAP)
+    assert explanation.layers == (
+        LayerExplanation(
+            layer="hidden",
+            nearest_for=Exemplar(11, "dog", 1.5),
+            nearest_against=Exemplar(10, "cat", 1.0),
+            reach=1.5,
+            support=("cat", "dog"),
+            margin=-0.5,
+            slack=Slack("radius", 1.5, shrink=Turn(1.0, Assertion.IDK), grow=None),
+        ),
+        LayerExplanation(
+            layer="logits",
+            nearest_for=Exemplar(11, "dog", 2.0),
+            nearest_against=Exemplar(10, "cat", 5.0),
+            reach=2.0,
+            support=("dog",),
+            margin=0.0,
+            slack=Slack("radius", 2.0, shrink=Turn(2.0, Assertion.IDK), grow=None),
+        ),
+    )
+
+
+def test_an_explanation_reads_as_text(assessment):
+    assert str(assessment.explain(1)) == (
+        "sample 1: IMK, belief dog\n"
+        "  OVERLAP: samples of several classes lie within reach in at least one layer: hidden "
+        "finds cat and dog within the reach 1.5\n"
+        "  hidden: reach 1.5, support {cat, dog}, margin -0.5\n"
+        "    for      #11 (dog) at 1.5\n"
+        "    against  #10 (cat) at 1\n"
+        "    turns    radius 1.5: IDK below 1\n"
+        "  logits: reach 2, support {dog}, margin 0\n"
+        "    for      #11 (dog) at 2\n"
+        "    against  #10 (cat) at 5\n"
+        "    turns    radius 2: IDK below 2"
+    )
+
+
+def test_an_ik_says_what_it_rests_on(assessment):
+    assert str(assessment.explain(0)).endswith(
+        "\n  rests on 1 training sample: without it it would not be known"
+    )
+
+
+def test_what_is_missing_reads_as_none_nothing_and_no_sample(assessment):
+    neighborhoods = {"hidden": BallWithNearest(1, 2), "logits": Ball(2)}
+    explanation = assessment.under(neighborhoods).explain(5)
+    assert [layer.reach for layer in explanation.layers] == [None, None]
+    assert explanation.margin == -np.inf
+    assert str(explanation) == (
+        "sample 5: IDK, belief cat\n"
+        "  INVALID: an activation is not finite, or the model gives no answer\n"
+        "  hidden: reach none, support {nothing}, margin -inf\n"
+        "    for      no sample\n"
+        "    against  no sample\n"
+        "  logits: reach none, support {nothing}, margin -inf\n"
+        "    for      no sample\n"
+        "    against  no sample"
+    )
+
+
+SENTENCE_OF_EACH = [
+    "in every layer all training samples within reach have the believed class: hidden finds cat "
+    "within the reach 1.5; logits finds cat within the reach 2",
+    "samples of several classes lie within reach in at least one layer: hidden finds cat and dog "
+    "within the reach 1.5",
+    "each layer finds a single class within reach, but not the same one: hidden finds dog within "
+    "the reach 1.5; logits finds cat within the reach 2",
+    "at least one layer has no training sample within reach: logits finds no training sample "
+    "within the reach 2; the nearest is #10 (cat) at 3",
+    "samples lie within reach, but none of the believed class: hidden finds cat within the reach "
+    "1.5; logits finds cat within the reach 2",
+    "an activation is not finite, or the model gives no answer",
+]
+
+
+@pytest.mark.parametrize("reason", list(Reason)[:6])
+def test_the_sentence_names_what_the_layers_found(assessment, reason):
+    explanation = assessment.explain(int(reason))
+    assert explanation.reason == reason
+    assert explanation.sentence == SENTENCE_OF_EACH[reason]
+
+
+def test_samples_and_exemplars_are_pictured_where_they_are_given(assessment):
+    samples = np.arange(6 * 4).reshape(6, 4) / 24
+    training = {10: np.zeros(4), 11: np.ones(4)}
+    explanation = assessment.explain(1, samples=samples, training=training)
+    assert explanation.picture == Features(tuple(samples[1].tolist()))
+    assert explanation.layers[0].nearest_for.picture == Features((1.0,) * 4)
+    seen = assessment.explain(1, samples=samples, training=training, renderer=as_image(2, 2))
+    np.testing.assert_array_equal(seen.picture.pixels, np.rint(samples[1] * 255).reshape(2, 2))
+
+
+def test_a_row_that_the_training_samples_do_not_have_is_not_pictured(assessment):
+    explanation = assessment.explain(1, training=np.zeros((11, 4)))
+    assert explanation.layers[0].nearest_for.picture is None  # row 11
+    assert explanation.layers[0].nearest_against.picture is not None  # row 10
+
+
+def test_the_slack_of_a_layer_is_that_of_the_layer_alone(evidence_from, explain_one):
+    layer = explain_one(evidence_from([[1, 1.25, 9]], n_neighbors=0), Ball(1.5))
+    assert layer.slack == Slack("radius", 1.5, shrink=Turn(1.25, Assertion.IK), grow=None)
+
+
+def test_every_reason_has_its_sentence():
+    assert set(SENTENCES) == set(Reason)
+    assert len(set(SENTENCES.values())) == len(Reason)
+
+
+@pytest.mark.parametrize(
+    ("neighborhood", "reach", "support"),
+    [
+        (Ball(2), 2.0, ("cat",)),
+        (Nearest(2), 3.0, ("cat", "owl")),
+        (BallElseNearest(1, 2), 1.0, ("cat",)),
+        (BallElseNearest(0.5, 2), 3.0, ("cat", "owl")),
+        (BallWithNearest(1, 2), 3.0, ("cat", "owl")),
+        (BallWithNearest(0.5, 2), None, ()),
+        (RelativeBall(1, 3), 3.0, ("cat", "owl")),
+        (RelativeBall(1, 2.5), 2.5, ("cat",)),
+        (RelativeBall(0.5, 3), None, ()),
+        (Ball([2, 5, 2.5]), 2.0, ("cat", "dog")),
+    ],
+    ids=repr,
+)
+def test_reach_and_support_are_those_of_the_rule(
+    neighborhood, reach, support, evidence_from, explain_one
+):
+    layer = explain_one(evidence_from([[1, 4, 3]], n_neighbors=2), neighborhood)
+    assert (layer.reach, layer.support) == (reach, support)
+
+
+@pytest.mark.parametrize(("belief", "reach"), [(0, 2.0), (1, 5.0), (2, 2.5)])
+def test_with_a_radius_for_each_class_the_reach_shown_is_that_of_the_believed_one(
+    belief, reach, evidence_from, explain_one
+):
+    layer = explain_one(evidence_from([[1, 4, 3]], n_neighbors=0), Ball([2, 5, 2.5]), belief)
+    assert layer.reach == reach
+    assert type(layer.reach) is float
+    assert layer.support == ("cat", "dog")
+
+
+def test_the_exemplar_against_is_the_nearest_of_all_other_classes(evidence_from, explain_one):
+    evidence = evidence_from([[4, 3, 2]], n_neighbors=0)
+    against = [explain_one(evidence, Ball(1), belief).nearest_against.row for belief in range(3)]
+    assert against == [12, 12, 11]
+
+
+def test_exemplars_out_of_reach_are_still_named(evidence_from, explain_one):
+    layer = explain_one(evidence_from([[7, 8, 9]], n_neighbors=0), Ball(1))
+    assert layer.nearest_for == Exemplar(10, "cat", 7.0)
+    assert layer.nearest_against == Exemplar(11, "dog", 8.0)
+
+
+@pytest.mark.parametrize("belief", [0, 1, 2])
+def test_without_samples_of_the_believed_class_there_is_no_exemplar_for(
+    belief, evidence_from, explain_one
+):
+    distances = [[1.0, 2.0, 3.0]]
+    distances[0][belief] = np.inf
+    layer = explain_one(evidence_from(distances, n_neighbors=0), Ball(5), belief)
+    assert layer.nearest_for is None
+    assert layer.nearest_against is not None
+
+
+@pytest.mark.parametrize("belief", [0, 1, 2])
+def test_without_samples_of_another_class_there_is_no_exemplar_against(
+    belief, evidence_from, explain_one
+):
+    distances = np.full((1, 3), np.inf)
+    distances[0, belief] = 1.0
+    layer = explain_one(evidence_from(distances, n_neighbors=0), Ball(5), belief)
+    assert layer.nearest_for == Exemplar(10 + belief, CLASSES[belief], 1.0)
+    assert layer.nearest_against is None
+
+
+@pytest.mark.parametrize(
+    ("classes", "kind"),
+    [(np.array([3, 5, 8]), int), (CLASSES, str), (np.array([1, "b", None], dtype=object), int)],
+    ids=["int", "str", "object"],
+)
+def test_a_record_holds_plain_values(classes, kind, evidence_from, explain_one):
+    layer = explain_one(evidence_from([[1, 4, 3]], n_neighbors=2), Nearest(2), classes=classes)
+    assert type(layer.nearest_for.label) is kind
+    assert type(layer.support[0]) is kind
+    assert type(layer.nearest_for.row) is int
+    assert type(layer.nearest_for.distance) is float
+    assert type(layer.reach) is float
+
+
+def test_an_exemplar_shows_four_digits_of_its_distance():
+    assert str(Exemplar(7, "cat", 1 / 3)) == "#7 (cat) at 0.3333"

@@ -1,0 +1,93 @@
+"""Explanations in a notebook: all that the record says, and nothing that could run."""
+
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from iknow.explain.html import FEATURES_SHOWN, picture_to_html
+from iknow.explain.picture import Features, Series, as_image, as_series
+
+VOID = {"img", "br", "polyline"}
+
+
+class Page(HTMLParser):
+    """What is in a piece of HTML: its words, its tags, and whether they are well closed."""
+
+    def __init__(self, markup):
+        super().__init__()
+        self.words, self.tags, self.open = "", [], []
+        self.feed(markup)
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.words += data + " "
+
+
+def test_the_card_says_what_the_record_says(assessment):
+    explanation = assessment.explain(1)
+    words = re.sub(r"\s+", " ", Page(explanation._repr_html_()).words)
+    for said in ["IMK", "I may know", "dog", "hidden finds cat and dog within the reach 1.5"]:
+        assert said in words
+    for layer in explanation.layers:
+        assert str(layer.nearest_for) in words
+        assert str(layer.nearest_against) in words
+        assert str(layer.slack) in words
+
+
+def test_only_an_ik_rests_on_samples(assessment):
+    assert "Rests on 1 training sample" in assessment.explain(0)._repr_html_()
+    assert "ests on" not in assessment.explain(1)._repr_html_()
+
+
+def test_sample_and_exemplars_are_shown_side_by_side(assessment):
+    samples, training = np.random.default_rng(0).random((2, 20, 4))
+    images = assessment.explain(0, samples=samples, training=training, renderer=as_image(2, 2))
+    assert Page(images._repr_html_()).tags.count("img") == 5  # for and against in two layers
+    series = assessment.explain(0, samples=samples, training=training, renderer=as_series(2))
+    assert Page(series._repr_html_()).tags.count("svg") == 5
+    assert Page(series._repr_html_()).tags.count("polyline") == 10
+
+
+@pytest.mark.parametrize("i", range(6))
+def test_labels_with_markup_are_text(assessment, i):
+    evil = "<script>alert(1)</script>"
+    names = np.array([evil, "<img src=x onerror=alert(1)>", "&amp;"])
+    marked = type(assessment)(**{**vars_of(assessment), "classes": names})
+    page = Page(marked.explain(i)._repr_html_())
+    assert not {"script", "img"} & set(page.tags)
+    assert names[assessment.belief_codes[i]] in page.words
+
+
+def test_features_are_a_short_table_of_text():
+    names = tuple(f"<b>{i}</b>" for i in range(20))
+    page = Page(picture_to_html(Features(("<i>", *map(float, range(19))), names, 5)))
+    assert page.tags.count("tr") == FEATURES_SHOWN + 1
+    assert "and 13 more" in page.words
+    assert "<b>0</b>" in page.words
+    assert "<i>" in page.words
+    assert not {"b", "i"} & set(page.tags)
+
+
+def test_a_series_fills_its_box_from_the_lowest_to_the_highest():
+    markup = picture_to_html(Series(np.array([[0.0, 1.0, 3.0]])))
+    points = re.search(r'points="([^"]+)"', markup)[1].split()
+    heights = [float(point.split(",")[1]) for point in points]
+    assert heights[0] > heights[1] > heights[2]
+    assert (heights[0] - heights[1]) * 2 == pytest.approx(heights[1] - heights[2])
+    flat = picture_to_html(Series(np.ones((1, 3))))
+    assert "nan" not in flat
+
+
+def vars_of(assessment):
+    return {name: getattr(assessment, name) for name in assessment.__dataclass_fields__}

@@ -1,0 +1,251 @@
+"""The page's algebra is Python's: on random evidence, with ties, infinities and every rule.
+
+It runs in a real browser, on real pages, so the packing of the evidence is tested as well.
+"""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from iknow import (
+    Assertion,
+    Assessment,
+    Ball,
+    BallElseNearest,
+    BallWithNearest,
+    Nearest,
+    Reason,
+    RelativeBall,
+    evaluate,
+)
+from iknow.core.movement import Movement
+from iknow.report import make_html
+from iknow.report.columns import describe_setting
+
+ASSESS = """
+const tried = arguments[0];
+return tried.map((settings) => {
+  const found = Algebra.assess(Report.page.evidence, settings.map(read));
+  return [[...found.assertion], [...found.reason], [...found.margin].map(String)];
+});
+"""
+
+READ = """
+const number = (value) => (value === null ? null : Number(value));
+const read = (s) => ({ rule: s.rule, radius: number(s.radius), k: s.k, ratio: s.ratio,
+  radii: s.radii && s.radii.map(number), factor: s.factor ?? 1 });
+"""
+
+
+PAIRS = "return [...Report.page.summary.pairs].sort((one, other) => one[0] - other[0])"
+
+
+def random_assessment(seed, gathered, rules=None):
+    """Points on a small grid, so that distances tie; classes without samples; invalid queries."""
+    rng = np.random.default_rng(seed)
+    n, n_classes, n_layers = 50, int(rng.integers(1, 7)), int(rng.integers(1, 4))
+    n_neighbors = int(rng.integers(3, 12))
+    evidence = {}
+    for layer in [f"layer {i}" for i in range(n_layers)]:
+        n_train = int(rng.integers(1, 25))  # fewer than the neighbours: some of them at infinity
+        scale = rng.choice([1.0, 1 / 3])
+        train = rng.integers(0, 5, size=(n_train, 2)) * scale
+        queries = rng.integers(0, 5, size=(n, 2)) * scale
+        labels = rng.integers(n_classes, size=n_train)
+        evidence[layer] = gathered(train, labels, queries, n_classes, n_neighbors)
+    assessment = Assessment(
+        classes=np.arange(n_classes),
+        belief_codes=rng.integers(n_classes, size=n),
+        scores=np.zeros((n, n_classes)),
+        evidence=evidence,
+        neighborhoods=dict.fromkeys(evidence, Ball(1.0)),
+        invalid=rng.random(n) < 0.1,
+        knowable=None if seed % 3 else range(0, n_classes, 2),
+    )
+    if rules == "per class":
+        radii = {layer: tuple(random_radii(rng, assessment, n_classes)) for layer in evidence}
+        assessment = assessment.under({layer: Ball(each) for layer, each in radii.items()})
+    return assessment, rng
+
+
+def random_radii(rng, assessment, size):
+    """Radii that equal distances in the data, so that closed balls matter, and a few others."""
+    distances = np.concatenate([e.class_distances.ravel() for e in assessment.evidence.values()])
+    others = np.array([0.0, np.inf, 0.7, 1.9])
+    return rng.choice(np.concatenate([distances, others]), size=size)
+
+
+def random_rule(rng, assessment):
+    radius = float(random_radii(rng, assessment, 1)[0])
+    k = int(rng.integers(1, next(iter(assessment.evidence.values())).n_neighbors + 1))
+    ratio = float(rng.choice([1.0, 1.5, 2**0.5, 2.0, 3.0]))
+    return [
+        Ball(radius),
+        Nearest(k),
+        BallElseNearest(radius, k),
+        BallWithNearest(radius, k),
+        RelativeBall(radius, ratio),
+    ][rng.integers(5)]
+
+
+def as_json(rules):
+    """Settings as the page reads them; JSON has no infinity."""
+    plain = [describe_setting(rule) for rule in rules]
+    for setting in plain:
+        setting["radius"] = None if setting["radius"] is None else str_of(setting["radius"])
+        setting["radii"] = setting["radii"] and [str_of(radius) for radius in setting["radii"]]
+    return plain
+
+
+def str_of(number):
+    return "Infinity" if np.isinf(number) else repr(float(number))
+
+
+def assert_same(found, assessment):
+    """Assertions and reasons exactly; margins exactly, or to single precision of r_k."""
+    assertion, reason, margin = found
+    np.testing.assert_array_equal(assertion, assessment.assertion)
+    np.testing.assert_array_equal(reason, assessment.reason)
+    margin = np.array(margin, dtype=float)
+    if any(rule.n_neighbors for rule in assessment.neighborhoods.values()):
+        np.testing.assert_allclose(margin, assessment.margin, rtol=1e-6, atol=1e-6)
+        # Rounding must not move a margin to the other side of 0.
+        assert (np.sign(margin) * np.sign(assessment.margin) >= 0).all()
+        np.testing.assert_array_equal(margin[assessment.margin == 0], 0)
+    else:
+        np.testing.assert_array_equal(margin, assessment.margin)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_assertions_reasons_and_margins_equal_pythons(seed, gathered, open_page):
+    assessment, rng = random_assessment(seed, gathered)
+    page = open_page(make_html(assessment))
+    tried = [
+        {layer: random_rule(rng, assessment) for layer in assessment.evidence} for _ in range(80)
+    ]
+    found = page.run(READ + ASSESS, [as_json(rules.values()) for rules in tried])
+    for rules, columns in zip(tried, found, strict=True):
+        assert_same(columns, assessment.under(rules))
+
+
+@pytest.mark.parametrize("seed", range(100, 106))
+def test_with_a_radius_for_each_class_too(seed, gathered, open_page):
+    assessment, rng = random_assessment(seed, gathered, rules="per class")
+    page = open_page(make_html(assessment))
+    factors = [1.0, 0.0, 0.5, *rng.uniform(0.2, 3, size=10)]
+    given = as_json(assessment.neighborhoods.values())
+    tried = [[{**setting, "factor": factor} for setting in given] for factor in factors]
+    found = page.run(READ + ASSESS, tried)
+    assert_same(found[0], assessment)
+    for factor, columns in zip(factors[3:], found[3:], strict=True):
+        scaled = {
+            layer: Ball(factor * np.asarray(rule.radius))
+            for layer, rule in assessment.neighborhoods.items()
+        }
+        assert_same(columns, assessment.under(scaled))
+
+
+def test_the_pages_own_settings_are_the_given_ones(gathered, open_page):
+    for seed in range(200, 206):
+        assessment, rng = random_assessment(seed, gathered)
+        rules = {layer: random_rule(rng, assessment) for layer in assessment.evidence}
+        assessment = assessment.under(rules)
+        truth = rng.choice(assessment.classes, size=len(assessment))
+        page = open_page(make_html(assessment, truth))
+        assert page.run("return Report.page.isGiven()")
+        assert page.run("return [...Report.page.assessed.assertion]") == list(assessment.assertion)
+        report = evaluate(assessment, truth)
+        assert page.run(PAIRS) == [
+            [place, count] for place, count in enumerate(report.matrix.ravel().tolist()) if count
+        ]
+        assert page.run("return Report.page.summary.reasons") == list(report.reasons.values())
+
+
+def random_movement(rng, constant, n):
+    """With rounding and bisectors that decide now and then, or without."""
+    if rng.random() < 0.3:
+        return Movement(constant)
+    rounding = rng.choice([0.0, 1e-9, 0.3, np.inf], size=n, p=[0.2, 0.3, 0.4, 0.1])
+    crossing = rng.choice([-np.inf, 0.2, 1.7, np.inf], size=n, p=[0.4, 0.3, 0.2, 0.1])
+    return Movement(constant, rounding * rng.random(n), crossing * rng.random(n))
+
+
+def test_certified_radii_equal_pythons(gathered, open_page):
+    script = READ + (
+        "return arguments[0].map((settings) => [...Certificate.find(Report.page.evidence,"
+        "settings.map(read))].map(String));"
+    )
+    certified = 0
+    for seed in range(400, 412):
+        per_class = seed % 4 == 0
+        assessment, rng = random_assessment(seed, gathered, "per class" if per_class else None)
+        constants = rng.choice([0.0, 0.5, 1.0, 3.7, np.inf], size=len(assessment.evidence))
+        movements = {
+            layer: random_movement(rng, constant, len(assessment))
+            for layer, constant in zip(assessment.evidence, constants.tolist(), strict=True)
+        }
+        assessment = dataclasses.replace(assessment, movements=movements)
+        page = open_page(make_html(assessment))
+        tried = [assessment.neighborhoods] if per_class else [
+            {layer: random_rule(rng, assessment) for layer in assessment.evidence}
+            for _ in range(40)
+        ]  # fmt: skip
+        found = page.run(script, [as_json(rules.values()) for rules in tried])
+        for rules, radii in zip(tried, found, strict=True):
+            expected = assessment.under(rules).certified_radius
+            np.testing.assert_array_equal(np.array(radii, dtype=float), expected)
+            certified += int((np.isfinite(expected) & (expected > 0)).sum())
+    assert certified > 1000
+
+
+def test_slack_equals_pythons(gathered, open_page):
+    script = (
+        READ
+        + """
+    const settings = arguments[0].map(read);
+    return arguments[1].map((i) => settings.map((_, l) => {
+      const found = Slack.find(Report.page.evidence, settings, i, l);
+      const turn = (t) => (t === null ? null : [String(t.at), t.becomes]);
+      return [found.parameter, String(found.value), turn(found.shrink), turn(found.grow)];
+    }));
+    """
+    )
+    turned = 0
+    for seed in range(300, 308):
+        assessment, rng = random_assessment(seed, gathered, "per class" if seed % 4 == 0 else None)
+        if seed % 4:
+            rules = {layer: random_rule(rng, assessment) for layer in assessment.evidence}
+            assessment = assessment.under(rules)
+        page = open_page(make_html(assessment))
+        valid = np.flatnonzero(~assessment.invalid).tolist()
+        found = page.run(script, as_json(assessment.neighborhoods.values()), valid)
+        for i, layers in zip(valid, found, strict=True):
+            for layer, (parameter, value, *turns) in zip(
+                assessment.explain(i).layers, layers, strict=True
+            ):
+                slack = layer.slack
+                assert (parameter, float(value)) == (slack.parameter, slack.value)
+                for turn, expected in zip(turns, (slack.shrink, slack.grow), strict=True):
+                    assert (turn is None) == (expected is None)
+                    if turn is not None:
+                        turned += 1
+                        assert (float(turn[0]), turn[1]) == (expected.at, int(expected.becomes))
+    assert turned > 200
+
+
+def test_the_random_evidence_has_everything_in_it(gathered):
+    reasons, assertions, ties, infinite = set(), set(), 0, 0
+    for seed in range(12):
+        assessment, rng = random_assessment(seed, gathered)
+        for _ in range(20):
+            rules = {layer: random_rule(rng, assessment) for layer in assessment.evidence}
+            tried = assessment.under(rules)
+            reasons |= set(tried.reason.tolist())
+            assertions |= set(tried.assertion.tolist())
+            ties += int((tried.margin == 0).sum())
+            infinite += int(np.isinf(tried.margin).sum())
+    assert reasons == set(Reason)
+    assert assertions == {int(a) for a in Assertion}
+    assert ties > 100
+    assert infinite > 100

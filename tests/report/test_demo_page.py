@@ -1,0 +1,67 @@
+"""The demonstration's report, as a person sees it who has never seen the project."""
+
+import re
+
+import numpy as np
+import pytest
+
+from iknow import Assertion, evaluate
+from iknow.cli.demo import demonstrate, make_report
+
+
+@pytest.fixture(scope="module")
+def demonstration():
+    return demonstrate()
+
+
+@pytest.fixture
+def page(demonstration, open_page):
+    return open_page(make_report(demonstration))
+
+
+@pytest.fixture(scope="module")
+def judged(demonstration):
+    """The assessment that the report is about, and the truth."""
+    parts = [demonstration.digits.conditions[name] for name in ("clean", "unseen digit")]
+    images, truth = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return demonstration.classifier.assess(images, evidence=True), truth
+
+
+def test_all_of_it_is_there(page, judged):
+    assessment, truth = judged
+    report = evaluate(assessment, truth)
+    assert f"“I know” for {report.matrix[Assertion.IK].sum()}" in page.text("#summary")
+    assert f"right in {report.a_ik:.1%} of cases" in page.text("#summary")
+    assert "181 images of the digit 4" in page.text("#notes")
+    assert "a measurement, not a promise" in page.text("#certified")
+    assert "cannot make the classifier know another class" in page.text("#certified")
+    assert page.run("return document.querySelectorAll('#plots canvas').length") >= 2
+    assert page.run("return document.querySelectorAll('#matrices table').length") >= 3
+
+
+def test_the_wrong_iks_come_first_and_open_with_their_evidence(page, judged):
+    assessment, truth = judged
+    wrong = np.flatnonzero((assessment.assertion == Assertion.IK) & (assessment.belief != truth))
+    first = page.rows()[: len(wrong)]
+    numbers = [int(next(cell for cell in row if cell.startswith("#"))[1:]) for row in first]
+    assert set(numbers) <= set(wrong.tolist())
+    explanation = assessment.explain(numbers[0])
+    shown = page.text("#detail")
+    for layer in explanation.layers:
+        assert f"training #{layer.nearest_for.row}" in shown
+        assert f"training #{layer.nearest_against.row}" in shown
+    assert f"And yet it is wrong: the truth is “{truth[numbers[0]]}”" in shown
+
+
+def test_one_can_say_from_it_why_a_prediction_is_imk(page, judged):
+    assessment, _ = judged
+    page.set("#filter-assertion", int(Assertion.IMK))
+    page.click(".rows .row")
+    shown = page.text("#detail")
+    i = int(re.search(r"Sample #(\d+)", shown)[1])
+    assert assessment.assertion[i] == Assertion.IMK
+    layer = next(one for one in assessment.explain(i).layers if len(one.support) > 1)
+    assert f"The model says “{assessment.belief[i]}”" in shown
+    assert f"“{layer.nearest_for.label}” (#{layer.nearest_for.row})" in shown
+    assert f"But so is #{layer.nearest_against.row} of “{layer.nearest_against.label}”" in shown
+    assert "Both classes are supported, so: I may know." in shown

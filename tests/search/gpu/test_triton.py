@@ -1,0 +1,152 @@
+"""Triton's kernels, on a GPU or in Triton's interpreter, against float64 and brute force."""
+
+import os
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from iknow.search.gpu.torch.blocks import NO_ROW, make_blocks
+from iknow.search.gpu.torch.bounds import SMALLEST_FACTOR
+from iknow.search.gpu.torch.index import TorchIndex
+from iknow.search.gpu.torch.operations import PlainOperations, Segments
+from iknow.testing import IndexContract, assert_same_evidence, brute_force
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+FILTERS = list(SMALLEST_FACTOR)
+
+# Triton decides once and for all, when it is loaded, whether to compile or to interpret.
+if DEVICE.type == "cpu" and "TRITON_INTERPRET" not in os.environ:
+    if "triton" in sys.modules:
+        pytest.skip("Triton was loaded without TRITON_INTERPRET=1", allow_module_level=True)
+    os.environ["TRITON_INTERPRET"] = "1"
+pytest.importorskip("triton")
+
+
+def make_operations(points, labels, size, filter="fp16", tiling=(16, 32)):
+    from iknow.search.gpu.torch.by_triton import Tiling, TritonOperations
+
+    blocks = make_blocks(points, labels, np.arange(len(points)), size, filter, DEVICE)
+    return TritonOperations(blocks, Tiling(*tiling, warps=4, stages=2))
+
+
+def random_problem(n_rows=300, n_features=10, n_classes=3, n_queries=21, seed=0):
+    rng = np.random.default_rng(seed)
+    points = rng.standard_normal((n_rows, n_features)).astype(np.float32)
+    queries = rng.standard_normal((n_queries, n_features)).astype(np.float32)
+    return points, rng.integers(n_classes, size=n_rows), queries
+
+
+def on_device(array):
+    return torch.from_numpy(array).to(DEVICE)
+
+
+class TestFusedTorchIndex(IndexContract):
+    @pytest.fixture(autouse=True)
+    def _fewer_problems(self, monkeypatch):
+        monkeypatch.setattr("iknow.testing.SEEDS_PER_KIND", 1)
+
+    def make_index(self, activations, labels, n_classes, rows=None):
+        return TorchIndex(activations, labels, n_classes, rows=rows, device=DEVICE, fused=True)
+
+    def test_a_larger_problem_of_many_blocks_and_tasks(self):
+        points, labels, queries = random_problem(700, 16, 7, 60)
+        evidence = self.make_index(points, labels, 7).gather(queries, 12)
+        assert_same_evidence(evidence, brute_force(points, labels, 7, queries, 12))
+
+
+@pytest.mark.parametrize("filter", FILTERS)
+@pytest.mark.parametrize(
+    ("size", "n_features"), [(8, 10), (32, 16), (64, 40), (4, 100)], ids=lambda n: str(n)
+)
+def test_block_minima_are_lower_bounds_and_tight(filter, size, n_features):
+    """Blocks within a tile, as wide as one and wider; columns in one step and in two."""
+    points, labels, queries = random_problem(n_features=n_features)
+    queries[0] *= 1e6  # far out, with a scale of its own
+    operations = make_operations(points, labels, size, filter)
+    blocks = operations.blocks
+    minima, bounds = operations.block_minima(on_device(queries))
+    rows, places = blocks.frame.place(blocks.points), blocks.frame.place(on_device(queries))
+    terms = rows.square().sum(1, keepdim=True) / 2 - rows @ places.T
+    terms[blocks.numbers == NO_ROW] = torch.inf
+    exact = terms.view(blocks.n_blocks, size, -1).amin(1) * bounds.scales
+    assert minima.shape == exact.shape == (blocks.n_blocks, 21)
+    assert (minima <= exact).all()
+    precision = {"fp16": 2e-3, "bf16": 2e-2, "tf32": 2e-3, "float32": 1e-4}[filter]
+    scale = rows.norm(dim=1).max() * bounds.norms
+    assert ((exact - minima) / scale).max() < precision
+
+
+def test_steps_of_the_search_agree_with_plain_torch():
+    points, labels, queries = random_problem(700)
+    fused = make_operations(points, labels, 8)
+    plain = PlainOperations(fused.blocks, DEVICE)
+    asked = on_device(queries)
+    minima, bounds = fused.block_minima(asked)
+    starts = fused.blocks.class_starts
+    groups = torch.arange(5, device=DEVICE)
+    for segments in (
+        Segments(starts[:-1], starts[1:], 1),
+        Segments(groups, torch.full_like(groups, fused.blocks.n_blocks), 5),
+    ):
+        low, block = fused.lowest(minima, segments)
+        low_again, block_again = plain.lowest(minima, segments)
+        assert torch.equal(low, low_again)
+        assert torch.equal(block, block_again)
+    limits = bounds.to_limits(torch.full((3, 21), 3.0, dtype=torch.float64, device=DEVICE))
+    limits[1] = -torch.inf
+    lists = list(fused.within(minima, limits, fused.blocks.ranks, 100))
+    assert len(lists) > 2
+    assert all(len(block) == len(query) <= 100 for block, query in lists)
+    found = torch.cat([torch.stack(pair) for pair in lists], 1).T.tolist()
+    [(block, query)] = plain.within(minima, limits, fused.blocks.ranks, 10**9)
+    assert sorted(found) == sorted(torch.stack([block, query]).T.tolist())
+    assert len(found) == len({tuple(pair) for pair in found})
+
+
+@pytest.mark.parametrize("n_features", [1, 7, 8, 21, 128, 131, 300])
+def test_measured_distances_have_the_bits_of_numpys(n_features):
+    points, labels, queries = random_problem(60, n_features)
+    operations = make_operations(points, labels, 4)
+    blocks = operations.blocks
+    block = torch.arange(blocks.n_blocks, device=DEVICE).repeat(2)
+    query = torch.arange(len(block), device=DEVICE) % len(queries)
+    asked = on_device(queries)
+    distances = operations.distances(asked, query, block).cpu().numpy()
+    nearest, number = (tensor.cpu().numpy() for tensor in operations.nearest(asked, query, block))
+    for i, (b, q) in enumerate(zip(block.tolist(), query.tolist(), strict=True)):
+        numbers = blocks.numbers.view(-1, 4)[b].cpu().numpy()
+        inside = numbers != NO_ROW
+        difference = points[numbers[inside]].astype(float) - queries[q].astype(float)
+        expected = np.sqrt(np.square(difference).sum(axis=1))
+        np.testing.assert_array_equal(distances[i, inside], expected)
+        assert np.isinf(distances[i, ~inside]).all()
+        assert nearest[i] == expected.min()
+        assert number[i] == numbers[inside][expected == expected.min()].min()
+
+
+@pytest.mark.parametrize("filter", FILTERS)
+def test_filters_change_no_answer(filter):
+    points, labels, queries = random_problem()
+    points[::3] = np.rint(points[::3])
+    queries[::2] = np.rint(queries[::2])
+    index = TorchIndex(points, labels, 3, device=DEVICE, filter=filter, fused=True)
+    assert_same_evidence(index.gather(queries, 5), brute_force(points, labels, 3, queries, 5))
+
+
+def test_of_equally_near_rows_the_lowest_number_is_named():
+    """Equals within a block, across blocks and under numbers that run the other way."""
+    points = np.repeat(np.eye(3, dtype=np.float32), 40, axis=0)
+    labels, numbers = np.zeros(120, dtype=int), np.arange(120)[::-1].copy()
+    index = TorchIndex(points, labels, 1, rows=numbers, device=DEVICE, fused=True)
+    evidence = index.gather(np.vstack([np.zeros((1, 3)), np.eye(3)]), 2)
+    np.testing.assert_array_equal(evidence.exemplars[:, 0], [0, 80, 40, 0])
+
+
+def test_a_class_of_one_row_wastes_no_blocks():
+    points, _, queries = random_problem(100)
+    index = TorchIndex(points, np.arange(100), 100, device=DEVICE, fused=True)
+    evidence = index.gather(queries, 3)
+    assert index._whole.blocks.size == 1
+    assert_same_evidence(evidence, brute_force(points, np.arange(100), 100, queries, 3))

@@ -1,0 +1,300 @@
+"""TorchIndex by plain torch operations: against brute force, and its promises."""
+
+import pickle
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+
+from iknow.errors import InputError
+from iknow.search.cpu.dense_index import DenseIndex
+from iknow.search.gpu.torch import operations as torch_operations
+from iknow.search.gpu.torch.blocks import NO_ROW, make_blocks
+from iknow.search.gpu.torch.bounds import SMALLEST_FACTOR, make_frame
+from iknow.search.gpu.torch.index import TorchIndex
+from iknow.search.gpu.torch.operations import PlainOperations
+from iknow.search.gpu.torch.search import merge
+from iknow.search.gpu.torch.sums import add_like_numpy, measure
+from iknow.testing import IndexContract, Problem, assert_same_evidence, brute_force
+
+FILTERS = list(SMALLEST_FACTOR)
+
+
+class TestTorchIndex(IndexContract):
+    def make_index(self, activations, labels, n_classes, rows=None):
+        return TorchIndex(activations, labels, n_classes, rows=rows)
+
+
+class TestTorchIndexInParts(IndexContract):
+    """With memory for less than half of the rows at a time."""
+
+    @pytest.fixture(autouse=True)
+    def _fewer_problems(self, monkeypatch):
+        monkeypatch.setattr("iknow.testing.SEEDS_PER_KIND", 4)
+
+    def make_index(self, activations, labels, n_classes, rows=None):
+        memory = 2048 + 100 * len(activations)
+        return TorchIndex(activations, labels, n_classes, rows=rows, memory=memory)
+
+
+def random_problem(n_rows=2000, n_features=10, n_classes=5, n_queries=50, seed=0):
+    rng = np.random.default_rng(seed)
+    points = rng.standard_normal((n_rows, n_features)).astype(np.float32)
+    queries = rng.standard_normal((n_queries, n_features)).astype(np.float32)
+    return points, rng.integers(n_classes, size=n_rows), queries
+
+
+@pytest.mark.parametrize("n", [*range(1, 20), 64, 71, 127, 128, 129, 136, 200, 257, 784, 9001])
+def test_sums_have_the_bits_of_numpys(n):
+    terms = np.random.default_rng(n).random((40, n)) ** 4
+    np.testing.assert_array_equal(add_like_numpy(torch.from_numpy(terms)), terms.sum(axis=1))
+
+
+def test_roots_have_the_bits_of_numpys():
+    points = np.random.default_rng(0).random((5000, 2)).astype(np.float32)
+    expected = np.sqrt(np.square(points.astype(float) - points[0].astype(float)).sum(axis=1))
+    np.testing.assert_array_equal(
+        measure(torch.from_numpy(points), torch.tensor(points[0])), expected
+    )
+
+
+def exact_terms(blocks, queries):
+    """σ-free τ of each row and query in float64, of shape (n_blocks, size, n_queries)."""
+    rows, places = blocks.frame.place(blocks.points), blocks.frame.place(queries)
+    terms = rows.square().sum(1, keepdim=True) / 2 - rows @ places.T
+    terms[blocks.numbers == NO_ROW] = torch.inf
+    return terms.view(blocks.n_blocks, blocks.size, -1)
+
+
+@pytest.mark.parametrize("filter", FILTERS)
+@pytest.mark.parametrize("shift", [0.0, 1000.0])
+def test_block_minima_are_lower_bounds_and_tight(filter, shift):
+    points, labels, queries = random_problem(n_features=24)
+    points, queries = points + np.float32(shift), queries + np.float32(shift)
+    blocks = make_blocks(points, labels, np.arange(2000), 16, filter, torch.device("cpu"))
+    queries = torch.from_numpy(queries)
+    minima, bounds = PlainOperations(blocks, torch.device("cpu")).block_minima(queries)
+    exact = exact_terms(blocks, queries).amin(1) * bounds.scales
+    scale = bounds.half_norms.mean() * 2
+    assert (minima <= exact).all()
+    precision = {"fp16": 2e-3, "bf16": 2e-2, "tf32": 2e-3, "float32": 5e-5}[filter]
+    assert (exact - minima).max() < precision * scale
+
+
+@pytest.mark.parametrize("filter", FILTERS)
+def test_a_limit_lets_every_row_of_that_distance_pass(filter):
+    points, labels, queries = random_problem()
+    blocks = make_blocks(points, labels, np.arange(2000), 1, filter, torch.device("cpu"))
+    queries = torch.from_numpy(queries)
+    minima, bounds = PlainOperations(blocks, torch.device("cpu")).block_minima(queries)
+    distances = measure(blocks.points[:, None], queries)
+    assert (minima <= bounds.to_limits(distances)).all()
+    # A limit is not much more than that: of distances a little smaller, most do not pass.
+    smaller = bounds.to_limits(distances * (0.97 if filter == "bf16" else 0.997))
+    assert (minima > smaller).float().mean() > 0.9
+
+
+@pytest.mark.parametrize("kind", ["huge", "tiny", "mixed magnitudes", "far from the origin"])
+def test_prepared_numbers_are_finite_and_factors_normal(kind):
+    for seed in range(10):
+        problem = Problem(kind, seed)
+        points = torch.from_numpy(problem.points.astype(np.float32))
+        queries = torch.from_numpy(problem.queries.astype(np.float32))
+        for filter in FILTERS:
+            frame = make_frame(points, filter)
+            rows = frame.bound_rows(points, torch.ones(len(points), dtype=torch.bool))
+            bounds = frame.bound_queries(queries)
+            for tensor in (*vars(rows).values(), bounds.low, bounds.norms, bounds.errors):
+                assert tensor.isfinite().all()
+            for low in (rows.low, bounds.low):
+                size = low.double().abs()
+                assert ((size == 0) | (size >= SMALLEST_FACTOR[filter])).all()
+                assert (size <= 2.0**15).all()
+
+
+@pytest.mark.parametrize("filter", FILTERS)
+@pytest.mark.parametrize("kind", ["plain", "near ties", "mixed magnitudes", "tiny"])
+def test_filters_change_no_answer(filter, kind):
+    for seed in range(8):
+        problem = Problem(kind, seed)
+        data = problem.points, problem.labels, problem.n_classes
+        evidence = TorchIndex(*data, filter=filter).gather(problem.queries, problem.k)
+        assert_same_evidence(evidence, brute_force(*data, problem.queries, problem.k))
+
+
+def test_most_blocks_are_ruled_out(monkeypatch):
+    """The bounds earn their keep: few pairs beyond one per query and class are measured."""
+    points, labels, queries = random_problem(n_rows=20_000, n_features=16)
+    measured = []
+    original = PlainOperations.nearest
+
+    def counting(self, queries, query, block):
+        measured.append(len(query))
+        return original(self, queries, query, block)
+
+    monkeypatch.setattr(PlainOperations, "nearest", counting)
+    evidence = TorchIndex(points, labels, 5).gather(queries)
+    assert sum(measured) <= 1.1 * evidence.class_distances.size
+
+
+@pytest.mark.parametrize("precision", ["high", "medium"])
+def test_products_in_less_than_float32_change_no_answer(precision):
+    """torch may be told to multiply in bf16; the bounds hold then, too."""
+    points, labels, queries = random_problem()
+    index = TorchIndex(points, labels, 5)
+    index.gather(queries[:1])  # laid out for full products
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(precision)
+    try:
+        evidence = index.gather(queries, 7)
+        assert index._whole._frames[False].filter == "bf16"
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert_same_evidence(evidence, brute_force(points, labels, 5, queries, 7))
+
+
+def test_autocast_and_default_dtype_change_no_answer():
+    points, labels, queries = random_problem()
+    expected = brute_force(points, labels, 5, queries, 3)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert_same_evidence(TorchIndex(points, labels, 5).gather(queries, 3), expected)
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert_same_evidence(TorchIndex(points, labels, 5).gather(queries, 3), expected)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("n_features", [1, 7, 8, 130, 300])
+def test_any_number_of_features(n_features):
+    points, labels, queries = random_problem(300, n_features, n_queries=10)
+    evidence = TorchIndex(points, labels, 5).gather(queries, 3)
+    assert_same_evidence(evidence, brute_force(points, labels, 5, queries, 3))
+
+
+def test_features_beyond_the_bounds_are_searched_by_measuring(monkeypatch):
+    monkeypatch.setattr("iknow.search.gpu.torch.bounds.UNIT", 2.0**-6)
+    points, labels, queries = random_problem(300)
+    evidence = TorchIndex(points, labels, 5).gather(queries, 3)
+    assert_same_evidence(evidence, brute_force(points, labels, 5, queries, 3))
+
+
+def test_many_lists_of_pairs_and_batches_give_the_same(monkeypatch):
+    monkeypatch.setattr("iknow.search.gpu.torch.search.PAIRS_AT_ONCE", 7)
+    monkeypatch.setattr("iknow.search.gpu.torch.search.BYTES_OF_DISTANCES", 3000)
+    monkeypatch.setattr("iknow.search.gpu.torch.index.WORK_BYTES_ON_CPU", 30_000)
+    monkeypatch.setattr(torch_operations, "BYTES_FOR_PRODUCTS", 3000)
+    monkeypatch.setattr(torch_operations, "BYTES_FOR_MEASURING", 3000)
+    points, labels, queries = random_problem(500)
+    points = np.rint(points)  # many ties, many blocks within each limit
+    queries[::2] = np.rint(queries[::2])
+    evidence = TorchIndex(points, labels, 5).gather(queries, 30)
+    assert_same_evidence(evidence, brute_force(points, labels, 5, queries, 30))
+
+
+def test_an_index_larger_than_the_memory_is_searched_in_parts():
+    points, labels, queries = random_problem(5000, 32)
+    index = TorchIndex(points, labels, 5, memory=1 << 19)
+    assert points.nbytes > 1 << 19
+    evidence = index.gather(queries, 9)
+    assert_same_evidence(evidence, brute_force(points, labels, 5, queries, 9))
+    assert index._whole is None
+    assert index._n_parts > 3
+
+
+def test_parts_merge_alike_in_either_order():
+    points, labels, queries = random_problem(300, 2)
+    points, queries = np.rint(points), torch.from_numpy(np.rint(queries))  # ties across parts
+    halves = [slice(0, None, 2), slice(1, None, 2)]
+    one, other = (
+        TorchIndex(points[half], labels[half], 5, rows=np.arange(300)[half]).gather_on_device(
+            queries, 6
+        )
+        for half in halves
+    )
+    whole = TorchIndex(points, labels, 5).gather_on_device(queries, 6)
+    for merged in (merge(one, other), merge(other, one)):
+        for actual, expected in zip(merged, whole, strict=True):
+            assert torch.equal(actual, expected)
+
+
+def test_too_little_memory_for_any_part_is_refused_before_work_starts():
+    points, labels, queries = random_problem(100, 32)
+    index = TorchIndex(points, labels, 5, memory=512)
+    with pytest.raises(InputError, match=r"needs at least [\d,]+ bytes; 512 are available: free"):
+        index.gather(queries)
+
+
+def test_evidence_on_the_device_is_the_same_as_tensors():
+    points, labels, queries = random_problem()
+    labels = np.where(labels == 3, 2, labels)  # class 3 is empty
+    index = TorchIndex(points, labels, 5)
+    evidence = index.gather(queries, 4)
+    found = index.gather_on_device(torch.from_numpy(queries).requires_grad_(), 4)
+    np.testing.assert_array_equal(found.class_distances, evidence.class_distances)
+    np.testing.assert_array_equal(found.exemplars, evidence.exemplars)
+    np.testing.assert_array_equal(found.neighbor_distances, evidence.neighbor_distances)
+    assert (found.exemplars[:, 3] == -1).all()
+    with pytest.raises(InputError, match="10 features as the index has; got 9"):
+        index.gather_on_device(torch.zeros(2, 9))
+    with pytest.raises(InputError, match="row 1 is not"):
+        index.gather_on_device(torch.tensor([[0.0] * 10, [torch.nan] * 10]))
+    with pytest.raises(InputError, match=r"shape \(n, n_features\); got \(10,\)"):
+        index.gather_on_device(torch.zeros(10))
+
+
+def test_an_empty_index_gives_no_evidence():
+    index = TorchIndex(np.empty((0, 3)), np.empty(0, dtype=int), 2)
+    evidence = index.gather(np.zeros((4, 3)))
+    assert np.isinf(evidence.class_distances).all()
+    assert (evidence.exemplars == -1).all()
+
+
+@pytest.mark.parametrize("device", ["cuda:99", "meta", "nonsense"])
+def test_a_device_that_is_not_there_is_refused_with_a_way_out(device):
+    with pytest.raises(InputError, match=f"device '{device}' cannot be used.*use device='cpu'"):
+        TorchIndex(np.zeros((2, 1)), np.array([0, 1]), 2, device=device)
+
+
+def test_an_unknown_filter_is_refused_with_those_there_are():
+    with pytest.raises(InputError, match="one of fp16, bf16, tf32, float32; got 'int8'"):
+        TorchIndex(np.zeros((2, 1)), np.array([0, 1]), 2, filter="int8")
+
+
+def test_a_pickle_holds_the_points_and_nothing_derived():
+    points, labels, queries = random_problem(20_000)
+    index = TorchIndex(points, np.sort(labels), 5)
+    before = index.gather(queries, 4)
+    pickled = pickle.dumps(index)
+    assert len(pickled) < points.nbytes + index.labels.nbytes + index.rows.nbytes + 2000
+    assert_same_evidence(pickle.loads(pickled).gather(queries, 4), before)
+
+
+def test_a_read_only_array_is_searched_without_a_warning():
+    points, labels, queries = random_problem()
+    points.setflags(write=False)
+    queries.setflags(write=False)
+    evidence = TorchIndex(points, np.sort(labels), 5).gather(queries)
+    assert_same_evidence(evidence, DenseIndex(points, np.sort(labels), 5).gather(queries))
+
+
+def test_concurrent_searches_of_a_fresh_index_all_get_the_same_answer():
+    points, labels, queries = random_problem()
+    expected = brute_force(points, labels, 5, queries, 3)
+    index = TorchIndex(points, labels, 5)
+    with ThreadPoolExecutor(4) as pool:
+        for answer in pool.map(lambda _: index.gather(queries, 3), range(8)):
+            assert_same_evidence(answer, expected)
+
+
+def test_torch_and_triton_are_loaded_only_when_asked_for():
+    code = (
+        "import sys, numpy as np, iknow; assert not {'torch', 'triton'} & set(sys.modules);"
+        "from iknow.search.gpu.torch.index import TorchIndex;"
+        "TorchIndex(np.zeros((2, 1)), np.array([0, 1]), 2).gather(np.zeros((1, 1)));"
+        "assert 'iknow.search.gpu.triton' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
