@@ -30,7 +30,7 @@ class Part:
     """The network's outputs about one part of the data, and the truth, of shape (n,)."""
 
     outputs: Observation
-    truth: Ints
+    y_true: Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ class Digits:
         """Evidence about the validation samples, by layer."""
         return {
             name: DenseIndex(
-                self.train.outputs.activations[name], self.train.truth, self.n_classes
+                self.train.outputs.activations[name], self.train.y_true, self.n_classes
             ).gather(self.val.outputs.activations[name], k)
             for name in layers
         }
@@ -92,7 +92,7 @@ def train_digits(n_rows: int | None) -> Digits:
 def make_mnist_case(digits: Digits) -> Case:
     """Two layers, queries from the test part, radii of the largest coverage on validation."""
     chosen = select(
-        digits.evidence(digits.layers), digits.val.outputs.belief, digits.val.truth, Ball
+        digits.evidence(digits.layers), digits.val.outputs.belief, digits.val.y_true, Ball
     )
     points, queries = digits.train.outputs.activations, digits.test.outputs.activations
     return Case(
@@ -103,7 +103,7 @@ def make_mnist_case(digits: Digits) -> Case:
             Layer(name, _plain(points, name), _plain(queries, name), _radius(chosen, name))
             for name in digits.layers
         ),
-        labels=digits.train.truth,
+        labels=digits.train.y_true,
         belief=digits.test.outputs.belief,
         n_classes=digits.n_classes,
         facts={"accuracy": digits.accuracy, "epochs": digits.epochs, "tuned": chosen.coverage},

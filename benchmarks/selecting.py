@@ -39,17 +39,17 @@ def measure_selection(digits: Digits, sizes: tuple[int, ...], record: Recorder) 
 
 def _measure_tune(digits: Digits, record: Recorder) -> None:
     record.say("selection: tune on precomputed outputs")
-    n = len(digits.val.truth)
+    n = len(digits.val.y_true)
     what = f"two layers, {n:,} validation samples"
     train = (digits.train.outputs.scores, _two(digits, digits.train.outputs.activations))
     val = (digits.val.outputs.scores, _two(digits, digits.val.outputs.activations))
     classifier = EpistemicClassifier(PrecomputedModel(), progress=False)
-    classifier.fit(train, digits.train.truth)
-    whole = best_of(lambda: classifier.tune(val, digits.val.truth), REPEATS)
+    classifier.fit(train, digits.train.y_true)
+    whole = best_of(lambda: classifier.tune(val, digits.val.y_true), REPEATS)
     record.add(Quantity("tuning", "mnist", what, "tune, with the search", 1e3 * whole, "ms"))
     evidence = digits.evidence(digits.layers)
-    belief, truth = digits.val.outputs.belief, digits.val.truth
-    alone = best_of(lambda: select(evidence, belief, truth, Ball), REPEATS)
+    belief, y_true = digits.val.outputs.belief, digits.val.y_true
+    alone = best_of(lambda: select(evidence, belief, y_true, Ball), REPEATS)
     record.add(Quantity("tuning", "mnist", what, "select, from evidence", 1e3 * alone, "ms"))
 
 
@@ -61,7 +61,7 @@ def _compare(
     what: str, evidence: dict[str, Any], rule: Any, digits: Digits, record: Recorder
 ) -> None:
     record.say(f"selection: {what}")
-    arguments = (evidence, digits.val.outputs.belief, digits.val.truth, rule)
+    arguments = (evidence, digits.val.outputs.belief, digits.val.y_true, rule)
     exact, seconds = timed(lambda: select(*arguments, k=K))
     proof = "proven" if exact.optimal else f"gap {exact.gap:.4f}"
     note = f"exact {exact.coverage:.4f}, {proof}"

@@ -64,7 +64,7 @@ def validation_evidence(load):
     classifier = EpistemicClassifier(
         FrozenEstimator(model), layers, neighborhoods=Ball(1.0), progress=False
     )
-    assessment = classifier.fit(X[train], y[train]).assess(X[rest], n_neighbors=5)
+    assessment = classifier.fit(X[train], y[train]).assess(X[rest], k=5)
     return dict(assessment.evidence), assessment.belief_codes, y[rest]
 
 
@@ -74,14 +74,14 @@ def timed(work, *arguments, **keywords):
     return result, time.perf_counter() - start
 
 
-def compare(name, evidence, belief, truth):
+def compare(name, evidence, belief, y_true):
     """One line per rule and number of layers."""
     for layers in (["logits"], ["hidden2", "logits"], ["hidden1", "hidden2", "logits"]):
         part = {layer: evidence[layer] for layer in layers}
         for rule in (Ball, BallElseNearest, BallWithNearest):
-            exact, exact_time = timed(select, part, belief, truth, rule, k=5)
+            exact, exact_time = timed(select, part, belief, y_true, rule, k=5)
             bayes, bayes_time = timed(
-                select, part, belief, truth, rule, k=5, method="bayes", n_trials=50
+                select, part, belief, y_true, rule, k=5, method="bayes", n_trials=50
             )
             assert bayes.coverage <= exact.coverage
             print(
@@ -146,11 +146,11 @@ def main():
     largest = None
     for load in (digits, grid_stability, mnist):
         try:
-            evidence, belief, truth = validation_evidence(load)
+            evidence, belief, y_true = validation_evidence(load)
         except FileNotFoundError as error:
             print(f"{load.__name__}: skipped, {error.filename} is missing", file=sys.stderr)
             continue
-        compare(load.__name__, evidence, belief, truth)
+        compare(load.__name__, evidence, belief, y_true)
         largest = evidence, belief
     if largest is not None:
         scaling(*largest)

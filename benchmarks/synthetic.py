@@ -52,11 +52,11 @@ def make_case(name: str, shape: Shape) -> Case:
     """A case of one layer, its radius the one of the largest coverage on held-out queries."""
     kind = "isotropic Gaussian" if shape.isotropic else "clustered"
     draw = draw_isotropic if shape.isotropic else draw_clustered
-    points, labels, asked, truth, belief = draw(shape, extra=N_VALIDATION)
+    points, labels, asked, y_true, belief = draw(shape, extra=N_VALIDATION)
     held_out, queries = asked[:N_VALIDATION], asked[N_VALIDATION:]
     index = DenseIndex(points, labels, shape.n_classes)
     chosen = select(
-        {"layer": index.gather(held_out)}, belief[:N_VALIDATION], truth[:N_VALIDATION], Ball
+        {"layer": index.gather(held_out)}, belief[:N_VALIDATION], y_true[:N_VALIDATION], Ball
     )
     rule = chosen.neighborhoods["layer"]
     assert isinstance(rule, Ball)
@@ -125,10 +125,10 @@ def _complete(
     points, labels = draw(shape.n_rows)
     mislabelled = rng.random(shape.n_rows) < MISLABELLED
     labels[mislabelled] = rng.integers(shape.n_classes, size=int(mislabelled.sum()))
-    queries, truth = draw(shape.n_queries + extra)
+    queries, y_true = draw(shape.n_queries + extra)
     pushed = rng.random(len(queries)) < PUSHED
     push = rng.normal(scale=PUSH / np.sqrt(shape.n_features), size=queries[pushed].shape)
     queries[pushed] += push.astype(np.float32)
     wrong = rng.random(len(queries)) < WRONG
-    belief = np.where(wrong, rng.integers(shape.n_classes, size=len(queries)), truth)
-    return points, labels, queries, truth, belief
+    belief = np.where(wrong, rng.integers(shape.n_classes, size=len(queries)), y_true)
+    return points, labels, queries, y_true, belief

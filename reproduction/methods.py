@@ -59,7 +59,7 @@ class Chosen:
 
 
 def choose(
-    assess_val: Callable[[int], Assessment], truth: Ints, layers: tuple[str, ...], n_train: int
+    assess_val: Callable[[int], Assessment], y_true: Ints, layers: tuple[str, ...], n_train: int
 ) -> Chosen:
     """Choose on validation data, whose truth has shape (n,).
 
@@ -71,7 +71,7 @@ def choose(
         assessment = assess_val(n_neighbors)
         evidence = {layer: assessment.evidence[layer] for layer in layers}
         belief = assessment.belief_codes
-        selection = select(evidence, belief, truth, Ball)
+        selection = select(evidence, belief, y_true, Ball)
         k = match_k(evidence, belief, selection.coverage)
         # Coverage falls with k: once it is low enough, no larger k can come nearer.
         widest = find_known_by(evidence, belief, dict.fromkeys(layers, Nearest(n_neighbors)))
@@ -86,7 +86,7 @@ def choose(
         k=k,
         threshold=match_threshold(confidence_of(assessment.scores), selection.coverage),
         relative=match_coverage(
-            evidence, belief, truth, RelativeBall, selection.coverage
+            evidence, belief, y_true, RelativeBall, selection.coverage
         ).neighborhoods,
         coverage=selection.coverage,
     )

@@ -158,12 +158,12 @@ def make_experiment(
     """Train on blobs around centres of shape (n_classes, 2), and assess others of the same."""
     blobs = draw_blobs(centers, noise, n_train, n_test, seed)
     assessment = fit_network(*blobs.train, 1.0, seed).assess(blobs.test[0], evidence=True)
-    truth = blobs.test[1]
+    y_true = blobs.test[1]
     return Experiment(
         noise=noise,
         blobs=blobs,
-        curve=radius_curve(assessment, truth),
-        reports={r: evaluate(assessment.under({"input": Ball(r)}), truth) for r in radii},
+        curve=radius_curve(assessment, y_true),
+        reports={r: evaluate(assessment.under({"input": Ball(r)}), y_true) for r in radii},
     )
 
 

@@ -10,11 +10,11 @@ DRAWS = [draw_clustered, draw_isotropic]
 @pytest.mark.parametrize("draw", DRAWS)
 @pytest.mark.parametrize("n_features", [1, 2, 9])
 def test_shapes_and_types(draw, n_features):
-    points, labels, queries, truth, belief = draw(Shape(300, n_features, 4, 50), extra=7)
+    points, labels, queries, y_true, belief = draw(Shape(300, n_features, 4, 50), extra=7)
     assert (points.shape, points.dtype) == ((300, n_features), np.float32)
     assert (queries.shape, queries.dtype) == ((57, n_features), np.float32)
     assert labels.shape == (300,)
-    assert truth.shape == belief.shape == (57,)
+    assert y_true.shape == belief.shape == (57,)
     assert set(np.unique(labels)) == {0, 1, 2, 3}
     assert np.isfinite(points).all()
 
@@ -45,8 +45,8 @@ def test_clusters_are_flat_and_isotropic_clouds_are_not():
 
 
 def test_some_beliefs_are_wrong_and_some_queries_are_pushed():
-    points, _, queries, truth, belief = draw_clustered(Shape(20_000, 32, 10, 2_000))
-    assert 0.02 < (truth != belief).mean() < 0.08
+    points, _, queries, y_true, belief = draw_clustered(Shape(20_000, 32, 10, 2_000))
+    assert 0.02 < (y_true != belief).mean() < 0.08
     near = NearestNeighbors(n_neighbors=1).fit(points).kneighbors(queries)[0][:, 0]
     assert 0.05 < (near > 3.2).mean() < 0.15
 

@@ -58,9 +58,9 @@ def test_and_where_a_coverage_is_matched(rule):
 )
 def test_a_tenth_of_copies_is_refused_by_any_metric(metric):
     X, y = make_data(600)
-    new, truth = make_data(450, seed=1)
+    new, y_true = make_data(450, seed=1)
     classifier = fitted(X, y, metric=metric)
-    mixed = np.concatenate([new, X[:50]]), np.concatenate([truth, y[:50]])
+    mixed = np.concatenate([new, X[:50]]), np.concatenate([y_true, y[:50]])
     with pytest.raises(InputError, match="50 of the 500 validation samples are copies"):
         classifier.tune(*mixed)
 

@@ -463,7 +463,7 @@ def test_the_batch_size_changes_nothing(kind):
         classifier = EpistemicClassifier(
             model, rule=BallElseNearest, k=3, batch_size=batch_size
         ).fit(training, y[:60])
-        assessments.append(classifier.tune(validation, y[60:]).assess(inputs, n_neighbors=5))
+        assessments.append(classifier.tune(validation, y[60:]).assess(inputs, k=5))
     for other in assessments[1:]:
         assert_same_assessment(assessments[0], other)
 
@@ -471,21 +471,21 @@ def test_the_batch_size_changes_nothing(kind):
 def test_more_neighbour_distances_are_kept_when_asked_for():
     X, y = make_data()
     classifier = EpistemicClassifier(LogisticRegression(), rule=BallElseNearest, k=3).fit(X, y)
-    few, many = classifier.assess(X), classifier.assess(X, n_neighbors=7)
+    few, many = classifier.assess(X), classifier.assess(X, k=7)
     for layer in few.evidence:
         assert few.evidence[layer].n_neighbors == 3
         assert many.evidence[layer].n_neighbors == 7
         np.testing.assert_array_equal(
             many.evidence[layer].neighbor_distances[:, :3], few.evidence[layer].neighbor_distances
         )
-    assert classifier.assess(X, n_neighbors=1).evidence["input"].n_neighbors == 3
+    assert classifier.assess(X, k=1).evidence["input"].n_neighbors == 3
 
 
 def test_another_k_can_be_tried_on_more_neighbour_distances():
     X, y = make_data()
     five = EpistemicClassifier(LogisticRegression(), neighborhoods=Nearest(5)).fit(X, y).assess(X)
     one = EpistemicClassifier(LogisticRegression(), neighborhoods=Nearest(1)).fit(X, y)
-    tried = one.assess(X, n_neighbors=5).under({"input": Nearest(5), "output": Nearest(5)})
+    tried = one.assess(X, k=5).under({"input": Nearest(5), "output": Nearest(5)})
     np.testing.assert_array_equal(tried.assertion, five.assertion)
 
 
@@ -913,7 +913,7 @@ def test_a_k_that_the_rule_does_not_use_does_not_matter():
 
 def test_more_neighbours_than_training_samples_cannot_be_kept():
     with pytest.raises(InputError, match=r"k=9 neighbours were asked for .* holds 4 samples"):
-        fitted(neighborhoods=Ball(1)).assess(outputs_at(0), n_neighbors=9)
+        fitted(neighborhoods=Ball(1)).assess(outputs_at(0), k=9)
 
 
 def test_a_negative_radius_is_refused():

@@ -119,7 +119,7 @@ def test_other_neighborhoods_can_be_tried_either_way(n_neighbors):
     classifier = fitted(Nearest(5))
     others = {"a": BallElseNearest(1.0, 4), "b": Ball(2.0)}
     tried = classifier.assess(queries, n_neighbors).under(others)
-    assert_same(tried, fitted(others).assess(queries, n_neighbors=5))
+    assert_same(tried, fitted(others).assess(queries, k=5))
 
 
 def test_an_explanation_tells_the_distances_of_its_own_sample():
@@ -206,8 +206,8 @@ def test_tuning_takes_no_memory_for_every_class_of_every_sample(goal):
 
 def test_tuning_on_contrasts_is_tuning_on_the_evidence():
     queries, y = make_outputs(80, seed=1)
-    truth = y.astype(np.int64)
-    assessment = fitted().assess(queries, n_neighbors=60)
+    y_true = y.astype(np.int64)
+    assessment = fitted().assess(queries, k=60)
     for rule in (Ball, BallElseNearest, BallWithNearest, RelativeBall, Nearest):
         matched = rule in (RelativeBall, Nearest)
         goals = [Goal(coverage=0.4)] if matched else [Goal(k=3), Goal(k=[1, 3], method="grid")]
@@ -217,8 +217,8 @@ def test_tuning_on_contrasts_is_tuning_on_the_evidence():
             belief = assessment.belief_codes
             evidence = dict(assessment.evidence)
             reduced = {layer: find_contrast(each, belief) for layer, each in evidence.items()}
-            expected = choose(goal, evidence, belief, truth, rule)
-            assert choose(goal, reduced, belief, truth, rule) == expected
+            expected = choose(goal, evidence, belief, y_true, rule)
+            assert choose(goal, reduced, belief, y_true, rule) == expected
 
 
 def test_where_the_activations_would_be_too_many_evidence_is_gathered_at_once(counter, monkeypatch):

@@ -116,7 +116,7 @@ def test_a_metric_must_speak_for_its_own_transform(module):
 
     assessment = assess(module, ["input"], Stretched(2.0))
     with pytest.warns(UserWarning, match="Stretched changes transform but not expansion"):
-        assert not assessment.certified_radius.any()
+        assert not assessment.robust_radius.any()
     said = constants_of(assess(module, ["input"], Said(2.0)))
     assert said["input"] == pytest.approx(100, rel=1e-4)
 
@@ -124,7 +124,7 @@ def test_a_metric_must_speak_for_its_own_transform(module):
 def test_of_any_classifier_the_input_layer_is_known(tree):
     assessment = assess(tree, ["input", "output"])
     assert constants_of(assessment) == {"input": pytest.approx(1.0), "output": math.inf}
-    assert (assessment.certified_radius > 0).any()
+    assert (assessment.robust_radius > 0).any()
 
 
 class Squares(nn.Module):
@@ -152,7 +152,7 @@ def test_where_nothing_is_known_nothing_is_certified_and_a_warning_says_why(kind
         assessment = classifier.fit(outputs, Y).assess(outputs)
         reason = "layer 'input': nothing is known about the inside of PrecomputedModel"
     with pytest.warns(UserWarning, match=f"no layer has a known Lipschitz constant.*{reason}"):
-        assert not assessment.certified_radius.any()
+        assert not assessment.robust_radius.any()
 
 
 class Doubling(PrecomputedModel):
@@ -195,7 +195,7 @@ def test_a_model_of_ones_own_may_know_its_constants_and_its_rounding():
 
 def test_a_promise_about_another_model_is_not_believed(network):
     with pytest.warns(UserWarning, match="Squaring changes observe but not lipschitz"):
-        assert not assess_doubled(Squaring(), X).certified_radius.any()
+        assert not assess_doubled(Squaring(), X).robust_radius.any()
 
     class Scaled(SklearnModel):
         def observe(self, batch, layers):
@@ -211,9 +211,9 @@ def test_a_promise_about_another_model_is_not_believed(network):
     replaced.observe = lambda batch, layers: SklearnModel(network).observe(10 * batch, layers)
     for model, reason in ((Scaled(network), "Scaled"), (replaced, "its own 'observe'")):
         with pytest.warns(UserWarning, match=f"nothing is known about the inside of .*{reason}"):
-            assert not assess(model, ["input"]).certified_radius.any()
+            assert not assess(model, ["input"]).robust_radius.any()
     with pytest.warns(UserWarning, match="nothing is known about the inside of Stranger"):
-        assert not assess_doubled(Stranger(network), X).certified_radius.any()
+        assert not assess_doubled(Stranger(network), X).robust_radius.any()
 
 
 @pytest.mark.parametrize("value", [-1.0, math.nan, Sensitivity(1.0, rounding=math.nan)])
@@ -223,14 +223,14 @@ def test_what_is_no_bound_certifies_nothing(value):
             return value
 
     with pytest.warns(UserWarning, match="must be >= 0"):
-        assert not assess_doubled(Odd(), X).certified_radius.any()
+        assert not assess_doubled(Odd(), X).robust_radius.any()
 
 
 def test_frames_of_numbers_are_certified_and_frames_of_text_are_refused(tree):
     frame = pd.DataFrame(X.astype(np.float32))
     classifier = EpistemicClassifier(tree, ["input"], neighborhoods=Ball(1.0), progress=False)
-    expected = assess(tree, ["input"]).certified_radius
-    radii = classifier.fit(frame, Y).assess(frame[:20]).certified_radius
+    expected = assess(tree, ["input"]).robust_radius
+    radii = classifier.fit(frame, Y).assess(frame[:20]).robust_radius
     np.testing.assert_array_equal(radii, expected)
     with pytest.raises(LayerError, match="not all numbers"):
         classifier.assess(frame[:20].astype(str))
@@ -251,12 +251,12 @@ def test_timestamps_that_float32_cannot_tell_apart_are_not_told_apart():
     near.fit(rows, labels)
     at = start + np.array([191.9, 192.1])
     assert known(near, at) == [[True, False], [False, True]]
-    assert near.assess(at[:, None]).certified_radius.tolist() == [0, 0]
+    assert near.assess(at[:, None]).robust_radius.tolist() == [0, 0]
 
     rows = start + np.array([[0.0], [3840.0]])
     far = EpistemicClassifier(model, ["input"], neighborhoods=Nearest(1), progress=False)
     far.fit(rows, labels)
-    (radius,) = far.assess(np.array([[start]])).certified_radius
+    (radius,) = far.assess(np.array([[start]])).robust_radius
     assert 1700 < radius < 1920
     inside = start + np.linspace(-radius, radius, 4001)[1:-1]
     assert [False, True] not in known(far, inside)
@@ -271,7 +271,7 @@ def test_bisectors_are_crossed_where_the_metric_is_euclidean(tree, evidence):
         ).fit(X, Y)  # fmt: skip
         assessment = classifier.assess(X, evidence=evidence)
         plain = {"input": Movement(1.0)}
-        return assessment.certified_radius, replace(assessment, movements=plain).certified_radius
+        return assessment.robust_radius, replace(assessment, movements=plain).robust_radius
 
     found, by_distance = radii(None)
     ahead = by_distance > 1e-3
@@ -289,11 +289,11 @@ def test_without_activations_there_are_no_bisectors_and_still_certificates(tree,
     monkeypatch.setattr("iknow.classifier.gathering.BYTES_OF_ACTIVATIONS_KEPT", 0)
     dropped = assess(tree, ["input"])
     assert np.isneginf(dropped.movements["input"].crossing)
-    assert (dropped.certified_radius > 0).any()
-    assert (dropped.certified_radius <= kept.certified_radius).all()
+    assert (dropped.robust_radius > 0).any()
+    assert (dropped.robust_radius <= kept.robust_radius).all()
     weighted = assess(tree, ["input"], Weighted(np.eye(4)))
     with pytest.warns(UserWarning, match="too many to be kept: assess fewer samples at once"):
-        assert not weighted.certified_radius.any()
+        assert not weighted.robust_radius.any()
 
 
 def test_an_array_that_is_used_again_does_not_change_a_certificate(tree):
@@ -303,14 +303,14 @@ def test_an_array_that_is_used_again_does_not_change_a_certificate(tree):
     first = classifier.assess(buffer)
     buffer *= 1e-6
     expected = classifier.assess(X[:20])
-    np.testing.assert_array_equal(first.certified_radius, expected.certified_radius)
+    np.testing.assert_array_equal(first.robust_radius, expected.robust_radius)
 
 
 def test_inputs_beyond_what_arithmetic_was_looked_at_for_are_not_certified(tree):
     classifier = EpistemicClassifier(tree, ["input"], neighborhoods=Nearest(1), progress=False)
     far = np.array([[0.0] * 4, [1e14] * 4, [-1e15] * 4])
     classifier.fit(far, [0, 1, 2])
-    radii = classifier.assess(far).certified_radius
+    radii = classifier.assess(far).robust_radius
     assert radii[2] == 0 < radii[0] <= 1e14
 
 
@@ -321,7 +321,7 @@ def test_a_model_that_has_changed_since_certifies_nothing():
     with torch.no_grad():
         module[0].weight.mul_(0.5)  # with constants of half the size: radii of twice the length
     with pytest.warns(UserWarning, match="otherwise than when they were assessed: it has changed"):
-        assert not assessment.certified_radius.any()
+        assert not assessment.robust_radius.any()
 
 
 def test_a_bound_that_real_inputs_break_certifies_nothing():
@@ -331,7 +331,7 @@ def test_a_bound_that_real_inputs_break_certifies_nothing():
 
     model = Hasty(DecisionTreeClassifier(random_state=0).fit(X, Y))
     with pytest.warns(UserWarning, match="further apart than the bound of 0.1 allows"):
-        assert not assess(model, ["input"]).certified_radius.any()
+        assert not assess(model, ["input"]).robust_radius.any()
 
 
 def test_bounds_are_found_once_and_only_on_request(module, monkeypatch):
@@ -344,12 +344,12 @@ def test_bounds_are_found_once_and_only_on_request(module, monkeypatch):
     assert (assessment.margin < np.inf).all()
     assessment.explain(0)
     assert not calls
-    some = assessment[3:9].certified_radius
-    first = assessment.certified_radius
+    some = assessment[3:9].robust_radius
+    first = assessment.robust_radius
     np.testing.assert_array_equal(some, first[3:9])
-    np.testing.assert_array_equal(assessment.under({"1": Ball(1.0)}).certified_radius, first)
-    np.testing.assert_array_equal(assessment[:5].certified_radius, first[:5])
-    np.testing.assert_array_equal(assessment[2:9][1:3].certified_radius, first[3:5])
+    np.testing.assert_array_equal(assessment.under({"1": Ball(1.0)}).robust_radius, first)
+    np.testing.assert_array_equal(assessment[:5].robust_radius, first[:5])
+    np.testing.assert_array_equal(assessment[2:9][1:3].robust_radius, first[3:5])
     assert len(calls) == 1
     (_, shape, layers, probe) = calls[0]
     assert (shape, layers) == ((4,), ["1"])
@@ -361,8 +361,8 @@ def test_an_assessment_takes_its_movements_along_when_it_is_pickled(module):
     part = assessment[4:]
     copies = [pickle.loads(pickle.dumps(each)) for each in (assessment, part)]
     assert all(type(copy.movements) is dict for copy in copies)
-    np.testing.assert_array_equal(copies[0].certified_radius, assessment.certified_radius)
-    np.testing.assert_array_equal(copies[1].certified_radius, assessment.certified_radius[4:])
+    np.testing.assert_array_equal(copies[0].robust_radius, assessment.robust_radius)
+    np.testing.assert_array_equal(copies[1].robust_radius, assessment.robust_radius[4:])
 
 
 PIPELINES = {
@@ -395,8 +395,8 @@ def test_no_point_of_the_plane_within_the_radius_is_known_to_be_another_class(na
         classifier = EpistemicClassifier(model, chosen, neighborhoods=Nearest(1), progress=False)
         classifier.fit(x, labels)
         assessment = classifier.assess(x)
-        for at in np.flatnonzero(assessment.certified_radius > 0)[:12]:
-            reach = assessment.certified_radius[at] * (1 - 1e-9)
+        for at in np.flatnonzero(assessment.robust_radius > 0)[:12]:
+            reach = assessment.robust_radius[at] * (1 - 1e-9)
             moved = (x[at].astype(np.float64) + reach * disc.reshape(-1, 2)).astype(np.float32)
             moved = moved[np.linalg.norm(moved - np.float64(x[at]), axis=1) < reach]
             if len(moved):

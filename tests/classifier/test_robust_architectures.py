@@ -211,8 +211,8 @@ def count_broken(classifier, points, belief):
 
 
 def attack(classifier, network, layer, rows, labels, queries, assessment, factor):
-    """How many points within `factor` times the certified radius have another class known."""
-    radii = factor * assessment.certified_radius
+    """How many points within `factor` times the robust radius have another class known."""
+    radii = factor * assessment.robust_radius
     belief = assessment.belief_codes
     chosen = np.flatnonzero(radii > 0)
     dtype = next(network.parameters()).dtype if isinstance(network, nn.Module) else None
@@ -239,7 +239,7 @@ def test_no_attack_breaks_the_certificates_of_this_architecture(name):
     for layer in layers:
         classifier = fit(network, rows, labels, layer)
         assessment = classifier.assess(queries)
-        assert (assessment.certified_radius > 0).sum() >= 10, layer
+        assert (assessment.robust_radius > 0).sum() >= 10, layer
         arguments = classifier, network, layer, rows, labels, queries, assessment
         assert attack(*arguments, 1.0) == 0, layer
         beyond += attack(*arguments, 10.0)
@@ -265,7 +265,7 @@ def test_a_cast_that_rounds_the_other_way_is_not_certified_away(dtype, rows, nea
     before, after = (classifier.assess(np.array([[value]])) for value in (near, beyond))
     assert before.justification.tolist() == [[True, False]]
     assert after.justification.tolist() == [[False, True]]
-    assert before.certified_radius[0] <= beyond - near
+    assert before.robust_radius[0] <= beyond - near
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ def test_no_attack_breaks_the_certificates_of_a_pipeline(scaler, layer):
     ]
     classifier = fit(FrozenEstimator(model), rows, labels, layer)
     assessment = classifier.assess(queries)
-    assert (assessment.certified_radius > 0).sum() >= 10
+    assert (assessment.robust_radius > 0).sum() >= 10
     arguments = classifier, None, layer, rows, labels, queries, assessment
     assert attack(*arguments, 1.0) == 0
     assert attack(*arguments, 40.0) > 0
@@ -374,6 +374,6 @@ def test_what_cannot_be_certified_says_why_and_its_input_still_can(name):
         network, [layer], neighborhoods=Nearest(1), progress=False, batch_size=N_ROWS
     ).fit(rows, labels)
     with pytest.warns(UserWarning, match=f"no layer has a known.*layer '{layer}'.*{reason}"):
-        assert not classifier.assess(rows).certified_radius.any()
+        assert not classifier.assess(rows).robust_radius.any()
     classifier = fit(network, rows, labels, "input")
-    assert (classifier.assess(rows).certified_radius > 0).any()
+    assert (classifier.assess(rows).robust_radius > 0).any()

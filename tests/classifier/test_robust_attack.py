@@ -97,7 +97,7 @@ RULES = {
 @pytest.mark.parametrize(
     "name", ["Ball", *(pytest.param(n, marks=pytest.mark.slow) for n in RULES if n != "Ball")]
 )
-def test_no_attack_within_the_certified_radius_makes_another_class_known(name, digits, network):
+def test_no_attack_within_the_robust_radius_makes_another_class_known(name, digits, network):
     train_x, test_x, train_y, test_y = digits
     classifier = EpistemicClassifier(network, LAYERS, RULES[name], k=3, progress=False)
     classifier.fit(train_x, train_y)
@@ -111,7 +111,7 @@ def test_no_attack_within_the_certified_radius_makes_another_class_known(name, d
     else:
         classifier.tune(test_x, test_y)
     assessment = classifier.assess(test_x)
-    radii = assessment.certified_radius
+    radii = assessment.robust_radius
     certified = radii > 0
     assert certified.sum() >= 300
     x = torch.as_tensor(test_x[certified])

@@ -37,7 +37,7 @@ def imputing():
 
 
 def test_an_imputing_pipeline_answers_for_itself_and_its_samples_are_valid():
-    X, y, asked, truth, lacking = cancer()
+    X, y, asked, y_true, lacking = cancer()
     classifier = EpistemicClassifier(imputing()).fit(X, y)
     assert classifier.layers_ == ("standardscaler", "output")
     assessment = classifier.assess(asked)
@@ -47,13 +47,13 @@ def test_an_imputing_pipeline_answers_for_itself_and_its_samples_are_valid():
     np.testing.assert_array_equal(classifier.predict(asked), model.predict(asked))
     assert not assessment.invalid.any()
     assert (assessment.assertion[lacking] == Assertion.IK).any()
-    report = evaluate(assessment, truth)
-    assert report.overall_accuracy == np.mean(model.predict(asked) == truth)
+    report = evaluate(assessment, y_true)
+    assert report.overall_accuracy == np.mean(model.predict(asked) == y_true)
 
 
 def test_training_samples_may_lack_values_where_the_chosen_layers_do_not():
-    _, _, asked, truth, _ = cancer()
-    classifier = EpistemicClassifier(imputing()).fit(asked, truth)
+    _, _, asked, y_true, _ = cancer()
+    classifier = EpistemicClassifier(imputing()).fit(asked, y_true)
     assert not classifier.assess(asked).invalid.any()
 
 
@@ -74,11 +74,11 @@ def test_trees_that_take_nan_answer_for_themselves_and_the_raw_layer_is_invalid(
 
 @pytest.mark.parametrize("frozen", [False, True])
 def test_training_on_raw_values_that_are_missing_names_the_remedy(frozen):
-    _, _, asked, truth, _ = cancer()
+    _, _, asked, y_true, _ = cancer()
     trees = HistGradientBoostingClassifier(max_iter=3)
-    model = FrozenEstimator(trees.fit(asked, truth)) if frozen else trees
+    model = FrozenEstimator(trees.fit(asked, y_true)) if frozen else trees
     with pytest.raises(InputError, match=r"row 0 has .*'input'.* an imputer .* or 'output' alone"):
-        EpistemicClassifier(model, neighborhoods=Ball(1.0)).fit(asked, truth)
+        EpistemicClassifier(model, neighborhoods=Ball(1.0)).fit(asked, y_true)
 
 
 def test_a_model_that_refuses_some_samples_is_asked_about_the_others_as_ever():

@@ -10,7 +10,7 @@ from iknow.errors import InputError
 
 @pytest.fixture(scope="module")
 def demonstration():
-    return demonstrate(left_out=4, seed=0)
+    return demonstrate(left_out=4, random_state=0)
 
 
 def test_all_methods_are_set_to_about_the_same_coverage(demonstration):
@@ -56,15 +56,15 @@ def test_one_example_of_each_assertion_is_explained(demonstration):
 
 
 def test_the_left_out_digit_is_nowhere_but_in_the_unseen_condition():
-    digits = make_digits(left_out=7, seed=3)
+    digits = make_digits(left_out=7, random_state=3)
     assert 7 not in digits.train[1]
     assert 7 not in digits.validation[1]
-    for condition, (_, truth) in digits.conditions.items():
-        assert (set(truth) == {7}) == (condition == UNSEEN)
+    for condition, (_, y_true) in digits.conditions.items():
+        assert (set(y_true) == {7}) == (condition == UNSEEN)
 
 
 def test_training_validation_and_test_images_do_not_mix():
-    digits = make_digits(left_out=7, seed=3)
+    digits = make_digits(left_out=7, random_state=3)
     sizes = [len(digits.train[0]), len(digits.validation[0]), len(digits.conditions["clean"][0])]
     images = np.concatenate([digits.train[0], digits.validation[0], digits.conditions["clean"][0]])
     assert len(np.unique(images, axis=0)) == sum(sizes)
@@ -72,4 +72,4 @@ def test_training_validation_and_test_images_do_not_mix():
 
 def test_a_digit_that_does_not_exist_is_refused():
     with pytest.raises(InputError, match="0 to 9; got 10"):
-        make_digits(left_out=10, seed=0)
+        make_digits(left_out=10, random_state=0)

@@ -157,7 +157,7 @@ def test_a_bug_is_not_blamed_on_the_user_and_debugging_shows_where(folder, monke
 
 def test_seeds_are_numbers_that_there_is_a_generator_for(folder):
     for seed in ("-1", str(2**32)):
-        assert "--seed" in fail(*FIT, "--seed", seed, code=2)
+        assert "--random-state" in fail(*FIT, "--random-state", seed, code=2)
 
 
 def test_markup_and_control_characters_in_names_are_shown_as_they_are(folder):

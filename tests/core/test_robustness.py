@@ -19,7 +19,7 @@ from iknow.core.neighborhood import (
     Neighborhood,
     RelativeBall,
 )
-from iknow.core.robustness import FURTHEST, certify, find_clearance
+from iknow.core.robustness import FURTHEST, find_clearance, find_robust_radii
 from iknow.errors import InputError
 
 RULES = [
@@ -74,7 +74,7 @@ def test_nothing_else_is_known_within_the_radius(seed, i, two, assess):
     belief = rng.integers(0, 3, 6)
     maps = [np.eye(2), rng.normal(size=(2, 2))][: 2 if two else 1]
     rules = [RULES[i], RULES[-1 - i]][: len(maps)]
-    radii = assess(maps, train, labels, queries, rules, belief).certified_radius
+    radii = assess(maps, train, labels, queries, rules, belief).robust_radius
     for query, radius, g in zip(queries, radii, belief, strict=True):
         if radius == 0:
             continue
@@ -114,7 +114,7 @@ def test_the_radius_is_where_another_class_becomes_known_and_no_less(
     def justified(x):
         evidence = gather(train, labels, np.array([[x]]), 2, 1)
         assessment = assess_by([evidence], [rule], [0], movements={"layer0": Movement(1.0)})
-        return assessment.justification[0].tolist(), assessment.certified_radius[0]
+        return assessment.justification[0].tolist(), assessment.robust_radius[0]
 
     _, certified = justified(0.0)
     # Distances might be off by rounding, and so it is a little less than the whole.
@@ -125,23 +125,25 @@ def test_the_radius_is_where_another_class_becomes_known_and_no_less(
 
 
 def test_the_best_layer_counts_and_one_without_a_constant_does_not(assessment):
-    assert assessment.certified_radius.tolist() == [0] * 6
+    assert assessment.robust_radius.tolist() == [0] * 6
     evidence, rules, belief = assessment.evidence, assessment.neighborhoods, assessment.belief_codes
     hidden, logits = {"hidden": Movement(2.0)}, {"logits": Movement(0.5)}
-    one, other = (certify(evidence, rules, belief, each) for each in (hidden, logits))
+    one, other = (find_robust_radii(evidence, rules, belief, each) for each in (hidden, logits))
     np.testing.assert_allclose(one, [1.75, 0, 1.75, 1.75, 0, math.inf], rtol=1e-8)
-    both = certify(evidence, rules, belief, hidden | logits)
+    both = find_robust_radii(evidence, rules, belief, hidden | logits)
     assert both.tolist() == np.maximum(one, other).tolist()
-    unknown = certify(evidence, rules, belief, hidden | {"logits": Movement(math.inf)})
+    unknown = find_robust_radii(evidence, rules, belief, hidden | {"logits": Movement(math.inf)})
     assert unknown.tolist() == one.tolist()
 
 
 def test_rounding_is_taken_from_every_clearance_before_it_is_divided(assessment):
     evidence, rules, belief = assessment.evidence, assessment.neighborhoods, assessment.belief_codes
     rounding = np.array([1.5, 0, 3.5, 4, 0, 7])
-    radii = certify(evidence, rules, belief, {"hidden": Movement(2.0, rounding)})
+    radii = find_robust_radii(evidence, rules, belief, {"hidden": Movement(2.0, rounding)})
     np.testing.assert_allclose(radii, [1, 0, 0, 0, 0, math.inf], rtol=1e-8)
-    not_known = certify(evidence, rules, belief, {"hidden": Movement(2.0, np.full(6, math.inf))})
+    not_known = find_robust_radii(
+        evidence, rules, belief, {"hidden": Movement(2.0, np.full(6, math.inf))}
+    )
     assert not not_known.any()
 
 
@@ -156,7 +158,7 @@ def test_bisectors_count_where_they_are_further_and_the_reach_is_one_for_all(evi
 
 def test_a_layer_that_does_not_move_certifies_any_length_computed_with(assessment):
     evidence, rules, belief = assessment.evidence, assessment.neighborhoods, assessment.belief_codes
-    still = certify(evidence, rules, belief, {"hidden": Movement(0.0)})
+    still = find_robust_radii(evidence, rules, belief, {"hidden": Movement(0.0)})
     assert still.tolist() == [FURTHEST, 0, FURTHEST, FURTHEST, 0, math.inf]
 
 
@@ -209,7 +211,7 @@ def test_invalid_samples_are_not_certified(assessment):
         invalid=np.array([False, True] * 3),
         movements={"hidden": Movement(1.0)},
     )
-    np.testing.assert_allclose(invalid.certified_radius, [3.5, 0, 0, 0, 0, 0], rtol=1e-8)
+    np.testing.assert_allclose(invalid.robust_radius, [3.5, 0, 0, 0, 0, 0], rtol=1e-8)
     assert (invalid.assertion[invalid.invalid] == Assertion.IDK).all()
 
 
@@ -224,7 +226,7 @@ def test_constants_and_roundings_must_be_sizes(size):
 def test_a_movement_must_belong_to_a_layer(assessment):
     arguments = assessment.evidence, assessment.neighborhoods, assessment.belief_codes
     with pytest.raises(InputError, match="layer 'relu'; the evidence is of the layers 'hidden'"):
-        certify(*arguments, {"relu": Movement(1.0)})
+        find_robust_radii(*arguments, {"relu": Movement(1.0)})
 
 
 def test_a_part_of_an_assessment_is_certified_as_it_was_in_the_whole(assessment):
@@ -232,9 +234,9 @@ def test_a_part_of_an_assessment_is_certified_as_it_was_in_the_whole(assessment)
     whole = dataclasses.replace(
         assessment, movements={"hidden": movement, "logits": Movement(math.inf)}
     )
-    radii = whole.certified_radius
+    radii = whole.robust_radius
     assert len(set(radii.tolist())) > 2
     for part in (slice(1, 4), slice(None, None, 2), slice(-1, None)):
-        assert whole[part].certified_radius.tolist() == radii[part].tolist()
-    assert whole.only(["hidden"]).certified_radius.tolist() == radii.tolist()
-    assert not whole.only(["logits"]).certified_radius.any()
+        assert whole[part].robust_radius.tolist() == radii[part].tolist()
+    assert whole.only(["hidden"]).robust_radius.tolist() == radii.tolist()
+    assert not whole.only(["logits"]).robust_radius.any()

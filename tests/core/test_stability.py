@@ -65,10 +65,10 @@ def test_as_many_removals_as_it_says_are_needed(rules, assess):
                 assert stability.at_least[0] == 0
                 assert stability.exact[0]
                 continue
-            truth = fewest_removals(train, labels, query, rules, assess)
-            assert 1 <= stability.at_least[0] <= truth
+            y_true = fewest_removals(train, labels, query, rules, assess)
+            assert 1 <= stability.at_least[0] <= y_true
             if stability.exact[0]:
-                assert stability.at_least[0] == truth
+                assert stability.at_least[0] == y_true
                 exact += 1
     assert exact > 20
 

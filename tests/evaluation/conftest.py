@@ -52,8 +52,8 @@ def random_assessment(seed, neighborhoods, n=None, n_neighbors=6, discard=True):
         movements={layer: Movement(1.0 + i) for i, layer in enumerate(neighborhoods)},
         knowable=None if seed % 3 else (0, 2),  # now and then a class is never IK
     )
-    truth = np.where(rng.random(n) < 0.7, NAMES[belief], rng.choice([*NAMES, "yak"], size=n))
-    return assessment, truth
+    y_true = np.where(rng.random(n) < 0.7, NAMES[belief], rng.choice([*NAMES, "yak"], size=n))
+    return assessment, y_true
 
 
 @pytest.fixture(name="random_assessment", scope="session")  # so that hypothesis may use it

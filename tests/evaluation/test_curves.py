@@ -38,13 +38,13 @@ def random_assessment(seed, neighborhoods):
     return assessment, rng.choice([*NAMES, "yak"], size=n)
 
 
-def assert_equals_brute_force(curve, assessment, truth, layer):
+def assert_equals_brute_force(curve, assessment, y_true, layer):
     """Compare at every breakpoint, just before it, between two of them, and beyond the last."""
     middles = (curve.radii[1:] + curve.radii[:-1]) / 2
     tried = [*curve.radii, *np.nextafter(curve.radii[1:], 0), *middles, 1e9]
     for radius, at in zip(tried, curve.places(tried), strict=True):
         other = assessment.under({**assessment.neighborhoods, layer: Ball(radius)})
-        report = evaluate(other, truth)
+        report = evaluate(other, y_true)
         for name in ("f_ik", "f_imk", "f_idk", "a_ik", "a_not_ik"):
             np.testing.assert_equal(getattr(curve, name)[at], getattr(report, name), err_msg=name)
         for assertion in Assertion:
@@ -53,27 +53,27 @@ def assert_equals_brute_force(curve, assessment, truth, layer):
 
 @pytest.mark.parametrize("seed", range(60))
 def test_the_curve_of_one_layer_equals_a_report_at_every_radius(seed):
-    assessment, truth = random_assessment(seed, {"a": Ball(1.0)})
-    curve = radius_curve(assessment, truth)
+    assessment, y_true = random_assessment(seed, {"a": Ball(1.0)})
+    curve = radius_curve(assessment, y_true)
     assert curve.layer == "a"
-    assert curve.n_samples == len(truth)
-    assert_equals_brute_force(curve, assessment, truth, "a")
+    assert curve.n_samples == len(y_true)
+    assert_equals_brute_force(curve, assessment, y_true, "a")
 
 
 @pytest.mark.parametrize("others", [[Ball(1.0)], [Nearest(2)], [Ball(1.5), Nearest(1)]], ids=repr)
 def test_other_layers_stay_as_they_are(others):
     neighborhoods = {"a": Ball(1.0), **{f"b{i}": rule for i, rule in enumerate(others)}}
     for seed in range(40):
-        assessment, truth = random_assessment(seed, neighborhoods)
+        assessment, y_true = random_assessment(seed, neighborhoods)
         for layer in neighborhoods:
-            curve = radius_curve(assessment, truth, layer)
-            assert_equals_brute_force(curve, assessment, truth, layer)
+            curve = radius_curve(assessment, y_true, layer)
+            assert_equals_brute_force(curve, assessment, y_true, layer)
 
 
 def test_nothing_changes_between_two_radii_and_something_at_each():
     for seed in range(40):
-        assessment, truth = random_assessment(seed, {"a": Ball(1.0), "b": Ball(1.0)})
-        curve = radius_curve(assessment, truth, "a")
+        assessment, y_true = random_assessment(seed, {"a": Ball(1.0), "b": Ball(1.0)})
+        curve = radius_curve(assessment, y_true, "a")
         assert curve.radii[0] == 0
         assert (np.diff(curve.radii) > 0).all()
         assert (np.diff(curve.counts, axis=1) != 0).any(axis=0).all()
@@ -81,8 +81,8 @@ def test_nothing_changes_between_two_radii_and_something_at_each():
 
 def test_the_paper_s_remark_holds():
     for seed in range(40):
-        assessment, truth = random_assessment(seed, {"a": Ball(1.0)})
-        curve = radius_curve(assessment, truth)
+        assessment, y_true = random_assessment(seed, {"a": Ball(1.0)})
+        curve = radius_curve(assessment, y_true)
         assert (np.diff(curve.f_idk) <= 0).all()
         assert (np.diff(curve.f_imk) >= 0).all()
         np.testing.assert_allclose(curve.f_ik + curve.f_imk + curve.f_idk, 1)
@@ -110,23 +110,23 @@ def test_a_curve_can_be_written_down_by_hand():
 
 
 def test_one_of_several_layers_must_be_named():
-    assessment, truth = random_assessment(0, {"a": Ball(1.0), "b": Ball(1.0)})
+    assessment, y_true = random_assessment(0, {"a": Ball(1.0), "b": Ball(1.0)})
     with pytest.raises(InputError, match=r"one of \['a', 'b'\]; got None"):
-        radius_curve(assessment, truth)
+        radius_curve(assessment, y_true)
     with pytest.raises(InputError, match="got 'c'"):
-        radius_curve(assessment, truth, "c")
+        radius_curve(assessment, y_true, "c")
 
 
 def test_labels_that_do_not_fit_are_refused():
-    assessment, truth = random_assessment(0, {"a": Ball(1.0)})
+    assessment, y_true = random_assessment(0, {"a": Ball(1.0)})
     with pytest.raises(InputError, match="one label for each"):
-        radius_curve(assessment, [*truth, "cat"])
+        radius_curve(assessment, [*y_true, "cat"])
     with pytest.raises(InputError, match="labels like the classifier's"):
-        radius_curve(assessment, np.zeros(len(truth)))
+        radius_curve(assessment, np.zeros(len(y_true)))
 
 
 @pytest.mark.parametrize("radius", [-0.1, np.nan])
 def test_radii_that_are_none_are_refused(radius):
-    assessment, truth = random_assessment(0, {"a": Ball(1.0)})
+    assessment, y_true = random_assessment(0, {"a": Ball(1.0)})
     with pytest.raises(InputError, match="numbers >= 0"):
-        radius_curve(assessment, truth).places([1.0, radius])
+        radius_curve(assessment, y_true).places([1.0, radius])

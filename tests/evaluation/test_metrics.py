@@ -48,15 +48,15 @@ def fraction_or_nan(part, whole):
 
 def test_every_figure_equals_that_of_a_plain_loop():
     for seed in range(100):
-        assessment, truth = random_assessment(seed)
-        report = evaluate(assessment, truth)
+        assessment, y_true = random_assessment(seed)
+        report = evaluate(assessment, y_true)
         counts, right = dict.fromkeys(Assertion, 0), dict.fromkeys(Assertion, 0)
         reasons = dict.fromkeys(Reason, 0)
         for i in range(len(assessment)):
             counts[Assertion(assessment.assertion[i])] += 1
-            right[Assertion(assessment.assertion[i])] += assessment.belief[i] == truth[i]
+            right[Assertion(assessment.assertion[i])] += assessment.belief[i] == y_true[i]
             reasons[Reason(assessment.reason[i])] += 1
-        n = len(truth)
+        n = len(y_true)
         expected = {
             "f_ik": counts[Assertion.IK] / n,
             "f_imk": counts[Assertion.IMK] / n,
@@ -76,14 +76,14 @@ def test_every_figure_equals_that_of_a_plain_loop():
 
 def test_the_matrix_of_each_assertion_is_scikit_learns_confusion_matrix():
     for seed in range(50):
-        assessment, truth = random_assessment(seed)
-        report = evaluate(assessment, truth)
-        assert report.overall_accuracy == accuracy_score(truth, assessment.belief)
+        assessment, y_true = random_assessment(seed)
+        report = evaluate(assessment, y_true)
+        assert report.overall_accuracy == accuracy_score(y_true, assessment.belief)
         for assertion in Assertion:
             chosen = assessment.assertion == assertion
             expected = (
                 # scikit-learn puts the truth on the first axis
-                confusion_matrix(truth[chosen], assessment.belief[chosen], labels=NAMES).T
+                confusion_matrix(y_true[chosen], assessment.belief[chosen], labels=NAMES).T
                 if chosen.any()
                 else np.zeros((3, 3))
             )
@@ -230,26 +230,26 @@ def assess_many(n, n_classes, absent=()):
         neighborhoods={"a": Ball(1.0)},
         invalid=invalid,
     )
-    truth = np.where(
+    y_true = np.where(
         rng.random(n) < 0.5, np.where(invalid, 0, belief), rng.integers(n_classes, size=n)
     )
-    return assessment, truth
+    return assessment, y_true
 
 
 def test_a_hundred_thousand_classes_take_no_more_than_their_pairs():
-    assessment, truth = assess_many(40, 100_000)
+    assessment, y_true = assess_many(40, 100_000)
     assertion, reason = assessment.assertion, assessment.reason  # theirs is another memory
     assert len(assertion) == len(reason)
     tracemalloc.start()
-    report = evaluate(assessment, truth)
+    report = evaluate(assessment, y_true)
     text, record = str(report), json.dumps(report.to_dict())
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 50_000_000  # 24 bytes for each pair of classes would be 240 GB
-    codes = np.column_stack([assertion, assessment.belief_codes, truth])
+    codes = np.column_stack([assertion, assessment.belief_codes, y_true])
     expected = Counter(map(tuple, codes.tolist()))
     assert {tuple(row[:3]): row[3] for row in report.pairs.tolist()} == dict(expected)
-    assert report.a_ik == np.mean(assessment.belief[assertion == 2] == truth[assertion == 2])
+    assert report.a_ik == np.mean(assessment.belief[assertion == 2] == y_true[assertion == 2])
     assert "IK             20     50.0%" in text
     assert sum(count for rows in json.loads(record)["pairs"].values() for _, _, count in rows) == 40
     with pytest.raises(InputError, match="100,000 classes would take 240"):
@@ -258,16 +258,16 @@ def test_a_hundred_thousand_classes_take_no_more_than_their_pairs():
 
 def test_samples_without_an_answer_are_counted_apart():
     absent = (3, 7, 30)
-    assessment, truth = assess_many(40, 3, absent)
-    report = evaluate(assessment, truth)
+    assessment, y_true = assess_many(40, 3, absent)
+    report = evaluate(assessment, y_true)
     kept = np.setdiff1d(np.arange(40), absent)
     belief = assessment.belief_codes[kept]
     assert report.n_samples == 40
     assert report.unanswered.tolist() == [3, 0, 0]
-    assert report.overall_accuracy == np.mean(belief == truth[kept])
+    assert report.overall_accuracy == np.mean(belief == y_true[kept])
     assert report.matrix.sum() == 37
     assert report.count(*Assertion) == 40
-    assert report.wrong(*Assertion) == (belief != truth[kept]).sum()
+    assert report.wrong(*Assertion) == (belief != y_true[kept]).sum()
     assert str(report).endswith("no answer: 3, not counted as right or wrong")
     assert report.to_dict()["no_answer"] == 3
     silent = evaluate(assess_many(2, 3, (0, 1))[0], [0, 1])

@@ -29,13 +29,13 @@ def rules_at(method, setting):
     return {layer: make(radius * setting) for layer, radius in RADII.items()}
 
 
-def outcome(assessment, truth, method, setting):
+def outcome(assessment, y_true, method, setting):
     """Coverage and accuracy of a method as it is, by applying it."""
     if method == "softmax":
         covered = (highest_probability(assessment.scores) >= setting) & ~assessment.invalid
     else:
         covered = assessment.under(rules_at(method, setting)).assertion == Assertion.IK
-    right = (assessment.belief == truth)[covered]
+    right = (assessment.belief == y_true)[covered]
     return covered.mean(), right.mean() if len(right) else np.nan
 
 
@@ -76,11 +76,11 @@ def test_what_was_given_is_marked(case, method):
 
 
 def test_all_is_told_of_all(case):
-    assessment, truth = case
-    record = tradeoff(assessment, truth, k=K)
+    assessment, y_true = case
+    record = tradeoff(assessment, y_true, k=K)
     assert [line.method for line in record.lines] == METHODS[:2] + METHODS[2:]
-    assert record.n_samples == len(truth)
-    assert record.overall_accuracy == (assessment.belief == truth).mean()
+    assert record.n_samples == len(y_true)
+    assert record.overall_accuracy == (assessment.belief == y_true).mean()
     if not assessment.invalid.any():
         softmax = record["softmax"]
         assert softmax.coverage[-1] == 1
@@ -88,13 +88,13 @@ def test_all_is_told_of_all(case):
 
 
 def test_radii_may_be_given_and_only_their_ratio_counts(case):
-    assessment, truth = case
+    assessment, y_true = case
     other = assessment.under({layer: Nearest(1) for layer in RADII})
     twice = {layer: 2 * radius for layer, radius in RADII.items()}
     for method in METHODS:
         once, again = (
-            tradeoff(assessment, truth, K)[method],
-            tradeoff(other, truth, K, twice)[method],
+            tradeoff(assessment, y_true, K)[method],
+            tradeoff(other, y_true, K, twice)[method],
         )
         np.testing.assert_array_equal(once.coverage, again.coverage)
         np.testing.assert_array_equal(once.accuracy, again.accuracy)
@@ -103,12 +103,12 @@ def test_radii_may_be_given_and_only_their_ratio_counts(case):
 
 
 def test_confidence_may_be_given(case):
-    assessment, truth = case
-    confidence = np.linspace(0, 1, len(truth))
-    line = tradeoff(assessment, truth, K, confidence=confidence)["softmax"]
+    assessment, y_true = case
+    confidence = np.linspace(0, 1, len(y_true))
+    line = tradeoff(assessment, y_true, K, confidence=confidence)["softmax"]
     np.testing.assert_array_equal(line.settings, confidence[~assessment.invalid][::-1])
     with pytest.raises(InputError, match="confidence must hold one number for each"):
-        tradeoff(assessment, truth, K, confidence=confidence[:, None])
+        tradeoff(assessment, y_true, K, confidence=confidence[:, None])
 
 
 def test_scores_become_probabilities_once():
@@ -120,18 +120,18 @@ def test_scores_become_probabilities_once():
 
 
 def test_what_cannot_be_compared_is_refused(random_assessment):
-    assessment, truth = random_assessment(0, {"a": Ball(1.0), "b": Ball(0.0)})
+    assessment, y_true = random_assessment(0, {"a": Ball(1.0), "b": Ball(0.0)})
     for radii in (None, {"a": 1.0}, {"a": 1.0, "b": np.inf}, {"a": 1.0, "b": -1.0}):
         with pytest.raises(InputError, match=r"layers \['a', 'b'\]: give radii"):
-            tradeoff(assessment, truth, K, radii)
+            tradeoff(assessment, y_true, K, radii)
     for rule in (Nearest(1), Ball([1.0, 1.0, 1.0])):
         other = assessment.under({"a": Ball(1.0), "b": rule})
         with pytest.raises(InputError, match="give radii"):
-            tradeoff(other, truth, K)
+            tradeoff(other, y_true, K)
     with pytest.raises(InputError, match="gather it with k=7"):
-        tradeoff(assessment, truth, 7, RADII)
+        tradeoff(assessment, y_true, 7, RADII)
     with pytest.raises(InputError, match="one label for each"):
-        tradeoff(assessment, [*truth, "cat"], K, RADII)
+        tradeoff(assessment, [*y_true, "cat"], K, RADII)
 
 
 def test_a_row_without_scores_changes_no_confidence_of_the_others():

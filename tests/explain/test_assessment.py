@@ -216,7 +216,7 @@ def test_a_belief_that_is_absent_is_none_and_never_the_last_class(silent):
     assert silent.reason.tolist()[1] == Reason.INVALID
     assert silent.margin[1] == -np.inf
     assert silent.stability.at_least.tolist()[1] == 0
-    assert silent.certified_radius[1] == 0
+    assert silent.robust_radius[1] == 0
     explanation = silent.explain(1)
     assert explanation.belief is None
     assert explanation.layers[0].nearest_for is None

@@ -57,9 +57,14 @@ def make_command(rng, files):
 
     if rng.random() < 0.1:
         odd = (*files["text"], *NUMBERS, "--k", "--left-out", "--only", "--repeats", "--jobs",
-               "--seeds", "--out", "--show", "--seed", "-o")  # fmt: skip
-        command = one(("fit", "assess", "report", "demo", "bench", "reproduce", "[/red]", "--seed"))
-        return [command, *(one(odd) for _ in range(int(rng.integers(1, 4)))), "--seed", "-1"]
+               "--random-states", "--out", "--show", "--random-state", "-o")  # fmt: skip
+        command = one(("fit", "assess", "report", "demo", "[/red]", "--random-state"))
+        return [
+            command,
+            *(one(odd) for _ in range(int(rng.integers(1, 4)))),
+            "--random-state",
+            "-1",
+        ]
     command = one(("fit", "assess", "report"))
     model = one((*files["models"], "")) if "model" in evil else "model.joblib"
     more = ["--model", model] if model else []
@@ -80,7 +85,14 @@ def make_command(rng, files):
         suits = validation.split(".")[-1] == path.split(".")[-1] != "npy" or "validation" in evil
         words += ["--validation", validation] if suits else ["--hold-out", held_out]
         if "numbers" in evil:
-            names = ("--k", "--accuracy", "--confidence", "--coverage", "--seed", "--hold-out")
+            names = (
+                "--k",
+                "--accuracy",
+                "--confidence",
+                "--coverage",
+                "--random-state",
+                "--hold-out",
+            )
             words += [one(names), one(NUMBERS)]
             words += [
                 "--rule",

@@ -588,13 +588,13 @@ def check_stability(problem, oracle, a, rules, told):
 
 
 def check_certificates(problem, classifier, a, test, told):
-    """Within a certified radius nothing else is known, wherever one looks."""
+    """Within a robust radius nothing else is known, wherever one looks."""
     if isinstance(test, tuple):
         return
     X = np.asarray(test)
     if X.dtype not in (np.float32, np.float64) or problem.name == "own":
         return
-    X, radii, rng = X.astype(X.dtype.newbyteorder("=")), a.certified_radius, problem.rng
+    X, radii, rng = X.astype(X.dtype.newbyteorder("=")), a.robust_radius, problem.rng
     for i in np.flatnonzero((radii > 0) & (a.assertion == Assertion.IK))[:2]:
         radius = min(float(radii[i]), 1e6 * (1 + np.abs(X).max()))
         lengths = radius * 0.999999 * rng.choice([1, 0.9, 0.5], size=40)

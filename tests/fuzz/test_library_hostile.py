@@ -272,7 +272,7 @@ class Case:
         n = len(assessment)
         assert assessment.assertion.shape == assessment.reason.shape == (n,)
         assert len(assessment.belief) == n
-        repr(assessment), assessment.margin, assessment.certified_radius, assessment.stability
+        repr(assessment), assessment.margin, assessment.robust_radius, assessment.stability
         if n:
             str(assessment.explain(0))
             assessment[:1].explain(0)._repr_html_()

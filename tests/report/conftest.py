@@ -163,12 +163,12 @@ class Page:
 def make_assessment(
     n=60, n_classes=4, n_neighbors=6, layers=("hidden", "logits"), seed=0, classes=None, rules=None
 ):
-    """An assessment by brute force from points in a plane, and the truth: mostly the belief."""
+    """An assessment by brute force from points in a plane, and the y_true: mostly the belief."""
     rng = np.random.default_rng(seed)
     evidence = {}
     belief = rng.integers(n_classes, size=n)
-    truth = np.where(rng.random(n) < 0.8, belief, rng.integers(n_classes, size=n))
-    seen = np.where(rng.random(n) < 0.5, belief, truth)  # so some wrong beliefs are justified
+    y_true = np.where(rng.random(n) < 0.8, belief, rng.integers(n_classes, size=n))
+    seen = np.where(rng.random(n) < 0.5, belief, y_true)  # so some wrong beliefs are justified
     for layer in layers:
         labels = rng.integers(n_classes, size=80)
         labels[:n_classes] = np.arange(n_classes)
@@ -185,7 +185,7 @@ def make_assessment(
         neighborhoods=rules or {layer: Ball(0.8) for layer in layers},
         invalid=np.zeros(n, dtype=bool),
     )
-    return assessment, names[truth]
+    return assessment, names[y_true]
 
 
 def gather(train, labels, queries, n_classes, n_neighbors):
@@ -214,12 +214,12 @@ def gathered():
 @pytest.fixture(scope="session")
 def digits_page():
     """A page with pictures: 120 samples of 5 × 4 pixels in two layers."""
-    assessment, truth = make_assessment(n=120)
+    assessment, y_true = make_assessment(n=120)
     rng = np.random.default_rng(1)
     html = make_html(
-        assessment, truth, samples=rng.random((120, 5, 4)), training=rng.random((80, 5, 4))
+        assessment, y_true, samples=rng.random((120, 5, 4)), training=rng.random((80, 5, 4))
     )
-    return assessment, truth, html
+    return assessment, y_true, html
 
 
 def make_selection(assessment, certificate):

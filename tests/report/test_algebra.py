@@ -151,11 +151,11 @@ def test_the_pages_own_settings_are_the_given_ones(gathered, open_page):
         assessment, rng = random_assessment(seed, gathered)
         rules = {layer: random_rule(rng, assessment) for layer in assessment.evidence}
         assessment = assessment.under(rules)
-        truth = rng.choice(assessment.classes, size=len(assessment))
-        page = open_page(make_html(assessment, truth))
+        y_true = rng.choice(assessment.classes, size=len(assessment))
+        page = open_page(make_html(assessment, y_true))
         assert page.run("return Report.page.isGiven()")
         assert page.run("return [...Report.page.assessed.assertion]") == list(assessment.assertion)
-        report = evaluate(assessment, truth)
+        report = evaluate(assessment, y_true)
         assert page.run(PAIRS) == [
             [place, count] for place, count in enumerate(report.matrix.ravel().tolist()) if count
         ]
@@ -173,7 +173,7 @@ def random_movement(rng, constant, n):
 
 def test_certified_radii_equal_pythons(gathered, open_page):
     script = READ + (
-        "return arguments[0].map((settings) => [...Certificate.find(Report.page.evidence,"
+        "return arguments[0].map((settings) => [...Robustness.find(Report.page.evidence,"
         "settings.map(read))].map(String));"
     )
     certified = 0
@@ -193,7 +193,7 @@ def test_certified_radii_equal_pythons(gathered, open_page):
         ]  # fmt: skip
         found = page.run(script, [as_json(rules.values()) for rules in tried])
         for rules, radii in zip(tried, found, strict=True):
-            expected = assessment.under(rules).certified_radius
+            expected = assessment.under(rules).robust_radius
             np.testing.assert_array_equal(np.array(radii, dtype=float), expected)
             certified += int((np.isfinite(expected) & (expected > 0)).sum())
     assert certified > 1000

@@ -54,13 +54,13 @@ def shown_matrix(page):
 
 
 def test_it_opens_with_the_given_figures_and_the_worst_sample(digits_page, open_page):
-    assessment, truth, html = digits_page
+    assessment, y_true, html = digits_page
     page = open_page(html)
-    report = evaluate(assessment, truth)
+    report = evaluate(assessment, y_true)
     assert_figures(page, report)
     np.testing.assert_array_equal(shown_matrix(page), report.matrix)
     known = assessment.assertion == Assertion.IK
-    wrong = np.flatnonzero(known & (assessment.belief != truth))
+    wrong = np.flatnonzero(known & (assessment.belief != y_true))
     assert len(wrong) >= 2
     worst = wrong[np.argsort(-assessment.margin[wrong])]
     first = [row[1] for row in page.rows()[: len(wrong)]]
@@ -70,7 +70,7 @@ def test_it_opens_with_the_given_figures_and_the_worst_sample(digits_page, open_
 
 
 def test_sliders_move_the_numbers(digits_page, open_page):
-    assessment, truth, html = digits_page
+    assessment, y_true, html = digits_page
     page = open_page(html)
     given = page.run("return Report.page.settings.map(s => s.radius)")
     for place in (50, 400, 900):
@@ -80,8 +80,8 @@ def test_sliders_move_the_numbers(digits_page, open_page):
         assert radii[1] == given[1]
         rules = {"hidden": Ball(radii[0]), "logits": Ball(radii[1])}
         moved = assessment.under(rules)
-        assert_figures(page, evaluate(moved, truth))
-        np.testing.assert_array_equal(shown_matrix(page), evaluate(moved, truth).matrix)
+        assert_figures(page, evaluate(moved, y_true))
+        np.testing.assert_array_equal(shown_matrix(page), evaluate(moved, y_true).matrix)
         for row in page.rows()[:5]:
             i = int(row[1].removeprefix("#"))
             assert row[4].endswith(Assertion(moved.assertion[i]).name)
@@ -89,7 +89,7 @@ def test_sliders_move_the_numbers(digits_page, open_page):
     assert page.run("return !document.querySelector('#reset').disabled")
     page.click("#reset")
     assert page.run("return Report.page.settings.map(s => s.radius)") == given
-    assert_figures(page, evaluate(assessment, truth))
+    assert_figures(page, evaluate(assessment, y_true))
 
 
 def test_a_slider_moves_by_the_keyboard_and_comes_back_to_the_given_value(digits_page, open_page):
@@ -105,13 +105,13 @@ def test_a_slider_moves_by_the_keyboard_and_comes_back_to_the_given_value(digits
 
 
 def test_an_exact_radius_can_be_typed(digits_page, open_page):
-    assessment, truth, html = digits_page
+    assessment, y_true, html = digits_page
     page = open_page(html)
     exact = float(assessment.evidence["hidden"].class_distances[7].min())
     for typed, radius in [(repr(exact), exact), ("inf", np.inf), ("0", 0.0)]:
         page.set("#radius-0-exact", typed)
         rules = {"hidden": Ball(radius), "logits": assessment.neighborhoods["logits"]}
-        assert_figures(page, evaluate(assessment.under(rules), truth))
+        assert_figures(page, evaluate(assessment.under(rules), y_true))
     for nonsense in ("-1", "far", ""):
         page.set("#radius-0-exact", nonsense)
         assert page.run("return Report.page.settings[0].radius") == 0
@@ -130,7 +130,7 @@ def test_an_exact_radius_can_be_typed(digits_page, open_page):
     ids=["Ball", "Nearest", "BallElseNearest", "BallWithNearest", "RelativeBall"],
 )
 def test_every_rule_can_be_chosen(make, digits_page, open_page):
-    assessment, truth, html = digits_page
+    assessment, y_true, html = digits_page
     page = open_page(html)
     rule = make(0.8)
     page.set("#rule", type(rule).__name__)
@@ -139,7 +139,7 @@ def test_every_rule_can_be_chosen(make, digits_page, open_page):
     if isinstance(rule, RelativeBall):
         page.set("#ratio-exact", 2)
     under = assessment.under(dict.fromkeys(assessment.evidence, rule))
-    assert_figures(page, evaluate(under, truth))
+    assert_figures(page, evaluate(under, y_true))
     assert page.run("return [...Report.page.assessed.reason]") == list(under.reason)
     awake = "return document.querySelectorAll('#controls input[type=range]:enabled').length"
     assert page.run(awake) == (
@@ -150,31 +150,31 @@ def test_every_rule_can_be_chosen(make, digits_page, open_page):
 
 def test_each_layer_keeps_its_own_rule(assessed, open_page):
     rules = {"hidden": Nearest(4), "logits": BallWithNearest(1.1, 2)}
-    assessment, truth = assessed(rules=rules)
-    page = open_page(make_html(assessment, truth))
-    assert_figures(page, evaluate(assessment, truth))
+    assessment, y_true = assessed(rules=rules)
+    page = open_page(make_html(assessment, y_true))
+    assert_figures(page, evaluate(assessment, y_true))
     page.set("#radius-1-exact", 0.5)
     changed = {"hidden": Nearest(4), "logits": BallWithNearest(0.5, 2)}
-    assert_figures(page, evaluate(assessment.under(changed), truth))
+    assert_figures(page, evaluate(assessment.under(changed), y_true))
     page.set("#k", 5, "input")
     changed = {"hidden": Nearest(5), "logits": BallWithNearest(0.5, 5)}
-    assert_figures(page, evaluate(assessment.under(changed), truth))
+    assert_figures(page, evaluate(assessment.under(changed), y_true))
 
 
 def test_a_radius_for_each_class_moves_by_a_factor(assessed, open_page):
     radii = (0.5, 1.1, 0.8, 0.0)
     rules = {"hidden": Ball(radii), "logits": Ball(1.0)}
-    assessment, truth = assessed(rules=rules)
-    page = open_page(make_html(assessment, truth))
-    assert_figures(page, evaluate(assessment, truth))
+    assessment, y_true = assessed(rules=rules)
+    page = open_page(make_html(assessment, y_true))
+    assert_figures(page, evaluate(assessment, y_true))
     page.set("#radius-0-exact", 1.37)
     changed = {"hidden": Ball(tuple(1.37 * r for r in radii)), "logits": Ball(1.0)}
-    assert_figures(page, evaluate(assessment.under(changed), truth))
+    assert_figures(page, evaluate(assessment.under(changed), y_true))
     assert "times" in page.text("#controls")
 
 
 def test_training_samples_may_be_numbered_beyond_what_a_float_holds(assessed, open_page):
-    assessment, truth = assessed(n=5)
+    assessment, y_true = assessed(n=5)
     first = 2**62 + 1  # as the ids of a database may be
     evidence = {
         layer: replace(about, exemplars=np.where(about.exemplars >= 0, about.exemplars + first, -1))
@@ -182,7 +182,7 @@ def test_training_samples_may_be_numbered_beyond_what_a_float_holds(assessed, op
     }
     training = {first + row: np.full(3, float(row)) for row in range(80)}
     numbered = replace(assessment, evidence=evidence)
-    page = open_page(make_html(numbered, truth, samples=np.zeros((5, 3)), training=training))
+    page = open_page(make_html(numbered, y_true, samples=np.zeros((5, 3)), training=training))
     layer = numbered.explain(page.run("return Report.page.chosen")).layers[0]
     shown = page.text("#detail")
     assert f"training #{layer.nearest_for.row}" in shown
@@ -224,10 +224,10 @@ def sentences(page, assessment):
 
 
 def test_the_reason_is_told_in_words_that_name_the_facts(assessed, open_page):
-    assessment, truth = assessed(n=400, rules={"hidden": Ball(0.5), "logits": Ball(0.5)})
+    assessment, y_true = assessed(n=400, rules={"hidden": Ball(0.5), "logits": Ball(0.5)})
     assessment.invalid[5] = True
     assessment = replace(assessment, knowable=range(1, len(assessment.classes)))
-    page = open_page(make_html(assessment, truth))
+    page = open_page(make_html(assessment, y_true))
     found = sentences(page, assessment)
     assert set(found) == set(Reason)
     verdicts = {
@@ -273,7 +273,7 @@ def listed(page):
     return page.run(
         "const { page } = Report; return Order.arrange(page.evidence, page.assessed,"
         "{ ...Order.EMPTY, assertion: value('assertion'), reason: value('reason'),"
-        "belief: value('belief'), truth: value('truth'), right: right() },"
+        "belief: value('belief'), y_true: value('truth'), right: right() },"
         "document.getElementById('order').value);"
         "function value(name) { const v = document.getElementById('filter-' + name).value;"
         "return v === '' ? null : Number(v); }"
@@ -283,10 +283,10 @@ def listed(page):
 
 
 def test_filters_and_orders(digits_page, open_page):
-    assessment, truth, html = digits_page
+    assessment, y_true, html = digits_page
     page = open_page(html)
-    right = assessment.belief == truth
-    codes = np.unique(truth, return_inverse=True)[1]
+    right = assessment.belief == y_true
+    codes = np.unique(y_true, return_inverse=True)[1]
     filters = {
         ("assertion", "1"): assessment.assertion == Assertion.IMK,
         ("reason", "3"): assessment.reason == Reason.EXTRAPOLATION,
@@ -315,10 +315,10 @@ def test_filters_and_orders(digits_page, open_page):
 
 
 def test_a_cell_of_the_matrix_shows_its_samples(digits_page, open_page):
-    assessment, truth, html = digits_page
+    assessment, y_true, html = digits_page
     page = open_page(html)
     known = assessment.assertion == Assertion.IK
-    wrong = np.flatnonzero(known & (assessment.belief != truth))
+    wrong = np.flatnonzero(known & (assessment.belief != y_true))
     cell = page.find("#matrices .alarm button")
     said, true = page.run(
         "const cell = arguments[0].closest('td'); return [cell.parentNode.rowIndex - 1,"
@@ -327,7 +327,7 @@ def test_a_cell_of_the_matrix_shows_its_samples(digits_page, open_page):
     cell.click()
     page.settle()
     names = assessment.classes
-    same = [i for i in wrong if (assessment.belief[i], truth[i]) == (names[said], names[true])]
+    same = [i for i in wrong if (assessment.belief[i], y_true[i]) == (names[said], names[true])]
     assert sorted(row[1] for row in page.rows()) == sorted(f"#{i}" for i in same)
     assert page.run("return document.querySelector('#filter-assertion').value") == "2"
 
@@ -353,13 +353,13 @@ def test_a_point_of_the_scatter_shows_its_sample(digits_page, open_page):
 
 def test_labels_are_shown_as_text_and_never_run(assessed, open_page):
     classes = np.array([*HOSTILE, "a & b"])
-    assessment, truth = assessed(classes=classes, layers=("<b>layer</b>",))
-    truth = truth.astype(object)
-    truth[3] = "<svg onload=window.ran=1>"
+    assessment, y_true = assessed(classes=classes, layers=("<b>layer</b>",))
+    y_true = y_true.astype(object)
+    y_true[3] = "<svg onload=window.ran=1>"
     names = ["<i>name</i>", "</script>"]
     samples = np.random.default_rng(0).random((60, 2))
     html = make_html(
-        assessment, truth, samples=samples, training=samples, renderer=as_features(names),
+        assessment, y_true, samples=samples, training=samples, renderer=as_features(names),
         title="<script>window.ran=1</script>", notes=["<img src=x onerror=window.ran=1>"],
     )  # fmt: skip
     page = open_page(html)
@@ -427,42 +427,42 @@ def test_without_the_truth(assessed, open_page):
 
 
 def test_without_neighbours_the_rules_with_k_are_closed(assessed, open_page):
-    assessment, truth = assessed(n_neighbors=0)
-    page = open_page(make_html(assessment, truth))
+    assessment, y_true = assessed(n_neighbors=0)
+    page = open_page(make_html(assessment, y_true))
     closed = page.run(
         "return [...document.querySelectorAll('#rule option:disabled')].map(o => o.value)"
     )
     assert closed == ["Nearest", "BallElseNearest", "BallWithNearest"]
-    assert "assess(X, n_neighbors=20)" in page.text("#controls")
+    assert "assess(X, k=20)" in page.text("#controls")
     page.set("#rule", "RelativeBall")
     page.set("#ratio-exact", 2)
     rules = dict.fromkeys(assessment.evidence, RelativeBall(0.8, 2.0))
-    assert_figures(page, evaluate(assessment.under(rules), truth))
+    assert_figures(page, evaluate(assessment.under(rules), y_true))
 
 
 def test_one_layer_one_class_nothing_within_reach(assessed, open_page):
-    assessment, truth = assessed(n=5, n_classes=1, layers=("only",), rules={"only": Ball(0.0)})
-    page = open_page(make_html(assessment, truth))
-    assert_figures(page, evaluate(assessment, truth))
+    assessment, y_true = assessed(n=5, n_classes=1, layers=("only",), rules={"only": Ball(0.0)})
+    page = open_page(make_html(assessment, y_true))
+    assert_figures(page, evaluate(assessment, y_true))
     page.set("#radius-0-exact", "inf")
     rules = {"only": Ball(np.inf)}
-    assert_figures(page, evaluate(assessment.under(rules), truth))
+    assert_figures(page, evaluate(assessment.under(rules), y_true))
     assert "only “class 0” within reach" in page.text("#detail")
 
 
 def test_a_true_class_that_nobody_learned(assessed, open_page):
-    assessment, truth = assessed()
-    truth = truth.astype(object)
-    truth[:7] = "a stranger"
-    page = open_page(make_html(assessment, truth))
-    report = evaluate(assessment, truth)
+    assessment, y_true = assessed()
+    y_true = y_true.astype(object)
+    y_true[:7] = "a stranger"
+    page = open_page(make_html(assessment, y_true))
+    report = evaluate(assessment, y_true)
     assert_figures(page, report)
     np.testing.assert_array_equal(shown_matrix(page), report.matrix)
 
 
 def test_many_classes_are_a_picture_to_click(assessed, open_page):
-    assessment, truth = assessed(n=300, n_classes=43, n_neighbors=4)
-    page = open_page(make_html(assessment, truth))
+    assessment, y_true = assessed(n=300, n_classes=43, n_neighbors=4)
+    page = open_page(make_html(assessment, y_true))
     assert page.run("return document.querySelectorAll('#matrices canvas').length") == 3
     times = int(page.text("#matrices .largest button").split(" ")[0])
     page.click("#matrices .largest button")
@@ -471,12 +471,12 @@ def test_many_classes_are_a_picture_to_click(assessed, open_page):
 
 @pytest.mark.parametrize("renderer", [None, as_series()])
 def test_series_are_drawn_and_features_compared(renderer, assessed, open_page):
-    assessment, truth = assessed(n=40)
+    assessment, y_true = assessed(n=40)
     rng = np.random.default_rng(3)
     page = open_page(
         make_html(
             assessment,
-            truth,
+            y_true,
             samples=rng.random((40, 12)),
             training=rng.random((80, 12)),
             renderer=renderer,
@@ -496,9 +496,9 @@ def test_samples_that_cannot_be_drawn_are_shown_by_their_numbers(assessed, open_
     def broken(sample):
         raise RuntimeError("no picture today")
 
-    assessment, truth = assessed(n=20)
+    assessment, y_true = assessed(n=20)
     samples = np.arange(80.0).reshape(20, 4)
-    page = open_page(make_html(assessment, truth, samples=samples, renderer=broken))
+    page = open_page(make_html(assessment, y_true, samples=samples, renderer=broken))
     page.run("Report.page.choose(7)")
     page.settle()
     assert page.text("#detail .features tbody tr td") == "28"
@@ -517,18 +517,18 @@ def test_a_browser_that_cannot_unpack_says_so(digits_page, browser, open_page):
 
 
 def test_of_a_drawn_sample_only_the_drawn_count(assessed, open_page):
-    assessment, truth = assessed(n=600)
-    page = open_page(make_html(assessment, truth, max_samples=100))
+    assessment, y_true = assessed(n=600)
+    page = open_page(make_html(assessment, y_true, max_samples=100))
     drawn = np.array(page.run("return [...Report.page.evidence.index]"))
     counted = np.array(page.run("return [...Report.page.evidence.counted]"), dtype=bool)
     extra = drawn[~counted]
     assert len(extra) > 3
     assert (assessment.assertion[extra] == Assertion.IK).all()
-    assert (assessment.belief[extra] != truth[extra]).all()
+    assert (assessment.belief[extra] != y_true[extra]).all()
     known = assessment.assertion[drawn[counted]] == Assertion.IK
     assert page.text("#share-IK") == percent(known.mean())
     assert page.text("#accuracy-all") == percent(
-        (assessment.belief == truth)[drawn[counted]].mean()
+        (assessment.belief == y_true)[drawn[counted]].mean()
     )
     assert "100 of 600 samples, drawn at random" in page.text("#summary")
     numbers = [row[0] for row in page.rows()]  # without pictures the number comes first
@@ -544,26 +544,26 @@ def test_percentages_are_written_as_python_does(digits_page, open_page):
 
 
 def test_certified_radii_follow_the_sliders(assessed, open_page):
-    assessment, truth = assessed()
+    assessment, y_true = assessed()
     certified = replace(assessment, movements={"hidden": Movement(0.5), "logits": Movement(np.inf)})
-    page = open_page(make_html(certified, truth))
+    page = open_page(make_html(certified, y_true))
     shown = "return [...Report.page.assessed.radius]"
-    assert page.run(shown) == certified.certified_radius.tolist()
+    assert page.run(shown) == certified.robust_radius.tolist()
     page.set("#radius-0-exact", 1.5)
     changed = certified.under({"hidden": Ball(1.5), "logits": assessment.neighborhoods["logits"]})
-    assert page.run(shown) == changed.certified_radius.tolist()
-    assert (changed.certified_radius != certified.certified_radius).any()
+    assert page.run(shown) == changed.robust_radius.tolist()
+    assert (changed.robust_radius != certified.robust_radius).any()
     page.set("#order", "radius")
     largest = float(page.run("return document.querySelector('.rows .of-radius').textContent"))
-    assert largest == pytest.approx(changed.certified_radius.max(), rel=5e-3)
+    assert largest == pytest.approx(changed.robust_radius.max(), rel=5e-3)
 
 
 def test_moved_sliders_leave_a_certified_accuracy_behind(
     assessed, open_page, selection_for, certificate
 ):
-    assessment, truth = assessed()
+    assessment, y_true = assessed()
     selection = selection_for(assessment, certificate)
-    page = open_page(make_html(assessment, truth, selection=selection))
+    page = open_page(make_html(assessment, y_true, selection=selection))
     hidden = "return document.querySelector('#uncertified').hidden"
     assert page.run(hidden)
     page.set("#radius-0", 600, "input")

@@ -23,13 +23,13 @@ def page(demonstration, open_page):
 def judged(demonstration):
     """The assessment that the report is about, and the truth."""
     parts = [demonstration.digits.conditions[name] for name in ("clean", "unseen digit")]
-    images, truth = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return demonstration.classifier.assess(images, evidence=True), truth
+    images, y_true = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return demonstration.classifier.assess(images, evidence=True), y_true
 
 
 def test_all_of_it_is_there(page, judged):
-    assessment, truth = judged
-    report = evaluate(assessment, truth)
+    assessment, y_true = judged
+    report = evaluate(assessment, y_true)
     assert f"“I know” for {report.matrix[Assertion.IK].sum()}" in page.text("#summary")
     assert f"right in {report.a_ik:.1%} of cases" in page.text("#summary")
     assert "181 images of the digit 4" in page.text("#notes")
@@ -40,8 +40,8 @@ def test_all_of_it_is_there(page, judged):
 
 
 def test_the_wrong_iks_come_first_and_open_with_their_evidence(page, judged):
-    assessment, truth = judged
-    wrong = np.flatnonzero((assessment.assertion == Assertion.IK) & (assessment.belief != truth))
+    assessment, y_true = judged
+    wrong = np.flatnonzero((assessment.assertion == Assertion.IK) & (assessment.belief != y_true))
     first = page.rows()[: len(wrong)]
     numbers = [int(next(cell for cell in row if cell.startswith("#"))[1:]) for row in first]
     assert set(numbers) <= set(wrong.tolist())
@@ -50,7 +50,7 @@ def test_the_wrong_iks_come_first_and_open_with_their_evidence(page, judged):
     for layer in explanation.layers:
         assert f"training #{layer.nearest_for.row}" in shown
         assert f"training #{layer.nearest_against.row}" in shown
-    assert f"And yet it is wrong: the truth is “{truth[numbers[0]]}”" in shown
+    assert f"And yet it is wrong: the truth is “{y_true[numbers[0]]}”" in shown
 
 
 def test_one_can_say_from_it_why_a_prediction_is_imk(page, judged):

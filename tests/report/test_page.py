@@ -39,7 +39,7 @@ def large_assessment(n, n_classes=10, n_neighbors=20, layers=("hidden", "logits"
     """Random distances, shaped as evidence is; a hundred thousand samples in no time."""
     rng = np.random.default_rng(seed)
     belief = rng.integers(n_classes, size=n)
-    truth = np.where(rng.random(n) < 0.97, belief, rng.integers(n_classes, size=n))
+    y_true = np.where(rng.random(n) < 0.97, belief, rng.integers(n_classes, size=n))
     evidence = {}
     for layer in layers:
         distances = rng.gamma(9, 0.4, size=(n, n_classes))
@@ -54,12 +54,12 @@ def large_assessment(n, n_classes=10, n_neighbors=20, layers=("hidden", "logits"
         neighborhoods=dict.fromkeys(layers, Ball(1.6)),
         invalid=np.zeros(n, dtype=bool),
     )
-    return assessment, truth
+    return assessment, y_true
 
 
 def test_the_same_report_has_the_same_bytes(assessed):
-    assessment, truth = assessed()
-    assert make_html(assessment, truth) == make_html(assessment, truth)
+    assessment, y_true = assessed()
+    assert make_html(assessment, y_true) == make_html(assessment, y_true)
 
 
 def test_it_is_one_file_with_nothing_from_elsewhere(digits_page):
@@ -81,8 +81,8 @@ def test_the_script_never_makes_markup_of_text():
 
 def test_labels_cannot_end_the_element_they_are_in(assessed):
     classes = np.array(["</script><script>x", "<!--<script>", "b", "c"])
-    assessment, truth = assessed(classes=classes)
-    html = make_html(assessment, truth, title="</title><script>y")
+    assessment, y_true = assessed(classes=classes)
+    html = make_html(assessment, y_true, title="</title><script>y")
     facts, _ = read_page(html)
     assert facts["classes"] == classes.tolist()
     assert html.count("<script") == 3  # facts, arrays and the page's own
@@ -91,8 +91,8 @@ def test_labels_cannot_end_the_element_they_are_in(assessed):
 
 
 def test_all_samples_of_a_small_report_are_in_it_in_full_precision(assessed):
-    assessment, truth = assessed(n=70)
-    facts, arrays = read_page(make_html(assessment, truth))
+    assessment, y_true = assessed(n=70)
+    facts, arrays = read_page(make_html(assessment, y_true))
     assert facts["n"] == 70
     assert not facts["sampled"]
     np.testing.assert_array_equal(arrays["index"], np.arange(70))
@@ -105,10 +105,10 @@ def test_all_samples_of_a_small_report_are_in_it_in_full_precision(assessed):
 
 
 def test_a_hundred_thousand_samples_are_drawn_from_and_it_says_so():
-    assessment, truth = large_assessment(100_000)
-    wrong = (assessment.belief != truth) & (assessment.assertion == Assertion.IK)
+    assessment, y_true = large_assessment(100_000)
+    wrong = (assessment.belief != y_true) & (assessment.assertion == Assertion.IK)
     started = time.perf_counter()
-    html = make_html(assessment, truth)
+    html = make_html(assessment, y_true)
     assert time.perf_counter() - started < 30
     assert len(html.encode()) < 9_500_000
     facts, arrays = read_page(html)
@@ -120,7 +120,7 @@ def test_a_hundred_thousand_samples_are_drawn_from_and_it_says_so():
     assert wrong[extra].all()
     assert f"Of the {wrong.sum():,} wrong IKs, {len(extra):,} that were not drawn" in html
     # The sentences count all samples, whatever was drawn.
-    report = evaluate(assessment, truth)
+    report = evaluate(assessment, y_true)
     known = int((assessment.assertion == Assertion.IK).sum())
     assert f"“I know” for {known:,} ({100 * report.f_ik:.1f}%)" in html
     # The draw is fair: each tenth of the samples has about a tenth of it.
@@ -129,9 +129,9 @@ def test_a_hundred_thousand_samples_are_drawn_from_and_it_says_so():
 
 
 def test_the_draw_depends_on_the_seed_alone():
-    assessment, truth = large_assessment(500, n_neighbors=0)
+    assessment, y_true = large_assessment(500, n_neighbors=0)
     one, again, other = (
-        read_page(make_html(assessment, truth, max_samples=50, seed=seed))[1]["index"]
+        read_page(make_html(assessment, y_true, max_samples=50, random_state=seed))[1]["index"]
         for seed in (0, 0, 1)
     )
     np.testing.assert_array_equal(one, again)
@@ -139,13 +139,13 @@ def test_the_draw_depends_on_the_seed_alone():
 
 
 def test_ten_thousand_samples_with_images_stay_below_ten_megabytes():
-    assessment, truth = large_assessment(10_000)
+    assessment, y_true = large_assessment(10_000)
     rng = np.random.default_rng(0)
     strokes = rng.random((200, 28, 28)) < 0.15  # about as hard to compress as handwriting
     images = (
         strokes[rng.integers(200, size=12_000)] * rng.integers(90, 255, (12_000, 1, 1))
     ).astype(np.uint8)
-    html = make_html(assessment, truth, samples=images[:10_000], training=images[2_000:])
+    html = make_html(assessment, y_true, samples=images[:10_000], training=images[2_000:])
     assert len(html.encode()) < 9_500_000
     facts, arrays = read_page(html)
     assert facts["n"] == 10_000
@@ -153,26 +153,26 @@ def test_ten_thousand_samples_with_images_stay_below_ten_megabytes():
 
 
 def test_pictures_give_way_to_evidence_and_the_wrong_iks_keep_theirs(assessed):
-    assessment, truth = assessed(n=300)
+    assessment, y_true = assessed(n=300)
     noise = np.random.default_rng(0).integers(0, 255, (300, 40, 40)).astype(np.uint8)
-    whole = make_html(assessment, truth)
+    whole = make_html(assessment, y_true)
     room = len(whole.encode()) + 400_000
-    html = make_html(assessment, truth, samples=noise, max_bytes=room)
+    html = make_html(assessment, y_true, samples=noise, max_bytes=room)
     assert len(html.encode()) <= room
     facts, arrays = read_page(html)
     pictured = arrays["samplePictures"] >= 0
     assert facts["n"] == 300
     assert 0 < pictured.sum() < 300
-    wrong = (assessment.belief != truth) & (assessment.assertion == Assertion.IK)
+    wrong = (assessment.belief != y_true) & (assessment.assertion == Assertion.IK)
     assert wrong.any()
     assert pictured[wrong].all()
     assert f"{pictured.sum()} of 300 samples have a picture" in html
 
 
 def test_too_much_evidence_is_drawn_from_as_well():
-    assessment, truth = large_assessment(5_000, n_classes=40)
+    assessment, y_true = large_assessment(5_000, n_classes=40)
     per_class = assessment.under(dict.fromkeys(assessment.evidence, Ball(tuple([1.6] * 40))))
-    html = make_html(per_class, truth, max_bytes=1_500_000)
+    html = make_html(per_class, y_true, max_bytes=1_500_000)
     assert len(html.encode()) <= 1_500_000
     facts, _ = read_page(html)
     assert facts["sampled"]
@@ -180,32 +180,32 @@ def test_too_much_evidence_is_drawn_from_as_well():
 
 
 def test_training_samples_come_from_a_mapping_too(assessed):
-    assessment, truth = assessed(n=30)
+    assessment, y_true = assessed(n=30)
     rows = np.unique(assessment.evidence["hidden"].exemplars)
     training = {int(row): np.full((3, 3), row / 80) for row in rows[:10]}
-    _, arrays = read_page(make_html(assessment, truth, training=training))
+    _, arrays = read_page(make_html(assessment, y_true, training=training))
     assert 0 < len(arrays["trainingRows"]) <= 10
     assert set(arrays["trainingRows"].tolist()) <= set(training)
 
 
 def test_what_cannot_be_reported_is_refused(assessed):
-    assessment, truth = assessed(n=10)
+    assessment, y_true = assessed(n=10)
     with pytest.raises(InputError, match="10 inputs that were assessed; got 9"):
-        make_html(assessment, truth, samples=np.zeros((9, 2)))
+        make_html(assessment, y_true, samples=np.zeros((9, 2)))
     with pytest.raises(InputError, match="one label for each of the 10"):
-        make_html(assessment, truth[:9])
+        make_html(assessment, y_true[:9])
     with pytest.raises(InputError, match="max_samples must be >= 1; got 0"):
-        make_html(assessment, truth, max_samples=0)
+        make_html(assessment, y_true, max_samples=0)
     with pytest.raises(InputError, match="the assessment is empty"):
         make_html(assessment[:0])
     with pytest.raises(InputError, match="max_bytes"):
-        make_html(assessment, truth, max_bytes=1000)
+        make_html(assessment, y_true, max_bytes=1000)
 
 
 def test_pictures_are_the_samples(assessed):
-    assessment, truth = assessed(n=4)
+    assessment, y_true = assessed(n=4)
     images = np.arange(4 * 6).reshape(4, 6) / 24
-    html = make_html(assessment, truth, samples=images, renderer=as_image(2, 3))
+    html = make_html(assessment, y_true, samples=images, renderer=as_image(2, 3))
     _, arrays = read_page(html)
     part = gzip.decompress(
         base64.b64decode(re.search(r'id="pictures-0">(.*?)</script>', html, re.S)[1])

@@ -39,16 +39,16 @@ def many_classes(n, n_classes, rule=None):
         neighborhoods={"a": rule or Ball(1.0)},
         invalid=np.zeros(n, dtype=bool),
     )
-    truth = names[belief].astype("<U20")
-    truth[::3] = names[(belief[::3] + 1) % n_classes]
-    truth[0] = "beyond all"
-    return assessment, truth
+    y_true = names[belief].astype("<U20")
+    y_true[::3] = names[(belief[::3] + 1) % n_classes]
+    y_true[0] = "beyond all"
+    return assessment, y_true
 
 
 def test_classes_beyond_65535_are_called_by_their_names(open_page):
-    assessment, truth = many_classes(60, 100_000)
+    assessment, y_true = many_classes(60, 100_000)
     assert (assessment.belief_codes > 65_535).any()
-    html = make_html(assessment, truth)
+    html = make_html(assessment, y_true)
     assert len(html) < 300_000
     page = open_page(html)
     page.set("#order", "index")
@@ -56,8 +56,8 @@ def test_classes_beyond_65535_are_called_by_their_names(open_page):
     page.settle()
     rows = page.rows()
     assert [row[1] for row in rows] == assessment.belief.tolist()
-    assert [row[2].lstrip("✓✗ ") for row in rows] == truth.tolist()
-    report = evaluate(assessment, truth)
+    assert [row[2].lstrip("✓✗ ") for row in rows] == y_true.tolist()
+    report = evaluate(assessment, y_true)
     for name, figure in (("#accuracy-IK", report.a_ik), ("#accuracy-all", report.overall_accuracy)):
         assert page.text(name) == f"{100 * figure:.1f}%"
     assert "said “class" in page.text("#matrices")
@@ -70,8 +70,8 @@ def test_classes_beyond_65535_are_called_by_their_names(open_page):
 
 def test_many_classes_with_radii_of_their_own_keep_them(open_page):
     radii = tuple(1.0 if code % 2 else 0.25 for code in range(2_000))
-    assessment, truth = many_classes(30, 2_000, Ball(radii))
-    page = open_page(make_html(assessment, truth))
+    assessment, y_true = many_classes(30, 2_000, Ball(radii))
+    page = open_page(make_html(assessment, y_true))
     assert page.run("return [...Report.page.assessed.assertion]") == assessment.assertion.tolist()
 
 
@@ -87,12 +87,12 @@ def test_without_the_truth_many_classes_are_listed_by_how_often_they_were_said(o
 def test_names_of_all_kinds_are_text_and_nothing_else(assessed, open_page):
     classes = np.array(EVIL, dtype=object)
     rules = {name: Ball(0.8) for name in ("</script><b>", "\ud800")}
-    assessment, truth = assessed(
+    assessment, y_true = assessed(
         n=60, n_classes=len(EVIL), layers=tuple(rules), classes=classes, rules=rules
     )
     samples, named = np.array([EVIL] * 60, dtype=object), as_features(EVIL)
     title = EVIL[0] + "\udfff"
-    html = make_html(assessment, truth, samples=samples, renderer=named, title=title, notes=EVIL)
+    html = make_html(assessment, y_true, samples=samples, renderer=named, title=title, notes=EVIL)
     html.encode()  # no half of a pair is left
     page = open_page(html)
     assert page.run("return document.title").startswith("</script>")
@@ -108,11 +108,11 @@ def test_names_of_all_kinds_are_text_and_nothing_else(assessed, open_page):
 
 
 def test_cells_of_5000_characters_take_the_room_of_200(assessed):
-    assessment, truth = assessed(n=400)
+    assessment, y_true = assessed(n=400)
     rng = np.random.default_rng(0)
     cells = rng.integers(97, 123, size=(400, 8, 5000), dtype=np.uint32).view("<U5000")[:, :, 0]
     tracemalloc.start()
-    page = make_html(assessment, truth, samples=cells.astype(object))
+    page = make_html(assessment, y_true, samples=cells.astype(object))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert len(page) < 1_200_000  # 400 x 8 x 5000 letters of noise would be over 10 MB
@@ -120,17 +120,17 @@ def test_cells_of_5000_characters_take_the_room_of_200(assessed):
 
 
 def test_any_value_can_be_a_feature(assessed):
-    assessment, truth = assessed(n=3)
+    assessment, y_true = assessed(n=3)
     for value in (np.inf, -np.inf, np.nan, 1e308, 10**400, 10**5000, 1j, None):
         samples = np.empty((3, 2), dtype=object)
         samples[:] = [value, "text"]
-        make_html(assessment, truth, samples=samples, training=samples).encode()
-    make_html(assessment, truth, samples=np.full((3, 4, 4), 1.7e308) * [1, -1, 1, -1]).encode()
-    make_html(assessment, truth, samples=np.full((3, 1, 4), 1.7e308) * [1, -1, 1, -1]).encode()
+        make_html(assessment, y_true, samples=samples, training=samples).encode()
+    make_html(assessment, y_true, samples=np.full((3, 4, 4), 1.7e308) * [1, -1, 1, -1]).encode()
+    make_html(assessment, y_true, samples=np.full((3, 1, 4), 1.7e308) * [1, -1, 1, -1]).encode()
 
 
 def test_samples_without_an_answer_are_neither_right_nor_wrong(assessed, open_page):
-    assessment, truth = assessed(n=40)
+    assessment, y_true = assessed(n=40)
     codes = assessment.belief_codes.copy()
     codes[[2, 5]] = -1
     invalid = codes < 0
@@ -142,15 +142,15 @@ def test_samples_without_an_answer_are_neither_right_nor_wrong(assessed, open_pa
         neighborhoods=assessment.neighborhoods,
         invalid=invalid,
     )
-    page = open_page(make_html(silent, truth))
-    report = evaluate(silent, truth)
+    page = open_page(make_html(silent, y_true))
+    report = evaluate(silent, y_true)
     assert page.text("#accuracy-IDK") == f"{100 * report.accuracy(Assertion.IDK):.1f}%"
     assert page.text("#accuracy-all") == f"{100 * report.overall_accuracy:.1f}%"
     assert "gave no answer for 2 of them" in page.text("#summary")
     page.set("#order", "index")
     rows = page.rows()
     assert rows[2][1] == rows[5][1] == "no answer"
-    assert rows[2][2] == truth[2]
+    assert rows[2][2] == y_true[2]
     page.run("Report.page.choose(2)")
     page.settle()
     assert page.text("#detail .sentence").startswith("The model gives no answer.")

@@ -11,76 +11,76 @@ from iknow.report import make_html
 from iknow.report.words import describe_certificate, holds_here, summarise
 
 
-def words(assessment, truth=None, selection=None):
-    report = None if truth is None else evaluate(assessment, truth)
+def words(assessment, y_true=None, selection=None):
+    report = None if y_true is None else evaluate(assessment, y_true)
     return " ".join(describe_certificate(assessment, report, selection))
 
 
 def test_a_certificate_is_told_with_what_it_rests_on_and_where_it_ends(
     assessed, selection_for, certificate
 ):
-    assessment, truth = assessed()
-    told = words(assessment, truth, selection_for(assessment, certificate))
+    assessment, y_true = assessed()
+    told = words(assessment, y_true, selection_for(assessment, certificate))
     assert (
         "Certified: at least 50.0% of the IK predictions are right, with 95.0% confidence" in told
     )
     assert "350 were IK, 2 of them wrong" in told
     assert "not for others set with the sliders" in told
     assert (
-        f"On the samples of this report it is {100 * evaluate(assessment, truth).a_ik:.1f}%."
+        f"On the samples of this report it is {100 * evaluate(assessment, y_true).a_ik:.1f}%."
         in told
     )
 
 
 def test_samples_that_fall_short_of_it_are_pointed_out(assessed, selection_for, certificate):
-    assessment, truth = assessed()
+    assessment, y_true = assessed()
     demanding = replace(certificate, accuracy=0.9999)
-    assert "less than certified" in words(assessment, truth, selection_for(assessment, demanding))
+    assert "less than certified" in words(assessment, y_true, selection_for(assessment, demanding))
 
 
 def test_a_certificate_for_each_class(assessed, selection_for, certificate):
-    assessment, truth = assessed()
+    assessment, y_true = assessed()
     each = replace(certificate, by_class={"a": 0.9, "<b>": 0.8})
-    told = words(assessment, truth, selection_for(assessment, each))
+    told = words(assessment, y_true, selection_for(assessment, each))
     assert "of the IK predictions of each class" in told
     assert "Lower bounds by class: a 90.0%, <b> 80.0%." in told
-    html = make_html(assessment, truth, selection=selection_for(assessment, each))
+    html = make_html(assessment, y_true, selection=selection_for(assessment, each))
     assert "&lt;b&gt; 80.0%" in html
 
 
 def test_a_measurement_is_not_called_a_certificate(assessed, selection_for):
-    assessment, truth = assessed()
-    told = words(assessment, truth, selection_for(assessment, None))
+    assessment, y_true = assessed()
+    told = words(assessment, y_true, selection_for(assessment, None))
     assert "No accuracy is certified" in told
     assert "a measurement, not a promise" in told
-    assert "Whether an accuracy was certified is not known here" in words(assessment, truth)
+    assert "Whether an accuracy was certified is not known here" in words(assessment, y_true)
 
 
 def test_a_certificate_for_other_neighborhoods_does_not_count(assessed, selection_for, certificate):
-    assessment, truth = assessed()
+    assessment, y_true = assessed()
     selection = selection_for(assessment, certificate)
     other = assessment.under(dict.fromkeys(assessment.evidence, Ball(0.81)))
     assert holds_here(assessment.neighborhoods, selection)
     assert not holds_here(other.neighborhoods, selection)
-    assert "for other neighborhoods" in words(other, truth, selection)
+    assert "for other neighborhoods" in words(other, y_true, selection)
 
 
 def test_what_is_certified_about_changed_inputs(assessed):
-    assessment, truth = assessed()
-    assert "No robustness against changed inputs is certified." in words(assessment, truth)
+    assessment, y_true = assessed()
+    assert "No robustness against changed inputs is certified." in words(assessment, y_true)
     known = assessment.assertion == 2
     with_constant = replace(assessment, movements={"hidden": Movement(2.0)})
-    radii = with_constant.certified_radius[known]
-    told = words(with_constant, truth)
+    radii = with_constant.robust_radius[known]
+    told = words(with_constant, y_true)
     assert f"For {(radii > 0).sum()} of {known.sum()} IK predictions" in told
     assert f"{np.median(radii[radii > 0]):.3g} in the median" in told
 
 
 @pytest.mark.parametrize("radius", [0.0, 0.8])
 def test_the_summary_counts(radius, assessed):
-    assessment, truth = assessed()
+    assessment, y_true = assessed()
     assessment = assessment.under(dict.fromkeys(assessment.evidence, Ball(radius)))
-    sentences = " ".join(summarise(assessment, evaluate(assessment, truth)))
+    sentences = " ".join(summarise(assessment, evaluate(assessment, y_true)))
     known = (assessment.assertion == 2).sum()
     assert f"“I know” for {known}" in sentences
     assert ("Where it knows" in sentences) == (known > 0)

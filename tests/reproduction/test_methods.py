@@ -20,14 +20,14 @@ class Problem:
         rng = np.random.default_rng(seed)
         self.rounded = seed % 2 == 0 if rounded is None else rounded
         self.labels = rng.permutation(np.arange(n_train) % 3)
-        self.truth = rng.integers(3, size=n_queries)
+        self.y_true = rng.integers(3, size=n_queries)
         self.points, self.queries = {}, {}
         for layer, width in [("relu2", 3), ("logits", 2)]:
             centers = spread * rng.normal(size=(3, width))
             self.points[layer] = self._round(centers[self.labels], rng)
-            self.queries[layer] = self._round(centers[self.truth], rng)
+            self.queries[layer] = self._round(centers[self.y_true], rng)
         mistaken = rng.random(n_queries) < 0.2
-        self.belief = np.where(mistaken, rng.integers(3, size=n_queries), self.truth)
+        self.belief = np.where(mistaken, rng.integers(3, size=n_queries), self.y_true)
         self.scores = rng.normal(size=(n_queries, 3)) + 3 * np.eye(3)[self.belief]
 
     def _round(self, centers, rng):
@@ -117,7 +117,7 @@ def test_what_is_known_is_what_the_sets_say(layers):
             coverage=0.5,
         )
         # The assessment may hold more layers and more neighbours than are asked for.
-        found = find_known(chosen, problem.assess(n_neighbors=8))
+        found = find_known(chosen, problem.assess(k=8))
         assert tuple(found) == METHODS
         expected = slow_known(problem, chosen)
         for method, known in found.items():
@@ -181,7 +181,7 @@ def coverage_of_nearest(problem, layers, k):
 @pytest.mark.parametrize("seed", range(4))
 def test_the_ball_has_the_largest_coverage_and_the_others_match_it(layers, seed):
     problem = Problem(seed, n_train=20, n_queries=12)
-    chosen = choose(problem.assess, problem.truth, layers, n_train=20)
+    chosen = choose(problem.assess, problem.y_true, layers, n_train=20)
     assert tuple(chosen.radii) == tuple(chosen.relative) == layers
     evidence = {layer: problem.assess(0).evidence[layer] for layer in layers}
     assert chosen.coverage == pytest.approx(best_ball(evidence, problem.belief))
@@ -214,7 +214,7 @@ def choose_with(monkeypatch, first, problem, n_train):
     """The choice when so many neighbours are asked for at first, and the numbers asked for."""
     monkeypatch.setattr(methods, "FIRST_NEIGHBORS", first)
     asked = Asked(problem)
-    return choose(asked, problem.truth, ("logits",), n_train), asked.numbers
+    return choose(asked, problem.y_true, ("logits",), n_train), asked.numbers
 
 
 def test_more_neighbours_are_asked_for_while_the_largest_k_is_the_best(monkeypatch):
@@ -245,7 +245,7 @@ def test_k_is_the_best_of_all_however_many_neighbours_were_asked_for_first(monke
 def test_there_are_no_more_neighbours_than_training_samples():
     problem = Problem(1, n_train=7)
     asked = Asked(problem)
-    choose(asked, problem.truth, ("relu2", "logits"), n_train=7)
+    choose(asked, problem.y_true, ("relu2", "logits"), n_train=7)
     assert asked.numbers == [7]
 
 

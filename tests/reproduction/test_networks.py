@@ -230,9 +230,9 @@ def test_accuracy_is_counted_in_batches_of_any_size():
     (X, y), _ = blobs(60)
     network = build_network(ARCHITECTURE, (2,), 2, generator())
     right = 0
-    for sample, truth in zip(X, y, strict=True):
+    for sample, y_true in zip(X, y, strict=True):
         scores = network(torch.from_numpy(sample[None])).tolist()[0]
-        right += scores.index(max(scores)) == truth
+        right += scores.index(max(scores)) == y_true
     assert 0 < right < len(y)
     for batch in (1, 7, 4096):
         assert measure_accuracy(network, X, y, batch=batch) == right / len(y)

@@ -27,12 +27,12 @@ class RandomProblem:
         self.n_neighbors = min(5, n_rows)
         self.k = int(rng.integers(1, self.n_neighbors + 1))
         labels = rng.integers(n_classes, size=n_rows)
-        self.truth = rng.integers(n_classes, size=n_queries)
+        self.y_true = rng.integers(n_classes, size=n_queries)
         self.evidence = {}
         for layer in range(n_layers):
             places = 2 * rng.normal(size=(n_classes, 2))
             points = places[labels] + rng.normal(size=(n_rows, 2))
-            queries = places[self.truth] + rng.normal(size=(n_queries, 2))
+            queries = places[self.y_true] + rng.normal(size=(n_queries, 2))
             if exact:
                 points, queries = np.rint(points), np.rint(queries)
             found = brute_force(points, labels, n_classes, queries, self.n_neighbors)
@@ -44,7 +44,7 @@ class RandomProblem:
 
     @property
     def data(self):
-        return self.evidence, self.belief, self.truth
+        return self.evidence, self.belief, self.y_true
 
     def known(self, neighborhoods):
         """Which samples are IK, by applying the rules."""
@@ -72,7 +72,7 @@ class RandomProblem:
         return make_assertions(self.belief, justify(list(supports))) == Assertion.IK
 
     def _count(self, known):
-        return int(known.sum()), int((known & (self.belief == self.truth)).sum())
+        return int(known.sum()), int((known & (self.belief == self.y_true)).sum())
 
 
 def evidence_from_distances(class_distances, neighbor_distances=None):

@@ -67,7 +67,7 @@ def test_recorded_coverage_and_accuracy_are_those_of_applying_the_neighborhoods(
         except SelectionError:
             continue
         known, right = problem.count(chosen.neighborhoods)
-        n, n_right = len(problem.belief), int((problem.belief == problem.truth).sum())
+        n, n_right = len(problem.belief), int((problem.belief == problem.y_true).sum())
         assert chosen.coverage == known / n
         assert chosen.accuracy == right / known
         if known < n:
@@ -243,8 +243,8 @@ def test_searches_are_recorded_as_they_are_and_never_exceed_the_exact_maximum(
             with pytest.raises(SelectionError, match="makes any of the"):
                 select(*problem.data, rule, method=method, **options)
             continue
-        found = select(*problem.data, rule, method=method, seed=seed, **options)
-        again = select(*problem.data, rule, method=method, seed=seed, **options)
+        found = select(*problem.data, rule, method=method, random_state=seed, **options)
+        again = select(*problem.data, rule, method=method, random_state=seed, **options)
         assert repr(again) == repr(found)
         known, right = problem.count(found.neighborhoods)
         assert (known, right) <= problem.count(best.neighborhoods)
@@ -298,7 +298,8 @@ def test_a_search_where_nothing_changes_at_any_radius_still_finds_one(method, ev
 def test_another_seed_makes_bayesian_optimisation_try_other_radii(problem_of):
     problem = problem_of(2, n_layers=2, n_queries=7)
     found = [
-        select(*problem.data, Ball, method="bayes", n_trials=3, seed=seed) for seed in range(4)
+        select(*problem.data, Ball, method="bayes", n_trials=3, random_state=seed)
+        for seed in range(4)
     ]
     assert len({selection.neighborhoods["layer0"].radius for selection in found}) == 4
 
@@ -372,9 +373,9 @@ def test_evidence_beliefs_and_truths_must_be_about_the_same_samples(evidence_of)
         ({"a": two[:0]}, codes[:0], codes[:0]),
         ({}, codes, codes),
     ]
-    for evidence, belief, truth in broken:
-        with pytest.raises(InputError, match=f"got {len(belief)} beliefs, {len(truth)} truths"):
-            select(evidence, belief, truth, Ball)
+    for evidence, belief, y_true in broken:
+        with pytest.raises(InputError, match=f"got {len(belief)} beliefs, {len(y_true)} truths"):
+            select(evidence, belief, y_true, Ball)
 
 
 # The record

@@ -26,18 +26,18 @@ from iknow.testing import brute_force
 def data():
     """Two layers about three groups that are easy to tell apart, most beliefs right."""
     rng = np.random.default_rng(0)
-    labels, truth = rng.integers(3, size=120), rng.integers(3, size=200)
+    labels, y_true = rng.integers(3, size=120), rng.integers(3, size=200)
     evidence = {
         layer: brute_force(
             rng.normal(size=(120, 2)) + 5 * labels[:, None],
             labels,
             3,
-            rng.normal(size=(200, 2)) + 5 * truth[:, None],
+            rng.normal(size=(200, 2)) + 5 * y_true[:, None],
             k=9,
         )
         for layer in ("a", "b")
     }
-    return evidence, np.where(rng.random(200) < 0.03, (truth + 1) % 3, truth), truth
+    return evidence, np.where(rng.random(200) < 0.03, (y_true + 1) % 3, y_true), y_true
 
 
 def test_an_accuracy_and_a_coverage_cannot_both_be_asked_for():
@@ -59,8 +59,8 @@ def test_without_more_the_goal_is_the_exact_maximum_of_coverage(data):
 
 @pytest.mark.parametrize("method", ["grid", "bayes"])
 def test_the_goals_method_and_seed_are_used(method, data):
-    found = choose(Goal(method=method, k=3, seed=5), *data, BallElseNearest)
-    assert repr(found) == repr(select(*data, BallElseNearest, method=method, k=3, seed=5))
+    found = choose(Goal(method=method, k=3, random_state=5), *data, BallElseNearest)
+    assert repr(found) == repr(select(*data, BallElseNearest, method=method, k=3, random_state=5))
     assert found.method == method
 
 

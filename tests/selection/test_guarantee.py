@@ -51,11 +51,11 @@ class Problem:
             self.evidence[f"layer{layer}"] = make_evidence(distances, neighbors)
             chances.append(errors * own * np.exp(-1.5 * (margin - 1)))
         wrong = rng.random(n) < np.clip(np.mean(chances, axis=0), 0, 0.9)
-        self.truth = np.where(wrong, rival, self.belief)
+        self.y_true = np.where(wrong, rival, self.belief)
 
     def certify(self, rule=Ball, **options):
         options = {"accuracy": 0.9, "confidence": 0.9} | options
-        return certify(self.evidence, self.belief, self.truth, rule, **options)
+        return certify(self.evidence, self.belief, self.y_true, rule, **options)
 
     def count(self, neighborhoods, rows, code=None):
         """IK samples and errors among some rows, optionally of one believed class."""
@@ -64,7 +64,7 @@ class Problem:
             for row in rows
             if code in (None, self.belief[row]) and self.is_known(neighborhoods, row)
         ]
-        return len(known), sum(self.belief[row] != self.truth[row] for row in known)
+        return len(known), sum(self.belief[row] != self.y_true[row] for row in known)
 
     def is_known(self, neighborhoods, row):
         return all(
@@ -110,9 +110,9 @@ def uniform_problem(n, n_wrong_in_parts, seed=0):
     problem = Problem(n)
     problem.belief = np.zeros(n, dtype=np.int64)
     problem.evidence = {"layer": make_evidence(np.tile([0.5, 2.0, 3.0], (n, 1)))}
-    problem.truth = problem.belief.copy()
+    problem.y_true = problem.belief.copy()
     for part, n_wrong in zip(parts_of(n, seed), n_wrong_in_parts, strict=True):
-        problem.truth[part[:n_wrong]] = 1
+        problem.y_true[part[:n_wrong]] = 1
     return problem
 
 
@@ -123,9 +123,9 @@ def make_test(known, errors):
     """A candidate with so many IK samples and errors, and seven samples that are not IK."""
     n = known + 7
     distances = np.where(np.arange(n)[:, None] < known, [0.5, 2.0], [0.5, 0.6])
-    truth = (np.arange(n) < errors) | (np.arange(n) >= known)
+    y_true = (np.arange(n) < errors) | (np.arange(n) >= known)
     belief = np.zeros(n, dtype=np.int64)
-    part = Part({"layer": make_evidence(distances)}, belief, truth.astype(np.int64))
+    part = Part({"layer": make_evidence(distances)}, belief, y_true.astype(np.int64))
     return _Test(Candidate({"layer": Ball(1.0)}), part)
 
 
@@ -196,7 +196,7 @@ def test_no_number_of_samples_certifies_what_is_not_so(error_rate):
 @pytest.mark.parametrize(("rule", "k"), RULES)
 def test_the_certificate_is_a_recount_of_the_samples_set_aside(rule, k, n_layers):
     problem = Problem(400, n_layers)
-    selection = problem.certify(rule, k=k, seed=3)
+    selection = problem.certify(rule, k=k, random_state=3)
     assert selection.method == "certified"
     assert set(selection.neighborhoods) == set(problem.evidence)
     assert all(type(each) is rule for each in selection.neighborhoods.values())
@@ -224,8 +224,8 @@ def test_four_fifths_certify_and_the_remainder_too():
 
 def test_a_seed_repeats_and_other_seeds_split_otherwise():
     problem = Problem(600)
-    selections = [problem.certify(seed=seed) for seed in range(5)]
-    assert selections == [problem.certify(seed=seed) for seed in range(5)]
+    selections = [problem.certify(random_state=seed) for seed in range(5)]
+    assert selections == [problem.certify(random_state=seed) for seed in range(5)]
     assert len({each.neighborhoods["layer0"] for each in selections}) > 1
     assert len({(each.certificate.known, each.certificate.errors) for each in selections}) > 1
 
@@ -268,7 +268,7 @@ def test_a_class_that_is_never_believed_is_not_knowable():
     problem = Problem(1500)
     believed = problem.belief != 1
     problem.evidence = {"layer0": problem.evidence["layer0"][believed]}
-    problem.belief, problem.truth = problem.belief[believed], problem.truth[believed]
+    problem.belief, problem.y_true = problem.belief[believed], problem.y_true[believed]
     selection = problem.certify(RelativeBall, each_class=True)
     assert selection.knowable == (0, 2)
     assert set(selection.certificate.by_class) == {"0", "2"}
@@ -279,7 +279,7 @@ def test_a_class_that_is_believed_too_rarely_or_wrongly_is_not_knowable(n_believ
     """What is left is certified, and counted, without it."""
     problem = Problem(1500, errors=0)
     problem.belief[problem.belief == 2] = 0
-    problem.truth = problem.belief.copy()
+    problem.y_true = problem.belief.copy()
     rare = np.random.default_rng(0).permutation(1500)[:n_believed]
     problem.belief[rare] = 2
     problem.evidence["layer0"].class_distances[:] = np.where(
@@ -330,7 +330,7 @@ def test_candidates_pass_until_the_first_fails_and_the_largest_coverage_is_chose
         problem = Problem(300, seed=seed, errors=0.4)
         second = parts_of(300, seed)[1]
         try:
-            selection = problem.certify(RelativeBall, each_class=each_class, seed=seed)
+            selection = problem.certify(RelativeBall, each_class=each_class, random_state=seed)
         except SelectionError:
             selection = None
         passes = []
@@ -367,7 +367,7 @@ def test_candidates_and_their_order_do_not_depend_on_the_samples_that_certify(ra
         rows = parts_of(900, seed=0)[1]
         rng = np.random.default_rng(change)
         if change:
-            problem.truth[rows] = np.where(
+            problem.y_true[rows] = np.where(
                 rng.random(len(rows)) < 0.15 * rng.random(), 0, problem.belief[rows]
             )
             problem.evidence["layer0"].class_distances[rows] *= rng.uniform(1, 1.1, (len(rows), 3))
@@ -392,10 +392,10 @@ def test_the_order_for_each_class_goes_by_the_class_that_is_least_sure():
         (1.5, 1, 0, 12),  # within the larger ball one class goes wrong
     ]
     rows = [kind[:3] for kind in kinds for _ in range(kind[3])]
-    own, belief, truth = (np.array(column) for column in zip(*rows, strict=True))
+    own, belief, y_true = (np.array(column) for column in zip(*rows, strict=True))
     distances = np.full((len(own), 2), 10.0)
     distances[np.arange(len(own)), belief] = own
-    part = Part({"layer": make_evidence(distances)}, belief, truth)
+    part = Part({"layer": make_evidence(distances)}, belief, y_true)
 
     def ranked_for(eligible):
         ranked = rank([sure, unsure], part, eligible, 0.9, 0.01)
@@ -435,7 +435,7 @@ def test_a_rule_with_k_needs_it(rule):
 
 def test_arrays_about_different_samples_are_refused():
     problem = Problem(100)
-    problem.truth = problem.truth[1:]
+    problem.y_true = problem.y_true[1:]
     with pytest.raises(InputError, match=r"the same samples.*100 beliefs, 99 truths"):
         problem.certify()
 
@@ -501,15 +501,15 @@ def test_a_class_that_is_never_within_reach_is_not_knowable():
 def test_a_setting_that_would_have_passed_after_the_first_failed_is_not_called_a_bound_reached():
     """The near samples look best on the first half and fail; the far ones would then pass."""
     n = 140
-    distances, truth = np.empty((n, 2)), np.zeros(n, dtype=np.int64)
+    distances, y_true = np.empty((n, 2)), np.zeros(n, dtype=np.int64)
     for part, (near_wrong, far_wrong) in zip(parts_of(n, 0), [(0, 3), (15, 0)], strict=True):
         near, far = np.split(part, [len(part) * 50 // 112])
         distances[near], distances[far] = (0.5, 1.0), (2.0, 3.0)
-        truth[near[:near_wrong]] = truth[far[:far_wrong]] = 1
+        y_true[near[:near_wrong]] = y_true[far[:far_wrong]] = 1
     evidence = {"layer": make_evidence(distances)}
     message = r"is 0\.6\d+ \(50 IK samples, 15 wrong\)\. More than 140 validation samples"
     with pytest.raises(SelectionError, match=message):
-        certify(evidence, np.zeros(n, dtype=np.int64), truth, Ball, accuracy=0.8, confidence=0.9)
+        certify(evidence, np.zeros(n, dtype=np.int64), y_true, Ball, accuracy=0.8, confidence=0.9)
 
 
 @pytest.mark.parametrize(("rule", "k"), RULES)

@@ -69,14 +69,14 @@ class Population:
 
 def naive_radius(population, data, target):
     """The radius of largest coverage whose accuracy on all the validation data is the target."""
-    evidence, belief, truth = data
+    evidence, belief, y_true = data
     distances = evidence["layer"].class_distances
     own = distances[np.arange(len(belief)), belief]
     other = distances[np.arange(len(belief)), (belief + 1) % N_CLASSES]
     best, radius = 0, None
     for place in np.unique(population.columns["own"]):
         known = (own <= place) & (place < other)
-        if known.sum() > best and (belief == truth)[known].mean() >= target:
+        if known.sum() > best and (belief == y_true)[known].mean() >= target:
             best, radius = known.sum(), place
     return radius
 
@@ -185,11 +185,11 @@ EACH_CLASS = [rare_and_wrong, one_class_exactly_at, every_class_exactly_at, exac
 
 def test_accuracies_of_a_population_are_what_its_samples_say():
     population = good_within_bad(0.9)
-    evidence, belief, truth = population.draw(np.random.default_rng(0), 100_000)
+    evidence, belief, y_true = population.draw(np.random.default_rng(0), 100_000)
     assert population.accuracy(0.7) == 1
     assert population.accuracy(2.0) == pytest.approx(0.9)
     assert population.accuracy(0.1) is None
-    assert (belief == truth).mean() == pytest.approx(0.9, abs=0.005)
+    assert (belief == y_true).mean() == pytest.approx(0.9, abs=0.005)
     assert evidence["layer"].class_distances.shape == (100_000, 3)
 
 

@@ -100,9 +100,9 @@ def known_under(evidence, belief, neighborhoods):
 def test_nearest_matches_a_coverage_by_the_best_k():
     for seed in range(60):
         evidence, belief = random_evidence(seed)
-        truth = np.roll(belief, 1)
+        y_true = np.roll(belief, 1)
         for target in (0.2, 0.5, 1.0):
-            found = match_coverage(evidence, belief, truth, Nearest, target)
+            found = match_coverage(evidence, belief, y_true, Nearest, target)
             k = match_k(evidence, belief, target)
             assert found.neighborhoods == {layer: Nearest(k) for layer in evidence}
             assert found.coverage == coverage_of_k(evidence, belief, k)
@@ -136,21 +136,21 @@ def test_a_relative_ball_matches_as_nearly_as_any_and_of_those_has_the_fewest_er
         rng = np.random.default_rng(seed)
         nearest = next(iter(evidence.values())).class_distances.argmin(axis=1)
         belief = np.where(rng.random(len(belief)) < 0.8, nearest, belief)
-        truth = np.where(rng.random(len(belief)) < 0.6, belief, 0)
+        y_true = np.where(rng.random(len(belief)) < 0.6, belief, 0)
         tried = []
         for neighborhoods in relative_settings(evidence, belief):
             if len(neighborhoods) == len(evidence):
                 known = known_under(evidence, belief, neighborhoods)
-                tried.append((known.mean(), (belief != truth)[known].sum()))
+                tried.append((known.mean(), (belief != y_true)[known].sum()))
         tried = [each for each in tried if each[0] > 0]
         for target in (0.1, 0.4, 0.7, 1.0):
             if not tried:
                 with pytest.raises(SelectionError, match="no RelativeBall makes any"):
-                    match_coverage(evidence, belief, truth, RelativeBall, target)
+                    match_coverage(evidence, belief, y_true, RelativeBall, target)
                 continue
-            found = match_coverage(evidence, belief, truth, RelativeBall, target)
+            found = match_coverage(evidence, belief, y_true, RelativeBall, target)
             known = known_under(evidence, belief, found.neighborhoods)
-            errors = (belief != truth)[known].sum()
+            errors = (belief != y_true)[known].sum()
             assert found.coverage == known.mean() > 0
             gap = min(abs(coverage - target) for coverage, _ in tried)
             assert abs(found.coverage - target) == pytest.approx(gap, abs=1e-12), f"seed {seed}"
@@ -166,24 +166,24 @@ def test_a_relative_ball_matches_as_nearly_as_any_and_of_those_has_the_fewest_er
 def overlapping_groups(seed, n_layers=1, n=200):
     """Two groups that overlap: beliefs are those of the nearest sample, many of them wrong."""
     rng = np.random.default_rng(seed)
-    labels, truth = rng.integers(2, size=400), rng.integers(2, size=n)
+    labels, y_true = rng.integers(2, size=400), rng.integers(2, size=n)
     evidence = {}
     for layer in range(n_layers):
         points = rng.normal(size=(400, 2)) + 2 * labels[:, None]
-        queries = rng.normal(size=(n, 2)) + 2 * truth[:, None]
+        queries = rng.normal(size=(n, 2)) + 2 * y_true[:, None]
         evidence[str(layer)] = brute_force(points, labels, 2, queries)
     total = sum(layer.class_distances for layer in evidence.values())
-    return evidence, total.argmin(axis=1), truth
+    return evidence, total.argmin(axis=1), y_true
 
 
 @pytest.mark.parametrize("n_layers", [1, 2, 3])
 @pytest.mark.parametrize("target", [0.1, 0.25, 0.5])
 def test_a_relative_ball_matches_within_one_sample_where_enough_can_be_known(n_layers, target):
     for seed in range(5):
-        evidence, belief, truth = overlapping_groups(seed, n_layers)
+        evidence, belief, y_true = overlapping_groups(seed, n_layers)
         able = known_under(evidence, belief, dict.fromkeys(evidence, RelativeBall(np.inf, 1)))
         assert able.mean() > target
-        found = match_coverage(evidence, belief, truth, RelativeBall, target)
+        found = match_coverage(evidence, belief, y_true, RelativeBall, target)
         assert abs(found.coverage - target) <= 1 / len(belief) + 1e-12
         assert len({rule.ratio for rule in found.neighborhoods.values()}) == 1
 
@@ -192,9 +192,9 @@ def test_a_relative_ball_that_matches_errs_less_than_the_nearest_within_a_radius
     """The naive alternative: ratio 1, and the radius that gives the coverage."""
     n_better = 0
     for seed in range(6):
-        evidence, belief, truth = overlapping_groups(seed)
+        evidence, belief, y_true = overlapping_groups(seed)
         for target in (0.3, 0.5):
-            found = match_coverage(evidence, belief, truth, RelativeBall, target)
+            found = match_coverage(evidence, belief, y_true, RelativeBall, target)
             own = np.sort(evidence["0"].class_distances[np.arange(len(belief)), belief])
             naive = min(
                 ({"0": RelativeBall(radius, 1)} for radius in own),
@@ -202,7 +202,7 @@ def test_a_relative_ball_that_matches_errs_less_than_the_nearest_within_a_radius
             )
             by_naive = known_under(evidence, belief, naive)
             assert by_naive.mean() == pytest.approx(target, abs=0.01)
-            accuracy = (belief == truth)[by_naive].mean()
+            accuracy = (belief == y_true)[by_naive].mean()
             assert found.accuracy >= accuracy - 1 / by_naive.sum()
             n_better += found.accuracy > accuracy
     assert n_better >= 9

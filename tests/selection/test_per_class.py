@@ -18,33 +18,33 @@ class Imbalanced:
         self.n_classes, n_layers = int(rng.integers(2, 4)), int(rng.integers(1, 4))
         share = np.array([0.7, 0.2, 0.1][: self.n_classes])
         labels = rng.choice(self.n_classes, size=25, p=share / share.sum())
-        self.truth = rng.choice(self.n_classes, size=18, p=share / share.sum())
+        self.y_true = rng.choice(self.n_classes, size=18, p=share / share.sum())
         self.evidence = {}
         for layer in range(n_layers):
             width = np.array([1.0, 0.3, 2.0])[:, None]  # the classes are not equally spread
             places = 2 * rng.normal(size=(self.n_classes, 2))
             points = places[labels] + width[labels] * rng.normal(size=(25, 2))
-            queries = places[self.truth] + width[self.truth] * rng.normal(size=(18, 2))
+            queries = places[self.y_true] + width[self.y_true] * rng.normal(size=(18, 2))
             if seed % 2:
                 points, queries = np.rint(points), np.rint(queries)
             self.evidence[f"layer{layer}"] = brute_force(points, labels, self.n_classes, queries)
         wrong = rng.integers(self.n_classes, size=18)
-        self.belief = np.where(rng.random(18) < 0.15, wrong, self.truth)
+        self.belief = np.where(rng.random(18) < 0.15, wrong, self.y_true)
 
     @property
     def data(self):
-        return self.evidence, self.belief, self.truth
+        return self.evidence, self.belief, self.y_true
 
     def mean_coverage(self, radii):
         """The mean over classes of coverage, one sample at a time. radii: by layer and class."""
-        covered = {int(code): [] for code in set(self.truth.tolist())}
-        for i, (belief, truth) in enumerate(zip(self.belief, self.truth, strict=True)):
+        covered = {int(code): [] for code in set(self.y_true.tolist())}
+        for i, (belief, y_true) in enumerate(zip(self.belief, self.y_true, strict=True)):
             pure = [
                 {c for c in range(self.n_classes) if layer.class_distances[i, c] <= radius[c]}
                 == {int(belief)}
                 for layer, radius in zip(self.evidence.values(), radii, strict=True)
             ]
-            covered[int(truth)].append(all(pure))
+            covered[int(y_true)].append(all(pure))
         return float(np.mean([np.mean(each) for each in covered.values()]))
 
 
@@ -94,7 +94,7 @@ def test_the_record_is_that_of_applying_the_radii_and_does_not_claim_the_optimum
             within = problem.evidence[layer].class_distances <= np.array(rule.radius)
             known &= (within == np.eye(problem.n_classes, dtype=bool)[problem.belief]).all(axis=1)
         assert chosen.coverage == known.mean()
-        assert chosen.accuracy == (problem.belief == problem.truth)[known].mean()
+        assert chosen.accuracy == (problem.belief == problem.y_true)[known].mean()
         assert chosen.method == "per-class (local optimum)"
         assert (chosen.optimal, chosen.best_possible, chosen.n_samples) == (False, 1.0, 18)
 
@@ -119,15 +119,15 @@ def test_a_rare_class_gets_a_radius_of_its_own(evidence_of):
 
 
 def test_weights_make_a_sum_the_mean_over_the_classes_that_are_present():
-    truth = np.array([0, 0, 0, 2])
-    weights = class_weights(truth, 4)
+    y_true = np.array([0, 0, 0, 2])
+    weights = class_weights(y_true, 4)
     np.testing.assert_allclose(weights, [1 / 6, 1 / 6, 1 / 6, 1 / 2])
     rng = np.random.default_rng(0)
     for _ in range(50):
-        truth = rng.integers(5, size=12)
+        y_true = rng.integers(5, size=12)
         known = rng.random(12) < 0.5
-        coverages = [known[truth == code].mean() for code in set(truth.tolist())]
-        assert class_weights(truth, 5)[known].sum() == pytest.approx(np.mean(coverages))
+        coverages = [known[y_true == code].mean() for code in set(y_true.tolist())]
+        assert class_weights(y_true, 5)[known].sum() == pytest.approx(np.mean(coverages))
 
 
 def test_mismatched_lengths_are_refused(evidence_of):

@@ -173,18 +173,18 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
             coverage=coverage,
             k=self.k if k is None else k,
             time_limit=time_limit,
-            seed=int(as_random_state(self.random_state).randint(np.iinfo(np.int32).max)),
+            random_state=int(as_random_state(self.random_state).randint(np.iinfo(np.int32).max)),
         )
         inputs = self._prepare(X)
         return self._select(goal, inputs, as_labels(y, count_samples(inputs), "y"), "validation")
 
-    def assess(self, X: Any, n_neighbors: int = 0, *, evidence: bool = False) -> Assessment:
+    def assess(self, X: Any, k: int = 0, *, evidence: bool = False) -> Assessment:
         """What is asserted about each prediction, and the evidence for it.
 
         The evidence is gathered when the assessment is first asked for it, and certificates are
         found likewise; until then it keeps the activations, 4 bytes for each feature and sample,
         where they take less than a gigabyte. evidence: gather it at once, which takes less time in
-        all where it is needed. n_neighbors: likewise, with at least so many neighbour distances, to
+        all where it is needed. k: likewise, with at least so many neighbour distances, to
         try rules with another k on it. A sample with an activation that is not finite, or without
         an answer of the model, is INVALID and IDK; it disturbs no other.
         """
@@ -194,13 +194,13 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
                 "no neighborhoods yet: call tune(X_val, y_val), or give neighborhoods=..."
             )
         gathers = as_flag(evidence, "evidence")
-        least = as_whole(n_neighbors, "n_neighbors", "be a whole number >= 0")
+        least = as_whole(k, "k", "be a whole number >= 0")
         inputs, rules = self._prepare(X), self.neighborhoods_
         n_samples, sizes = count_samples(inputs), measure(inputs)
         observed = self._observe(inputs)
         if gathers or least > 0:
-            k = max(least, *(rule.n_neighbors for rule in rules.values()))
-            found = gather_evidence(observed, self.indexes_, k, keep_of=n_samples)
+            wanted = max(least, *(rule.n_neighbors for rule in rules.values()))
+            found = gather_evidence(observed, self.indexes_, wanted, keep_of=n_samples)
         else:
             found = find_supports(observed, self.indexes_, rules, n_samples)
         return Assessment(
@@ -249,9 +249,9 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         self, goal: Goal, inputs: Any, labels: Labels, what: str, positions: Ints | None = None
     ) -> Self:
         """Serve a goal on samples that are prepared; `positions`: see `check_valid`."""
-        truth = encode(labels, self.classes_, "y")
+        y_true = encode(labels, self.classes_, "y")
         index = self.indexes_[self.layers_[0]]
-        check_trained(truth, index.labels, self.classes_)
+        check_trained(y_true, index.labels, self.classes_)
         k = goal.neighbors_needed(self.rule, index.n_rows)
         found = gather_validation(
             self._observe(inputs), self.indexes_, k, whole=goal.needs_every_class
@@ -260,7 +260,7 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         if positions is None:  # else fit has held them out itself
             check_unseen(*count_copies(found.evidence, self.indexes_))
         belief = found.belief
-        self.selection_ = choose(goal, found.evidence, belief, truth, self.rule, self.classes_)
+        self.selection_ = choose(goal, found.evidence, belief, y_true, self.rule, self.classes_)
         self.neighborhoods_ = dict(self.selection_.neighborhoods)
         return self
 

@@ -59,12 +59,12 @@ def movements_on_request(
     sizes: of what was assessed. found: what was found about it.
     """
     belief, activations = found.observation.belief, found.activations
-    certifier = Certifier(model, indexes, sizes, activations, belief)
-    return MovementsOnRequest(indexes, certifier.find, np.arange(len(belief)))
+    mover = Mover(model, indexes, sizes, activations, belief)
+    return MovementsOnRequest(indexes, mover.find, np.arange(len(belief)))
 
 
 @dataclass(frozen=True, eq=False)
-class Certifier:
+class Mover:
     """What is needed to find how far the points of n samples can move.
 
     activations: by layer, of shape (n, n_features); None if they were not kept. belief: class codes
@@ -176,13 +176,13 @@ def _crossings(index: LayerIndex, queries: Floats32, belief: Ints) -> Floats | f
     return find_crossings(index.points, index.labels, points, belief)
 
 
-def _promise_of(certifier: Certifier) -> Callable[[str], tuple[Sensitivity, float]]:
+def _promise_of(mover: Mover) -> Callable[[str], tuple[Sensitivity, float]]:
     """What gives the sensitivity of a layer, and κ, or raises where nothing is known.
 
     κ is not 0 for a constant that a model of the user's own promises of the activations it
     returns: it cannot know how they are stored, in float32.
     """
-    model: Any = certifier.model
+    model: Any = mover.model
     if hasattr(model, "lipschitz"):
         return lambda layer: _promised(model, layer)
     replaced = replaced_methods(model)
@@ -194,15 +194,15 @@ def _promise_of(certifier: Certifier) -> Callable[[str], tuple[Sensitivity, floa
         # Imported here because it loads much of scikit-learn, and only certificates need it.
         from iknow.geometry.sklearn import sensitivity_of
 
-        if certifier.sizes.dtype is None or len(certifier.sizes.shape) != 1:
+        if mover.sizes.dtype is None or len(mover.sizes.shape) != 1:
             return lambda layer: _unknown("inputs that are no array of numbers with two axes")
-        dtype, n_features = certifier.sizes.dtype, certifier.sizes.shape[0]
+        dtype, n_features = mover.sizes.dtype, mover.sizes.shape[0]
         return lambda layer: (sensitivity_of(model.estimator, layer, dtype, n_features), 0.0)
     if type(model) is _loaded("iknow.models.torch", "TorchModel"):
         # Imported here because only a user of torch should pay for loading it.
         from iknow.geometry.torch.module import sensitivities
 
-        shape, probe = certifier.sizes.shape, certifier.sizes.probe
+        shape, probe = mover.sizes.shape, mover.sizes.probe
         return lambda layer: (sensitivities(model.module, shape, [layer], probe)[layer], 0.0)
     return lambda layer: _unknown(type(model).__name__)
 

@@ -93,7 +93,7 @@ def main(
 @app.command()
 def demo(
     left_out: Annotated[int, typer.Option(help="The digit the network never sees.")] = 4,
-    seed: SeedOption = 0,
+    random_state: SeedOption = 0,
     output: Annotated[Path, typer.Option("--output", "-o", help="The report to write.")] = Path(
         "iknow-demo.html"
     ),
@@ -107,7 +107,7 @@ def demo(
     console = _console(output)
     check_page(output)
     with Console(stderr=True).status("Training on digits ..."):
-        demonstration = demonstrate(left_out, seed)
+        demonstration = demonstrate(left_out, random_state)
         report = make_report(demonstration)
     show_demonstration(demonstration, console)
     write_bytes(output, report.encode())
@@ -143,7 +143,7 @@ def fit(
     coverage: Annotated[
         float | None, typer.Option(help="Match this coverage (nearest, relative-ball).")
     ] = None,
-    seed: SeedOption = 0,
+    random_state: SeedOption = 0,
     force: Annotated[
         bool, typer.Option("--force", help="With --train, write over a model that is there.")
     ] = False,
@@ -166,7 +166,7 @@ def fit(
         accuracy=accuracy,
         confidence=confidence,
         coverage=coverage,
-        seed=seed,
+        random_state=random_state,
         force=force,
     )
     show_fit(classifier, output, console)
@@ -190,7 +190,7 @@ def assess(
     from iknow.cli.jobs import Source, assess_job
 
     console = _console(output)
-    assessment, truth = assess_job(
+    assessment, y_true = assess_job(
         bundle,
         Source(data, label, labels),
         output,
@@ -198,7 +198,7 @@ def assess(
         device=device,
         check_model=not no_check_model,
     )
-    show_assessment(assessment, truth, output, console)
+    show_assessment(assessment, y_true, output, console)
 
 
 @app.command()
@@ -231,7 +231,7 @@ def report(
 
     console = _console(output)
     source = Source(data, label, labels)
-    assessment, truth = report_job(
+    assessment, y_true = report_job(
         bundle,
         source,
         output,
@@ -242,5 +242,5 @@ def report(
         device=device,
         check_model=not no_check_model,
     )
-    show_figures(assessment, truth, console)
+    show_figures(assessment, y_true, console)
     show_report(output, console)

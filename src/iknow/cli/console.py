@@ -81,7 +81,7 @@ def _explained(example: Example) -> Panel:
     )
     title = Text.assemble(
         (f" {explanation.assertion.name} ", f"bold {color} reverse"),
-        f" the model says {explanation.belief}, it is a {example.truth}"
+        f" the model says {explanation.belief}, it is a {example.y_true}"
         + (", which it has never seen" if example.condition == UNSEEN else ""),
     )
     body = Group(title, Text(""), pictures, Text(""), _reasons(explanation))
@@ -171,10 +171,10 @@ def show_report(output: Path, console: Console) -> None:
     )
 
 
-def show_figures(assessment: Assessment, truth: Labels | None, console: Console) -> None:
+def show_figures(assessment: Assessment, y_true: Labels | None, console: Console) -> None:
     """Print the figures, against the truth where it is known."""
-    if truth is not None:
-        console.print(Text(str(evaluate(assessment, truth))))
+    if y_true is not None:
+        console.print(Text(str(evaluate(assessment, y_true))))
     else:
         for assertion in reversed(Assertion):
             count = int((assessment.assertion == assertion).sum())
@@ -183,10 +183,10 @@ def show_figures(assessment: Assessment, truth: Labels | None, console: Console)
 
 
 def show_assessment(
-    assessment: Assessment, truth: Labels | None, output: Path | None, console: Console
+    assessment: Assessment, y_true: Labels | None, output: Path | None, console: Console
 ) -> None:
     """Print the figures, and the first rows or where all of them are."""
-    show_figures(assessment, truth, console)
+    show_figures(assessment, y_true, console)
     if output is not None:
         show_written(output, console)
         return

@@ -59,7 +59,7 @@ class Example:
     """One explained prediction with the images that belong to it, each of shape (8, 8)."""
 
     condition: str
-    truth: int
+    y_true: int
     explanation: Explanation
     image: Floats
     nearest_for: Floats | None
@@ -82,22 +82,24 @@ class Demonstration:
     digits: Digits
 
 
-def demonstrate(left_out: int = 4, seed: int = 0) -> Demonstration:
+def demonstrate(left_out: int = 4, random_state: int = 0) -> Demonstration:
     """Train, fit, tune and compare."""
-    digits = make_digits(left_out, seed)
+    digits = make_digits(left_out, random_state)
     with single_threaded_blas():  # the products are so small that threads only get in the way
-        network = MLPClassifier((64, 32), max_iter=400, random_state=seed).fit(*digits.train)
+        network = MLPClassifier((64, 32), max_iter=400, random_state=random_state).fit(
+            *digits.train
+        )
     classifier = EpistemicClassifier(FrozenEstimator(network), progress=False)
     classifier.fit(*digits.train).tune(*digits.validation)
 
     coverage = classifier.selection_.coverage
-    validation = classifier.assess(digits.validation[0], n_neighbors=LARGEST_K)
+    validation = classifier.assess(digits.validation[0], k=LARGEST_K)
     k = match_k(validation.evidence, validation.belief_codes, coverage)
     threshold = match_threshold(validation.scores.max(axis=1), coverage)
     rules = _equal_coverage_rules(classifier.neighborhoods_, k)
 
     assessments = {
-        name: classifier.assess(images, n_neighbors=LARGEST_K)
+        name: classifier.assess(images, k=LARGEST_K)
         for name, (images, _) in digits.conditions.items()
     }
     outcomes: dict[str, dict[str, Outcome]] = {name: {} for name in ("softmax", *rules)}
@@ -124,9 +126,9 @@ def make_report(demonstration: Demonstration) -> str:
     digits, classifier = demonstration.digits, demonstration.classifier
     parts = [digits.conditions[name] for name in ("clean", UNSEEN)]
     images = np.concatenate([images for images, _ in parts])
-    truth = np.concatenate([truth for _, truth in parts])
-    assessment = classifier.assess(images, n_neighbors=USUAL_NEIGHBORS)
-    return evaluate(assessment, truth).to_html(
+    y_true = np.concatenate([y_true for _, y_true in parts])
+    assessment = classifier.assess(images, k=USUAL_NEIGHBORS)
+    return evaluate(assessment, y_true).to_html(
         samples=images,
         training=digits.train[0],
         renderer=as_image(8, 8, limits=(0, 1)),
@@ -140,7 +142,7 @@ def make_report(demonstration: Demonstration) -> str:
     )
 
 
-def make_digits(left_out: int, seed: int) -> Digits:
+def make_digits(left_out: int, random_state: int) -> Digits:
     """scikit-learn's digits without one of them, and four conditions to test under."""
     if not 0 <= left_out <= 9:
         raise InputError(f"the digit to leave out must be 0 to 9; got {left_out}")
@@ -148,12 +150,16 @@ def make_digits(left_out: int, seed: int) -> Digits:
     images, targets = bunch.data / BRIGHTEST, bunch.target
     known = targets != left_out
     train_x, rest_x, train_y, rest_y = train_test_split(
-        images[known], targets[known], test_size=0.5, stratify=targets[known], random_state=seed
+        images[known],
+        targets[known],
+        test_size=0.5,
+        stratify=targets[known],
+        random_state=random_state,
     )
     validation_x, test_x, validation_y, test_y = train_test_split(
-        rest_x, rest_y, test_size=0.5, stratify=rest_y, random_state=seed
+        rest_x, rest_y, test_size=0.5, stratify=rest_y, random_state=random_state
     )
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(random_state)
     return Digits(
         train=(train_x, train_y),
         validation=(validation_x, validation_y),
@@ -202,7 +208,7 @@ def _examples(assessments: Mapping[str, Assessment], digits: Digits) -> list[Exa
 
 
 def _example(assessment: Assessment, i: int, condition: str, digits: Digits) -> Example:
-    images, truth = digits.conditions[condition]
+    images, y_true = digits.conditions[condition]
     explanation = assessment.explain(i)
     layer = explanation.layers[0]
 
@@ -211,7 +217,7 @@ def _example(assessment: Assessment, i: int, condition: str, digits: Digits) -> 
 
     return Example(
         condition=condition,
-        truth=int(truth[i]),
+        y_true=int(y_true[i]),
         explanation=explanation,
         image=images[i].reshape(8, 8),
         nearest_for=image(layer.nearest_for),

@@ -42,7 +42,7 @@ FURTHEST = LONGEST / 2
 """What is certified at most by how far a layer moves, of inputs no longer than that themselves."""
 
 
-def certify(
+def find_robust_radii(
     evidence: Mapping[str, Evidence],
     neighborhoods: Mapping[str, Neighborhood],
     belief: Ints,

@@ -43,7 +43,7 @@ class Report:
     predicted classes. true_classes: labels of the true ones; the same, followed by any true label
     the classifier does not know. unanswered: samples without a belief, by assertion (in the order
     of `Assertion`: IDK, IMK, IK), of shape (3,); they are in no pair. reasons: count per `Reason`.
-    assessment, truth: what was compared with what, labels of shape (n,).
+    assessment, y_true: what was compared with what, labels of shape (n,).
     """
 
     classes: Labels
@@ -52,7 +52,7 @@ class Report:
     unanswered: Ints
     reasons: dict[Reason, int]
     assessment: Assessment = field(repr=False)
-    truth: Labels = field(repr=False)
+    y_true: Labels = field(repr=False)
 
     @cached_property
     def matrix(self) -> Ints:
@@ -70,7 +70,7 @@ class Report:
 
     @property
     def n_samples(self) -> int:
-        return len(self.truth)
+        return len(self.y_true)
 
     def count(self, *assertions: Assertion) -> int:
         """How many samples have one of the assertions."""
@@ -173,7 +173,7 @@ class Report:
 
         return make_html(
             self.assessment,
-            self.truth,
+            self.y_true,
             samples=samples,
             training=training,
             renderer=renderer,
@@ -208,23 +208,23 @@ def evaluate(assessment: Assessment, y_true: Any) -> Report:
         raise InputError(
             f"what is evaluated is an Assessment, as assess(X) returns it; got {shown(assessment)}"
         )
-    truth = as_vector(y_true, "y_true")
-    if truth.shape != (len(assessment),):
+    y_true = as_vector(y_true, "y_true")
+    if y_true.shape != (len(assessment),):
         raise InputError(
             f"y_true must hold one label for each of the {len(assessment)} assessed samples; "
-            f"got shape {truth.shape}"
+            f"got shape {y_true.shape}"
         )
-    if len(truth) == 0:
+    if len(y_true) == 0:
         raise InputError("there is nothing to evaluate: the assessment is empty")
     classes = assessment.classes
-    if (truth.dtype.kind in "OUS") != (classes.dtype.kind in "OUS"):
+    if (y_true.dtype.kind in "OUS") != (classes.dtype.kind in "OUS"):
         raise InputError(
             f"y_true must hold labels like the classifier's, such as {shown(classes.tolist()[0])}; "
-            f"got {shown(truth.tolist()[0])}"
+            f"got {shown(y_true.tolist()[0])}"
         )
-    unknown: Bools = positions_of(truth, classes) == UNKNOWN
-    true_classes = np.concatenate([classes, np.unique(truth[unknown])])
-    true_codes = codes_of(truth, true_classes)
+    unknown: Bools = positions_of(y_true, classes) == UNKNOWN
+    true_classes = np.concatenate([classes, np.unique(y_true[unknown])])
+    true_codes = codes_of(y_true, true_classes)
     answered = assessment.belief_codes >= 0
     shape = (len(Assertion), len(classes), len(true_classes))
     combined = (assessment.assertion, assessment.belief_codes, true_codes)
@@ -237,13 +237,13 @@ def evaluate(assessment: Assessment, y_true: Any) -> Report:
         unanswered=np.bincount(assessment.assertion[~answered], minlength=len(Assertion)),
         reasons={reason: int((assessment.reason == reason).sum()) for reason in Reason},
         assessment=assessment,
-        truth=truth,
+        y_true=y_true,
     )
 
 
-def codes_of(truth: Labels, true_classes: Labels) -> Ints:
+def codes_of(y_true: Labels, true_classes: Labels) -> Ints:
     """The position of each true label in `true_classes`, of shape (n,)."""
-    return positions_of(truth, true_classes)
+    return positions_of(y_true, true_classes)
 
 
 def percent(fraction: float, dash: str = "–") -> str:

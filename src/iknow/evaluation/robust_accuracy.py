@@ -1,6 +1,6 @@
-"""Certified fractions: how much is still certain when inputs may be changed by so much.
+"""Robust fractions: how much is still certain when inputs may be changed by so much.
 
-A sample's certified radius is the change of its input, in the ℓ2 norm, below which no other class
+A sample's robust radius is the change of its input, in the ℓ2 norm, below which no other class
 can become IK. The samples that are IK, rightly so, and certified for at least r are what an
 adversary with less than r cannot turn into a confident mistake.
 """
@@ -20,10 +20,10 @@ from iknow.explain.assessment import Assessment
 
 
 @dataclass(frozen=True, eq=False)
-class CertifiedCurve:
+class RobustCurve:
     """How many samples are certified for at least a radius, for every radius.
 
-    radii: certified radii, finite and ascending from 0, of shape (m,). known: IK samples that are
+    radii: robust radii, finite and ascending from 0, of shape (m,). known: IK samples that are
     certified for at least each radius, of shape (m + 1,): the last holds beyond the last radius,
     forever. right: those among them whose belief is true, of shape (m + 1,); None without truth.
     The counts belong to a radius and to all between it and the one before.
@@ -54,22 +54,22 @@ class CertifiedCurve:
         return found
 
 
-def certified_curve(assessment: Assessment, y_true: Any = None) -> CertifiedCurve:
-    """The curve of the certified fraction against the radius.
+def robust_curve(assessment: Assessment, y_true: Any = None) -> RobustCurve:
+    """The curve of the robust fraction against the radius.
 
     y_true: labels of shape (n,), to count right beliefs apart; may be left out.
     """
     if len(assessment) == 0:
         raise InputError("there is nothing to certify: the assessment is empty")
     ik: Bools = assessment.assertion == Assertion.IK
-    certified = assessment.certified_radius
+    certified = assessment.robust_radius
     finite = certified[ik & np.isfinite(certified)]
     radii = np.unique(np.append(finite, 0.0))
     right = None
     if y_true is not None:
         evaluate(assessment, y_true)  # refuses labels that do not fit
         right = _count(certified[ik & (assessment.belief == np.asarray(y_true))], radii)
-    return CertifiedCurve(radii, _count(certified[ik], radii), right, len(assessment))
+    return RobustCurve(radii, _count(certified[ik], radii), right, len(assessment))
 
 
 def _count(certified: Floats, radii: Floats) -> Ints:

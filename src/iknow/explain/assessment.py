@@ -20,7 +20,7 @@ from iknow.core.justification import justify
 from iknow.core.margin import find_margins
 from iknow.core.movement import Movement
 from iknow.core.neighborhood import Neighborhood, check_by_layer
-from iknow.core.robustness import certify
+from iknow.core.robustness import find_robust_radii
 from iknow.core.scalars import as_whole
 from iknow.core.stability import Stability, find_stability
 from iknow.core.support import find_support
@@ -170,7 +170,7 @@ class Assessment:
         return np.where(may_be_known(self.belief_codes, self.knowable), margins, -np.inf)
 
     @cached_property
-    def certified_radius(self) -> Floats:
+    def robust_radius(self) -> Floats:
         """The ℓ2 length, of shape (n,), below which no change of the input has another label IK.
 
         It holds for what the model computes, rounding included (see `iknow.classifier.moving`).
@@ -180,7 +180,7 @@ class Assessment:
         movements = {
             layer: self.movements[layer] for layer in self.evidence if layer in self.movements
         }
-        radii = certify(self.evidence, self.neighborhoods, self.belief_codes, movements)
+        radii = find_robust_radii(self.evidence, self.neighborhoods, self.belief_codes, movements)
         return np.where(self.invalid, 0.0, radii)
 
     @cached_property
@@ -188,7 +188,7 @@ class Assessment:
         """How many training samples must be removed for each IK to be lost; 0 where there is none.
 
         A lower bound where all the neighbours in the evidence count, and there may be more:
-        `assess(X, n_neighbors=...)` gathers more of them.
+        `assess(X, k=...)` gathers more of them.
         """
         return find_stability(
             list(self.evidence.values()),

@@ -192,9 +192,9 @@ def check_several_classes(labels: Labels) -> None:
         )
 
 
-def check_trained(truth: Ints, trained: Ints, classes: Labels) -> None:
+def check_trained(y_true: Ints, trained: Ints, classes: Labels) -> None:
     """Validation must not hold a class of which training has no sample; both as class codes."""
-    missing = np.setdiff1d(truth, trained)
+    missing = np.setdiff1d(y_true, trained)
     if len(missing):
         raise InputError(
             f"y holds classes of which training has no sample: [{_some(classes[missing])}]"

@@ -18,7 +18,7 @@ from iknow.report.words import describe_pictures, paragraphs
 
 STATIC = Path(__file__).parent / "static"
 SCRIPTS = (
-    "algebra", "slack", "certificate", "data", "dom", "pictures", "words", "slider", "settings",
+    "algebra", "slack", "robustness", "data", "dom", "pictures", "words", "slider", "settings",
     "figures", "heat", "matrix", "plot", "points", "scatter", "order", "filters", "table", "ruler",
     "detail", "main",
 )  # fmt: skip

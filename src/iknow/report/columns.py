@@ -88,12 +88,12 @@ def _ranks(distances: Floats, neighbors: Floats) -> NDArray[Any]:
 
 
 def sample_columns(
-    assessment: Assessment, rows: Ints, counted: Bools, truth: Ints | None
+    assessment: Assessment, rows: Ints, counted: Bools, y_true: Ints | None
 ) -> Columns:
     """What the page holds of each sample besides its evidence.
 
     rows: which samples, of shape (m,). counted: mask of shape (m,) of those that figures count.
-    truth: codes of all true labels, of shape (n,).
+    y_true: codes of all true labels, of shape (n,).
     """
     known = assessment.assertion[rows] == Assertion.IK
     stability = assessment.stability
@@ -109,8 +109,8 @@ def sample_columns(
         "removals": np.where(known, stability.at_least[rows], 0).astype(np.int32),
         "removalsExact": stability.exact[rows].astype(np.uint8),
     }
-    if truth is not None:
-        columns["truth"] = truth[rows].astype(np.int32)
+    if y_true is not None:
+        columns["truth"] = y_true[rows].astype(np.int32)
     return columns
 
 
@@ -160,10 +160,10 @@ def _movement_columns(movement: Movement, rows: Ints) -> Columns:
 
 
 def gather_columns(
-    assessment: Assessment, rows: Ints, counted: Bools, truth: Ints | None
+    assessment: Assessment, rows: Ints, counted: Bools, y_true: Ints | None
 ) -> Mapping[str, NDArray[Any]]:
     """All columns of the chosen samples; those of the layer in place i are named "i.distances"."""
-    columns = sample_columns(assessment, rows, counted, truth)
+    columns = sample_columns(assessment, rows, counted, y_true)
     belief = assessment.belief_codes[rows]
     for place, (name, evidence) in enumerate(assessment.evidence.items()):
         layer = layer_columns(evidence[rows], assessment.neighborhoods[name], belief)

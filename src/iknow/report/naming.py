@@ -48,12 +48,14 @@ class Named:
         return np.concatenate([self.classes, self.unknown])
 
 
-def find_named(codes: list[NDArray[Any]], truth: Ints | None, n_classes: int, n_true: int) -> Named:
-    """The classes to name. codes: of the page's beliefs and evidence; truth: its true codes."""
+def find_named(
+    codes: list[NDArray[Any]], y_true: Ints | None, n_classes: int, n_true: int
+) -> Named:
+    """The classes to name. codes: of the page's beliefs and evidence; y_true: its true codes."""
     if max(n_classes, n_true) <= ALL_NAMED:
         return Named(np.arange(n_classes), np.arange(n_classes, n_true))
     found = np.unique(np.concatenate([np.ravel(each) for each in codes]))
-    true = np.empty(0, dtype=np.int64) if truth is None else np.unique(truth)
+    true = np.empty(0, dtype=np.int64) if y_true is None else np.unique(y_true)
     classes = np.union1d(found[found >= 0], true[true < n_classes]).astype(np.int64)
     return Named(classes, true[true >= n_classes].astype(np.int64))
 

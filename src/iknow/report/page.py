@@ -45,7 +45,7 @@ EVIDENCE_SHARE = 0.7
 
 def make_html(
     assessment: Assessment,
-    truth: Any = None,
+    y_true: Any = None,
     *,
     samples: Any = None,
     training: Any = None,
@@ -55,23 +55,23 @@ def make_html(
     selection: Selection | None = None,
     max_samples: int = 10_000,
     max_bytes: int = 9_500_000,
-    seed: int = 0,
+    random_state: int = 0,
 ) -> str:
     """The report as one HTML page.
 
-    truth: labels of shape (n,); without them nothing is said about accuracy. samples: the assessed
+    y_true: labels of shape (n,); without them nothing is said about accuracy. samples: the assessed
     inputs; training: the training inputs by row: arrays, sequences, tables or mappings, and
     `renderer` makes pictures of both. selection: how the neighborhoods were chosen, for what it
     certifies. notes: sentences to add. max_samples: of more samples so many are drawn at random, by
-    `seed`. max_bytes: the page's size at most; pictures give way first, then samples.
+    `random_state`. max_bytes: the page's size at most; pictures give way first, then samples.
     """
     _check(assessment, samples, max_samples)
-    report = None if truth is None else evaluate(assessment, truth)
-    codes = None if report is None else codes_of(report.truth, report.true_classes)
+    report = None if y_true is None else evaluate(assessment, y_true)
+    codes = None if report is None else codes_of(report.y_true, report.true_classes)
     wrong: Bools | None = None if codes is None else _wrong(assessment, codes)
     room = int(EVIDENCE_SHARE * max_bytes * 3 / 4 / bytes_per_sample(assessment))
     most = min(max_samples, max(room, 1))
-    chosen = choose_samples(assessment, wrong, most, np.random.default_rng(seed))
+    chosen = choose_samples(assessment, wrong, most, np.random.default_rng(random_state))
     columns = dict(gather_columns(assessment, chosen.rows, chosen.counted, codes))
     named = _find_named(assessment, report, columns)
     columns = rename_columns(columns, named)
@@ -112,10 +112,10 @@ def _check(assessment: Assessment, samples: Any, max_samples: int) -> None:
         )
 
 
-def _wrong(assessment: Assessment, truth: Ints) -> Bools:
+def _wrong(assessment: Assessment, y_true: Ints) -> Bools:
     """Mask of shape (n,) of the beliefs that are not true; one that is absent is not wrong."""
     belief = assessment.belief_codes
-    wrong: Bools = (belief >= 0) & (belief != truth)
+    wrong: Bools = (belief >= 0) & (belief != y_true)
     return wrong
 
 
@@ -147,7 +147,7 @@ def _facts(
         "n": len(chosen.rows),
         "sampled": chosen.n_counted < chosen.n_samples,
         "certified": words.holds_here(assessment.neighborhoods, selection),
-        "certifiesInputs": any(
+        "knowsRobustness": any(
             np.isfinite(movement_of(assessment, layer).lipschitz) for layer in assessment.evidence
         ),
     }

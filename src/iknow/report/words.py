@@ -167,12 +167,12 @@ def _compare(certificate: Certificate, report: Report | None) -> list[str]:
 
 def _about_inputs(assessment: Assessment) -> list[str]:
     known = assessment.assertion == Assertion.IK
-    radii = assessment.certified_radius[known]
+    radii = assessment.robust_radius[known]
     certified = radii[radii > 0]
     if not len(certified):
         return ["No robustness against changed inputs is certified."]
     return [
         f"For {len(certified):,} of {int(known.sum()):,} IK predictions a change of the input "
-        f"shorter (in ℓ2) than the certified radius of its row, {np.median(certified):.3g} in the "
+        f"shorter (in ℓ2) than the robust radius of its row, {np.median(certified):.3g} in the "
         "median, cannot make the classifier know another class."
     ]

@@ -31,14 +31,14 @@ class Part:
 
     evidence: ValidationEvidence
     belief: Ints
-    truth: Ints
+    y_true: Ints
 
     def __len__(self) -> int:
         return len(self.belief)
 
     def __getitem__(self, rows: Ints) -> Part:
         evidence = {layer: batch[rows] for layer, batch in self.evidence.items()}
-        return Part(evidence, self.belief[rows], self.truth[rows])  # type: ignore[arg-type]
+        return Part(evidence, self.belief[rows], self.y_true[rows])  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Candidate:
         if self.classes is not None:
             group = np.searchsorted(self.classes, part.belief)
         size = 1 if self.classes is None else len(self.classes)
-        wrong = known & (part.belief != part.truth)
+        wrong = known & (part.belief != part.y_true)
         return np.bincount(group[known], minlength=size), np.bincount(group[wrong], minlength=size)
 
 
@@ -63,7 +63,7 @@ def find_candidates(
     part: Part, rule: type[Neighborhood], k: int | None, time_limit: float
 ) -> tuple[list[Mapping[str, Neighborhood]], bool]:
     """For each price of an error the best setting, and whether all are the best by proof."""
-    objective = make_objective(part.evidence, part.belief, part.truth, rule, k)
+    objective = make_objective(part.evidence, part.belief, part.y_true, rule, k)
     found: dict[tuple[float, ...], Mapping[str, Neighborhood]] = {}
     deadline, proven = Deadline(time_limit), True
     for position, price in enumerate(PRICES):

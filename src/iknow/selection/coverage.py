@@ -23,29 +23,29 @@ Method = Literal["exact", "grid", "bayes"]
 def select(
     evidence: ValidationEvidence,
     belief: Ints,
-    truth: Ints,
+    y_true: Ints,
     rule: type[Neighborhood],
     *,
     method: Method = "exact",
     k: int | Sequence[int] | None = None,
     time_limit: float = 60.0,
     n_trials: int = 50,
-    seed: int = 0,
+    random_state: int = 0,
 ) -> Selection:
     """The radii of the largest coverage on validation data.
 
-    evidence: by layer, about n validation samples. belief, truth: class codes of shape (n,). Among
+    evidence: by layer, about n validation samples. belief, y_true: class codes of shape (n,). Among
     equal coverages the one with the most right beliefs is taken, then the middle of its plateau.
 
     method: "exact" is the true maximum, or comes with the gap that is left after `time_limit`
     seconds. "grid" and "bayes" (needs Optuna) evaluate `n_trials` settings, as the paper does; they
     are here to compare with. k: for the rules that use it, one number or several to try.
     """
-    check_validation(evidence, belief, truth)
+    check_validation(evidence, belief, y_true)
     check_tunable(rule)
     tries: list[tuple[int, Objective, Floats, float]] = []
     check_time_limit(time_limit)
-    deadline, objectives = Deadline(time_limit), _make_objectives(evidence, belief, truth, rule, k)
+    deadline, objectives = Deadline(time_limit), _make_objectives(evidence, belief, y_true, rule, k)
     for position, objective in enumerate(objectives):
         if method == "exact":
             share = deadline.left() / (len(objectives) - position)
@@ -54,7 +54,7 @@ def select(
         elif method == "grid":
             point, bound = search_grid(objective, n_trials), np.inf
         elif method == "bayes":
-            point, bound = _search_bayes(objective, n_trials, seed), np.inf
+            point, bound = _search_bayes(objective, n_trials, random_state), np.inf
         else:
             raise InputError(f"method must be 'exact', 'grid' or 'bayes'; got {method!r}")
         tries.append((objective.value(point), objective, point, bound))
@@ -63,7 +63,7 @@ def select(
     return record_selection(
         evidence,
         belief,
-        truth,
+        y_true,
         objective.neighborhoods(point),
         method=method,
         optimal=highest <= value,
@@ -72,13 +72,13 @@ def select(
     )
 
 
-def check_validation(evidence: ValidationEvidence, belief: Ints, truth: Ints) -> None:
+def check_validation(evidence: ValidationEvidence, belief: Ints, y_true: Ints) -> None:
     """Evidence, beliefs and truths must be about the same samples, at least one."""
-    sizes = {len(belief), len(truth), *(len(layer) for layer in evidence.values())}
+    sizes = {len(belief), len(y_true), *(len(layer) for layer in evidence.values())}
     if len(sizes) != 1 or sizes == {0} or not evidence:
         raise InputError(
             "evidence of at least one layer, belief and truth must be about the same samples, at "
-            f"least one; got {len(belief)} beliefs, {len(truth)} truths and evidence about "
+            f"least one; got {len(belief)} beliefs, {len(y_true)} truths and evidence about "
             f"{[len(layer) for layer in evidence.values()]}"
         )
 
@@ -111,7 +111,7 @@ def check_tunable(rule: type[Neighborhood]) -> None:
 def _make_objectives(
     evidence: ValidationEvidence,
     belief: Ints,
-    truth: Ints,
+    y_true: Ints,
     rule: type[Neighborhood],
     k: int | Sequence[int] | None,
 ) -> list[Objective]:
@@ -120,7 +120,7 @@ def _make_objectives(
     failure: SelectionError | None = None
     for each in _numbers_of_neighbors(rule, k):
         try:
-            made.append(make_objective(evidence, belief, truth, rule, each))
+            made.append(make_objective(evidence, belief, y_true, rule, each))
         except SelectionError as error:
             failure = error
     if failure is not None and not made:
@@ -139,9 +139,9 @@ def _numbers_of_neighbors(
     return [Nearest(each).k for each in numbers]  # type: ignore[arg-type]
 
 
-def _search_bayes(objective: Objective, n_trials: int, seed: int) -> Floats:
+def _search_bayes(objective: Objective, n_trials: int, random_state: int) -> Floats:
     try:
         from iknow.selection.optuna import search_bayes
     except ImportError as error:
         raise MissingExtraError("selection by Bayesian optimisation", "bayes") from error
-    return search_bayes(objective, n_trials, seed)
+    return search_bayes(objective, n_trials, random_state)

@@ -39,7 +39,7 @@ class Goal:
     coverage: float | None = None
     k: int | Sequence[int] | None = None
     time_limit: float = 60.0
-    seed: int = 0
+    random_state: int = 0
 
     def __post_init__(self) -> None:
         self._check_kinds()
@@ -86,23 +86,23 @@ def choose(
     goal: Goal,
     evidence: ValidationEvidence,
     belief: Ints,
-    truth: Ints,
+    y_true: Ints,
     rule: type[Neighborhood],
     classes: Labels | None = None,
 ) -> Selection:
     """The neighborhoods that serve a goal on validation evidence.
 
-    evidence: by layer, about n samples. belief, truth: class codes of shape (n,).
+    evidence: by layer, about n samples. belief, y_true: class codes of shape (n,).
     """
     if goal.coverage is not None:
-        return match_coverage(evidence, belief, truth, rule, goal.coverage)
+        return match_coverage(evidence, belief, y_true, rule, goal.coverage)
     if goal.accuracy is not None:
         if not isinstance(goal.k, (int, np.integer, type(None))):
             raise InputError(f"a guarantee needs one k, not several; got {goal.k}")
         return certify(
             evidence,
             belief,
-            truth,
+            y_true,
             rule,
             accuracy=goal.accuracy,
             confidence=goal.confidence,
@@ -110,19 +110,19 @@ def choose(
             classes=classes,
             k=None if goal.k is None else int(goal.k),
             time_limit=goal.time_limit,
-            seed=goal.seed,
+            random_state=goal.random_state,
         )
     if goal.method == "per-class":
         if rule is not Ball:
             raise SelectionError(f"only Ball can have a radius per class; got {rule.__name__}")
-        return select_per_class(evidence, belief, truth, time_limit=goal.time_limit)
+        return select_per_class(evidence, belief, y_true, time_limit=goal.time_limit)
     return select(
         evidence,
         belief,
-        truth,
+        y_true,
         rule,
         method=goal.method,
         k=goal.k,
         time_limit=goal.time_limit,
-        seed=goal.seed,
+        random_state=goal.random_state,
     )

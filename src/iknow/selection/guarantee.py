@@ -65,7 +65,7 @@ SHARE_TO_CHOOSE = 5
 def certify(
     evidence: ValidationEvidence,
     belief: Ints,
-    truth: Ints,
+    y_true: Ints,
     rule: type[Neighborhood],
     *,
     accuracy: float,
@@ -74,15 +74,15 @@ def certify(
     classes: Labels | None = None,
     k: int | None = None,
     time_limit: float = 60.0,
-    seed: int = 0,
+    random_state: int = 0,
 ) -> Selection:
     """The setting of largest coverage whose accuracy on IK is certified to reach the target.
 
-    evidence: by layer, about n validation samples. belief, truth: class codes of shape (n,).
+    evidence: by layer, about n validation samples. belief, y_true: class codes of shape (n,).
     classes: labels to name classes by. Raises SelectionError, saying how far it got and about how
     many samples would do, if nothing can be certified; there is no fallback.
     """
-    check_validation(evidence, belief, truth)
+    check_validation(evidence, belief, y_true)
     _check_probability(accuracy, "accuracy")
     _check_probability(confidence, "confidence")
     if rule not in AXES or not has_radius(rule):
@@ -93,7 +93,7 @@ def certify(
     if has_k(rule) and k is None:
         raise InputError(f"{rule.__name__} needs k, the number of neighbours; got None")
     names = _Names(classes)
-    first, second = split(Part(evidence, belief, truth), seed)
+    first, second = split(Part(evidence, belief, y_true), random_state)
     least = least_samples(accuracy, confidence)
     eligible = _find_eligible(second.belief, least, each_class)
     _check_enough(second, eligible, least, accuracy, confidence)
@@ -120,7 +120,7 @@ def certify(
     return record_selection(
         evidence,
         belief,
-        truth,
+        y_true,
         best.candidate.neighborhoods,
         method="certified",
         certificate=certificate,
@@ -128,9 +128,9 @@ def certify(
     )
 
 
-def split(whole: Part, seed: int) -> tuple[Part, Part]:
+def split(whole: Part, random_state: int) -> tuple[Part, Part]:
     """The samples that choose and those that certify, drawn at random."""
-    order = np.random.default_rng(seed).permutation(len(whole))
+    order = np.random.default_rng(random_state).permutation(len(whole))
     cut = max(1, len(order) // SHARE_TO_CHOOSE)
     return whole[np.sort(order[:cut])], whole[np.sort(order[cut:])]
 

@@ -22,16 +22,16 @@ RATIOS = 256
 def match_coverage(
     evidence: ValidationEvidence,
     belief: Ints,
-    truth: Ints,
+    y_true: Ints,
     rule: type[Neighborhood],
     coverage: float,
 ) -> Selection:
     """The setting of `Nearest` or `RelativeBall` whose coverage is nearest to a target.
 
-    evidence: by layer, about n validation samples. belief, truth: class codes of shape (n,). Of the
-    settings of a RelativeBall that match, the one most often right on IK is taken.
+    evidence: by layer, about n validation samples. belief, y_true: class codes of shape (n,). Of
+    the settings of a RelativeBall that match, the one most often right on IK is taken.
     """
-    check_validation(evidence, belief, truth)
+    check_validation(evidence, belief, y_true)
     if not 0 < coverage <= 1:
         raise InputError(f"a coverage to match must lie in (0, 1]; got {coverage}")
     neighborhoods: dict[str, Neighborhood]
@@ -39,13 +39,13 @@ def match_coverage(
         k = match_k(evidence, belief, coverage)
         neighborhoods = {layer: Nearest(k) for layer in evidence}
     elif rule is RelativeBall:
-        neighborhoods = _match_relative(evidence, belief, truth, coverage)
+        neighborhoods = _match_relative(evidence, belief, y_true, coverage)
     else:
         raise SelectionError(
             f"a coverage can be matched by Nearest and RelativeBall; {rule.__name__} has one "
             "radius per layer, which tune() chooses for the largest coverage"
         )
-    return record_selection(evidence, belief, truth, neighborhoods, method="matched")
+    return record_selection(evidence, belief, y_true, neighborhoods, method="matched")
 
 
 def match_k(evidence: ValidationEvidence, belief: Ints, coverage: float) -> int:
@@ -85,7 +85,7 @@ def match_threshold(confidence: Floats, coverage: float) -> float:
 
 
 def _match_relative(
-    evidence: ValidationEvidence, belief: Ints, truth: Ints, coverage: float
+    evidence: ValidationEvidence, belief: Ints, y_true: Ints, coverage: float
 ) -> dict[str, Neighborhood]:
     """One ratio for all layers, and radii at one common rank of the distances to the belief.
 
@@ -108,7 +108,7 @@ def _match_relative(
     tries: list[tuple[float, int, float, int]] = []
     for ratio in np.unique(np.append(1.0, limits[limits < able[-1]])).tolist():
         known = _count_up_to(ranks[ratios > ratio], len(ranks))
-        wrong = _count_up_to(ranks[(ratios > ratio) & (belief != truth)], len(ranks))
+        wrong = _count_up_to(ranks[(ratios > ratio) & (belief != y_true)], len(ranks))
         misses = np.where(known > 0, np.abs(known - coverage * len(ranks)), np.inf)
         rank = int(np.lexsort((wrong, misses))[0])
         tries.append((float(misses[rank]), int(wrong[rank]), -ratio, rank))

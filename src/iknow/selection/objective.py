@@ -71,7 +71,7 @@ class Objective:
 def make_objective(
     evidence: ValidationEvidence,
     belief: Ints,
-    truth: Ints,
+    y_true: Ints,
     rule: type[Neighborhood],
     k: int | None,
 ) -> Objective:
@@ -83,4 +83,4 @@ def make_objective(
             "layer the training samples near each of them are not all of the class it is believed "
             "to be. Use other layers, a better model, or more training data"
         )
-    return Objective(tuple(evidence), rule, k, lows, highs, (belief == truth).astype(np.int64))
+    return Objective(tuple(evidence), rule, k, lows, highs, (belief == y_true).astype(np.int64))

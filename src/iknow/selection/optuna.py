@@ -10,7 +10,7 @@ from iknow.selection.grid import search_range
 from iknow.selection.objective import Objective
 
 
-def search_bayes(objective: Objective, n_trials: int, seed: int) -> Floats:
+def search_bayes(objective: Objective, n_trials: int, random_state: int) -> Floats:
     """The best of `n_trials` points proposed by a tree-structured Parzen estimator."""
     low, high = search_range(objective)
     names = [str(axis) for axis in range(len(low))]
@@ -29,7 +29,7 @@ def search_bayes(objective: Objective, n_trials: int, seed: int) -> Floats:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
         study = optuna.create_study(
-            direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed)
+            direction="maximize", sampler=optuna.samplers.TPESampler(seed=random_state)
         )
         study.optimize(evaluate, n_trials=n_trials)
     finally:

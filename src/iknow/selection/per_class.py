@@ -21,26 +21,26 @@ from iknow.selection.selection import Selection, ValidationEvidence, record_sele
 
 
 def select_per_class(
-    evidence: ValidationEvidence, belief: Ints, truth: Ints, *, time_limit: float = 60.0
+    evidence: ValidationEvidence, belief: Ints, y_true: Ints, *, time_limit: float = 60.0
 ) -> Selection:
     """Balls with a radius per class and layer: a local optimum of the mean coverage over classes.
 
-    evidence: by layer, about n validation samples. belief, truth: class codes of shape (n,). It
+    evidence: by layer, about n validation samples. belief, y_true: class codes of shape (n,). It
     starts from the best common radii, so it is never worse than those by its objective.
     """
-    check_validation(evidence, belief, truth)
+    check_validation(evidence, belief, y_true)
     whole = {name: each for name, each in evidence.items() if isinstance(each, Evidence)}
     if len(whole) < len(evidence):
         raise InputError("a radius per class needs evidence about every class; got contrasts")
     check_time_limit(time_limit)
     deadline = Deadline(time_limit)
-    common = select(evidence, belief, truth, Ball, time_limit=time_limit)
+    common = select(evidence, belief, y_true, Ball, time_limit=time_limit)
     n_classes = next(iter(whole.values())).n_classes
     distances = np.stack([layer.class_distances for layer in whole.values()])
     radii = np.array(
         [[float(np.max(common.neighborhoods[layer].radius))] * n_classes for layer in evidence]  # type: ignore[attr-defined]
     )
-    weights = class_weights(truth, n_classes)
+    weights = class_weights(y_true, n_classes)
     best = float(weights[_known(distances, radii, belief)].sum())
     improved = True
     while improved:
@@ -59,15 +59,15 @@ def select_per_class(
         layer: Ball(tuple(row)) for layer, row in zip(evidence, radii.tolist(), strict=True)
     }
     return record_selection(
-        evidence, belief, truth, neighborhoods, method="per-class (local optimum)"
+        evidence, belief, y_true, neighborhoods, method="per-class (local optimum)"
     )
 
 
-def class_weights(truth: Ints, n_classes: int) -> Floats:
+def class_weights(y_true: Ints, n_classes: int) -> Floats:
     """Weights that make a sum over IK samples the mean over classes of their coverages."""
-    counts = np.bincount(truth, minlength=n_classes)
+    counts = np.bincount(y_true, minlength=n_classes)
     present = int((counts > 0).sum())
-    weights: Floats = 1.0 / (present * counts[truth])
+    weights: Floats = 1.0 / (present * counts[y_true])
     return weights
 
 

@@ -158,7 +158,7 @@ def _is_pure(evidence: Evidence | Contrast, belief: Ints, neighborhood: Neighbor
 def record_selection(
     evidence: ValidationEvidence,
     belief: Ints,
-    truth: Ints,
+    y_true: Ints,
     neighborhoods: Mapping[str, Neighborhood],
     *,
     method: str,
@@ -170,7 +170,7 @@ def record_selection(
 ) -> Selection:
     """The record of chosen neighborhoods, measured by really applying them."""
     known = find_known(evidence, belief, neighborhoods, knowable)
-    right = belief == truth
+    right = belief == y_true
     coverage = float(known.mean())
     return Selection(
         neighborhoods=dict(neighborhoods),

@@ -12,16 +12,16 @@ from sklearn.neural_network import MLPClassifier
 from iknow import Ball, EpistemicClassifier, Nearest, RelativeBall, evaluate
 from iknow.evaluation.curves import radius_curve
 from iknow.evaluation.plots import (
-    draw_certified,
     draw_confusion,
     draw_evidence,
     draw_radius_curve,
     draw_regions,
+    draw_robust,
     draw_surface,
     draw_tradeoff,
 )
 from iknow.evaluation.regions import map_regions
-from iknow.evaluation.robust_accuracy import certified_curve
+from iknow.evaluation.robust_accuracy import robust_curve
 from iknow.evaluation.scatter import evidence_scatter
 from iknow.evaluation.surface import coverage_surface
 from iknow.evaluation.tradeoff import tradeoff
@@ -45,16 +45,16 @@ def classifier(points):
 
 @pytest.fixture(scope="session")
 def assessment(classifier, points):
-    return classifier.assess(points[0][200:], n_neighbors=30)
+    return classifier.assess(points[0][200:], k=30)
 
 
 @pytest.fixture(scope="session")
-def truth(points):
+def y_true(points):
     return points[1][200:]
 
 
 @pytest.fixture(scope="session")
-def plots(classifier, assessment, truth, points):
+def plots(classifier, assessment, y_true, points):
     """By name: what draws it, the record, and what else is given."""
     alone = assessment.only(["input"])
 
@@ -64,14 +64,14 @@ def plots(classifier, assessment, truth, points):
     regions = map_regions(classifier.assess, (-2, 3), (-1.5, 2), 60)
     return {
         "regions": (draw_regions, regions, points[0][:200], points[1][:200]),
-        "radius": (draw_radius_curve, radius_curve(assessment, truth, "input")),
+        "radius": (draw_radius_curve, radius_curve(assessment, y_true, "input")),
         "surface": (draw_surface, coverage_surface(assessment)),
-        "confusion": (draw_confusion, evaluate(assessment, truth)),
-        "tradeoff": (draw_tradeoff, tradeoff(assessment, truth)),
+        "confusion": (draw_confusion, evaluate(assessment, y_true)),
+        "tradeoff": (draw_tradeoff, tradeoff(assessment, y_true)),
         "evidence": (draw_evidence, scatter(Ball(0.2))),
         "evidence relative": (draw_evidence, scatter(RelativeBall(0.3, 1.6))),
         "evidence nearest": (draw_evidence, scatter(Nearest(5))),
-        "certified": (draw_certified, certified_curve(assessment, truth)),
+        "certified": (draw_robust, robust_curve(assessment, y_true)),
     }
 
 

@@ -24,11 +24,11 @@ from iknow.core.movement import Movement
 from iknow.errors import InputError
 from iknow.evaluation.curves import radius_curve
 from iknow.evaluation.plots import column_figure, draw_radius_curve, draw_regions, draw_surface
-from iknow.evaluation.plots.matplotlib.curves import RULE_LOOKS, draw_certified
+from iknow.evaluation.plots.matplotlib.curves import RULE_LOOKS, draw_robust
 from iknow.evaluation.plots.matplotlib.evidence import draw_evidence, find_areas
 from iknow.evaluation.plots.matplotlib.matrix import WRONG, draw_confusion
 from iknow.evaluation.plots.matplotlib.style import COLORS
-from iknow.evaluation.robust_accuracy import certified_curve
+from iknow.evaluation.robust_accuracy import robust_curve
 from iknow.evaluation.scatter import EvidenceScatter, evidence_scatter
 
 
@@ -200,14 +200,14 @@ def test_accuracies_of_enough_samples_are_all_seen(plots):
 # Certified fractions
 
 
-def test_certified_steps_end_at_the_radii(assessment, truth):
-    curve = certified_curve(assessment, truth)
-    right, known = drawn(draw_certified, curve).lines
+def test_certified_steps_end_at_the_radii(assessment, y_true):
+    curve = robust_curve(assessment, y_true)
+    right, known = drawn(draw_robust, curve).lines
     for line, values in ((right, curve.right_fraction), (known, curve.known_fraction)):
         np.testing.assert_array_equal(line.get_xdata()[:-1], curve.radii)
         np.testing.assert_array_equal(line.get_ydata(), values)
         assert line.get_drawstyle() == "steps-pre"
-    axes = drawn(draw_certified, certified_curve(assessment))
+    axes = drawn(draw_robust, robust_curve(assessment))
     assert legend(axes) == ["IK"]
     np.testing.assert_array_equal(axes.lines[0].get_ydata(), curve.known_fraction)
 
@@ -280,9 +280,9 @@ def test_counts_stand_in_the_cells_of_their_block(plots):
 
 def test_many_classes_and_unknown_ones_are_shades_alone():
     rng = np.random.default_rng(0)
-    belief, truth = rng.integers(43, size=500), rng.integers(45, size=500)
+    belief, y_true = rng.integers(43, size=500), rng.integers(45, size=500)
     assessment = with_distances(rng.random((500, 43)))
-    report = evaluate(replace(assessment, belief_codes=belief), truth)
+    report = evaluate(replace(assessment, belief_codes=belief), y_true)
     axes = drawn(draw_confusion, report)
     assert not [name for name in names(axes) if name.isdigit()]
     whole = axes.images[-1].get_array()

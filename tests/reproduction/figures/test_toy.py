@@ -79,12 +79,12 @@ def test_one_support_is_pure_one_mixed_one_empty(seed):
 
 def test_curve_and_reports_equal_a_fresh_evaluation_at_each_radius():
     experiment = make_experiment(FOUR_BLOBS, 1.0, 300, 200, seed=5, radii=RADII)
-    train, (points, truth) = experiment.blobs.train, experiment.blobs.test
+    train, (points, y_true) = experiment.blobs.train, experiment.blobs.test
     assessment = fit_network(*train, radius=1.0, seed=5).assess(points)
     curve = experiment.curve
     tried = [*RADII, *np.geomspace(1e-3, 30, 80), *curve.radii[::20]]
     for radius, at in zip(tried, curve.places(tried), strict=True):
-        report = evaluate(assessment.under({"input": Ball(radius)}), truth)
+        report = evaluate(assessment.under({"input": Ball(radius)}), y_true)
         for name in ("f_ik", "f_imk", "f_idk", "a_ik", "a_not_ik"):
             np.testing.assert_equal(getattr(curve, name)[at], getattr(report, name))
         if radius in experiment.reports:
@@ -164,7 +164,7 @@ def flatten(record):
     if isinstance(record, tuple):
         return [part for value in record for part in flatten(value)]
     if isinstance(record, Report):
-        return [record.matrix, record.truth, record.assessment.assertion]
+        return [record.matrix, record.y_true, record.assessment.assertion]
     return [part for field in fields(record) for part in flatten(getattr(record, field.name))]
 
 

@@ -40,7 +40,7 @@ def fit_job(
     accuracy: float | None,
     confidence: float,
     coverage: float | None,
-    seed: int,
+    random_state: int,
     force: bool = False,
 ) -> EpistemicClassifier:
     """Collect evidence, choose radii, write a bundle; with `train`, make the model first.
@@ -64,8 +64,8 @@ def fit_job(
                 "or hold a part of these samples out with --hold-out 0.25 if the model has not "
                 "seen them"
             )
-        rows, tuned_rows = split_rows(_labels(table), hold_out or 0.25, seed)
-    wrapped = _find_model(table, rows, model, train=train, seed=seed)
+        rows, tuned_rows = split_rows(_labels(table), hold_out or 0.25, random_state)
+    wrapped = _find_model(table, rows, model, train=train, random_state=random_state)
     classifier = EpistemicClassifier(wrapped, layers or None, rule, k=k, classes=table.classes)
     names = trained_names(wrapped) or table.feature_names
     with warnings.catch_warnings():
@@ -105,7 +105,9 @@ def _check_outputs(
         check_model(model, reads, force=force)
 
 
-def _find_model(table: Table, rows: Ints, name: str | None, *, train: bool, seed: int) -> Any:
+def _find_model(
+    table: Table, rows: Ints, name: str | None, *, train: bool, random_state: int
+) -> Any:
     """The model to wrap: precomputed outputs, a loaded one, or one trained here."""
     if table.features is None:
         if name is not None or train:
@@ -119,7 +121,7 @@ def _find_model(table: Table, rows: Ints, name: str | None, *, train: bool, seed
         loaded = load_model(name)
         check_width(table, loaded)
         return FrozenEstimator(loaded) if is_estimator(loaded) else loaded
-    network = MLPClassifier((64, 32), max_iter=500, early_stopping=False, random_state=seed)
+    network = MLPClassifier((64, 32), max_iter=500, early_stopping=False, random_state=random_state)
     estimator = make_pipeline(StandardScaler(), network)
     estimator.fit(take_inputs(table, None, rows), _labels(table)[rows])
     return FrozenEstimator(estimator)

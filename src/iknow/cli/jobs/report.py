@@ -45,7 +45,7 @@ def report_job(
     check_page(output, [bundle, *paths_read(data, training, model=model)])
     classifier = load_classifier(bundle, model, device, check_model=check_model)
     table = data.read()
-    assessment = assess_table(classifier, table, n_neighbors=USUAL_NEIGHBORS)
+    assessment = assess_table(classifier, table, k=USUAL_NEIGHBORS)
     assessment = assessment.only(layers) if layers else assessment
     names = trained_names(classifier) or table.feature_names
     if renderer is None and names is not None:

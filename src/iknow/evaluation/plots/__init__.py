@@ -15,8 +15,8 @@ from iknow.errors import MissingExtraError
 try:
     from iknow.evaluation.plots.matplotlib.axes import column_figure
     from iknow.evaluation.plots.matplotlib.curves import (
-        draw_certified,
         draw_radius_curve,
+        draw_robust,
         draw_tradeoff,
     )
     from iknow.evaluation.plots.matplotlib.evidence import draw_evidence
@@ -28,11 +28,11 @@ except ImportError as error:
 
 __all__ = [
     "column_figure",
-    "draw_certified",
     "draw_confusion",
     "draw_evidence",
     "draw_radius_curve",
     "draw_regions",
+    "draw_robust",
     "draw_surface",
     "draw_tradeoff",
 ]

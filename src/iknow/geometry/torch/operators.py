@@ -152,13 +152,13 @@ def _gram(
 
 
 def lanczos(
-    square: Callable[[Tensor], Tensor], size: int, steps: int = STEPS, seed: int = 0
+    square: Callable[[Tensor], Tensor], size: int, steps: int = STEPS, random_state: int = 0
 ) -> float:
     """The largest Ritz value of a positive semi-definite operator: at most its largest eigenvalue.
 
     square: maps vectors of shape (size,) to such vectors.
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(random_state)
     vector = torch.randn(size, dtype=torch.float64, generator=generator)
     vector /= vector.norm()
     before, beta = torch.zeros_like(vector), 0.0

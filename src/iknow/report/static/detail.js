@@ -23,7 +23,7 @@ const Detail = (() => {
     list.push(...fact("margin", short(judged.margin)));
     const radius = page.assessed.radius[i];
     if (radius > 0) {
-      list.push(...fact("certified radius", `${short(radius)} of change in the input`));
+      list.push(...fact("robust radius", `${short(radius)} of change in the input`));
     }
     const counted = judged.assertion === Algebra.IK && layers.every((layer) => layer.nHeld > 0);
     if (page.isGiven() && counted) {

@@ -27,7 +27,7 @@ const Filters = (() => {
     };
     const hasTruth = facts.trueClasses !== null;
     const shown = Object.entries(Order.ORDERS).filter(([name]) =>
-      (hasTruth || name !== "truth") && (facts.certifiesInputs || name !== "radius"));
+      (hasTruth || name !== "truth") && (facts.knowsRobustness || name !== "radius"));
 
     const search = h("input", { type: "search", id: "filter-index", inputmode: "numeric", size: 7,
       placeholder: "number", autocomplete: "off" });

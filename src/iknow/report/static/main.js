@@ -9,7 +9,7 @@ const Report = (() => {
     const summarise = (assessed) =>
       Algebra.summarise(evidence, assessed, facts.classes.length, nTrue);
     const assess = (settings) => ({ ...Algebra.assess(evidence, settings),
-      radius: Certificate.find(evidence, settings) });
+      radius: Robustness.find(evidence, settings) });
     const given = evidence.layers.map((layer) => layer.given);
     const givenSummary = summarise(Algebra.assess(evidence, given));
     const page = { facts, evidence, album, chosen: null, settings: given };

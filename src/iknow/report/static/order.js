@@ -37,7 +37,7 @@ const Order = (() => {
     truth: ["what is true", (e) => (i) => e.truth[i]],
     assertion: ["assertion", (e, a) => (i) => -a.assertion[i]],
     reason: ["reason", (e, a) => (i) => a.reason[i]],
-    radius: ["certified radius, largest first", (e, a) => (i) => -a.radius[i]],
+    radius: ["robust radius, largest first", (e, a) => (i) => -a.radius[i]],
   };
 
   /* Positions of the samples to show, in order; equals by number. */

@@ -18,7 +18,7 @@ const Table = (() => {
   function columnsOf({ facts, album }) {
     const drawn = album.samples.some((at) => at >= 0 && !Pictures.isFeatures(at));
     const empty = { picture: !drawn, truth: facts.trueClasses === null,
-      radius: !facts.certifiesInputs };
+      radius: !facts.knowsRobustness };
     return COLUMNS.filter(([name]) => !empty[name]);
   }
 

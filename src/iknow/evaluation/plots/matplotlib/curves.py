@@ -19,7 +19,7 @@ from iknow.evaluation.plots.matplotlib.axes import (
     use_logarithm,
 )
 from iknow.evaluation.plots.matplotlib.style import CLASS_COLORS, COLORS, INK, PENCIL, tint
-from iknow.evaluation.robust_accuracy import CertifiedCurve
+from iknow.evaluation.robust_accuracy import RobustCurve
 from iknow.evaluation.tradeoff import SOFTMAX, Tradeoff
 
 FRACTION_LOOKS: dict[Assertion, dict[str, Any]] = {
@@ -98,7 +98,7 @@ def draw_tradeoff(axes: Axes, tradeoff: Tradeoff) -> None:
     legend_above(axes, columns=3, handlelength=1.8, columnspacing=0.7)
 
 
-def draw_certified(axes: Axes, curve: CertifiedCurve) -> None:
+def draw_robust(axes: Axes, curve: RobustCurve) -> None:
     """The fraction of samples that are IK, and right, and certified for at least a radius."""
     end = 1.08 * float(curve.radii[-1]) or 1.0
     radii = np.append(curve.radii, end)
@@ -114,7 +114,7 @@ def draw_certified(axes: Axes, curve: CertifiedCurve) -> None:
         axes.fill_between(radii, right, step="pre", color=tint(green, 0.2))
         dashes: dict[str, Any] = {"color": INK, "linewidth": 0.9, "linestyle": (0, (4, 1.5))}
         axes.plot(radii, curve.known_fraction, **look, **dashes, label="IK")
-    axes.set(xlabel="certified radius: ℓ2 change of the input", ylabel="fraction of samples")
+    axes.set(xlabel="robust radius: ℓ2 change of the input", ylabel="fraction of samples")
     axes.set(xlim=(0, end), ylim=(0, 1.02))
     legend_above(axes, columns=2)
 

@@ -6,7 +6,7 @@ first, so the largest counts; rounding uses up some of it, and a layer stretches
 input by no more than its Lipschitz constant; and of the layers, again the largest counts, as IK
 needs all of them. Neither rounding nor bisectors ("crossing") depend on the settings. */
 
-const Certificate = (() => {
+const Robustness = (() => {
   const FULL_WITHIN = ["Ball", "BallElseNearest", "BallWithNearest"];
   const [AT_MOST, AT_LEAST] = [1 + 1e-9, 1 - 1e-9]; // of a measured distance
   const FURTHEST = 1e15 / 2;
