@@ -3,8 +3,13 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from hypothesis import settings
+
+from iknow.core.evidence import Evidence, discard_evidence
+from iknow.core.neighborhood import Ball
+from iknow.explain.assessment import Assessment
 
 # Examples are the same on every run. How long one takes tells of the machine: it is no test.
 settings.register_profile("iknow", deadline=None, derandomize=True)
@@ -30,3 +35,96 @@ sys.meta_path.insert(0, Absent())
 @pytest.fixture(scope="session")
 def run_without():
     return run_where_absent
+
+
+def gather_by_brute_force(train, labels, queries, n_classes, n_neighbors, rows=None):
+    """All pairs of Euclidean distances, then minima. rows: numbers of the training rows."""
+    rows = np.arange(len(train)) if rows is None else rows
+    distances = np.sqrt(((queries[:, None, :] - train[None, :, :]) ** 2).sum(axis=2))
+    class_distances = np.full((len(queries), n_classes), np.inf)
+    exemplars = np.full((len(queries), n_classes), -1)
+    for query in range(len(queries)):
+        for row in range(len(train)):
+            label = labels[row]
+            found = (distances[query, row], rows[row])
+            best = (class_distances[query, label], exemplars[query, label])
+            if found < best:
+                class_distances[query, label], exemplars[query, label] = found
+    padding = np.full((len(queries), n_neighbors), np.inf)
+    neighbor_distances = np.sort(np.hstack([distances, padding]), axis=1)[:, :n_neighbors]
+    return Evidence(class_distances, neighbor_distances, exemplars)
+
+
+def one_sample_per_class(class_distances, n_neighbors):
+    """Evidence of a training set that holds one sample of each class, numbered 10, 11, ..."""
+    class_distances = np.array(class_distances, dtype=float)
+    rows = np.arange(10, 10 + class_distances.shape[1])
+    return Evidence(
+        class_distances=class_distances,
+        neighbor_distances=np.sort(class_distances, axis=1)[:, :n_neighbors],
+        exemplars=np.where(np.isinf(class_distances), -1, rows),
+    )
+
+
+def assess_by_rules(evidence, rules, belief, classes=None, **more):
+    """Queries in layers named layer0, layer1, ... evidence, rules: one of each for each of them.
+
+    belief: class codes of shape (n,). more: further fields of the assessment.
+    """
+    names = [f"layer{i}" for i in range(len(rules))]
+    n_classes = evidence[0].n_classes
+    return Assessment(
+        classes=np.arange(n_classes) if classes is None else classes,
+        belief_codes=np.asarray(belief),
+        scores=np.eye(n_classes)[belief],
+        evidence=dict(zip(names, evidence, strict=True)),
+        neighborhoods=dict(zip(names, rules, strict=True)),
+        invalid=np.zeros(len(belief), dtype=bool),
+        **more,
+    )
+
+
+def assert_evidence_equal(left, right):
+    np.testing.assert_array_equal(left.class_distances, right.class_distances)
+    np.testing.assert_array_equal(left.neighbor_distances, right.neighbor_distances)
+    np.testing.assert_array_equal(left.exemplars, right.exemplars)
+
+
+@pytest.fixture(scope="session")
+def gather():
+    return gather_by_brute_force
+
+
+@pytest.fixture(scope="session")
+def evidence_from():
+    return one_sample_per_class
+
+
+@pytest.fixture(scope="session")
+def assess_by():
+    return assess_by_rules
+
+
+@pytest.fixture(scope="session")
+def assert_same_evidence():
+    return assert_evidence_equal
+
+
+@pytest.fixture
+def assessment():
+    """Six predictions in two layers: one for each reason, in the order of `Reason`."""
+    hidden = [[1, 5, 9], [1, 1.5, 9], [5, 1, 9], [1, 5, 9], [1, 5, 9], [1, 5, 9]]
+    logits = [[1, 5, 9], [5, 2, 9], [1, 5, 9], [3, 5, 9], [1, 5, 9], [1, 5, 9]]
+    belief_codes = np.array([0, 1, 1, 0, 2, 0])
+    invalid = np.array([False, False, False, False, False, True])
+    return Assessment(
+        classes=np.array(["cat", "dog", "owl"]),
+        belief_codes=belief_codes,
+        scores=np.eye(3)[belief_codes],
+        evidence={
+            "hidden": discard_evidence(one_sample_per_class(hidden, n_neighbors=2), invalid),
+            "logits": discard_evidence(one_sample_per_class(logits, n_neighbors=2), invalid),
+        },
+        neighborhoods={"hidden": Ball(1.5), "logits": Ball(2)},
+        invalid=invalid,
+    )

@@ -1,6 +1,6 @@
 """Which code a forward may run, so that one look at it shows what it always does.
 
-A forward is followed once, by a stand-in for the batch (`torch_trace`). That shows what it does to
+A forward is followed once, by a stand-in for the batch (`trace`). That shows what it does to
 every batch only if it cannot do otherwise the next time. It cannot, if nothing that it runs writes
 anything that outlives the call: then each call finds what the call before it found, and takes the
 same way. (Whatever depends on the batch itself, its values, size or dtype, the stand-in refuses to
@@ -12,7 +12,7 @@ answer.) So all Python functions that run are watched:
 - the attributes of modules that they name, their globals, arguments and outer variables are
   functions, modules or values that never change: a list could be appended to;
 - of compiled functions they call only such as always give the same;
-- with parameters and buffers they compute nothing (`torch_own`).
+- with parameters and buffers they compute nothing (`own`).
 
 What the process as a whole does to torch or to the model, other threads and monkey patches, is not
 watched.
@@ -58,7 +58,7 @@ TORCH_CODE = {
 }
 """The Python functions of torch, beside those that ask the stand-in, that a forward may call."""
 
-CALLERS = ("torch.nn.modules.module", "torch.nn.modules.container", "iknow.geometry.torch.module")
+CALLERS = ("torch.nn.modules.module", "torch.nn.modules.container", "iknow.geometry.torch.")
 """Who may call the user's code. Others are decorators that may set a precision, or compile."""
 
 FORBIDDEN = (
@@ -268,7 +268,7 @@ def _is_foreign(frame: types.FrameType) -> bool:
 def _belongs_to(namespace: dict[str, Any], package: str) -> bool:
     """Whether this is the namespace of a package's module, and not of one that borrows its name."""
     name = str(namespace.get("__name__", ""))
-    if package == "iknow" and not name.startswith("iknow.geometry.torch.module"):
+    if package == "iknow" and not name.startswith("iknow.geometry.torch."):
         return False
     is_named = name.partition(".")[0] == package and name != "__main__"
     return is_named and getattr(sys.modules.get(name), "__dict__", None) is namespace

@@ -1,7 +1,7 @@
 """The trace: what a network does to a batch, as a graph in which every operation is known.
 
-A stand-in for the batch (`torch_standin`) goes through a copy of the network. Known modules are
-noted, not run; the code of other modules is followed, and watched (`torch_purity`). What is not
+A stand-in for the batch (`standin`) goes through a copy of the network. Known modules are
+noted, not run; the code of other modules is followed, and watched (`purity`). What is not
 known makes unknown all that is made of it, with the reason. No state of torch is touched, so other
 threads may run the network meanwhile.
 """
