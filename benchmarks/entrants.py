@@ -21,7 +21,7 @@ from benchmarks.records import (
     SKLEARN,
 )
 from iknow.core.arrays import Bools, Floats32
-from iknow.core.neighborhood import Ball
+from iknow.rules import Ball
 from iknow.search.cpu.cell_index import CellIndex
 from iknow.search.cpu.dense_index import DenseIndex
 

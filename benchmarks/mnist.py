@@ -11,11 +11,11 @@ import numpy as np
 from benchmarks.cases import Case, Layer
 from iknow.core.arrays import Floats32, Ints
 from iknow.core.evidence import Evidence
-from iknow.core.neighborhood import Ball
 from iknow.errors import MissingExtraError
 from iknow.models.adapt import as_model
 from iknow.models.inputs import cut_batches
 from iknow.models.model import Observation, join_whole
+from iknow.rules import Ball
 from iknow.search.cpu.dense_index import DenseIndex
 from iknow.selection import select
 from reproduction.data.datasets import load_dataset

@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks.records import CELLS
 from benchmarks.resident import peak_growth, resident
 from benchmarks.synthetic import Shape, draw_clustered, draw_isotropic
-from iknow.core.neighborhood import Ball
+from iknow.rules import Ball
 from iknow.search.cpu.cell_index import CellIndex
 from iknow.search.cpu.dense_index import DenseIndex
 

@@ -12,9 +12,9 @@ from benchmarks.racing import best_of, timed
 from benchmarks.recording import Recorder
 from benchmarks.records import Quantity
 from iknow.classifier.epistemic import EpistemicClassifier
-from iknow.core.neighborhood import Ball, BallElseNearest, BallWithNearest
 from iknow.errors import MissingExtraError
 from iknow.models.precomputed import PrecomputedModel
+from iknow.rules import Ball, BallElseNearest, BallWithNearest
 from iknow.selection import select
 from iknow.selection.exact.boxes import sample_boxes
 from iknow.selection.exact.depth import deepest_point

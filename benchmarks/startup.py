@@ -15,8 +15,8 @@ from benchmarks.recording import Recorder
 from benchmarks.records import LOAD, Quantity
 from benchmarks.synthetic import Shape, draw_clustered
 from iknow.classifier.epistemic import EpistemicClassifier
-from iknow.core.neighborhood import Ball
 from iknow.models.precomputed import PrecomputedModel
+from iknow.rules import Ball
 
 REPEATS = 5
 FIRST = "load and first answer"

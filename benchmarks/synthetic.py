@@ -21,7 +21,7 @@ import numpy as np
 
 from benchmarks.cases import Case, Layer
 from iknow.core.arrays import Floats32, Ints
-from iknow.core.neighborhood import Ball
+from iknow.rules import Ball
 from iknow.search.cpu.dense_index import DenseIndex
 from iknow.selection import select
 

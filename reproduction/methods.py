@@ -19,15 +19,9 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion
-from iknow.core.neighborhood import (
-    Ball,
-    BallElseNearest,
-    BallWithNearest,
-    Nearest,
-    Neighborhood,
-    RelativeBall,
-)
+from iknow.core.neighborhood import Neighborhood
 from iknow.explain.assessment import Assessment
+from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 from iknow.selection import match_coverage, match_k, match_threshold, select
 from iknow.selection.selection import find_known as find_known_by
 

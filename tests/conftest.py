@@ -8,8 +8,8 @@ import pytest
 from hypothesis import settings
 
 from iknow.core.evidence import Evidence, discard_evidence
-from iknow.core.neighborhood import Ball
 from iknow.explain.assessment import Assessment
+from iknow.rules import Ball
 
 # Examples are the same on every run. How long one takes tells of the machine: it is no test.
 settings.register_profile("iknow", deadline=None, derandomize=True)

@@ -32,11 +32,11 @@ from sklearn.neural_network import MLPClassifier
 from iknow.classifier.epistemic import EpistemicClassifier
 from iknow.core.arrays import Bools, Codes, Floats, Ints
 from iknow.core.assertion import Assertion
-from iknow.core.neighborhood import Ball
 from iknow.evaluation.curves import RadiusCurve, radius_curve
 from iknow.evaluation.metrics import Report, evaluate
 from iknow.evaluation.regions import map_regions
 from iknow.explain.assessment import Assessment
+from iknow.rules import Ball
 from iknow.search.threads import single_threaded_blas
 
 TWO_BLOBS = np.array([[-2.0, 3.0], [5.0, 1.0]])

@@ -3,10 +3,17 @@
 from iknow.classifier.epistemic import EpistemicClassifier
 from iknow.core.assertion import Assertion, Reason
 from iknow.core.evidence import Evidence
-from iknow.core.neighborhood import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 from iknow.evaluation import Report, evaluate
 from iknow.explain.assessment import Assessment
 from iknow.explain.picture import as_features, as_image, as_series
+from iknow.rules import (
+    Ball,
+    BallElseNearest,
+    BallWithNearest,
+    Nearest,
+    RelativeBall,
+    register_rule,
+)
 from iknow.search.warming import warm_up
 from iknow.version import __version__
 
@@ -27,5 +34,6 @@ __all__ = [
     "as_image",
     "as_series",
     "evaluate",
+    "register_rule",
     "warm_up",
 ]

@@ -12,8 +12,8 @@ from benchmarks.memory import ask_child
 from benchmarks.probe import probe
 from benchmarks.records import CELLS, DENSE
 from benchmarks.synthetic import Shape, draw_clustered
-from iknow.core.neighborhood import Ball
 from iknow.errors import IknowError
+from iknow.rules import Ball
 from iknow.search.cpu.cell_index import CellIndex
 from iknow.search.cpu.dense_index import DenseIndex
 

@@ -32,7 +32,7 @@ from iknow import (
     evaluate,
 )
 from iknow.classifier.training import split_rows
-from iknow.core.neighborhood import has_k, has_radius, parameters_of
+from iknow.core.neighborhood import has_k, parameters_of
 from iknow.errors import InputError, LayerError, SelectionError
 from iknow.models.adapt import as_model
 from iknow.models.precomputed import PrecomputedModel
@@ -96,7 +96,7 @@ def assert_same_assessment(one, other):
 def find_neighbors(distances, rule):
     """The training rows that count, as a set; distances: of one query to all of them."""
     everyone = range(len(distances))
-    ball = {j for j in everyone if has_radius(type(rule)) and distances[j] <= rule.radius}
+    ball = {j for j in everyone if hasattr(rule, "radius") and distances[j] <= rule.radius}
     nearest = set()
     if has_k(type(rule)):
         kth = sorted(distances)[rule.k - 1]
@@ -169,7 +169,11 @@ def test_assessments_equal_those_made_with_sets_and_loops(rule):
         queries = random_outputs(rng, rng.integers(n_classes, size=8), n_classes, shapes, exact)
         neighborhoods = {
             layer: rule(
-                **({"radius": float(rng.integers(0, 6)) / 2} if has_radius(rule) else {}),
+                **(
+                    {"radius": float(rng.integers(0, 6)) / 2}
+                    if "radius" in parameters_of(rule)
+                    else {}
+                ),
                 **({"k": int(rng.integers(1, 4))} if has_k(rule) else {}),
                 **(
                     {"ratio": float(rng.choice([1, 1.5, 2, 4]))}

@@ -12,7 +12,7 @@ from sklearn.model_selection import train_test_split
 from torch import nn
 
 from iknow import Assertion, BallWithNearest, EpistemicClassifier, Nearest, RelativeBall
-from iknow.core.neighborhood import Ball
+from iknow.rules import Ball
 
 LAYERS = ("input", "1")
 STEPS = 40

@@ -12,14 +12,8 @@ from hypothesis.extra.numpy import arrays
 from iknow.core.assertion import Assertion, Reason, find_reasons, make_assertions
 from iknow.core.evidence import discard_evidence, empty_evidence, merge_evidence, stack_evidence
 from iknow.core.justification import justify
-from iknow.core.neighborhood import (
-    Ball,
-    BallElseNearest,
-    BallWithNearest,
-    Nearest,
-    RelativeBall,
-)
 from iknow.core.support import find_support
+from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 
 law = settings(derandomize=True, deadline=None, max_examples=100)
 

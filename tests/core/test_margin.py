@@ -10,13 +10,7 @@ from hypothesis import strategies as st
 from iknow.core.assertion import Assertion
 from iknow.core.evidence import Evidence
 from iknow.core.margin import find_margins
-from iknow.core.neighborhood import (
-    Ball,
-    BallElseNearest,
-    BallWithNearest,
-    Nearest,
-    RelativeBall,
-)
+from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 
 distances = st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, math.inf])
 radii = st.sampled_from([0.0, 0.5, 1.0, 1.75, 2.0, math.inf])

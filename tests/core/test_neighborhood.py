@@ -7,21 +7,18 @@ import math
 import numpy as np
 import pytest
 
-from iknow.core.neighborhood import (
-    NO_REACH,
+from iknow.core.neighborhood import NO_REACH, Neighborhood, axes_of, has_k, is_tuned
+from iknow.errors import InputError
+from iknow.rules import (
     RULES,
     Ball,
     BallElseNearest,
     BallWithNearest,
     Nearest,
-    Neighborhood,
     RelativeBall,
-    has_k,
-    has_radius,
     neighborhood_from_dict,
     neighborhood_to_dict,
 )
-from iknow.errors import InputError
 
 WITH_RADIUS = [
     Ball,
@@ -227,10 +224,11 @@ def test_the_rules_are_the_four_of_the_paper_and_ours_by_name():
     assert list(RULES) == names
 
 
-def test_only_nearest_lacks_a_radius_and_only_the_balls_by_themselves_lack_a_k():
-    assert [name for name, rule in RULES.items() if not has_radius(rule)] == ["Nearest"]
+def test_only_nearest_is_made_from_k_alone_and_only_the_balls_by_themselves_lack_a_k():
+    assert [name for name, rule in RULES.items() if not is_tuned(rule)] == ["Nearest"]
+    assert [name for name, rule in RULES.items() if not axes_of(rule)] == ["Nearest"]
     assert [name for name, rule in RULES.items() if not has_k(rule)] == ["Ball", "RelativeBall"]
-    assert not has_radius(Everything)
+    assert not is_tuned(Everything)
     assert not has_k(Everything)
 
 
@@ -291,7 +289,9 @@ def test_reading_a_record_leaves_it_alone():
 )
 def test_an_unknown_rule_is_refused_by_naming_the_known_ones(record, shown):
     known = "Ball, Nearest, BallElseNearest, BallWithNearest, RelativeBall"
-    with pytest.raises(InputError, match=f"unknown neighborhood {shown}: expected one of {known}"):
+    with pytest.raises(
+        InputError, match=f"unknown rule {shown}: expected one of {known};.*register_rule"
+    ):
         neighborhood_from_dict(record)
 
 
@@ -301,13 +301,15 @@ def test_a_record_with_a_bad_parameter_is_refused():
 
 
 def test_a_rule_of_ones_own_is_not_written_as_json():
-    with pytest.raises(InputError, match=r"only the rules Ball, .* as JSON; got Everything"):
+    with pytest.raises(
+        InputError, match=r"Everything cannot be saved.*register_rule\(Everything\)"
+    ):
         neighborhood_to_dict(Everything())
 
 
 def test_a_namesake_of_a_rule_is_not_written_as_json():
     namesake = type("Ball", (Everything,), {})
-    with pytest.raises(InputError, match="as JSON; got Ball"):
+    with pytest.raises(InputError, match=r"Ball cannot be saved.*register_rule\(Ball\)"):
         neighborhood_to_dict(namesake())
 
 

@@ -9,14 +9,8 @@ import pytest
 
 from iknow.core.assertion import Assertion, Reason, find_reasons, make_assertions
 from iknow.core.justification import justify
-from iknow.core.neighborhood import (
-    Ball,
-    BallElseNearest,
-    BallWithNearest,
-    Nearest,
-    RelativeBall,
-)
 from iknow.core.support import find_support
+from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 
 N_PROBLEMS = 600
 RULES = ("ball", "k-NN", "H-1", "H-2", "relative")

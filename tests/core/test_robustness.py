@@ -11,16 +11,10 @@ from hypothesis import strategies as st
 from iknow.core.assertion import Assertion
 from iknow.core.bisector import find_crossings
 from iknow.core.movement import Movement
-from iknow.core.neighborhood import (
-    Ball,
-    BallElseNearest,
-    BallWithNearest,
-    Nearest,
-    Neighborhood,
-    RelativeBall,
-)
+from iknow.core.neighborhood import Neighborhood
 from iknow.core.robustness import FURTHEST, find_clearance, find_robust_radii
 from iknow.errors import InputError
+from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 
 RULES = [
     Ball(0.6),

@@ -6,14 +6,8 @@ import numpy as np
 import pytest
 
 from iknow.core.assertion import Assertion
-from iknow.core.neighborhood import (
-    Ball,
-    BallElseNearest,
-    BallWithNearest,
-    Nearest,
-    Neighborhood,
-    RelativeBall,
-)
+from iknow.core.neighborhood import Neighborhood
+from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 
 RULES = [
     Ball(1.0),

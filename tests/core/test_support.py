@@ -6,15 +6,9 @@ import numpy as np
 import pytest
 
 from iknow.core.evidence import Evidence, empty_evidence
-from iknow.core.neighborhood import (
-    Ball,
-    BallElseNearest,
-    BallWithNearest,
-    Nearest,
-    RelativeBall,
-)
 from iknow.core.support import find_support
 from iknow.errors import InputError
+from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 
 ANY_RULE = [
     Ball(math.inf),

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from iknow.core.assertion import Assertion, Reason
-from iknow.core.neighborhood import Ball, BallElseNearest, BallWithNearest, Nearest
 from iknow.errors import InputError
 from iknow.explain.assessment import Assessment
+from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest
 
 IK, IMK, IDK = Assertion.IK, Assertion.IMK, Assertion.IDK
 

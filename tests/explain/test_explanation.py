@@ -4,16 +4,10 @@ import numpy as np
 import pytest
 
 from iknow.core.assertion import Assertion, Reason
-from iknow.core.neighborhood import (
-    Ball,
-    BallElseNearest,
-    BallWithNearest,
-    Nearest,
-    RelativeBall,
-)
 from iknow.core.slack import Slack, Turn
 from iknow.explain.explanation import SENTENCES, Exemplar, LayerExplanation
 from iknow.explain.picture import Features, as_image
+from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 
 CLASSES = np.array(["cat", "dog", "owl"])
 

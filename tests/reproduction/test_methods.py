@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from iknow.core.neighborhood import Ball, RelativeBall
 from iknow.explain.assessment import Assessment
+from iknow.rules import Ball, RelativeBall
 from iknow.testing import brute_force
 from reproduction import methods
 from reproduction.methods import METHODS, Chosen, choose, confidence_of, find_known

@@ -3,14 +3,8 @@
 import numpy as np
 import pytest
 
-from iknow.core.neighborhood import (
-    Ball,
-    BallElseNearest,
-    BallWithNearest,
-    Nearest,
-    RelativeBall,
-)
 from iknow.errors import InputError, SelectionError
+from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 from iknow.selection import (
     Goal,
     choose,
@@ -18,7 +12,6 @@ from iknow.selection import (
     select,
     select_per_class,
 )
-from iknow.selection.goals import LARGEST_K
 from iknow.testing import brute_force
 
 
@@ -135,7 +128,7 @@ def test_evidence_must_hold_as_many_neighbours_as_the_goal_may_use(rule, k, need
 
 
 def test_k_is_matched_up_to_a_limit():
-    assert Goal(coverage=0.5).neighbors_needed(Nearest, n_rows=10**6) == LARGEST_K
+    assert Goal(coverage=0.5).neighbors_needed(Nearest, n_rows=10**6) == Nearest.neighbors_to_match
 
 
 @pytest.mark.parametrize("asked", [{"accuracy": 0.9}, {"coverage": 0.5}])

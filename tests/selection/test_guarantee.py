@@ -9,8 +9,8 @@ from scipy.special import bdtr
 from scipy.stats import binomtest
 
 from iknow.core.evidence import Evidence
-from iknow.core.neighborhood import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 from iknow.errors import InputError, SelectionError
+from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 from iknow.selection import certify, guarantee
 from iknow.selection.binomial import least_samples, samples_needed
 from iknow.selection.candidates import Candidate, Part, rank

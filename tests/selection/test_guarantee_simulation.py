@@ -15,8 +15,8 @@ import pytest
 from scipy.stats import binomtest
 
 from iknow.core.evidence import Evidence
-from iknow.core.neighborhood import Ball
 from iknow.errors import SelectionError
+from iknow.rules import Ball
 from iknow.selection import certify
 
 N_CLASSES = 3

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from iknow.core.neighborhood import Ball
 from iknow.errors import InputError, SelectionError
+from iknow.rules import Ball
 from iknow.selection import select, select_per_class
 from iknow.selection.per_class import class_weights
 from iknow.testing import brute_force

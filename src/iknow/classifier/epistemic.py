@@ -38,7 +38,7 @@ from iknow.classifier.parameters import (
 from iknow.classifier.progress import track
 from iknow.classifier.training import as_random_state, seeded_clone, split_rows, train
 from iknow.core.arrays import Ints, Labels
-from iknow.core.neighborhood import Ball, Neighborhood
+from iknow.core.neighborhood import Neighborhood
 from iknow.core.scalars import as_flag, as_whole
 from iknow.errors import InputError, SelectionError
 from iknow.explain.assessment import Assessment
@@ -57,6 +57,7 @@ from iknow.models.lengths import measure
 from iknow.models.model import Observation, observe_all
 from iknow.models.probe import Probe, make_probe
 from iknow.models.scales import warn_of_layers
+from iknow.rules import Ball
 from iknow.search.choose import find_index_type
 from iknow.search.layer import LayerIndex
 from iknow.selection import Goal, Selection, check_unseen, choose, tunes_for_coverage

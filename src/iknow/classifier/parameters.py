@@ -7,7 +7,14 @@ from typing import Any
 
 from sklearn.utils.validation import validate_data
 
-from iknow.core.neighborhood import Nearest, Neighborhood, check_by_layer, has_k, has_radius
+from iknow.core.neighborhood import (
+    Neighborhood,
+    check_by_layer,
+    check_k,
+    has_k,
+    is_tuned,
+    make_rule,
+)
 from iknow.core.text import names, shown
 from iknow.errors import InputError
 from iknow.geometry import Euclidean, Metric
@@ -37,11 +44,11 @@ def check_rule(rule: Any) -> type[Neighborhood]:
 def fixed_neighborhoods(
     given: Any, rule: type[Neighborhood], k: int, layers: Sequence[str]
 ) -> dict[str, Neighborhood] | None:
-    """The neighborhoods that need no tuning, by layer, or None if there is a radius to tune."""
+    """The neighborhoods that need no tuning, by layer, or None if there is something to tune."""
     if given is None:
-        if has_radius(rule):
+        if is_tuned(rule):
             return None
-        given = rule(k=k)  # type: ignore[call-arg]
+        given = make_rule(rule, k)
     if isinstance(given, Neighborhood):
         return dict.fromkeys(layers, given)
     kind = "one such as Ball(0.5), or one for each layer by its name"
@@ -71,7 +78,7 @@ def check_neighbors(
     fixed: Mapping[str, Neighborhood] | None, rule: type[Neighborhood], k: int, n_rows: int
 ) -> None:
     """Every k must be one that the training set can serve."""
-    needed, given = [0], Nearest(k).k  # also where no rule asks for it yet: a bundle keeps it
+    needed, given = [0], check_k(k)  # also where no rule asks for it yet: a bundle keeps it
     if fixed is not None:
         needed += [neighborhood.n_neighbors for neighborhood in fixed.values()]
     elif has_k(rule):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -10,14 +9,8 @@ import typer
 from rich.console import Console
 
 from iknow.cli.failures import OneLineErrors
-from iknow.core.neighborhood import (
-    Ball,
-    BallElseNearest,
-    BallWithNearest,
-    Nearest,
-    Neighborhood,
-    RelativeBall,
-)
+from iknow.core.neighborhood import Neighborhood
+from iknow.rules import RULES
 from iknow.storage.atomic import is_stream
 from iknow.version import __version__
 
@@ -29,24 +22,21 @@ app = typer.Typer(
 )
 
 
-class Rule(StrEnum):
-    """The neighborhoods by their names on the command line."""
-
-    BALL = "ball"
-    NEAREST = "nearest"
-    BALL_ELSE_NEAREST = "ball-else-nearest"
-    BALL_WITH_NEAREST = "ball-with-nearest"
-    RELATIVE_BALL = "relative-ball"
+def rule_by_name(name: str) -> type[Neighborhood]:
+    """The rule of a name on the command line."""
+    rules = {rule.command_name(): rule for rule in RULES.values()}
+    if name not in rules:
+        raise typer.BadParameter(f"{name!r} is not one of {', '.join(rules)}", param_hint="--rule")
+    return rules[name]
 
 
-RULES: dict[Rule, type[Neighborhood]] = {
-    Rule.BALL: Ball,
-    Rule.NEAREST: Nearest,
-    Rule.BALL_ELSE_NEAREST: BallElseNearest,
-    Rule.BALL_WITH_NEAREST: BallWithNearest,
-    Rule.RELATIVE_BALL: RelativeBall,
-}
-
+RuleOption = Annotated[
+    str,
+    typer.Option(
+        help="The kind of neighborhood.",
+        metavar="|".join(rule.command_name() for rule in RULES.values()),
+    ),
+]
 LabelOption = Annotated[str | None, typer.Option(help="Column or array that holds the labels.")]
 LabelsOption = Annotated[Path | None, typer.Option(help="File of labels: .npy or .csv.")]
 ModelOption = Annotated[
@@ -134,7 +124,7 @@ def fit(
     layer: Annotated[
         list[str] | None, typer.Option(help="A layer to find support in; may be repeated.")
     ] = None,
-    rule: Annotated[Rule, typer.Option(help="The kind of neighborhood.")] = Rule.BALL,
+    rule: RuleOption = "ball",
     k: Annotated[int, typer.Option(min=1, help="Neighbours, for the rules that use them.")] = 5,
     accuracy: Annotated[
         float | None, typer.Option(help="Guarantee this accuracy on IK, or fail.")
@@ -161,7 +151,7 @@ def fit(
         validation=None if validation is None else Source(validation, label, validation_labels),
         hold_out=hold_out,
         layers=layer,
-        rule=RULES[rule],
+        rule=rule_by_name(rule),
         k=k,
         accuracy=accuracy,
         confidence=confidence,

@@ -20,13 +20,14 @@ from sklearn.neural_network import MLPClassifier
 from iknow.classifier.epistemic import EpistemicClassifier
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion
-from iknow.core.neighborhood import Ball, BallElseNearest, BallWithNearest, Nearest, Neighborhood
+from iknow.core.neighborhood import Neighborhood
 from iknow.errors import InputError
 from iknow.evaluation import evaluate
 from iknow.explain.assessment import Assessment
 from iknow.explain.explanation import Explanation
 from iknow.explain.picture import as_image
 from iknow.report import USUAL_NEIGHBORS
+from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest
 from iknow.search.threads import single_threaded_blas
 from iknow.selection import match_k, match_threshold
 
@@ -176,9 +177,7 @@ def _equal_coverage_rules(
     balls: Mapping[str, Neighborhood], k: int
 ) -> dict[str, dict[str, Neighborhood]]:
     """The tuned balls, k matched to their coverage, and the two hybrids of both."""
-    radii = {
-        layer: float(np.max(ball.radius)) for layer, ball in balls.items() if isinstance(ball, Ball)
-    }
+    radii = {layer: float(ball.radius) for layer, ball in balls.items()}  # type: ignore[attr-defined]
     return {
         "Nearest": {layer: Nearest(k) for layer in radii},
         "Ball": {layer: Ball(radius) for layer, radius in radii.items()},

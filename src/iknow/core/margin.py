@@ -18,6 +18,7 @@ import numpy as np
 from iknow.core.arrays import Floats, Ints
 from iknow.core.evidence import Evidence
 from iknow.core.neighborhood import NO_REACH, Neighborhood
+from iknow.core.overriding import said
 
 
 def find_margins(evidence: Evidence, neighborhood: Neighborhood, belief: Ints) -> Floats:
@@ -29,7 +30,9 @@ def find_margins(evidence: Evidence, neighborhood: Neighborhood, belief: Ints) -
     distances = evidence.class_distances
     reach = neighborhood.reach(evidence)
     reach = reach if reach.ndim == 2 else reach[:, None]
-    reach = np.where(reach == NO_REACH, neighborhood.empty_beyond, reach)
+    limit = np.asarray(said(neighborhood, "empty_beyond"))
+    # A rule that names no limit says nothing about how much is missing.
+    reach = np.where(reach == NO_REACH, np.where(np.isinf(limit), NO_REACH, limit), reach)
     reach = np.broadcast_to(reach, distances.shape)
     rows = np.arange(len(evidence))
     with np.errstate(invalid="ignore"):  # inf - inf is replaced below

@@ -6,11 +6,25 @@ an instance replaces the one of its type. Certificates rest on such promises, so
 
 from __future__ import annotations
 
+from typing import Any
+
 
 def speaks_for(kind: type, promise: str, method: str) -> bool:
     """Whether a promise was made by who defines the method, or by a subclass that knows it."""
     order = kind.__mro__
     return _definer(order, promise) <= _definer(order, method)
+
+
+def said(thing: Any, promise: str, method: str = "reach") -> Any:
+    """What is promised, a value or a method, by who defines the method; else what any may promise.
+
+    That is what the first of its bases says, which is true of all of them.
+    """
+    if speaks_for(type(thing), promise, method):
+        return getattr(thing, promise)
+    bases = reversed(type(thing).__mro__)
+    general = next(vars(base)[promise] for base in bases if promise in vars(base))
+    return general.__get__(thing, type(thing))
 
 
 def replaced_methods(thing: object) -> list[str]:

@@ -9,8 +9,8 @@ believed, the support in every layer must be {c}. So in each layer
   until the point has moved by d_¬g - ε that cannot be.
 - c is nearer than g, d_c < d_g: until the point has moved by (d_¬g - d_g) / 2 that cannot be, nor,
   in ℓ2, until it has crossed the bisectors between the samples of g and one of another class
-  (`iknow.core.bisector`). If the reach is always `ratio` times the distance of the nearest, even
-  d_g > ratio · d_c must hold: not before (ratio · d_¬g - d_g) / (1 + ratio).
+  (`iknow.core.bisector`). If the reach is at least `lead` times the distance of the nearest,
+  even d_g > lead · d_c must hold: not before (lead · d_¬g - d_g) / (1 + lead).
 
 Each holds on its own, so the largest counts: the clearance. The last holds for every rule whose
 reach does not depend on the class. When the input moves by δ, the point moves by at most
@@ -29,8 +29,8 @@ import numpy as np
 from iknow.core.arrays import Floats, Ints
 from iknow.core.evidence import Evidence, distances_for_and_against
 from iknow.core.movement import Movement
-from iknow.core.neighborhood import Neighborhood, RelativeBall
-from iknow.core.overriding import speaks_for
+from iknow.core.neighborhood import Neighborhood
+from iknow.core.overriding import said
 from iknow.core.sensitivity import LONGEST
 from iknow.errors import InputError
 
@@ -87,16 +87,14 @@ def find_clearance(
     """
     own, other = distances_for_and_against(evidence, belief)
     own, other = own * AT_MOST, other * AT_LEAST
-    empty_beyond, full_within = _promises(neighborhood)
-    limits = np.broadcast_to(np.asarray(empty_beyond), evidence.class_distances.shape)
-    full = np.broadcast_to(np.asarray(full_within), limits.shape)
+    shape, lead = evidence.class_distances.shape, said(neighborhood, "lead")
+    limits = np.broadcast_to(np.asarray(said(neighborhood, "empty_beyond")), shape)
+    full = np.broadcast_to(np.asarray(said(neighborhood, "full_within")), shape)
     rows = np.arange(len(belief))
     with np.errstate(invalid="ignore"):
         outside = np.where(np.isinf(limits), -np.inf, evidence.class_distances * AT_LEAST - limits)
         inside = np.where(np.isinf(own), -np.inf, full[rows, belief] - own)
-        # Only of the rule itself: a subclass may reach as it likes.
-        ratio = neighborhood.ratio if type(neighborhood) is RelativeBall else 1.0
-        nearer = np.where(np.isinf(own), -np.inf, (ratio * other - own) / (1 + ratio))
+        nearer = np.where(np.isinf(own), -np.inf, (lead * other - own) / (1 + lead))
     # A class without samples is never reached, however far the reach is.
     outside[np.isinf(evidence.class_distances)] = np.inf
     outside[rows, belief] = np.inf
@@ -104,17 +102,3 @@ def find_clearance(
     if neighborhood.reach(evidence).ndim == 1:
         clearance = np.maximum(clearance, np.maximum(nearer, crossing))
     return clearance
-
-
-def _promises(
-    neighborhood: Neighborhood,
-) -> tuple[float | tuple[float, ...], float | tuple[float, ...]]:
-    """Beyond which radius the rule is empty, and within which full, where it speaks for its reach.
-
-    A subclass with another reach inherits what was promised of a rule that it no longer is.
-    """
-    kind = type(neighborhood)
-    return (
-        neighborhood.empty_beyond if speaks_for(kind, "empty_beyond", "reach") else np.inf,
-        neighborhood.full_within if speaks_for(kind, "full_within", "reach") else 0.0,
-    )

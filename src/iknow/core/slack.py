@@ -1,16 +1,16 @@
-"""Slack: how much a layer's radius would have to change for an assertion to be another.
+"""Slack: how much a layer's setting would have to change for an assertion to be another.
 
-As the radius grows a support changes only where it reaches the nearest sample of a class, so these
-distances are all the radii to look at, the other layers staying as they are. Balls are closed: a
+A rule gives a dial: the parameter to turn, and all settings where the support can change, the other
+layers staying as they are. For a radius these are the distances to the classes. Balls are closed: a
 growing radius turns the assertion as soon as it equals such a distance, a shrinking one as soon as
-it is below. A rule without radius turns with k instead, as far as the evidence holds neighbours.
+it is below. Whatever the rule, the reach itself can be turned: d_c <= ρ is all that a support asks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,8 +18,11 @@ from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion, make_assertions
 from iknow.core.evidence import Evidence
 from iknow.core.justification import justify
-from iknow.core.neighborhood import Ball, Neighborhood, has_k, has_radius
-from iknow.core.support import find_support
+from iknow.core.overriding import said
+from iknow.core.support import find_support, within
+
+if TYPE_CHECKING:
+    from iknow.core.neighborhood import Neighborhood
 
 
 @dataclass(frozen=True)
@@ -34,8 +37,8 @@ class Turn:
 class Slack:
     """What turns an assertion, on either side of a layer's setting; None where nothing does.
 
-    parameter: what is varied: "radius", "k", or "factor" for all radii of a `Ball` with one for
-    each class. value: what it is now.
+    parameter: what is varied: "radius", "k", "factor" for all radii of a rule with one for each
+    class, or "reach" for a rule that names no parameter. value: what it is now.
     """
 
     parameter: str
@@ -59,6 +62,53 @@ class Slack:
         return f"{self.parameter} {self.value:.4g}: {turns}"
 
 
+@dataclass(frozen=True)
+class Dial:
+    """A parameter that is turned for one query.
+
+    settings: all where the support can change, ascending. support: from a setting to the mask of
+    shape (1, n_classes); from each setting up to the next it stays as it is.
+    """
+
+    parameter: str
+    value: float
+    settings: Floats | Ints
+    support: Callable[[Any], Bools]
+
+
+def dial_parameter(
+    rule: Neighborhood, parameter: str, evidence: Evidence, settings: Floats | Ints
+) -> Dial:
+    """The dial that sets a parameter of the rule."""
+
+    def support(setting: Any) -> Bools:
+        return find_support(evidence, replace(rule, **{parameter: setting}))  # type: ignore[type-var]
+
+    return Dial(parameter, getattr(rule, parameter), settings, support)
+
+
+def dial_reach(evidence: Evidence, reach: Floats) -> Dial | None:
+    """The dial that sets the reach itself; None where there is none to begin with.
+
+    reach: of one query, a number or of shape (n_classes,). Of several all are turned by a factor:
+    d <= ρ if and only if d / ρ <= 1, in floating point as well.
+    """
+    if np.isneginf(reach).any():
+        return None
+    name, value = "reach", float(np.max(reach))
+    if reach.ndim == 1:
+        name, value = "factor", 1.0
+        evidence = _in_units_of(evidence, reach)
+    at = distances_of(evidence)
+    return Dial(name, value, at, lambda setting: within(evidence.class_distances, setting))
+
+
+def distances_of(evidence: Evidence) -> Floats:
+    """The distances from one query to the classes, ascending, and 0: where a radius matters."""
+    distances = evidence.class_distances[0]
+    return np.unique(np.append(distances[np.isfinite(distances)], 0.0))
+
+
 def find_slack(
     evidence: Evidence,
     neighborhood: Neighborhood,
@@ -69,26 +119,17 @@ def find_slack(
     """The slack in one layer for the one query that the evidence is about.
 
     others: supports of the other layers, masks of shape (1, n_classes). knowable: codes of the
-    classes that may be IK, where not all may. None for a rule that has neither a radius nor k.
+    classes that may be IK, where not all may. None where there is nothing to turn.
     """
-    parameter, value = "radius", getattr(neighborhood, "radius", None)
-    if isinstance(neighborhood, Ball) and isinstance(value, tuple):
-        # Dividing by the radii turns them into one: d <= ε if and only if d / ε <= 1, in floating
-        # point as well.
-        evidence, neighborhood = _in_units_of(evidence, np.asarray(value)), Ball(1.0)
-        parameter, value = "factor", 1.0
-    elif has_k(type(neighborhood)) and not has_radius(type(neighborhood)):
-        parameter, value = "k", neighborhood.n_neighbors
-    if value is None:
+    dial: Dial | None = said(neighborhood, "dial")(evidence)
+    if dial is None:
         return None
+    support, settings, value = dial.support, dial.settings, dial.value
 
-    field = "k" if parameter == "k" else "radius"
+    def assertion(setting: Any) -> Assertion:
+        justification = justify([support(setting), *others])
+        return Assertion(int(make_assertions(np.array([belief]), justification, knowable)[0]))
 
-    def assertion(setting: float) -> Assertion:
-        rule: Any = replace(cast(Any, neighborhood), **{field: setting})
-        return _assert([find_support(evidence, rule), *others], belief, knowable)
-
-    settings = _settings(evidence, parameter)
     now = assertion(value)
     grow = _first(settings[settings > value], assertion, now)
     shrink = _first(settings[settings < value][::-1], assertion, now)
@@ -96,29 +137,17 @@ def find_slack(
         # It holds from that setting up to the next one, where the present assertion begins.
         above = settings[settings > shrink.at]
         shrink = Turn(float(min(above[0] if len(above) else value, value)), shrink.becomes)
-    return Slack(parameter, float(value), shrink, grow)
+    return Slack(dial.parameter, float(value), shrink, grow)
 
 
 def _first(
-    settings: Iterable[Any], assertion: Callable[[float], Assertion], now: Assertion
+    settings: Iterable[Any], assertion: Callable[[Any], Assertion], now: Assertion
 ) -> Turn | None:
     """The first setting that is asserted about otherwise."""
     for setting in settings:
         if (then := assertion(setting)) != now:
             return Turn(float(setting), then)
     return None
-
-
-def _settings(evidence: Evidence, parameter: str) -> Floats | Ints:
-    """All settings where anything changes, ascending."""
-    if parameter == "k":
-        return np.arange(1, evidence.n_neighbors + 1)
-    distances = evidence.class_distances[0]
-    return np.unique(np.append(distances[np.isfinite(distances)], 0.0))
-
-
-def _assert(supports: Sequence[Bools], belief: int, knowable: Sequence[int] | None) -> Assertion:
-    return Assertion(int(make_assertions(np.array([belief]), justify(supports), knowable)[0]))
 
 
 def _in_units_of(evidence: Evidence, radii: Floats) -> Evidence:

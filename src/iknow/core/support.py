@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from iknow.core.arrays import Bools
+from iknow.core.arrays import Bools, Floats
 from iknow.core.evidence import Evidence
-from iknow.core.neighborhood import Neighborhood
+
+if TYPE_CHECKING:
+    from iknow.core.neighborhood import Neighborhood
 
 
 def find_support(evidence: Evidence, neighborhood: Neighborhood) -> Bools:
-    """The support S(x) = { c : d_c <= ρ(x) } as a mask of shape (n_queries, n_classes).
+    """The support S(x) = { c : d_c <= ρ(x) } as a mask of shape (n_queries, n_classes)."""
+    reach = neighborhood.reach(evidence)
+    return within(evidence.class_distances, reach if reach.ndim == 2 else reach[:, None])
+
+
+def within(distances: Floats, reach: Floats | float) -> Bools:
+    """Which of the distances, of shape (n_queries, n_classes), are within reach.
 
     A class without training samples is at distance inf and never counts, even within an infinite
     reach.
     """
-    reach = neighborhood.reach(evidence)
-    distances = evidence.class_distances
-    within: Bools = distances <= (reach if reach.ndim == 2 else reach[:, None])
-    return within & np.isfinite(distances)
+    counted: Bools = distances <= reach
+    return counted & np.isfinite(distances)

@@ -17,10 +17,11 @@ import numpy as np
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion, make_assertions
 from iknow.core.justification import justify
-from iknow.core.neighborhood import Ball, Neighborhood
+from iknow.core.neighborhood import Neighborhood, axes_of
 from iknow.errors import InputError
 from iknow.explain.assessment import Assessment
-from iknow.selection.exact.boxes import AXES, sample_boxes
+from iknow.rules import Ball
+from iknow.selection.exact.boxes import sample_boxes
 from iknow.selection.exact.depth import deepest_point
 
 Pair = tuple[float, float]
@@ -64,10 +65,10 @@ def coverage_surface(
 ) -> CoverageSurface:
     """F_IK over the radii of two layers; the neighborhoods of all others stay as they are.
 
-    layers: two names; may be left out if there are just two. Where a layer's rule has a radius and
-    a k, it keeps its rule and k; otherwise the radius is that of a `Ball`. radii: two ascending
-    arrays, of shape (w,) and (h,); unless given, `resolution` places each, over all radii at which
-    coverage is worth looking at.
+    layers: two names; may be left out if there are just two. A layer whose rule has a radius
+    alone to choose keeps its rule and k; otherwise the radius is that of a `Ball`. radii: two
+    ascending arrays, of shape (w,) and (h,); unless given, `resolution` places each, over all radii
+    at which coverage is worth looking at.
     """
     first, second = _check_layers(assessment, layers)
     if len(assessment) == 0:
@@ -97,7 +98,7 @@ def _interval(assessment: Assessment, layer: str) -> tuple[Floats, Floats]:
     """The radii [low, high) at which the layer is pure for each sample, of shape (n,)."""
     rule: type[Neighborhood] = type(assessment.neighborhoods[layer])
     k = assessment.neighborhoods[layer].n_neighbors
-    if AXES.get(rule) != ("radius",):
+    if axes_of(rule) != ("radius",):
         rule = Ball
     evidence = {layer: assessment.evidence[layer]}
     low, high = sample_boxes(evidence, assessment.belief_codes, rule, k)

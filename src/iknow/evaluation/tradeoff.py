@@ -1,19 +1,15 @@
 """The trade-off: how accurate is what is known, when so much is to be known?
 
-Every method gets one knob, and each setting of it a coverage and an accuracy:
-
-    softmax            the threshold on the highest score
-    Nearest            k
-    Ball               a common factor on the radii of all layers
-    BallElseNearest    the same, with a given k
-    BallWithNearest    the same, with a given k
+Every method gets one knob, and each setting of it a coverage and an accuracy. For softmax it is the
+threshold on the highest score, for a rule whose radius is all there is to choose a common factor on
+the radii of all layers, for another what its `sweep` says, such as k. A rule with several
+parameters to choose has no one knob, and no line.
 
 For each coverage that can be had, the strictest setting that has it is taken: the highest
 threshold, the largest k, the smallest ball. (A ball's coverage grows with its radius only up to a
 point; past it, coverage is lost again to overlap. The smallest that will do extrapolates least.)
-BallElseNearest is the exception: it falls back to the k nearest wherever its ball is empty, so for
-it the largest ball is the strictest. The choice never looks at the truth: a line is no better than
-what a user of the method would get.
+Where a rule says that its strictest is the widest, it is the largest ball. The choice never looks
+at the truth: a line is no better than what a user of the method would get.
 
 Radii are tried at every factor where anything changes, so no coverage is missed. A sample that is
 not finite is covered by none: a softmax would have no number for it either.
@@ -30,23 +26,15 @@ from scipy.special import softmax
 
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion
-from iknow.core.neighborhood import (
-    Ball,
-    BallElseNearest,
-    BallWithNearest,
-    Nearest,
-    Neighborhood,
-    has_k,
-)
+from iknow.core.neighborhood import Neighborhood, axes_of, make_rule, says
 from iknow.errors import InputError
 from iknow.evaluation.metrics import evaluate
 from iknow.explain.assessment import Assessment
+from iknow.rules import RULES
 from iknow.selection.exact.boxes import sample_boxes
 from iknow.selection.exact.depth import profile
-from iknow.selection.matching import largest_known_k
 
 SOFTMAX = "softmax"
-BALLS = (Ball, BallElseNearest, BallWithNearest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,12 +73,13 @@ def tradeoff(
     radii: Mapping[str, float] | None = None,
     confidence: Any = None,
 ) -> Tradeoff:
-    """Accuracy against coverage for the four rules and softmax.
+    """Accuracy against coverage for softmax and every rule that has one knob.
 
-    y_true: labels of shape (n,). k: for the hybrids; the evidence must have been gathered with so
-    many neighbours, and `Nearest` tries all that it has. radii: by layer, to be scaled together;
-    those of the assessment unless given. confidence: of shape (n,), what the threshold is on;
-    unless given, the highest score, after a softmax where scores are not yet probabilities.
+    y_true: labels of shape (n,). k: for the rules that take it; the evidence must have been
+    gathered with as many neighbors, and `Nearest` tries all that it has. radii: by layer, to be
+    scaled together; those of the assessment unless given. confidence: of shape (n,), what the
+    threshold is on; unless given, the highest score, after a softmax where scores are not yet
+    probabilities.
     """
     report = evaluate(assessment, y_true)  # refuses labels that do not fit
     right: Bools = assessment.belief == np.asarray(y_true)
@@ -103,10 +92,10 @@ def tradeoff(
             f"confidence must hold one number for each of the {len(right)} assessed samples; "
             f"got shape {confident.shape}"
         )
+    swept = [rule for rule in RULES.values() if _sweeps(rule)]
     lines = [
         _softmax_line(np.where(assessment.invalid, np.nan, confident), right),
-        _nearest_line(assessment, right, k),
-        *(_ball_line(assessment, right, rule, given, k) for rule in BALLS),
+        *(_rule_line(assessment, right, rule, given, k) for rule in swept),
     ]
     return Tradeoff(tuple(lines), report.overall_accuracy, len(right))
 
@@ -134,42 +123,38 @@ def _softmax_line(confidence: Floats, right: Bools) -> TradeoffLine:
     return _line(SOFTMAX, -falling[:-1], known[:-1], correct[:-1], len(right), None)
 
 
-def _nearest_line(assessment: Assessment, right: Bools, k: int) -> TradeoffLine:
-    largest = min(layer.n_neighbors for layer in assessment.evidence.values())
-    up_to = largest_known_k(assessment.evidence, assessment.belief_codes)
-    up_to[assessment.never_known] = 0
-    numbers = np.arange(largest, 0, -1)
-    known = np.array([(up_to >= number).sum() for number in numbers])
-    correct = np.array([(up_to[right] >= number).sum() for number in numbers])
-    rules = {layer: Nearest(k) for layer in assessment.evidence}
-    chosen = _outcome(assessment, rules, right)
-    return _line(Nearest.__name__, numbers, known, correct, len(right), chosen)
+def _sweeps(rule: type[Neighborhood]) -> bool:
+    return axes_of(rule) == ("radius",) or says(rule, "sweep")
 
 
-def _ball_line(
+def _rule_line(
     assessment: Assessment,
     right: Bools,
     rule: type[Neighborhood],
     radii: Mapping[str, float],
     k: int,
 ) -> TradeoffLine:
-    lows, highs = sample_boxes(assessment.evidence, assessment.belief_codes, rule, k)
-    each = np.array([radii[layer] for layer in assessment.evidence])
-    # Radii that grow together: a sample is IK while every layer is pure.
-    low, high = (lows / each).max(axis=1), (highs / each).min(axis=1)
+    evidence, belief = assessment.evidence, assessment.belief_codes
+    swept = rule.sweep(evidence, belief) if says(rule, "sweep") else None
+    if swept is not None:
+        (low, high), chosen = swept, dict.fromkeys(evidence, make_rule(rule, k))
+    else:
+        lows, highs = sample_boxes(evidence, belief, rule, k)
+        each = np.array([radii[layer] for layer in evidence])
+        # Radii that grow together: a sample is IK while every layer is pure.
+        low, high = (lows / each).max(axis=1), (highs / each).min(axis=1)
+        chosen = {layer: make_rule(rule, k, radius=radius) for layer, radius in radii.items()}
     active = (low < high) & ~assessment.never_known
     factors, known, correct = _profiles(low[active], high[active], right[active])
     finite = np.isfinite(factors)
-    order = slice(None, None, -1 if rule is BallElseNearest else 1)  # the strictest first
-    shared = {"k": k} if has_k(rule) else {}
-    rules = {layer: rule(radius=radius, **shared) for layer, radius in radii.items()}  # type: ignore[call-arg]
+    order = slice(None, None, -1 if rule.strictest_is_widest else 1)  # the strictest first
     return _line(
         rule.__name__,
-        factors[finite][order],
+        np.abs(factors[finite][order]),  # of a knob that is turned down, what it stands at
         known[finite][order],
         correct[finite][order],
         len(right),
-        _outcome(assessment, rules, right),
+        _outcome(assessment, chosen, right),
     )
 
 

@@ -16,9 +16,10 @@ from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion
 from iknow.core.evidence import NO_EXEMPLAR, Evidence
 from iknow.core.movement import Movement
-from iknow.core.neighborhood import Ball, Neighborhood, neighborhood_to_dict
+from iknow.core.neighborhood import Neighborhood
 from iknow.core.text import name as shown_name
 from iknow.explain.assessment import Assessment
+from iknow.rules import Ball, neighborhood_to_dict
 
 MOST_NEIGHBORS = 30
 """So many neighbours are in the page, or as many as a rule asks for; they are most of its size."""

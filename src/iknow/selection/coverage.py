@@ -8,9 +8,8 @@ from typing import Literal
 import numpy as np
 
 from iknow.core.arrays import Floats, Ints
-from iknow.core.neighborhood import Nearest, Neighborhood, RelativeBall, has_k, has_radius
+from iknow.core.neighborhood import Neighborhood, check_k, has_k
 from iknow.errors import InputError, MissingExtraError, SelectionError
-from iknow.selection.exact.boxes import AXES
 from iknow.selection.exact.deadline import Deadline, check_time_limit
 from iknow.selection.exact.depth import deepest_point
 from iknow.selection.grid import search_grid
@@ -42,7 +41,8 @@ def select(
     are here to compare with. k: for the rules that use it, one number or several to try.
     """
     check_validation(evidence, belief, y_true)
-    check_tunable(rule)
+    if (why := rule.why_not_for_coverage()) is not None:
+        raise SelectionError(why)
     tries: list[tuple[int, Objective, Floats, float]] = []
     check_time_limit(time_limit)
     deadline, objectives = Deadline(time_limit), _make_objectives(evidence, belief, y_true, rule, k)
@@ -85,27 +85,7 @@ def check_validation(evidence: ValidationEvidence, belief: Ints, y_true: Ints) -
 
 def tunes_for_coverage(rule: type[Neighborhood]) -> bool:
     """Whether `select` can choose the rule's parameters."""
-    return rule in AXES and rule is not RelativeBall
-
-
-def check_tunable(rule: type[Neighborhood]) -> None:
-    """Coverage must be able to choose the rule's parameters."""
-    if rule is RelativeBall:
-        raise SelectionError(
-            "coverage cannot choose a RelativeBall, as it always grows with the radius and falls "
-            "with the ratio: ask for an accuracy, tune(..., accuracy=0.99), or match a coverage, "
-            "tune(..., coverage=0.7)"
-        )
-    if not has_radius(rule):
-        raise SelectionError(
-            f"{rule.__name__} has no radius, and k=1 always covers most: fix it with "
-            "neighborhoods=..., or match a coverage, tune(..., coverage=0.7)"
-        )
-    if rule not in AXES:
-        raise SelectionError(
-            f"the radii of {rule.__name__} cannot be chosen exactly: only those of "
-            f"{', '.join(known.__name__ for known in AXES)} can; fix it with neighborhoods=..."
-        )
+    return rule.why_not_for_coverage() is None
 
 
 def _make_objectives(
@@ -136,7 +116,7 @@ def _numbers_of_neighbors(
     numbers = [] if k is None else [k] if np.ndim(k) == 0 else list(k)  # type: ignore[arg-type]
     if not numbers:
         raise InputError(f"{rule.__name__} needs k, one number or several to try; got {k!r}")
-    return [Nearest(each).k for each in numbers]  # type: ignore[arg-type]
+    return [check_k(each) for each in numbers]
 
 
 def _search_bayes(objective: Objective, n_trials: int, random_state: int) -> Floats:

@@ -9,18 +9,16 @@ from typing import Literal
 import numpy as np
 
 from iknow.core.arrays import Ints, Labels
-from iknow.core.neighborhood import Ball, Nearest, Neighborhood, has_k
+from iknow.core.neighborhood import Neighborhood, check_k, has_k
 from iknow.core.scalars import as_flag, as_real
 from iknow.core.text import shown
-from iknow.errors import InputError, SelectionError
+from iknow.errors import InputError
 from iknow.selection.coverage import select
 from iknow.selection.exact.deadline import check_time_limit
 from iknow.selection.guarantee import certify
 from iknow.selection.matching import match_coverage
 from iknow.selection.per_class import select_per_class
 from iknow.selection.selection import Selection, ValidationEvidence
-
-LARGEST_K = 200
 
 
 @dataclass(frozen=True)
@@ -71,14 +69,14 @@ class Goal:
         several = isinstance(self.k, np.ndarray) and self.k.ndim == 1
         listed = several or isinstance(self.k, (list, tuple, range))
         for k in self.k if listed else () if self.k is None else (self.k,):  # type: ignore[union-attr]
-            Nearest(k)  # type: ignore[arg-type]
+            check_k(k)
 
     def neighbors_needed(self, rule: type[Neighborhood], n_rows: int) -> int:
         """How many neighbour distances the evidence must hold."""
+        if rule.neighbors_to_match:
+            return min(rule.neighbors_to_match, n_rows)
         if not has_k(rule):
             return 0
-        if rule is Nearest:
-            return min(LARGEST_K, n_rows)
         return int(np.max(0 if self.k is None else self.k, initial=0))
 
 
@@ -113,9 +111,7 @@ def choose(
             random_state=goal.random_state,
         )
     if goal.method == "per-class":
-        if rule is not Ball:
-            raise SelectionError(f"only Ball can have a radius per class; got {rule.__name__}")
-        return select_per_class(evidence, belief, y_true, time_limit=goal.time_limit)
+        return select_per_class(evidence, belief, y_true, rule, time_limit=goal.time_limit)
     return select(
         evidence,
         belief,

@@ -45,12 +45,12 @@ from typing import Any
 import numpy as np
 
 from iknow.core.arrays import Floats, Ints, Labels
-from iknow.core.neighborhood import Neighborhood, has_k, has_radius
+from iknow.core.neighborhood import Neighborhood, axes_of, has_k
 from iknow.errors import InputError, SelectionError
+from iknow.rules import RULES
 from iknow.selection.binomial import least_samples, lower_bounds, p_values, samples_needed
 from iknow.selection.candidates import Candidate, Part, find_candidates, rank
 from iknow.selection.coverage import check_validation
-from iknow.selection.exact.boxes import AXES
 from iknow.selection.selection import (
     Certificate,
     Selection,
@@ -85,10 +85,10 @@ def certify(
     check_validation(evidence, belief, y_true)
     _check_probability(accuracy, "accuracy")
     _check_probability(confidence, "confidence")
-    if rule not in AXES or not has_radius(rule):
+    if not axes_of(rule):
+        able = ", ".join(name for name, each in RULES.items() if axes_of(each))
         raise SelectionError(
-            f"only rules with a radius can be certified: {', '.join(r.__name__ for r in AXES)}; "
-            f"got {rule.__name__}"
+            f"only rules with parameters to choose can be certified: {able}; got {rule.__name__}"
         )
     if has_k(rule) and k is None:
         raise InputError(f"{rule.__name__} needs k, the number of neighbours; got None")

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from iknow.core.arrays import Floats, Ints
-from iknow.core.neighborhood import Neighborhood
+from iknow.core.neighborhood import Neighborhood, axes_of
 from iknow.errors import SelectionError
-from iknow.selection.exact.boxes import AXES, neighborhoods_at, sample_boxes
+from iknow.selection.exact.boxes import neighborhoods_at, sample_boxes
 from iknow.selection.exact.depth import profile
 from iknow.selection.selection import Curve, ValidationEvidence
 
@@ -52,7 +52,7 @@ class Objective:
 
     def curves(self, point: Floats) -> dict[tuple[str, str], Curve]:
         """Coverage and accuracy along every axis through a point."""
-        names = [(layer, name) for layer in self.layers for name in AXES[self.rule]]
+        names = [(layer, name) for layer in self.layers for name in axes_of(self.rule)]
         return {name: self._curve(axis, point) for axis, name in enumerate(names)}
 
     def _curve(self, axis: int, point: Floats) -> Curve:

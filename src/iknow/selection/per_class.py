@@ -12,8 +12,9 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.evidence import Evidence
-from iknow.core.neighborhood import Ball
-from iknow.errors import InputError
+from iknow.core.neighborhood import Neighborhood, axes_of, make_rule
+from iknow.errors import InputError, SelectionError
+from iknow.rules import RULES
 from iknow.selection.coverage import check_validation, select
 from iknow.selection.exact.deadline import Deadline, check_time_limit
 from iknow.selection.exact.depth import deepest_point
@@ -21,20 +22,28 @@ from iknow.selection.selection import Selection, ValidationEvidence, record_sele
 
 
 def select_per_class(
-    evidence: ValidationEvidence, belief: Ints, y_true: Ints, *, time_limit: float = 60.0
+    evidence: ValidationEvidence,
+    belief: Ints,
+    y_true: Ints,
+    rule: type[Neighborhood],
+    *,
+    time_limit: float = 60.0,
 ) -> Selection:
-    """Balls with a radius per class and layer: a local optimum of the mean coverage over classes.
+    """A radius per class and layer: a local optimum of the mean coverage over classes.
 
     evidence: by layer, about n validation samples. belief, y_true: class codes of shape (n,). It
     starts from the best common radii, so it is never worse than those by its objective.
     """
     check_validation(evidence, belief, y_true)
+    if not (rule.takes_radius_per_class and axes_of(rule) == ("radius",)):
+        able = ", ".join(name for name, each in RULES.items() if each.takes_radius_per_class)
+        raise SelectionError(f"only {able} can have a radius per class; got {rule.__name__}")
     whole = {name: each for name, each in evidence.items() if isinstance(each, Evidence)}
     if len(whole) < len(evidence):
         raise InputError("a radius per class needs evidence about every class; got contrasts")
     check_time_limit(time_limit)
     deadline = Deadline(time_limit)
-    common = select(evidence, belief, y_true, Ball, time_limit=time_limit)
+    common = select(evidence, belief, y_true, rule, time_limit=time_limit)
     n_classes = next(iter(whole.values())).n_classes
     distances = np.stack([layer.class_distances for layer in whole.values()])
     radii = np.array(
@@ -56,7 +65,8 @@ def select_per_class(
             if value > best * (1 + 1e-12):
                 radii, best, improved = trial, value, True
     neighborhoods = {
-        layer: Ball(tuple(row)) for layer, row in zip(evidence, radii.tolist(), strict=True)
+        layer: make_rule(rule, None, radius=tuple(row))
+        for layer, row in zip(evidence, radii.tolist(), strict=True)
     }
     return record_selection(
         evidence, belief, y_true, neighborhoods, method="per-class (local optimum)"

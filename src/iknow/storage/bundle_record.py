@@ -14,14 +14,10 @@ from urllib.parse import quote
 import numpy as np
 
 from iknow.core.arrays import Floats32, Ints, Labels
-from iknow.core.neighborhood import (
-    Ball,
-    Neighborhood,
-    neighborhood_from_dict,
-    neighborhood_to_dict,
-)
+from iknow.core.neighborhood import Neighborhood
 from iknow.errors import BundleError, InputError
 from iknow.geometry import Metric, Weighted, metric_from_dict
+from iknow.rules import neighborhood_from_dict, neighborhood_to_dict
 from iknow.storage.archive import LONGEST_NAME
 from iknow.storage.label_record import classes_from_dict, classes_to_dict
 from iknow.storage.schema import check_list, check_mapping, check_record, check_text, misfit
@@ -197,11 +193,9 @@ def _make_neighborhood(layer: str, record: object, n_classes: int) -> Neighborho
     where = f"the neighborhood of layer {layer[:80]!r}"
     try:
         rule = neighborhood_from_dict(check_mapping(record, where))
+        rule.check_classes(n_classes)
     except ValueError as error:
         raise BundleError(f"{where} cannot be made: {str(error)[:200]}") from error
-    radius = getattr(rule, "radius", None)
-    if isinstance(rule, Ball) and isinstance(radius, tuple) and len(radius) != n_classes:
-        raise BundleError(f"{where} must have {n_classes} radii; it has {len(radius)}")
     return rule
 
 

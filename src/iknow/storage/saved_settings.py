@@ -6,8 +6,8 @@ import os
 from dataclasses import fields
 from typing import Any
 
-from iknow.core.neighborhood import RULES, neighborhood_from_dict
 from iknow.errors import BundleError
+from iknow.rules.registry import neighborhood_from_dict, rule_named
 from iknow.selection import Certificate, Selection
 from iknow.selection.selection import ACCURACIES
 from iknow.storage.bundle import Bundle
@@ -19,7 +19,6 @@ from iknow.storage.schema import (
     check_record,
     check_text,
     check_whole,
-    misfit,
 )
 
 KEYS = (
@@ -43,8 +42,7 @@ def check_settings(path: str | os.PathLike[str], bundle: Bundle) -> None:
 
 
 def _check(settings: dict[str, Any], bundle: Bundle) -> None:
-    if check_text(settings["rule"], "settings.rule") not in RULES:
-        raise misfit("settings.rule", f"one of {', '.join(RULES)}", settings["rule"])
+    rule_named(check_text(settings["rule"], "settings.rule"))
     if check_flag(settings["fixed"], "settings.fixed") and not bundle.neighborhoods:
         raise BundleError("settings.fixed needs a neighborhood in every layer; there are none")
     check_whole(settings["k"], "settings.k", 1)

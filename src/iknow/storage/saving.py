@@ -11,13 +11,14 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from iknow.core.arrays import Labels
-from iknow.core.neighborhood import RULES, Neighborhood
+from iknow.core.neighborhood import Neighborhood
 from iknow.core.scalars import as_flag
 from iknow.errors import BundleError
 from iknow.models.adapt import as_model
 from iknow.models.model import Model
 from iknow.models.precomputed import PrecomputedModel
 from iknow.models.probe import Probe, restore_probe
+from iknow.rules.registry import name_of, rule_named
 from iknow.search.layer import LayerIndex
 from iknow.selection import Selection
 from iknow.storage.bundle import Bundle, read_bundle, write_bundle
@@ -68,7 +69,7 @@ class SavingMixin:
             neighborhoods=getattr(self, "neighborhoods_", {}),
             probe=arrays,
             settings={
-                "rule": self.rule.__name__,
+                "rule": name_of(self.rule),
                 "fixed": self.neighborhoods is not None,
                 "k": int(self.k),  # a grid search may have set numpy's integers
                 "batch_size": None if self.batch_size is None else int(self.batch_size),
@@ -111,7 +112,7 @@ class SavingMixin:
         classifier = cls(
             adapter if model is None else model,  # type: ignore[call-arg]
             layers=list(bundle.activations),
-            rule=RULES[settings["rule"]],
+            rule=rule_named(settings["rule"]),
             neighborhoods=dict(bundle.neighborhoods) if settings["fixed"] else None,
             k=settings["k"],
             metric=dict(bundle.metrics),

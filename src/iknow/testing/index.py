@@ -21,9 +21,9 @@ from iknow.core.arrays import Floats, Ints
 from iknow.core.assertion import make_assertions
 from iknow.core.evidence import NO_EXEMPLAR, Evidence, merge_evidence
 from iknow.core.justification import justify
-from iknow.core.neighborhood import Ball, BallElseNearest, BallWithNearest, Nearest
 from iknow.core.support import find_support
 from iknow.errors import InputError
+from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest
 from iknow.search.index import Index
 
 

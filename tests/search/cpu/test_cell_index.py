@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iknow.core.neighborhood import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 from iknow.core.support import find_support
 from iknow.errors import InputError
+from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 from iknow.search.cpu import cell_index as cells
 from iknow.search.cpu.cell_index import CellIndex
 from iknow.search.cpu.dense_index import DenseIndex

@@ -13,9 +13,9 @@ from scipy.spatial.distance import cdist
 
 from iknow.core.assertion import Assertion, make_assertions
 from iknow.core.justification import justify
-from iknow.core.neighborhood import Ball, Nearest
 from iknow.core.support import find_support
 from iknow.errors import InputError
+from iknow.rules import Ball, Nearest
 from iknow.search import memory
 from iknow.search.cpu import dense_index as dense
 from iknow.search.cpu.blocks import BYTES_FOR_MINIMA, BlockSearch
@@ -197,7 +197,7 @@ def test_a_numba_that_cannot_be_loaded_is_told_and_done_without(tmp_path):
     program = """
 import warnings, numpy as np
 from iknow.search.cpu.cell_index import CellIndex
-from iknow.core.neighborhood import Ball
+from iknow.rules import Ball
 points = np.zeros((4, 2), dtype=np.float32)
 with warnings.catch_warnings(record=True) as told:
     warnings.simplefilter("always")

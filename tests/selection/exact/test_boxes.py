@@ -5,15 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from iknow.core.neighborhood import (
-    Ball,
-    BallElseNearest,
-    BallWithNearest,
-    Nearest,
-    RelativeBall,
-    has_k,
-)
-from iknow.selection.exact.boxes import AXES, neighborhoods_at, sample_boxes
+from iknow.core.neighborhood import axes_of, has_k
+from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
+from iknow.selection.exact.boxes import neighborhoods_at, sample_boxes
 
 RULES = [Ball, BallElseNearest, BallWithNearest, RelativeBall]
 
@@ -34,7 +28,7 @@ def test_a_sample_is_ik_exactly_at_the_points_in_its_box(rule, exact, problem_of
         rng = np.random.default_rng(seed)
         problem = problem_of(seed, n_layers=1 + seed % 3, exact=exact)
         lows, highs = sample_boxes(problem.evidence, problem.belief, rule, problem.k)
-        names = AXES[rule] * len(problem.evidence)
+        names = rule.axes * len(problem.evidence)
         assert lows.shape == highs.shape == (len(problem.belief), len(names))
         choices = [
             numbers_around([*lows[:, i], *highs[:, i]], 1.0 if name == "ratio" else 0.0)
@@ -76,7 +70,7 @@ def test_the_box_of_a_relative_ball_when_distances_are_zero_equal_or_infinite(ev
 @pytest.mark.parametrize("rule", RULES)
 def test_a_point_stands_for_one_neighborhood_per_layer(rule, evidence_of):
     layers = {"a": evidence_of([[1, 2]]), "b": evidence_of([[1, 2]])}
-    point = np.array([2.0, 3.0, 4.0, 5.0][: 2 * len(AXES[rule])])
+    point = np.array([2.0, 3.0, 4.0, 5.0][: 2 * len(rule.axes)])
     found = neighborhoods_at(point, layers, rule, k=7)
     if rule is RelativeBall:
         assert found == {"a": RelativeBall(2, 3), "b": RelativeBall(4, 5)}
@@ -86,4 +80,4 @@ def test_a_point_stands_for_one_neighborhood_per_layer(rule, evidence_of):
 
 
 def test_nearest_has_no_parameter_to_choose():
-    assert Nearest not in AXES
+    assert not axes_of(Nearest)

@@ -20,7 +20,7 @@ from iknow.cli.jobs.source import Source, check_width, take_inputs, trained_name
 from iknow.cli.model_file import check_model_name, load_model, save_model
 from iknow.cli.tables import Table
 from iknow.core.arrays import Ints
-from iknow.core.neighborhood import Neighborhood, has_radius
+from iknow.core.neighborhood import Neighborhood, is_tuned
 from iknow.errors import InputError
 from iknow.models.adapt import is_estimator
 from iknow.models.precomputed import PrecomputedModel
@@ -56,7 +56,7 @@ def fit_job(
         )
     rows = np.arange(len(table))
     tuned_rows = np.arange(len(tuned))
-    tunes = has_radius(rule) or coverage is not None
+    tunes = is_tuned(rule) or coverage is not None
     if validation is None and tunes:
         if hold_out is None and not train:
             raise InputError(

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Floats32
-from iknow.core.neighborhood import Ball, BallElseNearest, Neighborhood
-from iknow.errors import InputError
+from iknow.core.neighborhood import Neighborhood, Radius
+from iknow.core.overriding import said
 from iknow.locking import cached_property
 from iknow.search.cpu.dense_index import DenseIndex, Search, is_compiled
 
@@ -55,16 +55,13 @@ class CellIndex(DenseIndex):
 
     def find_support(self, queries: Any, neighborhood: Neighborhood) -> Bools:
         """Which classes are within reach, a mask of shape (n_queries, n_classes)."""
-        if (
-            not isinstance(neighborhood, Ball | BallElseNearest)
-            or not is_compiled()
-            or self.n_rows == 0
-            or len(self._parts) > 1
-        ):
+        radius = said(neighborhood, "decided_within")
+        if radius is None or not is_compiled() or self.n_rows == 0 or len(self._parts) > 1:
             return super().find_support(queries, neighborhood)
+        neighborhood.check_classes(self.n_classes)
         points = self._check(queries)
-        support = self._within(points, self._radii(neighborhood.radius))
-        if isinstance(neighborhood, BallElseNearest):
+        support = self._within(points, self._radii(radius))
+        if said(neighborhood, "empty_beyond") != radius:  # without any sample there may be some
             empty = ~support.any(axis=1)
             support[empty] = super().find_support(points[empty], neighborhood)
         return support
@@ -77,11 +74,7 @@ class CellIndex(DenseIndex):
             for find in (self._tree.walk, self._tree.sweep):
                 find(points, radii, np.zeros((1, self.n_classes), dtype=np.bool_))
 
-    def _radii(self, radius: float | tuple[float, ...]) -> Floats:
-        if isinstance(radius, tuple) and len(radius) != self.n_classes:
-            raise InputError(
-                f"a radius is needed for each of {self.n_classes} classes; got {len(radius)}"
-            )
+    def _radii(self, radius: Radius) -> Floats:
         # A copy: what is compiled for arrays that can be written is not for those that cannot.
         return np.array(np.broadcast_to(radius, (self.n_classes,)), dtype=np.float64)
 

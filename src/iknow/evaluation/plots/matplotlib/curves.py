@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from iknow.core.assertion import Assertion
-from iknow.core.neighborhood import Ball, BallElseNearest, BallWithNearest, Nearest
+from iknow.core.drawing import Look
 from iknow.evaluation.curves import RadiusCurve
 from iknow.evaluation.plots.matplotlib.axes import (
     THIN_HALO,
@@ -21,6 +21,7 @@ from iknow.evaluation.plots.matplotlib.axes import (
 from iknow.evaluation.plots.matplotlib.style import CLASS_COLORS, COLORS, INK, PENCIL, tint
 from iknow.evaluation.robust_accuracy import RobustCurve
 from iknow.evaluation.tradeoff import SOFTMAX, Tradeoff
+from iknow.rules import RULES
 
 FRACTION_LOOKS: dict[Assertion, dict[str, Any]] = {
     Assertion.IK: {"color": COLORS[Assertion.IK], "linewidth": 2.0, "linestyle": "-"},
@@ -30,21 +31,22 @@ FRACTION_LOOKS: dict[Assertion, dict[str, Any]] = {
 ACCURACY_LOOK: dict[str, Any] = {
     "color": INK, "linewidth": 0.8, "markersize": 3.2, "markeredgewidth": 0.8, "markevery": 0.13,
 }  # fmt: skip
-RULE_LOOKS: dict[str, dict[str, Any]] = {
-    Ball.__name__: {"color": COLORS[Assertion.IK], "linewidth": 2.0, "marker": "o"},
-    Nearest.__name__: {
-        "color": CLASS_COLORS[0], "linewidth": 1.2, "linestyle": (0, (5, 1.5)), "marker": "s",
-    },
-    BallElseNearest.__name__: {
-        "color": CLASS_COLORS[1], "linewidth": 1.2, "linestyle": (0, (5, 1, 1, 1)), "marker": "^",
-    },
-    BallWithNearest.__name__: {
-        "color": COLORS[Assertion.IMK], "linewidth": 1.2, "linestyle": (0, (2, 1)), "marker": "D",
-    },
-    SOFTMAX: {"color": INK, "linewidth": 1.4, "linestyle": (0, (1, 1)), "marker": ""},
+SOFTMAX_LOOK: dict[str, Any] = {
+    "color": INK, "linewidth": 1.4, "linestyle": (0, (1, 1)), "marker": "",
 }  # fmt: skip
 ENOUGH_COVERAGE = 0.1
 """Accuracies of less than so much of the samples are too shaky to stretch the axis for."""
+
+
+def method_look(method: str, place: int = 0) -> dict[str, Any]:
+    """How the line of a rule, or of softmax, is drawn. place: among others that choose no look."""
+    if method == SOFTMAX:
+        return SOFTMAX_LOOK
+    look = RULES[method].look or Look(2 + place, "vP*X<>"[place % 6], dashes=(3 + place, 1, 1, 1))
+    colors = COLORS if isinstance(look.color, Assertion) else CLASS_COLORS
+    color = colors[look.color] if colors is COLORS else CLASS_COLORS[look.color % len(CLASS_COLORS)]
+    line = {"linestyle": (0, look.dashes)} if look.dashes else {}
+    return {"color": color, "linewidth": look.width, **line, "marker": look.marker}
 
 
 def draw_radius_curve(axes: Axes, curve: RadiusCurve, chosen: float | None = None) -> None:
@@ -75,13 +77,14 @@ def draw_radius_curve(axes: Axes, curve: RadiusCurve, chosen: float | None = Non
 
 
 def draw_tradeoff(axes: Axes, tradeoff: Tradeoff) -> None:
-    """Accuracy against coverage for the four rules and softmax; markers show the given settings."""
+    """Accuracy against coverage for each rule and softmax; markers show the given settings."""
     axes.axhline(
         tradeoff.overall_accuracy, color=PENCIL, linewidth=0.6, label="believing all", zorder=1
     )
     seen = [tradeoff.overall_accuracy]
-    for method, look in RULE_LOOKS.items():
-        line = tradeoff[method]
+    softmax, *rules = tradeoff.lines
+    for place, line in enumerate([*rules, softmax]):
+        method, look = line.method, method_look(line.method, place)
         on_line = {name: value for name, value in look.items() if name != "marker"}
         axes.plot(line.coverage, line.accuracy, **on_line)
         seen += line.accuracy[line.coverage >= ENOUGH_COVERAGE].tolist()

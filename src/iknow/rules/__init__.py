@@ -1,0 +1,34 @@
+"""Rules that turn evidence into a reach: one file for each, which says everything about it.
+
+    Ball(radius)                  ε, or one for each class
+    Nearest(k)                    r_k
+    BallElseNearest(radius, k)    ε if any sample lies within it, else r_k           (H-1)
+    BallWithNearest(radius, k)    max(ε, r_k) if any sample lies within ε, else none (H-2)
+    RelativeBall(radius, ratio)   ratio · r_1 if r_1 <= ε, else none                 (ours)
+
+The contract that they share is `iknow.core.neighborhood.Neighborhood`.
+"""
+
+from iknow.rules.ball import Ball
+from iknow.rules.ball_else_nearest import BallElseNearest
+from iknow.rules.ball_with_nearest import BallWithNearest
+from iknow.rules.nearest import Nearest
+from iknow.rules.registry import (
+    RULES,
+    neighborhood_from_dict,
+    neighborhood_to_dict,
+    register_rule,
+)
+from iknow.rules.relative_ball import RelativeBall
+
+__all__ = [
+    "RULES",
+    "Ball",
+    "BallElseNearest",
+    "BallWithNearest",
+    "Nearest",
+    "RelativeBall",
+    "neighborhood_from_dict",
+    "neighborhood_to_dict",
+    "register_rule",
+]

@@ -1,0 +1,147 @@
+"""Ball: all training samples within a fixed radius, the paper's ε-ball.
+
+reach       ε, or one for each class
+pure        ε in [d_g, d_¬g)
+removals    all samples within ε, until the ball is empty
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iknow.core.arrays import Floats, Ints
+from iknow.core.assertion import Assertion, Reason
+from iknow.core.contrast import Contrast
+from iknow.core.drawing import Areas, Drawing, Limits, Look
+from iknow.core.evidence import Evidence, distances_for_and_against
+from iknow.core.neighborhood import Checks, Neighborhood, Radius, Sides, check_radius
+from iknow.core.slack import Dial, dial_parameter, distances_of
+from iknow.core.stability import Stability, count_nearest
+from iknow.errors import InputError
+
+
+def check_radii(radius: Any) -> Radius:
+    """A radius, or one for each class."""
+    several = _as_several(radius)
+    if several is None:
+        return check_radius(radius)
+    if several.ndim != 1 or several.size == 0:
+        raise InputError(
+            "a radius must be a number, or one for each class; got an array of shape "
+            f"{several.shape}"
+        )
+    return tuple(check_radius(each) for each in several)
+
+
+@dataclass(frozen=True)
+class Ball(Neighborhood):
+    """All training samples within a fixed radius (the paper's ε-ball).
+
+    Args:
+        radius: A number >= 0, or an array of shape (n_classes,) with one for the samples of each
+            class.
+
+    Example:
+        >>> from iknow import Ball
+        >>> Ball(0.5), Ball([0.5, 2])
+        (Ball(radius=0.5), Ball(radius=(0.5, 2.0)))
+    """
+
+    radius: Radius
+
+    checks: ClassVar[Checks] = {"radius": check_radii}
+    axes = ("radius",)
+    takes_radius_per_class = True
+    look = Look(Assertion.IK, "o", width=2.0)
+
+    def reach(self, evidence: Evidence) -> Floats:
+        self.check_classes(evidence.n_classes)
+        if isinstance(self.radius, tuple):
+            return np.tile(self.radius, (len(evidence), 1))
+        return np.full(len(evidence), self.radius)
+
+    @property
+    def reaches_by_class(self) -> bool:
+        return isinstance(self.radius, tuple)
+
+    def check_classes(self, n_classes: int) -> None:
+        if isinstance(self.radius, tuple) and len(self.radius) != n_classes:
+            raise InputError(
+                f"a radius is needed for each of {n_classes} classes; got {len(self.radius)}"
+            )
+
+    @property
+    def empty_beyond(self) -> Radius:
+        return self.radius
+
+    @property
+    def full_within(self) -> Radius:
+        return self.radius
+
+    @property
+    def decided_within(self) -> Radius:
+        return self.radius
+
+    @classmethod
+    def box(cls, contrast: Contrast, k: int | None) -> Sides:
+        return [(contrast.own, contrast.other)]
+
+    def removals(self, evidence: Evidence, belief: Ints) -> Stability:
+        radii = np.asarray(self.radius)
+        radius = radii[belief] if radii.ndim else np.full(len(belief), radii)
+        inside = count_within(evidence, radius, belief)
+        # With a radius for each class, others may be nearer and yet not within reach.
+        _, other = distances_for_and_against(evidence, belief)
+        return Stability(inside.at_least, inside.exact & (other > radius))
+
+    def dial(self, evidence: Evidence) -> Dial | None:
+        if isinstance(self.radius, tuple):
+            return super().dial(evidence)
+        return dial_parameter(self, "radius", evidence, distances_of(evidence))
+
+    def drawing(self) -> Drawing | None:
+        return None if isinstance(self.radius, tuple) else draw_ball(self.radius, *BALL_REASONS)
+
+
+BALL_REASONS = (Reason.KNOWN, Reason.OVERLAP, Reason.EXTRAPOLATION, Reason.CONTRADICTION)
+
+
+def count_within(evidence: Evidence, radius: float | Floats, belief: Ints) -> Stability:
+    """The samples within a radius and nearer than any other class than the believed one."""
+    _, other = distances_for_and_against(evidence, belief)
+    distances, limit = evidence.neighbor_distances, np.broadcast_to(radius, len(belief))
+    return count_nearest(evidence, (distances <= limit[:, None]) & (distances < other[:, None]))
+
+
+def draw_ball(radius: float, *decided: Reason) -> Drawing | None:
+    """The believed class is within reach left of d_g = ε, another one below d_¬g = ε.
+
+    decided: the reasons that the two distances alone make certain.
+    """
+
+    def areas(x_limits: Limits, y_limits: Limits) -> Areas:
+        (left, right), (bottom, top) = x_limits, y_limits
+        center = (radius, radius)
+        quarters = {
+            Reason.KNOWN: [(left, radius), center, (radius, top), (left, top)],
+            Reason.OVERLAP: [(left, bottom), (radius, bottom), center, (left, radius)],
+            Reason.EXTRAPOLATION: [center, (right, radius), (right, top), (radius, top)],
+            Reason.CONTRADICTION: [(radius, bottom), (right, bottom), (right, radius), center],
+        }
+        return {reason: quarters[reason] for reason in decided}
+
+    return Drawing((radius,), areas) if np.isfinite(radius) else None
+
+
+def _as_several(radius: Any) -> NDArray[Any] | None:
+    """Radii in an array; None where what was given is one, or is nothing that can be read."""
+    try:
+        array = np.asarray(radius)
+        hidden = np.ma.is_masked(radius)
+    except Exception:  # numpy asks the object, and that may answer in any way
+        return None
+    return None if array.ndim == 0 or hidden else array

@@ -1,0 +1,74 @@
+"""BallElseNearest: the ball, or the k nearest where the ball is empty, the paper's H-1.
+
+reach       ε if any sample lies within it, else r_k
+pure        ε in [0, d_¬g) if the k nearest are all g, else in [d_g, d_¬g)
+removals    those of the ball and those of the k nearest: both must have happened
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from iknow.core.arrays import Floats, Ints
+from iknow.core.assertion import Reason
+from iknow.core.contrast import Contrast
+from iknow.core.drawing import Drawing, Look
+from iknow.core.evidence import Evidence
+from iknow.core.neighborhood import Neighborhood, Sides
+from iknow.core.slack import Dial, dial_parameter, distances_of
+from iknow.core.stability import Stability, lost_with_both
+from iknow.rules.ball import count_within, draw_ball
+from iknow.rules.nearest import count_votes
+
+
+@dataclass(frozen=True)
+class BallElseNearest(Neighborhood):
+    """The ball, or the k nearest samples where the ball is empty (the paper's H-1).
+
+    Args:
+        radius: Of the ball, a number >= 0.
+        k: How many neighbors, at least 1.
+
+    Example:
+        >>> from iknow import BallElseNearest
+        >>> BallElseNearest(0.5, 3)
+        BallElseNearest(radius=0.5, k=3)
+    """
+
+    radius: float
+    k: int
+
+    axes = ("radius",)
+    strictest_is_widest = True  # a smaller ball leaves more to the k nearest, however far
+    look = Look(1, "^", dashes=(5, 1, 1, 1))
+
+    def reach(self, evidence: Evidence) -> Floats:
+        inhabited = evidence.nearest_distance() <= self.radius
+        return np.where(inhabited, self.radius, evidence.neighbor_distance(self.k))
+
+    @property
+    def full_within(self) -> float:
+        return self.radius
+
+    @property
+    def decided_within(self) -> float:
+        return self.radius
+
+    @classmethod
+    def box(cls, contrast: Contrast, k: int | None) -> Sides:
+        # Ties with the k-th neighbor count, so the k nearest are all g if none is as far as d_¬g.
+        agree = contrast.neighbor_distance(k or 0) < contrast.other
+        return [(np.where(agree, 0.0, contrast.own), contrast.other)]
+
+    def removals(self, evidence: Evidence, belief: Ints) -> Stability:
+        ball = count_within(evidence, self.radius, belief)
+        return lost_with_both(ball, count_votes(evidence, self.k, belief))
+
+    def dial(self, evidence: Evidence) -> Dial:
+        return dial_parameter(self, "radius", evidence, distances_of(evidence))
+
+    def drawing(self) -> Drawing | None:
+        # Where nothing is within the radius the k nearest decide.
+        return draw_ball(self.radius, Reason.KNOWN, Reason.OVERLAP, Reason.CONTRADICTION)

@@ -1,0 +1,74 @@
+"""BallWithNearest: the ball and the k nearest, or nothing where the ball is empty, the paper's H-2.
+
+reach       max(ε, r_k) if any sample lies within ε, else none
+pure        ε in [d_g, d_¬g) if the k nearest are all g, else never
+removals    those of the ball or those of the k nearest: either is enough
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from iknow.core.arrays import Floats, Ints
+from iknow.core.assertion import Assertion, Reason
+from iknow.core.contrast import Contrast
+from iknow.core.drawing import Drawing, Look
+from iknow.core.evidence import Evidence
+from iknow.core.neighborhood import NO_REACH, Neighborhood, Sides
+from iknow.core.slack import Dial, dial_parameter, distances_of
+from iknow.core.stability import Stability, lost_with_either
+from iknow.rules.ball import count_within, draw_ball
+from iknow.rules.nearest import count_votes
+
+
+@dataclass(frozen=True)
+class BallWithNearest(Neighborhood):
+    """The ball and the k nearest samples, or nothing where the ball is empty (the paper's H-2).
+
+    Args:
+        radius: Of the ball, a number >= 0.
+        k: How many neighbors, at least 1.
+
+    Example:
+        >>> from iknow import BallWithNearest
+        >>> BallWithNearest(0.5, 3)
+        BallWithNearest(radius=0.5, k=3)
+    """
+
+    radius: float
+    k: int
+
+    axes = ("radius",)
+    look = Look(Assertion.IMK, "D", dashes=(2, 1))
+
+    def reach(self, evidence: Evidence) -> Floats:
+        inhabited = evidence.nearest_distance() <= self.radius
+        wide = np.maximum(self.radius, evidence.neighbor_distance(self.k))
+        return np.where(inhabited, wide, NO_REACH)
+
+    @property
+    def empty_beyond(self) -> float:
+        return self.radius
+
+    @property
+    def full_within(self) -> float:
+        return self.radius
+
+    @classmethod
+    def box(cls, contrast: Contrast, k: int | None) -> Sides:
+        # Ties with the k-th neighbor count, so the k nearest are all g if none is as far as d_¬g.
+        agree = contrast.neighbor_distance(k or 0) < contrast.other
+        return [(contrast.own, np.where(agree, contrast.other, contrast.own))]
+
+    def removals(self, evidence: Evidence, belief: Ints) -> Stability:
+        ball = count_within(evidence, self.radius, belief)
+        return lost_with_either(ball, count_votes(evidence, self.k, belief))
+
+    def dial(self, evidence: Evidence) -> Dial:
+        return dial_parameter(self, "radius", evidence, distances_of(evidence))
+
+    def drawing(self) -> Drawing | None:
+        # Elsewhere the k nearest may add a class.
+        return draw_ball(self.radius, Reason.OVERLAP, Reason.EXTRAPOLATION)

@@ -1,0 +1,116 @@
+"""Nearest: the k nearest training samples, the paper's k-NN.
+
+    reach       r_k
+    pure        where none of another class is as near as the k-th neighbor
+    removals    N - k + 1 of the N samples nearer than any other class
+
+It has no radius to choose; k is given, or matched to a coverage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from iknow.core.arrays import Floats, Ints
+from iknow.core.contrast import Contrast, find_contrast
+from iknow.core.drawing import Look
+from iknow.core.evidence import Evidence, distances_for_and_against
+from iknow.core.neighborhood import Neighborhood
+from iknow.core.slack import Dial, dial_parameter
+from iknow.core.stability import Stability
+from iknow.errors import InputError
+from iknow.rules.ball import count_within
+
+
+@dataclass(frozen=True)
+class Nearest(Neighborhood):
+    """The k nearest training samples, however far (the paper's k-NN).
+
+    Args:
+        k: How many, at least 1. Samples tied with the k-th all count.
+
+    Example:
+        >>> from iknow import Nearest
+        >>> Nearest(5)
+        Nearest(k=5)
+    """
+
+    k: int
+
+    neighbors_to_match = 200
+    look = Look(0, "s", dashes=(5, 1.5))
+
+    def reach(self, evidence: Evidence) -> Floats:
+        return evidence.neighbor_distance(self.k)
+
+    def removals(self, evidence: Evidence, belief: Ints) -> Stability:
+        return count_votes(evidence, self.k, belief)
+
+    def dial(self, evidence: Evidence) -> Dial:
+        return dial_parameter(self, "k", evidence, np.arange(1, evidence.n_neighbors + 1))
+
+    @classmethod
+    def why_not_for_coverage(cls) -> str:
+        return (
+            f"{cls.__name__} has no radius, and k=1 always covers most: fix it with "
+            "neighborhoods=..., or match a coverage, tune(..., coverage=0.7)"
+        )
+
+    @classmethod
+    def match(
+        cls,
+        evidence: Mapping[str, Evidence] | Mapping[str, Contrast],
+        belief: Ints,
+        y_true: Ints,
+        coverage: float,
+    ) -> dict[str, Nearest]:
+        return dict.fromkeys(evidence, cls(match_k(evidence, belief, coverage)))
+
+    @classmethod
+    def sweep(cls, evidence: Mapping[str, Evidence], belief: Ints) -> tuple[Floats, Floats]:
+        up_to = largest_known_k(evidence, belief)
+        return -up_to.astype(np.float64), np.where(up_to > 0, np.inf, -np.inf)
+
+
+def count_votes(evidence: Evidence, k: int, belief: Ints) -> Stability:
+    """How many must go before the k nearest are no longer all of one class."""
+    run = count_within(evidence, np.inf, belief)
+    _, other = distances_for_and_against(evidence, belief)
+    # Without any other class the k nearest stay of one class to the last of them.
+    return Stability(np.maximum(run.at_least - k + 1, 1), run.exact & np.isfinite(other))
+
+
+def match_k(
+    evidence: Mapping[str, Evidence] | Mapping[str, Contrast], belief: Ints, coverage: float
+) -> int:
+    """The k for which `Nearest(k)` in every layer comes nearest to a coverage; the least of equals.
+
+    The evidence limits how large k may get: it holds that many neighbor distances.
+    """
+    largest = min(layer.n_neighbors for layer in evidence.values())
+    if largest < 1:
+        raise InputError("matching k needs evidence with neighbor distances: gather it with k > 0")
+    known_up_to = largest_known_k(evidence, belief)
+    coverages = np.array([(known_up_to >= k).mean() for k in range(1, largest + 1)])
+    return int(np.abs(coverages - coverage).argmin()) + 1
+
+
+def largest_known_k(
+    evidence: Mapping[str, Evidence] | Mapping[str, Contrast], belief: Ints
+) -> Ints:
+    """The largest k for which `Nearest(k)` in every layer makes each sample IK, of shape (n,).
+
+    A sample is IK for every k up to the number of its neighbors nearer than any other class, in
+    the layer where that number is smallest; the evidence has no more than it was gathered with.
+    """
+    nearer: Ints = np.min(
+        [
+            (layer.neighbor_distances < find_contrast(layer, belief).other[:, None]).sum(1)
+            for layer in evidence.values()
+        ],
+        axis=0,
+    )
+    return nearer

@@ -1,0 +1,94 @@
+"""The registry: all rules by their names, from which the command line, bundles and plots take them.
+
+A rule that is not here works as well, but cannot be saved: a file names its rule, and who reads it
+must know what the name means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import is_dataclass
+from inspect import isabstract
+from typing import Any, TypeVar
+
+from iknow.core.neighborhood import Neighborhood
+from iknow.core.text import shown
+from iknow.errors import InputError
+from iknow.rules.ball import Ball
+from iknow.rules.ball_else_nearest import BallElseNearest
+from iknow.rules.ball_with_nearest import BallWithNearest
+from iknow.rules.nearest import Nearest
+from iknow.rules.relative_ball import RelativeBall
+
+RULES: dict[str, type[Neighborhood]] = {
+    rule.__name__: rule for rule in (Ball, Nearest, BallElseNearest, BallWithNearest, RelativeBall)
+}
+
+Rule = TypeVar("Rule", bound=type[Neighborhood])
+
+
+def register_rule(rule: Rule) -> Rule:
+    """Make a rule known by its name, so that it can be saved, loaded, listed and compared.
+
+    Call it before `load` reads a bundle with the rule; it also works as a decorator.
+
+    Args:
+        rule: A frozen dataclass that inherits `iknow.core.neighborhood.Neighborhood`.
+
+    Returns:
+        The rule itself.
+
+    Raises:
+        InputError: If it is no such class, or another rule has its name.
+
+    Example:
+        >>> from iknow import Ball, register_rule
+        >>> register_rule(Ball)  # known already
+        <class 'iknow.rules.ball.Ball'>
+    """
+    if not (isinstance(rule, type) and issubclass(rule, Neighborhood)) or isabstract(rule):
+        raise InputError(f"a rule must be a class of Neighborhood with a reach; got {shown(rule)}")
+    if not is_dataclass(rule) or rule.__hash__ is None:
+        raise InputError(f"a rule must be a frozen dataclass, @dataclass(frozen=True); got {rule}")
+    known = RULES.get(rule.__name__, rule)
+    # Of the same place it is the same rule, defined again: a cell of a notebook was run twice.
+    if (known.__module__, known.__qualname__) != (rule.__module__, rule.__qualname__):
+        raise InputError(f"the name {rule.__name__} is taken, by the rule {known}: choose another")
+    RULES[rule.__name__] = rule
+    return rule
+
+
+def name_of(rule: type[Neighborhood]) -> str:
+    """The name that a file knows a rule by."""
+    name = rule.__name__
+    if RULES.get(name) is not rule:
+        raise InputError(
+            f"the rule {name} cannot be saved, as only {', '.join(RULES)} are known by their "
+            f"names: call iknow.register_rule({name}) first"
+        )
+    return name
+
+
+def rule_named(name: object) -> type[Neighborhood]:
+    """The rule that a file names."""
+    if not isinstance(name, str) or name not in RULES:
+        raise InputError(
+            f"unknown rule {shown(name)}: expected one of {', '.join(RULES)}; make a rule of your "
+            "own known by iknow.register_rule first"
+        )
+    return RULES[name]
+
+
+def neighborhood_to_dict(neighborhood: Neighborhood) -> dict[str, Any]:
+    """A neighborhood as plain values for JSON; `neighborhood_from_dict` reads it back."""
+    return {"rule": name_of(type(neighborhood)), **vars(neighborhood)}
+
+
+def neighborhood_from_dict(record: Mapping[str, Any]) -> Neighborhood:
+    """The neighborhood written by `neighborhood_to_dict`."""
+    parameters = dict(record)
+    rule = rule_named(parameters.pop("rule", None))
+    try:
+        return rule(**parameters)
+    except TypeError as error:
+        raise InputError(f"{rule.__name__} cannot be made from {parameters}: {error}") from error
