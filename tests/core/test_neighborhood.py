@@ -289,9 +289,7 @@ def test_reading_a_record_leaves_it_alone():
 )
 def test_an_unknown_rule_is_refused_by_naming_the_known_ones(record, shown):
     known = "Ball, Nearest, BallElseNearest, BallWithNearest, RelativeBall"
-    with pytest.raises(
-        InputError, match=f"unknown rule {shown}: expected one of {known};.*register_rule"
-    ):
+    with pytest.raises(InputError, match=f"rule {shown}: expected one of {known}; .*register_rule"):
         neighborhood_from_dict(record)
 
 
@@ -301,9 +299,7 @@ def test_a_record_with_a_bad_parameter_is_refused():
 
 
 def test_a_rule_of_ones_own_is_not_written_as_json():
-    with pytest.raises(
-        InputError, match=r"Everything cannot be saved.*register_rule\(Everything\)"
-    ):
+    with pytest.raises(InputError, match=r"Everything cannot .*register_rule\(Everything\)"):
         neighborhood_to_dict(Everything())
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from iknow.core.assertion import Assertion, make_assertions
 from iknow.core.evidence import Evidence
 from iknow.core.justification import justify
-from iknow.core.neighborhood import Neighborhood
+from iknow.core.neighborhood import NO_REACH, Neighborhood
 from iknow.core.slack import find_slack
 from iknow.core.support import find_support
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
@@ -111,9 +111,32 @@ def test_the_smallest_change_is_that_of_the_nearer_turn():
     assert str(nothing) == "radius 1: no change turns it"
 
 
-def test_a_rule_without_radius_and_k_has_no_slack():
-    class Everything(Neighborhood):
-        def reach(self, evidence):
-            return np.full(len(evidence), np.inf)
+class Foreign(Neighborhood):
+    """A rule that says nothing but how far it reaches."""
 
-    assert find_slack(evidence_of([0.5, 2.0, 3.0]), Everything(), [], 0) is None
+    def __init__(self, reach):
+        self.far = reach
+
+    def reach(self, evidence):
+        return np.full(np.broadcast_shapes((len(evidence),), np.shape(self.far)), self.far)
+
+
+@given(d=distances, rho=radii, others=st.lists(masks, max_size=2), belief=st.integers(0, 2))
+def test_of_a_foreign_rule_the_reach_itself_is_varied(d, rho, others, belief):
+    """A ball of that radius reaches as far, and is turned at the same places."""
+    slack = find_slack(evidence_of(d), Foreign(rho), others, belief)
+    ball = find_slack(evidence_of(d), Ball(rho), others, belief)
+    assert slack == replace(ball, parameter="reach")
+
+
+def test_where_a_foreign_rule_reaches_nothing_it_is_not_known_what_would_turn_it():
+    assert find_slack(evidence_of([0.5, 2.0, 3.0]), Foreign(NO_REACH), [], 0) is None
+
+
+def test_a_subclass_with_another_reach_is_turned_by_that_reach():
+    class Twice(Ball):
+        def reach(self, evidence):
+            return 2 * super().reach(evidence)
+
+    slack = find_slack(evidence_of([0.5, 2.0, 3.0]), Twice(0.75), [], 0)
+    assert str(slack) == "reach 1.5: IDK below 0.5, IMK from 2 on"

@@ -72,7 +72,7 @@ def test_a_coverage_is_matched(data):
 
 
 def test_a_coverage_of_a_ball_is_refused(data):
-    with pytest.raises(SelectionError, match="Ball has one radius per layer"):
+    with pytest.raises(SelectionError, match="Nearest and RelativeBall; Ball can be tuned"):
         choose(Goal(coverage=0.6), *data, Ball)
 
 

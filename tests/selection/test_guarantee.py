@@ -421,7 +421,9 @@ def test_probabilities_lie_between_0_and_1(name, value):
 
 
 def test_a_rule_without_a_radius_is_refused():
-    with pytest.raises(SelectionError, match=r"only rules with a radius .*RelativeBall; got Near"):
+    with pytest.raises(
+        SelectionError, match=r"only rules with parameters .*RelativeBall; got Near"
+    ):
         Problem(100).certify(Nearest, k=3)
 
 

@@ -222,7 +222,7 @@ def test_a_coverage_that_is_no_fraction_is_refused(coverage):
 @pytest.mark.parametrize("rule", [Ball, BallElseNearest, BallWithNearest])
 def test_a_rule_whose_radii_have_a_best_coverage_is_not_matched(rule):
     evidence, belief = random_evidence(0)
-    with pytest.raises(SelectionError, match=f"by Nearest and RelativeBall; {rule.__name__} has"):
+    with pytest.raises(SelectionError, match=f"by Nearest and RelativeBall; {rule.__name__} can"):
         match_coverage(evidence, belief, belief, rule, 0.5)
 
 

@@ -14,7 +14,7 @@ from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.evidence import Evidence
 from iknow.core.neighborhood import Neighborhood, axes_of, make_rule
 from iknow.errors import InputError, SelectionError
-from iknow.rules import RULES
+from iknow.rules import RULES, Ball
 from iknow.selection.coverage import check_validation, select
 from iknow.selection.exact.deadline import Deadline, check_time_limit
 from iknow.selection.exact.depth import deepest_point
@@ -25,7 +25,7 @@ def select_per_class(
     evidence: ValidationEvidence,
     belief: Ints,
     y_true: Ints,
-    rule: type[Neighborhood],
+    rule: type[Neighborhood] = Ball,
     *,
     time_limit: float = 60.0,
 ) -> Selection:

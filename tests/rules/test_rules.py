@@ -1,0 +1,58 @@
+"""All that the rules say about themselves, by the contract that every rule must pass."""
+
+import math
+
+from iknow import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
+from iknow.testing import RuleContract
+
+BAD_RADII = [{"radius": radius} for radius in (-1, -math.inf, math.nan, True, "1", None)]
+BAD_K = [{"k": k} for k in (0, -3, 1.5, 2.0, True, "3", None, 2**70)]
+BAD_RATIOS = [{"ratio": ratio} for ratio in (0.999, -1, math.inf, math.nan, None, "2", True, [2.0])]
+
+
+class TestBall(RuleContract):
+    def make_rules(self):
+        return [Ball(0.6), Ball(1.0), Ball(0.0), Ball(math.inf)]
+
+    def bad_parameters(self):
+        return [*BAD_RADII, {"radius": []}, {"radius": [[1.0]]}, {"radius": [1.0, -1.0]}]
+
+
+class TestBallPerClass(RuleContract):
+    def make_rules(self):
+        return [Ball((0.4, 0.9, 0.6)), Ball((1.2, 0.5, math.inf)), Ball((0.0, 1.0, 1.0))]
+
+    def bad_parameters(self):
+        return [{"radius": (1.0, radius)} for radius in (-1, -math.inf, math.nan, "1", None)]
+
+
+class TestNearest(RuleContract):
+    def make_rules(self):
+        return [Nearest(1), Nearest(2), Nearest(3)]
+
+    def bad_parameters(self):
+        return BAD_K
+
+
+class TestBallElseNearest(RuleContract):
+    def make_rules(self):
+        return [BallElseNearest(0.6, 2), BallElseNearest(0.3, 1), BallElseNearest(1.0, 3)]
+
+    def bad_parameters(self):
+        return [*BAD_RADII, *BAD_K, {"radius": [1.0, 1.0, 1.0]}]
+
+
+class TestBallWithNearest(RuleContract):
+    def make_rules(self):
+        return [BallWithNearest(0.6, 2), BallWithNearest(1.0, 1), BallWithNearest(1.0, 3)]
+
+    def bad_parameters(self):
+        return [*BAD_RADII, *BAD_K, {"radius": [1.0, 1.0, 1.0]}]
+
+
+class TestRelativeBall(RuleContract):
+    def make_rules(self):
+        return [RelativeBall(1.0, 1.5), RelativeBall(0.6, 1.0), RelativeBall(math.inf, 2.0)]
+
+    def bad_parameters(self):
+        return [*BAD_RADII, *BAD_RATIOS, {"radius": [1.0, 1.0, 1.0]}]
