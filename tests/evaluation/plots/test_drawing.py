@@ -24,8 +24,8 @@ from iknow.core.movement import Movement
 from iknow.errors import InputError
 from iknow.evaluation.curves import radius_curve
 from iknow.evaluation.plots import column_figure, draw_radius_curve, draw_regions, draw_surface
-from iknow.evaluation.plots.matplotlib.curves import RULE_LOOKS, draw_robust
-from iknow.evaluation.plots.matplotlib.evidence import draw_evidence, find_areas
+from iknow.evaluation.plots.matplotlib.curves import draw_robust, method_look
+from iknow.evaluation.plots.matplotlib.evidence import draw_evidence
 from iknow.evaluation.plots.matplotlib.matrix import WRONG, draw_confusion
 from iknow.evaluation.plots.matplotlib.style import COLORS
 from iknow.evaluation.robust_accuracy import robust_curve
@@ -174,7 +174,7 @@ def test_a_surface_of_nothing_has_neither_star_nor_contours(plots):
 def test_the_lines_of_the_tradeoff_are_the_record_s(plots):
     draw, record = plots["tradeoff"]
     axes = drawn(draw, record)
-    by_color = {method: look["color"] for method, look in RULE_LOOKS.items()}
+    by_color = {line.method: method_look(line.method)["color"] for line in record.lines}
     for method, color in by_color.items():
         line = record[method]
         curve, *marks = [
@@ -349,7 +349,7 @@ def test_areas_are_where_the_rule_says_so(rule, decided, start):
     neighbors = np.sort(np.concatenate([places, extra], axis=1), axis=1)
     evidence = replace(assessment.evidence["a"], neighbor_distances=neighbors)
     reasons = replace(assessment, evidence={"a": evidence}).reason
-    areas = find_areas(rule, 1.0, (start, 3.0), (start, 3.0))
+    areas = rule.drawing().areas((start, 3.0), (start, 3.0))
     assert set(areas) == decided
     nowhere = np.ones(len(places), dtype=bool)
     for reason, corners in areas.items():
@@ -366,7 +366,7 @@ def test_areas_are_where_the_rule_says_so(rule, decided, start):
 def test_the_areas_are_drawn_and_named(plots):
     draw, scatter = plots["evidence"]
     axes = drawn(draw, scatter)
-    areas = find_areas(scatter.neighborhood, 0.2, axes.get_xlim(), axes.get_ylim())
+    areas = scatter.neighborhood.drawing().areas(axes.get_xlim(), axes.get_ylim())
     shapes = [patch for patch in axes.patches if isinstance(patch, Polygon)]
     for patch, corners in zip(shapes, areas.values(), strict=True):
         np.testing.assert_array_equal(patch.get_xy()[:-1], corners)

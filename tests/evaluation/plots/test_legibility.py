@@ -10,13 +10,14 @@ from matplotlib.text import Text
 
 from iknow import Assertion, Ball, RelativeBall
 from iknow.evaluation.plots import column_figure
-from iknow.evaluation.plots.matplotlib.curves import ACCURACY_LOOK, FRACTION_LOOKS, RULE_LOOKS
+from iknow.evaluation.plots.matplotlib.curves import ACCURACY_LOOK, FRACTION_LOOKS, method_look
 from iknow.evaluation.plots.matplotlib.evidence import LOOKS, draw_evidence
 from iknow.evaluation.plots.matplotlib.matrix import draw_confusion
 from iknow.evaluation.plots.matplotlib.regions import KNOWN_STRENGTHS, UNKNOWN_SHADES
 from iknow.evaluation.plots.matplotlib.style import COLORS, tint
 from iknow.evaluation.plots.matplotlib.surface import DARKEST, SHADES
 from iknow.evaluation.scatter import EvidenceScatter
+from iknow.rules import RULES
 
 DEUTERANOPIA = np.array(
     [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]]
@@ -103,14 +104,16 @@ def test_areas_have_their_names_apart_for_any_radius(rule, spread):
 def test_lines_differ_in_more_than_colour():
     accuracies = [{**ACCURACY_LOOK, "marker": marker} for marker in "ox"]
     fractions = [{**look, "marker": ""} for look in FRACTION_LOOKS.values()]
-    for group in (fractions + accuracies, list(RULE_LOOKS.values())):
+    methods = ("softmax", *RULES)  # also one that leaves its look to the plot
+    looks = [method_look(method, place) for place, method in enumerate(methods)]
+    for group in (fractions + accuracies, looks):
         for one, other in combinations(group, 2):
             assert any(
                 one.get(name, default) != other.get(name, default)
                 for name, default in (("linestyle", "-"), ("marker", ""))
             )
-    assert len({look["marker"] for look in RULE_LOOKS.values()}) == len(RULE_LOOKS)
-    assert len({look.get("linestyle", "-") for look in RULE_LOOKS.values()}) == len(RULE_LOOKS)
+    assert len({look["marker"] for look in looks}) == len(looks)
+    assert len({look.get("linestyle", "-") for look in looks}) == len(looks)
 
 
 def test_points_differ_in_more_than_colour():

@@ -43,8 +43,8 @@ def method_look(method: str, place: int = 0) -> dict[str, Any]:
     if method == SOFTMAX:
         return SOFTMAX_LOOK
     look = RULES[method].look or Look(2 + place, "vP*X<>"[place % 6], dashes=(3 + place, 1, 1, 1))
-    colors = COLORS if isinstance(look.color, Assertion) else CLASS_COLORS
-    color = colors[look.color] if colors is COLORS else CLASS_COLORS[look.color % len(CLASS_COLORS)]
+    named = isinstance(look.color, Assertion)
+    color = COLORS[look.color] if named else CLASS_COLORS[look.color % len(CLASS_COLORS)]
     line = {"linestyle": (0, look.dashes)} if look.dashes else {}
     return {"color": color, "linewidth": look.width, **line, "marker": look.marker}
 
