@@ -335,7 +335,6 @@ def test_every_sample_is_a_point_marked_by_its_assertion(assessment, rule):
         (RelativeBall(1.0, 1.0), {0, 1, 3, 4}),
         (BallElseNearest(1.0, 2), {0, 1, 4}),
         (BallWithNearest(1.0, 2), {1, 3}),
-        (Nearest(2), set()),
     ],
     ids=repr,
 )

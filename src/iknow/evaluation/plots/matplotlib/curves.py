@@ -43,8 +43,10 @@ def method_look(method: str, place: int = 0) -> dict[str, Any]:
     if method == SOFTMAX:
         return SOFTMAX_LOOK
     look = RULES[method].look or Look(2 + place, "vP*X<>"[place % 6], dashes=(3 + place, 1, 1, 1))
-    named = isinstance(look.color, Assertion)
-    color = COLORS[look.color] if named else CLASS_COLORS[look.color % len(CLASS_COLORS)]
+    if isinstance(look.color, Assertion):
+        color = COLORS[look.color]
+    else:
+        color = CLASS_COLORS[look.color % len(CLASS_COLORS)]
     line = {"linestyle": (0, look.dashes)} if look.dashes else {}
     return {"color": color, "linewidth": look.width, **line, "marker": look.marker}
 
