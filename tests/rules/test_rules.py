@@ -1,8 +1,11 @@
 """All that the rules say about themselves, by the contract that every rule must pass."""
 
 import math
+import re
+from pathlib import Path
 
 from iknow import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
+from iknow.rules import RULES
 from iknow.testing import RuleContract
 
 BAD_RADII = [{"radius": radius} for radius in (-1, -math.inf, math.nan, True, "1", None)]
@@ -56,3 +59,22 @@ class TestRelativeBall(RuleContract):
 
     def bad_parameters(self):
         return [*BAD_RADII, *BAD_RATIOS, {"radius": [1.0, 1.0, 1.0]}]
+
+
+def test_the_reference_lists_every_rule_in_the_order_of_the_registry():
+    page = Path(__file__).parents[2] / "docs" / "reference" / "neighborhoods.md"
+    listed = re.findall(r"^::: iknow\.(\w+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert listed == [*RULES, "register_rule"]
+
+
+def test_a_rule_is_named_and_summed_up_for_people():
+    assert [rule.command_name() for rule in RULES.values()] == [
+        "ball",
+        "nearest",
+        "ball-else-nearest",
+        "ball-with-nearest",
+        "relative-ball",
+    ]
+    assert RULES["Nearest"].summary() == (
+        "The k nearest training samples, however far (the paper's k-NN)."
+    )

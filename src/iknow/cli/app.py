@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from iknow.cli.failures import OneLineErrors
-from iknow.core.neighborhood import Neighborhood
+from iknow.core.neighborhood import Neighborhood, says
 from iknow.rules import RULES
 from iknow.storage.atomic import is_stream
 from iknow.version import __version__
@@ -30,6 +30,7 @@ def rule_by_name(name: str) -> type[Neighborhood]:
     return rules[name]
 
 
+MATCHED = [rule.command_name() for rule in RULES.values() if says(rule, "match")]
 RuleOption = Annotated[
     str,
     typer.Option(
@@ -131,7 +132,7 @@ def fit(
     ] = None,
     confidence: Annotated[float, typer.Option(help="With this probability.")] = 0.95,
     coverage: Annotated[
-        float | None, typer.Option(help="Match this coverage (nearest, relative-ball).")
+        float | None, typer.Option(help=f"Match this coverage ({', '.join(MATCHED)}).")
     ] = None,
     random_state: SeedOption = 0,
     force: Annotated[

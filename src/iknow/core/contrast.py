@@ -8,8 +8,9 @@ others need more.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -51,6 +52,10 @@ class Contrast:
         """The same as evidence about two classes: the believed one, code 0, and all others."""
         distances = np.column_stack([self.own, self.other])
         return Evidence(distances, self.neighbor_distances, np.full(distances.shape, NO_EXEMPLAR))
+
+
+ValidationEvidence: TypeAlias = Mapping[str, Evidence] | Mapping[str, Contrast]
+"""What is known of validation samples, by layer. Only a radius per class needs all the evidence."""
 
 
 def find_contrast(evidence: Evidence | Contrast, belief: Ints) -> Contrast:

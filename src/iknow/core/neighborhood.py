@@ -17,12 +17,13 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
+from operator import attrgetter
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from iknow.core.arrays import Floats, Ints
-from iknow.core.contrast import Contrast
+from iknow.core.contrast import Contrast, ValidationEvidence
 from iknow.core.drawing import Drawing, Look
 from iknow.core.evidence import Evidence
 from iknow.core.overriding import speaks_for
@@ -48,6 +49,11 @@ Checks = Mapping[str, Callable[[Any], Any]]
 """What makes of a given parameter a plain value, or refuses it, by the parameter's name."""
 
 Self = TypeVar("Self", bound="Neighborhood")
+
+
+def parameter(name: str) -> Any:
+    """A promise that is kept by a parameter: the radius itself, say."""
+    return property(attrgetter(name))
 
 
 def check_radius(radius: object) -> float:
@@ -206,11 +212,7 @@ class Neighborhood(ABC):
 
     @classmethod
     def match(
-        cls: type[Self],
-        evidence: Mapping[str, Evidence] | Mapping[str, Contrast],
-        belief: Ints,
-        y_true: Ints,
-        coverage: float,
+        cls: type[Self], evidence: ValidationEvidence, belief: Ints, y_true: Ints, coverage: float
     ) -> dict[str, Self]:
         """The setting, by layer, whose coverage is nearest to a target."""
         raise SelectionError(f"{cls.__name__} cannot be matched to a coverage")

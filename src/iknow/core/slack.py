@@ -87,6 +87,11 @@ def dial_parameter(
     return Dial(parameter, getattr(rule, parameter), settings, support)
 
 
+def dial_radius(rule: Neighborhood, evidence: Evidence) -> Dial:
+    """The dial of a radius that matters only at the distances to the classes."""
+    return dial_parameter(rule, "radius", evidence, distances_of(evidence))
+
+
 def dial_reach(evidence: Evidence, reach: Floats) -> Dial | None:
     """The dial that sets the reach itself; None where there is none to begin with.
 

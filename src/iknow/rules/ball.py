@@ -18,8 +18,8 @@ from iknow.core.assertion import Assertion, Reason
 from iknow.core.contrast import Contrast
 from iknow.core.drawing import Areas, Drawing, Limits, Look
 from iknow.core.evidence import Evidence, distances_for_and_against
-from iknow.core.neighborhood import Checks, Neighborhood, Radius, Sides, check_radius
-from iknow.core.slack import Dial, dial_parameter, distances_of
+from iknow.core.neighborhood import Checks, Neighborhood, Radius, Sides, check_radius, parameter
+from iknow.core.slack import Dial, dial_radius
 from iknow.core.stability import Stability, count_nearest
 from iknow.errors import InputError
 
@@ -56,6 +56,7 @@ class Ball(Neighborhood):
     checks: ClassVar[Checks] = {"radius": check_radii}
     axes = ("radius",)
     takes_radius_per_class = True
+    empty_beyond = full_within = decided_within = parameter("radius")
     look = Look(Assertion.IK, "o", width=2.0)
 
     def reach(self, evidence: Evidence) -> Floats:
@@ -74,18 +75,6 @@ class Ball(Neighborhood):
                 f"a radius is needed for each of {n_classes} classes; got {len(self.radius)}"
             )
 
-    @property
-    def empty_beyond(self) -> Radius:
-        return self.radius
-
-    @property
-    def full_within(self) -> Radius:
-        return self.radius
-
-    @property
-    def decided_within(self) -> Radius:
-        return self.radius
-
     @classmethod
     def box(cls, contrast: Contrast, k: int | None) -> Sides:
         return [(contrast.own, contrast.other)]
@@ -101,7 +90,7 @@ class Ball(Neighborhood):
     def dial(self, evidence: Evidence) -> Dial | None:
         if isinstance(self.radius, tuple):
             return super().dial(evidence)
-        return dial_parameter(self, "radius", evidence, distances_of(evidence))
+        return dial_radius(self, evidence)
 
     def drawing(self) -> Drawing | None:
         return None if isinstance(self.radius, tuple) else draw_ball(self.radius, *BALL_REASONS)

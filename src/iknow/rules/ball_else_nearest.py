@@ -16,8 +16,8 @@ from iknow.core.assertion import Reason
 from iknow.core.contrast import Contrast
 from iknow.core.drawing import Drawing, Look
 from iknow.core.evidence import Evidence
-from iknow.core.neighborhood import Neighborhood, Sides
-from iknow.core.slack import Dial, dial_parameter, distances_of
+from iknow.core.neighborhood import Neighborhood, Sides, parameter
+from iknow.core.slack import dial_radius
 from iknow.core.stability import Stability, lost_with_both
 from iknow.rules.ball import count_within, draw_ball
 from iknow.rules.nearest import count_votes
@@ -41,20 +41,14 @@ class BallElseNearest(Neighborhood):
     k: int
 
     axes = ("radius",)
+    full_within = decided_within = parameter("radius")
+    dial = dial_radius
     strictest_is_widest = True  # a smaller ball leaves more to the k nearest, however far
     look = Look(1, "^", dashes=(5, 1, 1, 1))
 
     def reach(self, evidence: Evidence) -> Floats:
         inhabited = evidence.nearest_distance() <= self.radius
         return np.where(inhabited, self.radius, evidence.neighbor_distance(self.k))
-
-    @property
-    def full_within(self) -> float:
-        return self.radius
-
-    @property
-    def decided_within(self) -> float:
-        return self.radius
 
     @classmethod
     def box(cls, contrast: Contrast, k: int | None) -> Sides:
@@ -65,9 +59,6 @@ class BallElseNearest(Neighborhood):
     def removals(self, evidence: Evidence, belief: Ints) -> Stability:
         ball = count_within(evidence, self.radius, belief)
         return lost_with_both(ball, count_votes(evidence, self.k, belief))
-
-    def dial(self, evidence: Evidence) -> Dial:
-        return dial_parameter(self, "radius", evidence, distances_of(evidence))
 
     def drawing(self) -> Drawing | None:
         # Where nothing is within the radius the k nearest decide.

@@ -16,8 +16,8 @@ from iknow.core.assertion import Assertion, Reason
 from iknow.core.contrast import Contrast
 from iknow.core.drawing import Drawing, Look
 from iknow.core.evidence import Evidence
-from iknow.core.neighborhood import NO_REACH, Neighborhood, Sides
-from iknow.core.slack import Dial, dial_parameter, distances_of
+from iknow.core.neighborhood import NO_REACH, Neighborhood, Sides, parameter
+from iknow.core.slack import dial_radius
 from iknow.core.stability import Stability, lost_with_either
 from iknow.rules.ball import count_within, draw_ball
 from iknow.rules.nearest import count_votes
@@ -41,20 +41,14 @@ class BallWithNearest(Neighborhood):
     k: int
 
     axes = ("radius",)
+    empty_beyond = full_within = parameter("radius")
+    dial = dial_radius
     look = Look(Assertion.IMK, "D", dashes=(2, 1))
 
     def reach(self, evidence: Evidence) -> Floats:
         inhabited = evidence.nearest_distance() <= self.radius
         wide = np.maximum(self.radius, evidence.neighbor_distance(self.k))
         return np.where(inhabited, wide, NO_REACH)
-
-    @property
-    def empty_beyond(self) -> float:
-        return self.radius
-
-    @property
-    def full_within(self) -> float:
-        return self.radius
 
     @classmethod
     def box(cls, contrast: Contrast, k: int | None) -> Sides:
@@ -65,9 +59,6 @@ class BallWithNearest(Neighborhood):
     def removals(self, evidence: Evidence, belief: Ints) -> Stability:
         ball = count_within(evidence, self.radius, belief)
         return lost_with_either(ball, count_votes(evidence, self.k, belief))
-
-    def dial(self, evidence: Evidence) -> Dial:
-        return dial_parameter(self, "radius", evidence, distances_of(evidence))
 
     def drawing(self) -> Drawing | None:
         # Elsewhere the k nearest may add a class.

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from iknow.core.arrays import Floats, Ints
-from iknow.core.contrast import Contrast, find_contrast
+from iknow.core.contrast import ValidationEvidence, find_contrast
 from iknow.core.drawing import Look
 from iknow.core.evidence import Evidence, distances_for_and_against
 from iknow.core.neighborhood import Neighborhood
@@ -61,11 +61,7 @@ class Nearest(Neighborhood):
 
     @classmethod
     def match(
-        cls,
-        evidence: Mapping[str, Evidence] | Mapping[str, Contrast],
-        belief: Ints,
-        y_true: Ints,
-        coverage: float,
+        cls, evidence: ValidationEvidence, belief: Ints, y_true: Ints, coverage: float
     ) -> dict[str, Nearest]:
         return dict.fromkeys(evidence, cls(match_k(evidence, belief, coverage)))
 
@@ -83,9 +79,7 @@ def count_votes(evidence: Evidence, k: int, belief: Ints) -> Stability:
     return Stability(np.maximum(run.at_least - k + 1, 1), run.exact & np.isfinite(other))
 
 
-def match_k(
-    evidence: Mapping[str, Evidence] | Mapping[str, Contrast], belief: Ints, coverage: float
-) -> int:
+def match_k(evidence: ValidationEvidence, belief: Ints, coverage: float) -> int:
     """The k for which `Nearest(k)` in every layer comes nearest to a coverage; the least of equals.
 
     The evidence limits how large k may get: it holds that many neighbor distances.
@@ -98,9 +92,7 @@ def match_k(
     return int(np.abs(coverages - coverage).argmin()) + 1
 
 
-def largest_known_k(
-    evidence: Mapping[str, Evidence] | Mapping[str, Contrast], belief: Ints
-) -> Ints:
+def largest_known_k(evidence: ValidationEvidence, belief: Ints) -> Ints:
     """The largest k for which `Nearest(k)` in every layer makes each sample IK, of shape (n,).
 
     A sample is IK for every k up to the number of its neighbors nearer than any other class, in

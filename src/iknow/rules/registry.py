@@ -73,8 +73,8 @@ def rule_named(name: object) -> type[Neighborhood]:
     """The rule that a file names."""
     if not isinstance(name, str) or name not in RULES:
         raise InputError(
-            f"unknown rule {shown(name)}: expected one of {', '.join(RULES)}; make a rule of your "
-            "own known by iknow.register_rule first"
+            f"unknown rule {shown(name, 60)}: call iknow.register_rule with it first, or expected "
+            f"one of {', '.join(RULES)}"
         )
     return RULES[name]
 

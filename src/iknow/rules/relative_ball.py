@@ -11,7 +11,6 @@ and a coverage can be matched.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,12 +18,12 @@ import numpy as np
 
 from iknow.core.arrays import Floats, Ints
 from iknow.core.assertion import Reason
-from iknow.core.contrast import Contrast, find_contrast
+from iknow.core.contrast import Contrast, ValidationEvidence, find_contrast
 from iknow.core.drawing import Areas, Drawing, Limits
 from iknow.core.evidence import Evidence, distances_for_and_against
-from iknow.core.neighborhood import NO_REACH, Checks, Neighborhood, Sides
+from iknow.core.neighborhood import NO_REACH, Checks, Neighborhood, Sides, parameter
 from iknow.core.scalars import as_real
-from iknow.core.slack import Dial, dial_parameter, distances_of
+from iknow.core.slack import dial_radius
 from iknow.core.stability import Stability, count_nearest
 from iknow.errors import SelectionError
 
@@ -59,18 +58,13 @@ class RelativeBall(Neighborhood):
 
     checks: ClassVar[Checks] = {**Neighborhood.checks, "ratio": check_ratio}
     axes = ("radius", "ratio")
+    empty_beyond = parameter("radius")
+    lead = parameter("ratio")
+    dial = dial_radius
 
     def reach(self, evidence: Evidence) -> Floats:
         nearest = evidence.nearest_distance()
         return np.where(nearest <= self.radius, self.ratio * nearest, NO_REACH)
-
-    @property
-    def empty_beyond(self) -> float:
-        return self.radius
-
-    @property
-    def lead(self) -> float:
-        return self.ratio
 
     @classmethod
     def box(cls, contrast: Contrast, k: int | None) -> Sides:
@@ -84,9 +78,6 @@ class RelativeBall(Neighborhood):
         alone = self.ratio * distances < other[:, None]
         return count_nearest(evidence, (distances <= self.radius) & alone)
 
-    def dial(self, evidence: Evidence) -> Dial:
-        return dial_parameter(self, "radius", evidence, distances_of(evidence))
-
     @classmethod
     def why_not_for_coverage(cls) -> str:
         return (
@@ -97,11 +88,7 @@ class RelativeBall(Neighborhood):
 
     @classmethod
     def match(
-        cls,
-        evidence: Mapping[str, Evidence] | Mapping[str, Contrast],
-        belief: Ints,
-        y_true: Ints,
-        coverage: float,
+        cls, evidence: ValidationEvidence, belief: Ints, y_true: Ints, coverage: float
     ) -> dict[str, RelativeBall]:
         """One ratio for all layers, and radii at one common rank of the distances to the belief.
 

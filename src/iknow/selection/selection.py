@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion, make_assertions
 from iknow.core.contrast import Contrast
+from iknow.core.contrast import ValidationEvidence as ValidationEvidence
 from iknow.core.evidence import Evidence
 from iknow.core.justification import justify
 from iknow.core.neighborhood import Neighborhood
 from iknow.core.support import find_support
 from iknow.errors import InputError
 from iknow.rules import neighborhood_from_dict, neighborhood_to_dict
-
-ValidationEvidence: TypeAlias = Mapping[str, Evidence] | Mapping[str, Contrast]
-"""What is known of validation samples, by layer. Only a radius per class needs all the evidence."""
 
 ACCURACIES = ("accuracy", "accuracy_outside")
 

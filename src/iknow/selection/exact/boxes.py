@@ -8,21 +8,17 @@ depth.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import numpy as np
 
 from iknow.core.arrays import Floats, Ints
-from iknow.core.contrast import Contrast, find_contrast
-from iknow.core.evidence import Evidence
+from iknow.core.contrast import ValidationEvidence, find_contrast
 from iknow.core.neighborhood import Neighborhood, axes_of, make_rule
 
 
 def sample_boxes(
-    evidence: Mapping[str, Evidence] | Mapping[str, Contrast],
-    belief: Ints,
-    rule: type[Neighborhood],
-    k: int | None = None,
+    evidence: ValidationEvidence, belief: Ints, rule: type[Neighborhood], k: int | None = None
 ) -> tuple[Floats, Floats]:
     """Low and high corners of the samples' boxes, each of shape (n, n_layers * n_parameters).
 
