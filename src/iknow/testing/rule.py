@@ -86,12 +86,12 @@ def is_known(evidence: Evidence, rule: Neighborhood, belief: Any) -> Bools:
     return known
 
 
-def numbers_around(ends: Any, least: float = 0.0) -> list[float]:
-    """The ends themselves, the floats next to them, what lies between, and beyond."""
-    finite = sorted({float(end) for end in np.ravel(ends) if least <= end < np.inf} | {least})
+def numbers_around(ends: Any) -> list[float]:
+    """0 and the ends themselves, the floats next to them, what lies between, and beyond."""
+    finite = sorted({float(end) for end in np.ravel(ends) if 0 <= end < np.inf} | {0.0})
     between = [(low + high) / 2 for low, high in pairwise(finite)]
     beside = [float(np.nextafter(end, to)) for end in finite for to in (-np.inf, np.inf)]
-    return sorted({x for x in [*finite, *between, *beside, 2 * finite[-1] + 1] if x >= least})
+    return sorted({x for x in [*finite, *between, *beside, 2 * finite[-1] + 1] if x >= 0})
 
 
 class RuleContract:
@@ -166,16 +166,15 @@ class RuleContract:
             sides = rule.box(find_contrast(evidence, scene.belief), k)
             assert len(sides) == len(rule.axes)
             lows, highs = (np.column_stack([side[end] for side in sides]) for end in (0, 1))
-            first = getattr(self.make_rules()[0], rule.axes[0])
             for _ in range(25):
                 near = int(rng.integers(len(lows)))
-                point = []
-                for axis in range(len(sides)):
-                    around = (lows, highs)[int(rng.integers(2))][near, axis]
-                    ends = [around] if np.isfinite(around) else [first if axis == 0 else 2.0]
-                    least = 1.0 if (lows[:, axis] == 1).all() else 0.0
-                    point.append(float(rng.choice(numbers_around(ends, least))))
-                setting = make_rule(rule, k, **dict(zip(rule.axes, point, strict=True)))
+                corner = [side[int(rng.integers(2))][near] for side in sides]
+                ends = [end if np.isfinite(end) else 2.0 for end in corner]
+                point = [float(rng.choice(numbers_around(end))) for end in ends]
+                try:
+                    setting = make_rule(rule, k, **dict(zip(rule.axes, point, strict=True)))
+                except InputError:  # no parameters that it takes
+                    continue
                 expected = is_known(evidence, setting, scene.belief)
                 found = ((lows <= point) & (point < highs)).all(axis=1)
                 assert found.tolist() == expected.tolist(), f"{setting}, seed {seed}"
