@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from iknow.core.assertion import Assertion
 from iknow.core.evidence import Evidence
 from iknow.core.margin import find_margins
+from iknow.core.neighborhood import NO_REACH, Neighborhood
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 
 distances = st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, math.inf])
@@ -96,3 +97,12 @@ def test_an_ik_lasts_while_all_distances_change_by_less_than_the_margin(
             moved = [max(0, x + (sign if c == belief else -sign) * step) for c, x in enumerate(d)]
             after = assess_by([evidence_of(moved)], [Ball(radius)], [belief])
             assert after.assertion[0] == Assertion.IK
+
+
+def test_a_rule_that_names_no_limit_says_nothing_about_how_much_is_missing():
+    class Nothing(Neighborhood):
+        def reach(self, evidence):
+            return np.full(len(evidence), NO_REACH)
+
+    for d in ([1.0, 2.0, 3.0], [1.0, np.inf, np.inf]):
+        assert find_margins(evidence_of(d), Nothing(), np.array([0])).tolist() == [-np.inf]

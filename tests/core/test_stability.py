@@ -112,7 +112,12 @@ def test_of_a_foreign_rule_one_sample_is_all_that_is_certain(assess):
         def reach(self, evidence):
             return np.full(len(evidence), np.inf)
 
+    class Half(Ball):  # what was said of a ball is not true of it
+        def reach(self, evidence):
+            return super().reach(evidence) / 2
+
     train, labels = [np.arange(5)[:, None] / 10], np.zeros(5, dtype=int)
-    stability = assess(train, labels, np.zeros((1, 1)), [Everything()], 6).stability
-    assert (stability.at_least[0], stability.exact[0]) == (1, False)
+    for rule in (Everything(), Half(1.0)):
+        stability = assess(train, labels, np.zeros((1, 1)), [rule], 6).stability
+        assert (stability.at_least[0], stability.exact[0]) == (1, False)
     assert len(stability) == 1

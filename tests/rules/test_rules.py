@@ -67,7 +67,7 @@ def test_the_reference_lists_every_rule_in_the_order_of_the_registry():
     assert listed == [*RULES, "register_rule"]
 
 
-def test_a_rule_is_named_and_summed_up_for_people():
+def test_a_rule_has_a_name_on_the_command_line():
     assert [rule.command_name() for rule in RULES.values()] == [
         "ball",
         "nearest",
@@ -75,6 +75,3 @@ def test_a_rule_is_named_and_summed_up_for_people():
         "ball-with-nearest",
         "relative-ball",
     ]
-    assert RULES["Nearest"].summary() == (
-        "The k nearest training samples, however far (the paper's k-NN)."
-    )

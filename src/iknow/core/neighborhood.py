@@ -129,11 +129,6 @@ class Neighborhood(ABC):
         """The rule's name on the command line."""
         return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", cls.__name__).lower()
 
-    @classmethod
-    def summary(cls) -> str:
-        """The rule in one line: the first of its docstring."""
-        return (cls.__doc__ or cls.__name__).strip().partition("\n")[0]
-
     @property
     def n_neighbors(self) -> int:
         """How many neighbor distances the rule reads from the evidence."""

@@ -51,6 +51,13 @@ def expected_support(points, labels, n_classes, queries, rule):
     return find_support(brute_force(points, labels, n_classes, queries, rule.n_neighbors), rule)
 
 
+class Twice(Ball):
+    """What a ball says of its reach is not true of it."""
+
+    def reach(self, evidence):
+        return 2 * super().reach(evidence)
+
+
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("n_rows", [15, 16, 17, 48, 800, 13_000])
 def test_trees_of_every_height_give_the_support_of_brute_force(monkeypatch, way, n_rows):
@@ -85,7 +92,13 @@ def test_a_radius_for_each_class_must_be_given_for_each():
 
 @pytest.mark.parametrize(
     "rule",
-    [Nearest(4), BallElseNearest(0.3, 4), BallWithNearest(0.3, 4), RelativeBall(0.5, 1.5)],
+    [
+        Nearest(4),
+        BallElseNearest(0.3, 4),
+        BallWithNearest(0.3, 4),
+        RelativeBall(0.5, 1.5),
+        Twice(0.2),
+    ],
 )
 def test_the_other_rules_are_answered_too(rule):
     points, labels, queries = clustered(3000)
