@@ -67,8 +67,11 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
     """Wraps a classifier and asserts IK, IMK or IDK for each of its predictions.
 
     model: a trained torch module, a scikit-learn classifier, or any `iknow.models.model.Model`. A
-        scikit-learn classifier is cloned and trained by `fit`, on all but `validation_fraction` of
-        the data, which tunes the radii; a `FrozenEstimator` and a torch module are never trained.
+        fitted scikit-learn classifier is used as it is, like a torch module: `fit` collects the
+        evidence, and `tune` is needed. An unfitted one is cloned and trained by `fit`, on all but
+        `validation_fraction` of the data, which tunes the radii. `clone`, and with it
+        `cross_val_score` and `GridSearchCV`, makes a fitted classifier unfitted, so that each fold
+        trains its own; a `FrozenEstimator` stays fitted and is never trained.
     layers: names of the layers to find support in; by default the last hidden layer and the output
         of a network; of any other classifier what it is given, "input" or the last transformer of
         its pipeline, and "output".
@@ -135,7 +138,7 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
                 delattr(self, learned)
             if is_estimator(self.model):
                 check_features(self, X, reset=True)
-            begin = self._train if is_to_be_trained(self.model) else self._wrap
+            begin = self._train if is_to_be_trained(self.model, X) else self._wrap
             return begin(X, y, rows)
         except BaseException:
             self.__dict__ = before  # a fit that fails loses nothing
@@ -191,7 +194,8 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         check_is_fitted(self, "indexes_")
         if not hasattr(self, "neighborhoods_"):
             raise NotFittedError(
-                "no neighborhoods yet: call tune(X_val, y_val), or give neighborhoods=..."
+                "no neighborhoods yet: call tune(X_val, y_val), or give neighborhoods=... (fit "
+                "tunes only a scikit-learn classifier that it trains itself, not a fitted one)"
             )
         gathers = as_flag(evidence, "evidence")
         least = as_whole(k, "k", "be a whole number >= 0")
@@ -221,7 +225,10 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         return None if selection is None else selection.knowable
 
     def predict(self, X: Any) -> Labels:
-        """The model's own answers, as labels of shape (n,)."""
+        """The model's own answers, as labels of shape (n,): the beliefs that `assess` reports.
+
+        Raises an `InputError` that names the rows without an answer, where `assess` says IDK.
+        """
         check_is_fitted(self, "indexes_")
         inputs = self._prepare(X)
         batches = cut_batches(inputs, self.batch_size)

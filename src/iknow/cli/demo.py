@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.datasets import load_digits
-from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier
 
@@ -89,7 +88,7 @@ def demonstrate(left_out: int = 4, random_state: int = 0) -> Demonstration:
         network = MLPClassifier((64, 32), max_iter=400, random_state=random_state).fit(
             *digits.train
         )
-    classifier = EpistemicClassifier(FrozenEstimator(network), progress=False)
+    classifier = EpistemicClassifier(network, progress=False)
     classifier.fit(*digits.train).tune(*digits.validation)
 
     coverage = classifier.selection_.coverage

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 
 from iknow.core.text import shown
 from iknow.errors import InputError
 from iknow.locking import unforked
+from iknow.models.inputs import as_dense, own_copy, take_rows
 from iknow.models.model import Model
 
 
@@ -48,6 +51,27 @@ def is_estimator(model: Any) -> bool:
     )
 
 
-def is_to_be_trained(model: Any) -> bool:
-    """Whether a model is a scikit-learn classifier that `fit` trains: it is not frozen."""
-    return is_estimator(model) and not isinstance(model, FrozenEstimator)
+def is_to_be_trained(model: Any, inputs: Any) -> bool:
+    """Whether `fit` trains a model: a scikit-learn classifier, neither frozen nor fitted."""
+    if not is_estimator(model) or isinstance(model, FrozenEstimator) or not hasattr(model, "fit"):
+        return False
+    return not _is_fitted(model, inputs)
+
+
+def _is_fitted(classifier: Any, inputs: Any) -> bool:
+    """Whether a classifier knows its classes and answers the first of the inputs.
+
+    Its attributes alone do not tell: a pipeline may end in a fitted step behind one that is not,
+    and a transformer that learns nothing looks the same before and after it is fitted.
+    """
+    labels = getattr(classifier, "classes_", None)
+    if labels is None or np.size(labels) == 0:
+        return False
+    first = own_copy(take_rows(as_dense(inputs), slice(0, 1)))
+    try:
+        classifier.predict(first)
+    except NotFittedError:
+        return False
+    except Exception:  # not about fitting: the adapter meets it again and says what it is
+        return True
+    return True

@@ -2,12 +2,14 @@
 
 Many models take NaN and know what to do with it; others refuse a whole batch for the sake of one
 sample. Then the ordinary samples are asked about without the strange ones, and these kind by kind,
-as they are. A sample that the model refuses even so has no belief, and none is made up for it.
+as they are. A sample that the model still refuses has no belief, and none is made up for it. Where
+it answers and only a layer cannot be computed, the answer counts and the sample is invalid.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,33 +29,51 @@ MISSING, INFINITE, NEGATIVE_INFINITE, BEYOND_FLOAT32 = 1, 2, 3, 4
 
 
 def observe_apart(
-    ask: Callable[[Any], Observation], batch: Any, kinds: Ints, substitute: Callable[[], Any]
+    ask: Callable[[Any, Sequence[str]], Observation],
+    batch: Any,
+    layers: Sequence[str],
+    kinds: Ints,
+    substitute: Callable[[], Any],
 ) -> Observation:
     """What a model says about a batch in which some samples are strange.
 
     kinds: of shape (n,); `ORDINARY`, or a number for each way of being strange. substitute: makes a
-    batch of the same shape without strange values, where there is no ordinary sample.
+    batch of the same shape without strange values, for when there is no ordinary sample.
     """
     ordinary = kinds == ORDINARY
     if ordinary.any():
         # An ordinary sample in the place of each strange one: the batch keeps its size, so that the
         # others are computed, and rounded, as they would be among ordinary samples.
-        whole = ask(take_rows(batch, np.where(ordinary, np.arange(len(kinds)), ordinary.argmax())))
-        answers = silence(whole, ~ordinary)
+        rows = np.where(ordinary, np.arange(len(kinds)), ordinary.argmax())
+        answers = silence(ask(take_rows(batch, rows), layers), ~ordinary)
     else:
         answers = None
     for kind in np.unique(kinds[~ordinary]):
         rows = np.flatnonzero(kinds == kind)
-        try:
-            part = ask(take_rows(batch, rows))
-        except RefusedError:
+        part = _ask_what_it_takes(ask, take_rows(batch, rows), layers)
+        if part is None:
             continue  # no answer
-        if answers is None:
+        if answers is None and len(part.activations) == len(layers):
             answers = _nothing_like(part, len(kinds))
+        if answers is None:
+            answers = silence(ask(substitute(), layers), ~ordinary)
         _put(answers, rows, part)
     if answers is None:
-        answers = silence(ask(substitute()), ~ordinary)
+        answers = silence(ask(substitute(), layers), ~ordinary)
     return answers
+
+
+def _ask_what_it_takes(
+    ask: Callable[[Any, Sequence[str]], Observation], part: Any, layers: Sequence[str]
+) -> Observation | None:
+    """What a model says about samples: all of it, or its answers alone, or nothing."""
+    for wanted in (layers, ()):
+        try:
+            said = ask(part, wanted)
+        except RefusedError:
+            continue
+        return said if len(wanted) == len(layers) else replace(said, invalid=said.invalid | True)
+    return None
 
 
 def silence(observation: Observation, rows: NDArray[np.bool_]) -> Observation:

@@ -120,6 +120,7 @@ def _find_model(
     if not train:
         loaded = load_model(name)
         check_width(table, loaded)
+        # Frozen, so that an unfitted one is refused and not trained.
         return FrozenEstimator(loaded) if is_estimator(loaded) else loaded
     network = MLPClassifier((64, 32), max_iter=500, early_stopping=False, random_state=random_state)
     estimator = make_pipeline(StandardScaler(), network)
