@@ -626,7 +626,9 @@ def test_predict_refuses_a_sample_without_an_answer_by_its_row(kind):
     if kind == "precomputed":
         assert classifier.predict(damaged).tolist() == y.tolist()  # its scores are finite
         damaged[0][13, 1] = np.nan
-    with pytest.raises(InputError, match=r"no answer about row 13 \(1 such rows\).*NaN or inf"):
+    with pytest.raises(
+        InputError, match=r"no answer for row 13, .*NaN or inf value \(rows affected: 1\)"
+    ):
         classifier.predict(damaged)
 
 
@@ -699,7 +701,7 @@ def test_fixed_neighborhoods_may_differ_by_layer_and_come_in_any_order():
 
 def test_fixed_neighborhoods_cannot_be_tuned():
     classifier = fitted(neighborhoods=Ball(1))
-    with pytest.raises(InputError, match="nothing to tune: the neighborhoods were given"):
+    with pytest.raises(InputError, match=r"to tune: neighborhoods=\.\.\. fixes them"):
         classifier.tune(outputs_at(0.5), [0])
 
 
@@ -912,7 +914,7 @@ def test_precomputed_activations_of_another_width_are_refused_by_layer():
 def test_a_validation_class_of_which_training_has_no_sample_is_refused():
     outputs = precomputed(np.eye(3), a=[[0.0], [5.0], [9.0]])
     classifier = EpistemicClassifier(PrecomputedModel()).fit(outputs, [0, 1, 1])
-    with pytest.raises(InputError, match=r"classes of which training has no sample: \[2\]"):
+    with pytest.raises(InputError, match=r"classes without training samples: \[2\]"):
         classifier.tune(outputs, [0, 1, 2])
 
 
@@ -931,7 +933,7 @@ def test_a_training_label_that_a_frozen_model_does_not_know_is_refused():
 def test_a_single_class_is_refused():
     X, y = make_data()
     for model in (LogisticRegression(), small_network()):
-        with pytest.raises(InputError, match=r"at least two classes .* y holds 1 class"):
+        with pytest.raises(InputError, match="at least two classes; y holds 1 class"):
             EpistemicClassifier(model).fit(X, np.zeros_like(y))
 
 
@@ -990,9 +992,9 @@ def test_a_validation_sample_that_is_not_finite_is_named_by_its_row():
 
 @pytest.mark.parametrize("rule", [Nearest, BallElseNearest, BallWithNearest])
 def test_a_k_larger_than_the_training_set_is_refused(rule):
-    with pytest.raises(InputError, match=r"k=5 neighbours .* there are 4 training samples"):
+    with pytest.raises(InputError, match=r"k=5 is more than the 4 training samples"):
         fitted(rule=rule, k=5)
-    with pytest.raises(InputError, match=r"k=6 neighbours .* there are 4 training samples"):
+    with pytest.raises(InputError, match=r"k=6 is more than the 4 training samples"):
         fitted(neighborhoods={"a": Nearest(6)})
 
 

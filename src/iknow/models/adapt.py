@@ -1,4 +1,4 @@
-"""Finding the adapter for whatever model the user already has."""
+"""Find the adapter for the model the user already has."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from iknow.models.model import Model
 
 
 def as_model(model: Any) -> Model:
-    """The adapter for a torch module, a fitted scikit-learn classifier, or a `Model` as it is."""
+    """The adapter for a torch module or a fitted scikit-learn classifier; a `Model` as it is."""
     if is_torch_module(model):
         with unforked():
-            # Imported here because only a user of torch should pay for loading it.
+            # Imported here so that only users of torch load it.
             from iknow.models.torch import TorchModel
 
         return TorchModel(model)
@@ -37,7 +37,7 @@ def as_model(model: Any) -> Model:
 
 
 def is_torch_module(model: Any) -> bool:
-    """Whether a model is a torch.nn.Module, found out without importing torch."""
+    """Whether a model is a torch.nn.Module, without importing torch."""
     return any(
         base.__module__ == "torch.nn.modules.module" and base.__name__ == "Module"
         for base in type(model).__mro__
@@ -45,7 +45,7 @@ def is_torch_module(model: Any) -> bool:
 
 
 def is_estimator(model: Any) -> bool:
-    """Whether a model is a scikit-learn classifier, as an instance."""
+    """Whether a model is an instance of a scikit-learn classifier."""
     return (
         not isinstance(model, type) and hasattr(model, "predict") and hasattr(model, "get_params")
     )
@@ -61,8 +61,8 @@ def is_to_be_trained(model: Any, inputs: Any) -> bool:
 def _is_fitted(classifier: Any, inputs: Any) -> bool:
     """Whether a classifier knows its classes and answers the first of the inputs.
 
-    Its attributes alone do not tell: a pipeline may end in a fitted step behind one that is not,
-    and a transformer that learns nothing looks the same before and after it is fitted.
+    Attributes are not enough: the last step of a pipeline may be fitted and an earlier one not, and
+    a transformer that learns nothing looks the same before and after fitting.
     """
     labels = getattr(classifier, "classes_", None)
     if labels is None or np.size(labels) == 0:
@@ -72,6 +72,6 @@ def _is_fitted(classifier: Any, inputs: Any) -> bool:
         classifier.predict(first)
     except NotFittedError:
         return False
-    except Exception:  # not about fitting: the adapter meets it again and says what it is
+    except Exception:  # not about fitting: the adapter will report it
         return True
     return True

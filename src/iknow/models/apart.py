@@ -1,9 +1,9 @@
-"""Apart: samples that a model may refuse are asked about on their own.
+"""Apart: keep samples that a model may refuse away from the others.
 
-Many models take NaN and know what to do with it; others refuse a whole batch for the sake of one
-sample. Then the ordinary samples are asked about without the strange ones, and these kind by kind,
-as they are. A sample that the model still refuses has no belief, and none is made up for it. Where
-it answers and only a layer cannot be computed, the answer counts and the sample is invalid.
+Many models accept NaN; others refuse a whole batch because of one sample. Then the model sees the
+ordinary samples without the strange ones, and the strange ones unchanged, one kind at a time. A
+sample that it still refuses has no belief. If it answers and only a layer cannot be computed, the
+answer counts and the sample is invalid.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from iknow.models.numbers import is_missing
 ORDINARY = 0
 
 MISSING, INFINITE, NEGATIVE_INFINITE, BEYOND_FLOAT32 = 1, 2, 3, 4
-"""What may be strange about a value; a model may well take one kind and refuse another."""
+"""What may be strange about a value; a model may accept one kind and refuse another."""
 
 
 def observe_apart(
@@ -42,8 +42,8 @@ def observe_apart(
     """
     ordinary = kinds == ORDINARY
     if ordinary.any():
-        # An ordinary sample in the place of each strange one: the batch keeps its size, so that the
-        # others are computed, and rounded, as they would be among ordinary samples.
+        # An ordinary sample replaces each strange one: the batch keeps its size, so the others are
+        # computed, and rounded, as they would be among ordinary samples.
         rows = np.where(ordinary, np.arange(len(kinds)), ordinary.argmax())
         answers = silence(ask(take_rows(batch, rows), layers), ~ordinary)
     else:
@@ -66,7 +66,7 @@ def observe_apart(
 def _ask_what_it_takes(
     ask: Callable[[Any, Sequence[str]], Observation], part: Any, layers: Sequence[str]
 ) -> Observation | None:
-    """What a model says about samples: all of it, or its answers alone, or nothing."""
+    """What a model says about samples: answers and layers, only answers, or nothing."""
     for wanted in (layers, ()):
         try:
             said = ask(part, wanted)
@@ -77,7 +77,7 @@ def _ask_what_it_takes(
 
 
 def silence(observation: Observation, rows: NDArray[np.bool_]) -> Observation:
-    """A copy in which nothing was said about the marked samples, a mask of shape (n,)."""
+    """A copy without any answer for the marked samples; rows: mask of shape (n,)."""
     mask = rows[:, None]
     return Observation(
         scores=np.where(mask, np.nan, observation.scores),
@@ -110,7 +110,7 @@ def _put(whole: Observation, rows: Ints, part: Observation) -> None:
 
 
 def find_kinds(batch: Any) -> Ints:
-    """Which samples are strange alike, of shape (n,): the same kind of value in the same places."""
+    """Group samples with the same kinds of strange values in the same places, of shape (n,)."""
     marks = _mark_strange(batch).reshape(len(batch), -1)
     kinds = np.zeros(len(marks), dtype=np.int64)
     strange = marks.any(axis=1)
@@ -120,7 +120,7 @@ def find_kinds(batch: Any) -> Ints:
 
 
 def without_strange_values(batch: Any) -> Any:
-    """A copy in which zeros, or a value of the same column, stand for all that is strange."""
+    """A copy with zeros, or a value of the same column, in place of all strange values."""
     marks = _mark_strange(batch) > 0
     if not hasattr(batch, "iloc"):
         return np.where(marks, 0, batch).astype(batch.dtype)
@@ -133,7 +133,7 @@ def without_strange_values(batch: Any) -> Any:
 
 
 def _mark_strange(batch: Any) -> NDArray[np.uint8]:
-    """For each value of a batch whether, and how, it is strange; of its shape."""
+    """For each value of a batch, whether and how it is strange; same shape as the batch."""
     if not hasattr(batch, "iloc"):
         if batch.dtype.kind == "f":
             return _mark_floats(batch)
