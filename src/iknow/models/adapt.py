@@ -52,26 +52,21 @@ def is_estimator(model: Any) -> bool:
 
 
 def is_to_be_trained(model: Any, inputs: Any) -> bool:
-    """Whether `fit` trains a model: a scikit-learn classifier, neither frozen nor fitted."""
+    """Whether `fit` trains a model: a scikit-learn classifier, neither frozen nor fitted.
+
+    A fitted one knows its classes and answers the first of the inputs. Attributes are not enough:
+    the last step of a pipeline may be fitted and an earlier one not, and a transformer that learns
+    nothing looks the same before and after fitting.
+    """
     if not is_estimator(model) or isinstance(model, FrozenEstimator) or not hasattr(model, "fit"):
         return False
-    return not _is_fitted(model, inputs)
-
-
-def _is_fitted(classifier: Any, inputs: Any) -> bool:
-    """Whether a classifier knows its classes and answers the first of the inputs.
-
-    Attributes are not enough: the last step of a pipeline may be fitted and an earlier one not, and
-    a transformer that learns nothing looks the same before and after fitting.
-    """
-    labels = getattr(classifier, "classes_", None)
+    labels = getattr(model, "classes_", None)
     if labels is None or np.size(labels) == 0:
-        return False
-    first = own_copy(take_rows(as_dense(inputs), slice(0, 1)))
-    try:
-        classifier.predict(first)
-    except NotFittedError:
-        return False
-    except Exception:  # not about fitting: the adapter will report it
         return True
-    return True
+    try:
+        model.predict(own_copy(take_rows(as_dense(inputs), slice(0, 1))))
+    except NotFittedError:
+        return True
+    except Exception:  # not about fitting: the adapter will report it
+        return False
+    return False

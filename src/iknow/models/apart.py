@@ -40,27 +40,23 @@ def observe_apart(
     kinds: of shape (n,); `ORDINARY`, or a number for each way of being strange. substitute: makes a
     batch of the same shape without strange values, for when there is no ordinary sample.
     """
-    ordinary = kinds == ORDINARY
+    ordinary, answers = kinds == ORDINARY, None
     if ordinary.any():
         # An ordinary sample replaces each strange one: the batch keeps its size, so the others are
         # computed, and rounded, as they would be among ordinary samples.
         rows = np.where(ordinary, np.arange(len(kinds)), ordinary.argmax())
         answers = silence(ask(take_rows(batch, rows), layers), ~ordinary)
-    else:
-        answers = None
     for kind in np.unique(kinds[~ordinary]):
         rows = np.flatnonzero(kinds == kind)
         part = _ask_what_it_takes(ask, take_rows(batch, rows), layers)
         if part is None:
             continue  # no answer
-        if answers is None and len(part.activations) == len(layers):
-            answers = _nothing_like(part, len(kinds))
         if answers is None:
-            answers = silence(ask(substitute(), layers), ~ordinary)
+            has_layers = len(part.activations) == len(layers)
+            like = part[np.zeros_like(kinds)] if has_layers else ask(substitute(), layers)
+            answers = silence(like, ~ordinary)
         _put(answers, rows, part)
-    if answers is None:
-        answers = silence(ask(substitute(), layers), ~ordinary)
-    return answers
+    return silence(ask(substitute(), layers), ~ordinary) if answers is None else answers
 
 
 def _ask_what_it_takes(
@@ -87,18 +83,6 @@ def silence(observation: Observation, rows: NDArray[np.bool_]) -> Observation:
             for layer, values in observation.activations.items()
         },
         invalid=rows | observation.invalid,
-    )
-
-
-def _nothing_like(part: Observation, n: int) -> Observation:
-    return Observation(
-        scores=np.full((n, part.scores.shape[1]), np.nan),
-        belief=np.full(n, NO_BELIEF),
-        activations={
-            layer: np.zeros((n, values.shape[1]), dtype=np.float32)
-            for layer, values in part.activations.items()
-        },
-        invalid=np.ones(n, dtype=bool),
     )
 
 
