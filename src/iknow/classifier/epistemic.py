@@ -59,7 +59,7 @@ from iknow.models.probe import Probe, make_probe
 from iknow.models.scales import warn_of_layers
 from iknow.search.choose import find_index_type
 from iknow.search.layer import LayerIndex
-from iknow.selection import Goal, Selection, check_unseen, choose, tunes_for_coverage
+from iknow.selection import Goal, check_unseen, choose, tunes_for_coverage
 from iknow.storage.saving import SavingMixin
 
 
@@ -213,15 +213,10 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
             evidence=found.evidence,
             neighborhoods=rules,
             invalid=found.observation.invalid,
-            knowable=self._knowable(),
+            knowable=getattr(getattr(self, "selection_", None), "knowable", None),
             found=found.supports,
             movements=movements_on_request(self.model_, self.indexes_, sizes, found),
         )
-
-    def _knowable(self) -> tuple[int, ...] | None:
-        """The classes in which a belief may be IK, if a certificate names them."""
-        selection: Selection | None = getattr(self, "selection_", None)
-        return None if selection is None else selection.knowable
 
     def predict(self, X: Any) -> Labels:
         """The model's own answers, as labels of shape (n,): the beliefs that `assess` reports.

@@ -193,11 +193,7 @@ def _outcome(covered: Bools, right: Any) -> Outcome:
 
 def _examples(assessments: Mapping[str, Assessment], digits: Digits) -> list[Example]:
     """The first IK and IMK among the clean digits, and the first IDK of the unseen one."""
-    wanted = [
-        (Assertion.IK, "clean"),
-        (Assertion.IMK, "clean"),
-        (Assertion.IDK, UNSEEN),
-    ]
+    wanted = [(Assertion.IK, "clean"), (Assertion.IMK, "clean"), (Assertion.IDK, UNSEEN)]
     examples = []
     for assertion, condition in wanted:
         found = np.flatnonzero(assessments[condition].assertion == assertion)
