@@ -65,8 +65,6 @@ def is_to_be_trained(model: Any, inputs: Any) -> bool:
         return True
     try:
         model.predict(own_copy(take_rows(as_dense(inputs), slice(0, 1))))
-    except NotFittedError:
-        return True
-    except Exception:  # not about fitting: the adapter will report it
-        return False
+    except Exception as error:  # the adapter will report any other
+        return isinstance(error, NotFittedError)
     return False

@@ -124,7 +124,8 @@ def _mark_strange(batch: Any) -> NDArray[np.uint8]:
         marks = np.zeros(batch.shape, dtype=np.uint8)
         if batch.dtype.kind == "O":
             for place, value in np.ndenumerate(batch):
-                marks[place] = MISSING if is_missing(value) else _mark_object(value)
+                number = value if isinstance(value, float) else 0.0
+                marks[place] = MISSING if is_missing(value) else _mark_floats(np.array(number))
         return marks
     marks = np.where(batch.isna().to_numpy(), MISSING, ORDINARY).astype(np.uint8)
     numeric = np.flatnonzero([_is_numeric(dtype) for dtype in batch.dtypes])
@@ -135,10 +136,6 @@ def _mark_strange(batch: Any) -> NDArray[np.uint8]:
 
 def _is_numeric(dtype: Any) -> bool:
     return getattr(dtype, "kind", "O") in "fiu" and not hasattr(dtype, "categories")
-
-
-def _mark_object(value: Any) -> int:
-    return int(_mark_floats(np.array([value]))[0]) if isinstance(value, float) else ORDINARY
 
 
 def _mark_floats(values: NDArray[Any]) -> NDArray[np.uint8]:
