@@ -214,10 +214,7 @@ def subjects():
         "torch": (EpistemicClassifier(module, **of), [x.astype(np.float32) for x in plain], y),
         "made": (EpistemicClassifier(PrecomputedModel(), rule=BallWithNearest, **of), made, names),
         "fixed": (
-            EpistemicClassifier(
-                FrozenEstimator(pipeline), neighborhoods=RelativeBall(2.0, 1.2), **of
-            ),
-            plain, names,
+            EpistemicClassifier(pipeline, neighborhoods=RelativeBall(2.0, 1.2), **of), plain, names,
         ),
     }  # fmt: skip
 

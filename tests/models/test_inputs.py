@@ -133,7 +133,7 @@ def test_samples_are_counted_along_the_first_axis(kind):
 
 @pytest.mark.parametrize("inputs", [7, None, np.array(3.0), torch.tensor(3.0)])
 def test_what_has_no_samples_cannot_be_counted(inputs):
-    with pytest.raises(InputError, match="samples along an axis"):
+    with pytest.raises(InputError, match="samples along their first axis"):
         count_samples(inputs)
 
 

@@ -1,4 +1,4 @@
-"""What the command line shows: tables, explanations and little pictures, by rich."""
+"""What the command line shows: tables, explanations and small pictures, with rich."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def show_demonstration(demonstration: Demonstration, console: Console) -> None:
     console.print()
     console.print(_comparison(demonstration))
     console.print(
-        "[dim]IK: answers it stands behind (coverage). right: how many of those are right. Nobody "
-        "can be right about an unseen digit, and hardly anybody about large noise: there, less is "
+        "[dim]IK: answers it stands behind (coverage). right: how many of those are right. No "
+        "answer can be right about an unseen digit, and few can under large noise: there, less is "
         "better.[/dim]"
     )
     console.print()
@@ -106,7 +106,7 @@ def _reasons(explanation: Explanation) -> Group:
 
 
 def _picture(title: str, image: Floats | None) -> Group:
-    """An image with values in [0, 1] as text; two characters to the pixel make it square."""
+    """An image with values in [0, 1] as text; two characters per pixel make it square."""
     if image is None:
         return Group()
     levels = np.clip(np.rint(image * (len(SHADES) - 1)), 0, len(SHADES) - 1).astype(int)
@@ -115,7 +115,7 @@ def _picture(title: str, image: Floats | None) -> Group:
 
 
 def show_fit(classifier: EpistemicClassifier, output: Path, console: Console) -> None:
-    """Print what was learned and where it is."""
+    """Print what was learned and where it was written."""
     table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
     for heading in ("layer", "features", "neighborhood"):
         table.add_column(heading, justify="right" if heading == "features" else "left")
@@ -154,13 +154,13 @@ def show_fit(classifier: EpistemicClassifier, output: Path, console: Console) ->
 
 
 def show_written(output: Path, console: Console) -> None:
-    """Say where the result is."""
+    """Print where the result is."""
     console.print(Text(f"Written to {visible(output)}"), soft_wrap=True)
 
 
 def show_report(output: Path, console: Console) -> None:
-    """Say where the page is, as a link where the terminal makes links."""
-    if is_stream(output):  # nothing to open is left there
+    """Print where the page is, as a link if the terminal supports links."""
+    if is_stream(output):  # a stream leaves nothing to open
         show_written(output, console)
         return
     console.print(
@@ -172,7 +172,7 @@ def show_report(output: Path, console: Console) -> None:
 
 
 def show_figures(assessment: Assessment, y_true: Labels | None, console: Console) -> None:
-    """Print the figures, against the truth where it is known."""
+    """Print the figures, compared with the truth if it is known."""
     if y_true is not None:
         console.print(Text(str(evaluate(assessment, y_true))))
     else:
@@ -185,7 +185,7 @@ def show_figures(assessment: Assessment, y_true: Labels | None, console: Console
 def show_assessment(
     assessment: Assessment, y_true: Labels | None, output: Path | None, console: Console
 ) -> None:
-    """Print the figures, and the first rows or where all of them are."""
+    """Print the figures, and the first rows or where all of them were written."""
     show_figures(assessment, y_true, console)
     if output is not None:
         show_written(output, console)

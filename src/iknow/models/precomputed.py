@@ -34,14 +34,14 @@ class PrecomputedModel:
         if isinstance(inputs, tuple) and len(inputs) == 2 and isinstance(inputs[1], Mapping):
             return _take_outputs(*inputs)
         raise InputError(
-            "without a model the inputs must be its outputs, (scores, {layer: activations}); "
-            f"got {type(inputs).__name__}: pass such a pair, or give the model"
+            "without a model the inputs must be its outputs, (scores, {layer: activations}); got "
+            f"{type(inputs).__name__}: pass such a pair, or pass the model"
         )
 
     def default_layers(self, batch: Observation) -> tuple[str, ...]:
         if not batch.activations:
             raise LayerError(
-                "the precomputed data has no layers to find support in: give the activations of at "
+                "the precomputed data has no layers to find support in: pass the activations of at "
                 "least one, as (scores, {layer: activations})"
             )
         return tuple(batch.activations)
@@ -53,7 +53,7 @@ class PrecomputedModel:
 
 
 def _take_outputs(scores: Any, activations: Mapping[str, Any]) -> Observation:
-    """All outputs, checked; activations need not be finite yet, as not all layers may be chosen."""
+    """All outputs, checked; layers that are not chosen may hold non-finite activations."""
     said = make_observation(scores, {})
     layers = {
         layer: as_activations(values, layer, len(said)) for layer, values in activations.items()

@@ -77,10 +77,7 @@ class SklearnModel:
             if not kinds.any():
                 raise
         return observe_apart(
-            lambda part: self._ask(part, layers),
-            batch,
-            kinds,
-            substitute=lambda: without_strange_values(batch),
+            self._ask, batch, layers, kinds, substitute=lambda: without_strange_values(batch)
         )
 
     def _ask(self, batch: Any, layers: Sequence[str]) -> Observation:

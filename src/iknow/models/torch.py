@@ -93,8 +93,9 @@ class TorchModel:
         if not strange.any():
             return self._ask(inputs, layers, modules)
         return observe_apart(
-            lambda part: self._ask(part.clone(), layers, modules),
+            lambda part, wanted: self._ask(part.clone(), wanted, modules),
             inputs,
+            layers,
             strange.astype(np.int64),
             substitute=lambda: torch.zeros_like(inputs),
         )
