@@ -7,15 +7,16 @@ classes, IDK if it is not among them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import IntEnum
+from typing import ClassVar
 
 import numpy as np
 
 from iknow.core.arrays import Bools, Codes, Ints
 from iknow.core.codes import NO_BELIEF
+from iknow.core.named import NamedCodes, Word
 
 
-class Assertion(IntEnum):
+class Assertion(Word):
     """What the classifier may say about one belief, ordered by how much it knows."""
 
     IDK = 0
@@ -26,7 +27,7 @@ class Assertion(IntEnum):
     """I know: the belief is all that is justified."""
 
 
-class Reason(IntEnum):
+class Reason(Word):
     """Why an assertion was made."""
 
     KNOWN = 0
@@ -43,6 +44,18 @@ class Reason(IntEnum):
     """IDK: an activation in a chosen layer is not finite, or the model gives no answer."""
     UNCERTIFIED = 6
     """IMK: all that IK takes, but no accuracy is certified for beliefs in this class."""
+
+
+class Assertions(NamedCodes):
+    """An `Assertion` for each of several samples."""
+
+    words: ClassVar = {int(assertion): assertion for assertion in Assertion}
+
+
+class Reasons(NamedCodes):
+    """A `Reason` for each of several assertions."""
+
+    words: ClassVar = {int(reason): reason for reason in Reason}
 
 
 def make_assertions(
