@@ -1,9 +1,20 @@
 """iknow makes a classifier honest: IK, IMK or IDK for each prediction, and the samples for it."""
 
 from iknow.classifier.epistemic import EpistemicClassifier
-from iknow.core.assertion import Assertion, Reason
+from iknow.core.assertion import Assertion, Reason, make_assertions
 from iknow.core.evidence import Evidence, merge_evidence
-from iknow.core.neighborhood import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
+from iknow.core.justification import justify
+from iknow.core.neighborhood import (
+    Ball,
+    BallElseNearest,
+    BallWithNearest,
+    Nearest,
+    Neighborhood,
+    RelativeBall,
+)
+from iknow.core.slack import Slack
+from iknow.core.stability import Stability
+from iknow.core.support import find_support
 from iknow.errors import (
     BundleError,
     DataError,
@@ -16,8 +27,8 @@ from iknow.errors import (
 )
 from iknow.evaluation import Report, evaluate
 from iknow.explain.assessment import Assessment
-from iknow.explain.explanation import Explanation
-from iknow.explain.picture import as_features, as_image, as_series
+from iknow.explain.explanation import Exemplar, Explanation, LayerExplanation
+from iknow.explain.picture import Features, Image, Series, as_features, as_image, as_series
 from iknow.report import make_html
 from iknow.search.warming import warm_up
 from iknow.selection import Certificate, Selection
@@ -34,23 +45,34 @@ __all__ = [
     "DataError",
     "EpistemicClassifier",
     "Evidence",
+    "Exemplar",
     "Explanation",
+    "Features",
     "IknowError",
+    "Image",
     "InputError",
     "LayerError",
+    "LayerExplanation",
     "MissingExtraError",
     "Nearest",
+    "Neighborhood",
     "Reason",
     "RefusedError",
     "RelativeBall",
     "Report",
     "Selection",
     "SelectionError",
+    "Series",
+    "Slack",
+    "Stability",
     "__version__",
     "as_features",
     "as_image",
     "as_series",
     "evaluate",
+    "find_support",
+    "justify",
+    "make_assertions",
     "make_html",
     "merge_evidence",
     "warm_up",

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from iknow.core.arrays import Bools, Codes, Ints
+from iknow.core.arrays import Bools, Ints
 from iknow.core.codes import NO_BELIEF
 from iknow.core.named import NamedCodes, Word
 
@@ -60,7 +60,7 @@ class Reasons(NamedCodes):
 
 def make_assertions(
     belief: Ints, justification: Bools, knowable: Sequence[int] | None = None
-) -> Codes:
+) -> Assertions:
     """The `Assertion` for each query, of shape (n_queries,).
 
     belief: class codes of shape (n_queries,), `NO_BELIEF` where there is none, which nothing
@@ -69,9 +69,10 @@ def make_assertions(
     """
     believed = justification[np.arange(len(belief)), belief] & (belief != NO_BELIEF)
     alone = (justification.sum(axis=1) == 1) & may_be_known(belief, knowable)
-    return np.where(
+    assertions = np.where(
         believed & alone, Assertion.IK, np.where(believed, Assertion.IMK, Assertion.IDK)
-    ).astype(np.int8)
+    )
+    return assertions.astype(np.int8).view(Assertions)
 
 
 def may_be_known(belief: Ints, knowable: Sequence[int] | None) -> Bools:
@@ -86,7 +87,7 @@ def find_reasons(
     supports: Sequence[Bools],
     invalid: Bools | None = None,
     knowable: Sequence[int] | None = None,
-) -> Codes:
+) -> Reasons:
     """The `Reason` behind each assertion, of shape (n_queries,).
 
     supports: one mask of shape (n_queries, n_classes) per layer. invalid: mask of the queries that
@@ -111,4 +112,5 @@ def find_reasons(
         Reason.KNOWN,
         Reason.OVERLAP,
     ]
-    return np.select(conditions, reasons, default=Reason.DISAGREEMENT).astype(np.int8)
+    found = np.select(conditions, reasons, default=Reason.DISAGREEMENT)
+    return found.astype(np.int8).view(Reasons)

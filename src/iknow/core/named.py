@@ -47,7 +47,7 @@ class NamedCodes(np.ndarray[Any, np.dtype[np.int8]]):
             [part.tolist() if self.ndim > 1 else part for part in self] if self.ndim else self[()]
         )
 
-    def astype(self, dtype: Any, *args: Any, **how: Any) -> NDArray[Any]:  # type: ignore[override]
+    def astype(self, dtype: Any, *args: Any, **how: Any) -> NDArray[Any]:
         """The numbers in another type, a plain array."""
         return np.asarray(self).astype(dtype, *args, **how)
 

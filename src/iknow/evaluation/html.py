@@ -24,11 +24,11 @@ SQUARE = "min-width:2em;height:1.8em;padding:0 3px;text-align:center;border:none
 def to_html(report: Report) -> str:
     """The report as a small card."""
     counts = {assertion: report.count(assertion) for assertion in reversed(Assertion)}
-    groups = [(mark(assertion), (assertion,)) for assertion in reversed(Assertion)]
-    groups.append(("not IK", (Assertion.IMK, Assertion.IDK)))
+    groups = {mark(assertion): [assertion] for assertion in reversed(Assertion)}
+    groups["not IK"] = [Assertion.IMK, Assertion.IDK]
     rows = [
         (title, f"{n:,}", percent(n / report.n_samples), percent(report.accuracy(*group)))
-        for title, group in groups
+        for title, group in groups.items()
         for n in (report.count(*group),)
     ]
     accuracy = percent(report.overall_accuracy)

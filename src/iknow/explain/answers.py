@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,12 +17,12 @@ if TYPE_CHECKING:
 def as_plain(assessment: Assessment) -> dict[str, Any]:
     """Lists that JSON has words for; see `Assessment.to_dict`."""
     labels = for_json(assessment.classes)
+    scores = belief_scores(assessment).tolist()
     answers = zip(assessment.belief_codes, assessment.answered, strict=True)
-    scores = belief_scores(assessment)
     return {
         "classes": labels,
         "belief": [labels[code] if answered else None for code, answered in answers],
-        "score": np.where(np.isfinite(scores), scores.astype(object), None).tolist(),
+        "score": [score if isfinite(score) else None for score in scores],
         "assertion": [assertion.name for assertion in assessment.assertion],
         "reason": [reason.name for reason in assessment.reason],
         "justified": [[labels[c] for c in np.flatnonzero(row)] for row in assessment.justification],

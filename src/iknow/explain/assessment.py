@@ -140,15 +140,13 @@ class Assessment:
 
         It prints as names, `[IK IDK IMK]`, and computes as numbers, `a.assertion == Assertion.IK`.
         """
-        codes = make_assertions(self.belief_codes, self.justification, self.knowable)
-        return codes.view(Assertions)
+        return make_assertions(self.belief_codes, self.justification, self.knowable)
 
     @cached_property
     def reason(self) -> Reasons:
         """A `Reason` for each assertion, of shape (n,)."""
         supports = list(self.supports.values())
-        reasons = find_reasons(self.belief_codes, supports, self.invalid, self.knowable)
-        return reasons.view(Reasons)
+        return find_reasons(self.belief_codes, supports, self.invalid, self.knowable)
 
     @cached_property
     def never_known(self) -> Bools:

@@ -31,7 +31,7 @@ class OnRequest(Mapping[str, Found], Generic[Found]):
         self, layers: Iterable[str], find: Callable[[str, Ints], Found] | None, positions: Ints
     ) -> None:
         self._layers = tuple(layers)
-        self._find = find
+        self._find: Callable[[str, Ints], Found] | None = find
         self._positions = positions
         self._found: dict[str, Found] = {}
         self._lock = Lock()

@@ -1,0 +1,62 @@
+"""Reports in a notebook: the figures of the record, and its matrix, as text."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.metrics import confusion_matrix
+
+from iknow import Assertion, evaluate
+from iknow.evaluation.html import MISTAKES_SHOWN, MOST_CLASSES
+from tests.markup import Page
+
+
+@pytest.fixture
+def report(assessment):
+    return evaluate(assessment, ["cat", "dog", "cat", "owl", "newt", "cat"])
+
+
+def test_the_card_says_what_the_record_says(report):
+    words = re.sub(r"\s+", " ", Page(report._repr_html_()).words)
+    for line in str(report).splitlines()[3:7]:
+        name, *figures = re.split(r"\s{2,}", line)
+        assert f"{name} {' '.join(figures)}".replace(" -", " –") in words
+    assert "on 6 samples, 50.0% right" in words
+    assert str(report).splitlines()[-1] in words
+
+
+def test_the_matrices_are_scikit_learns(report):
+    cells = re.findall(r"background:#[0-9a-f]{8}\">(\d*)</td>", report._repr_html_())
+    labels = ["cat", "dog", "owl", "newt"]
+    belief, assertion = report.assessment.belief, report.assessment.assertion
+    expected = [
+        confusion_matrix(belief[assertion == a], report.y_true[assertion == a], labels=labels)[:3]
+        for a in reversed(Assertion)
+    ]
+    assert [int(cell or 0) for cell in cells] == np.concatenate(expected).ravel().tolist()
+
+
+def test_of_many_classes_the_mistakes_are_listed_and_those_known_first(assessment):
+    n = MOST_CLASSES + 1
+    true = np.arange(6) + 3
+    wide = replace(assessment, classes=np.array(["cat", "dog", "owl", *map(str, range(3, n))]),
+                   scores=np.zeros((6, n)), evidence={}, neighborhoods={}, found={})  # fmt: skip
+    report = evaluate(assessment, [str(label) for label in true])
+    report = replace(report, classes=wide.classes, true_classes=np.append(wide.classes, "3"))
+    page = Page(report._repr_html_())
+    rows = page.tags.count("tr")
+    assert rows == 5 + 1 + min(6, MISTAKES_SHOWN)
+    assert [w for w in page.words.split() if w in ("IK", "IMK", "IDK")][4:] == [
+        "IK", "IMK", "IMK", "IDK", "IDK", "IDK",
+    ]  # fmt: skip
+
+
+def test_labels_with_markup_are_text(assessment):
+    names = np.array(["<script>alert(1)</script>", '"><img src=x>', "&amp;"])
+    report = evaluate(replace(assessment, classes=names), np.array(["<b>new"] * 6))
+    page = Page(report._repr_html_())
+    assert not {"script", "img"} & set(page.tags)
+    assert "<script>" in page.words.replace(" ", "")[: 10**6] or "<scrip" in page.words
+    many = replace(report, classes=np.append(names, ["x"] * 20))
+    assert not {"script", "img"} & set(Page(many._repr_html_()).tags)
