@@ -11,7 +11,7 @@ from iknow.core.neighborhood import (
     Nearest,
     Neighborhood,
     RelativeBall,
-)
+)  # fmt: skip
 from iknow.core.slack import Slack
 from iknow.core.stability import Stability
 from iknow.core.support import find_support
@@ -24,7 +24,7 @@ from iknow.errors import (
     MissingExtraError,
     RefusedError,
     SelectionError,
-)
+)  # fmt: skip
 from iknow.evaluation import Report, evaluate
 from iknow.explain.assessment import Assessment
 from iknow.explain.explanation import Exemplar, Explanation, LayerExplanation
@@ -35,45 +35,11 @@ from iknow.selection import Certificate, Selection
 from iknow.version import __version__
 
 __all__ = [
-    "Assertion",
-    "Assessment",
-    "Ball",
-    "BallElseNearest",
-    "BallWithNearest",
-    "BundleError",
-    "Certificate",
-    "DataError",
-    "EpistemicClassifier",
-    "Evidence",
-    "Exemplar",
-    "Explanation",
-    "Features",
-    "IknowError",
-    "Image",
-    "InputError",
-    "LayerError",
-    "LayerExplanation",
-    "MissingExtraError",
-    "Nearest",
-    "Neighborhood",
-    "Reason",
-    "RefusedError",
-    "RelativeBall",
-    "Report",
-    "Selection",
-    "SelectionError",
-    "Series",
-    "Slack",
-    "Stability",
-    "__version__",
-    "as_features",
-    "as_image",
-    "as_series",
-    "evaluate",
-    "find_support",
-    "justify",
-    "make_assertions",
-    "make_html",
-    "merge_evidence",
-    "warm_up",
-]
+    "Assertion", "Assessment", "Ball", "BallElseNearest", "BallWithNearest", "BundleError",
+    "Certificate", "DataError", "EpistemicClassifier", "Evidence", "Exemplar", "Explanation",
+    "Features", "IknowError", "Image", "InputError", "LayerError", "LayerExplanation",
+    "MissingExtraError", "Nearest", "Neighborhood", "Reason", "RefusedError", "RelativeBall",
+    "Report", "Selection", "SelectionError", "Series", "Slack", "Stability", "__version__",
+    "as_features", "as_image", "as_series", "evaluate", "find_support", "justify",
+    "make_assertions", "make_html", "merge_evidence", "warm_up",
+]  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 from sklearn.metrics import confusion_matrix
 
 from iknow import Assertion, evaluate
-from iknow.evaluation.html import MISTAKES_SHOWN, MOST_CLASSES
+from iknow.evaluation.html import MOST_CLASSES
 from tests.markup import Page
 
 
@@ -37,19 +37,11 @@ def test_the_matrices_are_scikit_learns(report):
     assert [int(cell or 0) for cell in cells] == np.concatenate(expected).ravel().tolist()
 
 
-def test_of_many_classes_the_mistakes_are_listed_and_those_known_first(assessment):
-    n = MOST_CLASSES + 1
-    true = np.arange(6) + 3
-    wide = replace(assessment, classes=np.array(["cat", "dog", "owl", *map(str, range(3, n))]),
-                   scores=np.zeros((6, n)), evidence={}, neighborhoods={}, found={})  # fmt: skip
-    report = evaluate(assessment, [str(label) for label in true])
-    report = replace(report, classes=wide.classes, true_classes=np.append(wide.classes, "3"))
-    page = Page(report._repr_html_())
-    rows = page.tags.count("tr")
-    assert rows == 5 + 1 + min(6, MISTAKES_SHOWN)
-    assert [w for w in page.words.split() if w in ("IK", "IMK", "IDK")][4:] == [
-        "IK", "IMK", "IMK", "IDK", "IDK", "IDK",
-    ]  # fmt: skip
+def test_of_many_classes_there_are_the_figures_alone(report):
+    wide = replace(report, classes=np.arange(MOST_CLASSES + 1))
+    page = Page(wide._repr_html_())
+    assert page.tags.count("table") == 1
+    assert page.tags.count("tr") == 5
 
 
 def test_labels_with_markup_are_text(assessment):

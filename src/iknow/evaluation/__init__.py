@@ -26,24 +26,10 @@ if TYPE_CHECKING:
     from iknow.evaluation.plots import draw_tradeoff as draw_tradeoff
 
 __all__ = [
-    "CoverageSurface",
-    "EvidenceScatter",
-    "RadiusCurve",
-    "Regions",
-    "Report",
-    "RobustCurve",
-    "Tradeoff",
-    "TradeoffLine",
-    "add_gaussian",
-    "add_uniform",
-    "coverage_surface",
-    "evaluate",
-    "evidence_scatter",
-    "map_regions",
-    "radius_curve",
-    "robust_curve",
-    "tradeoff",
-]
+    "CoverageSurface", "EvidenceScatter", "RadiusCurve", "Regions", "Report", "RobustCurve",
+    "Tradeoff", "TradeoffLine", "add_gaussian", "add_uniform", "coverage_surface", "evaluate",
+    "evidence_scatter", "map_regions", "radius_curve", "robust_curve", "tradeoff",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

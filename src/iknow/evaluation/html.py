@@ -15,8 +15,7 @@ from iknow.evaluation.metrics import Report
 
 WRONG = "#b3123c"
 MOST_CLASSES = 12
-"""Classes of which a matrix is shown; of more, the commonest mistakes."""
-MISTAKES_SHOWN = 8
+"""Classes of which a matrix fits into a notebook; of more there is the page."""
 FAINTEST, STRONGEST = 0.12, 0.6
 SQUARE = "min-width:2em;height:1.8em;padding:0 3px;text-align:center;border:none"
 
@@ -37,7 +36,7 @@ def to_html(report: Report) -> str:
         heading("Report", f"on {report.n_samples:,} samples, {accuracy} right"),
         bar(counts, report.n_samples),
         table(("", "samples", "fraction", "accuracy"), rows, margin="12px 0 0"),
-        _matrices(report) if few else _mistakes(report),
+        _matrices(report) if few else "",
         paragraphs(report.remarks()),
     )
 
@@ -77,20 +76,3 @@ def _label(label: object) -> str:
     shown = name(label)
     short = shown if len(shown) <= 9 else shown[:8] + "…"
     return f'<th style="{SQUARE};{SOFT}" title="{text(label)}">{text(short)}</th>'
-
-
-def _mistakes(report: Report) -> str:
-    """The commonest mistakes, those that were called known first."""
-    wrong = report.pairs[report.pairs[:, 1] != report.pairs[:, 2]]
-    wrong = wrong[np.lexsort((-wrong[:, 3], -wrong[:, 0]))][:MISTAKES_SHOWN]
-    rows = [
-        (
-            mark(Assertion(a)),
-            text(report.classes[belief]),
-            text(report.true_classes[true]),
-            f"{n:,}",
-        )
-        for a, belief, true, n in wrong.tolist()
-    ]
-    headings = ("mistakes", "belief", "truth", "samples")
-    return table(headings, rows, margin="12px 0 0") if rows else ""

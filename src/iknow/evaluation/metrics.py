@@ -198,7 +198,7 @@ def evaluate(assessment: Assessment, y_true: Any) -> Report:
         )
     unknown: Bools = positions_of(y_true, classes) == UNKNOWN
     true_classes = np.concatenate([classes, np.unique(y_true[unknown])])
-    true_codes = codes_of(y_true, true_classes)
+    true_codes = positions_of(y_true, true_classes)
     answered = assessment.belief_codes >= 0
     shape = (len(Assertion), len(classes), len(true_classes))
     combined = (assessment.assertion, assessment.belief_codes, true_codes)
@@ -213,8 +213,3 @@ def evaluate(assessment: Assessment, y_true: Any) -> Report:
         assessment=assessment,
         y_true=y_true,
     )
-
-
-def codes_of(y_true: Labels, true_classes: Labels) -> Ints:
-    """The position of each true label in `true_classes`, of shape (n,)."""
-    return positions_of(y_true, true_classes)

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from iknow.core.arrays import Bools, Ints
 from iknow.core.assertion import Assertion
+from iknow.core.codes import positions_of
 from iknow.core.text import name
 from iknow.errors import InputError
-from iknow.evaluation.metrics import Report, codes_of, evaluate
+from iknow.evaluation.metrics import Report, evaluate
 from iknow.explain.assessment import Assessment
 from iknow.explain.picture import Renderer
 from iknow.report import words
@@ -98,7 +99,7 @@ def make_html(
     """
     _check(assessment, samples, max_samples)
     report = None if y_true is None else evaluate(assessment, y_true)
-    codes = None if report is None else codes_of(report.y_true, report.true_classes)
+    codes = None if report is None else positions_of(report.y_true, report.true_classes)
     wrong: Bools | None = None if codes is None else _wrong(assessment, codes)
     room = int(EVIDENCE_SHARE * max_bytes * 3 / 4 / bytes_per_sample(assessment))
     most = min(max_samples, max(room, 1))
