@@ -47,4 +47,4 @@ def _for_json(label: Any) -> Any:
     value = label.item() if isinstance(label, (np.number, np.bool_)) else label
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else str(value)
-    return value if value is None or isinstance(value, (str, int)) else str(value)
+    return value if value is None or isinstance(value, int) else str(value)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from iknow.core.arrays import Bools, Ints
 from iknow.core.assertion import Assertion
 from iknow.core.codes import positions_of
-from iknow.core.text import name
+from iknow.core.text import name, shown
 from iknow.errors import InputError
 from iknow.evaluation.metrics import Report, evaluate
 from iknow.explain.assessment import Assessment
@@ -130,7 +130,11 @@ def make_html(
     return page
 
 
-def _check(assessment: Assessment, samples: Any, max_samples: int) -> None:
+def _check(assessment: Any, samples: Any, max_samples: int) -> None:
+    if not isinstance(assessment, Assessment):
+        raise InputError(
+            f"a page is made of an Assessment, as assess(X) returns it; got {shown(assessment)}"
+        )
     if len(assessment) == 0:
         raise InputError("there is nothing to report: the assessment is empty")
     if max_samples < 1:
