@@ -22,15 +22,17 @@ from benchmarks.records import (
     Results,
 )
 from benchmarks.wording import duration
+from iknow.core.assertion import Assertion
+from iknow.core.colors import COLORS
 from iknow.evaluation.plots.matplotlib.style import PENCIL, styled, titled, to_png
 
 __all__ = ["draw_cost", "spread_apart", "to_png", "to_svg"]
 
 LOOKS: dict[str, dict[str, Any]] = {
-    CELLS: {"color": "#00795a", "linewidth": 3.0, "marker": "o"},
+    CELLS: {"color": COLORS[Assertion.IK], "linewidth": 3.0, "marker": "o"},
     DENSE: {"color": "#0063a6", "linewidth": 3.0, "marker": "o"},
     PRODUCTS: {"color": PENCIL, "linewidth": 1.6, "linestyle": (0, (4, 2)), "marker": "."},
-    FAISS: {"color": "#c77700", "linewidth": 1.8, "marker": "s"},
+    FAISS: {"color": COLORS[Assertion.IMK], "linewidth": 1.8, "marker": "s"},
     BALL_TREE: {"color": "#a83279", "linewidth": 1.8, "marker": "^"},
 }
 SHORT = {

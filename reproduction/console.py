@@ -18,9 +18,8 @@ from rich.table import Table
 from rich.text import Text
 
 from iknow.cli.console import show_written
-from iknow.core.text import visible
+from iknow.core.text import percent, visible
 from iknow.errors import DataError
-from iknow.evaluation.metrics import percent
 from reproduction.agreement import compare, count_agreeing, measure
 from reproduction.data.published import sample_signs
 from reproduction.figures.pictures import make_figures

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from iknow.core.arrays import Floats
 from iknow.core.assertion import Assertion
+from iknow.core.colors import COLORS
 from iknow.errors import InputError
 from iknow.evaluation.curves import RadiusCurve
 from iknow.evaluation.metrics import Report
@@ -22,7 +23,6 @@ from iknow.evaluation.plots.matplotlib.style import (
     BOX,
     CENTERED,
     CLASS_COLORS,
-    COLORS,
     DASHED,
     HALO,
     INK,

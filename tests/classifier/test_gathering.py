@@ -21,7 +21,7 @@ from iknow import (
 from iknow.classifier.gathering import one_ahead
 from iknow.core.contrast import find_contrast
 from iknow.errors import InputError
-from iknow.explain.on_request import EvidenceOnRequest
+from iknow.explain.on_request import OnRequest
 from iknow.geometry import Weighted
 from iknow.models.precomputed import PrecomputedModel
 from iknow.search.layer import LayerIndex
@@ -97,7 +97,7 @@ def test_both_ways_say_the_same(rule, batch_size, metric):
     queries, _ = make_outputs(40, seed=1, invalid=[3, 17])
     classifier = fitted(rule, batch_size=batch_size, metric=metric)
     later = classifier.assess(queries)
-    assert isinstance(later.evidence, EvidenceOnRequest)
+    assert isinstance(later.evidence, OnRequest)
     at_once = classifier.assess(queries, evidence=True)
     assert type(at_once.evidence) is dict
     assert later.invalid.nonzero()[0].tolist() == [3, 17]
@@ -226,7 +226,7 @@ def test_where_the_activations_would_be_too_many_evidence_is_gathered_at_once(co
     classifier = fitted(batch_size=16)
     expected = classifier.assess(queries)
     monkeypatch.setattr(iknow.classifier.gathering, "BYTES_OF_ACTIVATIONS_KEPT", 40 * 5 * 4)
-    assert isinstance(classifier.assess(queries).evidence, EvidenceOnRequest)
+    assert isinstance(classifier.assess(queries).evidence, OnRequest)
     monkeypatch.setattr(iknow.classifier.gathering, "BYTES_OF_ACTIVATIONS_KEPT", 40 * 5 * 4 - 1)
     counter.gathered.clear()
     assessment = classifier.assess(queries)

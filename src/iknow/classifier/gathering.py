@@ -17,7 +17,7 @@ from iknow.core.contrast import Contrast, find_contrast, stack_contrasts
 from iknow.core.evidence import Evidence, discard_evidence, stack_evidence
 from iknow.core.neighborhood import Neighborhood
 from iknow.errors import InputError
-from iknow.explain.on_request import EvidenceOnRequest
+from iknow.explain.on_request import OnRequest
 from iknow.models.model import Model, Observation, join_observations, join_whole
 from iknow.search.index import Index
 
@@ -202,19 +202,19 @@ def _can_be_kept(first: Observation, n_samples: int) -> bool:
 
 def _gather_later(
     observation: Observation, indexes: Mapping[str, Index], k: int
-) -> EvidenceOnRequest:
-    """The evidence about an observation with its activations, gathered on first use."""
+) -> OnRequest[Evidence]:
+    """The evidence about an observation with its activations, gathered when it is asked for."""
 
-    def gather(layer: str, samples: slice) -> Evidence:
-        queries = observation.activations[layer][samples]
+    def gather(layer: str, samples: Ints) -> Evidence:
+        queries = observation.activations[layer]
         with _errors_that_name(layer):
             parts = [
-                indexes[layer].gather(queries[start : start + QUERIES_AT_ONCE], k)
-                for start in range(0, max(1, len(queries)), QUERIES_AT_ONCE)
+                indexes[layer].gather(queries[samples[start : start + QUERIES_AT_ONCE]], k)
+                for start in range(0, max(1, len(samples)), QUERIES_AT_ONCE)
             ]
         return discard_evidence(stack_evidence(parts), observation.invalid[samples])
 
-    return EvidenceOnRequest(indexes, gather)
+    return OnRequest(indexes, gather, np.arange(len(observation.invalid)))
 
 
 @contextmanager

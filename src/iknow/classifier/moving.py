@@ -37,7 +37,7 @@ from iknow.core.overriding import replaced_methods, speaks_for
 from iknow.core.robustness import FURTHEST
 from iknow.core.sensitivity import Sensitivity
 from iknow.errors import IknowError, LayerError
-from iknow.explain.on_request import MovementsOnRequest
+from iknow.explain.on_request import OnRequest
 from iknow.geometry.lipschitz import FLOAT32_ROUNDING, ROUND_UP
 from iknow.geometry.metric import check_promises
 from iknow.geometry.rounding import SMALLEST
@@ -53,14 +53,14 @@ NOT_BOUNDED = (
 
 def movements_on_request(
     model: Model, indexes: Mapping[str, LayerIndex], sizes: Sizes, found: Findings
-) -> MovementsOnRequest:
+) -> OnRequest[Movement]:
     """How far the points of each layer can move, when that is asked for.
 
     sizes: of what was assessed. found: what was found about it.
     """
     belief, activations = found.observation.belief, found.activations
     mover = Mover(model, indexes, sizes, activations, belief)
-    return MovementsOnRequest(indexes, mover.find, np.arange(len(belief)))
+    return OnRequest(indexes, mover.find, np.arange(len(belief)))
 
 
 @dataclass(frozen=True, eq=False)

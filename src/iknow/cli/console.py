@@ -15,15 +15,15 @@ from rich.text import Text
 from iknow.classifier.epistemic import EpistemicClassifier
 from iknow.cli.demo import UNSEEN, Demonstration, Example
 from iknow.core.arrays import Floats, Labels
-from iknow.core.assertion import Assertion, Reason
-from iknow.core.text import name, visible
+from iknow.core.assertion import Assertion
+from iknow.core.colors import COLORS
+from iknow.core.text import name, percent, visible
 from iknow.evaluation import evaluate
-from iknow.evaluation.metrics import NO_ANSWER, percent
+from iknow.evaluation.metrics import NO_ANSWER
 from iknow.explain.assessment import Assessment
 from iknow.explain.explanation import SENTENCES, Explanation
 from iknow.storage.atomic import is_stream
 
-COLORS = {Assertion.IK: "green", Assertion.IMK: "yellow", Assertion.IDK: "red"}
 SHADES = " ░▒▓█"
 ROWS_SHOWN = 10
 
@@ -126,30 +126,8 @@ def show_fit(classifier: EpistemicClassifier, output: Path, console: Console) ->
     console.print(f"{n_rows:,} training samples of {len(classifier.classes_)} classes")
     console.print(table)
     selection = getattr(classifier, "selection_", None)
-    if selection is not None:
-        largest = ", the largest there is" if selection.optimal else ""
-        console.print(
-            f"On {selection.n_samples:,} validation samples: coverage "
-            f"{percent(selection.coverage)}{largest}; accuracy on it {percent(selection.accuracy)}"
-        )
-        if selection.certificate is not None:
-            promise = selection.certificate
-            console.print(
-                f"Guaranteed with confidence {promise.confidence:g}: accuracy on IK at least "
-                f"{promise.accuracy:g} ({promise.errors} wrong of {promise.known:,} IK among "
-                f"{promise.n_samples:,} samples that certify)"
-            )
-            if promise.by_class is not None:
-                others = len(classifier.classes_) - len(promise.by_class)
-                console.print(
-                    f"That holds for each of {len(promise.by_class)} classes; beliefs in the "
-                    f"other {others} are never IK"
-                )
-            if not promise.proven:
-                console.print(
-                    "The search for settings ran out of time: with a longer time limit there may "
-                    "be more coverage"
-                )
+    for sentence in [] if selection is None else selection.sentences():
+        console.print(sentence)
     show_written(output, console)
 
 
@@ -194,14 +172,14 @@ def show_assessment(
     for heading in ("sample", "belief", "assertion", "reason"):
         table.add_column(heading, justify="right" if heading == "sample" else "left")
     for i in range(min(ROWS_SHOWN, len(assessment))):
-        assertion = Assertion(assessment.assertion[i])
+        assertion = assessment.assertion[i]
         code = int(assessment.belief_codes[i])
         belief = name(assessment.classes[code]) if code >= 0 else NO_ANSWER
         table.add_row(
             str(i),
             Text(belief),
             Text(assertion.name, style=COLORS[assertion]),
-            Reason(assessment.reason[i]).name.lower(),
+            assessment.reason[i].name.lower(),
         )
     console.print(table)
     if len(assessment) > ROWS_SHOWN:

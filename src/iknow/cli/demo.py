@@ -21,11 +21,10 @@ from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion
 from iknow.core.neighborhood import Ball, BallElseNearest, BallWithNearest, Nearest, Neighborhood
 from iknow.errors import InputError
-from iknow.evaluation import evaluate
 from iknow.explain.assessment import Assessment
 from iknow.explain.explanation import Explanation
 from iknow.explain.picture import as_image
-from iknow.report import USUAL_NEIGHBORS
+from iknow.report import USUAL_NEIGHBORS, make_html
 from iknow.search.threads import single_threaded_blas
 from iknow.selection import match_k, match_threshold
 
@@ -127,7 +126,9 @@ def make_report(demonstration: Demonstration) -> str:
     images = np.concatenate([images for images, _ in parts])
     y_true = np.concatenate([y_true for _, y_true in parts])
     assessment = classifier.assess(images, k=USUAL_NEIGHBORS)
-    return evaluate(assessment, y_true).to_html(
+    return make_html(
+        assessment,
+        y_true,
         samples=images,
         training=digits.train[0],
         renderer=as_image(8, 8, limits=(0, 1)),

@@ -6,6 +6,9 @@ of one meaning may come in several types.
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 
 from iknow.core.arrays import Ints, Labels
@@ -30,3 +33,18 @@ def positions_of(labels: Labels, classes: Labels) -> Ints:
     found = np.array([places.get(value, UNKNOWN) for value in values.tolist()], dtype=np.int64)
     positions: Ints = found[inverse]
     return positions
+
+
+def for_json(labels: Labels) -> list[Any]:
+    """Labels of shape (n,) as values that JSON has: text, whole and finite numbers, flags, None.
+
+    Any other label, such as a date, bytes or NaN, becomes its text, `str(label)`.
+    """
+    return [_for_json(label) for label in labels]
+
+
+def _for_json(label: Any) -> Any:
+    value = label.item() if isinstance(label, (np.number, np.bool_)) else label
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else str(value)
+    return value if value is None or isinstance(value, int) else str(value)

@@ -7,6 +7,7 @@ pair, nine megabytes. What cannot be seen is written as Python writes it, \x1b o
 
 from __future__ import annotations
 
+import math
 import unicodedata
 
 JOINERS = "\u200c\u200d"
@@ -53,6 +54,11 @@ def names(texts: object, most: int = 10) -> str:
     first = ", ".join(shown(text) for text in listed[:most])
     more = f", … ({len(listed):,} in all)" if len(listed) > most else ""
     return f"{first}{more}" or "none"
+
+
+def percent(fraction: float, dash: str = "–") -> str:
+    """A fraction as a percentage; an undefined one as a dash."""
+    return dash if math.isnan(fraction) else f"{100 * fraction:.1f}%"
 
 
 def _seen(character: str) -> str:

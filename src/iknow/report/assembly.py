@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from iknow.core.colors import SHADES
 from iknow.report.album import Album
 from iknow.report.packing import pack_arrays, to_json
 from iknow.report.words import describe_pictures, paragraphs
@@ -34,7 +35,7 @@ def assemble(
     pictures = _picture_columns(album, facts["n"])
     arrays, packed = pack_arrays({**columns, **pictures})
     n_pictured = int((pictures["samplePictures"] >= 0).sum())
-    style = _read("page.css")
+    style = _colors() + _read("page.css")
     script = "\n".join(_read(f"{name}.js") for name in SCRIPTS)
     parts = {
         **prose,
@@ -65,6 +66,16 @@ def _picture_columns(album: Album, n_samples: int) -> dict[str, NDArray[Any]]:
         "trainingRows": np.array(training, dtype=np.int64),
         "trainingPictures": np.array(places, dtype=np.int32),
     }
+
+
+def _colors() -> str:
+    """The colors of the assertions, by names that the style sheet chooses from."""
+    shades = (
+        f"--{assertion.name.lower()}-{on.replace('_', '-')}: {shade}; "
+        for assertion, colors in SHADES.items()
+        for on, shade in colors._asdict().items()
+    )
+    return f":root {{ {''.join(shades)}}}\n"
 
 
 def _read(name: str) -> str:

@@ -9,8 +9,8 @@ import numpy as np
 
 from iknow.core.assertion import Assertion
 from iknow.core.neighborhood import Neighborhood
-from iknow.core.text import name, visible
-from iknow.evaluation.metrics import Report, percent
+from iknow.core.text import name, percent, visible
+from iknow.evaluation.metrics import Report
 from iknow.explain.assessment import Assessment
 from iknow.report.choosing import Chosen
 from iknow.selection import Selection

@@ -14,7 +14,6 @@ from iknow.cli.jobs.source import Source, check_width, take_inputs, trained_name
 from iknow.cli.model_file import load_model
 from iknow.cli.tables import Table, check_ending, write_table
 from iknow.core.arrays import Labels
-from iknow.core.assertion import Assertion, Reason
 from iknow.core.evidence import NO_EXEMPLAR, distances_for_and_against
 from iknow.errors import InputError
 from iknow.explain.assessment import Assessment
@@ -47,8 +46,8 @@ def assertion_columns(assessment: Assessment) -> dict[str, Any]:
     labels = np.array([str(label) for label in assessment.classes.tolist()])
     columns: dict[str, Any] = {
         "belief": _beliefs(assessment),
-        "assertion": np.array([Assertion(a).name for a in assessment.assertion]),
-        "reason": np.array([Reason(r).name for r in assessment.reason]),
+        "assertion": np.array([assertion.name for assertion in assessment.assertion]),
+        "reason": np.array([reason.name for reason in assessment.reason]),
         "justified": np.array(["|".join(labels[row]) for row in assessment.justification]),
     }
     rows = np.arange(len(assessment))

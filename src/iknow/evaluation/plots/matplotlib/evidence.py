@@ -22,6 +22,7 @@ from matplotlib.patches import Polygon
 
 from iknow.core.arrays import Floats
 from iknow.core.assertion import Assertion, Reason
+from iknow.core.colors import COLORS
 from iknow.core.neighborhood import (
     Ball,
     BallElseNearest,
@@ -37,7 +38,7 @@ from iknow.evaluation.plots.matplotlib.axes import (
     spans_magnitudes,
     use_logarithm,
 )
-from iknow.evaluation.plots.matplotlib.style import COLORS, INK, PENCIL, tint
+from iknow.evaluation.plots.matplotlib.style import INK, PENCIL, tint
 from iknow.evaluation.scatter import EvidenceScatter
 
 Limits = tuple[float, float]
