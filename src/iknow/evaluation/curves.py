@@ -107,8 +107,8 @@ def radius_curve(assessment: Assessment, y_true: Any, layer: str | None = None) 
 
     Example:
         >>> curve = radius_curve(a, y_true, "input")
-        >>> curve.f_ik[curve.places([0.25, 0.5, 1.1])].round(2)
-        array([0.03, 0.77, 0.52])
+        >>> curve.f_ik[curve.places([0.25, 0.5, 1.0])].round(2)
+        array([0.37, 0.77, 0.52])
     """
     evaluate(assessment, y_true)  # refuses labels that do not fit
     layer = check_layer(assessment, layer)
