@@ -105,7 +105,7 @@ def radius_curve(assessment: Assessment, y_true: Any, layer: str | None = None) 
         y_true: True labels of shape (n,).
         layer: Name of the layer; optional if there is only one.
 
-    Example:
+    Examples:
         >>> curve = radius_curve(a, y_true, "input")
         >>> curve.f_ik[curve.places([0.25, 0.5, 1.0])].round(2)
         array([0.37, 0.77, 0.52])

@@ -24,7 +24,7 @@ def add_gaussian(
         limits: Smallest and largest value an input can have, such as (0, 1) for an image; values
             beyond them are clipped.
 
-    Example:
+    Examples:
         >>> add_gaussian(np.zeros((1, 3)), 0.1, np.random.default_rng(0)).round(3)
         array([[ 0.013, -0.013,  0.064]])
     """
@@ -42,7 +42,7 @@ def add_uniform(
         rng: Source of randomness.
         limits: Smallest and largest value an input can have; values beyond them are clipped.
 
-    Example:
+    Examples:
         >>> add_uniform(np.zeros((1, 3)), 0.1, np.random.default_rng(0), limits=(0, 1)).round(3)
         array([[0.027, 0.   , 0.   ]])
     """

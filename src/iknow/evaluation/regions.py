@@ -47,7 +47,7 @@ def map_regions(
         y_limits: Smallest and largest vertical coordinate.
         resolution: Number of points in each direction.
 
-    Example:
+    Examples:
         >>> flat = EpistemicClassifier(LogisticRegression()).fit(X[:, :2], y)
         >>> map_regions(flat.assess, (4, 8), (2, 5), resolution=50).assertion.shape
         (50, 50)

@@ -65,7 +65,7 @@ def robust_curve(assessment: Assessment, y_true: Any = None) -> RobustCurve:
         assessment: What `assess` returned for n samples.
         y_true: True labels of shape (n,), to also count correct beliefs; optional.
 
-    Example:
+    Examples:
         >>> curve = robust_curve(a, y_true)
         >>> curve.right_fraction[curve.places([0.0, 0.5, 1.0])].round(2)
         array([0.73, 0.48, 0.35])

@@ -49,7 +49,7 @@ def evidence_scatter(assessment: Assessment, layer: str | None = None) -> Eviden
         assessment: What `assess` returned for n samples.
         layer: Name of the layer; optional if there is only one.
 
-    Example:
+    Examples:
         >>> points = evidence_scatter(a, "input")
         >>> print(f"{(points.own < points.other).mean():.2f}")
         0.97

@@ -15,7 +15,7 @@ def warm_up() -> None:
     Without the extra `fast` there is nothing to do. Run it while you build an image, and each
     process finds its search compiled: `python -c "import iknow; iknow.warm_up()"`.
 
-    Example:
+    Examples:
         >>> warm_up()
     """
     points = np.arange(2 * N_ROWS, dtype=np.float32).reshape(N_ROWS, 2)

@@ -50,7 +50,7 @@ def select(
         n_trials: Number of settings that "grid" and "bayes" try.
         random_state: Seed for "bayes".
 
-    Example:
+    Examples:
         >>> selection = select(evidence, belief, y_true, Ball)
         >>> print(f"{selection.coverage:.3f}", selection.optimal)
         0.827 True

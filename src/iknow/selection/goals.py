@@ -37,7 +37,7 @@ class Goal:
         time_limit: Seconds that the search may take.
         random_state: Seed for the split that certifies and for method "bayes".
 
-    Example:
+    Examples:
         >>> Goal(coverage=0.8).neighbors_needed(Nearest, n_rows=75)
         75
     """
@@ -110,7 +110,7 @@ def choose(
         rule: The neighborhood whose parameters to choose, such as `Ball`.
         classes: Labels of shape (n_classes,), to name classes in certificates and errors.
 
-    Example:
+    Examples:
         >>> choose(Goal(coverage=0.8), evidence, belief, y_true, Nearest).neighborhoods["input"]
         Nearest(k=6)
     """

@@ -95,7 +95,7 @@ def certify(
         SelectionError: Nothing can be certified. The message says how close it came and about how
             many samples it would take. There is no fallback.
 
-    Example:
+    Examples:
         >>> sure = certify(evidence, belief, y_true, Ball, accuracy=0.9, confidence=0.9)
         >>> print(f"at least {sure.certificate.bound:.3f} on {sure.coverage:.2f}")
         at least 0.914 on 0.76

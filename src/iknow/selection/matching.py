@@ -37,7 +37,7 @@ def match_coverage(
         rule: `Nearest` or `RelativeBall`.
         coverage: The fraction of IK to match, in (0, 1].
 
-    Example:
+    Examples:
         >>> match_coverage(evidence, belief, y_true, RelativeBall, 0.8).coverage
         0.8
     """
@@ -69,7 +69,7 @@ def match_k(evidence: ValidationEvidence, belief: Ints, coverage: float) -> int:
         belief: What the model believes, as class codes of shape (n,).
         coverage: The fraction of IK to match.
 
-    Example:
+    Examples:
         >>> match_k(evidence, belief, 0.8)
         6
     """
@@ -104,7 +104,7 @@ def match_threshold(confidence: Floats, coverage: float) -> float:
         confidence: Confidences such as the highest scores, of shape (n,).
         coverage: The fraction to match.
 
-    Example:
+    Examples:
         >>> match_threshold(np.array([0.5, 0.7, 0.8, 0.9]), 0.5)
         0.8
     """

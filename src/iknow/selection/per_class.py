@@ -33,7 +33,7 @@ def select_per_class(
         y_true: The truth, as class codes of shape (n,).
         time_limit: Seconds that the search may take.
 
-    Example:
+    Examples:
         >>> print(f"{select_per_class(evidence, belief, y_true).coverage:.2f}")
         0.88
     """
