@@ -88,7 +88,7 @@ class RadiusCurve:
         return int(np.argmax(self.counts[Assertion.IK]))
 
     def places(self, radii: Any) -> Ints:
-        """Return the positions in `self.radii` that hold for `radii` of any shape, in that shape."""
+        """Return the positions in `self.radii` that hold for `radii`, in the shape of those."""
         asked = np.asarray(radii, dtype=np.float64)
         if not (asked >= 0).all():  # NaN included
             raise InputError(f"radii must be numbers >= 0; got {radii}")

@@ -50,7 +50,7 @@ class RobustCurve:
         return None if self.right is None else self.right / self.n_samples
 
     def places(self, radii: Any) -> Ints:
-        """Return the positions in the counts that hold for `radii` of any shape, in that shape."""
+        """Return the positions in the counts that hold for `radii`, in the shape of those."""
         asked = np.asarray(radii, dtype=np.float64)
         if not (asked >= 0).all():  # NaN included
             raise InputError(f"radii must be numbers >= 0; got {radii}")

@@ -15,7 +15,7 @@ from iknow.core.neighborhood import Neighborhood
 from iknow.errors import InputError
 
 VALUES_CHECKED_AT_ONCE = 1 << 20
-"""Numbers checked for finiteness at once: the masks for a whole index would take too much memory."""
+"""Numbers checked for finiteness at once: masks of a whole index would take too much memory."""
 
 
 @runtime_checkable
@@ -43,7 +43,7 @@ class Index(Protocol):
         """Find the classes within reach of `neighborhood`: a mask of shape (n_queries, n_classes).
 
         The answer for `queries` of shape (n_queries, n_features) equals that of
-        `iknow.core.support.find_support`, but an index may find it without measuring every distance.
+        `iknow.core.support.find_support`, but an index may find it without measuring distances.
         """
         ...
 
