@@ -1,4 +1,4 @@
-"""Makers of blocks: the committed results, the command line and the changes, as Markdown.
+"""Makers of blocks: the committed results and the command line, as Markdown.
 
 No number on the pages about performance and reproduction is typed: what is measured again is said
 again.
@@ -148,15 +148,10 @@ def commands() -> str:
     )
 
 
-def changes() -> str:
-    """The changelog without its title."""
-    return (DOCS.parent / "CHANGELOG.md").read_text("utf-8").partition("\n")[2]
-
-
 MAKERS: dict[str, Callable[[], str]] = {
     maker.__name__: maker
     for maker in (
-        targets, selection, growth, faiss_table, gpu_table, gpu_notes, agreement, commands, changes,
+        targets, selection, growth, faiss_table, gpu_table, gpu_notes, agreement, commands,
     )
 }  # fmt: skip
 

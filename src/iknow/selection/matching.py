@@ -26,10 +26,20 @@ def match_coverage(
     rule: type[Neighborhood],
     coverage: float,
 ) -> Selection:
-    """The setting of `Nearest` or `RelativeBall` whose coverage is nearest to a target.
+    """Choose the setting of `Nearest` or `RelativeBall` whose coverage is closest to a target.
 
-    evidence: by layer, about n validation samples. belief, y_true: class codes of shape (n,). Of
-    the settings of a RelativeBall that match, the one most often right on IK is taken.
+    Among the settings of a `RelativeBall` that match, it takes the most accurate on IK.
+
+    Args:
+        evidence: Evidence about n validation samples, by layer.
+        belief: What the model believes, as class codes of shape (n,).
+        y_true: The truth, as class codes of shape (n,).
+        rule: `Nearest` or `RelativeBall`.
+        coverage: The fraction of IK to match, in (0, 1].
+
+    Examples:
+        >>> match_coverage(evidence, belief, y_true, RelativeBall, 0.8).coverage
+        0.8
     """
     check_validation(evidence, belief, y_true)
     if not 0 < coverage <= 1:
@@ -49,9 +59,19 @@ def match_coverage(
 
 
 def match_k(evidence: ValidationEvidence, belief: Ints, coverage: float) -> int:
-    """The k for which `Nearest(k)` in every layer comes nearest to a coverage; the least of equals.
+    """Return the k for which `Nearest(k)` in every layer comes closest to a coverage.
 
-    The evidence limits how large k may get: it holds that many neighbour distances.
+    Ties go to the smallest k. The neighbor distances that the evidence holds limit how large k may
+    get.
+
+    Args:
+        evidence: Evidence about n validation samples, by layer.
+        belief: What the model believes, as class codes of shape (n,).
+        coverage: The fraction of IK to match.
+
+    Examples:
+        >>> match_k(evidence, belief, 0.8)
+        6
     """
     largest = min(layer.n_neighbors for layer in evidence.values())
     if largest < 1:
@@ -78,7 +98,16 @@ def largest_known_k(evidence: ValidationEvidence, belief: Ints) -> Ints:
 
 
 def match_threshold(confidence: Floats, coverage: float) -> float:
-    """The threshold t for which the fraction of `confidence >= t`, of shape (n,), is nearest."""
+    """Return the threshold t for which the fraction of `confidence >= t` is closest to a coverage.
+
+    Args:
+        confidence: Confidences such as the highest scores, of shape (n,).
+        coverage: The fraction to match.
+
+    Examples:
+        >>> match_threshold(np.array([0.5, 0.7, 0.8, 0.9]), 0.5)
+        0.8
+    """
     candidates = np.append(np.unique(confidence), np.inf)
     fractions = 1 - np.searchsorted(np.sort(confidence), candidates) / len(confidence)
     return float(candidates[np.abs(fractions - coverage).argmin()])

@@ -23,10 +23,19 @@ from iknow.selection.selection import Selection, ValidationEvidence, record_sele
 def select_per_class(
     evidence: ValidationEvidence, belief: Ints, y_true: Ints, *, time_limit: float = 60.0
 ) -> Selection:
-    """Balls with a radius per class and layer: a local optimum of the mean coverage over classes.
+    """Choose balls with a radius per class and layer: a local optimum of the mean class coverage.
 
-    evidence: by layer, about n validation samples. belief, y_true: class codes of shape (n,). It
-    starts from the best common radii, so it is never worse than those by its objective.
+    The search starts from the best common radii, so the result is never worse than those.
+
+    Args:
+        evidence: Evidence about n validation samples, by layer.
+        belief: What the model believes, as class codes of shape (n,).
+        y_true: The truth, as class codes of shape (n,).
+        time_limit: Seconds that the search may take.
+
+    Examples:
+        >>> print(f"{select_per_class(evidence, belief, y_true).coverage:.2f}")
+        0.88
     """
     check_validation(evidence, belief, y_true)
     whole = {name: each for name, each in evidence.items() if isinstance(each, Evidence)}
