@@ -137,7 +137,7 @@ const Settings = (() => {
       const notes = [];
       if (!mostNeighbors) {
         notes.push("The rules with k need neighbours, which the evidence does not hold: "
-          + "assess(X, n_neighbors=20) collects them.");
+          + "assess(X, k=20) collects them.");
       } else if (mostNeighbors < held) {
         notes.push(`k goes to ${mostNeighbors} here; the evidence holds ${held} neighbours.`);
       }
