@@ -13,6 +13,7 @@ from reproduction.agreement import (
     count_agreeing,
     measure,
 )
+from reproduction.markdown import table_lines
 from reproduction.protocol import Outcome
 from reproduction.setups import Setup, find_setup
 from reproduction.tables import METRICS, Key
@@ -56,10 +57,7 @@ def group_outcomes(outcomes: Iterable[Outcome]) -> list[Experiment]:
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]], n_words: int) -> Iterator[str]:
     """A table whose first `n_words` columns hold words and whose others hold numbers."""
-    yield f"| {' | '.join(headings)} |"
-    yield "|" + "---|" * n_words + "---:|" * (len(headings) - n_words)
-    for row in rows:
-        yield f"| {' | '.join(row)} |"
+    yield from table_lines(headings, rows, range(n_words))
     yield ""
 
 

@@ -55,7 +55,7 @@ def run_seed(setup: Setup, seed: int) -> Outcome:
     try:
         from reproduction.torch import measure_accuracy, one_thread, train_network
     except ImportError as error:
-        raise MissingExtraError("reproducing the paper", "paper") from error
+        raise MissingExtraError("reproducing the paper", "reproduction") from error
     data = _limit(load_dataset(setup.dataset, seed), setup.max_samples)
     with one_thread():
         network, epochs = train_network(
@@ -131,7 +131,7 @@ def _perturb(
         try:
             from reproduction.art import attack_inputs
         except ImportError as error:
-            raise MissingExtraError("the adversarial conditions", "paper") from error
+            raise MissingExtraError("the adversarial conditions", "reproduction") from error
         changed = attack_inputs(network, X, len(data.classes), setup.attack, noise.limits)
         yield "adversarial", changed
 

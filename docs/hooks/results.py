@@ -22,6 +22,7 @@ from benchmarks.targets import judge
 from iknow.cli.app import app
 from reproduction.agreement import count_agreeing
 from reproduction.entries import group_outcomes
+from reproduction.markdown import table_lines
 from reproduction.results import read_csv
 
 DOCS = Path(__file__).parents[1]
@@ -181,11 +182,7 @@ def _shares(agreeing: int, close: int, counted: int) -> list[str]:
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], n_words: int) -> str:
-    marks = "|" + "---|" * n_words + "---:|" * (len(headings) - n_words)
-    lines = [headings, *rows]
-    return "\n".join(
-        [f"| {' | '.join(lines[0])} |", marks, *(f"| {' | '.join(line)} |" for line in lines[1:])]
-    )
+    return "\n".join(table_lines(headings, rows, range(n_words)))
 
 
 def _without_title(markdown: str) -> str:

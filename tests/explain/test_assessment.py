@@ -81,10 +81,6 @@ def test_the_repr_counts_the_assertions(assessment):
     assert repr(assessment) == "Assessment of 6 predictions: IK 1, IMK 2, IDK 3"
 
 
-def test_the_length_is_the_number_of_predictions(assessment):
-    assert len(assessment) == 6
-
-
 def test_other_neighborhoods_decide_otherwise_from_the_same_evidence(assessment):
     other = assessment.under({"hidden": Nearest(1), "logits": Nearest(1)})
     assert other.evidence is assessment.evidence

@@ -8,10 +8,11 @@ import time
 import numpy as np
 import pytest
 
-from iknow import Assessment, Ball, Evidence
+from iknow import Assessment, Ball
 from iknow.report import make_html
 from iknow.selection import Selection
 from iknow.selection.selection import Certificate
+from tests.oracles import gather
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 PATIENCE = 20.0
@@ -186,19 +187,6 @@ def make_assessment(
         invalid=np.zeros(n, dtype=bool),
     )
     return assessment, names[y_true]
-
-
-def gather(train, labels, queries, n_classes, n_neighbors):
-    """Evidence by all pairs of distances."""
-    distances = np.linalg.norm(queries[:, None] - train[None], axis=2)
-    nearest = np.full((len(queries), n_classes), np.inf)
-    exemplars = np.full(nearest.shape, -1)
-    for code in np.unique(labels):
-        rows = np.flatnonzero(labels == code)
-        nearest[:, code] = distances[:, rows].min(axis=1)
-        exemplars[:, code] = rows[distances[:, rows].argmin(axis=1)]
-    padded = np.hstack([distances, np.full((len(queries), n_neighbors), np.inf)])
-    return Evidence(nearest, np.sort(padded, axis=1)[:, :n_neighbors], exemplars)
 
 
 @pytest.fixture(scope="session")
