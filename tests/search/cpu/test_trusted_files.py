@@ -45,7 +45,7 @@ def test_a_folder_that_others_may_write_is_refused(folder, path, mode):
 @pytest.mark.parametrize("mode", [0o620, 0o602])
 def test_a_file_that_others_may_write_is_refused(folder, path, mode):
     (path / "x").chmod(mode)
-    with pytest.raises(UnsafeError, match="others can write to .*kept/x"):
+    with pytest.raises(UnsafeError, match=r"others can write to .*kept/x"):
         folder.read("x")
 
 
@@ -92,7 +92,7 @@ def test_the_users_folder_is_made_private_and_refused_if_others_may_write_it(mon
     assert folder.stat().st_mode & 0o777 == 0o700
     assert make_user_cache() == folder
     folder.chmod(0o775)
-    with pytest.raises(UnsafeError, match="others can write to .*iknow"):
+    with pytest.raises(UnsafeError, match=r"others can write to .*iknow"):
         make_user_cache()
 
 
