@@ -7,16 +7,16 @@ Every message says what was expected, what came, and what to do about it. `Input
 from __future__ import annotations
 
 LONGEST_MESSAGE = 1400
-"""The most characters of a message, which may quote input of any size.
+"""Characters a message may have: it may quote input, and input may be of any size.
 
-Less than the command line allows for a line, so no message is cut twice.
+Fewer than the command line prints on one line, so that no message is cut twice.
 """
 
 
 class IknowError(Exception):
-    """Base of all errors raised by iknow.
+    """Base of all errors that iknow raises.
 
-    A message too long to read keeps its beginning and its end.
+    An overlong message keeps only its beginning and its end.
     """
 
     def __init__(self, message: str = "") -> None:
@@ -24,19 +24,19 @@ class IknowError(Exception):
 
 
 class InputError(IknowError, ValueError):
-    """Data or a parameter that iknow cannot use."""
+    """Data or a parameter that iknow cannot use as given."""
 
 
 class RefusedError(InputError):
-    """Inputs on which the model itself raised an error."""
+    """Inputs for which the model itself raised an error."""
 
 
 class LayerError(InputError):
-    """A layer that the model does not have, or whose activations cannot be read."""
+    """A layer that the model lacks, or whose activations cannot be read."""
 
 
 class SelectionError(IknowError, ValueError):
-    """No choice of neighborhoods meets the requested goal."""
+    """No choice of neighborhoods satisfies the request."""
 
 
 class BundleError(IknowError):

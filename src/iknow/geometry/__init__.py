@@ -1,7 +1,7 @@
-"""The geometry of a layer: how it measures distance, and how far an input change can move it.
+"""The geometry of a layer: how distance is measured in it and how far an input change can reach.
 
-This package exports only what needs numpy alone. Import `geometry.sklearn` and `geometry.torch`,
-which look into networks, by name.
+Only what needs numpy alone is exported here; `geometry.sklearn` and `geometry.torch` look into
+networks and are imported by name.
 """
 
 from iknow.geometry.lipschitz import LayerBound, accumulate, propagate_radius, spectral_norm
