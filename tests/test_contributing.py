@@ -72,3 +72,5 @@ def test_a_commit_is_checked_by_every_tool_of_make_check():
     assert len(tools) >= 4
     entries = [hook["entry"] for repo in yaml.safe_load(HOOKS)["repos"] for hook in repo["hooks"]]
     assert {tool for tool in tools if not any(f".venv/bin/{tool}" in e for e in entries)} == set()
+    parts = re.findall(r"\$\(MAKE\) .*?([a-z-]+)$", checks, flags=re.MULTILINE)
+    assert [part for part in parts if f"make {part}" not in entries] == []
