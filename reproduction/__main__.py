@@ -36,9 +36,9 @@ def reproduce(
         int | None, typer.Option(min=1, help="Seeds at a time; by default one per core.")
     ] = None,
 ) -> None:
-    """Run the paper's experiments and set our numbers beside the published ones.
+    """Run the paper's experiments and compare our numbers with the published ones.
 
-    What is finished is kept: the same command goes on where it was interrupted.
+    Finished seeds are kept: run the same command again to resume.
     """
     if experiment == "figures":
         reproduce_figures(out, quick, Console())

@@ -37,7 +37,7 @@ def reproduce_tables(
     runs = list_runs(setups, n_seeds)
     kept: list[tuple[str, int]] = []
     columns = (
-        SpinnerColumn(),  # a seed can take minutes, and someone may wonder
+        SpinnerColumn(),  # a seed can take minutes: show that it is running
         TextColumn("{task.description:<20}"),
         BarColumn(),
         MofNCompleteColumn(),
@@ -63,7 +63,7 @@ def reproduce_tables(
 
 
 def reproduce_figures(out: Path, quick: bool, console: Console) -> None:
-    """Draw the paper's figures; the traffic signs only where their images are at hand."""
+    """Draw the paper's figures; the traffic signs only if their images are available."""
     signs = None
     try:
         signs = sample_signs()

@@ -40,11 +40,11 @@ class SelectionError(IknowError, ValueError):
 
 
 class BundleError(IknowError):
-    """A bundle on disk that is damaged, foreign, or of an unknown format."""
+    """A bundle that is damaged, belongs to another model, or has an unknown format."""
 
 
 class DataError(IknowError):
-    """A dataset's file that is missing, damaged, or cannot be downloaded."""
+    """A dataset file that is missing, damaged, or cannot be downloaded."""
 
 
 class MissingExtraError(IknowError, ImportError):
@@ -57,7 +57,7 @@ class MissingExtraError(IknowError, ImportError):
         )
 
     def __reduce__(self) -> tuple[type[MissingExtraError], tuple[str, str]]:
-        return type(self), (self.feature, self.extra)  # a pickle would call it with its message
+        return type(self), (self.feature, self.extra)  # by default pickle passes the message
 
 
 def _shorten(message: str) -> str:

@@ -24,7 +24,7 @@ from tests.oracles import assertion_of
 
 law = settings(derandomize=True, deadline=None, max_examples=100)
 
-K = 4  # neighbour distances in all evidence here, more than some training sets have samples
+K = 4  # neighbor distances in all evidence here, more than some training sets have samples
 ks = st.integers(1, K)
 # Points lie on a grid, so distances between them are roots of integers: such radii meet ties.
 radii = st.integers(0, 80).map(math.sqrt) | st.floats(0, 12)

@@ -109,7 +109,7 @@ def test_p_below_1_is_refused(p):
 
 
 def test_bad_maps_activations_and_records_are_refused():
-    with pytest.raises(InputError, match=r"two axes; got float64 of shape \(3,\)"):
+    with pytest.raises(InputError, match=r"real 2D array; got float64 of shape \(3,\)"):
         Weighted(np.ones(3))
     with pytest.raises(InputError, match="must be finite; 1 entries are not"):
         Weighted([[1.0, np.nan]])
