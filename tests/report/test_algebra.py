@@ -4,6 +4,7 @@ It runs in a real browser, on real pages, so the packing of the evidence is test
 """
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -21,7 +22,8 @@ from iknow import (
 )
 from iknow.core.movement import Movement
 from iknow.report import make_html
-from iknow.report.columns import describe_setting
+from iknow.report.mirrors import describe_setting
+from iknow.report.packing import to_json
 
 ASSESS = """
 const tried = arguments[0];
@@ -31,11 +33,7 @@ return tried.map((settings) => {
 });
 """
 
-READ = """
-const number = (value) => (value === null ? null : Number(value));
-const read = (s) => ({ rule: s.rule, radius: number(s.radius), k: s.k, ratio: s.ratio,
-  radii: s.radii && s.radii.map(number), factor: s.factor ?? 1 });
-"""
+READ = "const read = (setting) => Registry.readSetting(setting);"
 
 
 PAIRS = "return [...Report.page.summary.pairs].sort((one, other) => one[0] - other[0])"
@@ -90,16 +88,8 @@ def random_rule(rng, assessment):
 
 
 def as_json(rules):
-    """Settings as the page reads them; JSON has no infinity."""
-    plain = [describe_setting(rule) for rule in rules]
-    for setting in plain:
-        setting["radius"] = None if setting["radius"] is None else str_of(setting["radius"])
-        setting["radii"] = setting["radii"] and [str_of(radius) for radius in setting["radii"]]
-    return plain
-
-
-def str_of(number):
-    return "Infinity" if np.isinf(number) else repr(float(number))
+    """Settings as they are written in the page."""
+    return json.loads(to_json([describe_setting(rule) for rule in rules]))
 
 
 def assert_same(found, assessment):

@@ -5,23 +5,21 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from iknow.core.neighborhood import Neighborhood
 from iknow.report.album import Album
+from iknow.report.mirrors import own_mirrors
+from iknow.report.modules import bundle
 from iknow.report.packing import pack_arrays, to_json
 from iknow.report.words import describe_pictures, paragraphs
 
 STATIC = Path(__file__).parent / "static"
-SCRIPTS = (
-    "algebra", "slack", "robustness", "data", "dom", "pictures", "words", "slider", "settings",
-    "figures", "heat", "matrix", "plot", "points", "scatter", "order", "filters", "table", "ruler",
-    "detail", "main",
-)  # fmt: skip
 
 
 def assemble(
@@ -29,13 +27,14 @@ def assemble(
     facts: Mapping[str, Any],
     columns: Mapping[str, NDArray[Any]],
     album: Album,
+    rules: Iterable[Neighborhood],
 ) -> str:
-    """The whole page. prose: markup by the name of its place in page.html."""
+    """The whole page. prose: markup by the name of its place in page.html. rules: those it shows."""
     pictures = _picture_columns(album, facts["n"])
     arrays, packed = pack_arrays({**columns, **pictures})
     n_pictured = int((pictures["samplePictures"] >= 0).sum())
     style = _read("page.css")
-    script = "\n".join(_read(f"{name}.js") for name in SCRIPTS)
+    script = bundle(_sources() | own_mirrors(rules), "main.js")
     parts = {
         **prose,
         "pictured": paragraphs(describe_pictures(n_pictured, facts["n"])),
@@ -64,6 +63,14 @@ def _picture_columns(album: Album, n_samples: int) -> dict[str, NDArray[Any]]:
         "samplePictures": np.array(samples, dtype=np.int32),
         "trainingRows": np.array(training, dtype=np.int64),
         "trainingPictures": np.array(places, dtype=np.int32),
+    }
+
+
+def _sources() -> dict[str, str]:
+    """The page's modules by their paths."""
+    return {
+        path.relative_to(STATIC).as_posix(): path.read_text("utf-8")
+        for path in STATIC.rglob("*.js")
     }
 
 

@@ -77,7 +77,8 @@ def make_html(
     columns = rename_columns(columns, named)
     facts = _facts(assessment, report, chosen, selection, named)
     prose = _prose(assessment, report, chosen, selection, notes, title)
-    bare = len(assemble(prose, facts, columns, Album(0)).encode())
+    rules = list(assessment.neighborhoods.values())
+    bare = len(assemble(prose, facts, columns, Album(0), rules).encode())
     if bare > max_bytes:
         raise InputError(
             f"max_bytes must leave room for the page and its evidence, {bare} bytes here; got "
@@ -91,10 +92,10 @@ def make_html(
         order_for_pictures(assessment, chosen.rows, wrong),
         chosen.rows, exemplars, samples, training, renderer,
     )  # fmt: skip
-    page = assemble(prose, facts, columns, album)
+    page = assemble(prose, facts, columns, album, rules)
     while len(page.encode()) > max_bytes and album.parts:
         album.drop_part()
-        page = assemble(prose, facts, columns, album)
+        page = assemble(prose, facts, columns, album, rules)
     return page
 
 
