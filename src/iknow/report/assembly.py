@@ -5,16 +5,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from iknow.core.neighborhood import Neighborhood
 from iknow.report.album import Album
-from iknow.report.mirrors import own_mirrors
 from iknow.report.modules import bundle
 from iknow.report.packing import pack_arrays, to_json
 from iknow.report.words import describe_pictures, paragraphs
@@ -27,14 +25,13 @@ def assemble(
     facts: Mapping[str, Any],
     columns: Mapping[str, NDArray[Any]],
     album: Album,
-    rules: Iterable[Neighborhood],
 ) -> str:
-    """The whole page. prose: markup by the name of its place in page.html. rules: those it shows."""
+    """The whole page. prose: markup by the name of its place in page.html."""
     pictures = _picture_columns(album, facts["n"])
     arrays, packed = pack_arrays({**columns, **pictures})
     n_pictured = int((pictures["samplePictures"] >= 0).sum())
     style = _read("page.css")
-    script = bundle(_sources() | own_mirrors(rules), "main.js")
+    script = bundle(_sources(), "main.js")
     parts = {
         **prose,
         "pictured": paragraphs(describe_pictures(n_pictured, facts["n"])),

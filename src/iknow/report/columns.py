@@ -19,7 +19,7 @@ from iknow.core.movement import Movement
 from iknow.core.neighborhood import Neighborhood
 from iknow.core.text import name as shown_name
 from iknow.explain.assessment import Assessment
-from iknow.report.mirrors import bytes_of_fixed, describe_setting, find_fixed, has_mirror
+from iknow.report.mirrors import describe_setting, find_fixed, has_mirror
 
 MOST_NEIGHBORS = 30
 """How many neighbors the page holds, unless a rule needs more; they are most of its size."""
@@ -40,14 +40,8 @@ def count_others(evidence: Evidence, neighborhood: Neighborhood) -> int:
 
 def bytes_per_sample(assessment: Assessment) -> int:
     """What one sample adds to the page, before compression and base64."""
-    size = 24
-    for layer, evidence in assessment.evidence.items():
-        rule = assessment.neighborhoods[layer]
-        size += (1 + count_others(evidence, rule)) * (8 + 4 + 8 + 2)
-        size += 4 * count_neighbors(evidence, rule)
-        size += bytes_of_fixed(rule, 1 + count_others(evidence, rule))
-        size += 16 if np.isfinite(movement_of(assessment, layer).lipschitz) else 0
-    return size
+    first = np.zeros(1, dtype=np.int64)
+    return sum(a.nbytes for a in gather_columns(assessment, first, first == 0, first).values())
 
 
 def layer_columns(evidence: Evidence, neighborhood: Neighborhood, belief: Ints) -> Columns:

@@ -1,13 +1,11 @@
-"""Mirrors: rules that the page's JavaScript knows too, and what it is told of those it does not.
+"""Mirrors: rules that the page's JavaScript knows too, and what stands in for the others.
 
-The page moves a rule by its mirror in static/rules. A rule of a user's own has none, unless its
-class brings one: `javascript`, the text of an ES module that exports the mirror by the name of the
-class. Without it, the page shows what Python found, and has no slider for that layer.
+The page moves a rule by its mirror in static/rules. A rule of a user's own has none there: for it
+the page holds what Python found, shows that, and offers no slider.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,7 @@ from iknow.core.arrays import Ints
 from iknow.core.evidence import Evidence
 from iknow.core.margin import find_margins
 from iknow.core.movement import Movement
-from iknow.core.neighborhood import NO_REACH, Neighborhood, neighborhood_to_dict
+from iknow.core.neighborhood import NO_REACH, Neighborhood
 from iknow.core.robustness import find_robust_radii
 from iknow.core.support import find_support
 from iknow.core.text import name
@@ -27,19 +25,8 @@ MIRRORED = ("Ball", "Nearest", "BallElseNearest", "BallWithNearest", "RelativeBa
 
 
 def has_mirror(rule: Neighborhood) -> bool:
-    """Whether the page can move a rule: one of ours, or one that brings its own JavaScript."""
-    kind = type(rule)
-    ours = kind.__module__.startswith("iknow.") and kind.__name__ in MIRRORED
-    return ours or getattr(rule, "javascript", None) is not None
-
-
-def own_mirrors(rules: Iterable[Neighborhood]) -> dict[str, str]:
-    """The modules that rules bring, by path; "rules/own.js" lists them."""
-    brought = {type(rule).__name__: rule.javascript for rule in rules if hasattr(rule, "javascript")}
-    texts = {kind: text for kind, text in sorted(brought.items()) if text is not None}
-    lines = [f'import {{ {kind} }} from "./own/{kind}.js";' for kind in texts]
-    listing = "\n".join([*lines, f"export const OWN = {{ {', '.join(texts)} }};"])
-    return {f"rules/own/{kind}.js": text for kind, text in texts.items()} | {"rules/own.js": listing}
+    """Whether the page can move a rule: a subclass may do anything, so the class itself counts."""
+    return type(rule).__module__.startswith("iknow.") and type(rule).__name__ in MIRRORED
 
 
 def describe_setting(rule: Neighborhood, classes: Ints | None = None) -> dict[str, Any]:
@@ -47,18 +34,12 @@ def describe_setting(rule: Neighborhood, classes: Ints | None = None) -> dict[st
 
     classes: codes of the classes that the page names; all unless given.
     """
-    setting: dict[str, Any] = {"text": name(repr(rule))}
     if not has_mirror(rule):
-        return setting
-    for key, value in neighborhood_to_dict(rule).items():
-        chosen = isinstance(value, (tuple, list)) and classes is not None
-        setting[key] = [value[code] for code in classes.tolist()] if chosen else value
+        return {"text": name(repr(rule))}
+    setting = {"rule": type(rule).__name__, **vars(rule)}
+    if classes is not None and isinstance(setting.get("radius"), tuple):
+        setting["radius"] = [setting["radius"][code] for code in classes.tolist()]
     return setting
-
-
-def bytes_of_fixed(rule: Neighborhood, width: int) -> int:
-    """What `find_fixed` adds to the page for each sample, before compression."""
-    return 0 if has_mirror(rule) else 9 * width + 17
 
 
 def find_fixed(
@@ -70,14 +51,12 @@ def find_fixed(
     """
     samples = np.arange(len(evidence))[:, None]
     reach = rule.reach(evidence)
-    reach = np.broadcast_to(reach if reach.ndim == 2 else reach[:, None], (len(evidence), evidence.n_classes))
-    limits = np.where(reach == NO_REACH, rule.empty_beyond, reach)  # as a margin has it
-    layer = "layer"
-    robust = find_robust_radii({layer: evidence}, {layer: rule}, belief, {layer: movement})
+    reach = np.broadcast_to(reach.reshape(len(evidence), -1), evidence.class_distances.shape)
+    shown = np.where(reach == NO_REACH, rule.empty_beyond, reach)  # as for margins
     return {
         "within": (find_support(evidence, rule)[samples, codes] & (codes >= 0)).astype(np.uint8),
-        "reach": limits[samples, codes].astype(np.float64),
+        "reach": shown[samples, codes].astype(np.float64),
         "none": (reach == NO_REACH).all(axis=1).astype(np.uint8),
         "margin": find_margins(evidence, rule, belief).astype(np.float64),
-        "robust": robust,
+        "robust": find_robust_radii({"": evidence}, {"": rule}, belief, {"": movement}),
     }

@@ -1,8 +1,8 @@
 """Modules: the page's ES modules → one script, ordered by what they import.
 
 A page opened from disk may not load modules, so they travel as one classic script: each becomes a
-function that returns what it exports, called after all that it imports. Only the forms below are
-understood, and any other is refused: what a browser would read differently must not pass.
+function that returns what it exports, called after those that it imports. Only these forms are
+understood, each at the beginning of a line; others are refused:
 
     import { a, b } from "./x.js";      import * as X from "./x.js";
     export const a = ...                export function a(...)      export async function a(...)
@@ -18,18 +18,16 @@ from graphlib import CycleError, TopologicalSorter
 
 from iknow.errors import InputError
 
-IMPORT = re.compile(
-    r"^import (?:(?P<names>\{[\w,\s]+\})|\* as (?P<whole>\w+)) from \"(?P<path>\.[\w./-]+)\";$", re.M
-)
-EXPORT = re.compile(r"^export (?=(?:const|function|async function) (\w+)\b)", re.M)
-EXPORTS = re.compile(r"^export \{([\w,\s]+)\};$", re.M)
-NOT_UNDERSTOOD = re.compile(r"^\s*(?:import\b(?!\()|export\b).*", re.M)
+IMPORT = re.compile(r'^import (?:\* as (\w+)|(\{[\w,\s]+\})) from "(\.[\w./-]+)";$', re.M)
+EXPORT = re.compile(r"^export (?=(?:const|function|async function) (\w+))", re.M)
+EXPORTS = re.compile(r"^export \{\s*([\w,\s]+?),?\s*\};$", re.M)
+REFUSED = re.compile(r"^\s*(?:import|export)\b.*|.*(?:</script|<!--).*", re.M | re.I)
 
 
 def bundle(sources: Mapping[str, str], entry: str) -> str:
     """One script that runs the module `entry` after all that it imports, directly or not.
 
-    sources: the text of each module by its path. In the script `modules` holds their exports.
+    sources: the texts of modules by their paths. In the script `modules` holds their exports.
     """
     imports: dict[str, list[str]] = {}
     waiting = [entry]
@@ -38,19 +36,14 @@ def bundle(sources: Mapping[str, str], entry: str) -> str:
         if path not in sources:
             raise InputError(f"no module {path}: expected one of {', '.join(sorted(sources))}")
         if path not in imports:
-            imports[path] = [_resolve(path, found["path"]) for found in _imports(sources[path])]
+            imports[path] = [_resolve(path, found[3]) for found in IMPORT.finditer(sources[path])]
             waiting += imports[path]
     try:
-        # Sorted, so that the same modules always make the same script.
-        order = TopologicalSorter({path: imports[path] for path in sorted(imports)}).static_order()
-        parts = [_wrap(path, sources[path]) for path in order]
+        order = list(TopologicalSorter(imports).static_order())
     except CycleError as error:
         raise InputError(f"modules import each other: {' → '.join(error.args[1])}") from error
+    parts = [_wrap(path, sources[path]) for path in order]
     return "\n".join(['"use strict";', "const modules = {};", *parts])
-
-
-def _imports(source: str) -> list[re.Match[str]]:
-    return list(IMPORT.finditer(source))
 
 
 def _resolve(importer: str, path: str) -> str:
@@ -58,14 +51,12 @@ def _resolve(importer: str, path: str) -> str:
 
 
 def _wrap(path: str, source: str) -> str:
-    """A module as a call of a function."""
-
-    def take(found: re.Match[str]) -> str:
-        return f'const {found["names"] or found["whole"]} = modules["{_resolve(path, found["path"])}"];'
-
-    exported = [*EXPORT.findall(source), *(names.strip(" ,") for names in EXPORTS.findall(source))]
-    body = EXPORTS.sub("", EXPORT.sub("", IMPORT.sub(take, source)))
-    left = NOT_UNDERSTOOD.search(body)
-    if left or "</script" in body.lower() or "<!--" in body:
-        raise InputError(f"cannot put {path} into a page: {left[0].strip() if left else '</script'}")
-    return f'modules["{path}"] = (() => {{\n{body}\nreturn {{ {", ".join(exported)} }};\n}})();'
+    """A module as the call of a function that returns its exports."""
+    names = ", ".join([*EXPORT.findall(source), *EXPORTS.findall(source)])
+    body = IMPORT.sub(
+        lambda found: f'const {found[1] or found[2]} = modules["{_resolve(path, found[3])}"];',
+        EXPORTS.sub("", EXPORT.sub("", source)),
+    )
+    if refused := REFUSED.search(body):
+        raise InputError(f"the page cannot hold this line of {path}: {refused[0].strip()}")
+    return f'modules["{path}"] = (() => {{\n{body}\nreturn {{ {names} }};\n}})();'

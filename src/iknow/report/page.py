@@ -77,8 +77,7 @@ def make_html(
     columns = rename_columns(columns, named)
     facts = _facts(assessment, report, chosen, selection, named)
     prose = _prose(assessment, report, chosen, selection, notes, title)
-    rules = list(assessment.neighborhoods.values())
-    bare = len(assemble(prose, facts, columns, Album(0), rules).encode())
+    bare = len(assemble(prose, facts, columns, Album(0)).encode())
     if bare > max_bytes:
         raise InputError(
             f"max_bytes must leave room for the page and its evidence, {bare} bytes here; got "
@@ -92,10 +91,10 @@ def make_html(
         order_for_pictures(assessment, chosen.rows, wrong),
         chosen.rows, exemplars, samples, training, renderer,
     )  # fmt: skip
-    page = assemble(prose, facts, columns, album, rules)
+    page = assemble(prose, facts, columns, album)
     while len(page.encode()) > max_bytes and album.parts:
         album.drop_part()
-        page = assemble(prose, facts, columns, album, rules)
+        page = assemble(prose, facts, columns, album)
     return page
 
 

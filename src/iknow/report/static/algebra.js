@@ -18,14 +18,14 @@ export { IDK, IMK, IK, INVALID, UNCERTIFIED };
 
 /* Is the nearest sample of the class in column j within reach? */
 export const isWithin = (layer, setting, i, j) =>
-  distanceAt(layer, i, j) !== Infinity && setting.rule.isWithin(layer, setting, i, j);
+  distanceAt(layer, i, j) !== Infinity && setting.rule.ballOf(layer, setting, i).holds(layer, setting, i, j);
 
 /* The reach ρ for the class in column j; where there is none, what stands in for it. */
 export const reachOf = (layer, setting, i, j = 0) =>
   setting.rule.ballOf(layer, setting, i).reach(layer, setting, i, j);
 
 /** One sample under one setting for each layer.
-@param {import("./types").Evidence} evidence @param {import("./types").Setting[]} settings */
+@param {Evidence} evidence @param {Setting[]} settings */
 export function judge(evidence, settings, i) {
   if (evidence.invalid[i]) return { assertion: IDK, reason: INVALID, margin: -Infinity };
   let [empty, believed, contested, mixed, margin] = [false, false, false, false, Infinity];

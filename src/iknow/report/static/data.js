@@ -14,7 +14,7 @@ export async function bytesOf(id) {
   return new Response(stream).arrayBuffer();
 }
 
-/** @returns {import("./types").Layer} */
+/** @returns {Layer} */
 function readLayer(layer, place, column) {
   const columns = ["distances", "codes", "rows", "ranks", "neighbors", "rounding", "crossing",
     "within", "reach", "none", "margin", "robust"];

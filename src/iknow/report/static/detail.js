@@ -3,6 +3,7 @@
 import * as Algebra from "./algebra.js";
 import { h, byId, badge, label, short } from "./dom.js";
 import * as Order from "./order.js";
+import { PARAMETERS } from "./parameters.js";
 import * as Pictures from "./pictures.js";
 import * as Ruler from "./ruler.js";
 import * as Slack from "./slack.js";
@@ -54,7 +55,7 @@ function exemplar(candidate, kind) {
 
 function slackWords(slack, { rule }) {
   if (slack === null) return h("p", { class: "slack" }, rule.words);
-  const { symbol } = rule.parameters[slack.parameter];
+  const { symbol } = PARAMETERS[slack.parameter];
   const turns = [];
   if (slack.shrink) turns.push([badge(slack.shrink.becomes), ` below ${short(slack.shrink.at)}`]);
   if (slack.grow) turns.push([badge(slack.grow.becomes), ` from ${short(slack.grow.at)} on`]);

@@ -9,9 +9,6 @@ A rank is 1 + the number of neighbors nearer than that distance. So d <= r_k exa
 <= k, and the r_j themselves are needed for margins only: they come in single precision, and are
 compared in single precision, which keeps ties ties. */
 
-/** @typedef {import("./types").Layer} Layer */
-/** @typedef {import("./types").Setting} Setting */
-
 /** @type {(layer: Layer, i: number, j: number) => number} */
 export const distanceAt = (layer, i, j) => layer.distances[i * layer.width + j];
 /** @type {(layer: Layer, i: number, j: number) => number} */
@@ -20,11 +17,8 @@ export const codeAt = (layer, i, j) => layer.codes[i * layer.width + j];
 export const kthDistance = (layer, { k }, i) => layer.neighbors[i * layer.nNeighbors + k - 1];
 /** @type {(layer: Layer, setting: Setting, i: number, j: number) => boolean} */
 export const isRanked = (layer, { k }, i, j) => layer.ranks[i * layer.width + j] <= k;
-
-export function nearestDistance(layer, i) {
-  const own = distanceAt(layer, i, 0);
-  return layer.width > 1 ? Math.min(own, distanceAt(layer, i, 1)) : own;
-}
-
-/* Is there a training sample within the radius? */
+/** @type {(layer: Layer, i: number) => number} */
+export const nearestDistance = (layer, i) =>
+  Math.min(distanceAt(layer, i, 0), layer.width > 1 ? distanceAt(layer, i, 1) : Infinity);
+/** @type {(layer: Layer, setting: Setting, i: number) => boolean} */
 export const isInhabited = (layer, { radius }, i) => nearestDistance(layer, i) <= radius;

@@ -3,6 +3,7 @@
 import * as Algebra from "./algebra.js";
 import { h, badge, byId, token } from "./dom.js";
 import * as Order from "./order.js";
+import { PARAMETERS } from "./parameters.js";
 import * as Plot from "./plot.js";
 import * as Points from "./points.js";
 
@@ -70,7 +71,8 @@ function draw(drawn, setting, state) {
     drawn.measure = rule.measure;
   }
   const { places } = drawn;
-  const [mostX, mostY] = drawn.most.map((most) => extent(most, rule.axis && setting[rule.axis]));
+  const limit = PARAMETERS[rule.slack]?.isDistance ? setting[rule.slack] : 0;
+  const [mostX, mostY] = drawn.most.map((most) => extent(most, limit));
   const x = (value) => EDGE.left + ((width - EDGE.left - EDGE.right) * value) / mostX;
   const y = (value) => height - EDGE.bottom - ((height - EDGE.top - EDGE.bottom) * value) / mostY;
   const spots = new Float32Array(places.length);

@@ -1,23 +1,22 @@
 /* Settings: a rule, and a slider for each of its parameters, in each layer. */
 
 import { h, byId } from "./dom.js";
-import { fewestNeighbors, K } from "./parameters.js";
+import { fewestNeighbors, PARAMETERS } from "./parameters.js";
 import { RULES } from "./rules/registry.js";
 import * as Slider from "./slider.js";
 
 /* For each parameter of any rule: what was given, or where to start. */
-function startingValues(layer) {
-  const rules = [layer.given.rule, ...Object.values(RULES)];
-  const parameters = Object.assign({}, ...rules.map((rule) => rule.parameters));
-  return Object.fromEntries(Object.entries(parameters).map(([name, parameter]) =>
-    [name, layer.given[name] ?? parameter.start(layer)]));
-}
+const startingValues = (layer) => Object.fromEntries(Object.entries(PARAMETERS).map(
+  ([name, parameter]) => [name, layer.given[name] ?? parameter.start(layer)]));
 
 const same = (one, other) => one.rule === other.rule
-  && Object.keys(one.rule.parameters).every((name) => one[name] === other[name]);
+  && one.rule.parameters.every((name) => one[name] === other[name]);
+
+const hint = (text) => h("p", { class: "hint" }, text);
 
 /* The panel. onchange() is called after every change. */
 export function create(layers, onchange) {
+  const mostNeighbors = fewestNeighbors(layers);
   let rule = "given";
   let values = layers.map(startingValues);
 
@@ -32,49 +31,38 @@ export function create(layers, onchange) {
   }
 
   /* One slider for a parameter of some layers. idle: it is seen, but sets nothing at present. */
-  function slider(name, parameter, users, idle = false) {
-    const [first] = users;
-    const { given } = layers[first];
+  function slider(name, users, idle = false) {
+    const parameter = PARAMETERS[name], [first] = users, { given } = layers[first];
     return Slider.create({
-      id: parameter.shared ? parameter.id : `${parameter.id}-${first}`,
+      ...parameter, idle,
+      id: parameter.isDistance ? `${parameter.id}-${first}` : parameter.id,
       label: parameter.label(layers[first]),
       scale: parameter.scale(users.map((l) => layers[l]), current()[first]),
-      given: name in given.rule.parameters ? given[name] : null,
-      smallest: parameter.smallest, whole: parameter.whole, idle,
+      given: given.rule.parameters.includes(name) ? given[name] : null,
       value: () => values[first][name],
       onset: (now) => {
-        const set = parameter.shared ? values : [values[first]];
-        set.forEach((each) => { each[name] = now; });
+        (parameter.isDistance ? [values[first]] : values).forEach((each) => { each[name] = now; });
         changed();
       },
     });
   }
 
-  /* A slider in each layer, and one for all layers of a parameter that they share. */
   function sliders() {
-    const users = new Map();
-    current().forEach((setting, l) => {
-      for (const [name, parameter] of Object.entries(setting.rule.parameters)) {
-        const place = parameter.shared ? name : `${name} ${l}`;
-        if (!users.has(place)) users.set(place, [name, parameter, []]);
-        users.get(place)[2].push(l);
-      }
+    const usersOf = (name) => current().flatMap((setting, l) =>
+      (setting.rule.parameters.includes(name) ? [l] : []));
+    const made = Object.keys(PARAMETERS).flatMap((name) => {
+      const users = usersOf(name);
+      if (PARAMETERS[name].isDistance) return users.map((l) => slider(name, [l]));
+      return users.length ? [slider(name, users)] : [];
     });
-    const found = [...users.values()].sort((one, other) => one[1].shared - other[1].shared);
-    const made = found.map(([name, parameter, its]) => slider(name, parameter, its));
+    if (usersOf("k").length || !mostNeighbors) return made;
     // Where no rule has a k its slider stays, at rest: it tells that there are rules that do.
-    if (!users.has("k") && K.isThere(layers)) {
-      const having = Object.keys(RULES).filter((name) => "k" in RULES[name].parameters);
-      made.push(slider("k", K, layers.map((_, l) => l), true), hint(`For ${having.join(", ")}.`));
-    }
-    return made;
+    const having = Object.keys(RULES).filter((name) => RULES[name].parameters.includes("k"));
+    return [...made, slider("k", layers.map((_, l) => l), true), hint(`For ${having.join(", ")}.`)];
   }
 
-  const hint = (text) => h("p", { class: "hint" }, text);
-
   function ruleChooser() {
-    const isClosed = (name) =>
-      Object.values(RULES[name].parameters).some((parameter) => !parameter.isThere(layers));
+    const isClosed = (name) => !mostNeighbors && RULES[name].parameters.includes("k");
     const select = h("select", { id: "rule" }, h("option", { value: "given" }, "as given"),
       Object.keys(RULES).map((name) =>
         h("option", { value: name, disabled: isClosed(name) }, name)));
@@ -85,18 +73,19 @@ export function create(layers, onchange) {
 
   function ruleWords() {
     if (rule !== "given") return [RULES[rule].words];
-    return [...new Set(layers.map(({ name, given }) => (given.rule.slack === null
-      ? `Layer ${name}: ${given.text}. ${given.rule.words}`
-      : `As given: ${given.rule.name}. ${given.rule.words}`)))];
+    return [...new Set(layers.map(({ name, given }) => (given.rule.parameters.length
+      ? `${given.rule.name}: ${given.rule.words}`
+      : `Layer ${name}: ${given.text}. ${given.rule.words}`)))];
   }
 
   function neighborWords() {
-    const most = fewestNeighbors(layers), held = Math.min(...layers.map((layer) => layer.nHeld));
-    if (!most) {
+    const held = Math.min(...layers.map((layer) => layer.nHeld));
+    if (!mostNeighbors) {
       return ["The rules with k need neighbors, which this evidence does not hold: "
         + "assess(X, k=20) collects them."];
     }
-    return most < held ? [`k goes up to ${most} here; the evidence holds ${held} neighbors.`] : [];
+    if (mostNeighbors === held) return [];
+    return [`k goes up to ${mostNeighbors} here; the evidence holds ${held} neighbors.`];
   }
 
   function show() {

@@ -5,13 +5,14 @@ distances are all there is to try, the other layers staying as they are. Balls a
 turns the assertion from such a distance on, shrinking below it. */
 
 import * as Algebra from "./algebra.js";
+import { PARAMETERS } from "./parameters.js";
 
 /* { parameter, value, shrink, grow }; shrink and grow: { at, becomes }, or null for nothing.
 null for a rule that cannot be moved. */
 export function find(evidence, settings, i, l) {
   const { [l]: layer } = evidence.layers, { [l]: setting } = settings;
   const parameter = setting.rule.slack;
-  if (parameter === null) return null;
+  if (!parameter) return null;
   const value = setting[parameter];
   const assertion = (tried) => {
     const changed = settings.slice();
@@ -19,7 +20,7 @@ export function find(evidence, settings, i, l) {
     return Algebra.judge(evidence, changed, i).assertion;
   };
   const now = assertion(value);
-  const turns = setting.rule.parameters[parameter].turns(layer, setting, i);
+  const turns = PARAMETERS[parameter].turns(layer, setting, i);
   const values = [...new Set(turns)].filter(Number.isFinite).sort((a, b) => a - b);
   const differs = (tried) => assertion(tried) !== now;
   const up = values.find((tried) => tried > value && differs(tried));

@@ -33,7 +33,8 @@ export const wholeScale = (most) => ({ valueAt: Number, placeOf: Number, steps: 
 
 /* A slider with a box for exact values and a mark at the given one. idle: it can be seen, but
 what it sets does not count at present. */
-export function create({ id, label, scale, value, given, smallest, whole, onset, idle = false }) {
+export function create({ id, label, scale, value, given, smallest, whole = false, onset,
+  idle = false }) {
   const givenPlace = given === null ? null : Math.round(scale.placeOf(given));
   const range = h("input", { type: "range", id, min: scale.first, max: scale.steps, step: 1,
     disabled: idle });

@@ -2,7 +2,6 @@
 
 import { short } from "../dom.js";
 import { codeAt, distanceAt } from "../layer.js";
-import { FACTOR, RADIUS } from "../parameters.js";
 import { cross } from "../plot.js";
 import { makeRule, WITHIN_RADIUS } from "./rule.js";
 
@@ -15,22 +14,19 @@ function inRadii(layer, setting, i, j) {
   return Number.isNaN(units) ? (distance === Infinity ? Infinity : 0) : units;
 }
 
+/** @type {Ball} */
 const OF_CLASS = {
   reach: (layer, setting, i, j) => setting.factor * radiusOf(layer, setting, i, j),
+  holds: (layer, setting, i, j) => inRadii(layer, setting, i, j) <= setting.factor,
   words: (reach, { factor }) =>
     (factor === 1 ? "the radius of each class" : `${short(factor)} × the radius of each class`),
 };
 
 /* A radius for each class: all of them move together, by a factor. */
 const BallOfClass = makeRule({
-  name: "Ball",
+  name: "Ball", parameters: ["factor"], slack: "factor", unit: "radii",
   words: "Samples within the radius of their class count.",
-  parameters: { factor: FACTOR },
-  unit: "radii",
-  axis: "factor",
-  slack: "factor",
   ballOf: () => OF_CLASS,
-  isWithin: (layer, setting, i, j) => inRadii(layer, setting, i, j) <= setting.factor,
   measure: inRadii,
   measuredReach: (layer, { factor }) => factor,
   fullWithin: OF_CLASS.reach,
@@ -40,16 +36,12 @@ const BallOfClass = makeRule({
 });
 
 export const Ball = makeRule({
-  name: "Ball",
+  name: "Ball", parameters: ["radius"],
   words: "Samples within the radius ε count.",
-  parameters: { radius: RADIUS },
-  axis: "radius",
   ballOf: () => WITHIN_RADIUS,
-  isWithin: (layer, { radius }, i, j) => distanceAt(layer, i, j) <= radius,
-  fullWithin: (layer, { radius }) => radius,
-  emptyBeyond: (layer, { radius }) => radius,
+  fullWithin: WITHIN_RADIUS.reach,
+  emptyBeyond: WITHIN_RADIUS.reach,
   drawLines: (plot, { radius }) => cross(plot, radius, [5, 3]),
   settle: (setting) => (Array.isArray(setting.radius)
-    ? { ...setting, rule: BallOfClass, radii: setting.radius, radius: null,
-      factor: setting.factor ?? 1 } : setting),
+    ? { factor: 1, ...setting, rule: BallOfClass, radii: setting.radius, radius: null } : setting),
 });

@@ -2,22 +2,19 @@
 
 import { makeRule } from "./rule.js";
 
-const at = (layer, i, j) => i * layer.width + j;
-
+/** @type {Ball} */
 const GIVEN = {
-  reach: (layer, setting, i, j) => layer.reach[at(layer, i, j)],
-  words: (reach, { text }) => `${reach}, as ${text} has it`,
+  reach: (layer, setting, i, j) => layer.reach[i * layer.width + j],
+  holds: (layer, setting, i, j) => layer.within[i * layer.width + j] === 1,
+  words: (reach) => `${reach}, by its rule`,
 };
-const NONE_GIVEN = { ...GIVEN, words: (reach, { text }) => `none, as ${text} has it`, none: true };
+const NOTHING = { ...GIVEN, words: () => "none, by its rule", none: true };
 
 export const Fixed = makeRule({
-  name: "Fixed",
+  name: "Fixed", parameters: [], slack: "",
   words: "Fixed: this page cannot move it.",
   lines: "A layer with a fixed rule has no lines.",
-  parameters: {},
-  slack: null,
-  ballOf: (layer, setting, i) => (layer.none[i] ? NONE_GIVEN : GIVEN),
-  isWithin: (layer, setting, i, j) => layer.within[at(layer, i, j)] === 1,
+  ballOf: (layer, setting, i) => (layer.none[i] ? NOTHING : GIVEN),
   marginOf: (layer, setting, i) => layer.margin[i],
   robustRadius: (layer, setting, i) => layer.robust[i],
 });

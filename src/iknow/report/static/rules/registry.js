@@ -5,20 +5,15 @@ import { BallElseNearest } from "./ball_else_nearest.js";
 import { BallWithNearest } from "./ball_with_nearest.js";
 import { Fixed } from "./fixed.js";
 import { Nearest } from "./nearest.js";
-import { OWN } from "./own.js";
 import { RelativeBall } from "./relative_ball.js";
 
-/** @type {Record<string, import("../types").Rule>} */
-export const RULES = {
-  Ball, Nearest, BallElseNearest, BallWithNearest, RelativeBall, ...OWN,
-};
+export const RULES = { Ball, Nearest, BallElseNearest, BallWithNearest, RelativeBall };
 
-/* JSON has no infinity: it comes as text. */
-const number = (value) => (Array.isArray(value) ? value.map(number) : Number(value));
-
-/* A setting as Python describes it. */
-export function readSetting({ rule, text, ...values }) {
-  const read = Object.entries(values).map(([name, value]) => [name, number(value)]);
-  const found = RULES[rule] ?? Fixed;
-  return found.settle({ ...Object.fromEntries(read), rule: found, text });
+/* A setting as Python describes it. JSON has no infinity: it comes as text. */
+export function readSetting({ rule: name, text, ...values }) {
+  const number = (value) => (Array.isArray(value) ? value.map(number) : Number(value));
+  const read = Object.entries(values).map(([key, value]) => [key, number(value)]);
+  /** @type {Rule} */
+  const rule = RULES[name] ?? Fixed;
+  return rule.settle({ ...Object.fromEntries(read), rule, text });
 }

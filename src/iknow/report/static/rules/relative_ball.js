@@ -2,17 +2,18 @@
 
 import { short } from "../dom.js";
 import { distanceAt, isInhabited, nearestDistance } from "../layer.js";
-import { RADIUS, RATIO } from "../parameters.js";
 import { line, name } from "../plot.js";
-import { makeRule, NO_BALL } from "./rule.js";
+import { makeRule, NO_BALL, WITHIN_RADIUS } from "./rule.js";
 
+/** @type {Ball} */
 const MULTIPLE = {
   reach: (layer, { ratio }, i) => ratio * nearestDistance(layer, i),
+  holds: (layer, { ratio }, i, j) => distanceAt(layer, i, j) <= ratio * nearestDistance(layer, i),
   words: (reach, { ratio }) => `${reach}, ${short(ratio)} × the distance to the nearest sample`,
 };
 
 /* The other class up to that many times as far, and the other way round. */
-function rays(plot, radius, ratio) {
+function rays(plot, { radius, ratio }) {
   const { pen, x, y, mostX, mostY } = plot;
   const up = Math.min(radius, mostX, mostY / ratio);
   const right = Math.min(radius, mostY, mostX / ratio);
@@ -28,14 +29,10 @@ function rays(plot, radius, ratio) {
 }
 
 export const RelativeBall = makeRule({
-  name: "RelativeBall",
+  name: "RelativeBall", parameters: ["radius", "ratio"],
   words: "If a sample is within ε, all samples up to a multiple of its distance count.",
-  parameters: { radius: RADIUS, ratio: RATIO },
-  axis: "radius",
   ballOf: (layer, setting, i) => (isInhabited(layer, setting, i) ? MULTIPLE : NO_BALL),
-  isWithin: (layer, setting, i, j) => isInhabited(layer, setting, i)
-    && distanceAt(layer, i, j) <= MULTIPLE.reach(layer, setting, i),
-  emptyBeyond: (layer, { radius }) => radius,
+  emptyBeyond: WITHIN_RADIUS.reach,
   ratioOf: ({ ratio }) => ratio,
-  drawLines: (plot, { radius, ratio }) => rays(plot, radius, ratio),
+  drawLines: rays,
 });

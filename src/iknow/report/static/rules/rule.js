@@ -1,25 +1,32 @@
 /* What the page has to know of a rule, and what holds unless a rule says otherwise.
 
-A rule is given a layer, its setting { rule, and a value for each parameter }, a sample i and the
-column j of a class. Where no sample is within reach by rule, NO_BALL stands in. */
+A rule is asked about a layer, its setting { rule, and a value for each parameter }, a sample i, and
+the class in column j. It answers with a ball: how far it goes, what is within, and why in words.
+Where nothing counts by rule, a ball with `none` says how near a sample would have to be. */
 
-import { distanceAt, kthDistance } from "../layer.js";
+import { distanceAt, isRanked, kthDistance } from "../layer.js";
 import { layerRadius } from "../robustness.js";
-import { short } from "../dom.js";
 
-/* Which ball counts for a sample: how far it goes, and in words. single: in single precision. */
+/** @type {Ball} */
 export const WITHIN_RADIUS = {
   reach: (layer, { radius }) => radius,
+  holds: (layer, { radius }, i, j) => distanceAt(layer, i, j) <= radius,
   words: (reach) => `${reach}, the radius ε`,
 };
+
+/** @type {Ball} */
 export const UP_TO_KTH = {
   reach: kthDistance,
+  holds: isRanked,
   words: (reach, { k }) => `${reach}, the distance to nearest sample number ${k}`,
-  single: true,
+  single: true,  // precision
 };
+
+/** @type {Ball} */
 export const NO_BALL = {
   reach: WITHIN_RADIUS.reach,
-  words: (reach, { radius }) => `none, as no sample is within ε = ${short(radius)}`,
+  holds: () => false,
+  words: (reach) => `none, as no sample is within ε = ${reach}`,
   none: true,
 };
 
@@ -37,25 +44,21 @@ function marginOf(layer, setting, i) {
   return margin;
 }
 
-/** @type {import("../types").Defaults} */
-const DEFAULTS = {
-  lines: "",                         // what to know of the lines in its plot
-  unit: "",                          // of distances as it measures them
-  axis: null,                        // the parameter that is such a distance
-  slack: "radius",                   // the parameter whose slack is told
+/** @type {(own: OwnRule) => Rule} */
+export const makeRule = (own) => ({
+  slack: "radius",  // the parameter whose slack is told
+  lines: "",        // what to know of the lines in its plot
+  unit: "",         // of distances as it measures them
   measure: (layer, setting, i, j) => distanceAt(layer, i, j),
-  measuredReach: (layer, setting, i) => setting.rule.ballOf(layer, setting, i)
-    .reach(layer, setting, i, 0),
+  measuredReach: (layer, setting, i) => own.ballOf(layer, setting, i).reach(layer, setting, i, 0),
   marginOf,
-  // What robustness rests on: within which radius all samples count, beyond which there is no
-  // reach, and what the reach is a multiple of (null where it depends on the class).
+  // Robustness: within which radius all samples count, beyond which none do, and what multiple of
+  // the nearest distance the reach is at least (null: it depends on the class).
   fullWithin: () => 0,
   emptyBeyond: () => Infinity,
   ratioOf: () => 1,
   robustRadius: layerRadius,
   drawLines: () => {},
   settle: (setting) => setting,
-};
-
-/** @type {(own: import("../types").OwnRule) => import("../types").Rule} */
-export const makeRule = (own) => ({ ...DEFAULTS, ...own });
+  ...own,
+});

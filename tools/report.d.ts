@@ -1,6 +1,6 @@
-/* The shapes that the modules pass to each other, for `tsc`; nothing of this is in the page. */
+/* The shapes that the report's modules pass to each other, for tsc. None of it is in the page. */
 
-export interface Layer {
+interface Layer {
   name: string; width: number; nNeighbors: number; nHeld: number; lipschitz: number;
   given: Setting;
   distances: Float64Array; codes: Int32Array; rows: BigInt64Array;
@@ -12,12 +12,12 @@ export interface Layer {
 }
 
 /* A rule, a value for each of its parameters, and what else it keeps. */
-export interface Setting {
-  rule: Rule; text: string; radius: any; k: any; ratio: any; factor: any; radii: any;
+interface Setting {
+  rule: Rule; text: string; radius: any; k: any; ratio: any; factor?: any; radii: any;
   [value: string]: any;
 }
 
-export interface Evidence {
+interface Evidence {
   n: number; layers: Layer[];
   index: Int32Array; counted: Uint8Array; belief: Int32Array; truth: Int32Array | null;
   invalid: Uint8Array; uncertified: Uint8Array; score: Float32Array;
@@ -27,34 +27,33 @@ export interface Evidence {
 type OfClass<T> = (layer: Layer, setting: Setting, i: number, j: number) => T;
 type OfSample<T> = (layer: Layer, setting: Setting, i: number) => T;
 
-export interface Ball {
+interface Ball {
   reach: OfClass<number>; words: (reach: string, setting: Setting) => string;
-  single?: boolean; none?: boolean;
+  holds: OfClass<boolean>; single?: boolean; none?: boolean;
 }
 
-export interface Scale {
+interface Scale {
   valueAt: (place: number) => number; placeOf: (value: number) => number;
   steps: number; first: number;
 }
 
-export interface Parameter {
-  id: string; symbol: string; smallest: number; whole: boolean; shared: boolean;
+interface Parameter {
+  id: string; symbol: string; smallest: number; whole?: boolean; isDistance?: boolean;
   label: (layer: Layer) => string;
   start: (layer: Layer) => number;
   scale: (layers: Layer[], setting: Setting) => Scale;
   turns: (layer: Layer, setting: Setting, i: number) => number[];
-  isThere: (layers: Layer[]) => boolean;
 }
 
-export interface Plot {
+interface Plot {
   pen: CanvasRenderingContext2D; width: number; height: number;
   x: (value: number) => number; y: (value: number) => number; mostX: number; mostY: number;
   spots: Float32Array; units: string;
 }
 
 /* Each member is explained in rules/rule.js. */
-export interface Defaults {
-  lines: string; unit: string; axis: string | null; slack: string | null;
+interface Defaults {
+  lines: string; unit: string; slack: string;
   measure: OfClass<number>; measuredReach: OfSample<number>; marginOf: OfSample<number>;
   fullWithin: OfClass<number>; emptyBeyond: OfClass<number>;
   ratioOf: (setting: Setting) => number | null; robustRadius: OfSample<number>;
@@ -62,9 +61,9 @@ export interface Defaults {
 }
 
 interface Necessary {
-  name: string; words: string; parameters: Record<string, Parameter>;
-  ballOf: OfSample<Ball>; isWithin: OfClass<boolean>;
+  name: string; words: string; parameters: string[];
+  ballOf: OfSample<Ball>;
 }
 
-export type OwnRule = Necessary & Partial<Defaults>;
-export type Rule = Necessary & Defaults;
+type OwnRule = Necessary & Partial<Defaults>;
+type Rule = Necessary & Defaults;
