@@ -18,9 +18,10 @@ from graphlib import CycleError, TopologicalSorter
 
 from iknow.errors import InputError
 
-IMPORT = re.compile(r'^import (?:\* as (\w+)|(\{[\w,\s]+\})) from "(\.[\w./-]+)";$', re.M)
+NAMES = r"\{\s*(\w+(?:\s*,\s*\w+)*),?\s*\}"
+IMPORT = re.compile(rf'^import (?:\* as (\w+)|{NAMES}) from "(\.[\w./-]+)";$', re.M)
 EXPORT = re.compile(r"^export (?=(?:const|function|async function) (\w+))", re.M)
-EXPORTS = re.compile(r"^export \{\s*([\w,\s]+?),?\s*\};$", re.M)
+EXPORTS = re.compile(rf"^export {NAMES};$", re.M)
 REFUSED = re.compile(r"^\s*(?:import|export)\b.*|.*(?:</script|<!--).*", re.M | re.I)
 
 
@@ -54,7 +55,10 @@ def _wrap(path: str, source: str) -> str:
     """A module as the call of a function that returns its exports."""
     names = ", ".join([*EXPORT.findall(source), *EXPORTS.findall(source)])
     body = IMPORT.sub(
-        lambda found: f'const {found[1] or found[2]} = modules["{_resolve(path, found[3])}"];',
+        lambda found: (
+            f"const {found[1] or f'{{ {found[2]} }}'} = "
+            f'modules["{_resolve(path, found[3])}"];'
+        ),
         EXPORTS.sub("", EXPORT.sub("", source)),
     )
     if refused := REFUSED.search(body):
