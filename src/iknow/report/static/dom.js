@@ -20,7 +20,7 @@ export const svg = (tag, attributes, ...children) =>
 /** @type {(id: string) => any} */
 export const byId = (id) => document.getElementById(id);
 
-/* A colour, or another word, of the style sheet. */
+/* A color, or another word, of the style sheet. */
 export const token = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 /* What a class is called; what is said of a model that gave no answer. */
@@ -39,7 +39,7 @@ export function percent(part, whole) {
   return `${(4 * value) % 4 === 1 ? Math.floor(value) + 0.2 : value.toFixed(1)}%`;
 }
 
-/* So many digits that count, without needless zeros. */
+/* This many significant digits, without needless zeros. */
 export function short(value, digits = 4) {
   if (value === Infinity) return "∞";
   if (value === -Infinity) return "−∞";
@@ -52,7 +52,7 @@ export function short(value, digits = 4) {
 export const SHAPES = ["■", "▲", "●"];
 export const MEANINGS = ["I don't know", "I may know", "I know"];
 
-/* An assertion by colour, shape and letters. */
+/* An assertion by color, shape and letters. */
 export function badge(assertion) {
   const name = Algebra.ASSERTIONS[assertion];
   return h("span", { class: `badge ${name.toLowerCase()}`, title: MEANINGS[assertion] },

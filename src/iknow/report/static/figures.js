@@ -52,9 +52,9 @@ function accuracies(now, given) {
   const outside = (s) => percent(add(s.right, [0, 1]), add(s.answered, [0, 1]));
   const all = (s) => percent(add(s.right, [0, 1, 2]), add(s.answered, [0, 1, 2]));
   return h("p", { class: "accuracies" },
-    "Right where it does not know: ", h("b", { id: "accuracy-outside" }, outside(now)), " ",
+    "Right when it does not know: ", h("b", { id: "accuracy-outside" }, outside(now)), " ",
     before(outside(now), outside(given)),
-    " Right over all, whatever it says: ", h("b", { id: "accuracy-all" }, all(now)));
+    " Right overall, whatever it says: ", h("b", { id: "accuracy-all" }, all(now)));
 }
 
 export function update(now, given, hasTruth) {

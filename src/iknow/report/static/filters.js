@@ -39,7 +39,7 @@ export function create(facts, evidence, onchange) {
   });
   const orders = h("select", { id: "order" },
     shown.map(([name, [text]]) => h("option", { value: name },
-      hasTruth ? text : text.replace("wrong IK first, then ", ""))));
+      hasTruth ? text : text.replace("wrong IKs, then ", ""))));
   orders.addEventListener("change", () => { order = orders.value; onchange(filter, order); });
   const right = choice("filter-right", "The model is", [["1", "right"], ["0", "wrong"]],
     (value) => {

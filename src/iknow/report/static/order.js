@@ -31,7 +31,7 @@ const byAttention = (evidence, assessed) => (i) => {
 /* Orders by name: what they are called, and the key to sort by, smallest first. */
 /** @type {Record<string, [string, (e: any, a: any) => (i: number) => number]>} */
 export const ORDERS = {
-  attention: ["wrong IK first, then nearest to turning", byAttention],
+  attention: ["wrong IKs, then closest calls", byAttention],
   margin: ["margin, smallest first", (e, a) => (i) => a.margin[i]],
   margin_down: ["margin, largest first", (e, a) => (i) => -a.margin[i]],
   index: ["sample number", (e) => (i) => e.index[i]],

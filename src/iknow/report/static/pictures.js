@@ -67,7 +67,7 @@ async function featuresOf(at) {
   return { values, names: album.names[found.first] ?? null, more: found.second };
 }
 
-/* A table of features: one column for each of the pictures, the first of which is the sample. */
+/* A table of features: one column for each picture, the sample's first. */
 export async function compare(columns) {
   const rows = await Promise.all(columns.map(({ at }) => featuresOf(at)));
   const first = rows.find((row) => row !== null);

@@ -39,7 +39,7 @@ function inkOf(pixels, size) {
   return Float32Array.from(ink);
 }
 
-/* Put a mark over what is there: the usual rule for a colour over another, with opacity. */
+/* Put a mark over what is there: the usual rule for one color over another, with opacity. */
 function press({ data, width, height }, ink, x, y) {
   for (let at = 0; at < ink.length; at += 6) {
     const px = x + ink[at], py = y + ink[at + 1];

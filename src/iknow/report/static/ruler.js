@@ -36,6 +36,6 @@ export function draw(look) {
   svg("line", { class: "axis", x1: LEFT, x2: WIDTH - RIGHT, y1: BASE, y2: BASE }),
   svg("line", { class: "end", x1: end, x2: end, y1: 16, y2: BASE + 11 }),
   svg("text", { class: "reach-label", x: end, y: 12, "text-anchor": side },
-    `${none ? "ε" : "ρ"} ${short(reach)}${unit}`),
+    `${none ? "limit" : "ρ"} ${short(reach)}${unit}`),
   candidates.map((candidate) => mark(x(candidate.measured), candidate)));
 }

@@ -127,7 +127,7 @@ export function create(layers, evidence, select) {
   const legend = h("p", { class: "legend" }, [2, 1, 0].map((a) => badge(a)),
     evidence.truth ? h("span", { class: "ringed" }, "red outline: wrong") : null,
     layers.length > 1
-      ? h("span", null, "Colours are of all layers together, lines of each alone.") : null);
+      ? h("span", null, "Colors combine all layers; lines are of one layer.") : null);
   byId("plots").replaceChildren(legend, h("div", { class: "grid" }, plots.map((plot) =>
     h("figure", null, h("figcaption", null, `Layer ${plot.layer.name}`), plot.canvas))));
   function update(state) {

@@ -14,7 +14,7 @@ const COLUMNS = [
   ["belief", "says", "minmax(0, 1fr)", "minmax(0, 1fr)"],
   ["truth", "true", "minmax(0, 1fr)", "minmax(0, 1fr)"],
   ["assertion", "", "58px", "58px"], ["reason", "reason", "102px", "0"],
-  ["margin", "margin", "66px", "66px"], ["radius", "certified", "64px", "0"],
+  ["margin", "margin", "66px", "66px"], ["radius", "robust", "64px", "0"],
 ];
 
 /* The columns that there is something to show in. */
@@ -39,7 +39,7 @@ function cells(page, i) {
   const draw = {
     picture: () => Pictures.draw(Pictures.ofSample(i), `sample ${evidence.index[i]}`),
     index: () => h("span", { class: "number" }, `#${evidence.index[i]}`,
-      evidence.counted[i] ? null : h("abbr", { title: "not drawn, so not counted" }, "*")),
+      evidence.counted[i] ? null : h("abbr", { title: "not in the random draw, so not counted" }, "*")),
     belief: () => h("span", { title: label(facts, evidence.belief[i]) },
       label(facts, evidence.belief[i])),
     truth: () => truthCell(page, i),

@@ -101,9 +101,11 @@ function extrapolation(looks) {
     return `In layer ${empty.layer.name} there is no training sample at all, so: I don't know.`;
   }
   const { nearest } = empty;
+  const where = Number.isFinite(nearest.reach) ? `beyond ${limit(nearest)}`
+    : "and the rule gives no reach there";
   return `In layer ${empty.layer.name} even the nearest training sample, ${id(nearest)}, is at `
-    + `${short(nearest.distance)}, beyond ${limit(nearest)}. Nothing like this was seen in `
-    + "training, so: I don't know.";
+    + `${short(nearest.distance)}, ${where}. Nothing like this was seen in training, so: `
+    + "I don't know.";
 }
 
 function contradiction(looks) {
@@ -125,7 +127,7 @@ export function explain(looks, reason) {
   }
   if (reason === Algebra.UNCERTIFIED) {
     return `${opening}In every layer all training samples within reach are of that class, but `
-      + "beliefs in it have no certified accuracy, so: I may know.";
+      + "predictions of it have no certified accuracy, so: I may know.";
   }
   return opening + [known, overlap, disagreement, extrapolation, contradiction][reason](looks);
 }

@@ -4,7 +4,7 @@ import { isInhabited, kthDistance } from "../layer.js";
 import { cross } from "../plot.js";
 import { makeRule, NO_BALL, UP_TO_KTH, WITHIN_RADIUS } from "./rule.js";
 
-/* Which of the two is wider is told in single precision, what they hold is not. */
+/* Which of the two is wider is found in single precision; what they hold is exact. */
 const holds = (layer, setting, i, j) =>
   WITHIN_RADIUS.holds(layer, setting, i, j) || UP_TO_KTH.holds(layer, setting, i, j);
 const [WIDE_KTH, WIDE_RADIUS] = [{ ...UP_TO_KTH, holds }, { ...WITHIN_RADIUS, holds }];

@@ -46,7 +46,7 @@ function marginOf(layer, setting, i) {
 
 /** @type {(own: OwnRule) => Rule} */
 export const makeRule = (own) => ({
-  slack: "radius",  // the parameter whose slack is told
+  slack: "radius",  // the parameter whose slack is shown
   lines: "",        // what to know of the lines in its plot
   unit: "",         // of distances as it measures them
   measure: (layer, setting, i, j) => distanceAt(layer, i, j),
