@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from iknow.cli.failures import OneLineErrors
+from iknow.cli.failures import OneLineCommand
 from reproduction.console import reproduce_figures, reproduce_tables
 
-app = typer.Typer(name="python -m reproduction", cls=OneLineErrors, pretty_exceptions_enable=False)
+app = typer.Typer(name="python -m reproduction", pretty_exceptions_enable=False)
 
 
-@app.command()
+@app.command(cls=OneLineCommand)
 def reproduce(
     experiment: Annotated[
         str,

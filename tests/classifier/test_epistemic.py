@@ -988,7 +988,7 @@ def test_something_that_is_no_model_is_refused():
         EpistemicClassifier("resnet").fit([[0.0]], [0])
 
 
-@pytest.mark.parametrize("name", ["evidence", "n_neighbors"])
+@pytest.mark.parametrize("name", ["evidence", "k"])
 @pytest.mark.parametrize("value", [None, "a", np.ones(3), [1]], ids=repr)
 def test_options_of_assess_are_checked(name, value):
     classifier = EpistemicClassifier(PrecomputedModel(), neighborhoods=Ball(1.0))

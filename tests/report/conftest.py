@@ -171,7 +171,7 @@ class Page:
 def make_assessment(
     n=60, n_classes=4, n_neighbors=6, layers=("hidden", "logits"), seed=0, classes=None, rules=None
 ):
-    """An assessment by brute force from points in a plane, and the y_true: mostly the belief."""
+    """An assessment by brute force from points in a plane, and the truth: mostly the belief."""
     rng = np.random.default_rng(seed)
     evidence = {}
     belief = rng.integers(n_classes, size=n)

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from iknow.cli.app import app
 from iknow.errors import IknowError, InputError
 from reproduction import reproduce as module
+from reproduction.__main__ import app
 from reproduction.comparison import write_comparison
 from reproduction.methods import METHODS
 from reproduction.reproduce import choose_setups, list_runs, reproduce
@@ -229,7 +229,7 @@ def test_quick_runs_are_called_so(stub, tmp_path):
 
 
 def run(*words):
-    return CliRunner().invoke(app, ["reproduce", *map(str, words)])
+    return CliRunner().invoke(app, [*map(str, words)])
 
 
 def joined(text):
@@ -329,11 +329,11 @@ def test_figures_without_the_signs(tmp_path, monkeypatch):
 
 
 def test_all_is_the_tables_and_the_figures(tmp_path, monkeypatch):
-    from reproduction import console
+    import reproduction.__main__ as command
 
     calls = []
-    monkeypatch.setattr(console, "reproduce_tables", lambda *words: calls.append(words[:2]))
-    monkeypatch.setattr(console, "reproduce_figures", lambda *words: calls.append(words[:1]))
+    monkeypatch.setattr(command, "reproduce_tables", lambda *words: calls.append(words[:2]))
+    monkeypatch.setattr(command, "reproduce_figures", lambda *words: calls.append(words[:1]))
     assert run("all", "--out", tmp_path).exit_code == 0
     assert calls == [("all", tmp_path), (tmp_path / "figures",)]
     assert run("iris", "--out", tmp_path).exit_code == 0

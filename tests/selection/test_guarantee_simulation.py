@@ -100,7 +100,7 @@ class Outcome:
                     accuracy=target,
                     confidence=confidence,
                     each_class=each_class,
-                    seed=draw,
+                    random_state=draw,
                 )
             except SelectionError:
                 continue

@@ -20,7 +20,7 @@ from typing import Any
 import typer
 from rich.console import Console
 from rich.text import Text
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from iknow.core.text import name
 from iknow.errors import IknowError
@@ -32,8 +32,8 @@ USER_CODE = ("iknow.models.", "iknow.cli.model_file", "iknow.geometry.")
 """Where the user's own code is called: what fails right behind these modules is the model's."""
 
 
-class OneLineErrors(TyperGroup):
-    """A command line of which no error is a traceback."""
+class OneLine:
+    """A command line that reports every error in one line, never as a traceback."""
 
     def main(
         self,
@@ -48,7 +48,7 @@ class OneLineErrors(TyperGroup):
         _open_streams()
         with _warnings_in_a_line():
             try:
-                code = super().main(
+                code = super().main(  # type: ignore[misc]
                     args, prog_name, complete_var, False, windows_expand_args, **extra
                 )
                 sys.stdout.flush()
@@ -57,6 +57,14 @@ class OneLineErrors(TyperGroup):
         if standalone_mode:
             sys.exit(code if isinstance(code, int) else 0)
         return code
+
+
+class OneLineErrors(OneLine, TyperGroup):
+    """Several commands."""
+
+
+class OneLineCommand(OneLine, TyperCommand):
+    """A single one."""
 
 
 def _open_streams() -> None:

@@ -12,7 +12,8 @@ from iknow.search.cpu import cell_index as cells
 from iknow.search.cpu.cell_index import CellIndex
 from iknow.search.cpu.dense_index import DenseIndex
 from iknow.search.cpu.packed import LANES
-from iknow.testing import KINDS, IndexContract, Problem, brute_force
+from iknow.testing import IndexContract, brute_force
+from iknow.testing.index import KINDS, Problem
 
 pytest.importorskip("numba")
 

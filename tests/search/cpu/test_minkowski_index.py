@@ -13,7 +13,8 @@ from iknow.search.cpu.dense_index import DenseIndex
 from iknow.search.cpu.minkowski_index import MinkowskiIndex
 from iknow.search.index import Index
 from iknow.search.threads import n_cores
-from iknow.testing import KINDS, Problem, assert_same_evidence
+from iknow.testing import assert_same_evidence
+from iknow.testing.index import KINDS, Problem
 
 POWERS = [1.0, 1.5, 3.0, 6.0, 7.0, 40.0, math.inf]
 

@@ -18,7 +18,8 @@ from iknow.search.gpu.torch.index import TorchIndex
 from iknow.search.gpu.torch.operations import PlainOperations
 from iknow.search.gpu.torch.search import merge
 from iknow.search.gpu.torch.sums import add_like_numpy, measure
-from iknow.testing import IndexContract, Problem, assert_same_evidence, brute_force
+from iknow.testing import IndexContract, assert_same_evidence, brute_force
+from iknow.testing.index import Problem
 
 FILTERS = list(SMALLEST_FACTOR)
 
@@ -33,7 +34,7 @@ class TestTorchIndexInParts(IndexContract):
 
     @pytest.fixture(autouse=True)
     def _fewer_problems(self, monkeypatch):
-        monkeypatch.setattr("iknow.testing.SEEDS_PER_KIND", 4)
+        monkeypatch.setattr("iknow.testing.index.SEEDS_PER_KIND", 4)
 
     def make_index(self, activations, labels, n_classes, rows=None):
         memory = 2048 + 100 * len(activations)
