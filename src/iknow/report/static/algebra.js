@@ -8,8 +8,7 @@ import { distanceAt } from "./layer.js";
 
 export const ASSERTIONS = ["IDK", "IMK", "IK"];
 export const REASONS = [
-  "KNOWN", "OVERLAP", "DISAGREEMENT", "EXTRAPOLATION", "CONTRADICTION", "INVALID",
-  "UNCERTIFIED",
+  "known", "overlap", "disagreement", "extrapolation", "contradiction", "invalid", "uncertified",
 ];
 const [IDK, IMK, IK] = [0, 1, 2];
 const [KNOWN, OVERLAP, DISAGREEMENT, EXTRAPOLATION, CONTRADICTION, INVALID, UNCERTIFIED] =

@@ -39,16 +39,15 @@ function facts(page, i, judged) {
 }
 
 function exemplar(candidate, kind) {
-  const title = kind === "for" ? "for" : "against";
   if (!Words.exists(candidate)) {
-    return h("figure", { class: `exemplar ${kind}` }, h("figcaption", null, h("b", null, title),
+    return h("figure", { class: `exemplar ${kind}` }, h("figcaption", null, h("b", null, kind),
       h("span", { class: "soft" }, "no training sample")));
   }
   const at = Pictures.ofTraining(candidate.row);
   const within = candidate.within ? "within reach" : "beyond reach";
   return h("figure", { class: `exemplar ${kind}${candidate.within ? "" : " far"}` },
     Pictures.draw(at, `training sample ${candidate.row}`),
-    h("figcaption", null, h("b", null, `${title}: ${candidate.label}`),
+    h("figcaption", null, h("b", null, `${kind}: ${candidate.label}`),
       h("span", null, `training #${candidate.row}`),
       h("span", null, `at ${short(candidate.distance)}, ${within}`)));
 }
@@ -119,7 +118,7 @@ export function show(page) {
     Words.look(page.facts, layer, page.settings[l], i));
   byId("detail").replaceChildren(
     h("h3", null, `Sample #${evidence.index[i]} `, badge(judged.assertion),
-      h("span", { class: "reason" }, Words.REASONS[Algebra.REASONS[judged.reason]])),
+      h("span", { class: "reason" }, Algebra.REASONS[judged.reason])),
     h("div", { class: "portrait" }, picturePart(page, i), facts(page, i, judged)),
     h("p", { class: "sentence" }, Words.explain(looks, judged.reason)),
     ...(Order.wrongIk(evidence, page.assessed, i) ? [h("p", { class: "wrong" },

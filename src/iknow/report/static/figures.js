@@ -2,7 +2,6 @@
 
 import * as Algebra from "./algebra.js";
 import { h, byId, count, percent, SHAPES, MEANINGS } from "./dom.js";
-import * as Words from "./words.js";
 
 const WORDS = {
   IK: "In every layer all training samples within reach have the class the model says.",
@@ -24,7 +23,7 @@ function tile(a, now, given, hasTruth) {
   const right = (summary) => percent(summary.right[a], summary.answered[a]);
   const wrong = now.answered[a] - now.right[a];
   const reasons = REASONS_OF[name].filter((r) => now.reasons[r] > 0)
-    .map((r) => h("li", null, `${Words.REASONS[Algebra.REASONS[r]]} `,
+    .map((r) => h("li", null, `${Algebra.REASONS[r]} `,
       h("b", null, count(now.reasons[r]))));
   return h("div", { class: `tile ${name.toLowerCase()}` },
     h("h3", null, h("span", { class: "shape", "aria-hidden": "true" }, SHAPES[a]),

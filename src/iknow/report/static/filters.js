@@ -3,7 +3,6 @@
 import * as Algebra from "./algebra.js";
 import { h, byId, brief, MEANINGS } from "./dom.js";
 import * as Order from "./order.js";
-import * as Words from "./words.js";
 
 const MOST_OFFERED = 1000;  // of more classes, those that occur
 
@@ -50,7 +49,7 @@ export function create(facts, evidence, onchange) {
   const assertions = [2, 1, 0].map((a) => [a, `${Algebra.ASSERTIONS[a]}: ${MEANINGS[a]}`]);
   byId("filters").replaceChildren(...[
     choice("filter-assertion", "Assertion", assertions, pick("assertion")),
-    choice("filter-reason", "Reason", names(Object.values(Words.REASONS)), pick("reason")),
+    choice("filter-reason", "Reason", names(Algebra.REASONS), pick("reason")),
     choice("filter-belief", "The model says", found(facts.classes, evidence.belief),
       pick("belief")),
     hasTruth

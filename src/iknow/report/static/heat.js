@@ -29,7 +29,7 @@ export function draw(page, a, at, most) {
   canvas.addEventListener("mousemove", (event) => {
     const [said, was] = place(event);
     if (said >= classes.length || was >= trueClasses.length) return;
-    canvas.title = `said “${classes[said]}”, truly “${trueClasses[was]}”: ${at(a, said, was)}`;
+    canvas.title = `said “${classes[said]}”, actually “${trueClasses[was]}”: ${at(a, said, was)}`;
   });
   canvas.addEventListener("click", (event) => {
     const [said, was] = place(event);
@@ -46,5 +46,5 @@ function largest(page, a) {
   return h("ul", { class: "largest" }, found.slice(0, 5).map(({ n, said, was }) => h("li", null,
     h("button", { type: "button",
       onclick: () => page.filter({ assertion: a, belief: said, truth: was }) },
-    `${n} × said “${classes[said]}”, truly “${trueClasses[was]}”`))));
+    `${n} × said “${classes[said]}”, actually “${trueClasses[was]}”`))));
 }

@@ -46,7 +46,6 @@ function build({ facts, evidence, album }) {
       page.meet("samples");
     },
     order: (name) => filters.setOrder(name),
-    select: (i) => page.choose(i),
     choose(i) {
       page.chosen = i;
       if (i !== null) table.show(i);

@@ -18,7 +18,7 @@ function fill(td, page, a, said, was, n, most) {
   if (!n) { td.textContent = "·"; return; }
   const { facts } = page;
   const words = was === null ? `${count(n)} said “${facts.classes[said]}”`
-    : `${count(n)} said “${facts.classes[said]}”, truly “${facts.trueClasses[was]}”`;
+    : `${count(n)} said “${facts.classes[said]}”, actually “${facts.trueClasses[was]}”`;
   const button = h("button", {
     type: "button", title: `${words}: ${MEANINGS[a]}`, "aria-label": `${words}: ${MEANINGS[a]}`,
     onclick: () => page.filter({ assertion: a, belief: said, truth: was }),

@@ -4,7 +4,6 @@ import * as Algebra from "./algebra.js";
 import { h, byId, badge, count, label, short } from "./dom.js";
 import * as Order from "./order.js";
 import * as Pictures from "./pictures.js";
-import * as Words from "./words.js";
 
 const ROW = 46, SPARE = 6, PRINTED = 40;
 
@@ -44,7 +43,7 @@ function cells(page, i) {
       label(facts, evidence.belief[i])),
     truth: () => truthCell(page, i),
     assertion: () => badge(assessed.assertion[i]),
-    reason: () => Words.REASONS[Algebra.REASONS[assessed.reason[i]]],
+    reason: () => Algebra.REASONS[assessed.reason[i]],
     margin: () => short(assessed.margin[i], 3),
     radius: () => short(assessed.radius[i], 3),
   };
@@ -61,7 +60,7 @@ function row(page, i, at) {
   }, cells(page, i));
 }
 
-/* page: { facts, evidence, assessed, chosen, select, isGiven, order(name), enter() } */
+/* page: { facts, evidence, assessed, chosen, choose, isGiven, order(name), enter() } */
 export function create(page) {
   let shown = [];
   page.columns = columnsOf(page);
@@ -122,7 +121,7 @@ export function create(page) {
 
   function choose(at) {
     const place = Math.max(0, Math.min(shown.length - 1, at));
-    if (shown.length) page.select(shown[place]);
+    if (shown.length) page.choose(shown[place]);
   }
 
   view.addEventListener("scroll", draw, { passive: true });

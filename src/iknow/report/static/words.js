@@ -3,12 +3,6 @@
 import * as Algebra from "./algebra.js";
 import { label, short } from "./dom.js";
 
-export const REASONS = {
-  KNOWN: "known", OVERLAP: "overlap", DISAGREEMENT: "disagreement",
-  EXTRAPOLATION: "extrapolation", CONTRADICTION: "contradiction", INVALID: "invalid",
-  UNCERTIFIED: "uncertified",
-};
-
 /* What one layer says about a sample: its classes within reach, nearest first. */
 export function look(facts, layer, setting, i) {
   const candidates = Array.from({ length: layer.width }, (_, j) => {

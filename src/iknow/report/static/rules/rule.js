@@ -30,17 +30,16 @@ export const NO_BALL = {
   none: true,
 };
 
-/* How far the class in column j lies beyond the reach; negative within it. */
-function beyond(layer, setting, i, j) {
-  const distance = distanceAt(layer, i, j);
-  if (distance === Infinity) return Infinity;
-  const ball = setting.rule.ballOf(layer, setting, i);
-  return (ball.single ? Math.fround(distance) : distance) - ball.reach(layer, setting, i, j);
-}
-
+/* By how much the believed class is within reach, or another is not: the smallest of these. */
 function marginOf(layer, setting, i) {
-  let margin = -beyond(layer, setting, i, 0);
-  for (let j = 1; j < layer.width; j++) margin = Math.min(margin, beyond(layer, setting, i, j));
+  const ball = setting.rule.ballOf(layer, setting, i);
+  let margin = Infinity;
+  for (let j = 0; j < layer.width; j++) {
+    const distance = distanceAt(layer, i, j);
+    const measured = ball.single ? Math.fround(distance) : distance;
+    const beyond = distance === Infinity ? Infinity : measured - ball.reach(layer, setting, i, j);
+    margin = Math.min(margin, j === 0 ? -beyond : beyond);
+  }
   return margin;
 }
 
