@@ -24,8 +24,6 @@ Promise.all(paths.map((path) => import(base + path)))
 @pytest.fixture
 def served():
     class Quiet(http.server.SimpleHTTPRequestHandler):
-        extensions_map = {".js": "text/javascript", "": "text/html"}
-
         def do_GET(self):
             if self.path != "/favicon.ico":
                 return super().do_GET()

@@ -56,8 +56,7 @@ def _wrap(path: str, source: str) -> str:
     names = ", ".join([*EXPORT.findall(source), *EXPORTS.findall(source)])
     body = IMPORT.sub(
         lambda found: (
-            f"const {found[1] or f'{{ {found[2]} }}'} = "
-            f'modules["{_resolve(path, found[3])}"];'
+            f'const {found[1] or f"{{ {found[2]} }}"} = modules["{_resolve(path, found[3])}"];'
         ),
         EXPORTS.sub("", EXPORT.sub("", source)),
     )

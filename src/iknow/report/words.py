@@ -37,14 +37,15 @@ def summarise(assessment: Assessment, report: Report | None) -> list[str]:
             (Assertion.IDK, "“I don't know”"),
         )
     ]
-    sentences = [f"Of {n:,} predictions, the classifier says {parts[0]}, {parts[1]} and {parts[2]}."]
+    said = f"{parts[0]}, {parts[1]} and {parts[2]}"
+    sentences = [f"Of {n:,} predictions, the classifier says {said}."]
     silent = int((assessment.belief_codes < 0).sum())
     if silent:
         sentences.append(
             f"The model gave no answer for {silent:,} of them; these are neither right nor wrong."
         )
     if report is None:
-        sentences.append("The true labels were not given, so this page says nothing about accuracy.")
+        sentences.append("The true labels were not given, so nothing is said about accuracy.")
         return sentences
     wrong = report.wrong(Assertion.IK)
     if counts[Assertion.IK]:
@@ -115,8 +116,8 @@ def _about_accuracy(
     if certificate is None:
         return [
             "No accuracy is certified. The neighborhoods were chosen on "
-            f"{selection.n_samples:,} validation samples; of these, {percent(selection.coverage)} "
-            f"were IK, and {percent(selection.accuracy)} of those right: a measurement, not a promise."
+            f"{selection.n_samples:,} validation samples; {percent(selection.coverage)} of them "
+            f"were IK, {percent(selection.accuracy)} of these right: a measurement, not a promise."
         ]
     if not holds_here(neighborhoods, selection):
         return [

@@ -76,7 +76,7 @@ function layerPart(page, i, look, l) {
   const part = h("section", { class: "layer" },
     h("h4", null, `Layer ${look.layer.name} `, h("span", { class: "verdict" }, verdict(look))),
     Ruler.draw(look),
-    h("p", { class: "hint" }, `The reach is ${Words.reachWords(look, i)}.`),
+    h("p", { class: "hint" }, `Reach: ${Words.reachWords(look, i)}.`),
     h("div", { class: "exemplars" },
       exemplar(look.own, "for"), exemplar(look.against, "against")));
   const columns = [

@@ -6,9 +6,9 @@ import { makeRule } from "./rule.js";
 const GIVEN = {
   reach: (layer, setting, i, j) => layer.reach[i * layer.width + j],
   holds: (layer, setting, i, j) => layer.within[i * layer.width + j] === 1,
-  words: (reach) => `${reach}, by its rule`,
+  words: (reach) => `${reach}, by the rule of this layer`,
 };
-const NOTHING = { ...GIVEN, words: () => "none, by its rule", none: true };
+const NOTHING = { ...GIVEN, words: () => "none, by the rule of this layer", none: true };
 
 export const Fixed = makeRule({
   name: "Fixed", parameters: [], slack: "",
