@@ -31,7 +31,8 @@ def assemble(
     arrays, packed = pack_arrays({**columns, **pictures})
     n_pictured = int((pictures["samplePictures"] >= 0).sum())
     style = _read("page.css")
-    script = bundle(_sources(), "main.js")
+    modules = {path.relative_to(STATIC).as_posix(): path for path in STATIC.rglob("*.js")}
+    script = bundle({name: path.read_text("utf-8") for name, path in modules.items()}, "main.js")
     parts = {
         **prose,
         "pictured": paragraphs(describe_pictures(n_pictured, facts["n"])),
@@ -60,14 +61,6 @@ def _picture_columns(album: Album, n_samples: int) -> dict[str, NDArray[Any]]:
         "samplePictures": np.array(samples, dtype=np.int32),
         "trainingRows": np.array(training, dtype=np.int64),
         "trainingPictures": np.array(places, dtype=np.int32),
-    }
-
-
-def _sources() -> dict[str, str]:
-    """The page's modules by their paths."""
-    return {
-        path.relative_to(STATIC).as_posix(): path.read_text("utf-8")
-        for path in STATIC.rglob("*.js")
     }
 
 

@@ -22,7 +22,7 @@ NAMES = r"\{\s*(\w+(?:\s*,\s*\w+)*),?\s*\}"
 IMPORT = re.compile(rf'^import (?:\* as (\w+)|{NAMES}) from "(\.[\w./-]+)";$', re.M)
 EXPORT = re.compile(r"^export (?=(?:const|function|async function) (\w+))", re.M)
 EXPORTS = re.compile(rf"^export {NAMES};$", re.M)
-REFUSED = re.compile(r"^\s*(?:import|export)\b.*|.*(?:</script|<!--).*", re.M | re.I)
+REFUSED = re.compile(r"^[ \t]*(?:import|export)\b.*|</script|<!--", re.M | re.I)
 
 
 def bundle(sources: Mapping[str, str], entry: str) -> str:
@@ -61,5 +61,5 @@ def _wrap(path: str, source: str) -> str:
         EXPORTS.sub("", EXPORT.sub("", source)),
     )
     if refused := REFUSED.search(body):
-        raise InputError(f"the page cannot hold this line of {path}: {refused[0].strip()}")
+        raise InputError(f"the page cannot hold what is in {path}: {refused[0].strip()}")
     return f'modules["{path}"] = (() => {{\n{body}\nreturn {{ {names} }};\n}})();'

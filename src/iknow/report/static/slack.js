@@ -1,8 +1,7 @@
 /* Slack: how much one setting of a layer would have to change for an assertion to be another.
 
-As a radius grows, a support changes only where it reaches the nearest sample of a class: these
-distances are all there is to try, the other layers staying as they are. Balls are closed: growing
-turns the assertion from such a distance on, shrinking below it. */
+Only the values where a support can change are tried, the other layers staying as they are. Balls
+are closed: growing turns the assertion from such a value on, shrinking below it. */
 
 import * as Algebra from "./algebra.js";
 import { PARAMETERS } from "./parameters.js";
