@@ -85,7 +85,7 @@ def test_what_is_imported_comes_first_and_once():
         ({"m.js": "export default 1;\n"}, "export default 1;"),
         ({"m.js": "export let a = 1;\n"}, "export let a"),
         ({"m.js": "  export const a = 1;\n"}, "export const a"),
-        ({"m.js": 'const end = "</SCRIPT>";\n'}, "</SCRIPT>"),
+        ({"m.js": 'const end = "</SCRIPT>";\n'}, "m.js: </SCRIPT"),
         ({"m.js": "x <!-- y;\n"}, "<!--"),
     ],
 )
