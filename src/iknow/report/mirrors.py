@@ -34,9 +34,10 @@ def describe_setting(rule: Neighborhood, classes: Ints | None = None) -> dict[st
 
     classes: codes of the classes that the page names; all unless given.
     """
+    kind = type(rule).__name__
     if not has_mirror(rule):
-        return {"text": name(repr(rule))}
-    setting = {"rule": type(rule).__name__, **vars(rule)}
+        return {"rule": kind, "text": name(repr(rule))}
+    setting = {"rule": kind, **vars(rule)}
     if classes is not None and isinstance(setting.get("radius"), tuple):
         setting["radius"] = [setting["radius"][code] for code in classes.tolist()]
     return setting

@@ -9,11 +9,11 @@ import { RelativeBall } from "./relative_ball.js";
 
 export const RULES = { Ball, Nearest, BallElseNearest, BallWithNearest, RelativeBall };
 
-/* A setting as Python describes it. JSON has no infinity: it comes as text. */
+/* A setting as Python describes it: with a text where it is fixed. JSON has no infinity: it comes as text. */
 export function readSetting({ rule: name, text, ...values }) {
   const number = (value) => (Array.isArray(value) ? value.map(number) : Number(value));
   const read = Object.entries(values).map(([key, value]) => [key, number(value)]);
   /** @type {Rule} */
-  const rule = RULES[name] ?? Fixed;
+  const rule = text === undefined ? RULES[name] : Fixed;
   return rule.settle({ ...Object.fromEntries(read), rule, text });
 }
