@@ -16,6 +16,14 @@ from tests.oracles import gather
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 PATIENCE = 20.0
+NAMES = "".join(
+    f"const {name} = modules['{path}'];"
+    for name, path in {
+        "Algebra": "algebra.js", "Dom": "dom.js", "Order": "order.js",
+        "Registry": "rules/registry.js", "Robustness": "robustness.js", "Slack": "slack.js",
+    }.items()
+) + "const Report = modules['main.js'].report;"  # fmt: skip
+"""The page's modules, by the names that scripts in tests call them."""
 CERTIFICATE = Certificate(
     accuracy=0.5,
     confidence=0.95,
@@ -97,7 +105,7 @@ class Page:
         self.browser = browser
 
     def run(self, script, *arguments):
-        return self.browser.execute_script(script, *arguments)
+        return self.browser.execute_script(NAMES + script, *arguments)
 
     def text(self, selector):
         return self.run("return document.querySelector(arguments[0]).textContent", selector)

@@ -14,15 +14,11 @@ from numpy.typing import NDArray
 
 from iknow.core.colors import SHADES
 from iknow.report.album import Album
+from iknow.report.modules import bundle
 from iknow.report.packing import pack_arrays, to_json
 from iknow.report.words import describe_pictures, paragraphs
 
 STATIC = Path(__file__).parent / "static"
-SCRIPTS = (
-    "algebra", "slack", "robustness", "data", "dom", "pictures", "words", "slider", "settings",
-    "figures", "heat", "matrix", "plot", "points", "scatter", "order", "filters", "table", "ruler",
-    "detail", "main",
-)  # fmt: skip
 
 
 def assemble(
@@ -36,7 +32,8 @@ def assemble(
     arrays, packed = pack_arrays({**columns, **pictures})
     n_pictured = int((pictures["samplePictures"] >= 0).sum())
     style = _colors() + _read("page.css")
-    script = "\n".join(_read(f"{name}.js") for name in SCRIPTS)
+    modules = {path.relative_to(STATIC).as_posix(): path for path in STATIC.rglob("*.js")}
+    script = bundle({name: path.read_text("utf-8") for name, path in modules.items()}, "main.js")
     parts = {
         **prose,
         "pictured": paragraphs(describe_pictures(n_pictured, facts["n"])),
