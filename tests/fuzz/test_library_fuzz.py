@@ -36,7 +36,7 @@ from iknow import (
 )
 from iknow.errors import IknowError, SelectionError
 from iknow.geometry import Minkowski, Weighted
-from iknow.models.model import make_observation
+from iknow.models.model import Model, make_observation
 from iknow.models.precomputed import PrecomputedModel
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of scales, of training that did not converge
@@ -207,7 +207,7 @@ class Unsorted(ClassifierMixin, BaseEstimator):
         return self.classes_[table.argmax(axis=1)]
 
 
-class Halves:
+class Halves(Model):
     """A model of somebody's own."""
 
     classes = None

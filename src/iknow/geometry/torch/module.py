@@ -13,14 +13,14 @@ computes is from it (`torch_forward`), and compare with the module itself (`torc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
 from iknow.core.sensitivity import Sensitivity
-from iknow.errors import LayerError
+from iknow.errors import InputError, LayerError
 from iknow.geometry.lipschitz import propagate_radius
 from iknow.geometry.torch.arithmetic import arithmetic_of, input_dtype, plain_arithmetic
 from iknow.geometry.torch.forward import Forward
@@ -67,18 +67,36 @@ def lipschitz_constants(
 
 
 def sensitivities(
-    module: nn.Module, input_shape: Sequence[int], layers: Sequence[str], probe: Any = None
+    module: nn.Module,
+    input_shape: Sequence[int],
+    layers: Sequence[str],
+    probe: Any = None,
+    adapter: Callable[[nn.Module], Any] | None = None,
 ) -> dict[str, Sensitivity]:
     """How far the named layers, as `TorchModel` computes and iknow stores them, can move.
 
-    input_shape: of one sample. probe: some real inputs of shape (n, *input_shape), as they are
-    given to the classifier; what the module makes of them must be what was proven, up to its
-    rounding. Rounding covers all from the input as it is given to the activation in float32: the
-    cast to the module's dtype, each operation in that dtype, in any order of summation, and the
-    cast of the result. It holds for inputs of a length up to 1e15, and for the settings of torch
-    at the time of the call. A LayerError names what is not known of any of the layers: ask one by
-    one for those that are. "input" alone is always known.
+    Rounding covers all from the input as it is given to the activation in float32: the cast to the
+    module's dtype, each operation in that dtype, in any order of summation, and the cast of the
+    result. It holds for inputs of a length up to 1e15, and for the settings of torch at the time of
+    the call. "input" alone is always known.
+
+    Args:
+        module: A torch module.
+        input_shape: Of one sample, without the batch.
+        layers: Names as by `TorchModel`.
+        probe: Some real inputs of shape (n, *input_shape), as they are given to the classifier.
+            What the module makes of them must be what was proven, up to its rounding.
+        adapter: What runs the module on the probe: `TorchModel`.
+
+    Returns:
+        By layer, what `Model.sensitivity` promises of it.
+
+    Raises:
+        LayerError: It names what is not known of any of the layers. Ask one by one for those that
+            are.
     """
+    if probe is not None and adapter is None:
+        raise InputError("to try a probe, say what runs the module on it: adapter=TorchModel")
     with torch.inference_mode(False), torch.no_grad():
         if list(layers) == ["input"] and "input" not in dict(module.named_modules()):
             # Whatever the module does with it, it is cast to the module's dtype.
@@ -89,6 +107,6 @@ def sensitivities(
         found = trace(module, tuple(input_shape))
         forward = Forward(arithmetic_of(module))
         result = {name: forward.sensitivity(found[name]) for name in layers}
-        if probe is not None:
-            compare(module, {name: found[name] for name in layers}, result, probe)
+        if adapter is not None and probe is not None:
+            compare(module, {name: found[name] for name in layers}, result, probe, adapter)
         return result
