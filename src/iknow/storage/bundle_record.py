@@ -21,7 +21,7 @@ from iknow.core.neighborhood import (
     neighborhood_to_dict,
 )
 from iknow.errors import BundleError, InputError
-from iknow.geometry import Metric, Weighted, metric_from_dict
+from iknow.geometry import Metric, Weighted, metric_from_dict, metric_to_dict
 from iknow.storage.archive import LONGEST_NAME
 from iknow.storage.label_record import classes_from_dict, classes_to_dict
 from iknow.storage.schema import check_list, check_mapping, check_record, check_text, misfit
@@ -59,7 +59,7 @@ def to_record(bundle: Bundle) -> tuple[dict[str, Any], dict[str, Any]]:
         "classes": classes_to_dict(bundle.classes),
         "layers": {
             layer: {
-                "metric": bundle.metrics[layer].to_dict(),
+                "metric": metric_to_dict(bundle.metrics[layer]),
                 "metric_arrays": list(bundle.metrics[layer].arrays()),
                 "neighborhood": neighborhood_to_dict(bundle.neighborhoods[layer])
                 if layer in bundle.neighborhoods

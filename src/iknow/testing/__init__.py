@@ -1,5 +1,13 @@
 """The contracts of what can be plugged in, as tests to inherit."""
 
-from iknow.testing.index import IndexContract, assert_same_evidence, brute_force
+from iknow.testing.index import KINDS, IndexContract, Problem, assert_same_evidence, brute_force
+from iknow.testing.metric import MetricContract
 
-__all__ = ["IndexContract", "assert_same_evidence", "brute_force"]
+__all__ = [
+    "KINDS",
+    "IndexContract",
+    "MetricContract",
+    "Problem",
+    "assert_same_evidence",
+    "brute_force",
+]
