@@ -150,12 +150,12 @@ def test_assertions_gather_nothing_and_an_explanation_its_own_sample_alone(count
     assert counter.supported == [40, 40]
 
 
-@pytest.mark.parametrize("asked", [{"n_neighbors": 2}, {"evidence": True}])
+@pytest.mark.parametrize("asked", [{"k": 2}, {"evidence": True}])
 def test_evidence_that_is_asked_for_is_gathered_at_once_and_nothing_else(counter, asked):
     queries, _ = make_outputs(40, seed=1)
     assessment = fitted().assess(queries, **asked)
     assert (counter.gathered, counter.supported) == ([40, 40], [])
-    assert assessment.evidence["b"].n_neighbors == asked.get("n_neighbors", 0)
+    assert assessment.evidence["b"].n_neighbors == asked.get("k", 0)
     assessment.explain(0)
     assert assessment.assertion.shape == (40,)
     assert (counter.gathered, counter.supported) == ([40, 40], [])

@@ -125,9 +125,9 @@ def test_bad_maps_activations_and_records_are_refused():
         Weighted([[1.0, np.nan]])
     with pytest.raises(InputError, match=r"shape \(n, 2\).*got \(4, 3\)"):
         Weighted(np.eye(2)).transform(np.zeros((4, 3)))
-    with pytest.raises(InputError, match="a Weighted metric cannot be made of .*'map'"):
+    with pytest.raises(InputError, match=r"a Weighted metric cannot be made of .*'map'"):
         metric_from_dict({"metric": "Weighted"})
-    with pytest.raises(InputError, match="a Minkowski metric cannot be made of .*'p'"):
+    with pytest.raises(InputError, match=r"a Minkowski metric cannot be made of .*'p'"):
         metric_from_dict({"metric": "Minkowski"})
     for record in ({"metric": "Cosine"}, {}, {"metric": ["Minkowski"]}):
         with pytest.raises(InputError, match=r"only Minkowski, Weighted.*register_metric"):
@@ -228,9 +228,11 @@ def test_only_metrics_are_registered_and_no_name_stands_for_two():
         register_metric(Euclidean)
     assert register_metric(Weighted) is Weighted
     other = type("Weighted", (Weighted,), {"__module__": "elsewhere"})
-    with pytest.raises(InputError, match="Weighted of iknow.geometry.metric is registered already"):
+    with pytest.raises(
+        InputError, match=r"Weighted of iknow\.geometry\.metric is registered already"
+    ):
         register_metric(other)
-    with pytest.raises(InputError, match="register_metric\\(Hasty\\) before you save"):
+    with pytest.raises(InputError, match=r"register_metric\(Hasty\) before you save"):
         metric_to_dict(Hasty(1.0))
     register_metric(Hasty)  # and yet its record is of what it inherits from
     with pytest.raises(InputError, match="read back as another one: its to_dict must say"):

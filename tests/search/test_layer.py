@@ -13,8 +13,14 @@ from sklearn.linear_model import LogisticRegression
 from iknow import Ball, EpistemicClassifier
 from iknow.classifier.parameters import as_metrics
 from iknow.errors import BundleError, InputError, MissingExtraError
-from iknow.geometry import Euclidean, Minkowski, Weighted, register_metric, weighted_metric
-from iknow.geometry.registry import METRICS
+from iknow.geometry import (
+    Euclidean,
+    Minkowski,
+    Weighted,
+    register_metric,
+    registry,
+    weighted_metric,
+)
 from iknow.models.precomputed import PrecomputedModel
 from iknow.search.cpu.dense_index import DenseIndex
 from iknow.search.index import Index
@@ -101,7 +107,7 @@ def test_a_metric_of_ones_own_survives_its_bundle_once_it_is_registered(data, tm
         classifier.save(path)
         loaded = EpistemicClassifier.load(path)
     finally:
-        del METRICS["Shrunk"]
+        del registry.METRICS["Shrunk"]
     assert loaded.metric == Shrunk(2)
     assert_same_evidence(loaded.assess(asked).evidence["a"], classifier.assess(asked).evidence["a"])
     with pytest.raises(BundleError, match="no metric is registered by the name 'Shrunk'"):

@@ -58,6 +58,7 @@ from iknow.models.model import Observation, observe_all
 from iknow.models.probe import Probe, make_probe
 from iknow.models.scales import warn_of_layers
 from iknow.search.choose import find_index_type
+from iknow.search.index import IndexFactory
 from iknow.search.layer import LayerIndex
 from iknow.selection import Goal, Selection, check_unseen, choose, tunes_for_coverage
 from iknow.storage.saving import SavingMixin
@@ -82,6 +83,11 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         given.
     device: where to search: "cuda", "cuda:1", "mps" or "cpu" have torch do it, None the CPU without
         torch. The answers are the same.
+    index: what searches in place of the index that iknow chooses: a type, or a function, called
+        with (activations, labels, n_classes, rows=...) of each layer, that passes
+        `iknow.testing.IndexContract`. It searches in the Euclidean norm, and where it likes: no
+        `device` is given with it. Like the device it belongs to the machine: `save` keeps the
+        points, and `load` searches them by default unless it is given an index too.
     """
 
     def __init__(
@@ -99,6 +105,7 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         random_state: Any = 0,
         progress: bool = True,
         device: str | None = None,
+        index: IndexFactory | None = None,
     ) -> None:
         self.model = model
         self.layers = layers
@@ -112,6 +119,7 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         self.random_state = random_state
         self.progress = progress
         self.device = device
+        self.index = index
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -318,7 +326,9 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         check_neighbors(fixed, self.rule, self.k, len(labels))
         metrics = as_metrics(self.metric, layers)
         for metric in metrics.values():
-            find_index_type(metric, self.device)  # refuses before the model has done its work
+            find_index_type(
+                metric, self.device, self.index
+            )  # refuses before the model has done its work
         shown = track(batches, "Collecting evidence", enabled=as_flag(self.progress, "progress"))
         observation, n_columns = observe_all(self.model_, shown, len(labels), layers)
         check_valid(observation.invalid, "training", positions, layers)
@@ -328,7 +338,7 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         self.layers_ = layers
         self.indexes_ = {
             layer: LayerIndex.build(
-                values, codes, len(self.classes_), rows, metrics[layer], self.device
+                values, codes, len(self.classes_), rows, metrics[layer], self.device, self.index
             )
             for layer, values in observation.activations.items()
         }

@@ -5,27 +5,42 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from iknow.core.text import shown
 from iknow.errors import InputError, MissingExtraError
 from iknow.geometry import Metric
 from iknow.locking import unforked
 from iknow.search.cpu.cell_index import CellIndex
 from iknow.search.cpu.minkowski_index import MinkowskiIndex
+from iknow.search.given_index import GivenIndex
+from iknow.search.index import IndexFactory
 from iknow.search.stored import StoredRows
 
 
-def find_index_type(metric: Metric, device: str | None) -> Callable[..., StoredRows]:
+def find_index_type(
+    metric: Metric, device: str | None, index: IndexFactory | None = None
+) -> Callable[..., StoredRows]:
     """What makes the index that searches by a metric on a device.
 
-    device: None for the search made for CPUs; "cuda", "cuda:1", "mps" or "cpu" for torch's.
+    device: None for the search made for CPUs; "cuda", "cuda:1", "mps" or "cpu" for torch's. index:
+    of the user's own, in place of both.
     """
-    if device is None:
+    if index is not None and (device is not None or not callable(index)):
+        raise InputError(
+            "index must be a type or a function, called as index(activations, labels, n_classes, "
+            "rows=rows), and it says itself where it searches, so device must be None; got "
+            f"index={shown(index)} and device={device!r}"
+        )
+    if device is None and index is None:
         # Only the Euclidean norm turns into matrix products; any other is measured directly.
         return CellIndex if metric.p == 2 else partial(MinkowskiIndex, p=metric.p)
     if metric.p != 2:
+        where, what = ("on a device", "device") if index is None else ("by a given index", "index")
         raise InputError(
-            f"on a device, distances are searched in the Euclidean norm, p=2; got {metric!r} for "
-            f"device={device!r}: leave the device out, or choose a metric with p=2"
+            f"{where}, distances are searched in the Euclidean norm, p=2; got {metric!r} for "
+            f"{what}={shown(index or device)}: leave the {what} out, or choose a metric with p=2"
         )
+    if index is not None:
+        return partial(GivenIndex, make=index)
     try:
         with unforked():
             # Imported here because only a user of torch should pay for loading it.

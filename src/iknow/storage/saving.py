@@ -18,6 +18,7 @@ from iknow.models.adapt import as_model
 from iknow.models.model import Model
 from iknow.models.precomputed import PrecomputedModel
 from iknow.models.probe import Probe, restore_probe
+from iknow.search.index import IndexFactory
 from iknow.search.layer import LayerIndex
 from iknow.selection import Selection
 from iknow.storage.bundle import Bundle, read_bundle, write_bundle
@@ -33,6 +34,7 @@ class SavingMixin:
     k: int
     batch_size: int | None
     device: str | None
+    index: IndexFactory | None
     model_: Model
     classes_: Labels
     layers_: tuple[str, ...]
@@ -88,6 +90,7 @@ class SavingMixin:
         *,
         verify: bool | Literal["now"] = True,
         device: str | None = None,
+        index: IndexFactory | None = None,
         check_model: bool = True,
     ) -> Self:
         """Read a bundle back, for the same trained model.
@@ -117,6 +120,7 @@ class SavingMixin:
             metric=dict(bundle.metrics),
             batch_size=settings["batch_size"],
             device=device,
+            index=index,
         )
         classifier._restore(bundle, adapter, known_by, has_model=model is not None)
         return classifier
@@ -139,6 +143,7 @@ class SavingMixin:
                 bundle.metrics[layer],
                 self.device,
                 bundle.check,
+                self.index,
             )
             for layer, points in bundle.activations.items()
         }
