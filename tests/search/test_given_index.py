@@ -203,10 +203,14 @@ WRONG = {
 @pytest.mark.parametrize("name", WRONG)
 def test_what_is_no_index_or_answers_in_another_shape_is_named(name):
     index, message = WRONG[name]
-    with pytest.raises(InputError, match=message):
+
+    def use():
         made, outputs = fit(index)
         made.assess(outputs, 2)
         made.assess(outputs)
+
+    with pytest.raises(InputError, match=message):
+        use()
 
 
 def test_an_index_takes_the_place_of_a_device_and_searches_in_l2(tmp_path):

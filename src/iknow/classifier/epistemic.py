@@ -75,6 +75,8 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         its pipeline, and "output".
     rule: the kind of neighborhood whose radii `tune` chooses.
     neighborhoods: fixed neighborhoods, one for all layers or a mapping by layer; nothing is tuned.
+        A `Selection`, such as the `selection_` of another classifier of the same classes, gives
+        its neighborhoods and lets the same classes be known.
     k: number of neighbours for the rules that use it.
     metric: how distance is measured, for all layers or by layer (`iknow.geometry`); Euclidean
         unless given.
@@ -95,7 +97,7 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         model: Any,
         layers: Sequence[str] | None = None,
         rule: type[Neighborhood] = Ball,
-        neighborhoods: Neighborhood | Mapping[str, Neighborhood] | None = None,
+        neighborhoods: Neighborhood | Mapping[str, Neighborhood] | Selection | None = None,
         *,
         k: int = 5,
         metric: Metric | Mapping[str, Metric] | None = None,
@@ -225,8 +227,8 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
 
     def _knowable(self) -> tuple[int, ...] | None:
         """The classes that beliefs may be IK in, where a certificate names them."""
-        selection: Selection | None = getattr(self, "selection_", None)
-        return None if selection is None else selection.knowable
+        chosen = getattr(self, "selection_", self.neighborhoods)
+        return chosen.knowable if isinstance(chosen, Selection) else None
 
     def predict(self, X: Any) -> Labels:
         """The model's own answers, as labels of shape (n,)."""
