@@ -85,7 +85,10 @@ class Model(ABC):
         return False
 
     def prepare(self, inputs: Any) -> Any:
-        """All inputs as something with a length that can be cut into batches by slicing."""
+        """All inputs as something with a length that can be cut into batches by slicing.
+
+        Robust radii are distances between inputs as this returns them.
+        """
         return as_numbers(inputs, "X")
 
     @abstractmethod

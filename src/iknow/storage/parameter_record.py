@@ -6,60 +6,71 @@ were given: one for all layers, one for each, or as a `Selection`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 from numbers import Integral
 from typing import Any
 
 from iknow.core.neighborhood import RULES, Neighborhood
 from iknow.core.scalars import as_flag, as_real
-from iknow.errors import BundleError
 from iknow.selection import Selection
 from iknow.storage.bundle import Bundle
-from iknow.storage.schema import check_flag, check_list, check_text, check_whole, is_of_type, misfit
+from iknow.storage.schema import check_fields, check_flag, check_whole, misfit
 
 ONE, EACH, CHOSEN = "one", "each", "selection"
-KEYS = (
-    "rule",
-    "k",
-    "batch_size",
-    "layers",
-    "neighborhoods",
-    "metric",
-    "classes",
-    "validation_fraction",
-    "random_state",
-    "progress",
-)
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What is written of them. layers, classes: whether they were given.
+
+    metric: `ONE`, or the layers that had one of their own. neighborhoods: how they were given.
+    """
+
+    rule: str
+    k: int
+    batch_size: int | None
+    layers: bool
+    neighborhoods: str | None
+    metric: str | Sequence[str] | None
+    classes: bool
+    validation_fraction: float
+    random_state: int | None
+    progress: bool
+
+
+KEYS = tuple(field.name for field in fields(Parameters))
+SINCE_FORMAT_3 = KEYS[3:]
 
 
 def parameters_to_dict(classifier: Any) -> dict[str, Any]:
     """The parameters of a fitted classifier, but for its model, device and index."""
     given, metric, seed = classifier.neighborhoods, classifier.metric, classifier.random_state
-    if isinstance(metric, Mapping):
-        metric = [layer for layer in classifier.layers_ if layer in metric]
+    several = metric if isinstance(metric, Mapping) else {}
     kinds = {Neighborhood: ONE, Selection: CHOSEN, Mapping: EACH}
-    size = classifier.batch_size
-    return {
-        "rule": classifier.rule.__name__,
-        "k": int(classifier.k),  # a grid search may have set numpy's integers
-        "batch_size": None if size is None else int(size),
-        "layers": classifier.layers is not None,
-        "neighborhoods": next(
-            (name for kind, name in kinds.items() if isinstance(given, kind)), None
-        ),
-        "metric": metric if metric is None or isinstance(metric, list) else ONE,
-        "classes": classifier.classes is not None,
-        "validation_fraction": as_real(
-            classifier.validation_fraction, "validation_fraction", "be a number"
-        ),
-        "random_state": int(seed) if isinstance(seed, Integral) else None,
-        "progress": as_flag(classifier.progress, "progress"),
-    }
+    size, share = classifier.batch_size, classifier.validation_fraction
+    record = Parameters(
+        rule=classifier.rule.__name__,
+        k=int(classifier.k),  # a grid search may have set numpy's integers
+        batch_size=None if size is None else int(size),
+        layers=classifier.layers is not None,
+        neighborhoods=next((kinds[kind] for kind in kinds if isinstance(given, kind)), None),
+        metric=[name for name in classifier.layers_ if name in several]
+        if isinstance(metric, Mapping)
+        else None
+        if metric is None
+        else ONE,
+        classes=classifier.classes is not None,
+        validation_fraction=as_real(share, "validation_fraction", "be a number"),
+        random_state=int(seed) if isinstance(seed, Integral) else None,
+        progress=as_flag(classifier.progress, "progress"),
+    )
+    return vars(record)
 
 
 def upgrade(settings: Mapping[str, Any], bundle: Bundle) -> dict[str, Any]:
     """Settings as they are written now; in format 2 some parameters were not kept."""
-    if "fixed" not in settings or any(name in settings for name in KEYS[3:]):
+    if "fixed" not in settings or any(name in settings for name in SINCE_FORMAT_3):
         return dict(settings)
     known = {name: value for name, value in settings.items() if name != "fixed"}
     fixed = check_flag(settings["fixed"], "settings.fixed")
@@ -70,28 +81,19 @@ def upgrade(settings: Mapping[str, Any], bundle: Bundle) -> dict[str, Any]:
 
 def check_parameters(settings: Mapping[str, Any], bundle: Bundle) -> None:
     """Refuse parameters that no classifier had."""
-    if check_text(settings["rule"], "settings.rule") not in RULES:
-        raise misfit("settings.rule", f"one of {', '.join(RULES)}", settings["rule"])
-    given = settings["neighborhoods"]
-    if given not in (None, ONE, EACH, CHOSEN):
-        raise misfit("settings.neighborhoods", f"null, {ONE!r}, {EACH!r} or {CHOSEN!r}", given)
-    if given is not None and not bundle.neighborhoods:
-        raise BundleError("settings.neighborhoods needs one in every layer; there are none")
-    if given == CHOSEN and settings["selection"] is None:
-        raise BundleError("settings.neighborhoods needs a selection; there is none")
-    if settings["metric"] not in (None, ONE):
-        for layer in check_list(settings["metric"], "settings.metric"):
-            if check_text(layer, "a name in settings.metric") not in bundle.metrics:
-                raise misfit("a name in settings.metric", "one of the layers", layer)
-    for name in ("layers", "classes", "progress"):
-        check_flag(settings[name], f"settings.{name}")
-    check_whole(settings["k"], "settings.k", 1)
-    if settings["batch_size"] is not None:
-        check_whole(settings["batch_size"], "settings.batch_size", 1)
-    if settings["random_state"] is not None:
-        check_whole(settings["random_state"], "settings.random_state", 0)
-    if not is_of_type(settings["validation_fraction"], float):
-        raise misfit("settings.validation_fraction", "a number", settings["validation_fraction"])
+    check_fields(Parameters, {name: settings[name] for name in KEYS}, "settings")
+    for name, least in (("k", 1), ("batch_size", 1), ("random_state", 0)):
+        if settings[name] is not None:
+            check_whole(settings[name], f"settings.{name}", least)
+    rule, given, metric = (settings[name] for name in ("rule", "neighborhoods", "metric"))
+    if rule not in RULES:
+        raise misfit("settings.rule", f"one of {', '.join(RULES)}", rule)
+    possible = [None, *([ONE, EACH] if bundle.neighborhoods else [])]
+    possible += [CHOSEN] if bundle.neighborhoods and settings["selection"] is not None else []
+    if given not in possible:
+        raise misfit("settings.neighborhoods", f"one of {possible}, as there are such", given)
+    if metric not in (None, ONE) and (isinstance(metric, str) or set(metric) - set(bundle.metrics)):
+        raise misfit("settings.metric", f"{ONE!r} or names of layers", metric)
 
 
 def parameters_from_dict(settings: Mapping[str, Any], bundle: Bundle) -> dict[str, Any]:
