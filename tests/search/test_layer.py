@@ -246,7 +246,9 @@ def test_a_device_searches_in_the_euclidean_norm_alone(data, fake_torch, tmp_pat
     points, labels, _ = data
     outputs = (np.eye(3)[labels], {"a": points})
     parameters = {"neighborhoods": Ball(1), "metric": Minkowski(p)}
-    with pytest.raises(InputError, match=r"Euclidean norm, p=2; got Minkowski\(p=.*'cuda': leave"):
+    with pytest.raises(
+        InputError, match=r"'cuda', .* Euclidean norm, p=2; got Minkowski\(p=.*: leave"
+    ):
         EpistemicClassifier(PrecomputedModel(), device="cuda", **parameters).fit(outputs, labels)
     classifier = EpistemicClassifier(PrecomputedModel(), **parameters).fit(outputs, labels)
     classifier.save(tmp_path / "x.iknow")

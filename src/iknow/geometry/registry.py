@@ -28,12 +28,13 @@ def register_metric(kind: Kind) -> Kind:
 
     Example:
         >>> from dataclasses import dataclass
+        >>> import numpy as np
         >>> from iknow.geometry import Minkowski, register_metric
         >>> @register_metric
         ... @dataclass(frozen=True)
         ... class Halved(Minkowski):
         ...     def transform(self, activations):
-        ...         return activations / 2
+        ...         return np.asarray(activations) / 2
         ...     def expansion(self, n_features):
         ...         return super().expansion(n_features) / 2
         ...     def rounding(self, n_features):

@@ -24,23 +24,19 @@ def find_index_type(
     device: None for the search made for CPUs; "cuda", "cuda:1", "mps" or "cpu" for torch's. index:
     of the user's own, in place of both.
     """
-    if index is not None and (device is not None or not callable(index)):
-        raise InputError(
-            "index must be a type or a function, called as index(activations, labels, n_classes, "
-            "rows=rows), and it says itself where it searches, so device must be None; got "
-            f"index={shown(index)} and device={device!r}"
-        )
-    if device is None and index is None:
+    if index is not None:
+        if device is not None or not callable(index):
+            raise InputError(
+                "index must be a type or a function, called as index(activations, labels, "
+                "n_classes, rows=rows), and it says itself where it searches, so device must be "
+                f"None; got index={shown(index)} and device={device!r}"
+            )
+        _check_euclidean(metric, "by a given index", "index")
+        return partial(GivenIndex, make=index)
+    if device is None:
         # Only the Euclidean norm turns into matrix products; any other is measured directly.
         return CellIndex if metric.p == 2 else partial(MinkowskiIndex, p=metric.p)
-    if metric.p != 2:
-        where, what = ("on a device", "device") if index is None else ("by a given index", "index")
-        raise InputError(
-            f"{where}, distances are searched in the Euclidean norm, p=2; got {metric!r} for "
-            f"{what}={shown(index or device)}: leave the {what} out, or choose a metric with p=2"
-        )
-    if index is not None:
-        return partial(GivenIndex, make=index)
+    _check_euclidean(metric, f"on device={device!r}", "device")
     try:
         with unforked():
             # Imported here because only a user of torch should pay for loading it.
@@ -48,3 +44,11 @@ def find_index_type(
     except ImportError as error:
         raise MissingExtraError(f"searching on device {device!r}", "torch") from error
     return partial(TorchIndex, device=device)
+
+
+def _check_euclidean(metric: Metric, where: str, what: str) -> None:
+    if metric.p != 2:
+        raise InputError(
+            f"{where}, distances are searched in the Euclidean norm, p=2; got {metric!r}: leave "
+            f"the {what} out, or choose a metric with p=2"
+        )

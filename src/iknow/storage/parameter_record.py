@@ -74,7 +74,11 @@ def upgrade(settings: Mapping[str, Any], bundle: Bundle) -> dict[str, Any]:
         return dict(settings)
     known = {name: value for name, value in settings.items() if name != "fixed"}
     fixed = check_flag(settings["fixed"], "settings.fixed")
-    given = {"layers": True, "neighborhoods": EACH if fixed else None, "classes": False}
+    given: dict[str, Any] = {
+        "layers": True,
+        "neighborhoods": EACH if fixed else None,
+        "classes": False,
+    }
     given |= {"metric": list(bundle.metrics), "validation_fraction": 0.25, "random_state": 0}
     return {**given, "progress": True, **known}
 

@@ -51,15 +51,18 @@ class ModelContract:
         assert isinstance(model.is_elsewhere, bool)
         seen = model.observe(inputs, layers)
         n_classes = seen.scores.shape[1]
-        assert (seen.scores.shape, seen.scores.dtype) == ((len(inputs), n_classes), np.float64)
+        n = len(inputs)
         assert n_classes >= 2
-        assert (seen.belief.shape, seen.belief.dtype) == ((len(inputs),), np.int64)
-        assert ((seen.belief >= 0) & (seen.belief < n_classes)).all()
-        assert (seen.invalid.shape, seen.invalid.dtype) == ((len(inputs),), np.bool_)
-        assert not seen.invalid.any()
         assert list(seen.activations) == list(layers)
-        for values in seen.activations.values():
-            assert (values.ndim, len(values), values.dtype) == (2, len(inputs), np.float32)
+        for values, shape, kind in [
+            (seen.scores, (n, n_classes), np.float64),
+            (seen.belief, (n,), np.int64),
+            (seen.invalid, (n,), np.bool_),
+            *((values, (n, values.shape[-1]), np.float32) for values in seen.activations.values()),
+        ]:
+            assert (values.shape, values.dtype) == (shape, np.dtype(kind))
+        assert ((seen.belief >= 0) & (seen.belief < n_classes)).all()
+        assert not seen.invalid.any()
         classes = model.classes
         assert classes is None or np.asarray(classes).shape == (n_classes,)
 
