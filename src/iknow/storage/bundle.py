@@ -13,7 +13,7 @@ takes the place of the old one in one step: at every moment one whole bundle is 
     probe/NAME.npy                 what the model is recognized by, if anything
 
 Whoever changes a bundle on purpose can seal it again, so nothing that it says is believed because
-its checksums are right: names are made from the manifest's and never followed, and `bundlerecord`
+its checksums are right: names are made from the manifest's and never followed, and `bundle_record`
 checks every value.
 """
 

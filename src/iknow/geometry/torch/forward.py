@@ -2,7 +2,7 @@
 
 Along the graph, with e the error of a module's input y and s how much the module stretches errors,
 
-    error of the result  <=  s·e + relative · (|y| + e) + constant       (`torch_rounding`).
+    error of the result  <=  s·e + relative · (|y| + e) + constant       (`rounding`).
 
 The size of y is bounded by |y(0)| + L·|x|, so every error is bounded by a + b·|x|: that is what is
 carried along. It starts with the cast of the input to the module's dtype and ends with the cast of

@@ -1,7 +1,7 @@
 """Functions and methods of torch that do what a known module does, and the module that does it.
 
 Each entry takes the arguments after the tensor and gives a module, so that what is known about
-modules (`torch_layers`, `torch_rounding`) is known about functions too.
+modules (`layers`, `rounding`) is known about functions too.
 """
 
 from __future__ import annotations

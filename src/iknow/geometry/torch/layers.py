@@ -1,7 +1,7 @@
 """What is known about torch's modules: which are affine, and the ℓ2 Lipschitz constants of others.
 
 All of it is for eval mode, for one sample and for real arithmetic; what torch computes in place of
-it is bounded in `torch_rounding`. Constants of functions that act on each entry are the suprema of
+it is bounded in `rounding`. Constants of functions that act on each entry are the suprema of
 their slopes. They are exact, as are those of the pools and of Softmax.
 """
 

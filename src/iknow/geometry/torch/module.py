@@ -1,14 +1,14 @@
 """What a torch module does to distances: how far apart two inputs can end up in each layer.
 
-What the module does is proven, not assumed: a stand-in for a batch goes through it (`torch_trace`),
+What the module does is proven, not assumed: a stand-in for a batch goes through it (`trace`),
 and every operation on the way to a layer must be known. Affine parts that follow one another, such
-as a convolution, its batch normalisation and an average pool, are measured as the one linear
-operator they are (`torch_operators`); each other part contributes its own constant
-(`torch_layers`). A sum of ways is bounded by the sum of their constants, a concatenation by the
+as a convolution, its batch normalization and an average pool, are measured as the one linear
+operator they are (`operators`); each other part contributes its own constant
+(`layers`). A sum of ways is bounded by the sum of their constants, a concatenation by the
 root of the sum of their squares.
 
 `lipschitz_constants` are facts about real arithmetic. `sensitivities` also bound how far what torch
-computes is from it (`torch_forward`), and compare with the module itself (`torch_probe`).
+computes is from it (`forward`), and compare with the module itself (`trial`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from torch import nn
 
 from iknow.core.sensitivity import Sensitivity
 from iknow.errors import InputError, LayerError
-from iknow.geometry.lipschitz import propagate_radius
 from iknow.geometry.torch.arithmetic import arithmetic_of, input_dtype, plain_arithmetic
 from iknow.geometry.torch.forward import Forward
 from iknow.geometry.torch.growth import Growth
@@ -29,8 +28,6 @@ from iknow.geometry.torch.parts import check_parametrizations
 from iknow.geometry.torch.standin import Node
 from iknow.geometry.torch.trace import trace
 from iknow.geometry.torch.trial import compare
-
-__all__ = ["lipschitz_constants", "propagate_radius", "sensitivities"]
 
 
 def lipschitz_constants(

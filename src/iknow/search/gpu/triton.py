@@ -1,6 +1,6 @@
-"""Kernels for `torch_triton`: bounds without a matrix of distances, and exact distances by numpy.
+"""Kernels for `by_triton`: bounds without a matrix of distances, and exact distances by numpy.
 
-The bounds are those of `torch_bounds`, whose proof names the numbers used here. All kernels run in
+The bounds are those of `bounds`, whose proof names the numbers used here. All kernels run in
 Triton's interpreter, too.
 """
 
@@ -182,7 +182,7 @@ def _square(points, queries, column):  # type: ignore[no-untyped-def]
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _sum_of_squares(points, queries, START, LENGTH: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Σ (x_j - q_j)² over LENGTH columns from START, added as numpy does (see `torch_sums`).
+    """Σ (x_j - q_j)² over LENGTH columns from START, added as numpy does (see `sums`).
 
     points: pointers of shape (pairs, size); queries: of shape (pairs, 1). Nothing may be fused.
     """

@@ -1,7 +1,7 @@
 """TorchIndex: exact search on whatever torch runs on, with kernels of its own on a GPU.
 
-Products in low precision bound all distances from below (`torch_bounds`), and what the bounds leave
-open is measured in float64 (`torch_search`). An index too large for the device is searched in
+Products in low precision bound all distances from below (`bounds`), and what the bounds leave
+open is measured in float64 (`search`). An index too large for the device is searched in
 parts, one after the other. The answers are the same in every case, to the last bit.
 """
 
