@@ -120,6 +120,24 @@ def test_a_metric_must_speak_for_its_own_transform(module):
     assert said["input"] == pytest.approx(100, rel=1e-4)
 
 
+def test_a_metric_that_changes_the_width_is_asked_about_the_activations(tree):
+    """It was asked about its own points, one feature wide: radii were twice too large."""
+
+    class Total(Minkowski):
+        def transform(self, activations):
+            return np.asarray(activations, dtype=np.float64).sum(axis=1, keepdims=True)
+
+        def expansion(self, n_features):
+            return math.sqrt(n_features)
+
+        def rounding(self, n_features):
+            return n_features * 2.0**-24
+
+    movement = assess(tree, ["input"], Total(2)).movements["input"]
+    assert movement.lipschitz == pytest.approx(2.0, rel=1e-5)
+    assert movement.lipschitz >= 2.0
+
+
 def test_of_any_classifier_the_input_layer_is_known(tree):
     assessment = assess(tree, ["input", "output"])
     assert constants_of(assessment) == {"input": pytest.approx(1.0), "output": math.inf}

@@ -328,9 +328,8 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         check_neighbors(fixed, self.rule, self.k, len(labels))
         metrics = as_metrics(self.metric, layers)
         for metric in metrics.values():
-            find_index_type(
-                metric, self.device, self.index
-            )  # refuses before the model has done its work
+            # It refuses before the model has done its work.
+            find_index_type(metric, self.device, self.index)
         shown = track(batches, "Collecting evidence", enabled=as_flag(self.progress, "progress"))
         observation, n_columns = observe_all(self.model_, shown, len(labels), layers)
         check_valid(observation.invalid, "training", positions, layers)

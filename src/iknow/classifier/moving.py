@@ -36,7 +36,7 @@ from iknow.core.sensitivity import Sensitivity
 from iknow.errors import IknowError, LayerError
 from iknow.explain.on_request import MovementsOnRequest
 from iknow.geometry.lipschitz import ROUND_UP
-from iknow.geometry.metric import check_promises
+from iknow.geometry.metric import Minkowski, check_promises
 from iknow.geometry.rounding import SMALLEST
 from iknow.models.lengths import Sizes, as_rows, norms
 from iknow.models.model import Model
@@ -81,10 +81,10 @@ class Mover:
         if not math.isfinite(bound.lipschitz):
             return Movement(math.inf)
         index = self.indexes[layer]
-        transform = index.metric.rounding(index.n_features)
-        stretch = (index.metric.expansion(index.n_features) + transform) / (
-            1 - bound.relative_rounding
-        )
+        # Of the activations: a metric may make points of another width of them.
+        width = index.n_features if self.activations is None else self.activations[layer].shape[1]
+        transform = index.metric.rounding(width)
+        stretch = (index.metric.expansion(width) + transform) / (1 - bound.relative_rounding)
         off = np.full(len(positions), bound.rounding)
         if bound.rounding_per_length and self.sizes.lengths is not None:
             off += bound.rounding_per_length * self.sizes.lengths[positions]
@@ -138,7 +138,7 @@ class Mover:
                 "its rounding grows with the inputs, and these are no array of numbers"
             )
         if self.activations is None and (
-            bound.relative_rounding or index.metric.rounding(index.n_features)
+            bound.relative_rounding or type(index.metric) is not Minkowski
         ):
             raise LayerError(
                 "its rounding depends on the activations, which were too many to be kept: assess "
