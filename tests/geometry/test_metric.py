@@ -18,6 +18,7 @@ from iknow.geometry import (
     metric_to_dict,
     register_metric,
 )
+from iknow.geometry.metric import check_promises
 from iknow.search.cpu.dense_index import DenseIndex
 from iknow.search.cpu.minkowski_index import MinkowskiIndex
 from iknow.testing import MetricContract
@@ -221,6 +222,14 @@ def test_the_contract_finds_a_promise_that_is_a_little_too_good(metric, test):
     contract.make_metric = lambda: metric
     with pytest.raises((AssertionError, LayerError)):
         getattr(contract, test)()
+
+
+def test_a_transform_set_on_one_object_is_not_what_its_type_promised():
+    check_promises(Logarithmic(1.0))
+    metric = Logarithmic(1.0)
+    object.__setattr__(metric, "transform", lambda activations: 100 * activations)
+    with pytest.raises(LayerError, match="a 'transform' of its own in place of its type's"):
+        check_promises(metric)
 
 
 def test_only_metrics_are_registered_and_no_name_stands_for_two():

@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 
 from iknow.core.arrays import Floats
-from iknow.core.overriding import speaks_for
+from iknow.core.overriding import replaced_methods, speaks_for
 from iknow.core.scalars import as_real
 from iknow.errors import InputError, LayerError
 from iknow.geometry.lipschitz import (
@@ -153,6 +153,12 @@ class Weighted(Metric):
 
 def check_promises(metric: Metric) -> None:
     """A metric that transforms in its own way must say itself how that expands and rounds."""
+    replaced = replaced_methods(metric)
+    if replaced:
+        raise LayerError(
+            f"the metric {type(metric).__name__} has a {replaced[0]!r} of its own in place of its "
+            "type's: make it a subclass"
+        )
     for promise in ("expansion", "rounding"):
         if not speaks_for(type(metric), promise, "transform"):
             raise LayerError(
