@@ -35,7 +35,7 @@ from iknow import (
 )
 from iknow.errors import IknowError, SelectionError
 from iknow.geometry import Minkowski, Weighted
-from iknow.models.model import make_observation
+from iknow.models.model import Model, make_observation
 from iknow.models.precomputed import PrecomputedModel
 from tests.oracles import assertion_of, justification_of, support_of
 
@@ -170,7 +170,7 @@ class Unsorted(ClassifierMixin, BaseEstimator):
         return self.classes_[table.argmax(axis=1)]
 
 
-class Halves:
+class Halves(Model):
     """A model of somebody's own."""
 
     classes = None

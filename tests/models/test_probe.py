@@ -19,7 +19,7 @@ from sklearn.svm import SVC
 
 from iknow import Ball, EpistemicClassifier
 from iknow.errors import BundleError
-from iknow.models.model import make_observation
+from iknow.models.model import Model, make_observation
 from iknow.models.probe import MOST_BYTES, SCORES, Probe, choose_rows, make_probe
 
 torch = pytest.importorskip("torch")
@@ -204,7 +204,7 @@ def test_the_worst_difference_is_told_in_units_of_the_layer(tmp_path):
     load(model, tmp_path)
 
 
-class Shifted:
+class Shifted(Model):
     """A model of the user's own whose layers can be moved; its answers depend on nothing else."""
 
     classes = None

@@ -58,8 +58,9 @@ from iknow.models.model import Observation, observe_all
 from iknow.models.probe import Probe, make_probe
 from iknow.models.scales import warn_of_layers
 from iknow.search.choose import find_index_type
+from iknow.search.index import IndexFactory
 from iknow.search.layer import LayerIndex
-from iknow.selection import Goal, check_unseen, choose, tunes_for_coverage
+from iknow.selection import Goal, Selection, check_unseen, choose, tunes_for_coverage
 from iknow.storage.saving import SavingMixin
 
 
@@ -77,6 +78,8 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         transformer of its pipeline) and "output".
     rule: the kind of neighborhood whose radii `tune` chooses.
     neighborhoods: fixed neighborhoods, one for all layers or a mapping by layer; nothing is tuned.
+        A `Selection`, such as the `selection_` of another classifier of the same classes, gives
+        its neighborhoods and lets the same classes be known.
     k: number of neighbors for the rules that use it.
     metric: how to measure distance, for all layers or by layer (`iknow.geometry`); Euclidean by
         default.
@@ -84,6 +87,11 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
     batch_size: number of samples per call of the model; by default as many as fit in memory.
     device: where to search: "cuda", "cuda:1", "mps" or "cpu" with torch, None on the CPU without
         it. The answers are the same.
+    index: what searches instead of the index that iknow chooses: a type or a function, called with
+        (activations, labels, n_classes, rows=...) for each layer, that passes
+        `iknow.testing.IndexContract`. It searches in the Euclidean norm, on its own choice of
+        device. Like `device` it belongs to the machine: `save` keeps the points, and `load`
+        searches them by default unless you give it an index too.
     """
 
     def __init__(
@@ -91,7 +99,7 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         model: Any,
         layers: Sequence[str] | None = None,
         rule: type[Neighborhood] = Ball,
-        neighborhoods: Neighborhood | Mapping[str, Neighborhood] | None = None,
+        neighborhoods: Neighborhood | Mapping[str, Neighborhood] | Selection | None = None,
         *,
         k: int = 5,
         metric: Metric | Mapping[str, Metric] | None = None,
@@ -101,6 +109,7 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         random_state: Any = 0,
         progress: bool = True,
         device: str | None = None,
+        index: IndexFactory | None = None,
     ) -> None:
         self.model = model
         self.layers = layers
@@ -114,6 +123,7 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         self.random_state = random_state
         self.progress = progress
         self.device = device
+        self.index = index
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -213,7 +223,7 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
             evidence=found.evidence,
             neighborhoods=rules,
             invalid=found.observation.invalid,
-            knowable=getattr(getattr(self, "selection_", None), "knowable", None),
+            knowable=getattr(getattr(self, "selection_", self.neighborhoods), "knowable", None),
             found=found.supports,
             movements=movements_on_request(self.model_, self.indexes_, sizes, found),
         )
@@ -319,7 +329,8 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         check_neighbors(fixed, self.rule, self.k, len(labels))
         metrics = as_metrics(self.metric, layers)
         for metric in metrics.values():
-            find_index_type(metric, self.device)  # refuses before the model has done its work
+            # It refuses before the model has done its work.
+            find_index_type(metric, self.device, self.index)
         shown = track(batches, "Collecting evidence", enabled=as_flag(self.progress, "progress"))
         observation, n_columns = observe_all(self.model_, shown, len(labels), layers)
         check_valid(observation.invalid, "training", positions, layers)
@@ -329,7 +340,7 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         self.layers_ = layers
         self.indexes_ = {
             layer: LayerIndex.build(
-                values, codes, len(self.classes_), rows, metrics[layer], self.device
+                values, codes, len(self.classes_), rows, metrics[layer], self.device, self.index
             )
             for layer, values in observation.activations.items()
         }

@@ -74,7 +74,7 @@ def observe_batches(
                 check_columns(observation.scores.shape[1], index.n_classes)
             yield observation
 
-    return one_ahead(observe()) if getattr(model, "is_elsewhere", False) else observe()
+    return one_ahead(observe()) if model.is_elsewhere else observe()
 
 
 def one_ahead(items: Iterator[Item]) -> Iterator[Item]:

@@ -11,6 +11,7 @@ from iknow.core.neighborhood import Nearest, Neighborhood, check_by_layer, has_k
 from iknow.core.text import names, shown
 from iknow.errors import InputError
 from iknow.geometry import Euclidean, Metric
+from iknow.selection import Selection
 
 
 def as_layer_names(layers: Any) -> tuple[str, ...] | None:
@@ -42,6 +43,8 @@ def fixed_neighborhoods(
         if has_radius(rule):
             return None
         given = rule(k=k)  # type: ignore[call-arg]
+    if isinstance(given, Selection):
+        given = given.neighborhoods
     if isinstance(given, Neighborhood):
         return dict.fromkeys(layers, given)
     kind = "one such as Ball(0.5), or a dict of one per layer"

@@ -29,9 +29,14 @@ def as_model(model: Any) -> Model:
         from iknow.models.sklearn import SklearnModel
 
         return SklearnModel(model)
+    if hasattr(model, "observe") and not isinstance(model, type):
+        raise InputError(
+            f"{type(model).__name__} has a method observe but is no Model: let it inherit from "
+            "iknow.models.Model, which fills in the rest"
+        )
     raise InputError(
         "a model must be a torch.nn.Module, a scikit-learn classifier or an iknow Model "
-        "(iknow.models.precomputed.PrecomputedModel takes the outputs of any other framework); "
+        "(iknow.models.PrecomputedModel takes the outputs of any other framework); "
         f"got {shown(model)} of type {type(model).__name__}"
     )
 

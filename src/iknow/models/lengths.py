@@ -12,15 +12,13 @@ from typing import Any
 import numpy as np
 
 from iknow.core.arrays import Floats
+from iknow.geometry.lipschitz import ROUND_UP
 
 PROBES = 8
 """How many inputs to copy, to run a model on them again."""
 
 NUMBERS_AT_ONCE = 1 << 22
 """How many squared numbers to hold in memory at a time."""
-
-ROUND_UP = 1 + 1e-9
-"""Computed lengths are raised by this much: more than rounding can have taken from them."""
 
 
 @dataclass(frozen=True, eq=False)

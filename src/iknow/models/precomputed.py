@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from iknow.core.arrays import Labels
 from iknow.errors import InputError, LayerError
 from iknow.models.model import (
+    Model,
     Observation,
     as_activations,
     check_layers,
@@ -20,12 +20,8 @@ from iknow.models.model import (
 )
 
 
-class PrecomputedModel:
-    """A model that was run elsewhere."""
-
-    @property
-    def classes(self) -> Labels | None:
-        return None
+class PrecomputedModel(Model):
+    """A model that was run elsewhere: nothing is known about how its layers move."""
 
     def prepare(self, inputs: Any) -> Observation:
         """The inputs `(scores, {layer: activations})` as an Observation."""

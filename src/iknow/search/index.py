@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -46,6 +47,10 @@ class Index(Protocol):
         `iknow.core.support.find_support`, but an index may find it without measuring distances.
         """
         ...
+
+
+IndexFactory = Callable[..., Index]
+"""An index type, or what makes one: called with (activations, labels, n_classes, rows=...)."""
 
 
 def check_activations(activations: Any, what: str = "activations") -> Floats32:

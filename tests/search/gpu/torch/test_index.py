@@ -32,9 +32,7 @@ class TestTorchIndex(IndexContract):
 class TestTorchIndexInParts(IndexContract):
     """With memory for less than half of the rows at a time."""
 
-    @pytest.fixture(autouse=True)
-    def _fewer_problems(self, monkeypatch):
-        monkeypatch.setattr("iknow.testing.index.SEEDS_PER_KIND", 4)
+    seeds_per_kind = 4
 
     def make_index(self, activations, labels, n_classes, rows=None):
         memory = 2048 + 100 * len(activations)
