@@ -6,7 +6,7 @@ BUILD_DOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet  # the 
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 LOCKED := $(PIP) --require-hashes --no-deps --only-binary :all: --requirement
 
-.PHONY: help demo test test-slow check docs format bench reproduce clean
+.PHONY: help demo test test-slow check check-javascript docs format bench reproduce clean
 .DEFAULT_GOAL := help
 
 help:  ## list the commands
@@ -21,12 +21,27 @@ test: $(VENV)/installed-dev  ## run the tests
 test-slow: $(VENV)/installed-dev  ## run the tests that take longer
 	$(BIN)/python -m pytest -m slow
 
-check: $(VENV)/installed-dev  ## lint, types, the layering of imports, and the documentation
+check: $(VENV)/installed-dev  ## lint, types (the report's JavaScript too), layers, and documentation
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	@$(MAKE) --no-print-directory check-javascript
 	$(BUILD_DOCS)
+
+# The report's JavaScript is checked by tsc, which needs node; nothing else here does.
+check-javascript:
+ifneq ($(and $(shell command -v node),$(shell command -v npm)),)
+	@$(MAKE) --silent node_modules/installed
+	node_modules/.bin/tsc
+else
+	@echo 'The report'"'"'s JavaScript was not checked: node and npm are not on the PATH.' >&2
+	@test -z "$(CI)$(IKNOW_REQUIRE_NODE)" || { echo 'CI or IKNOW_REQUIRE_NODE is set.' >&2; exit 1; }
+endif
+
+node_modules/installed: package-lock.json package.json
+	npm ci --silent
+	@touch $@
 
 docs: $(VENV)/installed-dev  ## build the documentation: open site/index.html
 	$(BUILD_DOCS)
@@ -42,7 +57,7 @@ reproduce: $(VENV)/installed-dev  ## the paper's tables and figures, resumable, 
 	$(BIN)/python -m reproduction all $(ARGS)
 
 clean:  ## remove the environment and all caches
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache site
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache site node_modules
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "iknow needs Python 3.11 or newer; set PYTHON=")'

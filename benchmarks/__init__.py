@@ -1,7 +1,7 @@
-"""Measuring what the library costs, beside the matrix products that bound it and its rivals.
+"""Measuring what the library costs, next to its rivals and the matrix products that bound it.
 
     plan → cases → contestants race → results → targets, tables, figure
 
-What is timed side by side runs in one process, in turns, and is reported as ratios: these carry
-over to other machines, times do not.
+Contestants take turns in one process, and we report ratios: these carry over to other machines,
+times do not.
 """

@@ -9,12 +9,12 @@ import typer
 from rich.console import Console
 
 from benchmarks.console import run
-from iknow.cli.failures import OneLineErrors
+from iknow.cli.failures import OneLineCommand
 
-app = typer.Typer(name="python -m benchmarks", cls=OneLineErrors, pretty_exceptions_enable=False)
+app = typer.Typer(name="python -m benchmarks", pretty_exceptions_enable=False)
 
 
-@app.command()
+@app.command(cls=OneLineCommand)
 def bench(
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("results/benchmark"),
     quick: Annotated[

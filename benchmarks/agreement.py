@@ -1,9 +1,9 @@
-"""Whether two contestants give the same answer: nothing wrong is worth timing.
+"""Whether two contestants give the same answer: a wrong answer is not worth timing.
 
-FAISS and parts of scikit-learn expand |x - q|² into products in float32, which knows a squared
-distance to a few millionths of |x|² + |q|² and no better. That much is forgiven, and a relative
-error of 1e-3; an assertion is forgiven only where some class lies that close to the radius. Who
-computes in float64 is forgiven nothing but the last digits.
+FAISS and parts of scikit-learn expand |x - q|² into products in float32, whose error is a few
+millionths of |x|² + |q|². We tolerate that much, and a relative error of 1e-3; a wrong assertion
+only if some class lies that close to the radius. For contestants that compute in float64 we
+tolerate differences in the last digits only.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from iknow.core.arrays import Bools, Codes, Floats
 
 @dataclass(frozen=True)
 class Precision:
-    """What is forgiven: a relative error of distances, and a part of the squared norms."""
+    """Tolerances: a relative error of distances, and a fraction of the squared norms."""
 
     relative: float
     cancelled: float
@@ -31,7 +31,7 @@ FLOAT64 = Precision(relative=1e-9, cancelled=0.0)
 def distances_differ(
     layer: Layer, ours: Floats, theirs: Floats, precision: Precision
 ) -> str | None:
-    """Why class distances about the first queries, (n, n_classes), are not the same; else None."""
+    """Why class distances of the first queries, (n, n_classes), differ; None if they agree."""
     if theirs.shape != ours.shape:
         return f"its answer has shape {theirs.shape}, and {ours.shape} was expected"
     slack = _cancelled(layer, len(ours), precision)
@@ -43,15 +43,15 @@ def distances_differ(
         return None
     query, code = (int(each) for each in np.argwhere(~same)[0])
     return (
-        f"its answer is another one: {int((~same).sum())} of {same.size} distances, such as "
-        f"{theirs[query, code]:.6g} where {ours[query, code]:.6g} was expected"
+        f"its answer differs in {int((~same).sum())} of {same.size} distances, such as "
+        f"{theirs[query, code]:.6g}; expected {ours[query, code]:.6g}"
     )
 
 
 def assertions_differ(
     case: Case, distances: list[Floats], ours: Codes, theirs: Codes, precision: Precision
 ) -> str | None:
-    """Why assertions about the first queries, (n,), are not the same; None if they are.
+    """Why assertions about the first queries, (n,), differ; None if they agree.
 
     distances: for each layer, the class distances of shape (n, n_classes).
     """
@@ -62,13 +62,13 @@ def assertions_differ(
         return None
     query = int(np.flatnonzero(wrong)[0])
     return (
-        f"its answer is another one: {int(wrong.sum())} of {len(ours)} assertions, such as "
-        f"{theirs[query]} where {ours[query]} was expected (query {query})"
+        f"its answer differs in {int(wrong.sum())} of {len(ours)} assertions, such as "
+        f"{theirs[query]}; expected {ours[query]} (query {query})"
     )
 
 
 def _cancelled(layer: Layer, n: int, precision: Precision) -> Floats:
-    """How far squared distances of the first n queries may be off, of shape (n, 1)."""
+    """The tolerance of squared distances of the first n queries, of shape (n, 1)."""
     largest = float(np.einsum("ij,ij->i", layer.points, layer.points).max(initial=0.0))
     queries = layer.queries[:n].astype(np.float64)
     norms: Floats = largest + np.einsum("ij,ij->i", queries, queries)
@@ -76,7 +76,7 @@ def _cancelled(layer: Layer, n: int, precision: Precision) -> Floats:
 
 
 def _undecided(case: Case, distances: list[Floats], precision: Precision) -> Bools:
-    """Queries, (n,), with a class so near the edge of a ball that rounding decides."""
+    """Queries, (n,), with a class so close to the edge of a ball that rounding decides."""
     undecided = np.zeros(len(distances[0]), dtype=bool)
     for layer, found in zip(case.layers, distances, strict=True):
         squared = layer.radius**2

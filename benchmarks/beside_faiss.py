@@ -1,12 +1,11 @@
-"""iknow beside FAISS, by the number of features, on the machine that this runs on.
+"""iknow next to FAISS, by number of features, on this machine.
 
     python benchmarks/beside_faiss.py --out faiss.json
     taskset -c 0,1 python benchmarks/beside_faiss.py     # on two cores
 
-Where the processor has AVX-512, FAISS fuses the products with the search for the minimum in some
-sizes, so the ratio between the two is not the same everywhere. Synthetic activations
-(`benchmarks.synthetic`), 10 classes; answers are compared before they are timed; the best of the
-rounds counts.
+On processors with AVX-512, FAISS fuses the products with the search for the minimum for some sizes,
+so the ratio differs between machines. Synthetic activations (`benchmarks.synthetic`), 10 classes;
+answers are compared before they are timed; the best round counts.
 """
 
 import argparse
@@ -30,7 +29,7 @@ FEATURES = (10, 32, 64, 128, 784)
 
 
 def measure(n_features: int, n_rows: int, n_queries: int, repeats: int) -> dict[str, float]:
-    """Microseconds for each query, by what is asked and who answers."""
+    """Microseconds per query, by task and contestant."""
     case = make_case("", Shape(n_rows, n_features, 10, n_queries))
     layer = case.layers[0]
     distances = [enter_products([layer]), enter_dense(case, layer)]
@@ -44,7 +43,7 @@ def measure(n_features: int, n_rows: int, n_queries: int, repeats: int) -> dict[
         answers = [each.answer(slice(0, 500)) for each in contestants if each.name != PRODUCTS]
         for answer in answers[1:]:
             if task == "assertion":
-                # A distance within float32's rounding of the radius may fall on either side.
+                # A distance that equals the radius up to float32 rounding may fall on either side.
                 assert (answer != answers[0]).mean() < 0.01
             else:
                 np.testing.assert_allclose(answer, answers[0], rtol=1e-3, atol=1e-2)

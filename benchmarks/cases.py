@@ -48,7 +48,7 @@ class Case:
         return len(self.belief)
 
     def label_of(self, layer: Layer) -> str:
-        """The case's name, with the layer's where there are several."""
+        """The case's name, with the layer's name if there are several."""
         return self.name if len(self.layers) == 1 else f"{self.name}, {layer.name}"
 
     def assert_about(self, part: slice, supports: list[Bools]) -> Codes:
@@ -56,7 +56,7 @@ class Case:
         return make_assertions(self.belief[part], justify(supports))
 
     def describe(self, assertions: Codes) -> CaseFacts:
-        """What the case is about, and how its assertions are distributed."""
+        """The facts of the case, and how its assertions are distributed."""
         counts = np.bincount(assertions, minlength=len(Assertion))
         shares = {each.name: float(counts[each] / len(assertions)) for each in reversed(Assertion)}
         radii = {layer.name: layer.radius for layer in self.layers}

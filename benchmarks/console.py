@@ -1,4 +1,4 @@
-"""What `python -m benchmarks` shows: what is measured now, then the targets and the tables."""
+"""What `python -m benchmarks` shows: the current measurement, then the targets and tables."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ COLORS = {"yes": "green", "no": "red"}
 
 
 def run(out: Path, *, only: str | None, quick: bool, repeats: int | None, console: Console) -> None:
-    """Measure, print the tables and write the files; nothing is written before all is measured."""
+    """Measure, print the tables and write the files, in this order."""
     plan = make_plan(only, quick, repeats)
     results = _measure(plan)
     show(results, console)

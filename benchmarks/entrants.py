@@ -1,4 +1,4 @@
-"""Who takes part: how each is built, and how far its arithmetic is to be trusted."""
+"""The contestants: how to build each, and how far to trust its arithmetic."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ Find = Callable[[Floats32], Bools]
 class Entrant:
     """A contestant that is not built yet.
 
-    build: makes it ready and returns how it answers. whole, fewest: see `Contestant`. precision:
-    of its answers, None if it has none to compare.
+    build: prepares it and returns its answering function. whole, fewest: see `Contestant`.
+    precision: of its answers, None if it has none to compare.
     """
 
     name: str
@@ -62,7 +62,7 @@ def enter_products(layers: Sequence[Layer]) -> Entrant:
 
 
 def enter_dense(case: Case, layer: Layer, k: int = 0) -> Entrant:
-    """Evidence of a layer: class distances and, if asked, k neighbour distances."""
+    """Evidence of a layer: class distances and, if k > 0, k neighbor distances."""
 
     def build() -> Answer:
         index = DenseIndex(layer.points, case.labels, case.n_classes)
@@ -82,7 +82,7 @@ def rivals_in_distances(case: Case, layer: Layer) -> list[Entrant]:
         return build
 
     def faiss() -> Answer:
-        # Imported here because FAISS is optional: without it, it is left out and all else runs.
+        # Imported here because FAISS is optional: without it, everything else still runs.
         from benchmarks.faiss import nearest_per_class
 
         find = nearest_per_class(case, layer)
@@ -106,7 +106,7 @@ def _fair_batch(case: Case) -> int:
 
 
 def contestants_in_assertion(case: Case, with_rivals: bool = True) -> list[Entrant]:
-    """All who can say IK, IMK or IDK, by the support in every layer."""
+    """All contestants that can assert IK, IMK or IDK, by the support in every layer."""
 
     def dense(layer: Layer) -> Find:
         index = DenseIndex(layer.points, case.labels, case.n_classes)

@@ -12,7 +12,7 @@ from iknow.core.arrays import Bools, Floats, Floats32, Ints
 
 
 def nearest_per_class(case: Case, layer: Layer) -> Callable[[Floats32], Floats]:
-    """Class distances by one flat index for each class, searched for its nearest row."""
+    """Class distances by one flat index per class, searched for its nearest row."""
     indexes = [_flat(layer.points[case.labels == code]) for code in range(case.n_classes)]
 
     def answer(queries: Floats32) -> Floats:

@@ -1,4 +1,4 @@
-"""The files of a run, each written in one step once all is measured."""
+"""The files of a run, each written in one step after all measurements."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from iknow.storage.atomic import write_bytes
 
 
 def write_all(results: Results, folder: Path) -> list[Path]:
-    """Write the numbers, the page and, where matplotlib is installed, the figure."""
+    """Write the numbers, the page and, if matplotlib is installed, the figure."""
     pictures = _draw(results)
     figure = "cost.png" if "cost.png" in pictures else None
     contents = {
@@ -30,5 +30,5 @@ def _draw(results: Results) -> dict[str, bytes]:
         from benchmarks.matplotlib import draw_cost, to_png, to_svg
     except ImportError:
         return {}
-    # A figure each, because saving one moves its parts a little.
+    # One figure per format, because saving a figure moves its parts a little.
     return {"cost.png": to_png(draw_cost(results)), "cost.svg": to_svg(draw_cost(results))}

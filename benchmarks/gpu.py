@@ -4,9 +4,9 @@
     python benchmarks/gpu.py --tune
 
 Checks the answers first, bit for bit against numpy in float64 for some of the queries. Then all
-contenders take turns, each timed with events on the device, and the medians are compared. The rows
-are grouped by class in classes of one size, so that the rivals need no more than a reshape for the
-minimum of each class.
+contenders take turns, timed with events on the device, and we compare medians. The rows are grouped
+by class in classes of equal size, so that the rivals need only a reshape for the minimum of each
+class.
 """
 
 import argparse
@@ -67,7 +67,7 @@ def check(evidence, points, labels, queries, n_classes, k):
     with ThreadPoolExecutor(8) as pool:
         wrong = QUERIES_CHECKED - sum(pool.map(is_right, some))
     if wrong:
-        sys.exit(f"{wrong} of {QUERIES_CHECKED} queries were answered wrongly")
+        sys.exit(f"{wrong} of {QUERIES_CHECKED} queries got a wrong answer")
 
 
 def in_batches(points, queries, work):
@@ -85,7 +85,7 @@ def cdist_and_amin(points, queries, n_classes, k):
 
 
 def make_compiled(points, n_classes, k):
-    """Products in tf32 and the minima of their expansion, compiled; says why if it cannot be."""
+    """Products in tf32 and the minima of their expansion, compiled."""
     half_norms = points.square().sum(1) / 2
 
     @torch.compile
@@ -124,7 +124,7 @@ def wall_time(work):
 
 
 def peak_memory(work):
-    """The most bytes the work had allocated beyond what was there before it."""
+    """The peak number of bytes that the work allocated."""
     torch.cuda.empty_cache()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
@@ -148,7 +148,7 @@ def compare(n_rows, n_features, n_queries, n_classes, k, repeats):
     try:
         compiled(asked)
         contenders["compiled products"] = (device_time, lambda: compiled(asked))
-    except Exception as error:  # whatever a compiler may raise
+    except Exception as error:  # a compiler may raise anything
         skipped["compiled products"] = str(error).splitlines()[0]
     for name, index in indexes.items():
         contenders[name] = (device_time, lambda index=index: index.gather_on_device(asked, k))
@@ -173,14 +173,14 @@ def compare(n_rows, n_features, n_queries, n_classes, k, repeats):
 
 
 def search_in_parts(repeats):
-    """The same index with memory for a fraction of its rows: same answer, at what price."""
+    """The price of memory for only a fraction of the rows; the answer is the same."""
     points, labels, queries = make_problem(1_000_000, 64, 32_768, 10)
     whole = TorchIndex(points, labels, 10, device="cuda")
     parts = TorchIndex(points, labels, 10, device="cuda", memory=1 << 30)
     expected, found = whole.gather(queries), parts.gather(queries)
     for name in ("class_distances", "exemplars"):
         if not np.array_equal(getattr(expected, name), getattr(found, name)):
-            sys.exit(f"{name} differ between an index searched whole and in parts")
+            sys.exit(f"{name} differ between searching the index whole and in parts")
     times = [
         (wall_time(lambda: whole.gather(queries)), wall_time(lambda: parts.gather(queries)))
         for _ in range(repeats)
@@ -190,7 +190,7 @@ def search_in_parts(repeats):
 
 
 def run_ahead(repeats):
-    """A network on the GPU that sees the next batch while the CPU searches, or that waits."""
+    """A network on the GPU that processes the next batch while the CPU searches, or waits."""
     from unittest.mock import patch
 
     from iknow import Ball, EpistemicClassifier
@@ -239,7 +239,7 @@ def tune(filters):
                         device_time(lambda o=operations: o.block_minima(asked)) for _ in "12345"
                     ]
                     results.append((statistics.median(spent), tiling))
-                except Exception as error:  # too much shared memory, mostly
+                except Exception as error:  # usually too much shared memory
                     print(name, size, tiling, "failed:", str(error).splitlines()[0][:60])
             for spent, tiling in sorted(results)[:5]:
                 print(f"{name} blocks of {size}: {spent:.2f} ms with {tiling}", flush=True)
@@ -264,7 +264,7 @@ def profile(sizes):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, help="write the results there, as JSON")
+    parser.add_argument("--out", type=Path, help="file for the results, as JSON")
     parser.add_argument("--tune", nargs="*", metavar="FILTER", help="time tilings of the products")
     parser.add_argument("--profile", action="store_true", help="show where the time goes")
     parser.add_argument("--only", type=int, nargs="*", help="numbers of the sizes to run, from 0")

@@ -1,4 +1,4 @@
-"""What the benchmark ran on: neither host names nor paths, only what explains the numbers."""
+"""The machine of a run: only what explains the numbers, no host names or paths."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_GPU = "none found: figures for GPUs come from benchmarks/gpu.py"
 
 
 def describe_machine() -> dict[str, str]:
-    """Headings and what is known under them."""
+    """The facts about the machine, by heading."""
     found = {
         "processor": _processor(),
         "cores": str(n_cores()),
@@ -38,7 +38,7 @@ def describe_machine() -> dict[str, str]:
 
 
 def find_gpu() -> str:
-    """The names of the graphics cards, as their driver tells them."""
+    """The names of the graphics cards, from their driver."""
     command = shutil.which("nvidia-smi")
     if command is None:
         return NO_GPU
@@ -62,7 +62,7 @@ def _processor() -> str:
 
 
 def _caches() -> str:
-    """Sizes of the first core's caches, as Linux tells them."""
+    """Sizes of the first core's caches, from Linux."""
     found = []
     for folder in sorted(CACHES.glob("index*")):
         try:
@@ -85,7 +85,7 @@ def _memory() -> str:
 
 
 def _blas() -> str:
-    """The library that numpy multiplies with, and the processor it is running for."""
+    """The BLAS library of numpy, and the processor it was tuned for."""
     built: Any = np.show_config(mode="dicts")
     blas = built.get("Build Dependencies", {}).get("blas", {})
     kernels = {

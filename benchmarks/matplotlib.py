@@ -22,15 +22,17 @@ from benchmarks.records import (
     Results,
 )
 from benchmarks.wording import duration
+from iknow.core.assertion import Assertion
+from iknow.core.colors import COLORS
 from iknow.evaluation.plots.matplotlib.style import PENCIL, styled, titled, to_png
 
 __all__ = ["draw_cost", "spread_apart", "to_png", "to_svg"]
 
 LOOKS: dict[str, dict[str, Any]] = {
-    CELLS: {"color": "#00795a", "linewidth": 3.0, "marker": "o"},
+    CELLS: {"color": COLORS[Assertion.IK], "linewidth": 3.0, "marker": "o"},
     DENSE: {"color": "#0063a6", "linewidth": 3.0, "marker": "o"},
     PRODUCTS: {"color": PENCIL, "linewidth": 1.6, "linestyle": (0, (4, 2)), "marker": "."},
-    FAISS: {"color": "#c77700", "linewidth": 1.8, "marker": "s"},
+    FAISS: {"color": COLORS[Assertion.IMK], "linewidth": 1.8, "marker": "s"},
     BALL_TREE: {"color": "#a83279", "linewidth": 1.8, "marker": "^"},
 }
 SHORT = {
@@ -41,7 +43,7 @@ SHORT = {
     BALL_TREE: "BallTree",
 }
 LABEL_GAP = 0.055
-"""Least distance of two labels, as a part of the height of the axes."""
+"""The least distance between two labels, as a fraction of the height of the axes."""
 
 
 @styled
@@ -64,7 +66,7 @@ def draw_cost(results: Results) -> Figure:
 
 @styled
 def to_svg(figure: Figure) -> bytes:
-    """The picture as an SVG that tells neither a date nor a version."""
+    """The picture as an SVG without date and version."""
     buffer = io.BytesIO()
     with rc_context({"svg.hashsalt": "iknow"}):  # names within the file are random otherwise
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
@@ -72,7 +74,7 @@ def to_svg(figure: Figure) -> bytes:
 
 
 def spread_apart(places: list[float], gap: float) -> list[float]:
-    """Places moved as little as it takes to be `gap` apart, in the same order."""
+    """Positions moved as little as possible to be `gap` apart, in the same order."""
     order = np.argsort(places, kind="stable")
     moved = np.asarray(places, dtype=float)[order]
     for _ in range(200):
@@ -113,7 +115,7 @@ def _draw_panel(
 
 
 def _label_ends(axes: Axes, ends: dict[str, tuple[float, float]]) -> None:
-    """The name of each line at its end, moved apart where lines end together."""
+    """The name of each line at its end, moved apart if lines end close together."""
     low, high = (np.log10(limit) for limit in axes.get_ylim())
     heights = [(np.log10(y) - low) / (high - low) for _, y in ends.values()]
     for (name, (x, y)), place in zip(ends.items(), spread_apart(heights, LABEL_GAP), strict=True):

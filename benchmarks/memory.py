@@ -1,4 +1,4 @@
-"""Peak memory of a search beyond index and result, each measured in a process of its own."""
+"""Peak memory of a search beyond index and result, each measured in its own process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MIB = 1 << 20
 
 
 def measure_memory(cases: Sequence[tuple[Shape, int]], record: Recorder) -> None:
-    """Ask a fresh process for each case and index; dense also finds k neighbour distances."""
+    """Measure each case and index in a fresh process; dense also finds k neighbor distances."""
     for shape, k in cases:
         name = f"{shape.n_rows:,} × {shape.n_features}, {shape.n_classes:,} classes"
         for contestant in (DENSE, CELLS):
@@ -35,7 +35,7 @@ def measure_memory(cases: Sequence[tuple[Shape, int]], record: Recorder) -> None
 
 
 def ask_child(shape: Shape, k: int, contestant: str) -> dict[str, int]:
-    """The bytes that `benchmarks.probe` finds in a fresh process."""
+    """The bytes that `benchmarks.probe` measures in a fresh process."""
     question = json.dumps({"shape": asdict(shape), "k": k, "contestant": contestant})
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.probe"],

@@ -1,4 +1,4 @@
-"""The activations of the paper's MNIST network, trained as `reproduction` trains it."""
+"""The activations of the paper's MNIST network, trained as in `reproduction`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Digits:
-    """What the trained network makes of MNIST. layers: the two of the paper, in order."""
+    """The trained network's outputs for MNIST. layers: the two of the paper, in order."""
 
     train: Part
     val: Part
@@ -59,14 +59,14 @@ class Digits:
 
 
 def train_digits(n_rows: int | None) -> Digits:
-    """Train the network on all training samples, or for a quick run on the first so many."""
+    """Train the network on all training samples or, for a quick run, on the first few."""
     try:
         from reproduction.torch import measure_accuracy, one_thread, train_network
     except ImportError as error:
         raise MissingExtraError("the MNIST network", "torch") from error
     setup = find_setup("mnist")
     if n_rows is not None:
-        # Fewer samples need smaller batches, to learn in as few epochs.
+        # Fewer samples need smaller batches to learn in as few epochs.
         setup = setup.quick()
         setup = replace(setup, training=replace(setup.training, batch=64))
     data = load_dataset("mnist", seed=0)

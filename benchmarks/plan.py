@@ -1,4 +1,4 @@
-"""How much is measured: sizes and rounds of a full run, and of a quick one."""
+"""How much to measure: sizes and rounds of a full run, and of a quick one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FAMILY_ROWS, FAMILY_FEATURES = "rows", "features"
 
 @dataclass(frozen=True)
 class Effort:
-    """Rounds of a race, about how long a slow contestant may take in one, and latencies."""
+    """Rounds of a race, the approximate time limit of a contestant in one, and latencies."""
 
     repeats: int
     seconds_per_call: float
@@ -27,8 +27,8 @@ class Effort:
 class Plan:
     """What a run measures.
 
-    mnist_rows: training samples, a fifth as many validation and test samples; None for all.
-    scaling: by what grows, the sizes. memory: cases of which the peak is measured, each with k.
+    mnist_rows: training samples, with a fifth as many validation and test samples; None for all.
+    scaling: sizes, by the quantity that grows. memory: cases to measure the peak of, each with k.
     """
 
     sections: tuple[str, ...]
@@ -46,9 +46,9 @@ class Plan:
 
 
 def make_plan(sections: str | None, quick: bool, repeats: int | None) -> Plan:
-    """The plan that the options of the command line ask for.
+    """The plan for the options of the command line.
 
-    sections: names with commas between them; None for all.
+    sections: names separated by commas; None for all.
     """
     chosen = _choose(sections)
     if repeats is not None and repeats < 1:
@@ -71,7 +71,7 @@ def _choose(sections: str | None) -> tuple[str, ...]:
     if unknown or not asked:
         raise InputError(
             f"no section is named {', '.join(unknown) or 'nothing'}: choose from "
-            f"{', '.join(SECTIONS)}, with commas between them"
+            f"{', '.join(SECTIONS)}, separated by commas"
         )
     return tuple(name for name in SECTIONS if name in asked)
 

@@ -25,7 +25,7 @@ def probe(shape: Shape, k: int, contestant: str) -> dict[str, int]:
     points, labels, queries, _, _ = draw(shape)
     start = peak_growth(resident)[0]
     index = make(points, labels, shape.n_classes)
-    del points, labels  # what the index does not use is no part of it
+    del points, labels  # do not count what the index does not use
     start -= shape.n_rows * shape.n_features * 4
 
     def search(n: int) -> int:
@@ -46,7 +46,7 @@ def probe(shape: Shape, k: int, contestant: str) -> dict[str, int]:
 
 
 def _compile(make: Any) -> None:
-    """Have the search compiled on a few rows: what the compiler needs is no part of an index."""
+    """Compile the search on a few rows, so that the compiler's memory is not counted."""
     points, labels, queries, _, _ = draw_clustered(Shape(100, 4, 2, 10))
     index = make(points, labels, 2)
     index.find_support(queries, Ball(1.0))

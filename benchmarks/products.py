@@ -1,8 +1,8 @@
-"""The yardstick: all products of queries and points by numpy, in tiles, on all cores, thrown away.
+"""The yardstick: all products of queries and points by numpy, in tiles, on all cores, discarded.
 
-A search that looks at every row needs these products. The tiles stay in the cache, so that it is
-arithmetic that is timed and not memory. numpy writes each product down; a kernel that takes minima
-as it goes does not, and where rows are short that can make it a little faster than the yardstick.
+A search that visits every row needs these products. The tiles stay in the cache, so we time
+arithmetic, not memory. numpy stores each product; a kernel that takes minima as it goes does not,
+and for short rows that can make it a little faster than the yardstick.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from iknow.core.arrays import Floats32
 from iknow.search.threads import for_each, n_cores
 
 TILES = ((256, 256), (512, 256), (1024, 256), (512, 512), (1024, 512), (2048, 512))
-"""Rows and queries of a tile, to try: which is fastest depends on caches and on the BLAS."""
+"""Tile shapes (rows and queries) to try: the fastest depends on the caches and the BLAS."""
 PRODUCTS_TRIED = 5_000_000_000
 
 
@@ -34,7 +34,7 @@ def multiply_all(points: Floats32, queries: Floats32, tile: tuple[int, int]) -> 
 
 
 def fastest_tile(points: Floats32, queries: Floats32) -> tuple[int, int]:
-    """The best shape of tile, tried on enough queries for all cores and as many rows as suffice."""
+    """The fastest tile shape, tried on enough queries and rows for all cores."""
     asked = queries[: 1024 * n_cores()]
     rows = points[: max(4096, PRODUCTS_TRIED // asked.size)]
     return min(TILES, key=lambda tile: best_of(lambda: multiply_all(rows, asked, tile), 2))

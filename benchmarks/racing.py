@@ -1,4 +1,4 @@
-"""Racing: contestants take turns, so that all of them see the same machine, noise and all."""
+"""Racing: contestants take turns, so that all of them see the same machine and the same noise."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Answer = Callable[[slice], Any]
 
 @dataclass(frozen=True, eq=False)
 class Contestant:
-    """Someone who can answer about a slice of the queries.
+    """A contestant that can answer a slice of the queries.
 
-    whole: always ask about all queries; otherwise about as many as the time allows, and at least
-    `fewest`: a batch too small would be unfair to those that work in batches.
+    whole: always ask all queries; otherwise as many as the time allows, but at least `fewest`: too
+    small a batch would be unfair to contestants that work in batches.
     """
 
     name: str
@@ -44,10 +44,10 @@ def race(
     pause: float = 0.0,
     clock: Clock = time.perf_counter,
 ) -> list[Lap]:
-    """Let all answer in turns, `repeats` times; those that are slow about a part of the queries.
+    """Let all contestants take turns, `repeats` times; slow ones answer only some of the queries.
 
-    pause: seconds before each turn. Threads of OpenMP and of BLAS go on spinning for a while when
-    their work is done, and would take a core from whoever comes next.
+    pause: seconds before each turn. Threads of OpenMP and BLAS keep spinning for a while after
+    their work is done, and would take a core from the next contestant.
     """
     parts = [_affordable(each, n_queries, seconds_per_call, clock) for each in contestants]
     taken: list[list[float]] = [[] for _ in contestants]
@@ -62,7 +62,7 @@ def race(
 
 
 def timed(work: Callable[[], Any], clock: Clock = time.perf_counter) -> tuple[Any, float]:
-    """What a call returns, and its seconds."""
+    """The result of a call, and its seconds."""
     start = clock()
     result = work()
     return result, clock() - start
@@ -78,7 +78,7 @@ def latencies(
 ) -> list[float]:
     """Seconds for one query at a time, after a few to warm up.
 
-    It ends early when `limit` seconds are spent, but not before 100 queries.
+    Stops early after `limit` seconds, but not before 100 queries.
     """
     for i in range(min(10, n_queries)):
         answer(slice(i, i + 1))
@@ -92,7 +92,7 @@ def latencies(
 
 
 def _affordable(each: Contestant, n_queries: int, seconds: float, clock: Clock) -> slice:
-    """The first queries, as many as take about so many seconds; finding out is the warm-up."""
+    """As many of the first queries as take about that many seconds; measuring this warms up."""
     n = n_queries if each.whole else min(each.fewest, n_queries)
     while True:
         taken = timed(partial(each.answer, slice(0, n)), clock)[1]

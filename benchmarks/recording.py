@@ -1,4 +1,4 @@
-"""Collecting results while a run goes on, and saying what is being measured."""
+"""Collecting results during a run, and announcing each measurement."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from benchmarks.records import CaseFacts, LeftOut, Quantity, Results, Timing
 
 
 class Recorder:
-    """A notebook. say: told what is measured now, for whoever watches."""
+    """A notebook. say: called with the current measurement, to show progress."""
 
     def __init__(self, say: Callable[[str], None] = lambda text: None) -> None:
         self.say = say
@@ -30,7 +30,7 @@ class Recorder:
         self._left_out.append(LeftOut(case, task, contestant, reason))
 
     def finish(self, version: str, quick: bool, repeats: int, machine: dict[str, str]) -> Results:
-        """All that was collected."""
+        """All results so far."""
         return Results(
             version=version,
             quick=quick,

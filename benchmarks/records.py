@@ -1,4 +1,4 @@
-"""What a run of the benchmark found, as plain records that JSON can hold."""
+"""The results of a benchmark run, as plain records that JSON can hold."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LOAD = "load"
 
 @dataclass(frozen=True)
 class CaseFacts:
-    """What a case is about. layers: number of features by name. facts: accuracy, radii, shares."""
+    """The facts of a case. layers: number of features by name. facts: accuracy, radii, shares."""
 
     name: str
     about: str
@@ -46,10 +46,10 @@ class CaseFacts:
 
 @dataclass(frozen=True)
 class Timing:
-    """How long one contestant took for a task, once in each round.
+    """How long one contestant took for a task, in each round.
 
-    case: as in `CaseFacts`, with the layer where the task is about one layer. seconds: one number
-    for each round, for all of `n_queries` together.
+    case: as in `CaseFacts`, with the layer if the task is about one layer. seconds: one number per
+    round, for all of `n_queries` together.
     """
 
     case: str
@@ -72,7 +72,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Quantity:
-    """One number that is no race. kind: what it belongs to, one of `KINDS`."""
+    """One number outside of a race. kind: one of `KINDS`."""
 
     kind: str
     case: str
@@ -95,7 +95,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Results:
-    """All that a run found. machine: what it ran on, by heading."""
+    """All results of a run. machine: the facts about it, by heading."""
 
     version: str
     quick: bool
@@ -107,21 +107,21 @@ class Results:
     left_out: tuple[LeftOut, ...] = ()
 
     def find(self, case: str, task: str, contestant: str) -> Timing | None:
-        """The timing of a contestant, or None where it was left out."""
+        """The timing of a contestant, or None if it was left out."""
         for timing in self.timings:
             if (timing.case, timing.task, timing.contestant) == (case, task, contestant):
                 return timing
         return None
 
     def quantity(self, case: str, what: str, contestant: str) -> Quantity | None:
-        """A number by what it is of, or None where it was not measured."""
+        """A number by what it measures, or None if it was not measured."""
         for each in self.quantities:
             if (each.case, each.what, each.contestant) == (case, what, contestant):
                 return each
         return None
 
     def ratio(self, case: str, task: str, contestant: str, to: str) -> float | None:
-        """How many times the cost of `to` a contestant costs, by the best rounds of one race."""
+        """The cost of a contestant divided by that of `to`, in the best rounds of one race."""
         mine, other = self.find(case, task, contestant), self.find(case, task, to)
         return None if mine is None or other is None else mine.best / other.best
 
@@ -129,7 +129,7 @@ class Results:
 def to_json(results: Results, targets: Sequence[Mapping[str, Any]] = ()) -> str:
     """The results as a JSON document that `from_json` reads.
 
-    targets: what follows from the results, for those who read the document and not this code.
+    targets: verdicts on the results, for readers of the document.
     """
     document = {"format": FORMAT, "targets": list(targets), **asdict(results)}
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
@@ -140,10 +140,10 @@ def from_json(text: str) -> Results:
     document = json.loads(text)
     if not isinstance(document, dict) or document.pop("format", None) != FORMAT:
         raise InputError(
-            f"expected the results of `python -m benchmarks` in format {FORMAT}; got another "
-            "document: run the benchmark again"
+            f"expected results of `python -m benchmarks` in format {FORMAT}; got another document: "
+            "run the benchmark again"
         )
-    document.pop("targets", None)  # judged again whenever they are shown
+    document.pop("targets", None)  # judged again each time they are shown
     lists = {"cases": CaseFacts, "timings": Timing, "quantities": Quantity, "left_out": LeftOut}
     for name, kind in lists.items():
         document[name] = tuple(_record(kind, values) for values in document[name])
@@ -151,7 +151,7 @@ def from_json(text: str) -> Results:
 
 
 def _record(kind: Any, values: Mapping[str, Any]) -> Any:
-    """A record from its values; JSON has no tuples, so lists are made into them again."""
+    """A record from its values; lists become tuples again, which JSON does not have."""
     names = {each.name for each in fields(kind)}
     return kind(
         **{

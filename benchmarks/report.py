@@ -14,6 +14,7 @@ from benchmarks.tables import (
     targets_table,
 )
 from benchmarks.targets import judge
+from reproduction.markdown import table_lines
 
 INTRODUCTION = """\
 # What iknow costs
@@ -60,16 +61,10 @@ def to_markdown(table: Table) -> str:
     """A table with its title; nothing for a table without rows."""
     if not table.rows:
         return ""
-    marks = [
-        "---" if i < table.left or heading in table.words else "---:"
-        for i, heading in enumerate(table.headings)
-    ]
+    words = {
+        i for i, heading in enumerate(table.headings) if i < table.left or heading in table.words
+    }
     lines = [f"## {table.title}", ""]
     if table.note:
         lines += [table.note, ""]
-    lines += [_line(table.headings), f"|{'|'.join(marks)}|", *map(_line, table.rows), ""]
-    return "\n".join(lines)
-
-
-def _line(cells: tuple[str, ...]) -> str:
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+    return "\n".join([*lines, *table_lines(table.headings, table.rows, words), ""])

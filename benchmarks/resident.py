@@ -1,8 +1,8 @@
 """Memory of this process, as the system counts it.
 
-On Linux the peak is the system's own, which can be set back to now; where it cannot, a thread looks
-at the resident set every millisecond. Elsewhere only the peak of the whole life is known, so what
-is found is the growth of that peak.
+On Linux the system's own peak can be reset; if it cannot, a thread samples the resident set every
+millisecond. Other systems report only the peak of the whole process, so there we measure the growth
+of that peak.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EVERY_S = 0.001
 
 
 def peak_growth(work: Callable[[], Any]) -> tuple[Any, int]:
-    """What a call returns, and by how many bytes memory grew at most while it ran."""
+    """The result of a call, and by how many bytes memory grew at its peak."""
     _release()
     if not STATM.exists():
         before = _lifelong_peak()
@@ -40,7 +40,7 @@ def peak_growth(work: Callable[[], Any]) -> tuple[Any, int]:
 
 
 def resident() -> int:
-    """Bytes of memory that this process holds now; 0 where that is not known."""
+    """Bytes of memory that this process holds now; 0 if unknown."""
     if not STATM.exists():
         return 0
     return int(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -82,7 +82,7 @@ def _lifelong_peak() -> int:
 
 
 def _release() -> None:
-    """Give back what is free: memory that is kept for later would hide what a call needs."""
+    """Return free memory to the system: memory kept for later would hide what a call needs."""
     gc.collect()
     try:
         ctypes.CDLL(None).malloc_trim(0)

@@ -1,4 +1,4 @@
-"""A run: the sections of a plan, one after the other, into one set of results."""
+"""A run: the sections of a plan, one after another, into one set of results."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ WARM_UP = Effort(1, seconds_per_call=0.01, single_queries=10, latency_seconds=0.
 
 
 def run_plan(plan: Plan, record: Recorder, started: Callable[[str], None]) -> Results:
-    """Measure what the plan asks for. started: told the name of each section."""
+    """Measure everything in the plan. started: called with the name of each section."""
     sections = _Sections(plan, record)
-    # What is compiled on first use is compiled here, so that no race pays for it.
+    # Compile everything now, so that no race pays for it.
     measure_case(make_case("warm-up", Shape(500, 8, 3, 20)), WARM_UP, Recorder())
     for name in plan.sections:
         started(name)

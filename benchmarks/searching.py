@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from benchmarks.agreement import assertions_differ, distances_differ
 from benchmarks.cases import Case, Layer
 from benchmarks.entrants import (
@@ -30,7 +32,6 @@ from benchmarks.records import (
     Quantity,
     Timing,
 )
-from benchmarks.statistics import percentile
 from iknow.core.arrays import Floats
 from iknow.search.cpu.dense_index import DenseIndex
 
@@ -41,7 +42,7 @@ Differ = Callable[[Any, Entrant], str | None]
 
 
 def measure_case(case: Case, effort: Effort, record: Recorder) -> None:
-    """Race all contestants on a case and note what they cost otherwise."""
+    """Race all contestants on a case and record their other costs."""
     for layer in case.layers:
         _race_distances(case, layer, effort, record)
     race_assertions(case, effort, record)
@@ -64,14 +65,14 @@ def _race_distances(case: Case, layer: Layer, effort: Effort, record: Recorder) 
     neighbors = enter_dense(case, layer, min(N_NEIGHBORS, case.n_rows))
     more = Contestant(DENSE, neighbors.build(), whole=True)
     more.answer(FIRST)
-    # Both tasks are raced in the same rounds: one is a target in terms of the other.
+    # Both tasks race in the same rounds: one target is their ratio.
     laps = _race(name, [*plain, more], case.n_queries, effort, record)
     record_laps(name, CLASS_DISTANCES, laps[:-1], record)
     record_laps(name, WITH_NEIGHBORS, laps[-1:], record)
 
 
 def race_assertions(case: Case, effort: Effort, record: Recorder, *, scaling: bool = False) -> None:
-    """Race those who can say IK, IMK or IDK; for a point of a curve, fewer and nothing else."""
+    """Race the contestants that can assert; for a point of a curve, fewer and nothing else."""
     expected = [_class_distances(case, layer) for layer in case.layers]
     supports = [
         distances <= layer.radius for layer, distances in zip(case.layers, expected, strict=True)
@@ -99,7 +100,7 @@ def race_assertions(case: Case, effort: Effort, record: Recorder, *, scaling: bo
 
 
 def _class_distances(case: Case, layer: Layer) -> Floats:
-    """What the others are compared with, of shape (n_queries, n_classes)."""
+    """The reference answer, of shape (n_queries, n_classes)."""
     index = DenseIndex(layer.points, case.labels, case.n_classes)
     return index.gather(layer.queries).class_distances
 
@@ -113,7 +114,7 @@ def _build(
     record: Recorder,
     keep_times: bool = False,
 ) -> list[Contestant]:
-    """Those that can be built and answer rightly; the others are left out, with the reason."""
+    """The contestants that can be built and answer correctly; records why others are left out."""
     built: list[Contestant] = []
     for entrant in entrants:
         record.say(f"{name}: building {entrant.name}")
@@ -135,7 +136,7 @@ def _build(
 
 
 def _ready(entrant: Entrant) -> Answer:
-    """Built and asked once: an index may leave work for the first question."""
+    """Build and ask once: an index may leave work for the first query."""
     answer = entrant.build()
     answer(FIRST)
     return answer
@@ -149,7 +150,7 @@ def _race(
 
 
 def record_laps(name: str, task: str, laps: Sequence[Lap], record: Recorder) -> None:
-    """Note the times; of two ways of one contestant, the faster."""
+    """Record the times; for two variants of one contestant, the faster."""
     fastest: dict[str, Timing] = {}
     for lap in laps:
         each = lap.contestant
@@ -167,5 +168,6 @@ def _measure_latency(
     taken = latencies(each.answer, min(n_queries, effort.single_queries), effort.latency_seconds)
     note = f"{len(taken):,} queries"
     for what, percent in ((MEDIAN_LATENCY, 50), (TAIL_LATENCY, 99)):
-        value = 1e6 * percentile(taken, percent)
+        # One of the times themselves: a tail is not softened by interpolation.
+        value = 1e6 * float(np.percentile(taken, percent, method="inverted_cdf"))
         record.add(Quantity("latency", name, what, each.name, value, "µs", note))

@@ -1,4 +1,4 @@
-"""What tuning costs: exact selection with its proof, beside Bayesian optimisation and sorting."""
+"""What tuning costs: exact selection with its proof, next to Bayesian optimization and sorting."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _compare(
 
 
 def _measure_growth(digits: Digits, sizes: tuple[int, ...], record: Recorder) -> None:
-    """Two layers, samples drawn again with a jitter, beside sorting the ends of their boxes."""
+    """Two layers, samples redrawn with a jitter, next to sorting the ends of their boxes."""
     belief = digits.val.outputs.belief
     lows, highs = sample_boxes(digits.evidence(digits.layers), belief, Ball)
     rng = np.random.default_rng(0)

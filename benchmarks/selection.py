@@ -1,4 +1,4 @@
-"""Exact selection: its time, what it is proven to reach, and what Bayesian optimisation reaches.
+"""Exact selection: its time, and its proven coverage next to that of Bayesian optimization.
 
     IKNOW_DATA=/path/to/data python benchmarks/selection.py
 
@@ -52,7 +52,7 @@ def mnist():
 
 
 def validation_evidence(load):
-    """Evidence in all layers of a trained network about the samples it was not trained on."""
+    """Evidence in all layers of a trained network about samples it was not trained on."""
     X, y, n_train = load()
     order = np.random.default_rng(0).permutation(len(X))
     train, rest = order[:n_train], order[n_train:]
@@ -93,7 +93,7 @@ def compare(name, evidence, belief, y_true):
 
 
 def scaling(evidence, belief, sizes=(10_000, 30_000, 100_000)):
-    """Two layers, samples drawn again with a jitter, against sorting the boxes' ends."""
+    """Two layers, samples redrawn with a jitter, against sorting the ends of their boxes."""
     lows, highs = sample_boxes(
         {layer: evidence[layer] for layer in ("hidden2", "logits")}, belief, Ball
     )
@@ -120,7 +120,7 @@ def scaling(evidence, belief, sizes=(10_000, 30_000, 100_000)):
 
 
 def hard(n=10_000, time_limit=5.0):
-    """Slabs that cross each other, as hard as boxes can be: what time and memory they take."""
+    """Time and memory for slabs that cross each other, the hardest kind of boxes."""
     rng = np.random.default_rng(0)
     print(f"\n{'slabs':>8} {'axes':>5} {'limit':>6} {'time':>8} {'memory':>8} {'proven':>7}")
     for n_axes in (2, 3, 6):

@@ -1,4 +1,4 @@
-"""scikit-learn as a rival, in the fastest of the ways that give the same result."""
+"""scikit-learn as a rival, in the fastest way that gives the same result."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def nearest_per_class(case: Case, layer: Layer) -> Distances:
 
 
 def neighbors_per_class(case: Case, layer: Layer) -> Distances:
-    """The same by a `NearestNeighbors` for each class; which is faster differs by size."""
+    """The same by one `NearestNeighbors` per class; which of the two is faster depends on size."""
     codes = np.unique(case.labels)
     searches = [
         NearestNeighbors(algorithm="brute", n_neighbors=1).fit(layer.points[case.labels == code])

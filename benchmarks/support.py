@@ -1,4 +1,4 @@
-"""Lists of neighbours as other libraries give them → which classes are among them."""
+"""Lists of neighbors, as other libraries return them → which classes are among them."""
 
 from __future__ import annotations
 

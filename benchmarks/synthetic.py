@@ -1,15 +1,15 @@
 """Synthetic activations, of any size and number of classes.
 
 Clustered: like the activations of a trained network. Every class is a mixture of Gaussian clusters.
-Each cluster lies on a subspace of at most 8 dimensions of its own, with standard deviation 1 along
-each, and noise of standard deviation 0.05 in all directions. Cluster centres are Gaussian, 8.5
-apart on average (root mean square) whatever the number of features, further where there are so few
-that clusters would cover each other. One row of a hundred carries a wrong label, one query of ten
-is pushed off its cluster by noise of length 4, and one belief of twenty is wrong.
+Each cluster lies on its own subspace of at most 8 dimensions, with standard deviation 1 along each,
+and noise of standard deviation 0.05 in all directions. Cluster centers are Gaussian, 8.5 apart on
+average (root mean square) for any number of features, farther apart if there are so few that
+clusters would cover each other. One row in a hundred carries a wrong label, one query in ten is
+pushed off its cluster by noise of length 4, and one belief in twenty is wrong.
 
-Isotropic: one standard normal cloud for each class, their centres close to each other. In many
-dimensions all distances are nearly the same, so nothing can be ruled out without looking at it:
-the worst case for any index, here for honesty.
+Isotropic: one standard normal cloud for each class, their centers close to each other. In many
+dimensions all distances are nearly the same, so an index can rule out nothing without measuring it:
+the worst case for any index, included for honesty.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Shape:
 
 
 def make_case(name: str, shape: Shape) -> Case:
-    """A case of one layer, its radius the one of the largest coverage on held-out queries."""
+    """A case of one layer, with the radius of the largest coverage on held-out queries."""
     kind = "isotropic Gaussian" if shape.isotropic else "clustered"
     draw = draw_isotropic if shape.isotropic else draw_clustered
     points, labels, asked, y_true, belief = draw(shape, extra=N_VALIDATION)
@@ -103,7 +103,7 @@ def draw_clustered(shape: Shape, extra: int = 0) -> Drawn:
 
 
 def draw_isotropic(shape: Shape, extra: int = 0) -> Drawn:
-    """The same, of one standard normal cloud for each class."""
+    """The same, from one standard normal cloud for each class."""
     rng = np.random.default_rng(shape.seed)
     centers = rng.normal(scale=0.5, size=(shape.n_classes, shape.n_features)).astype(np.float32)
 

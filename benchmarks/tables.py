@@ -24,7 +24,7 @@ from benchmarks.targets import Verdict
 from benchmarks.wording import amount, duration, ratio
 
 HEADINGS = {SKLEARN: "brute force", BALL_TREE: "BallTree", KD_TREE: "KDTree"}
-"""Names that are short enough for the head of a column."""
+"""Names short enough for the head of a column."""
 MET = {True: "yes", False: "no", None: "–"}
 
 
@@ -32,7 +32,7 @@ MET = {True: "yes", False: "no", None: "–"}
 class Table:
     """Headings and rows of text.
 
-    left: how many columns, from the left, hold words. words: headings of others that do.
+    left: how many columns, from the left, hold words. words: headings of further such columns.
     """
 
     title: str
@@ -45,7 +45,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Layout:
-    """How the numbers of a kind are laid out: which fields make a row, and which a column."""
+    """How to lay out the numbers of a kind: which fields make a row, and which a column."""
 
     title: str
     rows: tuple[str, ...]
@@ -66,7 +66,7 @@ LAYOUTS = {
 
 
 def targets_table(verdicts: Sequence[Verdict], quick: bool) -> Table:
-    """What was promised, what was measured, and whether that is met."""
+    """What was promised, what was measured, and whether the target is met."""
     return Table(
         "Targets",
         ("target", "wanted", "measured", "where it is worst", "met"),
@@ -114,7 +114,7 @@ def scaling_tables(results: Results) -> list[Table]:
 
 
 def quantity_tables(results: Results) -> list[Table]:
-    """Everything that is no race, a table for each kind."""
+    """Everything outside of races, a table for each kind."""
     tables = []
     for kind, layout in LAYOUTS.items():
         found = [each for each in results.quantities if each.kind == kind]
@@ -147,7 +147,7 @@ def _lay_out(found: list[Quantity], layout: Layout) -> Table:
 
 
 def cases_table(results: Results) -> Table:
-    """What the cases are, with the shares of assertions, so that one sees that the mix is real."""
+    """The cases, with their shares of assertions, to show that the mix is realistic."""
     rows = [
         (case.name, _size(case), f"{case.n_classes:,}", f"{case.n_queries:,}", _shares(case))
         for case in results.cases
@@ -164,7 +164,7 @@ def left_out_table(results: Results) -> Table:
 
 
 def machine_table(results: Results) -> Table:
-    """What it ran on."""
+    """The machine of the run."""
     return Table("Machine", ("", ""), tuple(results.machine.items()), left=2)
 
 

@@ -1,13 +1,15 @@
-"""Targets: what the library promises to cost, and whether this run found it so.
+"""Targets: what the library promises to cost, and whether this run confirms it.
 
-Each target is judged where it is worst among the cases it is about. In a quick run the sizes are
-not those of the targets; what is measured then shows that all runs, and no more.
+Each target is judged by its worst case. A quick run does not use the sizes of the targets: it only
+shows that everything runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+
+import numpy as np
 
 from benchmarks.records import (
     ASSERTION,
@@ -24,7 +26,6 @@ from benchmarks.records import (
     WITH_NEIGHBORS,
     Results,
 )
-from benchmarks.statistics import growth_exponent
 from benchmarks.wording import amount, ratio
 
 TIMES_PRODUCTS = 1.25
@@ -40,7 +41,7 @@ LOAD_MS = 100.0
 
 @dataclass(frozen=True)
 class Verdict:
-    """One target. where: the case that decided. met: None where nothing was measured."""
+    """One target. where: the deciding case. met: None if nothing was measured."""
 
     target: str
     wanted: str
@@ -50,7 +51,7 @@ class Verdict:
 
 
 Found = list[tuple[str, float]]
-"""Cases with what was measured there."""
+"""Cases with their measurements."""
 
 
 def judge(results: Results) -> list[Verdict]:
@@ -122,7 +123,7 @@ def _with_neighbors(results: Results) -> Found:
 
 
 def _over_ours(results: Results, task: str, rival: str) -> Found:
-    """How many times our cost a rival's is, by our faster index, on MNIST and synthetic data."""
+    """A rival's cost divided by that of our faster index, on MNIST and synthetic data."""
     cases = dict.fromkeys(each.case for each in results.timings if each.task == task)
     found = []
     for case in cases:
@@ -140,9 +141,9 @@ def _growth(results: Results) -> Verdict:
         if case.name.startswith("rows") and timing is not None:
             sizes.append(float(case.n_rows))
             costs.append(timing.best)
-    if len(sizes) < 2:
+    if len(set(sizes)) < 2:
         return _unmeasured(what, wanted)
-    exponent = growth_exponent(sizes, costs)
+    exponent = float(np.polyfit(np.log(sizes), np.log(costs), 1)[0])  # 1: linear, 0: constant
     where = f"{min(sizes):,.0f} to {max(sizes):,.0f} rows"
     return Verdict(what, wanted, f"{exponent:.2f}", where, exponent <= GROWTH)
 
@@ -158,7 +159,7 @@ def _single_query(results: Results) -> Found:
 
 
 def _layers(results: Results) -> list[tuple[str, int]]:
-    """Cases, by layer where there are several, with their number of features."""
+    """Cases, by layer if there are several, with their number of features."""
     return [
         (case.name if len(case.layers) == 1 else f"{case.name}, {layer}", n_features)
         for case in results.cases

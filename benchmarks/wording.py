@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def duration(microseconds: float) -> str:
-    """A time in the unit that suits it, with three digits: 12.3 µs, 1.24 ms, 3.05 s."""
+    """A time in a suitable unit, with three digits: 12.3 µs, 1.24 ms, 3.05 s."""
     for limit, divisor, unit in ((1e3, 1.0, "µs"), (1e6, 1e3, "ms")):
         if float(f"{microseconds:.3g}") < limit:
             return f"{three_digits(microseconds / divisor)} {unit}"
@@ -12,12 +12,12 @@ def duration(microseconds: float) -> str:
 
 
 def ratio(value: float | None) -> str:
-    """A ratio with a cross; a dash where there is none."""
+    """A ratio with a cross; a dash for None."""
     return "–" if value is None else f"{three_digits(value)}×"
 
 
 def amount(value: float, unit: str) -> str:
-    """A value with its unit; times in the unit that suits them."""
+    """A value with its unit; times in a suitable unit."""
     factors = {"µs": 1.0, "ms": 1e3, "s": 1e6}
     if unit in factors:
         return duration(value * factors[unit])

@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from iknow.cli.failures import OneLineErrors
+from iknow.cli.failures import OneLineCommand
 from reproduction.console import reproduce_figures, reproduce_tables
 
-app = typer.Typer(name="python -m reproduction", cls=OneLineErrors, pretty_exceptions_enable=False)
+app = typer.Typer(name="python -m reproduction", pretty_exceptions_enable=False)
 
 
-@app.command()
+@app.command(cls=OneLineCommand)
 def reproduce(
     experiment: Annotated[
         str,
@@ -36,9 +36,9 @@ def reproduce(
         int | None, typer.Option(min=1, help="Seeds at a time; by default one per core.")
     ] = None,
 ) -> None:
-    """Run the paper's experiments and set our numbers beside the published ones.
+    """Run the paper's experiments and compare our numbers with the published ones.
 
-    What is finished is kept: the same command goes on where it was interrupted.
+    Finished seeds are kept: run the same command again to resume.
     """
     if experiment == "figures":
         reproduce_figures(out, quick, Console())

@@ -1,4 +1,4 @@
-"""Agreement: our numbers beside the published ones, cell by cell.
+"""Agreement: our numbers next to the published ones, cell by cell.
 
 A cell agrees when our mean over the seeds is within 0.05 of the published value, or the published
 value is within two standard deviations of our seeds. An accuracy over fewer than 1% of the samples,
@@ -18,13 +18,13 @@ from reproduction.tables import Key, load_published
 TOLERANCE = 0.05
 DEVIATIONS = 2.0
 LEAST_SHARE = 0.01
-# The authors' code combines assertions where the paper's text combines neighborhoods.
+# The authors' code combines assertions; the paper's text combines neighborhoods.
 CODE_HYBRIDS = {"h1": "h1_code"}
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A cell over the seeds where it is defined: its mean, standard deviation, and their number."""
+    """The mean, standard deviation and number of the seeds for which a cell is defined."""
 
     mean: float
     deviation: float
@@ -42,7 +42,7 @@ class Comparison:
 
     @property
     def agrees(self) -> bool:
-        """Whether the two agree; only counted cells are to be asked."""
+        """Whether the two agree; meaningful for counted cells only."""
         gap = abs(self.ours.mean - self.published)
         return self.is_close or gap <= DEVIATIONS * self.ours.deviation
 
@@ -93,7 +93,7 @@ def _coverage(key: Key) -> Key:
 
 
 def _share(coverage: float, metric: str) -> float:
-    """The share of the samples that a metric is about."""
+    """The share of the samples that a metric covers."""
     return {"F_IK": 1.0, "A_IK": coverage, "A_notIK": 1 - coverage}[metric]
 
 

@@ -16,10 +16,10 @@ def attack_inputs(
 ) -> Floats32:
     """Change every value of X, of shape (n, ...), by at most the radius, to change the answers.
 
-    The network is turned away from its own answer, not from the y_true: that is what the toolbox
-    does when it is told no labels. An answer that was wrong can so become right.
+    The attack moves the network away from its own answer, not from y_true: that is what the toolbox
+    does without labels. So a wrong answer can become right.
     """
-    network.eval().requires_grad_(False)  # only the inputs' gradients are wanted
+    network.eval().requires_grad_(False)  # we need gradients of the inputs only
     classifier = PyTorchClassifier(
         network,
         loss=nn.CrossEntropyLoss(),

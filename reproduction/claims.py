@@ -1,7 +1,7 @@
 """The paper's claims, as statements about a table of numbers that are true or false.
 
-Each is put to the published numbers and to those of every seed. "Last" is the strongest of the four
-conditions: large noise, or the attack.
+Each is checked on the published numbers and on those of every seed. "Last" is the strongest of the
+four conditions: large noise, or the attack.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HIGH_ACCURACY = 0.9
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim about one dataset. holds: whether numbers, by their keys, bear it out."""
+    """A claim about one dataset. holds: whether numbers, by their keys, confirm it."""
 
     text: str
     dataset: str
@@ -104,7 +104,7 @@ def _separates(numbers: Numbers, value: Callable[..., float]) -> bool:
 
 
 def _harm(numbers: Numbers, dataset: str, layers: str, perturbation: str) -> float:
-    """The share of the samples that the ball knows, and wrongly."""
+    """The share of the samples that are IK by the ball, and wrong."""
     known = numbers[Key(dataset, layers, "ball", perturbation, "F_IK")]
     right = numbers[Key(dataset, layers, "ball", perturbation, "A_IK")]
     return known * (1 - right) if known else 0.0

@@ -1,6 +1,6 @@
-"""The comparison page: the paper beside ours, as Markdown.
+"""The comparison page: the paper's numbers next to ours, as Markdown.
 
-How much agrees, which of the paper's claims are true, what the networks are, then every cell.
+How much agrees, which of the paper's claims hold, the networks, then every cell.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _page(experiments: Sequence[Experiment], quick: bool) -> Iterator[str]:
     if quick:
         yield from [BANNER, ""]
     yield from [LEGEND, ""]
-    # Variants and other readings have tables too, but the score is of the paper's own experiments.
+    # Variants and other readings have tables too, but only the paper's own experiments score.
     main = [each for each in experiments if each.setup.name == each.setup.published]
     if main:
         yield from _agreement(main)
@@ -92,7 +92,7 @@ def _shares(name: str, comparisons: Sequence[Comparison]) -> list[str]:
 def _claims(experiments: Sequence[Experiment]) -> Iterator[str]:
     yield from ["## The paper's claims", "", CLAIMS, ""]
     numbered = [row for experiment in experiments for row in _claim_rows(experiment)]
-    numbered.sort(key=lambda row: row[0])  # claim by claim, and not dataset by dataset
+    numbered.sort(key=lambda row: row[0])  # claim by claim, not dataset by dataset
     headings = ["claim", "dataset", "paper's numbers", "our seeds", ""]
     yield from table(headings, [row for _, row in numbered], n_words=5)
 

@@ -18,9 +18,8 @@ from rich.table import Table
 from rich.text import Text
 
 from iknow.cli.console import show_written
-from iknow.core.text import visible
+from iknow.core.text import percent, visible
 from iknow.errors import DataError
-from iknow.evaluation.metrics import percent
 from reproduction.agreement import compare, count_agreeing, measure
 from reproduction.data.published import sample_signs
 from reproduction.figures.pictures import make_figures
@@ -38,7 +37,7 @@ def reproduce_tables(
     runs = list_runs(setups, n_seeds)
     kept: list[tuple[str, int]] = []
     columns = (
-        SpinnerColumn(),  # a seed can take minutes, and someone may wonder
+        SpinnerColumn(),  # a seed can take minutes: show that it is running
         TextColumn("{task.description:<20}"),
         BarColumn(),
         MofNCompleteColumn(),
@@ -64,7 +63,7 @@ def reproduce_tables(
 
 
 def reproduce_figures(out: Path, quick: bool, console: Console) -> None:
-    """Draw the paper's figures; the traffic signs only where their images are at hand."""
+    """Draw the paper's figures; the traffic signs only if their images are available."""
     signs = None
     try:
         signs = sample_signs()

@@ -13,6 +13,7 @@ from reproduction.agreement import (
     count_agreeing,
     measure,
 )
+from reproduction.markdown import table_lines
 from reproduction.protocol import Outcome
 from reproduction.setups import Setup, find_setup
 from reproduction.tables import METRICS, Key
@@ -33,7 +34,7 @@ PLACE = ("dataset", "layers", "method", "condition", "metric")
 
 
 class Experiment(NamedTuple):
-    """An experiment, its outcomes, and what they are beside the paper."""
+    """An experiment, its outcomes, and their comparison with the paper."""
 
     setup: Setup
     outcomes: list[Outcome]
@@ -42,7 +43,7 @@ class Experiment(NamedTuple):
 
 
 def group_outcomes(outcomes: Iterable[Outcome]) -> list[Experiment]:
-    """The outcomes by experiment, in the order in which these come."""
+    """The outcomes by experiment, in their original order."""
     by_name: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         by_name.setdefault(outcome.name, []).append(outcome)
@@ -56,10 +57,7 @@ def group_outcomes(outcomes: Iterable[Outcome]) -> list[Experiment]:
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]], n_words: int) -> Iterator[str]:
     """A table whose first `n_words` columns hold words and whose others hold numbers."""
-    yield f"| {' | '.join(headings)} |"
-    yield "|" + "---|" * n_words + "---:|" * (len(headings) - n_words)
-    for row in rows:
-        yield f"| {' | '.join(row)} |"
+    yield from table_lines(headings, rows, range(n_words))
     yield ""
 
 
@@ -104,7 +102,7 @@ def lists(comparisons: Sequence[Comparison]) -> Iterator[str]:
 
 
 def _texts(experiment: Experiment) -> dict[Key, str]:
-    """What is written in each cell; one that the paper does not have holds ours alone."""
+    """The text of each cell; one that the paper does not have holds our value alone."""
     texts = {key: _number(ours) for key, ours in experiment.measured.items()}
     texts |= {each.key: _beside(each) for each in experiment.comparisons}
     for each in compare(experiment.measured, code_hybrids=True):

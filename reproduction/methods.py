@@ -2,11 +2,11 @@
 
 The radii are those of the largest coverage, the exact optimum. k-NN and the threshold on softmax
 are then matched to that coverage, and the hybrids H-1 and H-2 use that ε and that k. `RelativeBall`
-is matched as well, beside the paper's.
+is matched as well, in addition to the paper's methods.
 
 The paper defines the hybrids per layer; its authors' code combines the assertions of ball and k-NN
-instead. For H-2 (IK where both are) that is the same: a union is {g(x)} exactly when its parts are.
-For H-1 (k-NN's answer where the ball says IDK) it is not, with several layers: see h1_code.
+instead. For H-2 (IK if both are IK) that is the same: a union is {g(x)} exactly when its parts are.
+For H-1 (k-NN's answer if the ball says IDK) it is not, with several layers: see h1_code.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FIRST_NEIGHBORS = 128
 
 @dataclass(frozen=True)
 class Chosen:
-    """The parameters of all methods for one set of layers, and the coverage they are matched to."""
+    """The parameters of all methods for one set of layers, and the coverage that they match."""
 
     radii: Mapping[str, float]
     k: int
@@ -57,8 +57,8 @@ def choose(
 ) -> Chosen:
     """Choose on validation data, whose truth has shape (n,).
 
-    assess_val: the assessment of the validation data with evidence of k neighbours. It is asked
-    again with more of them for as long as k-NN covers too much with the largest k.
+    assess_val: returns the assessment of the validation data with evidence of k neighbors. It is
+    called again with a larger k as long as k-NN covers too much with the largest one.
     """
     n_neighbors = min(FIRST_NEIGHBORS, n_train)
     while True:

@@ -2,8 +2,8 @@
 
     dataset → network → Epistemic classifier → choice on validation data → test data, perturbed
 
-Nothing is chosen on test data. The seed decides the split, the weights, the batches and the noise;
-one seed gives the same cells on the same machine, however many others run beside it.
+Nothing is chosen on test data. The seed determines the split, the weights, the batches and the
+noise; on one machine a seed always gives the same cells, however many others run at the same time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from reproduction.tables import METRICS
 
 @dataclass(frozen=True)
 class Cell:
-    """One measured number, by the words of the paper's tables. value: None if undefined."""
+    """One measured number, in the terms of the paper's tables. value: None if undefined."""
 
     layers: str
     method: str
@@ -39,9 +39,9 @@ class Cell:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one seed of an experiment gave.
+    """The outcome of one seed of an experiment.
 
-    facts: the network's accuracies and epochs, and the parameters that were chosen.
+    facts: the network's accuracies and epochs, and the chosen parameters.
     """
 
     name: str
@@ -55,7 +55,7 @@ def run_seed(setup: Setup, seed: int) -> Outcome:
     try:
         from reproduction.torch import measure_accuracy, one_thread, train_network
     except ImportError as error:
-        raise MissingExtraError("reproducing the paper", "paper") from error
+        raise MissingExtraError("reproducing the paper", "reproduction") from error
     data = _limit(load_dataset(setup.dataset, seed), setup.max_samples)
     with one_thread():
         network, epochs = train_network(
@@ -88,7 +88,7 @@ def run_seed(setup: Setup, seed: int) -> Outcome:
 
 def _wrap(network: Any, setup: Setup, data: Dataset) -> EpistemicClassifier:
     layers = tuple(dict.fromkeys(layer for each in setup.layer_sets.values() for layer in each))
-    # The radii are chosen later, for each set of layers; until then only evidence is asked for.
+    # The radii are chosen later, for each set of layers; until then we need only the evidence.
     classifier = EpistemicClassifier(
         network,
         layers,
@@ -117,7 +117,7 @@ def _choose(classifier: EpistemicClassifier, setup: Setup, data: Dataset) -> dic
 def _perturb(
     setup: Setup, data: Dataset, network: Any, seed: int
 ) -> Iterator[tuple[str, Floats32]]:
-    """The test inputs under each condition of the tables, one after the other to save memory."""
+    """The test inputs under each condition of the tables, one at a time to save memory."""
     noise, X = setup.noise, data.X_test
     unit = float(data.X_train.std()) if noise.relative else 1.0
     rng = np.random.default_rng(seed)
@@ -131,7 +131,7 @@ def _perturb(
         try:
             from reproduction.art import attack_inputs
         except ImportError as error:
-            raise MissingExtraError("the adversarial conditions", "paper") from error
+            raise MissingExtraError("the adversarial conditions", "reproduction") from error
         changed = attack_inputs(network, X, len(data.classes), setup.attack, noise.limits)
         yield "adversarial", changed
 
@@ -164,7 +164,7 @@ def _describe(chosen: Chosen) -> dict[str, Any]:
 
 
 def _limit(data: Dataset, most: int | None) -> Dataset:
-    """At most so many samples of each part, for a quick run; parts may be sorted by class."""
+    """A limited number of samples of each part, for a quick run; parts may be sorted by class."""
     if most is None:
         return data
     rng = np.random.default_rng(0)

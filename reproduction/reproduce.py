@@ -1,7 +1,7 @@
 """Reproducing the paper: all seeds of some experiments, kept as they finish.
 
-Seeds run in processes of their own, as many at a time as there are cores. What is finished is never
-run again; what is interrupted leaves nothing behind.
+Each seed runs in its own process, as many at a time as there are cores. A finished seed never runs
+again; an interrupted one leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from reproduction.protocol import Outcome, run_seed
 from reproduction.results import recall, store, to_csv
 from reproduction.setups import SETUPS, Setup, find_setup
 
-# Told of each seed: the experiment's name, the seed, and whether it had been run before.
+# Called for each seed: the experiment's name, the seed, and whether it had run before.
 Report = Callable[[str, int, bool], None]
 
 
@@ -30,9 +30,9 @@ def choose_setups(name: str, *, quick: bool = False) -> list[Setup]:
 
 
 def list_runs(setups: Sequence[Setup], n_seeds: int | None) -> list[tuple[Setup, int]]:
-    """The seeds to run of each experiment: 0, 1, ..., as many as asked or as it wants."""
+    """The seeds to run of each experiment: 0, 1, ..., n_seeds of them or its own default."""
     if n_seeds is not None and n_seeds < 1:
-        raise InputError(f"at least one seed must be run; got {n_seeds}")
+        raise InputError(f"at least one seed is needed; got {n_seeds}")
     return [(setup, seed) for setup in setups for seed in range(n_seeds or setup.seeds)]
 
 
@@ -43,12 +43,12 @@ def reproduce(
     jobs: int | None = None,
     report: Report = lambda name, seed, kept: None,
 ) -> list[Path]:
-    """Run what is not finished, then write `results.csv` and `comparison.md`; returns their paths.
+    """Run unfinished seeds, then write `results.csv` and `comparison.md`; returns their paths.
 
-    jobs: how many seeds at a time; as many as there are cores unless given.
+    jobs: how many seeds to run at a time; by default one per core.
     """
     if out.exists() and not out.is_dir():
-        raise InputError(f"results need a folder to be written to; {out} is a file")
+        raise InputError(f"results go into a folder; {out} is a file")
     outcomes: dict[tuple[str, int], Outcome] = {}
     missing: list[tuple[Setup, int]] = []
     for setup, seed in runs:
@@ -70,7 +70,7 @@ def reproduce(
 
 
 def _run_all(runs: Sequence[tuple[Setup, int]], jobs: int) -> Iterator[tuple[Setup, Outcome]]:
-    """The outcomes in the order in which they come."""
+    """The outcomes, in the order in which they finish."""
     if jobs == 1 or len(runs) < 2:
         for setup, seed in runs:
             yield setup, run_seed(setup, seed)
@@ -82,7 +82,7 @@ def _run_all(runs: Sequence[tuple[Setup, int]], jobs: int) -> Iterator[tuple[Set
             for future in as_completed(list(waiting)):
                 yield waiting.pop(future), future.result()
         except Exception:
-            # What has not begun must not begin; what is running beside a failure is worth keeping.
+            # After a failure start nothing new, but keep the results of seeds already running.
             for future in as_completed([each for each in waiting if not each.cancel()]):
                 if future.exception() is None:
                     yield waiting[future], future.result()

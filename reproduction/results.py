@@ -1,10 +1,10 @@
-"""Results: kept seed by seed, so that an interrupted run goes on where it stopped.
+"""Results: kept seed by seed, so that an interrupted run resumes where it stopped.
 
 Each finished seed of an experiment is one file, `runs/NAME-SEED.json`, written in one step, with
-the setup it was made with. A file that is damaged, or was made with another setup, is not a result:
-the seed is run again. `results.csv` is made of them: the columns and words of the paper's tables,
-and `seed`; an accuracy over no samples is empty. The column `table` says where the paper has the
-cell: in "main", in "supplement" (a cell in both has a row for each), or nowhere, "extra".
+its setup. A damaged file, or one from another setup, does not count: the seed runs again.
+`results.csv` collects them: the columns and terms of the paper's tables, and `seed`; an accuracy
+over no samples is empty. The column `table` says where the paper prints the cell: in "main", in
+"supplement" (a cell in both has a row for each), or nowhere, "extra".
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def store(folder: Path, setup: Setup, outcome: Outcome) -> None:
 
 
 def recall(folder: Path, setup: Setup, seed: int) -> Outcome | None:
-    """The outcome of a seed that was finished with the very same setup, or None."""
+    """The outcome of a seed that finished with exactly this setup, or None."""
     try:
         sealed = json.loads(_path(folder, setup, seed).read_text("utf-8"))
         document = sealed["content"]
@@ -82,7 +82,7 @@ def read_csv(path: Path) -> list[Outcome]:
 
 
 def _path(folder: Path, setup: Setup, seed: int) -> Path:
-    quick = "" if setup.max_samples is None else "-quick"  # must not take the place of a full run
+    quick = "" if setup.max_samples is None else "-quick"  # must not replace a full run
     return folder / "runs" / f"{setup.name}-{seed}{quick}.json"
 
 

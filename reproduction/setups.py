@@ -1,13 +1,13 @@
 """Setups: what the paper says about each experiment (its section S2), and how we read the rest.
 
-Published are the architecture, the accuracy of the base classifier, the layers of support and the
-amplitudes of the perturbations. Not published are the batch, the number of epochs, the padding of
-the convolutions, the place of the ReLU, the steps of the attack; and where an amplitude is said to
-be in standard deviations, which of them, and whether it is so for images.
-Where nothing says otherwise, what Keras does by default is taken: batches of 32, no padding.
-docs/reproduction/protocol.md tells what was tried, and why these readings were kept.
+The paper gives the architecture, the accuracy of the base classifier, the layers of support and the
+amplitudes of the perturbations. It does not give the batch size, the number of epochs, the padding
+of the convolutions, the position of the ReLU or the steps of the attack; nor, for amplitudes in
+standard deviations, which standard deviation it means, and whether that applies to images. Unless
+something says otherwise, we use Keras's defaults: batches of 32, no padding.
+docs/reproduction/protocol.md says what we tried, and why we kept these readings.
 
-A variant is an experiment of its own that is compared with another one's published values.
+A variant is a separate experiment that is compared with another one's published values.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from iknow.evaluation.perturb import Limits
 
 @dataclass(frozen=True)
 class Convolution:
-    """Filters of a kernel size, followed by a ReLU and, if so, pooling by 2."""
+    """Filters of a kernel size, followed by a ReLU and, optionally, pooling by 2."""
 
     filters: int
     kernel: int
@@ -30,10 +30,10 @@ class Convolution:
 
 @dataclass(frozen=True)
 class Architecture:
-    """Layers from input to output; each is followed by a ReLU, but for the last, the logits.
+    """Layers from input to output; each but the last, the logits, is followed by a ReLU.
 
-    convolutions: over one axis or two, as the input has. They end in global average pooling, "gap".
-    same: whether convolutions keep the size of their input, as Keras's padding "same" does.
+    convolutions: over one axis or two, like the input. They end in global average pooling, "gap".
+    same: whether convolutions keep the size of their input, like Keras's padding "same".
     Layers are named conv1, relu1, ..., gap, dense1, ..., logits; ReLUs are counted from the input.
     """
 
@@ -44,9 +44,9 @@ class Architecture:
 
 @dataclass(frozen=True)
 class Training:
-    """Adam at 0.001, until validation accuracy is the published one `hold` epochs in a row.
+    """Adam at 0.001, until validation accuracy reaches the published one `hold` epochs in a row.
 
-    One epoch can reach it by luck. A network that is more than `tolerance` short of it after
+    A single epoch can reach it by luck. A network more than `tolerance` short of it after
     `max_epochs` has not learned (all units of a small layer can be dead from the start): training
     starts again from other weights.
     """
@@ -61,10 +61,10 @@ class Training:
 
 @dataclass(frozen=True)
 class Noise:
-    """Amplitudes: of the normal noise (its standard deviation) and of the uniform one.
+    """Amplitudes of the normal noise (its standard deviation) and of the uniform noise.
 
-    relative: they are in units of one standard deviation over all training values. large: the
-    amplitude of the large uniform noise, in units of the training values' max - min.
+    relative: whether they are in units of one standard deviation over all training values. large:
+    the amplitude of the large uniform noise, in units of the training values' max - min.
     """
 
     gaussian: float
@@ -87,9 +87,9 @@ class Attack:
 class Setup:
     """One experiment.
 
-    name: of the results. published: the dataset in the paper's tables to compare with. dataset: as
-    `load_dataset` knows it. layers: where "two" layers find support. seeds: how many to run.
-    max_samples: of the validation and of the test part, and four times as many to train on.
+    name: of the results. published: the dataset in the paper's tables to compare with. dataset: its
+    name in `load_dataset`. layers: the layers of support for "two". seeds: how many to run.
+    max_samples: of the validation and of the test part, with four times as many to train on.
     """
 
     name: str
@@ -109,11 +109,11 @@ class Setup:
         return {"two": self.layers, "logit": ("logits",)}
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it as plain values: what a stored result must have been made with."""
+        """The setup as plain values; a stored result counts only if its setup is equal."""
         return asdict(self)
 
     def quick(self) -> Setup:
-        """A version that takes seconds, on few samples. It shows that all runs, and no more."""
+        """A version on few samples that takes seconds. It only shows that everything runs."""
         attack = (
             None
             if self.attack is None
@@ -126,7 +126,7 @@ class Setup:
 
 
 def _attack(radius: float) -> Attack:
-    """Small steps and many: where the attack ends then depends on the radius alone."""
+    """Many small steps: the attack's result then depends on the radius alone."""
     return Attack(radius, step=radius / 5, iterations=50)
 
 
@@ -200,8 +200,8 @@ _ALL = [
         noise=Noise(gaussian=0.033, uniform=0.1, limits=(0.0, 1.0)),
         attack=_attack(0.05),
     ),
-    # Without the column that determines the label, and with every feature standardised: what the
-    # paper's numbers would be worth to someone who runs a grid.
+    # Without the column that determines the label, and with standardized features: what the paper's
+    # numbers would be worth to someone who runs a grid.
     replace(_GRID, name="grid_stability_12", dataset="grid_stability_12"),
 ]
 SETUPS: dict[str, Setup] = {setup.name: setup for setup in _ALL}
@@ -226,7 +226,7 @@ READINGS: dict[str, Setup] = {setup.name: setup for setup in _OTHERS}
 
 
 def find_setup(name: str) -> Setup:
-    """The experiment of a name."""
+    """The experiment with a name."""
     known = SETUPS | READINGS
     if name not in known:
         raise InputError(

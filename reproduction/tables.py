@@ -25,7 +25,7 @@ ACCURACIES = {
 
 
 class Key(NamedTuple):
-    """Where a number stands, in the words of the tables."""
+    """The position of a number, in the terms of the tables."""
 
     dataset: str
     layers: str
@@ -43,7 +43,7 @@ def load_published() -> dict[Key, float]:
 def find_tables(
     dataset: str, layers: str, method: str, perturbation: str, metric: str
 ) -> tuple[str, ...]:
-    """The tables a number is printed in; none for what the paper does not have."""
+    """The tables that print a number; none if the paper does not have it."""
     found = _parse().get(Key(dataset, layers, method, perturbation, metric))
     return () if found is None else found[1]
 

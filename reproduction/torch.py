@@ -1,8 +1,8 @@
 """The base classifiers: networks as the paper describes them, trained as its authors' tools do.
 
-The authors used Keras, so its conventions are kept where torch's differ: weights are drawn from a
-normal distribution that is cut at two standard deviations (He et al.), biases are 0, Adam's epsilon
-is 1e-7, and padding "same" puts the odd zero at the end.
+The authors used Keras, so we keep its conventions where torch's differ: weights come from a normal
+distribution truncated at two standard deviations (He et al.), biases are 0, Adam's epsilon is 1e-7,
+and padding "same" puts the odd zero at the end.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from iknow.core.arrays import Floats32, Ints
 from iknow.errors import IknowError
 from reproduction.setups import Architecture, Training
 
-# What cutting a standard normal at ±2 leaves of its standard deviation.
+# The standard deviation of a standard normal truncated at ±2.
 CUT_DEVIATION = 0.87962566103423978
 
 
@@ -45,7 +45,7 @@ def train_network(
 ) -> tuple[nn.Module, int]:
     """A network trained on (X, y) until it is as accurate as published, and its epochs.
 
-    X: of shape (n, ...), y: of shape (n,). The seed decides the weights and the batches.
+    X: of shape (n, ...), y: of shape (n,). The seed determines the weights and the batches.
     """
     X, y = torch.from_numpy(train[0]), torch.from_numpy(train[1])
     accuracy = 0.0
@@ -63,8 +63,8 @@ def train_network(
         if accuracy >= training.accuracy - training.tolerance:
             return network, training.max_epochs
     raise IknowError(
-        f"no network of {training.restarts} learned: the last is right on {accuracy:.3f} of the "
-        f"validation part, and {training.accuracy - training.tolerance:.3f} was expected"
+        f"none of {training.restarts} networks learned: the last is right on {accuracy:.3f} of the "
+        f"validation part; expected {training.accuracy - training.tolerance:.3f}"
     )
 
 
@@ -75,7 +75,7 @@ def build_network(
 
     It returns logits of shape (n, n_classes).
     """
-    # Layers draw weights as they are made, which are not kept: that must not move the user's seed.
+    # Layers draw initial weights, which we replace: that must not advance the user's random state.
     with torch.random.fork_rng(devices=[]):
         network = _stack(architecture, shape, n_classes)
     _initialise(network, generator)
@@ -108,7 +108,7 @@ def _stack(architecture: Architecture, shape: tuple[int, ...], n_classes: int) -
 
 @torch.no_grad()
 def measure_accuracy(network: nn.Module, X: Floats32, y: Ints, batch: int = 4096) -> float:
-    """Fraction of right answers about X, of shape (n, ...), whose truth is y, of shape (n,)."""
+    """Fraction of right answers for X, of shape (n, ...), with true labels y, of shape (n,)."""
     network.eval()
     parts = [network(part).argmax(dim=1) for part in torch.split(torch.from_numpy(X), batch)]
     return float(np.mean(torch.cat(parts).numpy() == y))

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+from iknow import testing
 from iknow.core.evidence import Evidence, discard_evidence
 from iknow.explain.assessment import Assessment
 from iknow.rules import Ball
+from tests import oracles
 
 # Examples are the same on every run. How long one takes tells of the machine: it is no test.
 settings.register_profile("iknow", deadline=None, derandomize=True)
@@ -35,24 +37,6 @@ sys.meta_path.insert(0, Absent())
 @pytest.fixture(scope="session")
 def run_without():
     return run_where_absent
-
-
-def gather_by_brute_force(train, labels, queries, n_classes, n_neighbors, rows=None):
-    """All pairs of Euclidean distances, then minima. rows: numbers of the training rows."""
-    rows = np.arange(len(train)) if rows is None else rows
-    distances = np.sqrt(((queries[:, None, :] - train[None, :, :]) ** 2).sum(axis=2))
-    class_distances = np.full((len(queries), n_classes), np.inf)
-    exemplars = np.full((len(queries), n_classes), -1)
-    for query in range(len(queries)):
-        for row in range(len(train)):
-            label = labels[row]
-            found = (distances[query, row], rows[row])
-            best = (class_distances[query, label], exemplars[query, label])
-            if found < best:
-                class_distances[query, label], exemplars[query, label] = found
-    padding = np.full((len(queries), n_neighbors), np.inf)
-    neighbor_distances = np.sort(np.hstack([distances, padding]), axis=1)[:, :n_neighbors]
-    return Evidence(class_distances, neighbor_distances, exemplars)
 
 
 def one_sample_per_class(class_distances, n_neighbors):
@@ -84,15 +68,9 @@ def assess_by_rules(evidence, rules, belief, classes=None, **more):
     )
 
 
-def assert_evidence_equal(left, right):
-    np.testing.assert_array_equal(left.class_distances, right.class_distances)
-    np.testing.assert_array_equal(left.neighbor_distances, right.neighbor_distances)
-    np.testing.assert_array_equal(left.exemplars, right.exemplars)
-
-
 @pytest.fixture(scope="session")
 def gather():
-    return gather_by_brute_force
+    return oracles.gather
 
 
 @pytest.fixture(scope="session")
@@ -107,7 +85,7 @@ def assess_by():
 
 @pytest.fixture(scope="session")
 def assert_same_evidence():
-    return assert_evidence_equal
+    return testing.assert_same_evidence
 
 
 @pytest.fixture

@@ -61,7 +61,7 @@ def test_the_site_fetches_nothing():
     assert set(addresses) <= {"http://www.w3.org/2000/svg"}  # a name, which nothing fetches
 
 
-def test_whoever_develops_can_build_the_site():
+def test_developers_can_build_the_site():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = project["optional-dependencies"]
     assert "docs" in re.findall(r"\w+", extras["dev"][0])

@@ -1,11 +1,16 @@
 """Importing iknow is light: nothing optional is loaded."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import iknow
+from iknow.evaluation import plots
+
+DOCS = Path(__file__).parents[1] / "docs"
 
 HEAVY = ["torch", "pandas", "pyarrow", "typer", "rich", "matplotlib"]
 
@@ -47,7 +52,37 @@ print(fitted.assess(outputs))
     assert run_without(HEAVY, code) == "Assessment of 2 predictions: IK 2, IMK 0, IDK 0\n"
 
 
-def test_every_public_name_can_be_had():
-    missing = [name for name in iknow.__all__ if not hasattr(iknow, name)]
+@pytest.mark.parametrize("module", [iknow, iknow.evaluation])
+def test_every_public_name_can_be_had(module):
+    missing = [name for name in module.__all__ if not hasattr(module, name)]
     assert missing == []
-    assert len(set(iknow.__all__)) == len(iknow.__all__)
+    assert len(set(module.__all__)) == len(module.__all__)
+
+
+def test_all_errors_and_plots_are_there_under_their_short_names():
+    errors = [name for name in vars(iknow.errors) if name.endswith("Error")]
+    assert set(errors) <= set(iknow.__all__)
+    for name in plots.__all__:
+        assert getattr(iknow.evaluation, name) is getattr(plots, name)
+    with pytest.raises(AttributeError, match="has no attribute 'draw_nothing'"):
+        _ = iknow.evaluation.draw_nothing
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = iknow.evaluation.nothing
+
+
+def test_a_plot_where_matplotlib_is_absent_names_what_is_missing(run_without):
+    code = """
+import iknow.evaluation
+try:
+    from iknow.evaluation import draw_regions
+except iknow.MissingExtraError as error:
+    print(error)
+"""
+    assert "pip install 'iknow[plots]'" in run_without(["matplotlib"], code)
+
+
+@pytest.mark.parametrize("path", sorted(DOCS.rglob("*.md")), ids=lambda path: path.name)
+def test_docs_import_from_the_flat_names_alone(path):
+    text = path.read_text("utf-8")
+    deep = re.findall(r"^(?:from|import) (iknow\.evaluation\.[\w.]+|iknow\.errors)", text, re.M)
+    assert deep == []

@@ -6,10 +6,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from iknow import Assessment, Ball, EpistemicClassifier
+from iknow import Assertion, Assessment, Ball, EpistemicClassifier
+from iknow.core.colors import COLORS
 from iknow.selection.exact.boxes import sample_boxes
 
-GREEN, ORANGE = "#00795a", "#c77700"
+GREEN, ORANGE = COLORS[Assertion.IK], COLORS[Assertion.IMK]
 
 
 def draw_boxes(classifier: EpistemicClassifier, assessment: Assessment) -> Figure:

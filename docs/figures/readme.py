@@ -15,7 +15,6 @@ from matplotlib.figure import Figure
 from PIL import Image
 from selenium import webdriver
 from sklearn.datasets import make_moons
-from sklearn.frozen import FrozenEstimator
 from sklearn.neural_network import MLPClassifier
 
 from iknow import EpistemicClassifier
@@ -32,7 +31,7 @@ def make_regions() -> Figure:
     """Two moons, a network, and what it knows where."""
     X, y = make_moons(900, noise=0.2, random_state=0)
     network = MLPClassifier((16, 16), max_iter=1500, random_state=0).fit(X[:300], y[:300])
-    classifier = EpistemicClassifier(FrozenEstimator(network), ["input"], progress=False)
+    classifier = EpistemicClassifier(network, ["input"], progress=False)
     classifier.fit(X[:300], y[:300]).tune(X[300:], y[300:])
     regions = map_regions(classifier.assess, (-2, 3), (-1.8, 2.2), 500)
     figure = Figure(figsize=(4.4, 3.77), layout="constrained")

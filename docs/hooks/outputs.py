@@ -1,8 +1,8 @@
-"""Outputs: what came out of a snippet, and how a page shows it.
+"""Outputs: what a snippet gave, and how a page shows it.
 
-What was printed comes first; then the value of the last expression, if it is a matplotlib figure or
-shows itself as HTML; then links to the HTML files that were written. Values of other kinds are not
-shown: what a reader should see is printed.
+Printed text comes first; then the value of the last expression, if it is a matplotlib figure or has
+an HTML form; then links to the HTML files that the snippet wrote. Other values are not shown:
+snippets print what a reader should see.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DOTS_PER_PIXEL = 2  # sharp screens have them
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure as PNG. title: what it shows, in words. width: in pixels, as shown."""
+    """A figure as PNG, what it shows in words, and its width on the page in pixels."""
 
     png: bytes
     title: str
@@ -28,7 +28,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Output:
-    """What came out of one snippet. files: the HTML files it wrote, by name."""
+    """What one snippet gave: text, HTML, a picture, and the HTML files it wrote, by name."""
 
     text: str = ""
     html: str = ""
@@ -37,7 +37,7 @@ class Output:
 
 
 def to_markdown(output: Output, places: Iterator[str]) -> str:
-    """What the page shows below the snippet. places: of the pictures, the next one first."""
+    """Write what the page shows below the snippet; `places` yields the paths of the pictures."""
     shown = []
     if output.text:
         shown.append(f"````{{ .text .output }}\n{output.text}\n````")

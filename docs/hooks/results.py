@@ -1,4 +1,4 @@
-"""Makers of blocks: the committed results, the command line and the changes, as Markdown.
+"""Makers of blocks: the committed results and the command line, as Markdown.
 
 No number on the pages about performance and reproduction is typed: what is measured again is said
 again.
@@ -22,6 +22,7 @@ from benchmarks.targets import judge
 from iknow.cli.app import app
 from reproduction.agreement import count_agreeing
 from reproduction.entries import group_outcomes
+from reproduction.markdown import table_lines
 from reproduction.results import read_csv
 
 DOCS = Path(__file__).parents[1]
@@ -148,15 +149,10 @@ def commands() -> str:
     )
 
 
-def changes() -> str:
-    """The changelog without its title."""
-    return (DOCS.parent / "CHANGELOG.md").read_text("utf-8").partition("\n")[2]
-
-
 MAKERS: dict[str, Callable[[], str]] = {
     maker.__name__: maker
     for maker in (
-        targets, selection, growth, faiss_table, gpu_table, gpu_notes, agreement, commands, changes,
+        targets, selection, growth, faiss_table, gpu_table, gpu_notes, agreement, commands,
     )
 }  # fmt: skip
 
@@ -186,11 +182,7 @@ def _shares(agreeing: int, close: int, counted: int) -> list[str]:
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], n_words: int) -> str:
-    marks = "|" + "---|" * n_words + "---:|" * (len(headings) - n_words)
-    lines = [headings, *rows]
-    return "\n".join(
-        [f"| {' | '.join(lines[0])} |", marks, *(f"| {' | '.join(line)} |" for line in lines[1:])]
-    )
+    return "\n".join(table_lines(headings, rows, range(n_words)))
 
 
 def _without_title(markdown: str) -> str:

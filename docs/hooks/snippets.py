@@ -1,8 +1,13 @@
-"""Snippets: the Python fences of a page, run in its order, with what came out put below each.
+"""Snippets: the Python fences of a page, run in order, with the output of each below it.
 
-A page is run like a notebook: one namespace, in an empty folder that has `docs` in it as the root
-of a checkout has. A snippet that fails ends the build. One thing may be absent, the data of a
-tutorial: then the page says so in the place of all that would have come.
+A page runs like a notebook: one namespace, in an empty folder that contains `docs`, as the root of
+a checkout does. A snippet that fails ends the build. Only the data of a tutorial may be absent:
+then the page says so instead of showing output.
+
+markdown-exec shows what a fence prints and nothing else: no value of its last line, so that each
+figure and explanation would have to print its own HTML, no files that it writes, no page without
+its data. Sybil runs fences and shows nothing, and would be a second way to run them: the tests run
+pages with the very code of the build.
 """
 
 from __future__ import annotations
@@ -25,20 +30,20 @@ DOCS = Path(__file__).parents[1]
 FENCE = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 ABSENT = """\
 !!! note "Not run in this build"
-    The data of this page was not at hand, so what the code gives is left out. `IKNOW_DATA` names
-    the folder that holds it; without one it is looked for in the cache, and downloaded.
+    The data of this page was not available, so the output of its code is missing. Set `IKNOW_DATA`
+    to the folder that holds the data; without it, iknow looks in the cache and downloads it.
 """
 
 os.environ["MPLBACKEND"] = "Agg"  # a build has no screen
 
 
 class SnippetError(Exception):
-    """A snippet failed; the message says which, of which page."""
+    """A snippet failed; the message names the page and the snippet."""
 
 
 @dataclass(frozen=True)
 class Snippet:
-    """A fence. line: of its first line of code in the page. end: where in the page it ends."""
+    """A fence: its code, the line in the page where that begins, and where the fence ends."""
 
     code: str
     line: int
@@ -54,7 +59,7 @@ def find_snippets(markdown: str) -> list[Snippet]:
 
 
 def run_page(markdown: str, page: str, folder: Path) -> list[Output | None]:
-    """What each snippet gives, run in an empty folder; None from where data is absent on."""
+    """Run each snippet of a page in an empty folder; None from the one whose data is absent on."""
     names: dict[str, Any] = {"__name__": "__main__"}
     snippets = find_snippets(markdown)
     outputs: list[Output | None] = [None] * len(snippets)
@@ -93,12 +98,12 @@ def run(snippet: Snippet, page: str, names: dict[str, Any]) -> Output:
 
 
 def is_absent(error: BaseException) -> bool:
-    """Whether data could not be had. A file that is there and damaged is another matter."""
+    """Whether data is absent. A file that exists but is damaged is another matter."""
     return isinstance(error, DataError) and error.__cause__ is not None
 
 
 def weave(markdown: str, outputs: list[Output | None], images: list[str]) -> str:
-    """The page with the outputs below their snippets. images: where the pictures are, in order."""
+    """Put the outputs below their snippets; `images` are the paths of the pictures, in order."""
     parts, start, places, told = [], 0, iter(images), False
     for snippet, output in zip(find_snippets(markdown), outputs, strict=True):
         parts.append(markdown[start : snippet.end])

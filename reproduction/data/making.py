@@ -15,14 +15,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from iknow.errors import DataError
+from iknow.errors import DataError, MissingExtraError
 from reproduction.data.checksum import DataFile, difference
-from reproduction.data.download import Download, download
 
 # What reading a damaged archive, or one of an unexpected form, raises.
 UNREADABLE = (KeyError, ValueError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error)
 # Takes the paths of the downloads and the paths to write.
 Converter = Callable[[Sequence[Path], Sequence[Path]], None]
+
+
+@dataclass(frozen=True)
+class Download:
+    """A published file. checksum: such as "md5:0123…"; None where none is published."""
+
+    urls: tuple[str, ...]
+    checksum: str | None = None
 
 
 @dataclass(frozen=True)
@@ -62,8 +69,12 @@ def make_files(source: Source, folder: Path) -> None:
 
 
 def _download_all(source: Source, targets: Sequence[Path]) -> None:
+    try:
+        from reproduction.data.pooch import download
+    except ImportError as error:
+        raise MissingExtraError("downloading data", "reproduction") from error
     for what, target in zip(source.downloads, targets, strict=True):
-        download(what, target)
+        download(what.urls, what.checksum, target)
 
 
 def _unexpected(source: Source, what: str) -> str:

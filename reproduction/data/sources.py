@@ -10,8 +10,7 @@ from types import ModuleType
 from iknow.errors import MissingExtraError
 from reproduction.data.archives import extract_members, extract_series
 from reproduction.data.checksum import DataFile
-from reproduction.data.download import Download
-from reproduction.data.making import Source
+from reproduction.data.making import Download, Source
 
 MNIST_HOMES = (
     "http://yann.lecun.com/exdb/mnist/",  # the authors'; it often does not answer
@@ -32,7 +31,7 @@ def _gtsrb() -> ModuleType:
     try:
         from reproduction.data import gtsrb
     except ImportError as error:
-        raise MissingExtraError("making 32x32 images of GTSRB", "paper") from error
+        raise MissingExtraError("making 32x32 images of GTSRB", "reproduction") from error
     return gtsrb
 
 

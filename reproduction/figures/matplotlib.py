@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from iknow.core.arrays import Floats
 from iknow.core.assertion import Assertion
+from iknow.core.colors import COLORS
 from iknow.errors import InputError
 from iknow.evaluation.curves import RadiusCurve
 from iknow.evaluation.metrics import Report
@@ -22,7 +23,6 @@ from iknow.evaluation.plots.matplotlib.style import (
     BOX,
     CENTERED,
     CLASS_COLORS,
-    COLORS,
     DASHED,
     HALO,
     INK,
@@ -51,7 +51,7 @@ SMALLEST_RADIUS = 1e-3
 
 @styled
 def draw_regions(regions: Regions) -> Figure:
-    """The plane, coloured by what is asserted there."""
+    """The plane, colored by assertion."""
     figure = titled((9, 7.2), "What a network knows about the plane")
     axes = figure.add_subplot()
     axes.set_title(f"balls of radius ε = {regions.radius:g} in the input layer")
@@ -214,7 +214,7 @@ def _matrix(axes: Axes, report: Report, assertion: Assertion, most: int) -> None
 
 
 def _cloud(axes: Axes, experiment: Experiment) -> None:
-    """All points, in the order they came in, so that no class hides another; and their classes."""
+    """All points, in their original order so that no class hides another, and their classes."""
     both = zip(experiment.blobs.train, experiment.blobs.test, strict=True)
     points, labels = (np.concatenate(parts) for parts in both)
     colors = np.array(CLASS_COLORS)[labels].tolist()

@@ -29,16 +29,16 @@ SHOWN_NOISE = 1.0
 def make_figures(
     out: str | os.PathLike[str], seed: int = 0, quick: bool = False, signs: Signs | None = None
 ) -> list[Path]:
-    """Write the figures into a folder, which is made if need be; returns their paths.
+    """Write the figures into a folder, which is created if needed; returns their paths.
 
-    The same seed gives the same bytes on the same machine. quick: coarser pictures of fewer
-    samples, to see that all works. signs: images of shape (n_groups, m, height, width, 3), and the
-    names of the groups from top to bottom.
+    On one machine the same seed gives the same bytes. quick: coarser pictures of fewer samples, to
+    see that everything works. signs: images of shape (n_groups, m, height, width, 3), and the names
+    of the groups from top to bottom.
     """
     drawing = _import_drawing()
     folder = Path(out)
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"the figures need a folder to be written to; {folder} is a file")
+        raise InputError(f"the figures go into a folder; {folder} is a file")
     n_train, n_test, n_cells = (400, 200, 100) if quick else (4000, 2000, 800)
     radius = toy.make_experiment(toy.TWO_BLOBS, toy.TWO_NOISE, n_train, n_test, seed)
     noise = [

@@ -2,15 +2,15 @@
 
 Two sets of data, both by scikit-learn's `make_blobs`; support is found in the input layer.
 
-The first is binary, with centres at (-2, 3) and (5, 1) and a standard deviation of 2. The paper's
+The first is binary, with centers at (-2, 3) and (5, 1) and a standard deviation of 2. The paper's
 two examples hold for it: (2, 2) is believed to be 1, finds both classes, and is IMK; (8, 0) is IK.
 
-The second serves the experiments on noise. The paper does not tell the centres, but two of its
-results: F_IK of at most about 1.00 with noise 0.5, and 0.44 with noise 1.5. Two blobs cannot have
-both: their largest F_IK depends on little but their distance in standard deviations. At 6.5 of them
-it is 0.996, and at a third of that, the same blobs with three times the noise, still 0.55. It takes
-blobs with more neighbours. Four classes at the corners of a square with side 3.45, 4000 training
-and 2000 test samples, give this largest F_IK (mean and standard deviation over seeds 0 to 19):
+The second is for the experiments on noise. The paper does not give the centers, only two results:
+F_IK of at most about 1.00 with noise 0.5, and 0.44 with noise 1.5. Two blobs cannot give both:
+their largest F_IK depends on little but their distance in standard deviations. At 6.5 of them it is
+0.996, and at a third of that, the same blobs with three times the noise, still 0.55. It takes blobs
+with more neighbors. Four classes at the corners of a square with side 3.45, 4000 training and 2000
+test samples, give this largest F_IK (mean and standard deviation over seeds 0 to 19):
 
     noise    F_IK               the paper's
     0.5      0.996 ± 0.002      1.00
@@ -50,7 +50,7 @@ HIDDEN = (16, 16)
 
 @dataclass(frozen=True, eq=False)
 class Blobs:
-    """Points of shape (n, 2) and class codes of shape (n,), to train with and to test with."""
+    """Points of shape (n, 2) and class codes of shape (n,), for training and for testing."""
 
     train: tuple[Floats, Ints]
     test: tuple[Floats, Ints]
@@ -72,7 +72,7 @@ class Query:
 
 @dataclass(frozen=True, eq=False)
 class Regions:
-    """What is asserted all over the plane.
+    """The assertions all over the plane.
 
     x, y: coordinates of shape (w,) and (h,). belief, assertion: of shape (h, w). examples: inputs
     in the plane. points, labels: the training data.
@@ -100,7 +100,7 @@ class Supports:
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """Blobs of some noise, and what every radius does with the test data.
+    """Blobs with some noise, and the results on test data for every radius.
 
     reports: with the augmented confusion matrices, by radius.
     """
@@ -112,7 +112,7 @@ class Experiment:
 
 
 def make_regions(n_cells: int, seed: int = 0, radius: float = 1.0, n_train: int = 600) -> Regions:
-    """Assess the whole plane, at n_cells places in each direction."""
+    """Assess the whole plane, at n_cells positions in each direction."""
     points, labels = draw_blobs(TWO_BLOBS, TWO_NOISE, n_train, 0, seed).train
     classifier = fit_network(points, labels, radius, seed)
     plane = map_regions(classifier.assess, (-11.0, 14.0), (-7.0, 11.0), n_cells)
@@ -155,7 +155,7 @@ def make_experiment(
     seed: int = 0,
     radii: Sequence[float] = (),
 ) -> Experiment:
-    """Train on blobs around centres of shape (n_classes, 2), and assess others of the same."""
+    """Train on blobs around centers of shape (n_classes, 2), and assess samples from the same."""
     blobs = draw_blobs(centers, noise, n_train, n_test, seed)
     assessment = fit_network(*blobs.train, 1.0, seed).assess(blobs.test[0], evidence=True)
     y_true = blobs.test[1]
@@ -179,7 +179,7 @@ def draw_blobs(centers: Floats, noise: float, n_train: int, n_test: int, seed: i
 
 def fit_network(points: Floats, labels: Ints, radius: float, seed: int) -> EpistemicClassifier:
     """A small network, and balls of one radius in its input layer."""
-    with single_threaded_blas():  # the products are so small that threads only get in the way
+    with single_threaded_blas():  # for such small products threads only add overhead
         network = MLPClassifier(HIDDEN, max_iter=1000, random_state=seed).fit(points, labels)
     return EpistemicClassifier(
         FrozenEstimator(network),
@@ -210,7 +210,7 @@ def _ask(
 
 def _within(queries: Floats, points: Floats, radius: float) -> Bools:
     """Which points lie in the ball around each query, a mask of shape (n_queries, n_points)."""
-    # Of numbers rounded to float32, as the index has them.
+    # In float32, like the index.
     inside: Bools = cdist(queries.astype(np.float32), points.astype(np.float32)) <= radius
     return inside
 

@@ -1,11 +1,28 @@
 """iknow makes a classifier honest: IK, IMK or IDK for each prediction, and the samples for it."""
 
 from iknow.classifier.epistemic import EpistemicClassifier
-from iknow.core.assertion import Assertion, Reason
-from iknow.core.evidence import Evidence
+from iknow.core.assertion import Assertion, Reason, make_assertions
+from iknow.core.evidence import Evidence, merge_evidence
+from iknow.core.justification import justify
+from iknow.core.neighborhood import Neighborhood
+from iknow.core.slack import Slack
+from iknow.core.stability import Stability
+from iknow.core.support import find_support
+from iknow.errors import (
+    BundleError,
+    DataError,
+    IknowError,
+    InputError,
+    LayerError,
+    MissingExtraError,
+    RefusedError,
+    SelectionError,
+)  # fmt: skip
 from iknow.evaluation import Report, evaluate
 from iknow.explain.assessment import Assessment
-from iknow.explain.picture import as_features, as_image, as_series
+from iknow.explain.explanation import Exemplar, Explanation, LayerExplanation
+from iknow.explain.picture import Features, Image, Series, as_features, as_image, as_series
+from iknow.report import make_html
 from iknow.rules import (
     Ball,
     BallElseNearest,
@@ -13,27 +30,17 @@ from iknow.rules import (
     Nearest,
     RelativeBall,
     register_rule,
-)
+)  # fmt: skip
 from iknow.search.warming import warm_up
+from iknow.selection import Certificate, Selection
 from iknow.version import __version__
 
 __all__ = [
-    "Assertion",
-    "Assessment",
-    "Ball",
-    "BallElseNearest",
-    "BallWithNearest",
-    "EpistemicClassifier",
-    "Evidence",
-    "Nearest",
-    "Reason",
-    "RelativeBall",
-    "Report",
-    "__version__",
-    "as_features",
-    "as_image",
-    "as_series",
-    "evaluate",
-    "register_rule",
-    "warm_up",
-]
+    "Assertion", "Assessment", "Ball", "BallElseNearest", "BallWithNearest", "BundleError",
+    "Certificate", "DataError", "EpistemicClassifier", "Evidence", "Exemplar", "Explanation",
+    "Features", "IknowError", "Image", "InputError", "LayerError", "LayerExplanation",
+    "MissingExtraError", "Nearest", "Neighborhood", "Reason", "RefusedError", "RelativeBall",
+    "Report", "Selection", "SelectionError", "Series", "Slack", "Stability", "__version__",
+    "as_features", "as_image", "as_series", "evaluate", "find_support", "justify",
+    "make_assertions", "make_html", "merge_evidence", "register_rule", "warm_up",
+]  # fmt: skip

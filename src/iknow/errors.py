@@ -7,16 +7,16 @@ Every message says what was expected, what came, and what to do about it. `Input
 from __future__ import annotations
 
 LONGEST_MESSAGE = 1400
-"""Characters of a message, at most: what somebody gave may be quoted in it, and be of any size.
+"""Characters a message may have: it may quote input, and input may be of any size.
 
-Less than a line of the command line has, so that a message is not cut twice.
+Fewer than the command line prints on one line, so that no message is cut twice.
 """
 
 
 class IknowError(Exception):
-    """Base of all errors raised by iknow.
+    """Base of all errors that iknow raises.
 
-    Of a message that is longer than anybody reads, the beginning and the end are kept.
+    An overlong message keeps only its beginning and its end.
     """
 
     def __init__(self, message: str = "") -> None:
@@ -24,27 +24,27 @@ class IknowError(Exception):
 
 
 class InputError(IknowError, ValueError):
-    """Data or a parameter that cannot be used as given."""
+    """Data or a parameter that iknow cannot use as given."""
 
 
 class RefusedError(InputError):
-    """Inputs on which the model itself raised an error."""
+    """Inputs for which the model itself raised an error."""
 
 
 class LayerError(InputError):
-    """A layer that the model does not have, or whose activations cannot be read."""
+    """A layer that the model lacks, or whose activations cannot be read."""
 
 
 class SelectionError(IknowError, ValueError):
-    """No choice of neighborhoods satisfies what was asked for."""
+    """No choice of neighborhoods satisfies the request."""
 
 
 class BundleError(IknowError):
-    """A bundle on disk that is damaged, foreign, or of an unknown format."""
+    """A bundle that is damaged, belongs to another model, or has an unknown format."""
 
 
 class DataError(IknowError):
-    """A dataset's file that is missing, damaged, or cannot be downloaded."""
+    """A dataset file that is missing, damaged, or cannot be downloaded."""
 
 
 class MissingExtraError(IknowError, ImportError):
@@ -57,7 +57,7 @@ class MissingExtraError(IknowError, ImportError):
         )
 
     def __reduce__(self) -> tuple[type[MissingExtraError], tuple[str, str]]:
-        return type(self), (self.feature, self.extra)  # a pickle would call it with its message
+        return type(self), (self.feature, self.extra)  # by default pickle passes the message
 
 
 def _shorten(message: str) -> str:

@@ -1,12 +1,12 @@
 """Locks for threads that share a classifier, and for processes that fork.
 
 A forked child has its parent's memory but only the thread that forked. A lock that another thread
-held stays shut in the child, and whoever waits for it there waits forever. There are two remedies:
+held stays locked in the child, and any thread that waits for it there waits forever. Two remedies:
 
-- a `Lock` is open in every child. It is for work whose result appears in one step: the child finds
-  the result, or does the work again;
-- a fork waits for what `fork_waits_for` names, and for `unforked` blocks. They are for what would
-  otherwise be left half done: a setting of the process, an import, a compiler at work.
+- a `Lock` is released in every child. Use it for work whose result appears in one step: the child
+  finds the result, or does the work again;
+- a fork waits for the locks given to `fork_waits_for`, and for `unforked` blocks. Use them for work
+  that must not be left half done: changing a process-wide setting, importing, compiling.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Value = TypeVar("Value")
 
 
 class Acquirable(Protocol):
-    """Anything that can be held."""
+    """Anything that can be acquired and released."""
 
     def acquire(self) -> Any: ...
 
@@ -30,9 +30,9 @@ class Acquirable(Protocol):
 
 
 class Lock:
-    """A lock that its holder may take again, and that is open in a forked child.
+    """A reentrant lock that is released in a forked child.
 
-    Copies and pickles are new locks: what holds one can be copied.
+    Copying or pickling it makes a new lock, so objects that hold one can be copied.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Lock:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Hold the lock."""
-        with self._lock:  # looked up once: in a child, what was taken is what is given back
+        with self._lock:  # looked up once: a child releases the lock that it acquired
             yield
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -50,10 +50,10 @@ class Lock:
 
 
 class cached_property(Generic[Value]):  # noqa: N801
-    """As that of functools, but made once, however many threads ask first.
+    """Like functools.cached_property, but computes the value once, however many threads ask first.
 
-    In Python 3.11 functools' own holds one lock for all instances, shut in a child that was forked
-    meanwhile; later ones hold none, and every thread that asks makes the value.
+    In Python 3.11 functools' version holds one lock for all instances, which stays locked in a
+    child forked meanwhile; later versions hold none, and every thread that asks computes the value.
     """
 
     def __init__(self, make: Callable[[Any], Value]) -> None:
@@ -82,13 +82,13 @@ class cached_property(Generic[Value]):  # noqa: N801
 
 @contextmanager
 def unforked() -> Iterator[None]:
-    """Let a fork wait until this is over. Inside, wait for nothing that a forking thread holds."""
+    """Delay forks until the block ends. Inside, do not wait for anything a forking thread holds."""
     with _unforked:
         yield
 
 
 def fork_waits_for(lock: Acquirable) -> None:
-    """Let a fork wait until nobody holds a lock; earlier ones are taken first."""
+    """Delay forks until nobody holds a lock. Locks are acquired in the order they are given."""
     _waited_for.append(lock)
 
 
@@ -99,8 +99,8 @@ _taken: list[Acquirable] = []
 
 
 def _before_fork() -> None:
-    # Others may be named while this waits for one, by the import that it waits for: the list is
-    # read as it grows. Those taken are noted, as it may grow again before they are given back.
+    # The import that this waits for may add locks meanwhile, so the loop reads the list as it
+    # grows. It notes the acquired ones, as the list may grow again before they are released.
     taken = []
     for lock in _waited_for:
         lock.acquire()

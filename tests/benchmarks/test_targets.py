@@ -95,6 +95,17 @@ def test_ours_is_judged_by_the_faster_index(results):
     assert missed(larger(results, MEDIAN_LATENCY, 10, contestant=CELLS)) != []
 
 
+@pytest.mark.parametrize("exponent", [-0.5, 0, 0.3, 2])
+def test_growth_is_the_exponent_of_a_power_law(results, exponent):
+    rows = {case.name: case.n_rows for case in results.cases if case.name.startswith("rows")}
+    timings = tuple(
+        replace(each, seconds=(7.0 * rows[each.case] ** exponent,)) if each.case in rows else each
+        for each in results.timings
+    )
+    (verdict,) = (v for v in judge(replace(results, timings=timings)) if "grows" in v.target)
+    assert (float(verdict.measured), verdict.met) == (exponent, exponent <= 0.75)
+
+
 def test_what_was_not_measured_is_neither_met_nor_missed(results):
     empty = replace(results, cases=(), timings=(), quantities=())
     assert {verdict.met for verdict in judge(empty)} == {None}

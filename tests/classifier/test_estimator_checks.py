@@ -26,8 +26,8 @@ RAW_TREE = DecisionTreeClassifier()
     ],
     expected_failed_checks=lambda estimator: (
         {
-            "check_estimators_nan_inf": "the tree takes NaN, and predict gives its own answers; "
-            "fit does not, as distances between raw inputs need numbers"
+            "check_estimators_nan_inf": "the tree answers NaN, and predict returns its answers as "
+            "assess does; fit refuses NaN, because distances between raw inputs need numbers"
         }
         if estimator.model is RAW_TREE
         else {}

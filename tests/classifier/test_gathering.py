@@ -21,7 +21,7 @@ from iknow import (
 from iknow.classifier.gathering import one_ahead
 from iknow.core.contrast import find_contrast
 from iknow.errors import InputError
-from iknow.explain.on_request import EvidenceOnRequest
+from iknow.explain.on_request import OnRequest
 from iknow.geometry import Weighted
 from iknow.models.precomputed import PrecomputedModel
 from iknow.search.layer import LayerIndex
@@ -97,7 +97,7 @@ def test_both_ways_say_the_same(rule, batch_size, metric):
     queries, _ = make_outputs(40, seed=1, invalid=[3, 17])
     classifier = fitted(rule, batch_size=batch_size, metric=metric)
     later = classifier.assess(queries)
-    assert isinstance(later.evidence, EvidenceOnRequest)
+    assert isinstance(later.evidence, OnRequest)
     at_once = classifier.assess(queries, evidence=True)
     assert type(at_once.evidence) is dict
     assert later.invalid.nonzero()[0].tolist() == [3, 17]
@@ -150,12 +150,12 @@ def test_assertions_gather_nothing_and_an_explanation_its_own_sample_alone(count
     assert counter.supported == [40, 40]
 
 
-@pytest.mark.parametrize("asked", [{"n_neighbors": 2}, {"evidence": True}])
+@pytest.mark.parametrize("asked", [{"k": 2}, {"evidence": True}])
 def test_evidence_that_is_asked_for_is_gathered_at_once_and_nothing_else(counter, asked):
     queries, _ = make_outputs(40, seed=1)
     assessment = fitted().assess(queries, **asked)
     assert (counter.gathered, counter.supported) == ([40, 40], [])
-    assert assessment.evidence["b"].n_neighbors == asked.get("n_neighbors", 0)
+    assert assessment.evidence["b"].n_neighbors == asked.get("k", 0)
     assessment.explain(0)
     assert assessment.assertion.shape == (40,)
     assert (counter.gathered, counter.supported) == ([40, 40], [])
@@ -226,7 +226,7 @@ def test_where_the_activations_would_be_too_many_evidence_is_gathered_at_once(co
     classifier = fitted(batch_size=16)
     expected = classifier.assess(queries)
     monkeypatch.setattr(iknow.classifier.gathering, "BYTES_OF_ACTIVATIONS_KEPT", 40 * 5 * 4)
-    assert isinstance(classifier.assess(queries).evidence, EvidenceOnRequest)
+    assert isinstance(classifier.assess(queries).evidence, OnRequest)
     monkeypatch.setattr(iknow.classifier.gathering, "BYTES_OF_ACTIVATIONS_KEPT", 40 * 5 * 4 - 1)
     counter.gathered.clear()
     assessment = classifier.assess(queries)

@@ -99,7 +99,7 @@ def test_the_command_line_says_whom_a_certificate_is_about(tmp_path):
     show_fit(classifier, tmp_path / "x.iknow", console)
     text = console.export_text()
     assert "480 samples that certify" in text
-    assert "each of 2 classes; beliefs in the other 1 are never IK" in text
+    assert "each of 2 classes; beliefs in any other are never IK" in text
     assert "ran out of time" not in text
     record = classifier.selection_
     hurried = replace(record, certificate=replace(record.certificate, proven=False))

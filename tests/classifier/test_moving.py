@@ -31,8 +31,7 @@ from iknow.core.sensitivity import Sensitivity
 from iknow.errors import LayerError
 from iknow.geometry import Minkowski, Weighted
 from iknow.geometry.sklearn import mlp_lipschitz
-from iknow.models.precomputed import PrecomputedModel
-from iknow.models.sklearn import SklearnModel
+from iknow.models import PrecomputedModel, SklearnModel, TorchModel
 
 X, Y = load_iris(return_X_y=True)
 
@@ -121,6 +120,24 @@ def test_a_metric_must_speak_for_its_own_transform(module):
     assert said["input"] == pytest.approx(100, rel=1e-4)
 
 
+def test_a_metric_that_changes_the_width_is_asked_about_the_activations(tree):
+    """It was asked about its own points, one feature wide: radii were twice too large."""
+
+    class Total(Minkowski):
+        def transform(self, activations):
+            return np.asarray(activations, dtype=np.float64).sum(axis=1, keepdims=True)
+
+        def expansion(self, n_features):
+            return math.sqrt(n_features)
+
+        def rounding(self, n_features):
+            return n_features * 2.0**-24
+
+    movement = assess(tree, ["input"], Total(2)).movements["input"]
+    assert movement.lipschitz == pytest.approx(2.0, rel=1e-5)
+    assert movement.lipschitz >= 2.0
+
+
 def test_of_any_classifier_the_input_layer_is_known(tree):
     assessment = assess(tree, ["input", "output"])
     assert constants_of(assessment) == {"input": pytest.approx(1.0), "output": math.inf}
@@ -158,12 +175,12 @@ def test_where_nothing_is_known_nothing_is_certified_and_a_warning_says_why(kind
 class Doubling(PrecomputedModel):
     """A model of one's own, of inputs that are half of its activations."""
 
-    def lipschitz(self, layer):
+    def sensitivity(self, layer, inputs):
         return 2.0
 
 
 class Careful(Doubling):
-    def lipschitz(self, layer):
+    def sensitivity(self, layer, inputs):
         return Sensitivity(2.0, rounding=0.25)
 
 
@@ -189,12 +206,12 @@ def test_a_model_of_ones_own_may_know_its_constants_and_its_rounding():
     careful = assess_doubled(Careful(), 2 * X).movements["twice"]
     np.testing.assert_allclose(careful.rounding, 0.5)
     lone = Doubling()
-    lone.lipschitz = lambda layer: Sensitivity(3.0)
+    lone.sensitivity = lambda layer, inputs: Sensitivity(3.0)
     assert constants_of(assess_doubled(lone, X))["twice"] == pytest.approx(3.0)
 
 
 def test_a_promise_about_another_model_is_not_believed(network):
-    with pytest.warns(UserWarning, match="Squaring changes observe but not lipschitz"):
+    with pytest.warns(UserWarning, match="Squaring changes observe but not sensitivity"):
         assert not assess_doubled(Squaring(), X).robust_radius.any()
 
     class Scaled(SklearnModel):
@@ -203,23 +220,45 @@ def test_a_promise_about_another_model_is_not_believed(network):
             larger = {layer: 100 * values for layer, values in seen.activations.items()}
             return dataclasses.replace(seen, activations=larger)
 
+    class Doubled(SklearnModel):  # observe is the adapter's, and what it calls is not
+        def _activations(self, batch, layers):
+            found = super()._activations(batch, layers)
+            return {layer: 2 * values for layer, values in found.items()}
+
     class Stranger(PrecomputedModel):  # has what an adapter has, and does something else with it
         def __init__(self, estimator):
             self.estimator = estimator
 
     replaced = SklearnModel(network)
     replaced.observe = lambda batch, layers: SklearnModel(network).observe(10 * batch, layers)
-    for model, reason in ((Scaled(network), "Scaled"), (replaced, "its own 'observe'")):
-        with pytest.warns(UserWarning, match=f"nothing is known about the inside of .*{reason}"):
+    promising = Doubling()
+    promising.observe = Squaring().observe
+    for model, reason in (
+        (Scaled(network), "Scaled changes observe but not sensitivity"),
+        (Doubled(network), "nothing is known about the inside of Doubled"),
+        (replaced, "nothing is known about the inside of a SklearnModel with its own 'observe'"),
+    ):
+        with pytest.warns(UserWarning, match=reason):
             assert not assess(model, ["input"]).robust_radius.any()
+    with pytest.warns(UserWarning, match="inside of a Doubling with its own 'observe'"):
+        assert not assess_doubled(promising, X).robust_radius.any()
     with pytest.warns(UserWarning, match="nothing is known about the inside of Stranger"):
         assert not assess_doubled(Stranger(network), X).robust_radius.any()
 
 
-@pytest.mark.parametrize("value", [-1.0, math.nan, Sensitivity(1.0, rounding=math.nan)])
+@pytest.mark.parametrize(
+    "value",
+    [
+        -1.0,
+        math.nan,
+        Sensitivity(1.0, rounding=math.nan),
+        Sensitivity(1.0, relative_rounding=1.0),
+        Sensitivity(1.0, relative_rounding=-0.5),
+    ],
+)
 def test_what_is_no_bound_certifies_nothing(value):
     class Odd(PrecomputedModel):
-        def lipschitz(self, layer):
+        def sensitivity(self, layer, inputs):
             return value
 
     with pytest.warns(UserWarning, match="must be >= 0"):
@@ -326,7 +365,7 @@ def test_a_model_that_has_changed_since_certifies_nothing():
 
 def test_a_bound_that_real_inputs_break_certifies_nothing():
     class Hasty(SklearnModel):
-        def lipschitz(self, layer):
+        def sensitivity(self, layer, inputs):
             return 0.1
 
     model = Hasty(DecisionTreeClassifier(random_state=0).fit(X, Y))
@@ -351,8 +390,8 @@ def test_bounds_are_found_once_and_only_on_request(module, monkeypatch):
     np.testing.assert_array_equal(assessment[:5].robust_radius, first[:5])
     np.testing.assert_array_equal(assessment[2:9][1:3].robust_radius, first[3:5])
     assert len(calls) == 1
-    (_, shape, layers, probe) = calls[0]
-    assert (shape, layers) == ((4,), ["1"])
+    (_, shape, layers, probe, adapter) = calls[0]
+    assert (shape, layers, adapter) == ((4,), ["1"], TorchModel)
     np.testing.assert_array_equal(probe, X[:8].astype(np.float32))
 
 

@@ -41,9 +41,9 @@ def test_layers_that_are_no_names_are_refused(layers):
 
 @pytest.mark.parametrize("rule", ["Ball", Ball(1.0), int, None])
 def test_a_rule_that_is_no_kind_of_neighborhood_is_refused(rule, data):
-    with pytest.raises(InputError, match="kind of neighborhood such as Ball"):
+    with pytest.raises(InputError, match="neighborhood class such as Ball"):
         check_rule(rule)
-    with pytest.raises(InputError, match="kind of neighborhood such as Ball"):
+    with pytest.raises(InputError, match="neighborhood class such as Ball"):
         EpistemicClassifier(LogisticRegression(), rule=rule).fit(*data)
 
 
@@ -69,13 +69,15 @@ def test_only_a_rule_with_a_radius_is_left_to_tune():
 def test_k_is_compared_with_the_training_set_only_where_it_is_used():
     check_neighbors(None, Ball, k=99, n_rows=3)
     check_neighbors({"a": Nearest(3)}, Ball, k=99, n_rows=3)
-    with pytest.raises(InputError, match=r"k=4 neighbours .* 3 training samples"):
+    with pytest.raises(InputError, match=r"k=4 is more than the 3 training samples"):
         check_neighbors({"a": Nearest(4)}, Ball, k=1, n_rows=3)
 
 
 def test_classes_that_differ_from_the_models_own_are_refused(data):
     EpistemicClassifier(LogisticRegression(), classes=[0, 1]).fit(*data)
-    with pytest.raises(InputError, match="own classes are 0, 1, but classes=\\[1, 0\\]"):
+    with pytest.raises(
+        InputError, match=r"classes=\[1, 0\] differs from the model's own classes, 0, 1"
+    ):
         EpistemicClassifier(LogisticRegression(), classes=[1, 0]).fit(*data)
 
 
@@ -134,7 +136,7 @@ def test_layers_may_come_in_any_list_of_names(layers):
     "layers", [5, [1, 2], [], (name for name in "ab"), iter("a"), [None], b"a"]
 )
 def test_layers_that_are_no_list_of_names_are_refused(layers):
-    with pytest.raises(InputError, match="layers must be names of layers"):
+    with pytest.raises(InputError, match="layers must be the names of one or more layers"):
         as_layer_names(layers)
 
 

@@ -338,7 +338,7 @@ def hooked():
 
 
 REFUSED = {
-    "squares": (Squares, (3,), "output", r"the operator \*\* is not known"),
+    "squares": (Squares, (3,), "output", r"the operator \*\* is not supported"),
     "counting": (Counting, (3,), "output", "STORE_ATTR"),
     "by batch": (ByBatch, (3,), "output", "number of samples"),
     "by dtype": (ByDtype, (3,), "output", r"reads \.dtype"),
@@ -358,7 +358,7 @@ REFUSED = {
     ),
     "hooked": (hooked, (3,), "0", "has a hook"),
     "float16": (lambda: mlp(nn.Tanh()).half(), (3,), "1", "float16 may overflow"),
-    "group norm": (lambda: mlp(nn.GroupNorm(2, 6)), (3,), "1", "GroupNorm is not known"),
+    "group norm": (lambda: mlp(nn.GroupNorm(2, 6)), (3,), "1", "rounding of GroupNorm"),
     "instance norm": (lambda: mlp(nn.Hardshrink()), (3,), "1", r"\(Hardshrink\) is of a type"),
 }
 

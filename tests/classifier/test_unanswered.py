@@ -10,8 +10,10 @@ from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassif
 from sklearn.frozen import FrozenEstimator
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
 from torch import nn
 
 from iknow import Assertion, Ball, EpistemicClassifier, Reason
@@ -98,7 +100,7 @@ def test_a_model_that_refuses_some_samples_is_asked_about_the_others_as_ever():
     assert explained.belief is None
     assert "IDK, no belief" in str(explained)
     assert all(layer.nearest_for is layer.nearest_against is None for layer in explained.layers)
-    with pytest.raises(InputError, match="no answer about row 0"):
+    with pytest.raises(InputError, match="no answer for row 0"):
         classifier.predict(asked)
 
 
@@ -169,11 +171,34 @@ def test_a_column_of_text_that_is_missing_is_strange_too():
     assert np.isnan(said.scores[1]).all()
 
 
+class BlindLayer(Fussy):
+    """Answers what `Fussy` answers, but one of its layers takes no NaN."""
+
+    def decision_function(self, X):
+        if np.isnan(X).any():
+            raise ValueError("finite, please")
+        return self.predict_proba(X)[:, 1]
+
+    def predict_proba(self, X):
+        return np.eye(2)[(self.predict(X) == "yes").astype(int)]
+
+
+@pytest.mark.parametrize("rows", [range(7), [1, 2], [1, 3], [3, 1], [1], [0, 1]], ids=str)
+def test_a_layer_that_refuses_a_sample_does_not_cost_it_its_answer(rows):
+    asked = STRANGE[list(rows)]
+    model, expected = SklearnModel(BlindLayer()), SklearnModel(Fussy()).observe(asked, ())
+    said = model.observe(asked, ("output",))
+    np.testing.assert_array_equal(said.belief, expected.belief)
+    np.testing.assert_array_equal(said.scores, model.observe(asked, ()).scores)
+    np.testing.assert_array_equal(said.invalid, np.isnan(asked).any(axis=1) | (said.belief == -1))
+    assert said.activations["output"].shape == (len(asked), 1)
+
+
 class Imputer(nn.Module):
-    def __init__(self, strict=False):
+    def __init__(self, strict=False, n_features=3):
         super().__init__()
         torch.manual_seed(0)
-        self.strict, self.fc = strict, nn.Linear(3, 2)
+        self.strict, self.fc = strict, nn.Linear(n_features, 2)
 
     def forward(self, x):
         if self.strict and not torch.isfinite(x).all():
@@ -209,6 +234,83 @@ def test_a_module_that_refuses_a_sample_has_no_answer_about_it_alone(n_lacking):
     assessment = classifier.assess(asked)
     assert assessment.answered.tolist() == [row >= n_lacking for row in range(30)]
     assert (assessment.assertion[:n_lacking] == Assertion.IDK).all()
+
+
+# predict and assess say the same about every sample
+
+
+class Unsteady(nn.Module):
+    """Scores by NaN what is NaN, and by two infinities what is infinite."""
+
+    def forward(self, x):
+        return torch.stack([x.sum(1), x.abs().sum(1)], 1)
+
+
+def asked_of(adapter):
+    """A classifier, inputs that are finite or not, and what takes some rows of them."""
+    rng = np.random.default_rng(5)
+    X, y = rng.normal(size=(40, 2)), np.arange(40) % 2
+    asked = np.concatenate([STRANGE, rng.normal(size=(5, 2)), [[1e39, 0.0], [0.0, -1e39]]])
+    rng.shuffle(asked)
+    if adapter == "precomputed":
+        scores = np.where(rng.random(asked.shape) < 0.3, asked, rng.random(asked.shape))
+        given = scores, {"a": asked, "b": rng.normal(size=(len(asked), 1))}
+        training = rng.random((40, 2)), {"a": X, "b": X[:, :1]}
+        classifier = EpistemicClassifier(PrecomputedModel(), neighborhoods=Ball(1.0))
+        return (
+            classifier.fit(training, y),
+            given,
+            lambda rows: (scores[rows], {layer: a[rows] for layer, a in given[1].items()}),
+        )
+    named = np.array(["no", "yes"])[y]
+    model, layers = {
+        "logistic": (LogisticRegression(), None),
+        "tree": (DecisionTreeClassifier(random_state=0), None),
+        "boosting": (HistGradientBoostingClassifier(max_iter=3), ["output"]),
+        "network": (MLPClassifier((4,), solver="lbfgs", random_state=0), None),
+        "imputing": (imputing(), None),
+        "scaling": (make_pipeline(StandardScaler(), LogisticRegression()), ["input", "output"]),
+        "fussy": (Fussy(), ["input"]),
+        "blind layer": (BlindLayer(), ["output"]),
+        "torch": (nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2)), None),
+        "torch that imputes": (Imputer(n_features=2), ["input", "fc"]),
+        "torch that refuses": (Imputer(n_features=2, strict=True), ["fc"]),
+        "torch without a highest score": (Unsteady(), ["input", "output"]),
+    }[adapter]
+    classifier = EpistemicClassifier(model, layers, neighborhoods=Ball(1.0), batch_size=6)
+    return classifier.fit(X, named), asked, lambda rows: asked[rows]
+
+
+ADAPTERS = [
+    *("logistic", "tree", "boosting", "network", "imputing", "scaling", "fussy", "blind layer"),
+    *("torch", "torch that imputes", "torch that refuses", "torch without a highest score"),
+    "precomputed",
+]
+
+
+@pytest.mark.filterwarnings("ignore:(overflow|invalid value) encountered:RuntimeWarning")  # sklearn
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_predict_returns_the_beliefs_of_assess_or_names_the_rows_that_have_none(adapter):
+    classifier, asked, take = asked_of(adapter)
+    assessment = classifier.assess(asked)
+    answered = assessment.answered
+    assert (assessment.reason[~answered] == Reason.INVALID).all()
+    for row in range(len(answered)):
+        one = take([row])
+        if answered[row]:
+            assert classifier.predict(one).tolist() == [assessment.belief[row]]
+        else:
+            assert assessment.belief[row] is None
+            with pytest.raises(InputError, match=r"no answer for row 0, .* affected: 1\)"):
+                classifier.predict(one)
+    if answered.all():
+        np.testing.assert_array_equal(classifier.predict(asked), assessment.belief)
+    else:
+        first, n = int((~answered).argmax()), int((~answered).sum())
+        with pytest.raises(InputError, match=rf"no answer for row {first}, .* affected: {n}\)"):
+            classifier.predict(asked)
+        kept = np.flatnonzero(answered)
+        np.testing.assert_array_equal(classifier.predict(take(kept)), assessment.belief[kept])
 
 
 # In place, and other manners of models

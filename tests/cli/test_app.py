@@ -270,13 +270,13 @@ def test_nan_in_the_data_to_assess_is_invalid_and_in_training_an_error(folder, w
     ("words", "message"),
     [
         (["fit", "train.csv", "-o", "b.iknow", "--model", "model.joblib"], "expected a number"),
-        (["fit", "train.npy", "-o", "b.iknow", "--model", "model.joblib"], "holds no labels"),
+        (["fit", "train.npy", "-o", "b.iknow", "--model", "model.joblib"], "has no labels"),
         (["fit", "absent.csv", "-o", "b.iknow", "--model", "model.joblib"], "absent.csv"),
         (["fit", "train.npz", "-o", "b.iknow"], "--hold-out"),
         (["fit", "train.npz", "-o", "b.iknow", "--hold-out", "0.2"], "--model"),
         (["fit", "train.npz", "-o", "b", "--hold-out", "2", "--model", "model.joblib"], "between"),
         (["fit", "train.npz", "-o", "b", "--hold-out", "0.2", "--model", "no.joblib"], "no.joblib"),
-        (["fit", "train.npz", "-o", "b", "--hold-out", "0.2", "--model", "train.npy"], "not name"),
+        (["fit", "train.npz", "-o", "b", "--hold-out", "0.2", "--model", "train.npy"], "expected"),
         (["fit", "train.npz", "-o", "b", "--hold-out", "0.2", "--model", "no_such:x"], "imported"),
         (["fit", "train.npz", "-o", "b", "--train", "--model", "model.onnx"], "must end in"),
         (
@@ -323,7 +323,7 @@ def test_columns_unknown_to_the_model_are_named(folder, wine):
     write_table(folder / "renamed.csv", renamed)
     said = fail("assess", "b.iknow", "renamed.csv", "--model", "m.joblib")
     assert f"missing: {names[0]!r}" in said
-    assert "not known: 'acid'" in said
+    assert "unknown: 'acid'" in said
 
 
 def test_demo_prints_the_table_and_three_explanations_and_writes_a_report(tmp_path, monkeypatch):
@@ -400,7 +400,7 @@ def test_layers_that_a_bundle_has_no_evidence_for_are_refused(folder):
 def test_what_samples_cannot_look_like_is_refused(folder, show):
     words = ["report", "wine.iknow", "test.npz", "--model", "model.joblib"]
     said = fail(*words, "--show", show)
-    assert "samples are shown as image:HxW" in said
+    assert "--show must be image:HxW" in said
     assert repr(show) in said
 
 

@@ -38,7 +38,7 @@ def test_neighbor_distance_counts_from_one(evidence_from):
 
 def test_a_neighbor_distance_that_is_not_held_is_refused(evidence_from):
     evidence = evidence_from([[3, 2, 7]], n_neighbors=2)
-    message = r"holds 2 neighbour distances but k=3 was asked for: gather it with k=3 or more"
+    message = r"holds 2 neighbor distances, too few for k=3: gather it with k=3 or more"
     with pytest.raises(InputError, match=message):
         evidence.neighbor_distance(3)
 

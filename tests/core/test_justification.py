@@ -44,6 +44,6 @@ def test_no_supports_are_refused():
 
 @pytest.mark.parametrize("shape", [(1, 3), (2, 4)], ids=["queries", "classes"])
 def test_supports_of_different_shapes_are_refused(shape):
-    with pytest.raises(InputError, match=r"must have one shape; got .*\(2, 3\)") as caught:
+    with pytest.raises(InputError, match=r"must share a shape; got .*\(2, 3\)") as caught:
         justify([np.ones((2, 3), dtype=bool), np.ones(shape, dtype=bool)])
     assert str(shape) in str(caught.value)

@@ -14,10 +14,11 @@ from iknow.core.evidence import discard_evidence, empty_evidence, merge_evidence
 from iknow.core.justification import justify
 from iknow.core.support import find_support
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
+from tests.oracles import assertion_of
 
 law = settings(derandomize=True, deadline=None, max_examples=100)
 
-K = 4  # neighbour distances in all evidence here, more than some training sets have samples
+K = 4  # neighbor distances in all evidence here, more than some training sets have samples
 ks = st.integers(1, K)
 # Points lie on a grid, so distances between them are roots of integers: such radii meet ties.
 radii = st.integers(0, 80).map(math.sqrt) | st.floats(0, 12)
@@ -107,10 +108,12 @@ def is_subset(left, right):
 
 @law
 @given(masks())
-def test_the_fractions_of_ik_imk_and_idk_sum_to_one(belief_and_supports):
+def test_every_query_is_either_ik_imk_or_idk_by_the_definition(belief_and_supports):
     belief, supports = belief_and_supports
-    assertions = make_assertions(belief, justify(supports))
-    assert sum(int((assertions == code).sum()) for code in Assertion) == len(belief)
+    assertions, reasons = make_assertions(belief, justify(supports)), find_reasons(belief, supports)
+    for i, code in enumerate(belief):
+        sets = [set(np.flatnonzero(support[i]).tolist()) for support in supports]
+        assert (assertions[i], reasons[i]) == assertion_of(code, sets)
 
 
 @RULES_WITH_RADIUS

@@ -68,7 +68,7 @@ def test_no_reach_reaches_not_even_a_coinciding_sample():
 @pytest.mark.parametrize("rule", WITH_K, ids=NAMES_WITH_K)
 def test_more_neighbors_than_the_evidence_holds_are_refused(rule, evidence_from):
     evidence = evidence_from([[1, 5, 6]], n_neighbors=2)
-    with pytest.raises(InputError, match="holds 2 neighbour distances but k=3 was asked for"):
+    with pytest.raises(InputError, match="holds 2 neighbor distances, too few for k=3"):
         rule(3).reach(evidence)
 
 

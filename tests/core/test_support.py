@@ -86,7 +86,7 @@ def test_no_queries_give_an_empty_mask(neighborhood):
 
 
 def test_a_support_needs_as_many_neighbor_distances_as_k(evidence_from):
-    with pytest.raises(InputError, match="holds 1 neighbour distances but k=2 was asked for"):
+    with pytest.raises(InputError, match="holds 1 neighbor distances, too few for k=2"):
         find_support(evidence_from([[1, 2, 3]], n_neighbors=1), Nearest(2))
 
 

@@ -1,7 +1,9 @@
 """Assessment: the columns, their agreement with each other, and other neighborhoods."""
 
 import dataclasses
+import json
 from dataclasses import replace
+from datetime import datetime
 
 import numpy as np
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from iknow.core.assertion import Assertion, Reason
 from iknow.errors import InputError
 from iknow.explain.assessment import Assessment
+from iknow.explain.on_request import OnRequest
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest
 
 IK, IMK, IDK = Assertion.IK, Assertion.IMK, Assertion.IDK
@@ -76,10 +79,6 @@ def test_an_invalid_sample_is_idk_under_every_rule(rule, assessment):
 
 def test_the_repr_counts_the_assertions(assessment):
     assert repr(assessment) == "Assessment of 6 predictions: IK 1, IMK 2, IDK 3"
-
-
-def test_the_length_is_the_number_of_predictions(assessment):
-    assert len(assessment) == 6
 
 
 def test_other_neighborhoods_decide_otherwise_from_the_same_evidence(assessment):
@@ -174,9 +173,51 @@ def test_a_slice_is_the_assessment_of_some_samples(assessment):
     assert part.stability.at_least.tolist() == assessment.stability.at_least[1:4].tolist()
 
 
-def test_only_slices_cut_an_assessment(assessment):
-    with pytest.raises(InputError, match=r"cut by slices, such as \[:100\]; got 3"):
-        assessment[3]
+PICKED = [
+    0,
+    -1,
+    np.int64(2),
+    [3, 1, 1, -6],
+    [],
+    np.array([5, 0], dtype=np.uint8),
+    [True, False, True, False, False, True],
+    np.zeros(6, dtype=bool),
+    slice(None, None, -2),
+]
+
+
+@pytest.mark.parametrize("samples", PICKED, ids=repr)
+def test_samples_are_picked_as_numpy_picks_them(samples, assessment):
+    part = replace(assessment, found=assessment.supports)[samples]
+    expected = np.atleast_1d(np.arange(6)[samples]).astype(int)
+    assert len(part) == len(expected)
+    for name in ("belief", "assertion", "reason", "margin", "scores", "justification"):
+        assert getattr(part, name).tolist() == getattr(assessment, name)[expected].tolist()
+    assert part.stability.at_least.tolist() == assessment.stability.at_least[expected].tolist()
+
+
+def test_it_is_iterated_sample_by_sample(assessment):
+    assert [len(one) for one in assessment] == [1] * 6
+    assert [one.reason[0] for one in assessment] == list(assessment.reason)
+
+
+def test_evidence_is_gathered_about_the_picked_samples_alone(assessment):
+    asked = []
+
+    def gather(layer, positions):
+        asked.append((layer, positions.tolist()))
+        return assessment.evidence[layer][positions]
+
+    lazy = replace(
+        assessment,
+        evidence=OnRequest(assessment.evidence, gather, np.arange(6)),
+        found=assessment.supports,
+    )
+    part = lazy[lazy.assertion == Assertion.IMK]
+    json.dumps(part.to_dict()), part.to_frame(), part._repr_html_(), repr(part)
+    assert asked == []
+    assert part[-1].margin.tolist() == assessment.margin[2:3].tolist()
+    assert asked == [("hidden", [2]), ("logits", [2])]
 
 
 def test_some_of_the_layers_decide_as_if_there_were_no_others(assessment):
@@ -231,18 +272,84 @@ def test_a_sample_without_belief_must_be_invalid(silent):
 
 @pytest.mark.parametrize(
     "samples",
-    [0, [1, 2], None, "a", np.arange(2), 10**5000],
-    ids=lambda value: type(value).__name__,
+    [None, "a", True, 0.5, (0, 1), [0.5], [[0], [1]], [[0], [1, 2]], np.zeros((2, 2), int), {0},
+     slice("a", None), slice(0.5), slice(None, None, 0)],
+    ids=repr,
+)  # fmt: skip
+def test_what_picks_no_samples_is_refused(samples, assessment):
+    with pytest.raises(InputError, match="picked by a position, a slice, positions or a mask"):
+        assessment[samples]
+
+
+@pytest.mark.parametrize(
+    "samples", [6, -7, [0, 6], [-7], 10**5000, np.uint64(2**64 - 1)], ids=lambda s: type(s).__name__
 )
-def test_only_a_slice_cuts_an_assessment(samples, assessment):
-    with pytest.raises(InputError, match="cut by slices, such as"):
+def test_a_sample_that_does_not_exist_is_refused(samples, assessment):
+    with pytest.raises(InputError, match="does not exist: the assessment holds 6 samples"):
         assessment[samples]
+    with pytest.raises(InputError, match="does not exist: the assessment holds 0 samples"):
+        assessment[:0][samples]
 
 
-@pytest.mark.parametrize("samples", [slice("a", None), slice(0.5), slice(None, None, 0)], ids=repr)
-def test_a_slice_of_what_is_no_number_is_refused(samples, assessment):
-    with pytest.raises(InputError, match="slices of whole numbers"):
-        assessment[samples]
+def test_a_mask_of_another_length_is_refused(assessment):
+    with pytest.raises(InputError, match="a flag for each of the 6 samples; got 5 flags"):
+        assessment[np.ones(5, dtype=bool)]
+
+
+ODD = datetime(2026, 1, 2)
+JSON_LABELS = [
+    (np.array(["<a>", "\ud800", ""]), ["<a>", "\ud800", ""]),
+    (np.array([1, 2**62, -3]), [1, 2**62, -3]),
+    (np.array([True, False, True]), [True, False, True]),
+    (np.array([0.5, np.nan, np.inf], dtype=np.float32), [0.5, "nan", "inf"]),
+    (np.array([b"a", b"\xff", b""]), ["b'a'", "b'\\xff'", "b''"]),
+    (np.array(["2026-01-02"] * 3, dtype="M8[ns]"), ["2026-01-02T00:00:00.000000000"] * 3),
+    (np.array([None, np.int8(3), ODD], dtype=object), [None, 3, str(ODD)]),
+    (np.array([1j, 2, 3]), ["1j", "(2+0j)", "(3+0j)"]),
+]
+
+
+@pytest.mark.parametrize(("classes", "labels"), JSON_LABELS, ids=lambda given: str(given)[:30])
+def test_to_dict_has_only_what_json_has(classes, labels, assessment):
+    scores = np.array([[np.nan] * 3, [0, np.inf, 0], *np.eye(3)[[1, 0, 2, 0]]], dtype=np.float32)
+    codes = np.array([0, 1, 1, 0, 2, -1])
+    odd = replace(assessment, classes=classes, scores=scores, belief_codes=codes)
+    record = odd.to_dict()
+    assert json.loads(json.dumps(record, allow_nan=False)) == record
+    assert record == {
+        "classes": labels,
+        "belief": [labels[0], labels[1], labels[1], labels[0], labels[2], None],
+        "score": [None, None, 1.0, 1.0, 1.0, None],
+        "assertion": ["IK", "IMK", "IMK", "IDK", "IDK", "IDK"],
+        "reason": [reason.name for reason in assessment.reason],
+        "justified": [[label for label, m in zip(labels, row, strict=True) if m]
+                      for row in assessment.justification],
+    }  # fmt: skip
+
+
+def test_a_frame_has_a_row_for_each_sample_and_names_in_order(assessment):
+    frame = replace(assessment, belief_codes=np.array([0, 1, 1, 0, 2, -1])).to_frame()
+    assert frame["belief"].tolist()[:5] == ["cat", "dog", "dog", "cat", "owl"]
+    assert frame["belief"].isna().tolist() == [False] * 5 + [True]
+    assert frame["assertion"].tolist() == ["IK", "IMK", "IMK", "IDK", "IDK", "IDK"]
+    assert (frame["assertion"] >= "IMK").tolist() == [True] * 3 + [False] * 3
+    assert frame["reason"].tolist() == [reason.name for reason in assessment.reason]
+    assert frame["justified"].tolist() == ["cat", "cat|dog", "cat|dog", "", "cat", ""]
+    assert frame["score"].tolist()[:5] == [1.0] * 5
+    assert np.isnan(frame["score"][5])
+    assert len(assessment[:0].to_frame()) == 0
+
+
+def test_without_pandas_a_frame_names_what_is_missing(run_without):
+    code = """
+import numpy as np, iknow
+a = iknow.Assessment(np.arange(2), np.zeros(0, int), np.zeros((0, 2)), {}, {}, np.zeros(0, bool))
+try:
+    a.to_frame()
+except iknow.MissingExtraError as error:
+    print(error)
+"""
+    assert "pip install 'iknow[pandas]'" in run_without(["pandas"], code)
 
 
 @pytest.mark.parametrize("i", [None, True, 0.5, "0", np.array(0), [0], np.zeros(3)], ids=repr)

@@ -1,37 +1,14 @@
 """Explanations in a notebook: all that the record says, and nothing that could run."""
 
 import re
-from html.parser import HTMLParser
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from iknow.explain.html import FEATURES_SHOWN, picture_to_html
 from iknow.explain.picture import Features, Series, as_image, as_series
-
-VOID = {"img", "br", "polyline"}
-
-
-class Page(HTMLParser):
-    """What is in a piece of HTML: its words, its tags, and whether they are well closed."""
-
-    def __init__(self, markup):
-        super().__init__()
-        self.words, self.tags, self.open = "", [], []
-        self.feed(markup)
-        assert not self.open
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        if tag not in VOID:
-            assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        self.words += data + " "
+from tests.markup import Page
 
 
 def test_the_card_says_what_the_record_says(assessment):
@@ -63,10 +40,31 @@ def test_sample_and_exemplars_are_shown_side_by_side(assessment):
 def test_labels_with_markup_are_text(assessment, i):
     evil = "<script>alert(1)</script>"
     names = np.array([evil, "<img src=x onerror=alert(1)>", "&amp;"])
-    marked = type(assessment)(**{**vars_of(assessment), "classes": names})
+    marked = replace(assessment, classes=names)
     page = Page(marked.explain(i)._repr_html_())
     assert not {"script", "img"} & set(page.tags)
     assert names[assessment.belief_codes[i]] in page.words
+
+
+def test_the_card_of_an_assessment_counts_and_names_its_rules(assessment):
+    words = re.sub(r"\s+", " ", Page(assessment._repr_html_()).words)
+    for said in ["of 6 predictions", "IK 1 16.7%", "IMK 2 33.3%", "IDK 3 50.0%", "extrapolation 1"]:
+        assert said in words
+    for layer, rule in assessment.neighborhoods.items():
+        assert f"{layer} {rule!r}" in words
+    widths = [float(width) for width in re.findall(r"width:([\d.]+)%", assessment._repr_html_())]
+    assert widths == pytest.approx([100 / 6, 200 / 6, 300 / 6], abs=1e-3)
+    assert "of 0 predictions" in Page(assessment[:0]._repr_html_()).words
+
+
+def test_layers_with_markup_are_text(assessment):
+    evil = "<script>alert(1)</script>"
+    marked = {
+        name: {evil: getattr(assessment, name)["hidden"]} for name in ("evidence", "neighborhoods")
+    }
+    page = Page(replace(assessment, **marked)._repr_html_())
+    assert "script" not in page.tags
+    assert evil in page.words
 
 
 def test_features_are_a_short_table_of_text():
@@ -87,7 +85,3 @@ def test_a_series_fills_its_box_from_the_lowest_to_the_highest():
     assert (heights[0] - heights[1]) * 2 == pytest.approx(heights[1] - heights[2])
     flat = picture_to_html(Series(np.ones((1, 3))))
     assert "nan" not in flat
-
-
-def vars_of(assessment):
-    return {name: getattr(assessment, name) for name in assessment.__dataclass_fields__}

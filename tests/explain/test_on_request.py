@@ -10,7 +10,7 @@ import pytest
 
 from iknow.core.evidence import Evidence
 from iknow.core.movement import Movement
-from iknow.explain.on_request import EvidenceOnRequest, MovementsOnRequest, evidence_about
+from iknow.explain.on_request import OnRequest, about
 
 WHOLE = {
     name: Evidence(np.full((4, 2), i + np.arange(4.0)[:, None]), np.empty((4, 0)), np.eye(4, 2))
@@ -25,7 +25,7 @@ class Gathering:
         self.asked = []
 
     def __call__(self, layer, samples):
-        self.asked.append((layer, samples))
+        self.asked.append((layer, samples.tolist()))
         return WHOLE[layer][samples]
 
 
@@ -36,7 +36,7 @@ def gathering():
 
 @pytest.fixture
 def evidence(gathering):
-    return EvidenceOnRequest(WHOLE, gathering)
+    return OnRequest(WHOLE, gathering, np.arange(4))
 
 
 def test_names_and_sizes_ask_for_nothing(evidence, gathering):
@@ -44,7 +44,7 @@ def test_names_and_sizes_ask_for_nothing(evidence, gathering):
     assert len(evidence) == 2
     assert "logits" in evidence
     assert "output" not in evidence
-    assert repr(evidence) == "EvidenceOnRequest of hidden, logits; gathered: 0"
+    assert repr(evidence) == "OnRequest of hidden, logits; found: 0"
     assert gathering.asked == []
 
 
@@ -52,10 +52,10 @@ def test_each_layer_is_gathered_once_and_only_when_looked_at(
     evidence, gathering, assert_same_evidence
 ):
     assert evidence["logits"] is evidence["logits"]
-    assert gathering.asked == [("logits", slice(None))]
+    assert gathering.asked == [("logits", [0, 1, 2, 3])]
     for layer, found in evidence.items():
         assert_same_evidence(found, WHOLE[layer])
-    assert gathering.asked == [("logits", slice(None)), ("hidden", slice(None))]
+    assert gathering.asked == [("logits", [0, 1, 2, 3]), ("hidden", [0, 1, 2, 3])]
 
 
 def test_an_unknown_layer_is_a_missing_key(evidence, gathering):
@@ -64,11 +64,18 @@ def test_an_unknown_layer_is_a_missing_key(evidence, gathering):
     assert gathering.asked == []
 
 
-def test_of_some_samples_no_more_than_theirs_is_gathered(evidence, gathering, assert_same_evidence):
-    samples = slice(1, 3)
-    for layer, found in evidence_about(evidence, samples).items():
+@pytest.mark.parametrize("samples", [slice(1, 3), np.array([3, 1, 1]), np.array([], dtype=int)])
+def test_of_some_samples_no_more_than_theirs_is_gathered(
+    samples, evidence, gathering, assert_same_evidence
+):
+    part = about(evidence, samples)
+    assert gathering.asked == []
+    for layer, found in part.items():
         assert_same_evidence(found, WHOLE[layer][samples])
-    assert gathering.asked == [("hidden", samples), ("logits", samples)]
+    positions = np.arange(4)[samples].tolist()
+    assert gathering.asked == [("hidden", positions), ("logits", positions)]
+    part_of_part = about(about(evidence, slice(1, None)), np.array([True, False, True]))
+    assert_same_evidence(part_of_part["logits"], WHOLE["logits"][[1, 3]])
     assert_same_evidence(evidence["hidden"], WHOLE["hidden"])  # the part was not kept as the whole
 
 
@@ -78,7 +85,7 @@ def test_of_some_samples_nothing_is_gathered_where_all_of_it_is_there(
     for layer in evidence:
         assert evidence[layer] is not None
     gathering.asked.clear()
-    for layer, found in evidence_about(evidence, slice(2, 3)).items():
+    for layer, found in about(evidence, slice(2, 3)).items():
         assert_same_evidence(found, WHOLE[layer][2:3])
     assert gathering.asked == []
 
@@ -91,7 +98,9 @@ def test_what_gathers_is_let_go_when_all_is_there():
             alive.set()
 
     kept = Activations()
-    evidence = EvidenceOnRequest(WHOLE, lambda layer, samples, kept=kept: WHOLE[layer][samples])
+    evidence = OnRequest(
+        WHOLE, lambda layer, samples, kept=kept: WHOLE[layer][samples], np.arange(4)
+    )
     del kept
     assert evidence["hidden"] is not None
     assert not alive.is_set()
@@ -120,7 +129,7 @@ def test_threads_that_ask_together_get_the_same_and_it_is_gathered_once():
         time.sleep(0.05)  # long enough for the others to come
         return WHOLE[layer][samples]
 
-    evidence = EvidenceOnRequest(WHOLE, gather)
+    evidence = OnRequest(WHOLE, gather, np.arange(4))
     found = []
     threads = [threading.Thread(target=lambda: found.append(evidence["hidden"])) for _ in range(8)]
     for thread in threads:
@@ -139,7 +148,7 @@ def test_a_gathering_that_fails_is_tried_again():
             raise failures.pop()
         return WHOLE[layer][samples]
 
-    evidence = EvidenceOnRequest(WHOLE, gather)
+    evidence = OnRequest(WHOLE, gather, np.arange(4))
     with pytest.raises(ValueError, match="not now"):
         evidence["hidden"]
     assert len(evidence["hidden"]) == 4
@@ -150,7 +159,7 @@ def movements_on_request(calls, n=6):
         calls.append((layer, positions.tolist()))
         return Movement(2.0, positions.astype(float))
 
-    return MovementsOnRequest(("a", "b"), find, np.arange(n))
+    return OnRequest(("a", "b"), find, np.arange(n))
 
 
 def test_movements_are_found_once_for_the_samples_asked_about():

@@ -31,13 +31,13 @@ from iknow import (
     BallWithNearest,
     EpistemicClassifier,
     Nearest,
-    Reason,
     RelativeBall,
 )
 from iknow.errors import IknowError, SelectionError
 from iknow.geometry import Minkowski, Weighted
-from iknow.models.model import make_observation
+from iknow.models.model import Model, make_observation
 from iknow.models.precomputed import PrecomputedModel
+from tests.oracles import assertion_of, justification_of, support_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of scales, of training that did not converge
 
@@ -65,38 +65,6 @@ def distances_of(metric, queries, points):
     for j in range(differences.shape[2]):  # one by one: what ties must tie here too
         total += differences[:, :, j] ** metric.p
     return total ** (1 / metric.p)
-
-
-def support_of(rule, row, codes, n_classes):
-    """The classes within reach of one query, by its distances (m,) to samples of these classes."""
-    nearest = row.min() if len(row) else np.inf
-    ordered = np.append(np.sort(row), [np.inf] * 1000)
-    if isinstance(rule, Ball):
-        reach = np.broadcast_to(rule.radius, n_classes)[codes]
-    elif isinstance(rule, Nearest):
-        reach = ordered[rule.k - 1]
-    elif isinstance(rule, BallElseNearest):
-        reach = rule.radius if nearest <= rule.radius else ordered[rule.k - 1]
-    elif isinstance(rule, BallWithNearest):
-        reach = max(rule.radius, ordered[rule.k - 1]) if nearest <= rule.radius else -1.0
-    else:
-        reach = rule.ratio * nearest if nearest <= rule.radius else -1.0
-    return frozenset(codes[row <= reach].tolist())
-
-
-def assert_by_definition(belief, supports, invalid=False):
-    """Assertion and reason of one query, by the supports of its layers."""
-    if invalid:
-        return Assertion.IDK, Reason.INVALID
-    justified = frozenset.union(*supports)
-    if any(not support for support in supports):
-        return Assertion.IDK, Reason.EXTRAPOLATION
-    if belief not in justified:
-        return Assertion.IDK, Reason.CONTRADICTION
-    if len(justified) == 1:
-        return Assertion.IK, Reason.KNOWN
-    overlap = any(len(support) > 1 for support in supports)
-    return Assertion.IMK, Reason.OVERLAP if overlap else Reason.DISAGREEMENT
 
 
 class Oracle:
@@ -129,31 +97,26 @@ class Oracle:
         for layer, rule in rules.items():
             kept = ~np.isin(self.indexes[layer].rows, list(without))
             row, codes = self.distances[layer][i][kept], self.codes[layer][kept]
-            found.append(support_of(rule, row, codes, self.n_classes))
+            found.append(support_of(rule, row, codes))
         return found
 
     def answer(self, i, rules, without=()):
         supports = self.supports(i, rules, without)
-        return assert_by_definition(self.belief[i], supports, self.invalid[i])
+        return assertion_of(self.belief[i], supports, self.invalid[i])
 
     def check(self, assessment, rules, rows, told):
         """Compare an assessment of the queries at some rows with what the definitions give."""
         np.testing.assert_array_equal(assessment.belief_codes, self.belief[rows], told)
         for at, i in enumerate(rows):
             supports = self.supports(i, rules)
-            said = [
-                frozenset(np.flatnonzero(assessment.supports[layer][at]).tolist())
-                for layer in rules
-            ]
-            wanted = [frozenset() for _ in rules] if self.invalid[i] else supports
+            said = [set(np.flatnonzero(assessment.supports[layer][at]).tolist()) for layer in rules]
+            wanted = [set() for _ in rules] if self.invalid[i] else supports
             assert said == wanted, (told, i)
-            assertion, reason = assert_by_definition(self.belief[i], supports, self.invalid[i])
+            assertion, reason = assertion_of(self.belief[i], supports, self.invalid[i])
             assert assessment.assertion[at] == assertion, (told, i)
             assert assessment.reason[at] == reason, (told, i)
-            empty = any(not support for support in wanted)
-            union = frozenset() if empty else frozenset.union(*wanted)
-            justified = frozenset(np.flatnonzero(assessment.justification[at]).tolist())
-            assert justified == union, (told, i)
+            justified = set(np.flatnonzero(assessment.justification[at]).tolist())
+            assert justified == justification_of(wanted), (told, i)
 
     def most_known(self, rule, k):
         """The most queries that are IK at any radii, of all that can make a difference."""
@@ -207,7 +170,7 @@ class Unsorted(ClassifierMixin, BaseEstimator):
         return self.classes_[table.argmax(axis=1)]
 
 
-class Halves:
+class Halves(Model):
     """A model of somebody's own."""
 
     classes = None

@@ -9,6 +9,7 @@ import collections
 import datetime
 import decimal
 import fractions
+import json
 import pathlib
 import traceback
 
@@ -214,10 +215,7 @@ def subjects():
         "torch": (EpistemicClassifier(module, **of), [x.astype(np.float32) for x in plain], y),
         "made": (EpistemicClassifier(PrecomputedModel(), rule=BallWithNearest, **of), made, names),
         "fixed": (
-            EpistemicClassifier(
-                FrozenEstimator(pipeline), neighborhoods=RelativeBall(2.0, 1.2), **of
-            ),
-            plain, names,
+            EpistemicClassifier(pipeline, neighborhoods=RelativeBall(2.0, 1.2), **of), plain, names,
         ),
     }  # fmt: skip
 
@@ -273,6 +271,7 @@ class Case:
         assert assessment.assertion.shape == assessment.reason.shape == (n,)
         assert len(assessment.belief) == n
         repr(assessment), assessment.margin, assessment.robust_radius, assessment.stability
+        json.dumps(assessment.to_dict(), allow_nan=False), assessment._repr_html_()
         if n:
             str(assessment.explain(0))
             assessment[:1].explain(0)._repr_html_()
@@ -394,7 +393,7 @@ class Case:
             report = evaluate(self.anything(), self.y_test)
         else:
             report = evaluate(a, self.spoil(self.y_test))
-        str(report), report.to_dict()
+        str(report), json.dumps(report.to_dict(), allow_nan=False), report._repr_html_()
 
     def do_under(self):
         a = self.classifier.assess(self.test, self.one((0, 3)))

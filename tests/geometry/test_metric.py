@@ -2,15 +2,26 @@
 
 import json
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from iknow.errors import InputError
-from iknow.geometry import Euclidean, Minkowski, Weighted, metric_from_dict
+from iknow.errors import InputError, LayerError
+from iknow.geometry import (
+    Euclidean,
+    Metric,
+    Minkowski,
+    Weighted,
+    metric_from_dict,
+    metric_to_dict,
+    register_metric,
+)
+from iknow.geometry.metric import check_promises
 from iknow.search.cpu.dense_index import DenseIndex
 from iknow.search.cpu.minkowski_index import MinkowskiIndex
+from iknow.testing import MetricContract
 
 
 def some_points(seed=0, n_features=6):
@@ -109,14 +120,129 @@ def test_p_below_1_is_refused(p):
 
 
 def test_bad_maps_activations_and_records_are_refused():
-    with pytest.raises(InputError, match=r"two axes; got float64 of shape \(3,\)"):
+    with pytest.raises(InputError, match=r"real 2D array; got float64 of shape \(3,\)"):
         Weighted(np.ones(3))
     with pytest.raises(InputError, match="must be finite; 1 entries are not"):
         Weighted([[1.0, np.nan]])
     with pytest.raises(InputError, match=r"shape \(n, 2\).*got \(4, 3\)"):
         Weighted(np.eye(2)).transform(np.zeros((4, 3)))
-    with pytest.raises(InputError, match="needs its array 'map'"):
+    with pytest.raises(InputError, match=r"a Weighted metric cannot be made of .*'map'"):
         metric_from_dict({"metric": "Weighted"})
-    for record in ({"metric": "Cosine"}, {}, {"metric": "Minkowski"}):
-        with pytest.raises(InputError, match="expected a Minkowski metric with its p"):
+    with pytest.raises(InputError, match=r"a Minkowski metric cannot be made of .*'p'"):
+        metric_from_dict({"metric": "Minkowski"})
+    for record in ({"metric": "Cosine"}, {}, {"metric": ["Minkowski"]}):
+        with pytest.raises(InputError, match=r"only Minkowski, Weighted.*register_metric"):
             metric_from_dict(record)
+
+
+@register_metric
+@dataclass(frozen=True)
+class Logarithmic(Metric):
+    """Of one's own: small differences count most near 0."""
+
+    scale: float
+    p = 1.0
+
+    def transform(self, activations):
+        values = np.asarray(activations).astype(np.float64)
+        return np.sign(values) * np.log1p(np.abs(values) / self.scale)
+
+    def expansion(self, n_features):
+        return math.sqrt(n_features) / self.scale
+
+    def rounding(self, n_features):
+        return (2.0**-24 + 2.0**-48) * math.sqrt(n_features) / self.scale
+
+    def to_dict(self):
+        return {"metric": "Logarithmic", "scale": self.scale}
+
+
+class TestTaxicab(MetricContract):
+    def make_metric(self):
+        return Minkowski(1)
+
+
+class TestEuclidean(MetricContract):
+    def make_metric(self):
+        return Euclidean
+
+
+class TestCubic(MetricContract):
+    n_features = 3
+
+    def make_metric(self):
+        return Minkowski(3)
+
+
+class TestLargest(MetricContract):
+    def make_metric(self):
+        return Minkowski(math.inf)
+
+
+class TestWeighted(MetricContract):
+    n_features = 6
+
+    def make_metric(self):
+        return Weighted(np.random.default_rng(7).standard_normal((6, 4)))
+
+
+class TestLogarithmic(MetricContract):
+    def make_metric(self):
+        return Logarithmic(0.5)
+
+
+class Hasty(Logarithmic):
+    def expansion(self, n_features):
+        return 0.99 * super().expansion(n_features)
+
+    def rounding(self, n_features):
+        return super().rounding(n_features) / 8
+
+
+@register_metric
+class Forgetful(Logarithmic):
+    def __init__(self, scale=1.0):
+        object.__setattr__(self, "scale", scale)
+
+    def to_dict(self):
+        return {"metric": "Forgetful"}
+
+
+@pytest.mark.parametrize(
+    ("metric", "test"),
+    [
+        (Hasty(0.5), "test_no_pair_breaks_the_expansion"),
+        (Hasty(0.5), "test_no_activation_breaks_the_rounding"),
+        (Forgetful(2.0), "test_its_record_and_arrays_make_the_same_metric_again"),
+    ],
+    ids=["expansion", "rounding", "record"],
+)
+def test_the_contract_finds_a_promise_that_is_a_little_too_good(metric, test):
+    contract = MetricContract()
+    contract.make_metric = lambda: metric
+    with pytest.raises((AssertionError, LayerError)):
+        getattr(contract, test)()
+
+
+def test_a_transform_set_on_one_object_is_not_what_its_type_promised():
+    check_promises(Logarithmic(1.0))
+    metric = Logarithmic(1.0)
+    object.__setattr__(metric, "transform", lambda activations: 100 * activations)
+    with pytest.raises(LayerError, match="a 'transform' of its own in place of its type's"):
+        check_promises(metric)
+
+
+def test_only_metrics_are_registered_and_no_name_stands_for_two():
+    with pytest.raises(InputError, match="must be a subclass of Metric"):
+        register_metric(Euclidean)
+    assert register_metric(Weighted) is Weighted
+    other = type("Weighted", (Weighted,), {"__module__": "elsewhere"})
+    with pytest.raises(
+        InputError, match=r"Weighted of iknow\.geometry\.metric is registered already"
+    ):
+        register_metric(other)
+    with pytest.raises(InputError, match=r"register_metric\(Hasty\) before you save"):
+        metric_to_dict(Hasty(1.0))
+    register_metric(Hasty)  # and yet its record is of what it inherits from
+    with pytest.raises(InputError, match="read back as another one: its to_dict must say"):
+        metric_to_dict(Hasty(1.0))

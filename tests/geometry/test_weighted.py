@@ -182,7 +182,7 @@ def test_directions_of_no_size_are_left_out():
 def test_bad_weights_are_refused_with_the_fact():
     with pytest.raises(InputError, match="at least one weight matrix"):
         weighted_metric([])
-    with pytest.raises(InputError, match=r"number 1 has shape \(2, 3\), number 2 \(2, 3\)"):
+    with pytest.raises(InputError, match=r"matrix 1 has shape \(2, 3\), matrix 2 \(2, 3\)"):
         weighted_metric([np.ones((2, 3)), np.ones((2, 3))])
     with pytest.raises(InputError, match="the 2 weight matrices is 0"):
         weighted_metric([np.array([[1.0, 1.0]]), np.array([[1.0], [-1.0]])])

@@ -84,7 +84,9 @@ def test_a_batch_size_that_is_no_whole_number_from_one_on_is_refused(size):
 
 @pytest.mark.parametrize("size", [np.int64(4), np.uint8(4), 10**30])
 def test_a_batch_size_may_be_any_kind_of_whole_number(size):
-    assert sum(len(batch) for batch in cut_batches(VALUES, size)) == N
+    found, expected = cut_batches(VALUES, size), cut_batches(VALUES, 4 if size == 4 else N)
+    for batch, alike in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(batch, alike)
 
 
 def virtual(n, *shape, dtype=np.float32):
@@ -133,7 +135,7 @@ def test_samples_are_counted_along_the_first_axis(kind):
 
 @pytest.mark.parametrize("inputs", [7, None, np.array(3.0), torch.tensor(3.0)])
 def test_what_has_no_samples_cannot_be_counted(inputs):
-    with pytest.raises(InputError, match="samples along an axis"):
+    with pytest.raises(InputError, match="samples along their first axis"):
         count_samples(inputs)
 
 

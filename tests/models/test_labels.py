@@ -39,7 +39,7 @@ def test_a_categorical_series_is_taken_by_its_values():
 
 
 def test_another_number_of_labels_than_samples_is_refused():
-    with pytest.raises(InputError, match="y must hold one label per sample: got 2 labels for 3"):
+    with pytest.raises(InputError, match="y must hold one label per sample; got 2 labels for 3"):
         as_labels([0, 1], 3, "y")
 
 
@@ -252,7 +252,7 @@ def test_classes_are_checked_as_labels_are(given):
 
 
 def test_a_model_must_score_all_the_classes_it_knows():
-    with pytest.raises(InputError, match="knows 3 classes but scores 2"):
+    with pytest.raises(InputError, match="knows 3 classes but returns 2"):
         find_classes(np.array([0, 1]), 2, known=np.array([0, 1, 2]))
 
 

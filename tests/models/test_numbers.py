@@ -89,7 +89,7 @@ def masked(n_rows=4):
 
 
 REFUSED = {
-    "masked": (masked(), "masked entries, the first in row 1 .1 such rows."),
+    "masked": (masked(), "masked entries, the first in row 1 .rows affected: 1."),
     "list of masked": (list(masked()), "masked entries, the first in row 1"),
     "dates": (np.zeros((4, 3), dtype="M8[s]"), "dtype datetime64"),
     "not a time": (np.full((4, 3), "NaT", dtype="M8[D]"), "dtype datetime64"),

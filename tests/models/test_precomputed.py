@@ -63,7 +63,7 @@ def test_anything_else_is_refused_with_what_to_do(inputs, kind):
         PrecomputedModel().prepare(inputs)
     assert str(caught.value) == (
         "without a model the inputs must be its outputs, (scores, {layer: activations}); "
-        f"got {kind}: pass such a pair, or give the model"
+        f"got {kind}: pass such a pair, or pass the model"
     )
 
 
@@ -106,7 +106,7 @@ def test_no_layers_at_all_are_refused_where_some_must_be_chosen():
     model = PrecomputedModel()
     batch = model.prepare((SCORES, {}))
     assert model.observe(batch, ()).belief.tolist() == [1, 0, 1]
-    with pytest.raises(LayerError, match="give the activations of at least one"):
+    with pytest.raises(LayerError, match="pass the activations of at least one"):
         model.default_layers(batch)
 
 

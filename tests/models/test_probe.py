@@ -19,7 +19,7 @@ from sklearn.svm import SVC
 
 from iknow import Ball, EpistemicClassifier
 from iknow.errors import BundleError
-from iknow.models.model import make_observation
+from iknow.models.model import Model, make_observation
 from iknow.models.probe import MOST_BYTES, SCORES, Probe, choose_rows, make_probe
 
 torch = pytest.importorskip("torch")
@@ -204,7 +204,7 @@ def test_the_worst_difference_is_told_in_units_of_the_layer(tmp_path):
     load(model, tmp_path)
 
 
-class Shifted:
+class Shifted(Model):
     """A model of the user's own whose layers can be moved; its answers depend on nothing else."""
 
     classes = None
@@ -259,7 +259,10 @@ def test_large_inputs_are_kept_in_smaller_numbers(width, n_rows):
     n = 90 if width == 4 else 9
     probe = make_probe(model, np.resize(X, (n, width)), Y[:n], ("far", "near"))
     if n_rows is None:
-        assert probe == f"one input and what it causes take more than {MOST_BYTES:,} bytes"
+        assert (
+            probe
+            == f"one input with its scores and activations takes more than {MOST_BYTES:,} bytes"
+        )
         return
     assert len(probe.inputs) == len(probe.observed) == n_rows
     assert sum(array.nbytes for array in probe.store()[1].values()) <= MOST_BYTES
@@ -269,7 +272,7 @@ def test_a_model_that_answers_at_random_is_taken_with_a_warning(tmp_path):
     model = Shifted()
     model.random = 0.5
     save(model, tmp_path)
-    with pytest.warns(UserWarning, match="says something else each time .* check_model=False"):
+    with pytest.warns(UserWarning, match="gives different answers each time .* check_model=False"):
         load(model, tmp_path)
     load(model, tmp_path, check_model=False)
 

@@ -8,13 +8,22 @@ import time
 import numpy as np
 import pytest
 
-from iknow import Assessment, Ball, Evidence
+from iknow import Assessment, Ball
 from iknow.report import make_html
 from iknow.selection import Selection
 from iknow.selection.selection import Certificate
+from tests.oracles import gather
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 PATIENCE = 20.0
+NAMES = "".join(
+    f"const {name} = modules['{path}'];"
+    for name, path in {
+        "Algebra": "algebra.js", "Dom": "dom.js", "Order": "order.js",
+        "Registry": "rules/registry.js", "Robustness": "robustness.js", "Slack": "slack.js",
+    }.items()
+) + "const Report = modules['main.js'].report;"  # fmt: skip
+"""The page's modules, by the names that scripts in tests call them."""
 CERTIFICATE = Certificate(
     accuracy=0.5,
     confidence=0.95,
@@ -96,7 +105,7 @@ class Page:
         self.browser = browser
 
     def run(self, script, *arguments):
-        return self.browser.execute_script(script, *arguments)
+        return self.browser.execute_script(NAMES + script, *arguments)
 
     def text(self, selector):
         return self.run("return document.querySelector(arguments[0]).textContent", selector)
@@ -163,7 +172,7 @@ class Page:
 def make_assessment(
     n=60, n_classes=4, n_neighbors=6, layers=("hidden", "logits"), seed=0, classes=None, rules=None
 ):
-    """An assessment by brute force from points in a plane, and the y_true: mostly the belief."""
+    """An assessment by brute force from points in a plane, and the truth: mostly the belief."""
     rng = np.random.default_rng(seed)
     evidence = {}
     belief = rng.integers(n_classes, size=n)
@@ -186,19 +195,6 @@ def make_assessment(
         invalid=np.zeros(n, dtype=bool),
     )
     return assessment, names[y_true]
-
-
-def gather(train, labels, queries, n_classes, n_neighbors):
-    """Evidence by all pairs of distances."""
-    distances = np.linalg.norm(queries[:, None] - train[None], axis=2)
-    nearest = np.full((len(queries), n_classes), np.inf)
-    exemplars = np.full(nearest.shape, -1)
-    for code in np.unique(labels):
-        rows = np.flatnonzero(labels == code)
-        nearest[:, code] = distances[:, rows].min(axis=1)
-        exemplars[:, code] = rows[distances[:, rows].argmin(axis=1)]
-    padded = np.hstack([distances, np.full((len(queries), n_neighbors), np.inf)])
-    return Evidence(nearest, np.sort(padded, axis=1)[:, :n_neighbors], exemplars)
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ It runs in a real browser, on real pages, so the packing of the evidence is test
 """
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -20,8 +21,10 @@ from iknow import (
     evaluate,
 )
 from iknow.core.movement import Movement
+from iknow.core.neighborhood import NO_REACH, Neighborhood
 from iknow.report import make_html
-from iknow.report.columns import describe_setting
+from iknow.report.mirrors import describe_setting
+from iknow.report.packing import to_json
 
 ASSESS = """
 const tried = arguments[0];
@@ -31,11 +34,7 @@ return tried.map((settings) => {
 });
 """
 
-READ = """
-const number = (value) => (value === null ? null : Number(value));
-const read = (s) => ({ rule: s.rule, radius: number(s.radius), k: s.k, ratio: s.ratio,
-  radii: s.radii && s.radii.map(number), factor: s.factor ?? 1 });
-"""
+READ = "const read = (setting) => Registry.readSetting(setting);"
 
 
 PAIRS = "return [...Report.page.summary.pairs].sort((one, other) => one[0] - other[0])"
@@ -90,16 +89,8 @@ def random_rule(rng, assessment):
 
 
 def as_json(rules):
-    """Settings as the page reads them; JSON has no infinity."""
-    plain = [describe_setting(rule) for rule in rules]
-    for setting in plain:
-        setting["radius"] = None if setting["radius"] is None else str_of(setting["radius"])
-        setting["radii"] = setting["radii"] and [str_of(radius) for radius in setting["radii"]]
-    return plain
-
-
-def str_of(number):
-    return "Infinity" if np.isinf(number) else repr(float(number))
+    """Settings as they are written in the page."""
+    return json.loads(to_json([describe_setting(rule) for rule in rules]))
 
 
 def assert_same(found, assessment):
@@ -232,6 +223,79 @@ def test_slack_equals_pythons(gathered, open_page):
                         turned += 1
                         assert (float(turn[0]), turn[1]) == (expected.at, int(expected.becomes))
     assert turned > 200
+
+
+@dataclasses.dataclass(frozen=True)
+class Crowded(Neighborhood):
+    """A rule of a user's own: a share of the distance to the k-th neighbor, or none beyond it."""
+
+    k: int
+    share: float
+    furthest: float
+
+    @property
+    def empty_beyond(self):
+        return self.furthest
+
+    def reach(self, evidence):
+        near = evidence.nearest_distance() <= self.furthest
+        return np.where(near, self.share * evidence.neighbor_distance(self.k), NO_REACH)
+
+
+@dataclasses.dataclass(frozen=True)
+class Partial(Neighborhood):
+    """Another one, which looks further for some classes than for others."""
+
+    radius: float
+
+    def reach(self, evidence):
+        return np.tile(self.radius * (1 + np.arange(evidence.n_classes) % 3), (len(evidence), 1))
+
+
+Partial.__name__ = "Nearest"  # a name of ours makes it none of ours
+
+
+def test_a_rule_without_a_mirror_is_shown_as_python_has_it(gathered, open_page):
+    seen, certified = set(), 0
+    for seed in range(500, 506):
+        assessment, rng = random_assessment(seed, gathered)
+        own = [Crowded(3, 0.9, 1.5), Crowded(2, 1.4, np.inf), Partial(0.6)]
+        rules = {
+            layer: own[(seed + place) % 3] if place % 2 == 0 else random_rule(rng, assessment)
+            for place, layer in enumerate(assessment.evidence)
+        }
+        movements = {layer: random_movement(rng, 0.7, len(assessment)) for layer in rules}
+        assessment = dataclasses.replace(assessment.under(rules), movements=movements)
+        page = open_page(make_html(assessment))
+        found = page.run(
+            "const { assertion, reason, margin, radius } = Report.page.assessed;"
+            "return [[...assertion], [...reason], [...margin].map(String), [...radius].map(String)]"
+        )
+        assert_same(found[:3], assessment)
+        np.testing.assert_array_equal(np.array(found[3], dtype=float), assessment.robust_radius)
+        fixed = [rule for rule in rules.values() if type(rule) in (Crowded, Partial)]
+        controls = page.text("#controls")
+        for layer, rule in rules.items():
+            text = f"Layer {layer}: {rule!r}. Fixed: this page cannot move it."
+            assert (text in controls) == (rule in fixed)
+        details = page.run(
+            "return Array.from({ length: 12 }, (_, i) => {"
+            "Report.page.choose(4 * i); return document.getElementById('detail').textContent; })"
+        )
+        assert not [words for words in details if "NaN" in words or "undefined" in words]
+        seen |= set(assessment.reason.tolist())
+        certified += int((assessment.robust_radius > 0).sum())
+        # Another rule can still be tried in its place.
+        page.set("#rule", "Ball")
+        radii = page.run("return Report.page.settings.map((setting) => String(setting.radius))")
+        balls = {layer: Ball(float(radius)) for layer, radius in zip(rules, radii, strict=True)}
+        assert page.run("return [...Report.page.assessed.reason]") == list(
+            assessment.under(balls).reason
+        )
+        page.click("#reset")
+        assert page.run("return [...Report.page.assessed.reason]") == list(assessment.reason)
+    assert seen == set(Reason)
+    assert certified > 50
 
 
 def test_the_random_evidence_has_everything_in_it(gathered):

@@ -273,7 +273,7 @@ def listed(page):
     return page.run(
         "const { page } = Report; return Order.arrange(page.evidence, page.assessed,"
         "{ ...Order.EMPTY, assertion: value('assertion'), reason: value('reason'),"
-        "belief: value('belief'), y_true: value('truth'), right: right() },"
+        "belief: value('belief'), truth: value('truth'), right: right() },"
         "document.getElementById('order').value);"
         "function value(name) { const v = document.getElementById('filter-' + name).value;"
         "return v === '' ? null : Number(v); }"

@@ -73,7 +73,7 @@ def test_what_is_certified_about_changed_inputs(assessed):
     radii = with_constant.robust_radius[known]
     told = words(with_constant, y_true)
     assert f"For {(radii > 0).sum()} of {known.sum()} IK predictions" in told
-    assert f"{np.median(radii[radii > 0]):.3g} in the median" in told
+    assert f"(median {np.median(radii[radii > 0]):.3g}) can make" in told
 
 
 @pytest.mark.parametrize("radius", [0.0, 0.8])

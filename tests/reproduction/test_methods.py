@@ -34,9 +34,9 @@ class Problem:
         values = centers + rng.normal(size=centers.shape)
         return (np.rint(values) if self.rounded else values).astype(np.float32)
 
-    def assess(self, n_neighbors, layers=("relu2", "logits")):
+    def assess(self, k, layers=("relu2", "logits")):
         evidence = {
-            layer: brute_force(self.points[layer], self.labels, 3, self.queries[layer], n_neighbors)
+            layer: brute_force(self.points[layer], self.labels, 3, self.queries[layer], k)
             for layer in layers
         }
         return Assessment(

@@ -305,7 +305,7 @@ def test_when_nothing_learns_it_is_said():
     (X, y), val = blobs()
     training = replace(TRAINING, max_epochs=2, restarts=3)
     train = (np.zeros_like(X), y)
-    with pytest.raises(IknowError, match=r"no network of 3 learned: .* right on 0\.\d+ .* 0\.900"):
+    with pytest.raises(IknowError, match=r"none of 3 networks learned: .* right on 0\.\d+.*0\.900"):
         train_network(ARCHITECTURE, training, train, val, 2, seed=0)
 
 

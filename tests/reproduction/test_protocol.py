@@ -256,7 +256,7 @@ def test_the_attack_is_on_the_clean_test_inputs(series, monkeypatch):
 )
 def test_a_package_that_is_not_installed_is_named(series, monkeypatch, module, message):
     monkeypatch.setitem(sys.modules, f"reproduction.{module}", None)
-    with pytest.raises(MissingExtraError, match=rf"{message}.*iknow\[paper\]"):
+    with pytest.raises(MissingExtraError, match=rf"{message}.*iknow\[reproduction\]"):
         run_seed(SERIES, 0)
 
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 from typer.testing import CliRunner
 
-from iknow.cli.app import app
 from iknow.errors import IknowError, InputError
 from reproduction import reproduce as module
+from reproduction.__main__ import app
 from reproduction.comparison import write_comparison
 from reproduction.methods import METHODS
 from reproduction.reproduce import choose_setups, list_runs, reproduce
@@ -66,7 +66,7 @@ def test_seeds_are_counted_from_zero():
     assert list_runs([IRIS], None) == [(IRIS, seed) for seed in range(10)]
     assert list_runs([IRIS, ITALY], 2) == [(IRIS, 0), (IRIS, 1), (ITALY, 0), (ITALY, 1)]
     for n in (0, -1):
-        with pytest.raises(InputError, match=f"at least one seed must be run; got {n}"):
+        with pytest.raises(InputError, match=f"at least one seed is needed; got {n}"):
             list_runs([IRIS], n)
 
 
@@ -212,7 +212,7 @@ def test_two_processes_give_what_one_gives(tmp_path):
 def test_a_file_in_place_of_the_folder_is_refused(stub, tmp_path):
     path = tmp_path / "file"
     path.write_text("mine")
-    with pytest.raises(InputError, match=r"need a folder to be written to; .*file is a file"):
+    with pytest.raises(InputError, match=r"results go into a folder; .*file is a file"):
         reproduce(runs_of(2), path, jobs=1)
     assert path.read_text() == "mine"
     assert stub.ran == []
@@ -229,7 +229,7 @@ def test_quick_runs_are_called_so(stub, tmp_path):
 
 
 def run(*words):
-    return CliRunner().invoke(app, ["reproduce", *map(str, words)])
+    return CliRunner().invoke(app, [*map(str, words)])
 
 
 def joined(text):
@@ -284,8 +284,8 @@ def test_without_a_number_each_experiment_says_how_many_seeds(stub, tmp_path):
     ("words", "message"),
     [
         (["cifar"], "no experiment is named 'cifar': choose"),
-        (["iris", "--seeds", "0"], "at least one seed must be run; got 0"),
-        (["iris", "--seeds", "-3"], "at least one seed must be run; got -3"),
+        (["iris", "--seeds", "0"], "at least one seed is needed; got 0"),
+        (["iris", "--seeds", "-3"], "at least one seed is needed; got -3"),
     ],
 )
 def test_mistakes_are_told_in_a_line_and_nothing_is_written(stub, tmp_path, words, message):
@@ -329,11 +329,11 @@ def test_figures_without_the_signs(tmp_path, monkeypatch):
 
 
 def test_all_is_the_tables_and_the_figures(tmp_path, monkeypatch):
-    from reproduction import console
+    import reproduction.__main__ as command
 
     calls = []
-    monkeypatch.setattr(console, "reproduce_tables", lambda *words: calls.append(words[:2]))
-    monkeypatch.setattr(console, "reproduce_figures", lambda *words: calls.append(words[:1]))
+    monkeypatch.setattr(command, "reproduce_tables", lambda *words: calls.append(words[:2]))
+    monkeypatch.setattr(command, "reproduce_figures", lambda *words: calls.append(words[:1]))
     assert run("all", "--out", tmp_path).exit_code == 0
     assert calls == [("all", tmp_path), (tmp_path / "figures",)]
     assert run("iris", "--out", tmp_path).exit_code == 0

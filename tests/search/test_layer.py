@@ -3,6 +3,7 @@
 import pickle
 import sys
 import types
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -11,8 +12,15 @@ from sklearn.linear_model import LogisticRegression
 
 from iknow import Ball, EpistemicClassifier
 from iknow.classifier.parameters import as_metrics
-from iknow.errors import InputError, MissingExtraError
-from iknow.geometry import Euclidean, Minkowski, Weighted, weighted_metric
+from iknow.errors import BundleError, InputError, MissingExtraError
+from iknow.geometry import (
+    Euclidean,
+    Minkowski,
+    Weighted,
+    register_metric,
+    registry,
+    weighted_metric,
+)
 from iknow.models.precomputed import PrecomputedModel
 from iknow.search.cpu.dense_index import DenseIndex
 from iknow.search.index import Index
@@ -74,6 +82,36 @@ def test_a_classifier_with_a_metric_survives_its_bundle(name, data, tmp_path):
         Euclidean.distances(queries, points).min(axis=1),
         rtol=1e-5,
     )
+
+
+@dataclass(frozen=True)
+class Shrunk(Minkowski):
+    """A metric of one's own, which is not registered at first."""
+
+    def transform(self, activations):
+        return np.asarray(activations) / 8
+
+
+def test_a_metric_of_ones_own_survives_its_bundle_once_it_is_registered(data, tmp_path):
+    points, labels, queries = data
+    outputs, asked = (np.eye(3)[labels], {"a": points}), (np.zeros((30, 3)), {"a": queries})
+    classifier = EpistemicClassifier(
+        PrecomputedModel(), metric=Shrunk(2), neighborhoods=Ball(1.5)
+    ).fit(outputs, labels)
+    path = tmp_path / "m.iknow"
+    with pytest.raises(InputError, match=r"register_metric\(Shrunk\) before you save"):
+        classifier.save(path)
+    assert not path.exists()
+    try:
+        register_metric(Shrunk)
+        classifier.save(path)
+        loaded = EpistemicClassifier.load(path)
+    finally:
+        del registry.METRICS["Shrunk"]
+    assert loaded.metric == Shrunk(2)
+    assert_same_evidence(loaded.assess(asked).evidence["a"], classifier.assess(asked).evidence["a"])
+    with pytest.raises(BundleError, match="no metric is registered by the name 'Shrunk'"):
+        EpistemicClassifier.load(path)
 
 
 def test_the_papers_metric_brings_a_linear_models_output_back_to_its_input(data):
@@ -208,7 +246,9 @@ def test_a_device_searches_in_the_euclidean_norm_alone(data, fake_torch, tmp_pat
     points, labels, _ = data
     outputs = (np.eye(3)[labels], {"a": points})
     parameters = {"neighborhoods": Ball(1), "metric": Minkowski(p)}
-    with pytest.raises(InputError, match=r"Euclidean norm, p=2; got Minkowski\(p=.*'cuda': leave"):
+    with pytest.raises(
+        InputError, match=r"'cuda', .* Euclidean norm, p=2; got Minkowski\(p=.*: leave"
+    ):
         EpistemicClassifier(PrecomputedModel(), device="cuda", **parameters).fit(outputs, labels)
     classifier = EpistemicClassifier(PrecomputedModel(), **parameters).fit(outputs, labels)
     classifier.save(tmp_path / "x.iknow")

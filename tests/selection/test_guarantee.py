@@ -431,7 +431,7 @@ def test_a_rule_without_a_radius_is_refused():
 def test_a_rule_with_k_needs_it(rule):
     with pytest.raises(InputError, match=f"{rule.__name__} needs k, .*; got None"):
         Problem(100).certify(rule)
-    with pytest.raises(InputError, match="holds 5 neighbour distances but k=6"):
+    with pytest.raises(InputError, match="holds 5 neighbor distances, too few for k=6"):
         Problem(100).certify(rule, k=6)
 
 

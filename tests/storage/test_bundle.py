@@ -26,7 +26,7 @@ from sklearn.neural_network import MLPClassifier
 
 import iknow.storage.bundle
 import iknow.storage.sealed
-from iknow import Ball, BallElseNearest, EpistemicClassifier, Nearest, RelativeBall
+from iknow import Assertion, Ball, BallElseNearest, EpistemicClassifier, Nearest, RelativeBall
 from iknow.core.neighborhood import Neighborhood
 from iknow.errors import BundleError, InputError
 from iknow.geometry import Minkowski, Weighted
@@ -492,6 +492,97 @@ def test_content_of_a_bundle_that_no_index_can_take_is_refused_though_its_checks
                 loaded.assess(query)
 
 
+def to_format_2(manifest):
+    kept = ("rule", "k", "batch_size", "selection", "n_features_in", "feature_names_in", "probe")
+    settings = {name: manifest["settings"][name] for name in kept}
+    fixed = manifest["settings"]["neighborhoods"] is not None
+    manifest.update(format=2, settings={**settings, "fixed": fixed})
+
+
+@pytest.mark.parametrize("rule", [{}, {"neighborhoods": Ball(1.0)}], ids=["tuned", "fixed"])
+def test_a_bundle_of_format_2_still_loads_with_the_parameters_it_kept(rule, tmp_path):
+    X, y = make_outputs()
+    made = EpistemicClassifier(PrecomputedModel(), k=3, metric=Minkowski(1), **rule).fit(X, y)
+    if not rule:
+        made.tune(*make_outputs(seed=1))
+    made.save(tmp_path / "x.iknow")
+    rewrite_manifest(tmp_path / "x.iknow", to_format_2)
+    loaded = EpistemicClassifier.load(tmp_path / "x.iknow")
+    assert_same_assessment(loaded.assess(X), made.assess(X))
+    assert (loaded.k, loaded.metric) == (3, dict.fromkeys(made.layers_, Minkowski(1)))
+    assert loaded.neighborhoods == ((rule and made.neighborhoods_) or None)
+
+
+OF_THE_MACHINE = {"model", "device", "index"}
+OTHERWISE = {
+    "layers": ["b"],
+    "rule": RelativeBall,
+    "neighborhoods": RelativeBall(2.0, 1.5),
+    "k": 3,
+    "metric": Weighted(np.diag([1.0, 2.0, 3.0, 4.0])),
+    "classes": np.array([2, 1, 0]),
+    "validation_fraction": 0.125,
+    "batch_size": 7,
+    "random_state": 9,
+    "progress": False,
+}
+
+
+def come_back(given, came):
+    if isinstance(given, Weighted):
+        return type(came) is Weighted and np.array_equal(given.map, came.map)
+    if isinstance(given, np.ndarray):
+        return isinstance(came, np.ndarray) and given.tolist() == came.tolist()
+    return type(given) is type(came) and given == came
+
+
+def test_every_parameter_comes_back(tmp_path):
+    """A parameter that is added must be kept too, or belong to the machine."""
+    parameters = inspect.signature(EpistemicClassifier).parameters
+    assert set(parameters) == OTHERWISE.keys() | OF_THE_MACHINE
+    X, y = make_outputs()
+    defaults = {name: parameters[name].default for name in OTHERWISE}
+    for given in (defaults, OTHERWISE, *(defaults | {name: OTHERWISE[name]} for name in OTHERWISE)):
+        if given["metric"] is not None:
+            given = {**given, "layers": ["b"]}
+        EpistemicClassifier(PrecomputedModel(), **given).fit(X, y).save(tmp_path / "x.iknow")
+        loaded = EpistemicClassifier.load(tmp_path / "x.iknow")
+        for name, value in given.items():
+            assert come_back(value, loaded.get_params()[name]), name
+        loaded.save(tmp_path / "y.iknow")
+        assert (tmp_path / "x.iknow").read_bytes() == (tmp_path / "y.iknow").read_bytes()
+
+
+def test_what_was_given_by_layer_comes_back_by_layer(tmp_path):
+    X, y = make_outputs()
+    given = {"metric": {"b": Minkowski(1)}, "neighborhoods": {"a": Ball(1.0), "b": Nearest(2)}}
+    random = np.random.RandomState(0)
+    made = EpistemicClassifier(PrecomputedModel(), **given, random_state=random).fit(X, y)
+    made.save(tmp_path / "x.iknow")
+    loaded = EpistemicClassifier.load(tmp_path / "x.iknow")
+    assert {name: loaded.get_params()[name] for name in given} == given
+    assert loaded.random_state is None
+
+
+def test_a_selection_is_taken_with_the_classes_that_may_be_known(tmp_path):
+    X, y = make_outputs()
+    tuned = EpistemicClassifier(PrecomputedModel()).fit(X, y).tune(*make_outputs(seed=1))
+    selection = replace(tuned.selection_, knowable=(0, 2))
+    made = EpistemicClassifier(PrecomputedModel(), neighborhoods=selection).fit(X, y)
+    made.save(tmp_path / "x.iknow")
+    loaded = EpistemicClassifier.load(tmp_path / "x.iknow")
+    assert loaded.neighborhoods == selection
+    plain = tuned.assess(X)
+    assert ((plain.belief_codes == 1) & (plain.assertion == Assertion.IK)).any()
+    for each in (made, loaded):
+        assert not hasattr(each, "selection_")  # it was not tuned, and has no certificate
+        assert each.neighborhoods_ == tuned.neighborhoods_
+        assessment = each.assess(X)
+        known = assessment.assertion == Assertion.IK
+        expected = (plain.assertion == Assertion.IK) & (plain.belief_codes != 1)
+        np.testing.assert_array_equal(known, expected)
+
+
 def test_a_bundle_written_before_batches_were_sized_by_memory_still_loads(saved):
     rewrite_manifest(saved, lambda manifest: manifest["settings"].update(batch_size=1024))
     assert EpistemicClassifier.load(saved).batch_size == 1024
@@ -582,14 +673,18 @@ def test_layers_of_different_lengths_are_noticed_without_verification(saved):
 
 
 def test_a_newer_format_is_refused_with_both_numbers(saved):
-    rewrite_manifest(saved, lambda manifest: manifest.update(format=3))
-    with pytest.raises(BundleError, match="has format 3; this version of iknow reads format 2"):
+    rewrite_manifest(saved, lambda manifest: manifest.update(format=4))
+    with pytest.raises(
+        BundleError, match="has format 4; this version of iknow reads formats 2 and 3"
+    ):
         EpistemicClassifier.load(saved)
 
 
 def test_a_newer_format_is_recognized_also_if_it_is_sealed_in_another_way(saved):
-    change(saved, "manifest.json", lambda text: text.replace(b'"format": 2', b'"format": 3'))
-    with pytest.raises(BundleError, match="has format 3; this version of iknow reads format 2"):
+    change(saved, "manifest.json", lambda text: text.replace(b'"format": 3', b'"format": 4'))
+    with pytest.raises(
+        BundleError, match="has format 4; this version of iknow reads formats 2 and 3"
+    ):
         EpistemicClassifier.load(saved)
 
 
@@ -833,7 +928,7 @@ def make_what_exists(kind, target):
             target.write_bytes(target.read_bytes()[:-1])
         case "newer bundle":
             make_classifier().save(target)
-            rewrite_manifest(target, lambda manifest: manifest.update(format=3))
+            rewrite_manifest(target, lambda manifest: manifest.update(format=4))
 
 
 def content_of(folder):

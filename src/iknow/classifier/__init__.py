@@ -1,1 +1,1 @@
-"""The classifier, and what only it needs: a thin shell around the other rooms."""
+"""The classifier and what only it needs: a thin shell around the other packages."""

@@ -1,8 +1,8 @@
 """Copying: how many samples, and how many training samples, have a copy in the training set.
 
-Networks give slightly different activations for one input in batches of different sizes, so two
-samples count as copies where they are a hundred-thousandth of the layer's size apart, or less. The
-same holds for training samples among themselves, which is what keeps the comparison fair.
+A network's activations for one input vary slightly with the batch size, so two samples count as
+copies if they are at most a hundred-thousandth of the layer's size apart. The same rule applies to
+training samples among themselves, which keeps the comparison fair.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ ROWS_AT_ONCE = 512
 def count_copies(
     evidence: Mapping[str, Evidence] | Mapping[str, Contrast], indexes: Mapping[str, LayerIndex]
 ) -> tuple[int, int, int, int]:
-    """How many samples are copies, of how many; how many training samples are, and of how many.
+    """Count the copies and all samples, then the same for the training samples.
 
-    evidence: about the samples, by layer. Training samples are only looked at where there is a copy
-    at all, and `SAMPLES_MEASURED` of them at most.
+    evidence: about the samples, by layer. Training samples are checked only if there is a copy at
+    all, and no more than `SAMPLES_MEASURED` of them.
     """
     limits = {layer: TOLERANCE * _size(index) for layer, index in indexes.items()}
     copied = _in_every_layer(
@@ -45,9 +45,9 @@ def count_copies(
 
 
 def _nearest_other(index: LayerIndex, rows: Ints) -> Floats:
-    """The distance from some training samples to the nearest other one, of shape (n,)."""
+    """The distance from each of these training samples to its nearest other, of shape (n,)."""
     parts = [rows[start : start + ROWS_AT_ONCE] for start in range(0, len(rows), ROWS_AT_ONCE)]
-    # Each is its own nearest, so the other comes second.
+    # Each sample is its own nearest neighbor, so the other one comes second.
     return np.concatenate([index.gather_among(part, 2).neighbor_distance(2) for part in parts])
 
 

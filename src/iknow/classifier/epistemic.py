@@ -59,6 +59,7 @@ from iknow.models.probe import Probe, make_probe
 from iknow.models.scales import warn_of_layers
 from iknow.rules import Ball
 from iknow.search.choose import find_index_type
+from iknow.search.index import IndexFactory
 from iknow.search.layer import LayerIndex
 from iknow.selection import Goal, Selection, check_unseen, choose, tunes_for_coverage
 from iknow.storage.saving import SavingMixin
@@ -68,21 +69,30 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
     """Wraps a classifier and asserts IK, IMK or IDK for each of its predictions.
 
     model: a trained torch module, a scikit-learn classifier, or any `iknow.models.model.Model`. A
-        scikit-learn classifier is cloned and trained by `fit`, on all but `validation_fraction` of
-        the data, which tunes the radii; a `FrozenEstimator` and a torch module are never trained.
-    layers: names of the layers to find support in; by default the last hidden layer and the output
-        of a network; of any other classifier what it is given, "input" or the last transformer of
-        its pipeline, and "output".
+        fitted scikit-learn classifier is used as it is, like a torch module: `fit` collects the
+        evidence, and `tune` is needed. An unfitted one is cloned and trained by `fit`, on all but
+        `validation_fraction` of the data, which tunes the radii. `clone`, and with it
+        `cross_val_score` and `GridSearchCV`, makes a fitted classifier unfitted, so that each fold
+        trains its own; a `FrozenEstimator` stays fitted and is never trained.
+    layers: names of the layers to find support in. The default for a network is its last hidden
+        layer and its output; for any other classifier, what it receives ("input", or the last
+        transformer of its pipeline) and "output".
     rule: the kind of neighborhood whose radii `tune` chooses.
     neighborhoods: fixed neighborhoods, one for all layers or a mapping by layer; nothing is tuned.
-    k: number of neighbours for the rules that use it.
-    metric: how distance is measured, for all layers or by layer (`iknow.geometry`); Euclidean
-        unless given.
-    classes: labels of the model's score columns in order, where they cannot be told from y.
-    batch_size: samples that the model is asked about at a time; as many as memory affords unless
-        given.
-    device: where to search: "cuda", "cuda:1", "mps" or "cpu" have torch do it, None the CPU without
-        torch. The answers are the same.
+        A `Selection`, such as the `selection_` of another classifier of the same classes, gives
+        its neighborhoods and lets the same classes be known.
+    k: number of neighbors for the rules that use it.
+    metric: how to measure distance, for all layers or by layer (`iknow.geometry`); Euclidean by
+        default.
+    classes: labels of the model's score columns in order, if y does not determine them.
+    batch_size: number of samples per call of the model; by default as many as fit in memory.
+    device: where to search: "cuda", "cuda:1", "mps" or "cpu" with torch, None on the CPU without
+        it. The answers are the same.
+    index: what searches instead of the index that iknow chooses: a type or a function, called with
+        (activations, labels, n_classes, rows=...) for each layer, that passes
+        `iknow.testing.IndexContract`. It searches in the Euclidean norm, on its own choice of
+        device. Like `device` it belongs to the machine: `save` keeps the points, and `load`
+        searches them by default unless you give it an index too.
     """
 
     def __init__(
@@ -90,7 +100,7 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         model: Any,
         layers: Sequence[str] | None = None,
         rule: type[Neighborhood] = Ball,
-        neighborhoods: Neighborhood | Mapping[str, Neighborhood] | None = None,
+        neighborhoods: Neighborhood | Mapping[str, Neighborhood] | Selection | None = None,
         *,
         k: int = 5,
         metric: Metric | Mapping[str, Metric] | None = None,
@@ -100,6 +110,7 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         random_state: Any = 0,
         progress: bool = True,
         device: str | None = None,
+        index: IndexFactory | None = None,
     ) -> None:
         self.model = model
         self.layers = layers
@@ -113,10 +124,11 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         self.random_state = random_state
         self.progress = progress
         self.device = device
+        self.index = index
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        # Where the raw input is a layer it must be finite, whatever the model takes.
+        # If the raw input is a layer it must be finite, whatever the model accepts.
         raw = not hasattr(self.model, "steps")
         if isinstance(self.layers, (str, list, tuple)):
             raw = "input" in self.layers
@@ -127,8 +139,8 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
     def fit(self, X: Any, y: Any, *, rows: Any = None) -> Self:
         """Collect the evidence: the activations of the training samples, with their labels.
 
-        X: whatever the model takes, n samples. y: labels of shape (n,). rows: whole numbers that
-        explanations know the samples by, of shape (n,); their positions in X unless given.
+        X: n samples, in any form the model accepts. y: labels of shape (n,). rows: integers of
+        shape (n,) that identify the samples in explanations; by default their positions in X.
         """
         before = self.__dict__.copy()
         try:
@@ -136,10 +148,10 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
                 delattr(self, learned)
             if is_estimator(self.model):
                 check_features(self, X, reset=True)
-            begin = self._train if is_to_be_trained(self.model) else self._wrap
+            begin = self._train if is_to_be_trained(self.model, X) else self._wrap
             return begin(X, y, rows)
         except BaseException:
-            self.__dict__ = before  # a fit that fails loses nothing
+            self.__dict__ = before  # a failed fit changes nothing
             raise
 
     def tune(
@@ -157,15 +169,16 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
     ) -> Self:
         """Choose the neighborhoods on validation data: by default the exact maximum of coverage.
 
-        X: n samples not in the training data. y: their labels, of shape (n,). accuracy: the largest
-        coverage whose accuracy on IK is at least this, of `each_class` if asked, with probability
-        `confidence` over the draw of the data; else an error. coverage: match this one instead
-        (`Nearest`, `RelativeBall`). k: one number of neighbours or several to try. method:
-        "per-class" gives every class a radius; "grid" and "bayes" are there to compare.
+        X: n samples not in the training data. y: their labels, of shape (n,). accuracy: find the
+        largest coverage whose accuracy on IK is at least this, in each class if `each_class`, with
+        probability `confidence` over the draw of the data; an error if there is none. coverage:
+        match this coverage instead (`Nearest`, `RelativeBall`). k: one number of neighbors, or
+        several to try. method: "per-class" gives each class its own radius; "grid" and "bayes" are
+        for comparison.
         """
         check_is_fitted(self, "indexes_")
         if self.neighborhoods is not None:
-            raise InputError("there is nothing to tune: the neighborhoods were given and are fixed")
+            raise InputError("nothing to tune: neighborhoods=... fixes them")
         goal = Goal(
             method=method,
             accuracy=accuracy,
@@ -180,19 +193,19 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         return self._select(goal, inputs, as_labels(y, count_samples(inputs), "y"), "validation")
 
     def assess(self, X: Any, k: int = 0, *, evidence: bool = False) -> Assessment:
-        """What is asserted about each prediction, and the evidence for it.
+        """Assert IK, IMK or IDK about each prediction, with the evidence for it.
 
-        The evidence is gathered when the assessment is first asked for it, and certificates are
-        found likewise; until then it keeps the activations, 4 bytes for each feature and sample,
-        where they take less than a gigabyte. evidence: gather it at once, which takes less time in
-        all where it is needed. k: likewise, with at least so many neighbour distances, to
-        try rules with another k on it. A sample with an activation that is not finite, or without
-        an answer of the model, is INVALID and IDK; it disturbs no other.
+        The assessment gathers evidence and certificates on first use; until then it keeps the
+        activations, 4 bytes per feature and sample, if they take less than a gigabyte. evidence:
+        gather it now, which is faster overall if you need it. k: the same, with at least k neighbor
+        distances, to try rules with another k. A sample with a non-finite activation, or without
+        an answer from the model, is INVALID and IDK; it does not affect any other sample.
         """
         check_is_fitted(self, "indexes_")
         if not hasattr(self, "neighborhoods_"):
             raise NotFittedError(
-                "no neighborhoods yet: call tune(X_val, y_val), or give neighborhoods=..."
+                "no neighborhoods yet: call tune(X_val, y_val), or give neighborhoods=... (fit "
+                "tunes only a scikit-learn classifier that it trains itself, not a fitted one)"
             )
         gathers = as_flag(evidence, "evidence")
         least = as_whole(k, "k", "be a whole number >= 0")
@@ -211,18 +224,16 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
             evidence=found.evidence,
             neighborhoods=rules,
             invalid=found.observation.invalid,
-            knowable=self._knowable(),
+            knowable=getattr(getattr(self, "selection_", self.neighborhoods), "knowable", None),
             found=found.supports,
             movements=movements_on_request(self.model_, self.indexes_, sizes, found),
         )
 
-    def _knowable(self) -> tuple[int, ...] | None:
-        """The classes that beliefs may be IK in, where a certificate names them."""
-        selection: Selection | None = getattr(self, "selection_", None)
-        return None if selection is None else selection.knowable
-
     def predict(self, X: Any) -> Labels:
-        """The model's own answers, as labels of shape (n,)."""
+        """The model's own answers, as labels of shape (n,): the beliefs that `assess` reports.
+
+        Raises an `InputError` that names the rows without an answer, where `assess` says IDK.
+        """
         check_is_fitted(self, "indexes_")
         inputs = self._prepare(X)
         batches = cut_batches(inputs, self.batch_size)
@@ -233,11 +244,11 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         return labels
 
     def warm_up(self) -> Self:
-        """Do now what the first request would wait for: check, prepare and compile the search.
+        """Check, prepare and compile the search now, so that the first request need not wait.
 
-        Compiling takes seconds where no earlier process could keep what it compiled. Afterwards
-        nothing is compiled any more, whatever is asked. The model is asked too, about the inputs
-        that are kept to know it by.
+        Compiling takes seconds unless an earlier process left its result in the cache. After this
+        call no request compiles anything. It also runs the model once, on the inputs kept to
+        recognize it by.
         """
         check_is_fitted(self, "indexes_")
         for index in self.indexes_.values():
@@ -249,7 +260,7 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
     def _select(
         self, goal: Goal, inputs: Any, labels: Labels, what: str, positions: Ints | None = None
     ) -> Self:
-        """Serve a goal on samples that are prepared; `positions`: see `check_valid`."""
+        """Choose neighborhoods for a goal on prepared samples; `positions`: see `check_valid`."""
         y_true = encode(labels, self.classes_, "y")
         index = self.indexes_[self.layers_[0]]
         check_trained(y_true, index.labels, self.classes_)
@@ -258,7 +269,7 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
             self._observe(inputs), self.indexes_, k, whole=goal.needs_every_class
         )
         check_valid(found.invalid, what, positions, self.layers_)
-        if positions is None:  # else fit has held them out itself
+        if positions is None:  # otherwise fit held them out itself
             check_unseen(*count_copies(found.evidence, self.indexes_))
         belief = found.belief
         self.selection_ = choose(goal, found.evidence, belief, y_true, self.rule, self.classes_)
@@ -273,7 +284,7 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         return self._collect(inputs, labels, as_row_numbers(rows, len(labels)))
 
     def _train(self, X: Any, y: Any, rows: Any) -> Self:
-        """Train a clone of the estimator; tune on a part it has not seen, if there is a radius."""
+        """Train a clone of the estimator; if there is a radius, tune on a held-out part."""
         inputs = as_dense(X)
         labels = as_labels(y, count_samples(inputs), "y")
         check_several_classes(labels)
@@ -291,13 +302,13 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         return self
 
     def _tune_or_know_nothing(self, inputs: Any, labels: Labels, held_out: Ints) -> None:
-        """Tune on the held-out part; where no radius lets it know anything, say so."""
+        """Tune on the held-out part; warn if no radius yields any IK."""
         try:
             part = take_rows(inputs, held_out)
             self._select(Goal(k=self.k), part, labels[held_out], "training", held_out)
         except SelectionError as error:
             warnings.warn(
-                f"{error}. Until it is tuned again this classifier answers IDK to all but exact "
+                f"{error}. Until it is tuned again this classifier answers IDK for all but exact "
                 "copies of training samples",
                 stacklevel=4,
             )
@@ -308,7 +319,7 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
     ) -> Self:
         """Build one index per layer from the activations of the training samples.
 
-        rows: the number each sample is known by in explanations, of shape (n,). positions: see
+        rows: the number that identifies each sample in explanations, of shape (n,). positions: see
         `check_valid`.
         """
         batches = cut_batches(inputs, self.batch_size)
@@ -319,7 +330,8 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         check_neighbors(fixed, self.rule, self.k, len(labels))
         metrics = as_metrics(self.metric, layers)
         for metric in metrics.values():
-            find_index_type(metric, self.device)  # refuses before the model has done its work
+            # It refuses before the model has done its work.
+            find_index_type(metric, self.device, self.index)
         shown = track(batches, "Collecting evidence", enabled=as_flag(self.progress, "progress"))
         observation, n_columns = observe_all(self.model_, shown, len(labels), layers)
         check_valid(observation.invalid, "training", positions, layers)
@@ -329,7 +341,7 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         self.layers_ = layers
         self.indexes_ = {
             layer: LayerIndex.build(
-                values, codes, len(self.classes_), rows, metrics[layer], self.device
+                values, codes, len(self.classes_), rows, metrics[layer], self.device, self.index
             )
             for layer, values in observation.activations.items()
         }

@@ -1,4 +1,4 @@
-"""Gathering: a model and the indexes of its layers, put to work on batches of inputs."""
+"""Gathering: run a model and the indexes of its layers on batches of inputs."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from iknow.core.contrast import Contrast, find_contrast, stack_contrasts
 from iknow.core.evidence import Evidence, discard_evidence, stack_evidence
 from iknow.core.neighborhood import Neighborhood
 from iknow.errors import InputError
-from iknow.explain.on_request import EvidenceOnRequest
+from iknow.explain.on_request import OnRequest
 from iknow.models.model import Model, Observation, join_observations, join_whole
 from iknow.search.index import Index
 
 Item = TypeVar("Item")
 
 BYTES_OF_ACTIVATIONS_KEPT = 1 << 30
-"""Most memory for activations that are kept to gather evidence later, in all layers together."""
+"""Most memory for activations kept to gather evidence later, over all layers."""
 
 QUERIES_AT_ONCE = 4096
-"""How many kept activations are searched for in one go, so that copies of them stay small."""
+"""How many kept activations to search for at a time, so that copies of them stay small."""
 
 
 @dataclass(frozen=True, eq=False)
 class Findings:
     """What a model and the indexes of its layers say about n samples.
 
-    observation: of all samples, without activations. evidence: by layer, there or on request.
-    supports: by layer, masks of shape (n, n_classes); None where they were not asked for and follow
-    from the evidence. Of samples that are invalid they say nothing that counts. activations: by
-    layer, of shape (n, n_features), for certificates; None where they were not kept.
+    observation: of all samples, without activations. evidence: by layer, present or on request.
+    supports: by layer, masks of shape (n, n_classes), meaningless for invalid samples; None if they
+    follow from the evidence. activations: by layer, of shape (n, n_features), for certificates;
+    None if they were not kept.
     """
 
     observation: Observation
@@ -48,7 +48,7 @@ class Findings:
 
 @dataclass(frozen=True, eq=False)
 class Validation:
-    """What tuning needs to know of n samples.
+    """What tuning needs to know about n samples.
 
     belief: class codes of shape (n,). invalid: mask of shape (n,). evidence: by layer.
     """
@@ -61,10 +61,10 @@ class Validation:
 def observe_batches(
     model: Model, indexes: Mapping[str, Index], batches: Iterable[Any]
 ) -> Iterator[Observation]:
-    """Ask the model about batch after batch, in the layers that have an index.
+    """Run the model on one batch after another, in the layers that have an index.
 
-    A model on a device of its own sees the next batch while this one is searched for. On the same
-    cores the two would only take turns, and search has use for all cores.
+    A model on its own device computes the next batch during the search for this one. On the same
+    cores the two would only take turns, and search can use all cores.
     """
 
     def observe() -> Iterator[Observation]:
@@ -74,11 +74,11 @@ def observe_batches(
                 check_columns(observation.scores.shape[1], index.n_classes)
             yield observation
 
-    return one_ahead(observe()) if getattr(model, "is_elsewhere", False) else observe()
+    return one_ahead(observe()) if model.is_elsewhere else observe()
 
 
 def one_ahead(items: Iterator[Item]) -> Iterator[Item]:
-    """The same items in the same order, each made in another thread while the last one is used."""
+    """The same items in order, each made in another thread while the caller uses the last."""
     end = object()
     with ThreadPoolExecutor(1) as pool:
         coming: Future[Any] = pool.submit(next, items, end)
@@ -95,8 +95,8 @@ def gather_evidence(
 ) -> Findings:
     """Search the layers, observation by observation.
 
-    The evidence of each layer has k neighbour distances. There is none about invalid inputs.
-    keep_of: the number of samples, to keep their activations where memory affords it.
+    The evidence of each layer has k neighbor distances, and none for invalid inputs. keep_of: the
+    number of samples, to keep their activations if memory allows.
     """
     evidence: dict[str, list[Evidence]] = {layer: [] for layer in indexes}
 
@@ -129,8 +129,8 @@ def gather_validation(
 ) -> Validation:
     """Search the layers, observation by observation, and keep what tuning needs.
 
-    whole: keep the distances to every class. Neither they nor scores are kept otherwise: of both
-    there is one for each class, which for many classes would be most of all memory.
+    whole: keep the distances to every class. Otherwise neither these nor the scores are kept: with
+    many classes they would take most of the memory.
     """
     beliefs, invalid = [], []
     parts: dict[str, list[Evidence]] = {layer: [] for layer in indexes}
@@ -159,10 +159,10 @@ def find_supports(
     neighborhoods: Mapping[str, Neighborhood],
     n_samples: int,
 ) -> Findings:
-    """Find which classes are within reach in each layer; evidence is gathered on request.
+    """Find which classes are within reach in each layer; gather evidence only on request.
 
-    For that the activations are kept, 4 bytes for each feature of each sample. Where they would
-    take more than `BYTES_OF_ACTIVATIONS_KEPT`, the evidence is gathered at once instead.
+    This keeps the activations, 4 bytes per feature and sample. If they would take more than
+    `BYTES_OF_ACTIVATIONS_KEPT`, it gathers the evidence now instead.
     """
     k = max(neighborhood.n_neighbors for neighborhood in neighborhoods.values())
     first, observations = _look_ahead(observations)
@@ -195,31 +195,31 @@ def _look_ahead(observations: Iterable[Observation]) -> tuple[Observation, Itera
 
 
 def _can_be_kept(first: Observation, n_samples: int) -> bool:
-    """Whether there is memory for the activations of so many samples like those of a batch."""
+    """Whether the activations of n_samples, if they are like the first ones, fit in memory."""
     n_features = sum(values.shape[1] for values in first.activations.values())
     return bool(4 * n_features * n_samples <= BYTES_OF_ACTIVATIONS_KEPT)
 
 
 def _gather_later(
     observation: Observation, indexes: Mapping[str, Index], k: int
-) -> EvidenceOnRequest:
+) -> OnRequest[Evidence]:
     """The evidence about an observation with its activations, gathered when it is asked for."""
 
-    def gather(layer: str, samples: slice) -> Evidence:
-        queries = observation.activations[layer][samples]
+    def gather(layer: str, samples: Ints) -> Evidence:
+        queries = observation.activations[layer]
         with _errors_that_name(layer):
             parts = [
-                indexes[layer].gather(queries[start : start + QUERIES_AT_ONCE], k)
-                for start in range(0, max(1, len(queries)), QUERIES_AT_ONCE)
+                indexes[layer].gather(queries[samples[start : start + QUERIES_AT_ONCE]], k)
+                for start in range(0, max(1, len(samples)), QUERIES_AT_ONCE)
             ]
         return discard_evidence(stack_evidence(parts), observation.invalid[samples])
 
-    return EvidenceOnRequest(indexes, gather)
+    return OnRequest(indexes, gather, np.arange(len(observation.invalid)))
 
 
 @contextmanager
 def _errors_that_name(layer: str) -> Iterator[None]:
-    """An index does not know its layer; whoever reads its errors wants to."""
+    """Add the layer to errors of an index, which does not know its layer."""
     try:
         yield
     except InputError as error:
@@ -238,33 +238,33 @@ def check_columns(n_columns: int, n_classes: int) -> None:
 def check_valid(
     invalid: Bools, what: str, positions: Ints | None = None, layers: Iterable[str] = ()
 ) -> None:
-    """Every sample must be valid; the first that is not is named by its row in the user's X.
+    """Refuse invalid samples; the error names the first one by its row in the user's X.
 
-    positions: those rows, of shape (n,), where the samples are a part of X. layers: where
-    activations were looked at, to say what else could be done.
+    positions: those rows, of shape (n,), if the samples are a part of X. layers: the layers in use,
+    to suggest a remedy.
     """
     if invalid.any():
         first = int(np.flatnonzero(invalid)[0])
         row = first if positions is None else int(positions[first])
         raise InputError(
-            f"{what} data must be finite: row {row} has a value, or causes an activation, that is "
-            f"NaN or inf ({int(invalid.sum())} such rows): remove or repair them"
+            f"{what} data must be finite: row {row} has a NaN or inf value or activation "
+            f"(rows affected: {int(invalid.sum())}); remove or fix these rows"
             + (INPUT_REMEDY if "input" in layers else "")
         )
 
 
 INPUT_REMEDY = (
-    ". The layer 'input' holds the values as they were given: if the model copes with NaN, choose "
-    "layers behind the step that fills it in, such as an imputer in a pipeline, or 'output' alone"
+    ". The layer 'input' holds the values as given: if the model accepts NaN, choose layers after "
+    "the step that fills it in, such as an imputer in a pipeline, or 'output' alone"
 )
 
 
 def check_answered(belief: Ints) -> None:
-    """Every sample must have a belief, of shape (n,); the first without is named by its row."""
+    """Refuse samples without a belief; the error names the first one by its row."""
     absent = belief == NO_BELIEF
     if absent.any():
         raise InputError(
-            f"the model gives no answer about row {int(absent.argmax())} ({int(absent.sum())} such "
-            "rows): it has, or causes, a value that is NaN or inf. Remove or repair these rows, or "
-            "use assess, which says IDK about them"
+            f"the model gives no answer for row {int(absent.argmax())}, because of a NaN or inf "
+            f"value (rows affected: {int(absent.sum())}). Remove or fix these rows, or use assess, "
+            "which says IDK for them"
         )

@@ -4,7 +4,7 @@ What `iknow.geometry` can bound it bounds, in real arithmetic and with the round
 its own precision; a layer of which nothing is known has the constant inf, and certifies nothing.
 
 Let H(x) be a layer's activation as computed and stored, within r + s·|x| + κ·|H(x)| of a function
-of constant L (κ: see `_promise_of`). For an input x' at a distance δ from x, |x'| <= |x| + δ and
+of constant L (see `Sensitivity`). For an input x' at a distance δ from x, |x'| <= |x| + δ and
 |H(x')| <= |H(x)| + D, where D = |H(x') - H(x)|₂, so
 
     D  <=  ((L + s) δ + 2 (r + s·|x| + κ·|H(x)|)) / (1 - κ).
@@ -20,12 +20,10 @@ are tried again, and would show most changes), and inputs of another dtype than 
 from __future__ import annotations
 
 import math
-import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -33,16 +31,16 @@ from iknow.classifier.gathering import Findings
 from iknow.core.arrays import Floats, Floats32, Ints
 from iknow.core.bisector import find_crossings
 from iknow.core.movement import Movement
-from iknow.core.overriding import replaced_methods, speaks_for
 from iknow.core.robustness import FURTHEST
 from iknow.core.sensitivity import Sensitivity
 from iknow.errors import IknowError, LayerError
-from iknow.explain.on_request import MovementsOnRequest
-from iknow.geometry.lipschitz import FLOAT32_ROUNDING, ROUND_UP
-from iknow.geometry.metric import check_promises
+from iknow.explain.on_request import OnRequest
+from iknow.geometry.lipschitz import ROUND_UP
+from iknow.geometry.metric import Minkowski, check_promises
 from iknow.geometry.rounding import SMALLEST
 from iknow.models.lengths import Sizes, as_rows, norms
 from iknow.models.model import Model
+from iknow.models.promise import promised_sensitivity
 from iknow.search.layer import LayerIndex
 
 NOT_BOUNDED = (
@@ -53,14 +51,14 @@ NOT_BOUNDED = (
 
 def movements_on_request(
     model: Model, indexes: Mapping[str, LayerIndex], sizes: Sizes, found: Findings
-) -> MovementsOnRequest:
+) -> OnRequest[Movement]:
     """How far the points of each layer can move, when that is asked for.
 
     sizes: of what was assessed. found: what was found about it.
     """
     belief, activations = found.observation.belief, found.activations
     mover = Mover(model, indexes, sizes, activations, belief)
-    return MovementsOnRequest(indexes, mover.find, np.arange(len(belief)))
+    return OnRequest(indexes, mover.find, np.arange(len(belief)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,18 +77,20 @@ class Mover:
 
     def find(self, layer: str, positions: Ints) -> Movement:
         """How far the points of the samples at these positions can move."""
-        bound, relative = self._bounds[layer]
+        bound = self._bounds[layer]
         if not math.isfinite(bound.lipschitz):
             return Movement(math.inf)
         index = self.indexes[layer]
-        transform = index.metric.rounding(index.n_features)
-        stretch = (index.metric.expansion(index.n_features) + transform) / (1 - relative)
+        # Of the activations: a metric may make points of another width of them.
+        width = index.n_features if self.activations is None else self.activations[layer].shape[1]
+        transform = index.metric.rounding(width)
+        stretch = (index.metric.expansion(width) + transform) / (1 - bound.relative_rounding)
         off = np.full(len(positions), bound.rounding)
         if bound.rounding_per_length and self.sizes.lengths is not None:
             off += bound.rounding_per_length * self.sizes.lengths[positions]
         queries = None if self.activations is None else self.activations[layer][positions]
         length = np.zeros(len(positions)) if queries is None else norms(queries)
-        lost = stretch * (off + relative * length) + transform * length
+        lost = stretch * (off + bound.relative_rounding * length) + transform * length
         lost += SMALLEST * math.sqrt(index.n_features)
         if self.sizes.lengths is not None:
             lost[self.sizes.lengths[positions] > FURTHEST] = np.inf
@@ -103,21 +103,20 @@ class Mover:
         )
 
     @cached_property
-    def _bounds(self) -> dict[str, tuple[Sensitivity, float]]:
-        """By layer, its sensitivity and κ. It warns if that leaves nothing to certify by."""
-        promise = _promise_of(self)
-        bounds: dict[str, tuple[Sensitivity, float]] = {}
+    def _bounds(self) -> dict[str, Sensitivity]:
+        """The sensitivity of each layer. It warns if that leaves nothing to certify by."""
+        bounds: dict[str, Sensitivity] = {}
         reasons: list[str] = []
         for layer, index in self.indexes.items():
             try:
                 check_promises(index.metric)
-                bounds[layer] = promise(layer)
-                self._check_known(*bounds[layer], index)
-                self._check_probe(layer, *bounds[layer])
+                bounds[layer] = promised_sensitivity(self.model, layer, self.sizes)
+                self._check_known(bounds[layer], index)
+                self._check_probe(layer, bounds[layer])
             except NOT_BOUNDED as error:
-                bounds[layer] = Sensitivity(math.inf), 0.0
+                bounds[layer] = Sensitivity(math.inf)
                 reasons.append(f"layer {layer!r}: {error}")
-        if all(math.isinf(bound.lipschitz) for bound, _ in bounds.values()):
+        if all(math.isinf(bound.lipschitz) for bound in bounds.values()):
             warnings.warn(
                 "no layer has a known Lipschitz constant, so nothing is certified; of the layer "
                 f"'input' it is known for arrays of numbers. {'; '.join(reasons)}",
@@ -125,22 +124,28 @@ class Mover:
             )
         return bounds
 
-    def _check_known(self, bound: Sensitivity, relative: float, index: LayerIndex) -> None:
+    def _check_known(self, bound: Sensitivity, index: LayerIndex) -> None:
         """All that rounding depends on must be there."""
-        parts = bound.lipschitz, bound.rounding, bound.rounding_per_length
-        if not all(part >= 0 for part in parts):  # also false for NaN
-            raise LayerError(f"a Lipschitz constant and roundings must be >= 0; got {parts}")
+        parts = tuple(vars(bound).values())
+        # Both are false for NaN.
+        if not (all(part >= 0 for part in parts) and bound.relative_rounding < 1):
+            raise LayerError(
+                "a Lipschitz constant and roundings must be >= 0, and a relative rounding below 1; "
+                f"got {parts}"
+            )
         if bound.rounding_per_length and self.sizes.lengths is None:
             raise LayerError(
                 "its rounding grows with the inputs, and these are no array of numbers"
             )
-        if self.activations is None and (relative or index.metric.rounding(index.n_features)):
+        if self.activations is None and (
+            bound.relative_rounding or type(index.metric) is not Minkowski
+        ):
             raise LayerError(
                 "its rounding depends on the activations, which were too many to be kept: assess "
                 "fewer samples at once"
             )
 
-    def _check_probe(self, layer: str, bound: Sensitivity, relative: float) -> None:
+    def _check_probe(self, layer: str, bound: Sensitivity) -> None:
         """Some inputs must be answered as when they were assessed, and move as is promised.
 
         A second net: it catches a model that was trained further, or is not the same twice.
@@ -152,7 +157,8 @@ class Mover:
         before = self.activations[layer][: len(now)].astype(np.float64)
         inputs, lengths = as_rows(self.sizes.probe), self.sizes.lengths[: len(now)]
         off = bound.rounding + bound.rounding_per_length * lengths
-        off = (off + relative * norms(before) + SMALLEST * math.sqrt(now.shape[1])) * ROUND_UP
+        off += bound.relative_rounding * norms(before) + SMALLEST * math.sqrt(now.shape[1])
+        off *= ROUND_UP
         usable = np.isfinite(lengths) & ~observation.invalid
         if (norms(now - before) > 2 * off * ROUND_UP**2)[usable].any():
             raise LayerError(
@@ -174,55 +180,3 @@ def _crossings(index: LayerIndex, queries: Floats32, belief: Ints) -> Floats | f
         return -np.inf
     points = np.asarray(index.metric.transform(queries)).astype(np.float32)
     return find_crossings(index.points, index.labels, points, belief)
-
-
-def _promise_of(mover: Mover) -> Callable[[str], tuple[Sensitivity, float]]:
-    """What gives the sensitivity of a layer, and κ, or raises where nothing is known.
-
-    κ is not 0 for a constant that a model of the user's own promises of the activations it
-    returns: it cannot know how they are stored, in float32.
-    """
-    model: Any = mover.model
-    if hasattr(model, "lipschitz"):
-        return lambda layer: _promised(model, layer)
-    replaced = replaced_methods(model)
-    if replaced:
-        return lambda layer: _unknown(f"a {type(model).__name__} with its own {replaced[0]!r}")
-    # The adapters themselves: a subclass, or a stranger's, may give any activations. Whose file was
-    # never loaded cannot be in use.
-    if type(model) is _loaded("iknow.models.sklearn", "SklearnModel"):
-        # Imported here because it loads much of scikit-learn, and only certificates need it.
-        from iknow.geometry.sklearn import sensitivity_of
-
-        if mover.sizes.dtype is None or len(mover.sizes.shape) != 1:
-            return lambda layer: _unknown("inputs that are no array of numbers with two axes")
-        dtype, n_features = mover.sizes.dtype, mover.sizes.shape[0]
-        return lambda layer: (sensitivity_of(model.estimator, layer, dtype, n_features), 0.0)
-    if type(model) is _loaded("iknow.models.torch", "TorchModel"):
-        # Imported here because only a user of torch should pay for loading it.
-        from iknow.geometry.torch.module import sensitivities
-
-        shape, probe = mover.sizes.shape, mover.sizes.probe
-        return lambda layer: (sensitivities(model.module, shape, [layer], probe)[layer], 0.0)
-    return lambda layer: _unknown(type(model).__name__)
-
-
-def _promised(model: Any, layer: str) -> tuple[Sensitivity, float]:
-    if "lipschitz" not in vars(model) and not speaks_for(type(model), "lipschitz", "observe"):
-        raise LayerError(
-            f"{type(model).__name__} changes observe but not lipschitz, which is about it: give it "
-            "a method lipschitz(layer) of its own"
-        )
-    promise = model.lipschitz(layer)
-    if isinstance(promise, Sensitivity):
-        return promise, 0.0
-    return Sensitivity(float(promise)), FLOAT32_ROUNDING * ROUND_UP
-
-
-def _unknown(what: str) -> tuple[Sensitivity, float]:
-    raise LayerError(f"nothing is known about the inside of {what}")
-
-
-def _loaded(module: str, name: str) -> Any:
-    """A type of a module, if that was imported by anybody."""
-    return getattr(sys.modules.get(module), name, None)

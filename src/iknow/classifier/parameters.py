@@ -1,4 +1,4 @@
-"""Parameters: what the user asked of a classifier, checked and filled in."""
+"""Parameters: what the user asked for, checked and completed."""
 
 from __future__ import annotations
 
@@ -18,26 +18,27 @@ from iknow.core.neighborhood import (
 from iknow.core.text import names, shown
 from iknow.errors import InputError
 from iknow.geometry import Euclidean, Metric
+from iknow.selection import Selection
 
 
 def as_layer_names(layers: Any) -> tuple[str, ...] | None:
-    """Layers as a tuple of names; a single name may stand alone. None asks for the defaults."""
+    """Layers as a tuple of names; a single name needs no list. None means the defaults."""
     if layers is None:
         return None
-    # An iterator is empty when it is read again, by the next fit or a clone.
+    # An iterator would be empty for the next fit, or for a clone.
     listed = isinstance(layers, Collection) and getattr(layers, "ndim", 1) == 1
     chosen = (layers,) if isinstance(layers, str) else tuple(layers) if listed else ()
     if not chosen or not all(isinstance(name, str) for name in chosen):
-        raise InputError(f"layers must be names of layers, at least one; got {shown(layers)}")
+        raise InputError(f"layers must be the names of one or more layers; got {shown(layers)}")
     if len(set(chosen)) < len(chosen):
-        raise InputError(f"each layer must be named once; got {shown(layers)}")
+        raise InputError(f"layers must name each layer once; got {shown(layers)}")
     return tuple(map(str, chosen))
 
 
 def check_rule(rule: Any) -> type[Neighborhood]:
     """A kind of neighborhood, given as a class."""
     if not (isinstance(rule, type) and issubclass(rule, Neighborhood)):
-        raise InputError(f"rule must be a kind of neighborhood such as Ball; got {shown(rule)}")
+        raise InputError(f"rule must be a neighborhood class such as Ball; got {shown(rule)}")
     return rule
 
 
@@ -49,27 +50,28 @@ def fixed_neighborhoods(
         if is_tuned(rule):
             return None
         given = make_rule(rule, k)
+    if isinstance(given, Selection):
+        given = given.neighborhoods
     if isinstance(given, Neighborhood):
         return dict.fromkeys(layers, given)
-    kind = "one such as Ball(0.5), or one for each layer by its name"
+    kind = "one such as Ball(0.5), or a dict of one per layer"
     check_by_layer(given, layers, kind=kind)
     return {layer: given[layer] for layer in layers}
 
 
 def as_metrics(metric: Any, layers: Sequence[str]) -> dict[str, Metric]:
-    """The metric of each layer: one for all, or some by name; Euclidean where none is given."""
+    """The metric of each layer: one for all, or some by name; Euclidean by default."""
     if metric is None or isinstance(metric, Metric):
         return dict.fromkeys(layers, metric or Euclidean)
     if not isinstance(metric, Mapping) or not all(isinstance(m, Metric) for m in metric.values()):
         raise InputError(
-            "metric must be one such as Minkowski(1), or some for layers by their names; "
-            f"got {shown(metric)}"
+            "metric must be a metric such as Minkowski(1), or a dict of metrics by layer; got "
+            f"{shown(metric)}"
         )
     unknown = [layer for layer in metric if layer not in layers]
     if unknown:
         raise InputError(
-            f"a metric was given for {names(unknown)}, which is not among the "
-            f"layers {', '.join(layers)}"
+            f"metric names {names(unknown)}, which is not among the layers {', '.join(layers)}"
         )
     return {layer: metric.get(layer, Euclidean) for layer in layers}
 
@@ -77,7 +79,7 @@ def as_metrics(metric: Any, layers: Sequence[str]) -> dict[str, Metric]:
 def check_neighbors(
     fixed: Mapping[str, Neighborhood] | None, rule: type[Neighborhood], k: int, n_rows: int
 ) -> None:
-    """Every k must be one that the training set can serve."""
+    """Refuse a k larger than the training set."""
     needed, given = [0], check_k(k)  # also where no rule asks for it yet: a bundle keeps it
     if fixed is not None:
         needed += [neighborhood.n_neighbors for neighborhood in fixed.values()]
@@ -85,14 +87,13 @@ def check_neighbors(
         needed += [given]
     if max(needed) > n_rows:
         raise InputError(
-            f"k={max(needed)} neighbours are asked for but there are {n_rows} training samples: "
-            "choose a smaller k"
+            f"k={max(needed)} is more than the {n_rows} training samples: choose a smaller k"
         )
 
 
 def check_features(estimator: Any, X: Any, *, reset: bool) -> None:
-    """Note the number of features and their names in an estimator, or compare with those noted."""
+    """Record the number and names of the features in an estimator, or compare with those."""
     try:
         validate_data(estimator, X, reset=reset, skip_check_array=True)
-    except Exception as error:  # X is asked for its shape and names, and may answer in any way
+    except Exception as error:  # X may be any object, and fail in any way
         raise InputError(f"X must be an array or a data frame: {error}") from error

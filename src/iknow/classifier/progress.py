@@ -1,4 +1,4 @@
-"""A progress bar for long work, on standard error, and only where someone can see it."""
+"""A progress bar for long work, on standard error, and only in a terminal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def track(items: Sequence[Item], description: str, *, enabled: bool) -> Iterator
     if not enabled or len(items) < 2 or not sys.stderr.isatty():
         yield from items
         return
-    # Imported here because a library in a service never shows a bar.
+    # Imported here because a service never shows a bar.
     from rich.console import Console
     from rich.progress import track as rich_track
 

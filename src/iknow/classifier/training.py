@@ -1,4 +1,4 @@
-"""Training: a copy of the user's estimator, and the part of the data it does not see."""
+"""Training: a clone of the user's estimator, and the part of the data to hold out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from iknow.models.inputs import own_copy
 
 
 def seeded_clone(estimator: Any, random_state: Any) -> Any:
-    """An untrained copy of an estimator; every random_state it leaves open is drawn from ours."""
+    """An unfitted clone of an estimator; every random_state that is None is drawn from ours."""
     copy = clone(estimator)
     rng = as_random_state(random_state)
     seeds = {
@@ -30,10 +30,10 @@ def seeded_clone(estimator: Any, random_state: Any) -> Any:
 
 
 def as_random_state(random_state: Any) -> Any:
-    """What scikit-learn takes for a source of random numbers: a seed, a RandomState, or None."""
+    """A RandomState from whatever scikit-learn accepts: a seed, a RandomState, or None."""
     try:
         return check_random_state(random_state)
-    except Exception as error:  # it compares what it is given, and that may answer in any way
+    except Exception as error:  # it compares any object, which may fail in any way
         raise InputError(
             "random_state must be a whole number from 0 to 2**32 - 1, a numpy RandomState or None; "
             f"got {shown(random_state)}"
@@ -41,16 +41,16 @@ def as_random_state(random_state: Any) -> Any:
 
 
 def train(estimator: Any, inputs: Any, labels: Labels, positions: Ints) -> Any:
-    """The estimator, trained on a copy; if it refuses a value that is not finite, its row is named.
+    """Train the estimator on a copy; if it refuses a non-finite value, the error names the row.
 
     positions: the rows of the inputs in the user's X, of shape (n,).
     """
     try:
-        # A copy, as scalers and imputers with copy=False write to what they are given.
+        # A copy, because scalers and imputers with copy=False write to their input.
         return estimator.fit(own_copy(inputs), labels.copy())
     except (ValueError, TypeError, ArithmeticError) as error:
         check_valid(find_kinds(inputs) != ORDINARY, "training", positions)
-        if isinstance(error, TypeError):  # scikit-learn's checks want it to stay one
+        if isinstance(error, TypeError):  # scikit-learn's checks expect a TypeError
             raise
         raise RefusedError(f"{type(estimator).__name__} could not be trained: {error}") from error
 
@@ -58,8 +58,8 @@ def train(estimator: Any, inputs: Any, labels: Labels, positions: Ints) -> Any:
 def split_rows(labels: Labels, fraction: float, random_state: Any) -> tuple[Ints, Ints]:
     """Rows to train on and rows to hold out, both ascending.
 
-    Each class gives the fraction of its samples, rounded down, but keeps at least one to train on.
-    If that gives nothing at all, the largest class gives one.
+    Each class holds out this fraction of its samples, rounded down, and keeps at least one to train
+    on. If no class can hold out any that way, the largest class holds out one.
     """
     share = as_real(
         fraction, "validation_fraction", "lie between 0 and 1", lambda share: 0 < share < 1
@@ -73,7 +73,7 @@ def split_rows(labels: Labels, fraction: float, random_state: Any) -> tuple[Ints
     if quota.sum() == 0:
         raise InputError(
             f"{len(labels)} samples of {len(counts)} classes are too few to hold any out for "
-            "tuning: every class needs a second one, or give neighborhoods=..."
+            "tuning: add a second sample for each class, or give neighborhoods=..."
         )
     held_out = np.zeros(len(labels), dtype=bool)
     for code, share in enumerate(quota):

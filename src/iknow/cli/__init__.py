@@ -1,1 +1,1 @@
-"""The command line: an app, the jobs it gives out, the tables it reads, what it prints."""
+"""The command line: the app, its jobs, the tables it reads, and what it prints."""

@@ -58,13 +58,13 @@ NoCheckOption = Annotated[
     bool,
     typer.Option(
         "--no-check-model",
-        help="Take any model, even one that answers otherwise than the one of the bundle.",
+        help="Accept any model, even one whose answers differ from the bundle's.",
     ),
 ]
 
 
 def _console(output: Path | None) -> Console:
-    """Where to tell people what was done: not into the stream that the result goes to."""
+    """The console for messages: not the stream that the result goes to."""
     return Console(stderr=output is not None and is_stream(output))
 
 
@@ -114,7 +114,7 @@ def fit(
         bool, typer.Option("--train", help="Train a network first and write it to --model.")
     ] = False,
     validation: Annotated[
-        Path | None, typer.Option(help="Samples to choose the radii on, labelled alike.")
+        Path | None, typer.Option(help="Labeled samples to choose the radii on.")
     ] = None,
     validation_labels: LabelsOption = None,
     hold_out: Annotated[
@@ -126,7 +126,7 @@ def fit(
         list[str] | None, typer.Option(help="A layer to find support in; may be repeated.")
     ] = None,
     rule: RuleOption = "ball",
-    k: Annotated[int, typer.Option(min=1, help="Neighbours, for the rules that use them.")] = 5,
+    k: Annotated[int, typer.Option(min=1, help="Neighbors, for the rules that use them.")] = 5,
     accuracy: Annotated[
         float | None, typer.Option(help="Guarantee this accuracy on IK, or fail.")
     ] = None,
@@ -136,7 +136,7 @@ def fit(
     ] = None,
     random_state: SeedOption = 0,
     force: Annotated[
-        bool, typer.Option("--force", help="With --train, write over a model that is there.")
+        bool, typer.Option("--force", help="With --train, overwrite an existing model.")
     ] = False,
 ) -> None:
     """Collect the evidence for a model and write it as a bundle."""
@@ -176,7 +176,7 @@ def assess(
     device: DeviceOption = None,
     no_check_model: NoCheckOption = False,
 ) -> None:
-    """Say IK, IMK or IDK for each prediction; with labels, also how often rightly."""
+    """Say IK, IMK or IDK for each prediction; with labels, also how often that is right."""
     from iknow.cli.console import show_assessment
     from iknow.cli.jobs import Source, assess_job
 
@@ -203,11 +203,11 @@ def report(
     label: LabelOption = None,
     labels: LabelsOption = None,
     training: Annotated[
-        Path | None, typer.Option(help="The file that `iknow fit` was given, for the exemplars.")
+        Path | None, typer.Option(help="The file given to `iknow fit`, to show the exemplars.")
     ] = None,
     training_label: LabelOption = None,
     layer: Annotated[
-        list[str] | None, typer.Option(help="A layer to decide by; may be repeated.")
+        list[str] | None, typer.Option(help="A layer that decides; may be repeated.")
     ] = None,
     show: Annotated[
         str | None,

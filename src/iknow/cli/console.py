@@ -1,4 +1,4 @@
-"""What the command line shows: tables, explanations and little pictures, by rich."""
+"""What the command line shows: tables, explanations and small pictures, with rich."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from rich.text import Text
 from iknow.classifier.epistemic import EpistemicClassifier
 from iknow.cli.demo import UNSEEN, Demonstration, Example
 from iknow.core.arrays import Floats, Labels
-from iknow.core.assertion import Assertion, Reason
-from iknow.core.text import name, visible
+from iknow.core.assertion import Assertion
+from iknow.core.colors import COLORS
+from iknow.core.text import name, percent, visible
 from iknow.evaluation import evaluate
-from iknow.evaluation.metrics import NO_ANSWER, percent
+from iknow.evaluation.metrics import NO_ANSWER
 from iknow.explain.assessment import Assessment
 from iknow.explain.explanation import SENTENCES, Explanation
 from iknow.storage.atomic import is_stream
 
-COLORS = {Assertion.IK: "green", Assertion.IMK: "yellow", Assertion.IDK: "red"}
 SHADES = " ░▒▓█"
 ROWS_SHOWN = 10
 
@@ -39,8 +39,8 @@ def show_demonstration(demonstration: Demonstration, console: Console) -> None:
     console.print()
     console.print(_comparison(demonstration))
     console.print(
-        "[dim]IK: answers it stands behind (coverage). right: how many of those are right. Nobody "
-        "can be right about an unseen digit, and hardly anybody about large noise: there, less is "
+        "[dim]IK: answers it stands behind (coverage). right: how many of those are right. No "
+        "answer can be right about an unseen digit, and few can under large noise: there, less is "
         "better.[/dim]"
     )
     console.print()
@@ -106,7 +106,7 @@ def _reasons(explanation: Explanation) -> Group:
 
 
 def _picture(title: str, image: Floats | None) -> Group:
-    """An image with values in [0, 1] as text; two characters to the pixel make it square."""
+    """An image with values in [0, 1] as text; two characters per pixel make it square."""
     if image is None:
         return Group()
     levels = np.clip(np.rint(image * (len(SHADES) - 1)), 0, len(SHADES) - 1).astype(int)
@@ -115,7 +115,7 @@ def _picture(title: str, image: Floats | None) -> Group:
 
 
 def show_fit(classifier: EpistemicClassifier, output: Path, console: Console) -> None:
-    """Print what was learned and where it is."""
+    """Print what was learned and where it was written."""
     table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
     for heading in ("layer", "features", "neighborhood"):
         table.add_column(heading, justify="right" if heading == "features" else "left")
@@ -126,41 +126,19 @@ def show_fit(classifier: EpistemicClassifier, output: Path, console: Console) ->
     console.print(f"{n_rows:,} training samples of {len(classifier.classes_)} classes")
     console.print(table)
     selection = getattr(classifier, "selection_", None)
-    if selection is not None:
-        largest = ", the largest there is" if selection.optimal else ""
-        console.print(
-            f"On {selection.n_samples:,} validation samples: coverage "
-            f"{percent(selection.coverage)}{largest}; accuracy on it {percent(selection.accuracy)}"
-        )
-        if selection.certificate is not None:
-            promise = selection.certificate
-            console.print(
-                f"Guaranteed with confidence {promise.confidence:g}: accuracy on IK at least "
-                f"{promise.accuracy:g} ({promise.errors} wrong of {promise.known:,} IK among "
-                f"{promise.n_samples:,} samples that certify)"
-            )
-            if promise.by_class is not None:
-                others = len(classifier.classes_) - len(promise.by_class)
-                console.print(
-                    f"That holds for each of {len(promise.by_class)} classes; beliefs in the "
-                    f"other {others} are never IK"
-                )
-            if not promise.proven:
-                console.print(
-                    "The search for settings ran out of time: with a longer time limit there may "
-                    "be more coverage"
-                )
+    for sentence in [] if selection is None else selection.sentences():
+        console.print(sentence)
     show_written(output, console)
 
 
 def show_written(output: Path, console: Console) -> None:
-    """Say where the result is."""
+    """Print where the result is."""
     console.print(Text(f"Written to {visible(output)}"), soft_wrap=True)
 
 
 def show_report(output: Path, console: Console) -> None:
-    """Say where the page is, as a link where the terminal makes links."""
-    if is_stream(output):  # nothing to open is left there
+    """Print where the page is, as a link if the terminal supports links."""
+    if is_stream(output):  # a stream leaves nothing to open
         show_written(output, console)
         return
     console.print(
@@ -172,7 +150,7 @@ def show_report(output: Path, console: Console) -> None:
 
 
 def show_figures(assessment: Assessment, y_true: Labels | None, console: Console) -> None:
-    """Print the figures, against the truth where it is known."""
+    """Print the figures, compared with the truth if it is known."""
     if y_true is not None:
         console.print(Text(str(evaluate(assessment, y_true))))
     else:
@@ -185,7 +163,7 @@ def show_figures(assessment: Assessment, y_true: Labels | None, console: Console
 def show_assessment(
     assessment: Assessment, y_true: Labels | None, output: Path | None, console: Console
 ) -> None:
-    """Print the figures, and the first rows or where all of them are."""
+    """Print the figures, and the first rows or where all of them were written."""
     show_figures(assessment, y_true, console)
     if output is not None:
         show_written(output, console)
@@ -194,14 +172,14 @@ def show_assessment(
     for heading in ("sample", "belief", "assertion", "reason"):
         table.add_column(heading, justify="right" if heading == "sample" else "left")
     for i in range(min(ROWS_SHOWN, len(assessment))):
-        assertion = Assertion(assessment.assertion[i])
+        assertion = assessment.assertion[i]
         code = int(assessment.belief_codes[i])
         belief = name(assessment.classes[code]) if code >= 0 else NO_ANSWER
         table.add_row(
             str(i),
             Text(belief),
             Text(assertion.name, style=COLORS[assertion]),
-            Reason(assessment.reason[i]).name.lower(),
+            assessment.reason[i].name.lower(),
         )
     console.print(table)
     if len(assessment) > ROWS_SHOWN:

@@ -1,8 +1,8 @@
 """The demonstration: an honest reader of handwritten digits, in under a minute.
 
-A small network learns all digits but one. Then it is asked about clean digits, noisy digits, mere
-noise, and the digit it has never seen. A softmax threshold and the four neighborhoods, all set to
-the same coverage on validation data, say how much of their answers they stand behind.
+A small network learns all digits but one. Then it classifies clean digits, noisy digits, digits
+under large noise, and the digit it has never seen. A softmax threshold and the four neighborhoods,
+all set to the same coverage on validation data, say how many of their answers they stand behind.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from sklearn.datasets import load_digits
-from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import train_test_split
 from sklearn.neural_network import MLPClassifier
 
@@ -22,11 +21,10 @@ from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion
 from iknow.core.neighborhood import Neighborhood
 from iknow.errors import InputError
-from iknow.evaluation import evaluate
 from iknow.explain.assessment import Assessment
 from iknow.explain.explanation import Explanation
 from iknow.explain.picture import as_image
-from iknow.report import USUAL_NEIGHBORS
+from iknow.report import USUAL_NEIGHBORS, make_html
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest
 from iknow.search.threads import single_threaded_blas
 from iknow.selection import match_k, match_threshold
@@ -49,7 +47,7 @@ class Digits:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Coverage, and accuracy where something is covered (else NaN), under one condition."""
+    """Coverage and accuracy (NaN if nothing is covered) under one condition."""
 
     coverage: float
     accuracy: float
@@ -57,7 +55,7 @@ class Outcome:
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """One explained prediction with the images that belong to it, each of shape (8, 8)."""
+    """One explained prediction with its images, each of shape (8, 8)."""
 
     condition: str
     y_true: int
@@ -69,9 +67,9 @@ class Example:
 
 @dataclass(frozen=True, eq=False)
 class Demonstration:
-    """All that the demonstration shows. outcomes: by method, then by condition.
+    """Everything the demonstration shows. outcomes: by method, then by condition.
 
-    classifier: the network with the tuned balls. digits: what it was trained and asked on.
+    classifier: the network with the tuned balls. digits: its training and test data.
     """
 
     left_out: int
@@ -86,11 +84,11 @@ class Demonstration:
 def demonstrate(left_out: int = 4, random_state: int = 0) -> Demonstration:
     """Train, fit, tune and compare."""
     digits = make_digits(left_out, random_state)
-    with single_threaded_blas():  # the products are so small that threads only get in the way
+    with single_threaded_blas():  # threads only slow down such small products
         network = MLPClassifier((64, 32), max_iter=400, random_state=random_state).fit(
             *digits.train
         )
-    classifier = EpistemicClassifier(FrozenEstimator(network), progress=False)
+    classifier = EpistemicClassifier(network, progress=False)
     classifier.fit(*digits.train).tune(*digits.validation)
 
     coverage = classifier.selection_.coverage
@@ -123,30 +121,32 @@ def demonstrate(left_out: int = 4, random_state: int = 0) -> Demonstration:
 
 
 def make_report(demonstration: Demonstration) -> str:
-    """The clean digits and the unseen one as a page with all their evidence."""
+    """A page of the clean digits and the unseen one, with all their evidence."""
     digits, classifier = demonstration.digits, demonstration.classifier
     parts = [digits.conditions[name] for name in ("clean", UNSEEN)]
     images = np.concatenate([images for images, _ in parts])
     y_true = np.concatenate([y_true for _, y_true in parts])
     assessment = classifier.assess(images, k=USUAL_NEIGHBORS)
-    return evaluate(assessment, y_true).to_html(
+    return make_html(
+        assessment,
+        y_true,
         samples=images,
         training=digits.train[0],
         renderer=as_image(8, 8, limits=(0, 1)),
         title=f"A digit reader that has never seen a {demonstration.left_out}",
         notes=[
             f"{len(parts[0][1])} clean digits that were held out, and {len(parts[1][1])} images of "
-            f"the digit {demonstration.left_out}, which the network was never shown: about these "
-            "nobody can be right, and IDK is the honest answer."
+            f"the digit {demonstration.left_out}, which the network never saw: no answer to these "
+            "can be right, and IDK is the honest one."
         ],
         selection=classifier.selection_,
     )
 
 
 def make_digits(left_out: int, random_state: int) -> Digits:
-    """scikit-learn's digits without one of them, and four conditions to test under."""
+    """scikit-learn's digits without one of them, and four test conditions."""
     if not 0 <= left_out <= 9:
-        raise InputError(f"the digit to leave out must be 0 to 9; got {left_out}")
+        raise InputError(f"the digit to leave out must be from 0 to 9; got {left_out}")
     bunch = load_digits()
     images, targets = bunch.data / BRIGHTEST, bunch.target
     known = targets != left_out
@@ -176,7 +176,7 @@ def make_digits(left_out: int, random_state: int) -> Digits:
 def _equal_coverage_rules(
     balls: Mapping[str, Neighborhood], k: int
 ) -> dict[str, dict[str, Neighborhood]]:
-    """The tuned balls, k matched to their coverage, and the two hybrids of both."""
+    """The tuned balls, a k that matches their coverage, and the two hybrids of both."""
     radii = {layer: float(ball.radius) for layer, ball in balls.items()}  # type: ignore[attr-defined]
     return {
         "Nearest": {layer: Nearest(k) for layer in radii},
@@ -193,11 +193,7 @@ def _outcome(covered: Bools, right: Any) -> Outcome:
 
 def _examples(assessments: Mapping[str, Assessment], digits: Digits) -> list[Example]:
     """The first IK and IMK among the clean digits, and the first IDK of the unseen one."""
-    wanted = [
-        (Assertion.IK, "clean"),
-        (Assertion.IMK, "clean"),
-        (Assertion.IDK, UNSEEN),
-    ]
+    wanted = [(Assertion.IK, "clean"), (Assertion.IMK, "clean"), (Assertion.IDK, UNSEEN)]
     examples = []
     for assertion, condition in wanted:
         found = np.flatnonzero(assessments[condition].assertion == assertion)

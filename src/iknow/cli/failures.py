@@ -1,10 +1,10 @@
-"""Failures: whatever goes wrong in a command is told in one line, and by an exit code.
+"""Failures: a command that fails prints one line and returns an exit code.
 
-    0   all went well            2   the command line cannot be understood
-    1   it could not be done     3   iknow itself failed: a bug      130   interrupted
+    0   success                  2   invalid command line
+    1   failure                  3   iknow itself failed: a bug      130   interrupted
 
-The line says what failed: iknow's own errors as they are, the system's with the file's name, what a
-model or its module raised as theirs. With IKNOW_DEBUG=1 in the environment the traceback is shown.
+The line says what failed: iknow's own errors unchanged, system errors with the file's name, and
+errors from a model or its module as such. IKNOW_DEBUG=1 in the environment shows the traceback.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 import typer
 from rich.console import Console
 from rich.text import Text
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from iknow.core.text import name
 from iknow.errors import IknowError
@@ -29,11 +29,11 @@ FAILURE, BUG, INTERRUPTED = 1, 3, 130
 LONGEST_LINE = 1_500
 DEBUG = "IKNOW_DEBUG"
 USER_CODE = ("iknow.models.", "iknow.cli.model_file", "iknow.geometry.")
-"""Where the user's own code is called: what fails right behind these modules is the model's."""
+"""Modules that call the user's own code: an error right below these comes from the model."""
 
 
-class OneLineErrors(TyperGroup):
-    """A command line of which no error is a traceback."""
+class OneLine:
+    """A command line that reports every error in one line, never as a traceback."""
 
     def main(
         self,
@@ -44,11 +44,11 @@ class OneLineErrors(TyperGroup):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
-        """Run a command; the exit code of `main` in standalone mode, else what it returns."""
+        """Run a command; exit with its code in standalone mode, else return its result."""
         _open_streams()
         with _warnings_in_a_line():
             try:
-                code = super().main(
+                code = super().main(  # type: ignore[misc]
                     args, prog_name, complete_var, False, windows_expand_args, **extra
                 )
                 sys.stdout.flush()
@@ -59,13 +59,21 @@ class OneLineErrors(TyperGroup):
         return code
 
 
+class OneLineErrors(OneLine, TyperGroup):
+    """Several commands."""
+
+
+class OneLineCommand(OneLine, TyperCommand):
+    """A single one."""
+
+
 def _open_streams() -> None:
-    """Streams that take any text; where they are closed, streams to nowhere."""
+    """Make the streams accept any text; replace closed streams with ones to nowhere."""
     for which in ("stdout", "stderr"):
         if getattr(sys, which) is None:
             setattr(sys, which, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
         stream = getattr(sys, which)
-        if hasattr(stream, "reconfigure"):  # a terminal of another language shows escapes
+        if hasattr(stream, "reconfigure"):  # escapes what a terminal cannot encode
             stream.reconfigure(errors="backslashreplace")
 
 
@@ -73,7 +81,7 @@ def tell(error: Exception) -> int:
     """Say in one line on stderr what failed, and return the exit code."""
     line, code = describe(error)
     _silence_if_broken(sys.stdout)
-    with suppress(OSError, ValueError):  # where stderr is full or closed there is nobody to tell
+    with suppress(OSError, ValueError):  # stderr may be full or closed
         if os.environ.get(DEBUG):
             traceback.print_exception(error)
         _say("error:", "bold red", line)
@@ -82,28 +90,28 @@ def tell(error: Exception) -> int:
 
 
 def describe(error: Exception) -> tuple[str, int]:
-    """The line that tells of an error, and the exit code that goes with it."""
+    """The line for an error, and its exit code."""
     kind = type(error).__name__
     if isinstance(error, IknowError):
         return str(error), FAILURE
-    if hasattr(error, "format_message"):  # the command line's own, on its arguments
+    if hasattr(error, "format_message"):  # from the command line, about its arguments
         hint = getattr(getattr(error, "ctx", None), "command_path", "iknow")
         return f"{error.format_message()} Try '{hint} --help'.", int(error.exit_code)  # type: ignore[attr-defined]
     if isinstance(error, (typer.Abort, EOFError)):
         return "interrupted", INTERRUPTED
     if isinstance(error, MemoryError):
-        return f"there is not enough memory for it: {error or 'it ran out'}", FAILURE
+        return f"not enough memory: {error or 'it ran out'}", FAILURE
     if _is_the_models(error):
         return f"the model raised {kind}: {error} ({DEBUG}=1 shows where)", FAILURE
     if isinstance(error, OSError):
         return _about_a_file(error), FAILURE
     if isinstance(error, UnicodeError):
-        return f"there is text that cannot be read or written: {error}", FAILURE
+        return f"some text cannot be read or written: {error}", FAILURE
     if isinstance(error, ValueError) and _is_sklearns(error):
         return str(error), FAILURE
     return (
-        f"iknow failed, and should not have: {kind}: {error}. Please report it, with what is shown "
-        f"under {DEBUG}=1",
+        f"iknow failed because of a bug: {kind}: {error}. Please report it, with the output under "
+        f"{DEBUG}=1",
         BUG,
     )
 
@@ -114,7 +122,7 @@ def _about_a_file(error: OSError) -> str:
 
 
 def _modules(error: Exception) -> list[str]:
-    """The modules that an error came through, the one it was raised in last."""
+    """The modules that an error passed through; the last one raised it."""
     frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
     return [str(frame.f_globals.get("__name__", "")) for frame in frames]
 
@@ -125,7 +133,7 @@ def _is_the_models(error: Exception) -> bool:
 
 
 def _is_sklearns(error: Exception) -> bool:
-    """Whether scikit-learn refused the data, as it does what `fit --train` cannot learn from."""
+    """Whether scikit-learn refused the data, for example in `fit --train`."""
     return _modules(error)[-1].startswith("sklearn.")
 
 
@@ -146,9 +154,9 @@ def _warnings_in_a_line() -> Iterator[None]:
 
 
 def _silence_if_broken(stream: Any) -> None:
-    """Where a stream is full or closed, let what is left for it go nowhere.
+    """Discard what is left for a stream that is full or closed.
 
-    Python writes what is left when it ends, and would tell of the failure once more.
+    Python would write it at exit, and report the failure once more.
     """
     try:
         stream.flush()

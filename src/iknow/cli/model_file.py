@@ -1,11 +1,11 @@
-"""Finding the user's model from a word on the command line.
+"""Find the user's model from its name on the command line.
 
     model.joblib, model.pkl    a fitted scikit-learn classifier
     model.pt, model.pth        a whole torch module, saved by torch.save(module, ...)
-    package.module:name        an object in Python code; a function is called to make it
+    package.module:name        an object in Python code, or a function that returns it
 
-All of these can run code when they are loaded: they are opened only because the user named them.
-Bundles never hold any.
+Loading any of these can run code: iknow loads them only because the user named them. Bundles never
+hold code.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ TORCH_FILES = (".pt", ".pth")
 
 
 def load_model(name: str) -> Any:
-    """The model that a file or an import path names."""
+    """The model named by a file or an import path."""
     path = Path(name)
     if path.suffix in PICKLES + TORCH_FILES:
         if not path.is_file():
-            raise InputError(f"there is no model file {path}")
+            raise InputError(f"no such model file: {path}")
         return _load_pickle(path) if path.suffix in PICKLES else _load_torch(path)
     if ":" in name:
         return _import_model(name)
     raise InputError(
-        f"{name} does not name a model: expected a {', '.join(PICKLES + TORCH_FILES)} file, or "
+        f"{name} is not a model: expected a {', '.join(PICKLES + TORCH_FILES)} file, or "
         "package.module:name"
     )
 
 
 def files_of(name: str) -> tuple[Path, ...]:
-    """The files that a model is read from, as far as its name tells."""
+    """The files that hold a model, as far as its name shows."""
     if Path(name).suffix in PICKLES + TORCH_FILES:
         return (Path(name),)
     module = name.partition(":")[0].replace(".", "/")
@@ -68,7 +68,7 @@ def _load_pickle(path: Path) -> Any:
         return joblib.load(path)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # a pickle can fail in any way
+    except BaseException as error:  # a pickle may fail in any way
         raise InputError(
             f"{path} cannot be loaded as a model: {type(error).__name__}: {error}"
         ) from error
@@ -85,7 +85,7 @@ def _load_torch(path: Path) -> Any:
 def _import_model(name: str) -> Any:
     module_name, _, attribute = name.partition(":")
     if not module_name or module_name.startswith(".") or not attribute:
-        raise InputError(f"{name} does not name a model: expected package.module:name")
+        raise InputError(f"{name} is not a model: expected package.module:name")
     here = os.getcwd()
     sys.path.insert(0, here)  # as `python -m` does
     try:
@@ -94,7 +94,7 @@ def _import_model(name: str) -> Any:
         return model() if callable(model) and not ready else model
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # it is the user's code, and may even call sys.exit
+    except BaseException as error:  # the user's code may even call sys.exit
         raise InputError(f"{name} cannot be imported: {type(error).__name__}: {error}") from error
     finally:
         if here in sys.path:

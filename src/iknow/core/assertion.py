@@ -7,15 +7,16 @@ classes, IDK if it is not among them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import IntEnum
+from typing import ClassVar
 
 import numpy as np
 
-from iknow.core.arrays import Bools, Codes, Ints
+from iknow.core.arrays import Bools, Ints
 from iknow.core.codes import NO_BELIEF
+from iknow.core.named import NamedCodes, Word
 
 
-class Assertion(IntEnum):
+class Assertion(Word):
     """What the classifier may say about one belief, ordered by how much it knows."""
 
     IDK = 0
@@ -26,7 +27,7 @@ class Assertion(IntEnum):
     """I know: the belief is all that is justified."""
 
 
-class Reason(IntEnum):
+class Reason(Word):
     """Why an assertion was made."""
 
     KNOWN = 0
@@ -45,9 +46,21 @@ class Reason(IntEnum):
     """IMK: all that IK takes, but no accuracy is certified for beliefs in this class."""
 
 
+class Assertions(NamedCodes):
+    """An `Assertion` for each of several samples."""
+
+    words: ClassVar = {int(assertion): assertion for assertion in Assertion}
+
+
+class Reasons(NamedCodes):
+    """A `Reason` for each of several assertions."""
+
+    words: ClassVar = {int(reason): reason for reason in Reason}
+
+
 def make_assertions(
     belief: Ints, justification: Bools, knowable: Sequence[int] | None = None
-) -> Codes:
+) -> Assertions:
     """The `Assertion` for each query, of shape (n_queries,).
 
     belief: class codes of shape (n_queries,), `NO_BELIEF` where there is none, which nothing
@@ -56,9 +69,10 @@ def make_assertions(
     """
     believed = justification[np.arange(len(belief)), belief] & (belief != NO_BELIEF)
     alone = (justification.sum(axis=1) == 1) & may_be_known(belief, knowable)
-    return np.where(
+    assertions = np.where(
         believed & alone, Assertion.IK, np.where(believed, Assertion.IMK, Assertion.IDK)
-    ).astype(np.int8)
+    )
+    return assertions.astype(np.int8).view(Assertions)
 
 
 def may_be_known(belief: Ints, knowable: Sequence[int] | None) -> Bools:
@@ -73,7 +87,7 @@ def find_reasons(
     supports: Sequence[Bools],
     invalid: Bools | None = None,
     knowable: Sequence[int] | None = None,
-) -> Codes:
+) -> Reasons:
     """The `Reason` behind each assertion, of shape (n_queries,).
 
     supports: one mask of shape (n_queries, n_classes) per layer. invalid: mask of the queries that
@@ -98,4 +112,5 @@ def find_reasons(
         Reason.KNOWN,
         Reason.OVERLAP,
     ]
-    return np.select(conditions, reasons, default=Reason.DISAGREEMENT).astype(np.int8)
+    found = np.select(conditions, reasons, default=Reason.DISAGREEMENT)
+    return found.astype(np.int8).view(Reasons)

@@ -1,25 +1,25 @@
 """Bisectors: how far a point may move before another class is nearer than all samples of its own.
 
-Let z be a query and z_i, z_j stored points, with distances d_i and d_j. All that is nearer to z_j
-than to z_i lies beyond the hyperplane that bisects them, and z is
+Let z be a query and z_i, z_j stored points at distances d_i and d_j from it. Every point nearer to
+z_j than to z_i lies beyond the hyperplane that bisects them, and z is
 
     (d_j² - d_i²) / (2 |z_j - z_i|)
 
-away from that hyperplane. To have z_j nearer than every point of class g one must cross all of its
-bisectors with them, so the largest of these lengths is needed; and for any other class to be
-nearer, the smallest of that over all its points j. By the triangle inequality each of them is at
-least (d_j - d_i) / 2, the bound that needs distances alone, and equal to it only where z, z_i and
-z_j lie on a line. That holds in the Euclidean norm, which alone has flat bisectors.
+away from that hyperplane. To come nearer to z_j than to every point of class g, z must cross all
+the bisectors of z_j with those points: the largest of these lengths counts. To come nearer to any
+other class, the smallest of these over all points j counts. By the triangle inequality each length
+is at least (d_j - d_i) / 2, the bound from distances alone, with equality only if z, z_i and z_j
+lie on a line. This holds in the Euclidean norm, the only one with flat bisectors.
 
-Any points of class g give a bound, so the nearest few stand for all. Points j with (d_j - d_g) / 2
-above the best crossing so far need not be looked at. Where many are left, their bisectors with the
-nearest point of g alone, almost as good, come from one more matrix product and leave few.
+Any points of class g give a bound, so the nearest few stand for all. We skip points j with
+(d_j - d_g) / 2 above the best crossing so far. If many remain, one more matrix product gives their
+bisectors with the nearest point of g alone; these are almost as good, and leave few.
 
 Rounding. Squared distances come from matrix products about the mean of the points: with m features
-they are off by at most κ (|a|² + |b|²), κ = (m + 16) 2⁻⁵¹, and are taken at their worst. What is
-measured later, by the search, may call z_j nearer when it is further by a factor of 1 + 3κ. On the
-way to the hyperplane z is never more than 2 d_j away from z_i, so that this brings the crossing
-nearer by at most 12 κ d_j² / |z_j - z_i|.
+they are off by at most κ (|a|² + |b|²), κ = (m + 16) 2⁻⁵¹, and we assume the worst. The search,
+which measures later, may call z_j nearer when it is further by a factor of 1 + 3κ. On the way to
+the hyperplane z is never more than 2 d_j away from z_i, so this brings the crossing nearer by at
+most 12 κ d_j² / |z_j - z_i|.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ OWN_POINTS = 16
 """How many of the nearest points of a class stand for all; on digits 8 give the same as all."""
 
 OTHERS_AT_ONCE = 32
-"""How many points of other classes are looked at in one go, the nearest crossings first."""
+"""How many points of other classes to bisect at once, the nearest crossings first."""
 
 FEW_OTHERS = 256
-"""Up to so many are looked at without finding the bisectors of all rows before."""
+"""Bisect up to this many points directly, without first bounding the bisectors of all rows."""
 
 DISTANCES_AT_ONCE = 1 << 22
-"""Distances between queries and points that are held in memory at a time."""
+"""How many distances between queries and points to hold in memory at a time."""
 
 
 NUMBERS_KEPT = 1 << 23
-"""Points of so many numbers in all are kept in float64 meanwhile."""
+"""Keep all points in float64 if they have at most this many values in total."""
 
 
 def find_crossings(points: Floats32, labels: Ints, queries: Floats32, belief: Ints) -> Floats:
     """How far each query may move with no other class nearer than its own, of shape (n_queries,).
 
     points: of shape (n_rows, n_features), queries: (n_queries, n_features), in the ℓ2 norm. labels,
-    belief: class codes of shape (n_rows,) and (n_queries,). Never more than the true length; not
-    positive where another class is as near already, -inf for a class without points.
+    belief: class codes of shape (n_rows,) and (n_queries,). Never more than the true length; zero
+    or negative if another class is already as near, -inf for a class without points.
     """
     field = _Field(points, labels)
     crossings = np.empty(len(queries))
@@ -66,11 +66,11 @@ def find_crossings(points: Floats32, labels: Ints, queries: Floats32, belief: In
 
 @dataclass(eq=False)
 class _Crossing:
-    """What is known of one query so far.
+    """The state of one query.
 
-    own: the nearest rows of its class, in order. reach: their squared distances, at most. others:
-    rows of other classes that may be crossed to first. lowest: their squared distances, at least.
-    best: how far the nearest crossing so far is.
+    own: the nearest rows of its class, in order. reach: upper bounds of their squared distances.
+    others: rows of other classes that may be crossed to first. lowest: lower bounds of their
+    squared distances. best: the length of the nearest crossing so far.
     """
 
     own: Ints
@@ -81,7 +81,7 @@ class _Crossing:
 
 
 class _Field:
-    """The points, about their mean, in float64 where they are looked at."""
+    """The points, centered on their mean, in float64 while in use."""
 
     def __init__(self, points: Floats32, labels: Ints) -> None:
         self.points = points
@@ -108,9 +108,9 @@ class _Field:
         return [self._finish(begun, bounds.get(q)) for q, begun in enumerate(started)]
 
     def _start(self, query: Floats, lowest: Floats, code: int) -> _Crossing:
-        """Cross to the nearest point of another class, which rules out those far behind it.
+        """Cross to the nearest point of another class, which rules out points far behind it.
 
-        lowest: squared distances to all rows, at least; overwritten.
+        lowest: lower bounds of the squared distances to all rows; overwritten.
         """
         own = self.rows_of.get(code)
         none = np.empty(0, dtype=np.int64)
@@ -121,7 +121,7 @@ class _Field:
             few = own[np.argpartition(lowest[own], OWN_POINTS)[:OWN_POINTS]]
         few = few[np.argsort(lowest[few])]
         size = float(query @ query)
-        # From the least to the most that they can be.
+        # From lower bounds to upper bounds.
         reach = np.maximum(lowest[few], 0) + 2 * self.rounding * (size + self.sizes[few])
         np.maximum(lowest, 0, out=lowest)
         lowest[own] = np.inf
@@ -136,9 +136,10 @@ class _Field:
         return begun
 
     def _finish(self, begun: _Crossing, apart: Floats | None) -> float:
-        """Cross to those that are left; how far the nearest crossing is.
+        """Cross to the remaining points; returns the length of the nearest crossing.
 
-        apart: squared distances from the nearest own row to all rows, at most, if many are left.
+        apart: upper bounds of the squared distances from the nearest own row to all rows, if many
+            points remain.
         """
         others, lowest, best = begun.others, begun.lowest, begun.best
         if not len(others):
@@ -152,16 +153,16 @@ class _Field:
             nearest = nearest[:OTHERS_AT_ONCE]
             bisectors = self._bisect(begun, others[nearest], lowest[nearest])
             best = min(best, float(np.maximum(bisectors, crossings[nearest]).min()))
-            crossings[nearest] = np.inf  # they are done with
+            crossings[nearest] = np.inf  # done
         return best
 
     def _leads(self, begun: _Crossing, lowest: Floats) -> Floats:
-        """The bound from distances alone: for points that are too close for bisectors, too."""
+        """The bound from distances alone; also holds for points too close for a bisector."""
         leads: Floats = np.sqrt(lowest) * (1 - 4 * self.rounding) - np.sqrt(begun.reach.min())
         return leads / 2
 
     def _bisect(self, begun: _Crossing, others: Ints, lowest: Floats) -> Floats:
-        """How far the furthest bisector of each of some other rows with an own row is, at least."""
+        """A lower bound of the distance to each other row's furthest bisector with an own row."""
         a, b = self._about_mean(self.points[others]), self._about_mean(self.points[begun.own])
         sizes = (self.sizes[others][:, None] + self.sizes[begun.own]) * (1 + self.rounding)
         lengths = self._lengths(lowest[:, None], begun.reach, sizes - 2 * (a @ b.T))
@@ -169,16 +170,16 @@ class _Field:
         return furthest
 
     def _lengths(self, lowest: Floats, highest: Floats | float, apart: Floats) -> Floats:
-        """How far bisectors are at least, from squared distances at their worst."""
+        """Lower bounds of the distances to bisectors, from worst-case squared distances."""
         ahead = lowest * (1 - 25 * self.rounding) - highest
         with np.errstate(divide="ignore", invalid="ignore"):
             lengths = ahead / (2 * np.sqrt(np.maximum(apart, 0)))
-        # Points that coincide, both at the mean, are never one nearer than the other.
+        # If two points coincide, both at the mean, neither is ever nearer than the other.
         found: Floats = np.nan_to_num(lengths, nan=0.0, posinf=0.0, neginf=0.0)
         return found
 
     def _measure(self, centered: Floats, sizes: Floats, factor: float) -> Floats:
-        """Squared distances from some points to all rows, by sizes that are too small or large."""
+        """Bounds of the squared distances from some points to all rows, by sizes times `factor`."""
         squared = np.empty((len(centered), len(self.points)))
         turned = -2 * centered
         for part, points in self._parts():
@@ -192,7 +193,7 @@ class _Field:
         return centered
 
     def _parts(self) -> Iterator[tuple[slice, Floats]]:
-        """All rows about their mean, as many at a time as memory is set aside for."""
+        """All rows, centered on their mean, in parts that fit the memory set aside for them."""
         if self._whole is not None:
             yield slice(None), self._whole
             return

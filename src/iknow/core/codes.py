@@ -1,32 +1,50 @@
-"""Codes: classes as positions 0..C-1, and the code of an answer that was not given.
+"""Codes: classes as positions 0..C-1, and the code of a missing answer.
 
-Labels are found by equality, never by order: a model may list its classes in any order, and labels
-of one meaning may come in several types.
+Labels are matched by equality, never by order: a model may list its classes in any order, and the
+same label may come in several types.
 """
 
 from __future__ import annotations
+
+import math
+from typing import Any
 
 import numpy as np
 
 from iknow.core.arrays import Ints, Labels
 
 NO_BELIEF = -1
-"""The code of a belief that is absent: the model said nothing about the sample."""
+"""The code of a missing belief: the model said nothing about the sample."""
 
 UNKNOWN = -1
 """The position of a label that is not among the classes."""
 
 
 def positions_of(labels: Labels, classes: Labels) -> Ints:
-    """The position of each label in `classes`, of shape (n,); `UNKNOWN` where it has none.
+    """The position of each label in `classes`, of shape (n,); `UNKNOWN` if it is not among them.
 
-    Labels are equal as Python compares them: 1, 1.0 and True are, 1 and "1" are not, and whole
-    numbers of any size are told apart, which a comparison in float64 would not do.
+    Labels compare as in Python: 1, 1.0 and True are equal, 1 and "1" are not, and large integers
+    stay distinct that float64 could not tell apart.
     """
     places = {label: place for place, label in enumerate(classes.tolist())}
-    if labels.dtype.kind == "O":  # perhaps without an order to sort by
+    if labels.dtype.kind == "O":  # may have no order to sort by
         return np.array([places.get(label, UNKNOWN) for label in labels.tolist()], dtype=np.int64)
     values, inverse = np.unique(labels, return_inverse=True)
     found = np.array([places.get(value, UNKNOWN) for value in values.tolist()], dtype=np.int64)
     positions: Ints = found[inverse]
     return positions
+
+
+def for_json(labels: Labels) -> list[Any]:
+    """Labels of shape (n,) as values that JSON has: text, whole and finite numbers, flags, None.
+
+    Any other label, such as a date, bytes or NaN, becomes its text, `str(label)`.
+    """
+    return [_for_json(label) for label in labels]
+
+
+def _for_json(label: Any) -> Any:
+    value = label.item() if isinstance(label, (np.number, np.bool_)) else label
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else str(value)
+    return value if value is None or isinstance(value, int) else str(value)

@@ -1,9 +1,8 @@
-"""Contrast: evidence reduced to one question, is the belief supported, and it alone?
+"""Contrast: evidence reduced to one question: is the belief supported, and nothing else?
 
-For that the distances to the believed class, d_g, and to the nearest of all others, d_other, say
-as much as those to every class do. They take 16 bytes for a sample however many classes there are,
-so tuning keeps them, and not the evidence. Only rules that look further for some classes than for
-others need more.
+The distances to the believed class, d_g, and to the nearest other class, d_other, answer it as well
+as the distances to every class. They take 16 bytes per sample, whatever the number of classes, so
+tuning keeps them instead of the evidence. Only rules whose reach differs between classes need more.
 """
 
 from __future__ import annotations
@@ -20,9 +19,9 @@ from iknow.core.evidence import NO_EXEMPLAR, Evidence, distances_for_and_against
 
 @dataclass(frozen=True, eq=False)
 class Contrast:
-    """What one layer says for the beliefs about n queries, and against them.
+    """What one layer says for and against the beliefs about n queries.
 
-    own, other: distances to the believed class and to the nearest other one, of shape (n,).
+    own, other: distances to the believed class and to the nearest other class, of shape (n,).
     neighbor_distances: as in `Evidence`, of shape (n, n_neighbors).
     """
 

@@ -5,9 +5,9 @@ For a query x, a class c and a layer with activations h, the evidence is
     d_c = distance from h(x) to the nearest training activation of class c   (inf if none)
     r_j = distance from h(x) to the j-th nearest training activation, of any class
 
-Only label *sets* matter to the method, so these minima replace lists of neighbours: their size does
-not depend on the training set, one pass finds them, and they answer for every radius at once.
-Evidence from parts of a training set merges into the evidence of the whole.
+Only label *sets* matter to the method, so these minima replace lists of neighbors: their size does
+not depend on the training set, one pass finds them, and they serve every radius at once. Evidence
+from parts of a training set merges into the evidence of the whole.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Evidence:
 
     class_distances: of shape (n_queries, n_classes); inf where a class has no training sample.
     neighbor_distances: of shape (n_queries, n_neighbors), ascending; inf past the last sample.
-    exemplars: of shape (n_queries, n_classes); the training row each class distance belongs to
-        (the lowest among equals), -1 where there is none.
+    exemplars: of shape (n_queries, n_classes); the training row behind each class distance (the
+        lowest row on ties), -1 if the class has none.
     """
 
     class_distances: Floats
@@ -81,8 +81,8 @@ class Evidence:
             raise InputError(f"k must be >= 1; got {k}")
         if k > self.n_neighbors:
             raise InputError(
-                f"the evidence holds {self.n_neighbors} neighbour distances but k={k} was asked "
-                f"for: gather it with k={k} or more"
+                f"the evidence holds {self.n_neighbors} neighbor distances, too few for k={k}: "
+                f"gather it with k={k} or more"
             )
         distances: Floats = self.neighbor_distances[:, k - 1]
         return distances
@@ -100,20 +100,20 @@ def empty_evidence(n_queries: int, n_classes: int, n_neighbors: int) -> Evidence
 def merge_evidence(parts: Sequence[Evidence]) -> Evidence:
     """Combine the evidence of disjoint parts of a training set, for the same queries.
 
-    Exemplars must be numbered alike in all parts (by rows of the whole training set).
+    Exemplars in all parts must be row numbers of the whole training set.
     """
     if not parts:
         raise InputError("nothing to merge: expected at least one Evidence, got none")
     shapes = {(part.class_distances.shape, part.n_neighbors) for part in parts}
     if len(shapes) > 1:
         raise InputError(
-            "evidence to merge must be about the same queries, classes and k; got (queries, "
-            f"classes), k of {', '.join(f'{shape}, {k}' for shape, k in sorted(shapes))}"
+            "all parts must cover the same queries, classes and k; got (queries, classes), k = "
+            f"{', '.join(f'{shape}, {k}' for shape, k in sorted(shapes))}"
         )
     distances = np.stack([part.class_distances for part in parts])
     exemplars = np.stack([part.exemplars for part in parts])
     nearest = distances.min(axis=0)
-    # Of equally near exemplars the lowest row wins, whatever the order of the parts.
+    # On ties the exemplar with the lowest row wins, whatever the order of the parts.
     candidates = np.where(
         (distances == nearest) & (exemplars != NO_EXEMPLAR), exemplars, np.iinfo(np.int64).max
     )
@@ -136,7 +136,7 @@ def stack_evidence(parts: Sequence[Evidence]) -> Evidence:
 
 
 def discard_evidence(evidence: Evidence, rows: Bools) -> Evidence:
-    """Replace the evidence of the marked queries, a mask of shape (n_queries,), by none at all."""
+    """Erase the evidence of the queries marked by `rows`, a mask of shape (n_queries,)."""
     mask = rows[:, None]
     return Evidence(
         class_distances=np.where(mask, np.inf, evidence.class_distances),
@@ -148,7 +148,7 @@ def discard_evidence(evidence: Evidence, rows: Bools) -> Evidence:
 def distances_for_and_against(evidence: Evidence, belief: Ints) -> tuple[Floats, Floats]:
     """Distance to the believed class, d_g, and to the nearest other class, both (n_queries,).
 
-    Where there is no belief (`NO_BELIEF`), d_g is inf and every class is another one.
+    Without a belief (`NO_BELIEF`), d_g is inf and every class counts as another one.
     """
     rows = np.flatnonzero(belief != NO_BELIEF)
     own = np.full(len(evidence), np.inf)

@@ -13,13 +13,13 @@ from iknow.errors import InputError
 def justify(supports: Sequence[Bools]) -> Bools:
     """The union of the layers' supports, or nothing if any layer's support is empty.
 
-    supports: one mask of shape (n_queries, n_classes) per layer. Returns a mask of that shape.
+    supports: one mask of shape (n_queries, n_classes) per layer. Returns a mask of the same shape.
     """
     if not supports:
         raise InputError("a justification needs the support of at least one layer; got none")
     shapes = {support.shape for support in supports}
     if len(shapes) > 1:
-        raise InputError(f"supports must have one shape; got {', '.join(map(str, sorted(shapes)))}")
+        raise InputError(f"supports must share a shape; got {', '.join(map(str, sorted(shapes)))}")
     stacked = np.stack(list(supports))
     every_layer_found_some: Bools = np.logical_and.reduce(stacked.any(axis=2), axis=0)
     union: Bools = stacked.any(axis=0) & every_layer_found_some[:, None]

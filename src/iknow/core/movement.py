@@ -1,4 +1,4 @@
-"""Movement: how far the activations of samples can move, in a layer's own distance."""
+"""Movement: how far the activations of samples can move, in the layer's own metric."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Movement:
     """How far a layer's activations, as computed, can move when the inputs of n samples do.
 
     If an input moves by δ in ℓ2, its point in the layer moves by at most rounding + lipschitz · δ.
-    lipschitz: inf where it is not known. rounding: of shape (n,), or one for all samples.
-    crossing: how far each point must move to have a sample of another class nearer than all of the
-    belief's (`iknow.core.bisector`), of shape (n,) or one for all; -inf where that was not found.
+    lipschitz: inf if unknown. rounding: of shape (n,), or one value for all samples. crossing: how
+    far each point must move to come nearer to a sample of another class than to all of the belief's
+    (`iknow.core.bisector`), of shape (n,) or one value for all; -inf if not computed.
     """
 
     lipschitz: float
@@ -29,7 +29,7 @@ class Movement:
         if not self.lipschitz >= 0:  # also false for NaN
             raise InputError(f"a Lipschitz constant must be >= 0; got {self.lipschitz}")
         if not np.all(np.asarray(self.rounding) >= 0):
-            raise InputError("the rounding of a layer must be >= 0, and inf where it is not known")
+            raise InputError("the rounding of a layer must be >= 0; use inf if it is unknown")
 
     def __getitem__(self, samples: Any) -> Movement:
         """The movement of some of the samples."""

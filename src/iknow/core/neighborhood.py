@@ -80,7 +80,7 @@ class Neighborhood(ABC):
     user gives; those in `axes` are chosen by `tune`. Inherit `iknow.testing.RuleContract` to see
     whether all that it says is true.
 
-    Example:
+    Examples:
         >>> from dataclasses import dataclass
         >>> from iknow.core.neighborhood import Neighborhood
         >>> @dataclass(frozen=True)

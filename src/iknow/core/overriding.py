@@ -1,7 +1,7 @@
-"""Overriding: whether what a type promises is about the methods that an object really has.
+"""Overriding: whether the promises of a type hold for the methods that an object really has.
 
-A subclass that changes a method inherits promises that were made about another, and a method set on
-an instance replaces the one of its type. Certificates rest on such promises, so they look.
+A subclass that overrides a method inherits promises made about the original, and a method set on an
+instance replaces that of its type. Certificates rest on such promises, so they check.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def speaks_for(kind: type, promise: str, method: str) -> bool:
-    """Whether a promise was made by who defines the method, or by a subclass that knows it."""
+    """Whether a promise comes from the class that defines the method, or from a subclass of it."""
     order = kind.__mro__
     return _definer(order, promise) <= _definer(order, method)
 
@@ -28,11 +28,11 @@ def said(thing: Any, promise: str, method: str = "reach") -> Any:
 
 
 def replaced_methods(thing: object) -> list[str]:
-    """Names of the methods of its type that an object has replaced by something of its own."""
+    """Names of the methods that an instance has replaced on itself."""
     own = getattr(thing, "__dict__", {})
     return [name for name in own if callable(getattr(type(thing), name, None))]
 
 
 def _definer(order: tuple[type, ...], name: str) -> int:
-    """The place of the class that defines a name; behind all if none does."""
+    """The position in the MRO of the class that defines a name; past the end if none does."""
     return next((at for at, kind in enumerate(order) if name in vars(kind)), len(order))

@@ -31,9 +31,13 @@ from iknow.explain.assessment import Assessment
 class RadiusCurve:
     """The paper's figures as the radius of one layer grows, constant from each radius to the next.
 
-    radii: where something changes, ascending from 0, of shape (m,); the last holds on forever.
-    counts, right: samples, and samples whose belief is true, of shape (3, m): by assertion (in the
-    order of `Assertion`: IDK, IMK, IK) and radius.
+    Attributes:
+        layer: The layer whose radius varies.
+        radii: Where something changes, ascending from 0, of shape (m,). The last one holds for all
+            larger radii.
+        counts: Number of samples, of shape (3, m): by assertion (in the order of `Assertion`: IDK,
+            IMK, IK) and radius.
+        right: Number of samples whose belief is correct, of shape (3, m).
     """
 
     layer: str
@@ -46,12 +50,12 @@ class RadiusCurve:
         return int(self.counts[:, 0].sum())
 
     def fraction(self, assertion: Assertion) -> Floats:
-        """Fraction of samples with the assertion, of shape (m,)."""
+        """Return the fraction of samples with `assertion`, of shape (m,)."""
         fractions: Floats = self.counts[assertion] / self.n_samples
         return fractions
 
     def accuracy(self, *assertions: Assertion) -> Floats:
-        """Fraction of right beliefs among those assertions, of shape (m,); NaN where none is."""
+        """Return the fraction of correct beliefs among `assertions`, of shape (m,); NaN of none."""
         total = self.counts[list(assertions)].sum(axis=0)
         right = self.right[list(assertions)].sum(axis=0)
         accuracies = np.full(len(total), np.nan)
@@ -80,11 +84,11 @@ class RadiusCurve:
 
     @property
     def best(self) -> int:
-        """The place in `radii` where F_IK is largest, the first of several."""
+        """The position in `radii` where F_IK is largest; the first if there are several."""
         return int(np.argmax(self.counts[Assertion.IK]))
 
     def places(self, radii: Any) -> Ints:
-        """The places in `self.radii` that answer for any radii; of their shape."""
+        """Return the positions in `self.radii` that hold for `radii`, in the shape of those."""
         asked = np.asarray(radii, dtype=np.float64)
         if not (asked >= 0).all():  # NaN included
             raise InputError(f"radii must be numbers >= 0; got {radii}")
@@ -93,10 +97,18 @@ class RadiusCurve:
 
 
 def radius_curve(assessment: Assessment, y_true: Any, layer: str | None = None) -> RadiusCurve:
-    """How assertions and their accuracy depend on the radius of a `Ball` in one layer.
+    """Compute how assertions and their accuracy depend on the radius of a `Ball` in one layer.
 
-    y_true: labels of shape (n,). layer: may be left out if there is only one. Its neighborhood in
-    the assessment does not matter; those of the other layers do.
+    Args:
+        assessment: What `assess` returned for n samples. The layer's own neighborhood in it does
+            not matter; those of the other layers do.
+        y_true: True labels of shape (n,).
+        layer: Name of the layer; optional if there is only one.
+
+    Examples:
+        >>> curve = radius_curve(a, y_true, "input")
+        >>> curve.f_ik[curve.places([0.25, 0.5, 1.0])].round(2)
+        array([0.37, 0.77, 0.52])
     """
     evaluate(assessment, y_true)  # refuses labels that do not fit
     layer = check_layer(assessment, layer)
@@ -142,7 +154,7 @@ def _count(radii: Floats, justified: Floats, contested: Floats) -> Ints:
 
 
 def check_layer(assessment: Assessment, layer: str | None) -> str:
-    """The layer that is meant: the one that is named, or the only one."""
+    """Return the named layer, or the only one."""
     layers = list(assessment.evidence)
     if layer is None and len(layers) == 1:
         return layers[0]

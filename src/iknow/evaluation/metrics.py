@@ -8,7 +8,6 @@ assertion.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -17,13 +16,11 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Ints, Labels
 from iknow.core.assertion import Assertion, Reason
-from iknow.core.codes import UNKNOWN, positions_of
-from iknow.core.text import shown
+from iknow.core.codes import UNKNOWN, for_json, positions_of
+from iknow.core.text import percent, shown
 from iknow.errors import InputError
 from iknow.explain.assessment import Assessment
-from iknow.explain.picture import Renderer
 from iknow.models.labels import as_vector
-from iknow.selection import Selection
 
 NO_ANSWER = "no answer"
 """What is shown as the belief where the model gave none."""
@@ -132,8 +129,8 @@ class Report:
             **{name: None if np.isnan(value) else value for name, value in figures.items()},
             **({NO_ANSWER.replace(" ", "_"): self._silent} if self._silent else {}),
             "reasons": {reason.name: count for reason, count in self.reasons.items()},
-            "classes": self.classes.tolist(),
-            "true_classes": self.true_classes.tolist(),
+            "classes": for_json(self.classes),
+            "true_classes": for_json(self.true_classes),
             **self._counts_for_json(),
         }
 
@@ -150,37 +147,10 @@ class Report:
             "pairs": {a.name: self.pairs[self.pairs[:, 0] == a, 1:].tolist() for a in Assertion}
         }
 
-    def to_html(
-        self,
-        *,
-        samples: Any = None,
-        training: Any = None,
-        renderer: Renderer | None = None,
-        title: str | None = None,
-        notes: Sequence[str] = (),
-        selection: Selection | None = None,
-    ) -> str:
-        """The report as one HTML page that needs nothing else: figures, sliders, evidence.
+    def _repr_html_(self) -> str:
+        from iknow.evaluation.html import to_html  # markup is for notebooks alone
 
-        samples, training: what was assessed and what the classifier was fitted on, to show each
-        sample beside its exemplars. renderer: makes their pictures; by their shape unless given.
-        selection: how the neighborhoods were chosen (`classifier.selection_`), to say what is
-        certified. notes: sentences to add. The sliders for k need an assessment with neighbours,
-        `assess(X, n_neighbors=20)`.
-        """
-        # Loaded by those who want a page; the figures do without.
-        from iknow.report import make_html
-
-        return make_html(
-            self.assessment,
-            self.y_true,
-            samples=samples,
-            training=training,
-            renderer=renderer,
-            title=title,
-            notes=notes,
-            selection=selection,
-        )
+        return to_html(self)
 
     def __str__(self) -> str:
         lines = [f"{self.n_samples} samples, accuracy {percent(self.overall_accuracy)}", ""]
@@ -194,9 +164,13 @@ class Report:
         lines.append(
             f"{'not IK':<8}{others:>9}{percent(1 - self.f_ik):>10}{percent(self.a_not_ik, '-'):>10}"
         )
+        return "\n".join([*lines, "", *self.remarks()])
+
+    def remarks(self) -> list[str]:
+        """What the table of figures does not say: the reasons, and where there is no answer."""
         reasons = ", ".join(f"{r.name.lower()} {n}" for r, n in self.reasons.items() if n)
         silent = [f"{NO_ANSWER}: {self._silent}, not counted as right or wrong"]
-        return "\n".join([*lines, "", f"reasons: {reasons}", *(silent if self._silent else [])])
+        return [f"reasons: {reasons}", *(silent if self._silent else [])]
 
 
 def evaluate(assessment: Assessment, y_true: Any) -> Report:
@@ -224,7 +198,7 @@ def evaluate(assessment: Assessment, y_true: Any) -> Report:
         )
     unknown: Bools = positions_of(y_true, classes) == UNKNOWN
     true_classes = np.concatenate([classes, np.unique(y_true[unknown])])
-    true_codes = codes_of(y_true, true_classes)
+    true_codes = positions_of(y_true, true_classes)
     answered = assessment.belief_codes >= 0
     shape = (len(Assertion), len(classes), len(true_classes))
     combined = (assessment.assertion, assessment.belief_codes, true_codes)
@@ -239,13 +213,3 @@ def evaluate(assessment: Assessment, y_true: Any) -> Report:
         assessment=assessment,
         y_true=y_true,
     )
-
-
-def codes_of(y_true: Labels, true_classes: Labels) -> Ints:
-    """The position of each true label in `true_classes`, of shape (n,)."""
-    return positions_of(y_true, true_classes)
-
-
-def percent(fraction: float, dash: str = "–") -> str:
-    """A fraction as a percentage; an undefined one as a dash."""
-    return dash if np.isnan(fraction) else f"{100 * fraction:.1f}%"

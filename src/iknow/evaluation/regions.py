@@ -16,10 +16,14 @@ Limits = tuple[float, float]
 
 @dataclass(frozen=True, eq=False)
 class Regions:
-    """Beliefs and assertions at the places of a grid.
+    """Beliefs and assertions at the points of a grid; see `map_regions`.
 
-    x, y: coordinates, ascending, of shape (w,) and (h,). belief: positions in `classes`, of shape
-    (h, w). assertion: an `Assertion` each, of shape (h, w).
+    Attributes:
+        x: Horizontal coordinates, ascending, of shape (w,).
+        y: Vertical coordinates, ascending, of shape (h,).
+        classes: Labels of shape (n_classes,).
+        belief: Positions in `classes`, of shape (h, w).
+        assertion: One `Assertion` per point, of shape (h, w).
     """
 
     x: Floats
@@ -35,9 +39,18 @@ def map_regions(
     y_limits: Limits,
     resolution: int = 300,
 ) -> Regions:
-    """Assess a plane, at so many places in each direction.
+    """Assess the points of a grid over a plane.
 
-    assess: makes an assessment of points of shape (n, 2), such as a fitted classifier's `assess`.
+    Args:
+        assess: Assesses points of shape (n, 2), such as a fitted classifier's `assess`.
+        x_limits: Smallest and largest horizontal coordinate.
+        y_limits: Smallest and largest vertical coordinate.
+        resolution: Number of points in each direction.
+
+    Examples:
+        >>> flat = EpistemicClassifier(LogisticRegression()).fit(X[:, :2], y)
+        >>> map_regions(flat.assess, (4, 8), (2, 5), resolution=50).assertion.shape
+        (50, 50)
     """
     if resolution < 2:
         raise InputError(f"resolution must be at least 2 places each way; got {resolution}")

@@ -1,8 +1,8 @@
-"""Robust fractions: how much is still certain when inputs may be changed by so much.
+"""Robust fractions: how much stays certain when inputs may change by up to a given amount.
 
 A sample's robust radius is the change of its input, in the ℓ2 norm, below which no other class
-can become IK. The samples that are IK, rightly so, and certified for at least r are what an
-adversary with less than r cannot turn into a confident mistake.
+can become IK. An adversary with a budget below r cannot turn the samples that are IK, correct, and
+have a robust radius of at least r into confident mistakes.
 """
 
 from __future__ import annotations
@@ -21,12 +21,16 @@ from iknow.explain.assessment import Assessment
 
 @dataclass(frozen=True, eq=False)
 class RobustCurve:
-    """How many samples are certified for at least a radius, for every radius.
+    """How many samples have at least a given robust radius, for every radius.
 
-    radii: robust radii, finite and ascending from 0, of shape (m,). known: IK samples that are
-    certified for at least each radius, of shape (m + 1,): the last holds beyond the last radius,
-    forever. right: those among them whose belief is true, of shape (m + 1,); None without truth.
-    The counts belong to a radius and to all between it and the one before.
+    A count holds at its radius and at all radii between it and the one before.
+
+    Attributes:
+        radii: Robust radii, finite and ascending from 0, of shape (m,).
+        known: Number of IK samples that are robust at each radius, of shape (m + 1,). The last one
+            holds beyond the last radius.
+        right: Number of them whose belief is correct, of shape (m + 1,); None without truth.
+        n_samples: Number of all samples.
     """
 
     radii: Floats
@@ -36,17 +40,17 @@ class RobustCurve:
 
     @property
     def known_fraction(self) -> Floats:
-        """Fraction of all samples that are IK and certified, of shape (m + 1,)."""
+        """Fraction of all samples that are IK and robust, of shape (m + 1,)."""
         fractions: Floats = self.known / self.n_samples
         return fractions
 
     @property
     def right_fraction(self) -> Floats | None:
-        """Fraction of all samples that are IK, right and certified, of shape (m + 1,)."""
+        """Fraction of all samples that are IK, correct and robust, of shape (m + 1,)."""
         return None if self.right is None else self.right / self.n_samples
 
     def places(self, radii: Any) -> Ints:
-        """The places in the counts that answer for any radii; of their shape."""
+        """Return the positions in the counts that hold for `radii`, in the shape of those."""
         asked = np.asarray(radii, dtype=np.float64)
         if not (asked >= 0).all():  # NaN included
             raise InputError(f"radii must be numbers >= 0; got {radii}")
@@ -55,9 +59,16 @@ class RobustCurve:
 
 
 def robust_curve(assessment: Assessment, y_true: Any = None) -> RobustCurve:
-    """The curve of the robust fraction against the radius.
+    """Compute the curve of the robust fraction against the radius.
 
-    y_true: labels of shape (n,), to count right beliefs apart; may be left out.
+    Args:
+        assessment: What `assess` returned for n samples.
+        y_true: True labels of shape (n,), to also count correct beliefs; optional.
+
+    Examples:
+        >>> curve = robust_curve(a, y_true)
+        >>> curve.right_fraction[curve.places([0.0, 0.5, 1.0])].round(2)
+        array([0.73, 0.48, 0.35])
     """
     if len(assessment) == 0:
         raise InputError("there is nothing to certify: the assessment is empty")

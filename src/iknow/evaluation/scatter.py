@@ -20,11 +20,16 @@ from iknow.explain.assessment import Assessment
 
 @dataclass(frozen=True, eq=False)
 class EvidenceScatter:
-    """Each sample's distances in one layer, and what all layers together let be asserted about it.
+    """Each sample's distances in one layer, and its assertion by all layers together.
 
-    own, other: d_g and d_¬g, of shape (n,); inf where there is no such training sample, and for
-    both where a sample is not finite. assertion: an `Assertion` each, of shape (n,).
-    neighborhood: the layer's rule, which draws the lines.
+    Both distances are inf where a sample is not finite.
+
+    Attributes:
+        layer: The layer that the distances are measured in.
+        neighborhood: The layer's rule, which draws the lines.
+        own: d_g, of shape (n,); inf where the class has no training sample.
+        other: d_¬g, of shape (n,); inf where no other class has a training sample.
+        assertion: One `Assertion` per sample, of shape (n,).
     """
 
     layer: str
@@ -35,10 +40,19 @@ class EvidenceScatter:
 
 
 def evidence_scatter(assessment: Assessment, layer: str | None = None) -> EvidenceScatter:
-    """The distances for and against every belief in one layer.
+    """Collect the distances for and against every belief in one layer.
 
-    layer: may be left out if there is only one. With several layers a sample may be less known than
-    its place here says, as another layer has a say as well.
+    With several layers a sample may be less known than its position here suggests, because every
+    layer has a say.
+
+    Args:
+        assessment: What `assess` returned for n samples.
+        layer: Name of the layer; optional if there is only one.
+
+    Examples:
+        >>> points = evidence_scatter(a, "input")
+        >>> print(f"{(points.own < points.other).mean():.2f}")
+        0.97
     """
     layer = check_layer(assessment, layer)
     own, other = distances_for_and_against(assessment.evidence[layer], assessment.belief_codes)

@@ -6,14 +6,21 @@ explained (`explain`) without asking the model again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from iknow.core.arrays import Bools, Codes, Floats, Ints, Labels
-from iknow.core.assertion import Assertion, Reason, find_reasons, make_assertions, may_be_known
+from iknow.core.arrays import Bools, Floats, Ints, Labels
+from iknow.core.assertion import (
+    Assertion,
+    Assertions,
+    Reasons,
+    find_reasons,
+    make_assertions,
+    may_be_known,
+)
 from iknow.core.codes import NO_BELIEF
 from iknow.core.evidence import Evidence
 from iknow.core.justification import justify
@@ -24,11 +31,12 @@ from iknow.core.robustness import find_robust_radii
 from iknow.core.scalars import as_whole
 from iknow.core.stability import Stability, find_stability
 from iknow.core.support import find_support
-from iknow.core.text import names, shown
-from iknow.errors import InputError
-from iknow.explain.explanation import Explanation, explain_layer
-from iknow.explain.on_request import evidence_about, movements_about
-from iknow.explain.picture import Renderer, picture_of, take_sample
+from iknow.errors import InputError, MissingExtraError
+from iknow.explain.answers import as_plain
+from iknow.explain.explanation import Explanation, explain_sample
+from iknow.explain.on_request import about
+from iknow.explain.picture import Renderer
+from iknow.explain.samples import choose_layers, pick_samples
 from iknow.locking import cached_property
 
 
@@ -127,16 +135,18 @@ class Assessment:
         return justify(list(self.supports.values()))
 
     @cached_property
-    def assertion(self) -> Codes:
-        """An `Assertion` for each sample, of shape (n,)."""
+    def assertion(self) -> Assertions:
+        """An `Assertion` for each sample, of shape (n,).
+
+        It prints as names, `[IK IDK IMK]`, and computes as numbers, `a.assertion == Assertion.IK`.
+        """
         return make_assertions(self.belief_codes, self.justification, self.knowable)
 
     @cached_property
-    def reason(self) -> Codes:
+    def reason(self) -> Reasons:
         """A `Reason` for each assertion, of shape (n,)."""
-        return find_reasons(
-            self.belief_codes, list(self.supports.values()), self.invalid, self.knowable
-        )
+        supports = list(self.supports.values())
+        return find_reasons(self.belief_codes, supports, self.invalid, self.knowable)
 
     @cached_property
     def never_known(self) -> Bools:
@@ -203,7 +213,7 @@ class Assessment:
 
     def only(self, layers: Sequence[str]) -> Assessment:
         """The assessment of the same predictions by some of the layers."""
-        chosen = self._choose(layers)
+        chosen = choose_layers(layers, self.evidence)
         return replace(
             self,
             evidence={layer: self.evidence[layer] for layer in chosen},
@@ -211,33 +221,65 @@ class Assessment:
             found=None if self.found is None else {layer: self.found[layer] for layer in chosen},
         )
 
-    def _choose(self, layers: Any) -> list[str]:
-        """Layers that there is evidence for, at least one; a single name may stand alone."""
-        several = isinstance(layers, Collection) and getattr(layers, "ndim", 1) == 1
-        several = several and not isinstance(layers, str)
-        chosen = list(layers) if several else [layers]
-        missing = [n for n in chosen if not isinstance(n, str) or n not in self.evidence]
-        if missing or not chosen:
-            raise InputError(
-                f"there is evidence for the layers {names(self.evidence)}; asked for "
-                f"{names(missing)}"
-            )
-        return chosen
+    def __getitem__(self, samples: Any) -> Assessment:
+        """The assessment of some of the samples; evidence is gathered about no others.
 
-    def __getitem__(self, samples: slice) -> Assessment:
-        """The assessment of some of the samples; evidence is gathered about no others."""
-        _check_slice(samples)
+        Args:
+            samples: A position, a slice, positions or a mask of shape (n,). A single position gives
+                an assessment of one sample.
+
+        Returns:
+            An assessment of the samples, in the order they were asked for.
+        """
+        rows = pick_samples(samples, len(self))
         return replace(
             self,
-            belief_codes=self.belief_codes[samples],
-            scores=self.scores[samples],
-            evidence=evidence_about(self.evidence, samples),
-            movements=movements_about(self.movements, samples),
-            invalid=self.invalid[samples],
+            belief_codes=self.belief_codes[rows],
+            scores=self.scores[rows],
+            evidence=about(self.evidence, rows),
+            movements=about(self.movements, rows),
+            invalid=self.invalid[rows],
             found=None
             if self.found is None
-            else {layer: mask[samples] for layer, mask in self.found.items()},
+            else {layer: mask[rows] for layer, mask in self.found.items()},
         )
+
+    def __iter__(self) -> Iterator[Assessment]:
+        """Assessments of one sample each."""
+        return (self[i] for i in range(len(self)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The answers as plain values for JSON, each a list with an entry for every sample.
+
+        No evidence is gathered for it. What JSON has no word for is None if it is a score, and its
+        text, `str(label)`, if it is a label: a date, bytes, NaN.
+
+        Returns:
+            `classes`, the labels; `belief`, a label or None; `score`, the model's of its belief;
+            `assertion` and `reason`, by name; `justified`, the labels of the justified classes.
+        """
+        return as_plain(self)
+
+    def to_frame(self) -> Any:
+        """The answers as a `pandas.DataFrame` with a row for each sample.
+
+        Its columns: `belief`; `score`, the model's of its belief; `assertion`, an ordered category
+        (IDK < IMK < IK); `reason`; `justified`, the justified classes, with | between them. No
+        evidence is gathered for it: add what you need of it, as `frame["margin"] = a.margin`.
+
+        Raises:
+            MissingExtraError: pandas is not installed.
+        """
+        try:
+            from iknow.explain.pandas import frame_of
+        except ImportError as error:
+            raise MissingExtraError("to_frame", "pandas") from error
+        return frame_of(self)
+
+    def _repr_html_(self) -> str:
+        from iknow.explain.html import assessment_to_html  # markup is for notebooks alone
+
+        return assessment_to_html(self)
 
     def explain(
         self,
@@ -254,46 +296,5 @@ class Assessment:
         `as_features`); by the samples' shape unless given.
         """
         i = as_whole(i, "i", "be a whole number, the position of a sample")
-        if not -len(self) <= i < len(self):
-            raise InputError(
-                f"sample {shown(i)} does not exist: the assessment holds {len(self)} samples"
-            )
-        i = int(np.arange(len(self))[i])
-        one = self[i : i + 1]
-        sample = None if samples is None else take_sample(samples, i)
-        return Explanation(
-            index=i,
-            belief=one.belief.tolist()[0],
-            assertion=Assertion(int(one.assertion[0])),
-            reason=Reason(int(one.reason[0])),
-            layers=tuple(
-                explain_layer(
-                    layer,
-                    evidence,
-                    self.neighborhoods[layer],
-                    classes=self.classes,
-                    belief=int(one.belief_codes[0]),
-                    margin=float(one.layer_margins[layer][0]),
-                    supports=one.supports,
-                    knowable=self.knowable,
-                    training=training,
-                    renderer=renderer,
-                )
-                for layer, evidence in one.evidence.items()
-            ),
-            margin=float(one.margin[0]),
-            stability=(int(one.stability.at_least[0]), bool(one.stability.exact[0])),
-            picture=None if sample is None else picture_of(sample, renderer),
-        )
-
-
-def _check_slice(samples: Any) -> None:
-    """Samples are cut out by a slice of whole numbers."""
-    if not isinstance(samples, slice):
-        raise InputError(f"an assessment is cut by slices, such as [:100]; got {shown(samples)}")
-    try:
-        samples.indices(0)
-    except Exception as error:  # of what is no whole number, or of a step of 0
-        raise InputError(
-            f"an assessment is cut by slices of whole numbers; got {shown(samples)}: {error}"
-        ) from error
+        one, i = self[i], i % len(self)
+        return explain_sample(one, i, samples=samples, training=training, renderer=renderer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from iknow.core.neighborhood import NO_REACH, Neighborhood
 from iknow.core.slack import Slack, find_slack
 from iknow.core.text import name
 from iknow.explain.picture import Picture, Renderer, picture_of, take_sample
+
+if TYPE_CHECKING:
+    from iknow.explain.assessment import Assessment
 
 SENTENCES = {
     Reason.KNOWN: "in every layer all training samples within reach have the believed class",
@@ -137,10 +140,40 @@ class Explanation:
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
-        # Markup is kept apart from the record; whoever has no notebook never loads it.
-        from iknow.explain.html import to_html
+        from iknow.explain.html import to_html  # markup is for notebooks alone
 
         return to_html(self)
+
+
+def explain_sample(
+    one: Assessment, index: int, *, samples: Any, training: Any, renderer: Renderer | None
+) -> Explanation:
+    """Explain the one sample that `one` is about, at `index` among those that were assessed."""
+    sample = None if samples is None else take_sample(samples, index)
+    return Explanation(
+        index=index,
+        belief=one.belief.tolist()[0],
+        assertion=one.assertion[0],
+        reason=one.reason[0],
+        layers=tuple(
+            explain_layer(
+                layer,
+                evidence,
+                one.neighborhoods[layer],
+                classes=one.classes,
+                belief=int(one.belief_codes[0]),
+                margin=float(one.layer_margins[layer][0]),
+                supports=one.supports,
+                knowable=one.knowable,
+                training=training,
+                renderer=renderer,
+            )
+            for layer, evidence in one.evidence.items()
+        ),
+        margin=float(one.margin[0]),
+        stability=(int(one.stability.at_least[0]), bool(one.stability.exact[0])),
+        picture=None if sample is None else picture_of(sample, renderer),
+    )
 
 
 def explain_layer(

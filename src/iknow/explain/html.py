@@ -1,4 +1,4 @@
-"""Explanations and pictures as HTML, for notebooks.
+"""Assessments, explanations and pictures as HTML, for notebooks.
 
 Everything that comes from data is escaped: a label with markup in it is shown as text.
 """
@@ -10,43 +10,51 @@ from html import escape
 
 import numpy as np
 
-from iknow.core.assertion import Assertion
+from iknow.cards import CELL, MEANINGS, badge, bar, card, heading, legend, paragraphs, table, text
+from iknow.core.assertion import Assertion, Reason
+from iknow.core.colors import COLORS
 from iknow.core.text import name
+from iknow.explain.assessment import Assessment
 from iknow.explain.explanation import Exemplar, Explanation, LayerExplanation
 from iknow.explain.picture import Image, Picture, Series, scale
 from iknow.explain.png import png_bytes
 
-COLORS = {Assertion.IK: "#00795a", Assertion.IMK: "#b06a00", Assertion.IDK: "#6f757d"}
-MEANINGS = {Assertion.IK: "I know", Assertion.IMK: "I may know", Assertion.IDK: "I don't know"}
 SERIES_COLORS = ("#0063a6", "#a83279", "#4aa8e0", "#777777")
 WIDTH, HEIGHT = 180, 72
 FEATURES_SHOWN = 12
 
-CELL = "padding:2px 18px 8px 0;text-align:left;vertical-align:top;border:none"
-
 
 def to_html(explanation: Explanation) -> str:
-    """The explanation as a small card, without scripts and without classes to style."""
-    color = COLORS[explanation.assertion]
-    badge = (
-        f'<span style="background:{color};color:#fff;font-weight:bold;padding:2px 8px;'
-        f'border-radius:4px">{explanation.assertion.name}</span> {MEANINGS[explanation.assertion]}'
-    )
+    """The explanation as a small card."""
+    assertion = explanation.assertion
+    belief = "none" if explanation.belief is None else text(explanation.belief)
     sample = "" if explanation.picture is None else picture_to_html(explanation.picture)
-    rows = "".join(_layer_rows(layer) for layer in explanation.layers)
-    headings = "".join(
-        f'<th style="{CELL};opacity:0.7">{heading}</th>'
-        for heading in ("layer", "nearest for", "nearest against", "within reach", "turns")
+    headings = ("layer", "nearest for", "nearest against", "within reach", "turns")
+    rests = [f"{_capital(explanation.foundation)}."] if assertion == Assertion.IK else []
+    return card(
+        f"<div>{badge(assertion)} {MEANINGS[assertion]}, sample {explanation.index}, belief "
+        f"<b>{belief}</b></div>",
+        f'<p style="margin:8px 0">{escape(_capital(explanation.sentence))}.</p>',
+        f'<div style="display:flex;flex-wrap:wrap;gap:8px 32px"><div>{sample}</div>',
+        table(headings, map(_layer_row, explanation.layers)),
+        "</div>",
+        paragraphs(rests),
+        color=COLORS[assertion],
     )
-    return (
-        f'<div style="border:1px solid {color};border-left-width:6px;border-radius:6px;'
-        'padding:10px 14px;max-width:60em;font-family:system-ui,sans-serif">'
-        f"<div>{badge}, sample {explanation.index}, belief "
-        f"<b>{'none' if explanation.belief is None else escape(name(explanation.belief))}</b></div>"
-        f'<p style="margin:8px 0">{escape(_capital(explanation.sentence))}.</p>'
-        f'<div style="display:flex;flex-wrap:wrap;gap:8px 32px"><div>{sample}</div>'
-        f'<table style="border-collapse:collapse;border:none"><tr>{headings}</tr>{rows}</table>'
-        f"</div>{_stability(explanation)}</div>"
+
+
+def assessment_to_html(assessment: Assessment) -> str:
+    """The assessment as a small card."""
+    counts = {a: int((assessment.assertion == a).sum()) for a in reversed(Assertion)}
+    reasons = {reason: int((assessment.reason == reason).sum()) for reason in Reason}
+    given = ", ".join(f"{reason.name.lower()} {n:,}" for reason, n in reasons.items() if n)
+    rules = [(text(layer), text(repr(rule))) for layer, rule in assessment.neighborhoods.items()]
+    return card(
+        heading("Assessment", f"of {len(assessment):,} predictions"),
+        bar(counts, len(assessment)),
+        legend(counts, len(assessment)),
+        table(("layer", "neighborhood"), rules, margin="12px 0 0"),
+        paragraphs([f"reasons: {given}"] if given else []),
     )
 
 
@@ -72,17 +80,16 @@ def picture_to_html(picture: Picture) -> str:
     return f'<table style="border-collapse:collapse;font-size:85%">{rows}{more}</table>'
 
 
-def _layer_rows(layer: LayerExplanation) -> str:
+def _layer_row(layer: LayerExplanation) -> tuple[str, ...]:
     support = ", ".join(map(name, layer.support)) or "nothing"
     reach = "no reach" if layer.reach is None else f"reach {layer.reach:.4g}"
-    cells = (
-        escape(name(layer.layer)),
+    return (
+        text(layer.layer),
         _exemplar(layer.nearest_for),
         _exemplar(layer.nearest_against),
         f"{escape(support)}<br>{reach}",
         "" if layer.slack is None else escape(str(layer.slack)),
     )
-    return "<tr>" + "".join(f'<td style="{CELL}">{cell}</td>' for cell in cells) + "</tr>"
 
 
 def _exemplar(exemplar: Exemplar | None) -> str:
@@ -90,12 +97,6 @@ def _exemplar(exemplar: Exemplar | None) -> str:
         return "no sample"
     picture = "" if exemplar.picture is None else picture_to_html(exemplar.picture) + "<br>"
     return f"{picture}{escape(str(exemplar))}"
-
-
-def _stability(explanation: Explanation) -> str:
-    if explanation.assertion != Assertion.IK:
-        return ""
-    return f'<p style="margin:8px 0 0">{_capital(explanation.foundation)}.</p>'
 
 
 def _draw(series: Series) -> str:

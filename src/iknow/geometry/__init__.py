@@ -1,22 +1,52 @@
 """The geometry of a layer: how distance is measured in it and how far an input change can reach.
 
-Only what needs numpy alone is exported here; `geometry.sklearn` and `geometry.torch` look into
-networks and are imported by name.
+What looks into networks of torch and scikit-learn is loaded when it is first asked for.
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from iknow.core.sensitivity import Sensitivity
 from iknow.geometry.lipschitz import LayerBound, accumulate, propagate_radius, spectral_norm
-from iknow.geometry.metric import Euclidean, Metric, Minkowski, Weighted, metric_from_dict
+from iknow.geometry.metric import Euclidean, Metric, Minkowski, Weighted
+from iknow.geometry.registry import metric_from_dict, metric_to_dict, register_metric
 from iknow.geometry.weighted import weighted_metric
+
+if TYPE_CHECKING:
+    from iknow.geometry.sklearn import mlp_lipschitz, sensitivity_of
+    from iknow.geometry.torch.module import lipschitz_constants, sensitivities
+
+LAZY = {
+    "lipschitz_constants": "iknow.geometry.torch.module",
+    "mlp_lipschitz": "iknow.geometry.sklearn",
+    "sensitivities": "iknow.geometry.torch.module",
+    "sensitivity_of": "iknow.geometry.sklearn",
+}
 
 __all__ = [
     "Euclidean",
     "LayerBound",
     "Metric",
     "Minkowski",
+    "Sensitivity",
     "Weighted",
     "accumulate",
+    "lipschitz_constants",
     "metric_from_dict",
+    "metric_to_dict",
+    "mlp_lipschitz",
     "propagate_radius",
+    "register_metric",
+    "sensitivities",
+    "sensitivity_of",
     "spectral_norm",
     "weighted_metric",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in LAZY:
+        return getattr(import_module(LAZY[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,14 +10,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from iknow.core.arrays import Floats
-from iknow.core.overriding import speaks_for
+from iknow.core.overriding import replaced_methods, speaks_for
 from iknow.core.scalars import as_real
-from iknow.core.text import shown
 from iknow.errors import InputError, LayerError
 from iknow.geometry.lipschitz import (
     FLOAT32_ROUNDING,
@@ -57,7 +56,13 @@ class Metric(ABC):
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """The metric as plain values for JSON; `metric_from_dict` reads it back with `arrays()`."""
+        """The metric as plain values for JSON: "metric", its type's name, and its arguments."""
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any], arrays: Mapping[str, Any]) -> Self:
+        """The metric whose `to_dict` and `arrays` these are: together they are its arguments."""
+        arguments = {name: value for name, value in record.items() if name != "metric"}
+        return cls(**arguments, **arrays)
 
     def arrays(self) -> dict[str, Floats]:
         """What of the metric does not belong into JSON, to be stored as arrays by these names."""
@@ -96,7 +101,12 @@ class Minkowski(Metric):
         return 0.0  # float32 stays as it is
 
     def to_dict(self) -> dict[str, Any]:
-        return {"metric": "Minkowski", "p": "inf" if math.isinf(self.p) else self.p}
+        return {"metric": type(self).__name__, "p": "inf" if math.isinf(self.p) else self.p}
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any], arrays: Mapping[str, Any]) -> Self:
+        p = math.inf if record["p"] == "inf" else record["p"]
+        return super().from_dict({**record, "p": p}, arrays)
 
 
 Euclidean = Minkowski(2.0)
@@ -135,7 +145,7 @@ class Weighted(Metric):
         return (FLOAT32_ROUNDING + 2 * (len(self.map) + 1) * FLOAT64_ROUNDING) * size * ROUND_UP
 
     def to_dict(self) -> dict[str, Any]:
-        return {"metric": "Weighted"}
+        return {"metric": type(self).__name__}
 
     def arrays(self) -> dict[str, Floats]:
         return {"map": self.map}
@@ -143,26 +153,18 @@ class Weighted(Metric):
 
 def check_promises(metric: Metric) -> None:
     """A metric that transforms in its own way must say itself how that expands and rounds."""
+    replaced = replaced_methods(metric)
+    if replaced:
+        raise LayerError(
+            f"the metric {type(metric).__name__} has a {replaced[0]!r} of its own in place of its "
+            "type's: make it a subclass"
+        )
     for promise in ("expansion", "rounding"):
         if not speaks_for(type(metric), promise, "transform"):
             raise LayerError(
                 f"the metric {type(metric).__name__} changes transform but not {promise}, which is "
                 f"about it: give it a method {promise}(n_features) of its own"
             )
-
-
-def metric_from_dict(record: Mapping[str, Any], arrays: Mapping[str, Any] | None = None) -> Metric:
-    """The metric whose `to_dict` and `arrays` these are."""
-    name = record.get("metric")
-    if name == "Minkowski" and "p" in record:
-        return Minkowski(math.inf if record["p"] == "inf" else record["p"])
-    if name == "Weighted":
-        if not arrays or "map" not in arrays:
-            raise InputError("a Weighted metric needs its array 'map'; it is missing")
-        return Weighted(arrays["map"])
-    raise InputError(
-        f"expected a Minkowski metric with its p or a Weighted one; got {shown(record)}"
-    )
 
 
 def _norms(differences: Floats, p: float) -> Floats:

@@ -1,17 +1,16 @@
-"""Rounding: how far the values of a layer, as computed, can be from those of real arithmetic.
+"""Rounding: how far the computed values of a layer can be from those of real arithmetic.
 
-A sum of n products in an arithmetic that rounds each operation by at most u of its result, in
-whatever order, is off by at most γ |a|·|b|, γ = n u / (1 - n u) (Higham, Accuracy and Stability of
-Numerical Algorithms, section 3.1). A layer that gets values v̂ near v therefore returns something
-within
+In an arithmetic that rounds each operation by at most u times its result, a sum of n products, in
+any order, is off by at most γ |a|·|b|, γ = n u / (1 - n u) (Higham, Accuracy and Stability of
+Numerical Algorithms, section 3.1). So a layer that receives v̂ instead of v returns values within
 
     Lip · |v̂ - v|  +  γ (‖ |W| ‖ · |v̂| + |b|)
 
-of what it should. Sizes of values are bounded from the input's: |h(x)| <= |h(0)| + L·|x|. So what
-is known of a layer is a line in |x|₂, and stays one through any number of layers.
+of the true ones. The size of the input bounds the size of the values: |h(x)| <= |h(0)| + L·|x|. So
+the error bound of a layer is linear in |x|₂, and stays linear through any number of layers.
 
-An overflow on the way could be turned into an innocent number by the next function, so
-`check_range` refuses what might be too large for inputs up to `LONGEST`.
+The next function could turn an overflow into a harmless-looking number, so `check_range` refuses
+values that might be too large for inputs up to `LONGEST`.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from iknow.errors import LayerError
 from iknow.geometry.lipschitz import FLOAT32_ROUNDING, ROUND_UP
 
 SMALLEST = 2.0**-149
-"""What may be lost of each number in float32 besides, below the smallest normal one."""
+"""The absolute error of float32, below its smallest normal number."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +45,9 @@ class Line:
 
 @dataclass(frozen=True)
 class Computed:
-    """The values of a layer as computed: what they are for the input 0, and how far off.
+    """The computed values of a layer: their value at the input 0, and bounds of their error.
 
-    at_zero: of shape (n_features,). error: of all values together, in ℓ2. lipschitz: the ℓ2
+    at_zero: of shape (n_features,). error: of the vector of values, in ℓ2. lipschitz: the ℓ2
     constant from the input, in real arithmetic.
     """
 
@@ -58,27 +57,27 @@ class Computed:
 
     @property
     def size(self) -> Line:
-        """The ℓ2 norm of what is computed."""
+        """A bound of the ℓ2 norm of the computed values."""
         at_zero = float(np.linalg.norm(self.at_zero)) * ROUND_UP + self.error.fixed
         return Line(at_zero, self.lipschitz) + self.error
 
     def through(
         self, at_zero: Floats, lipschitz: float, stretch: float, noise: float, fixed: float
     ) -> Computed:
-        """Past a step that stretches errors and adds noise · |its input| + fixed of its own.
+        """The values after a step that stretches errors and adds noise · |its input| + fixed.
 
-        lipschitz: the constant from the input up to here, which may be less than the product.
+        lipschitz: the constant from the input to here, which may be less than the product.
         """
         error = self.error * stretch + self.size * noise + Line(fixed * ROUND_UP)
         return Computed(at_zero, error, lipschitz)
 
     def check_range(self, *factors: Floats) -> None:
-        """What comes next, sums of products with these factors, must be far from overflowing."""
+        """Check that sums of products with these factors stay far from overflow."""
         largest = self.size.fixed + self.size.per_length * LONGEST
         if not largest < 1e150 or any(not np.linalg.norm(each) < 1e100 for each in factors):
             raise LayerError(
                 f"values of up to {largest:.3g} might overflow float64 here: scale the inputs, or "
-                "look at the weights"
+                "check the weights"
             )
 
     def stored(self) -> Sensitivity:

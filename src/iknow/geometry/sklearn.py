@@ -1,6 +1,6 @@
 """Lipschitz constants of scikit-learn's multilayer perceptron, and of the scalers before it.
 
-Layers are named as by `iknow.models.sklearn`: "input", each step of a pipeline, "hidden1", ...,
+Layers are named as by `SklearnModel`: "input", each step of a pipeline, "hidden1", ...,
 "logits". Everything up to the first activation function is one linear map and is bounded as one.
 `iknow.geometry.sklearn_steps` says which steps are known.
 """
@@ -16,8 +16,8 @@ from iknow.core.sensitivity import Sensitivity
 from iknow.errors import LayerError
 from iknow.geometry.lipschitz import Growth, spectral_norm
 from iknow.geometry.rounding import Computed
+from iknow.geometry.sklearn_parts import unwrap
 from iknow.geometry.sklearn_steps import Step, check_network, dense_step, transformer_step
-from iknow.models.sklearn import unwrap
 
 FLOAT64 = np.dtype(np.float64)
 
@@ -52,7 +52,7 @@ def mlp_lipschitz(
 def sensitivity_of(
     estimator: Any, layer: str, dtype: np.dtype[Any], n_features: int
 ) -> Sensitivity:
-    """How a layer of a fitted estimator can move, as `iknow.models.sklearn` computes and stores it.
+    """How a layer of a fitted estimator can move, as `SklearnModel` computes and stores it.
 
     dtype: of the inputs, which transformers compute in. n_features: of the inputs. Steps behind the
     layer may be anything; up to it, and it itself, they must be known.

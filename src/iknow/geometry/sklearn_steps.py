@@ -27,7 +27,7 @@ from iknow.geometry.lipschitz import (
     FLOAT64_ROUNDING,
     as_matrix,
 )
-from iknow.models.sklearn import ACTIVATIONS
+from iknow.geometry.sklearn_parts import ACTIVATIONS
 
 ELEMENTWISE = {
     StandardScaler: {"copy", "with_mean", "with_std"},

@@ -1,7 +1,7 @@
 """The paper's weighted metric: distances in a layer, measured in units of the input.
 
 With W̃ = W_1 W_2 ⋯ W_i (each of shape (n_inputs, n_outputs), h = Wᵀx + b) and its singular value
-decomposition W̃ = U Σ Vᵀ, cut to the r singular values that are not 0, the paper has two versions:
+decomposition W̃ = U Σ Vᵀ, cut to the r nonzero singular values, the paper has two versions:
 
     new       D = V Λ⁻¹ Vᵀ               = V Σ⁻² Vᵀ, the pseudo-inverse of W̃ᵀW̃
     previous  D = W̃ᵀ U Λ⁻¹ Uᵀ W̃         = V Σ Σ⁻² Σ Vᵀ = V Vᵀ
@@ -9,25 +9,25 @@ decomposition W̃ = U Σ Vᵀ, cut to the r singular values that are not 0, the 
 For a linear network, where h(x) - h(z) = W̃ᵀδ with δ = x - z, they measure
 
     new       |Uᵀδ|   the part of the input difference that the layer can see: never more than |δ|,
-                      and exactly |δ| where δ lies in the span of U
+                      and exactly |δ| if δ lies in the span of U
     previous  |Σ Uᵀδ| = |h(x) - h(z)|₂, the plain ℓ2 distance
 
-So the previous version is no weighting: it projects on the span of the layer's own values, where
-every difference of a linear network lies anyway, and with W̃ of full column rank it is D = I. Its
-claimed bound, distance <= |δ|, holds only if |W̃|₂ <= 1. The two versions agree for all inputs
-exactly when every non-zero singular value of W̃ is 1. That is why only the new version is offered.
+So the previous version does not weight anything: it projects onto the span of the layer's own
+values, where every difference of a linear network lies anyway; D = I if W̃ has full column rank.
+Its claimed bound, distance <= |δ|, holds only if |W̃|₂ <= 1. The two versions agree for all inputs
+exactly when every nonzero singular value of W̃ is 1. That is why we offer only the new version.
 
 With ReLU the claimed bound fails for the new version too. The proof drops the activation as a
 function of Lipschitz constant 1, but that constant is for the ℓ2 norm: relu may lengthen a
 difference as D measures it. For W = [[1, 1], [0, 1]] and b = (0, -2), the inputs z = (0, 0) and
 x = (1, 0) are 1 apart, but relu gives (0, 0) and (1, 0), which are √2 apart under D. With a small t
-for the last 1 of W they are √(1 + 1/t²) apart: there is no factor that mends it. What does hold:
+for the last 1 of W they are √(1 + 1/t²) apart: no constant factor repairs it. What does hold:
 
-- without activation functions (also: the first layer's values before its activation): <= |δ|;
+- without activation functions (also for the first layer before its activation): <= |δ|;
 - one layer with ReLU whose W has orthogonal columns, which makes D diagonal: <= |δ|;
 - always: <= `metric.expansion(n)` · L_i · |δ|, with the layer's ℓ2 Lipschitz constant L_i.
 
-The metric remains a sensible choice where radii are tuned on data rather than taken from the bound.
+The metric remains a sensible choice if radii are tuned on data rather than taken from the bound.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def weighted_metric(weights: Sequence[Any], rank_tolerance: float | None = None)
     """The metric D_i of the layer that the weights W_1, ..., W_i lead to.
 
     weights: matrices of shape (n_inputs, n_outputs), first layer first (a torch Linear stores the
-    transpose). rank_tolerance: singular values up to this share of the largest count as 0; by
-    default that of float64, numpy's rule. A direction that counts as 0 is left out, so distances
-    only get smaller by it. The map is V Σ⁻¹ of shape (n_outputs, r): D = map mapᵀ, with as few
-    columns to search in as there are directions.
+    transpose). rank_tolerance: singular values up to this fraction of the largest count as 0; the
+    default is numpy's rule for float64. Directions that count as 0 are dropped, which can only
+    shrink distances. The map is V Σ⁻¹ of shape (n_outputs, r), so D = map mapᵀ, and the search runs
+    in r columns only.
     """
     matrices = [as_matrix(w, f"weight matrix {i + 1}") for i, w in enumerate(weights)]
     if not matrices:
@@ -59,8 +59,8 @@ def weighted_metric(weights: Sequence[Any], rank_tolerance: float | None = None)
     for i, (left, right) in enumerate(pairwise(matrices)):
         if left.shape[1] != right.shape[0]:
             raise InputError(
-                f"weight matrices must fit one another as (n_inputs, n_outputs); number {i + 1} "
-                f"has shape {left.shape}, number {i + 2} {right.shape}: transpose torch's"
+                f"weight matrices of shape (n_inputs, n_outputs) must chain; matrix {i + 1} has "
+                f"shape {left.shape}, matrix {i + 2} {right.shape}: transpose weights from torch"
             )
     product = reduce(np.matmul, matrices)
     _, sizes, v_transposed = np.linalg.svd(product, full_matrices=False)
@@ -69,7 +69,7 @@ def weighted_metric(weights: Sequence[Any], rank_tolerance: float | None = None)
     kept = (sizes > rank_tolerance * sizes.max(initial=0.0)) & (sizes > 0)
     if not kept.any():
         raise InputError(
-            f"the product of the {len(matrices)} weight matrices is 0: the layer's values do not "
-            "depend on the input and have no metric of this kind"
+            f"the product of the {len(matrices)} weight matrices is 0: the layer does not depend "
+            "on the input, so it has no weighted metric"
         )
     return Weighted(v_transposed[kept].T / sizes[kept])

@@ -1,1 +1,39 @@
-"""Models: inputs → belief, scores and activations. One file per framework."""
+"""Models: inputs in, scores and activations out. `EpistemicClassifier` finds the adapter itself.
+
+`TorchModel` and `SklearnModel` are loaded when they are first asked for.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from iknow.models.adapt import as_model
+from iknow.models.lengths import Sizes
+from iknow.models.model import Model, Observation, make_observation
+from iknow.models.precomputed import PrecomputedModel
+from iknow.models.probe import Probe
+
+if TYPE_CHECKING:
+    from iknow.models.sklearn import SklearnModel
+    from iknow.models.torch import TorchModel
+
+LAZY = {"SklearnModel": "iknow.models.sklearn", "TorchModel": "iknow.models.torch"}
+
+__all__ = [
+    "Model",
+    "Observation",
+    "PrecomputedModel",
+    "Probe",
+    "Sizes",
+    "SklearnModel",
+    "TorchModel",
+    "as_model",
+    "make_observation",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in LAZY:
+        return getattr(import_module(LAZY[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

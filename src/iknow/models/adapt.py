@@ -1,22 +1,25 @@
-"""Finding the adapter for whatever model the user already has."""
+"""Find the adapter for the model the user already has."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 
 from iknow.core.text import shown
 from iknow.errors import InputError
 from iknow.locking import unforked
+from iknow.models.inputs import as_dense, own_copy, take_rows
 from iknow.models.model import Model
 
 
 def as_model(model: Any) -> Model:
-    """The adapter for a torch module, a fitted scikit-learn classifier, or a `Model` as it is."""
+    """The adapter for a torch module or a fitted scikit-learn classifier; a `Model` as it is."""
     if is_torch_module(model):
         with unforked():
-            # Imported here because only a user of torch should pay for loading it.
+            # Imported here so that only users of torch load it.
             from iknow.models.torch import TorchModel
 
         return TorchModel(model)
@@ -26,15 +29,20 @@ def as_model(model: Any) -> Model:
         from iknow.models.sklearn import SklearnModel
 
         return SklearnModel(model)
+    if hasattr(model, "observe") and not isinstance(model, type):
+        raise InputError(
+            f"{type(model).__name__} has a method observe but is no Model: let it inherit from "
+            "iknow.models.Model, which fills in the rest"
+        )
     raise InputError(
         "a model must be a torch.nn.Module, a scikit-learn classifier or an iknow Model "
-        "(iknow.models.precomputed.PrecomputedModel takes the outputs of any other framework); "
+        "(iknow.models.PrecomputedModel takes the outputs of any other framework); "
         f"got {shown(model)} of type {type(model).__name__}"
     )
 
 
 def is_torch_module(model: Any) -> bool:
-    """Whether a model is a torch.nn.Module, found out without importing torch."""
+    """Whether a model is a torch.nn.Module, without importing torch."""
     return any(
         base.__module__ == "torch.nn.modules.module" and base.__name__ == "Module"
         for base in type(model).__mro__
@@ -42,12 +50,26 @@ def is_torch_module(model: Any) -> bool:
 
 
 def is_estimator(model: Any) -> bool:
-    """Whether a model is a scikit-learn classifier, as an instance."""
+    """Whether a model is an instance of a scikit-learn classifier."""
     return (
         not isinstance(model, type) and hasattr(model, "predict") and hasattr(model, "get_params")
     )
 
 
-def is_to_be_trained(model: Any) -> bool:
-    """Whether a model is a scikit-learn classifier that `fit` trains: it is not frozen."""
-    return is_estimator(model) and not isinstance(model, FrozenEstimator)
+def is_to_be_trained(model: Any, inputs: Any) -> bool:
+    """Whether `fit` trains a model: a scikit-learn classifier, neither frozen nor fitted.
+
+    A fitted one knows its classes and answers the first of the inputs. Attributes are not enough:
+    the last step of a pipeline may be fitted and an earlier one not, and a transformer that learns
+    nothing looks the same before and after fitting.
+    """
+    if not is_estimator(model) or isinstance(model, FrozenEstimator) or not hasattr(model, "fit"):
+        return False
+    labels = getattr(model, "classes_", None)
+    if labels is None or np.size(labels) == 0:
+        return True
+    try:
+        model.predict(own_copy(take_rows(as_dense(inputs), slice(0, 1))))
+    except Exception as error:  # the adapter will report any other
+        return isinstance(error, NotFittedError)
+    return False

@@ -1,13 +1,15 @@
-"""Apart: samples that a model may refuse are asked about on their own.
+"""Apart: keep samples that a model may refuse away from the others.
 
-Many models take NaN and know what to do with it; others refuse a whole batch for the sake of one
-sample. Then the ordinary samples are asked about without the strange ones, and these kind by kind,
-as they are. A sample that the model refuses even so has no belief, and none is made up for it.
+Many models accept NaN; others refuse a whole batch because of one sample. Then the model sees the
+ordinary samples without the strange ones, and the strange ones unchanged, one kind at a time. A
+sample that it still refuses has no belief. If it answers and only a layer cannot be computed, the
+answer counts and the sample is invalid.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,41 +25,55 @@ from iknow.models.numbers import is_missing
 ORDINARY = 0
 
 MISSING, INFINITE, NEGATIVE_INFINITE, BEYOND_FLOAT32 = 1, 2, 3, 4
-"""What may be strange about a value; a model may well take one kind and refuse another."""
+"""What may be strange about a value; a model may accept one kind and refuse another."""
 
 
 def observe_apart(
-    ask: Callable[[Any], Observation], batch: Any, kinds: Ints, substitute: Callable[[], Any]
+    ask: Callable[[Any, Sequence[str]], Observation],
+    batch: Any,
+    layers: Sequence[str],
+    kinds: Ints,
+    substitute: Callable[[], Any],
 ) -> Observation:
     """What a model says about a batch in which some samples are strange.
 
     kinds: of shape (n,); `ORDINARY`, or a number for each way of being strange. substitute: makes a
-    batch of the same shape without strange values, where there is no ordinary sample.
+    batch of the same shape without strange values, for when there is no ordinary sample.
     """
-    ordinary = kinds == ORDINARY
+    ordinary, answers = kinds == ORDINARY, None
     if ordinary.any():
-        # An ordinary sample in the place of each strange one: the batch keeps its size, so that the
-        # others are computed, and rounded, as they would be among ordinary samples.
-        whole = ask(take_rows(batch, np.where(ordinary, np.arange(len(kinds)), ordinary.argmax())))
-        answers = silence(whole, ~ordinary)
-    else:
-        answers = None
+        # An ordinary sample replaces each strange one: the batch keeps its size, so the others are
+        # computed, and rounded, as they would be among ordinary samples.
+        rows = np.where(ordinary, np.arange(len(kinds)), ordinary.argmax())
+        answers = silence(ask(take_rows(batch, rows), layers), ~ordinary)
     for kind in np.unique(kinds[~ordinary]):
         rows = np.flatnonzero(kinds == kind)
-        try:
-            part = ask(take_rows(batch, rows))
-        except RefusedError:
+        part = _ask_what_it_takes(ask, take_rows(batch, rows), layers)
+        if part is None:
             continue  # no answer
         if answers is None:
-            answers = _nothing_like(part, len(kinds))
+            has_layers = len(part.activations) == len(layers)
+            like = part[np.zeros_like(kinds)] if has_layers else ask(substitute(), layers)
+            answers = silence(like, ~ordinary)
         _put(answers, rows, part)
-    if answers is None:
-        answers = silence(ask(substitute()), ~ordinary)
-    return answers
+    return silence(ask(substitute(), layers), ~ordinary) if answers is None else answers
+
+
+def _ask_what_it_takes(
+    ask: Callable[[Any, Sequence[str]], Observation], part: Any, layers: Sequence[str]
+) -> Observation | None:
+    """What a model says about samples: answers and layers, only answers, or nothing."""
+    for wanted in (layers, ()):
+        try:
+            said = ask(part, wanted)
+        except RefusedError:
+            continue
+        return said if len(wanted) == len(layers) else replace(said, invalid=said.invalid | True)
+    return None
 
 
 def silence(observation: Observation, rows: NDArray[np.bool_]) -> Observation:
-    """A copy in which nothing was said about the marked samples, a mask of shape (n,)."""
+    """A copy without any answer for the marked samples; rows: mask of shape (n,)."""
     mask = rows[:, None]
     return Observation(
         scores=np.where(mask, np.nan, observation.scores),
@@ -70,18 +86,6 @@ def silence(observation: Observation, rows: NDArray[np.bool_]) -> Observation:
     )
 
 
-def _nothing_like(part: Observation, n: int) -> Observation:
-    return Observation(
-        scores=np.full((n, part.scores.shape[1]), np.nan),
-        belief=np.full(n, NO_BELIEF),
-        activations={
-            layer: np.zeros((n, values.shape[1]), dtype=np.float32)
-            for layer, values in part.activations.items()
-        },
-        invalid=np.ones(n, dtype=bool),
-    )
-
-
 def _put(whole: Observation, rows: Ints, part: Observation) -> None:
     whole.scores[rows], whole.belief[rows] = part.scores, part.belief
     whole.invalid[rows] = part.invalid
@@ -90,7 +94,7 @@ def _put(whole: Observation, rows: Ints, part: Observation) -> None:
 
 
 def find_kinds(batch: Any) -> Ints:
-    """Which samples are strange alike, of shape (n,): the same kind of value in the same places."""
+    """Group samples with the same kinds of strange values in the same places, of shape (n,)."""
     marks = _mark_strange(batch).reshape(len(batch), -1)
     kinds = np.zeros(len(marks), dtype=np.int64)
     strange = marks.any(axis=1)
@@ -100,7 +104,7 @@ def find_kinds(batch: Any) -> Ints:
 
 
 def without_strange_values(batch: Any) -> Any:
-    """A copy in which zeros, or a value of the same column, stand for all that is strange."""
+    """A copy with zeros, or a value of the same column, in place of all strange values."""
     marks = _mark_strange(batch) > 0
     if not hasattr(batch, "iloc"):
         return np.where(marks, 0, batch).astype(batch.dtype)
@@ -113,14 +117,15 @@ def without_strange_values(batch: Any) -> Any:
 
 
 def _mark_strange(batch: Any) -> NDArray[np.uint8]:
-    """For each value of a batch whether, and how, it is strange; of its shape."""
+    """For each value of a batch, whether and how it is strange; same shape as the batch."""
     if not hasattr(batch, "iloc"):
         if batch.dtype.kind == "f":
             return _mark_floats(batch)
         marks = np.zeros(batch.shape, dtype=np.uint8)
         if batch.dtype.kind == "O":
             for place, value in np.ndenumerate(batch):
-                marks[place] = MISSING if is_missing(value) else _mark_object(value)
+                number = value if isinstance(value, float) else 0.0
+                marks[place] = MISSING if is_missing(value) else _mark_floats(np.array(number))
         return marks
     marks = np.where(batch.isna().to_numpy(), MISSING, ORDINARY).astype(np.uint8)
     numeric = np.flatnonzero([_is_numeric(dtype) for dtype in batch.dtypes])
@@ -131,10 +136,6 @@ def _mark_strange(batch: Any) -> NDArray[np.uint8]:
 
 def _is_numeric(dtype: Any) -> bool:
     return getattr(dtype, "kind", "O") in "fiu" and not hasattr(dtype, "categories")
-
-
-def _mark_object(value: Any) -> int:
-    return int(_mark_floats(np.array([value]))[0]) if isinstance(value, float) else ORDINARY
 
 
 def _mark_floats(values: NDArray[Any]) -> NDArray[np.uint8]:

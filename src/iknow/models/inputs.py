@@ -1,7 +1,6 @@
-"""Inputs: whatever holds samples along its first axis, cut into batches.
+"""Inputs: anything that holds samples along its first axis, cut into batches.
 
-Arrays, tensors, data frames and observations all do; only a data frame needs its rows asked for by
-position.
+Arrays, tensors, data frames and observations all do; only data frames need `iloc` to take rows.
 """
 
 from __future__ import annotations
@@ -15,17 +14,17 @@ from iknow.errors import InputError
 from iknow.models.numbers import as_array
 
 BYTES_PER_BATCH = 64 << 20
-"""Memory for the inputs of a batch; its activations are of the same order."""
+"""Memory for the inputs of a batch; its activations take about as much."""
 
 LARGEST_BATCH = 4096
-"""Enough queries for every core, few enough that a progress bar moves."""
+"""Enough queries to keep every core busy, few enough that a progress bar moves."""
 
 BATCH_OF_UNKNOWN_SIZE = 1024
-"""Samples in a batch of inputs that do not say how many bytes they take."""
+"""Batch size for inputs that do not tell their size in bytes."""
 
 
 def as_dense(inputs: Any) -> Any:
-    """A data frame as it is, a sparse matrix refused, all else as an array of shape (n, ...)."""
+    """A data frame as it is, anything else as an array of shape (n, ...); no sparse matrices."""
     if hasattr(inputs, "iloc") and inputs.ndim == 2:
         return inputs
     array = as_array(inputs, "X")
@@ -39,7 +38,7 @@ def as_dense(inputs: Any) -> Any:
     if array.ndim < 2:
         raise InputError(
             f"inputs must have shape (n_samples, n_features); got {array.shape}. Reshape your data "
-            "by X.reshape(-1, 1) if it has one feature, by X.reshape(1, -1) if it is one sample"
+            "by X.reshape(-1, 1) if it has one feature, X.reshape(1, -1) if it is one sample"
         )
     return array
 
@@ -49,17 +48,16 @@ def count_samples(inputs: Any) -> int:
     try:
         return len(inputs)
     except TypeError:
-        raise InputError(f"inputs must hold samples along an axis; got {shown(inputs)}") from None
+        raise InputError(
+            f"inputs must hold samples along their first axis; got {shown(inputs)}"
+        ) from None
 
 
 def cut_batches(inputs: Any, size: int | None = None) -> list[Any]:
-    """Successive batches of at most `size` samples; at least one sample is needed.
-
-    Unless a size is given, it is the one that memory affords.
-    """
+    """Successive batches of at most `size` samples; by default, as many as fit in memory."""
     n = count_samples(inputs)
     if n == 0:
-        raise InputError("there is nothing to work on: X holds no samples")
+        raise InputError("X holds no samples")
     if size is None:
         size = affordable_batch_size(inputs)
     if as_whole(size, "batch_size", "be a whole number >= 1") < 1:
@@ -68,17 +66,17 @@ def cut_batches(inputs: Any, size: int | None = None) -> list[Any]:
 
 
 def take_rows(inputs: Any, rows: slice | Ints) -> Any:
-    """Some of the samples, by position."""
+    """The samples at these positions."""
     return inputs.iloc[rows] if hasattr(inputs, "iloc") else inputs[rows]
 
 
 def own_copy(inputs: Any) -> Any:
-    """Inputs that a model may write to: scalers and imputers with copy=False do."""
+    """A copy that a model may write to, as scalers and imputers with copy=False do."""
     return inputs.copy()
 
 
 def affordable_batch_size(inputs: Any) -> int:
-    """How many samples fit the memory set aside for a batch, at least 1."""
+    """How many samples fit in the memory for a batch, at least 1."""
     n_bytes = _count_bytes(inputs)
     if n_bytes is None:
         return BATCH_OF_UNKNOWN_SIZE
@@ -87,7 +85,7 @@ def affordable_batch_size(inputs: Any) -> int:
 
 
 def _count_bytes(inputs: Any) -> int | None:
-    """Bytes of all samples, where that can be told: arrays, tensors, observations, data frames."""
+    """Bytes of all samples, if known: for arrays, tensors, observations and data frames."""
     n_bytes = getattr(inputs, "nbytes", None)
     if n_bytes is None and hasattr(inputs, "memory_usage"):
         n_bytes = inputs.memory_usage(index=False).sum()

@@ -1,4 +1,4 @@
-"""Labels: from what users call classes to codes 0..C-1, and back."""
+"""Labels: from the users' names of classes to codes 0..C-1, and back."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from iknow.models.numbers import as_array, is_missing
 
 
 def as_labels(y: Any, n_samples: int, what: str) -> Labels:
-    """Labels as an array of shape (n_samples,) of text or numbers, none of them missing."""
+    """Labels as an array of text or numbers of shape (n_samples,), none of them missing."""
     if y is None:  # in scikit-learn's words
         raise InputError(f"fitting requires {what} to be passed, but the target {what} is None")
     labels = as_vector(y, what, column=True)
     if len(labels) != n_samples:
         raise InputError(
-            f"{what} must hold one label per sample: got {len(labels)} labels for {n_samples} "
+            f"{what} must hold one label per sample; got {len(labels)} labels for {n_samples} "
             "samples"
         )
     try:
@@ -33,25 +33,25 @@ def as_labels(y: Any, n_samples: int, what: str) -> Labels:
 
 
 def as_vector(values: Any, what: str, *, column: bool = False) -> Labels:
-    """Labels, however many, as text or numbers of shape (n,).
+    """Any number of labels as text or numbers of shape (n,).
 
-    column: whether a table of one column will do, with scikit-learn's warning.
+    column: also accept a table of one column, with scikit-learn's warning.
     """
     given = isinstance(values, (list, tuple))
-    # As objects, each as it is: numpy would turn 1 beside "a" into the text "1".
+    # As objects: numpy would turn the 1 in [1, "a"] into the text "1".
     array = as_array(np.array(values, dtype=object) if given else values, what)
     if column and array.ndim == 2 and array.shape[1] == 1:
         array = column_or_1d(array, warn=True)
     if array.ndim != 1:
         raise InputError(
-            f"{what} should be a 1d array, one label for each sample; got shape {array.shape}"
+            f"{what} should be a 1d array with one label per sample; got shape {array.shape}"
         )
     if array.dtype.kind == "T":  # numpy's text of any length
         array = array.astype(object)
     if array.dtype.kind not in "OUfiub":
         raise InputError(
-            f"{what} must hold labels that are text or numbers; got dtype {array.dtype}: turn them "
-            f"into text, such as by {what}.astype(str)"
+            f"{what} must hold labels that are text or numbers; got dtype {array.dtype}: convert "
+            f"them, for example with {what}.astype(str)"
         )
     _check_present(array, what)
     if array.dtype.kind != "O":
@@ -62,7 +62,7 @@ def as_vector(values: Any, what: str, *, column: bool = False) -> Labels:
 
 
 def _check_present(labels: Labels, what: str) -> None:
-    """No label may be missing, or be a number that is not finite; the first is named by its row."""
+    """Refuse missing labels and non-finite numbers; the error names the first row."""
     if labels.dtype.kind == "O":
         missing = np.array([is_missing(label) for label in labels.tolist()], dtype=bool)
     elif labels.dtype.kind == "f":
@@ -75,7 +75,7 @@ def _check_present(labels: Labels, what: str) -> None:
 
 
 def _from_objects(array: Labels, what: str) -> Labels:
-    """Objects as an array of text or of numbers: all of them the one or the other."""
+    """Objects as an array, all of them text or all of them numbers."""
     plain = [
         label.item() if hasattr(label, "item") and getattr(label, "ndim", None) == 0 else label
         for label in array.tolist()
@@ -91,21 +91,21 @@ def _from_objects(array: Labels, what: str) -> Labels:
     labels = _as_whole_numbers(plain) if _are_whole(plain) else np.array(plain)
     if labels is None or labels.tolist() != plain:
         raise InputError(
-            f"{what} holds labels that an array cannot hold: whole numbers beyond 64 bits, or text "
+            f"{what} holds labels that do not fit in an array: integers beyond 64 bits, or text "
             "that ends in a NUL character"
         )
     return labels
 
 
 def _are_whole(plain: list[Any]) -> bool:
-    """Whether all are whole numbers, and not all of them bools."""
+    """Whether all are integers, and not all of them bools."""
     return all(isinstance(label, int) for label in plain) and not all(
         isinstance(label, bool) for label in plain
     )
 
 
 def _as_whole_numbers(plain: list[int]) -> Labels | None:
-    """Whole numbers as they are: left to itself numpy rounds large ones to floats."""
+    """Integers as they are; numpy by itself would round large ones to floats."""
     for dtype in (np.int64, np.uint64):
         try:
             return np.array(plain, dtype=dtype)
@@ -115,7 +115,7 @@ def _as_whole_numbers(plain: list[int]) -> Labels | None:
 
 
 def as_row_numbers(rows: Any, n_samples: int) -> Ints:
-    """The numbers that training samples are known by, of shape (n_samples,), each used once."""
+    """The distinct numbers that identify the training samples, of shape (n_samples,)."""
     if rows is None:
         return np.arange(n_samples)
     numbers = as_array(rows, "rows")
@@ -127,7 +127,7 @@ def as_row_numbers(rows: Any, n_samples: int) -> Ints:
     if n_samples and int(numbers.max()) > np.iinfo(np.int64).max:
         raise InputError(f"rows must be numbers below 2**63; got {int(numbers.max())}")
     if len(np.unique(numbers)) != n_samples:
-        raise InputError("rows must name each training sample by a number of its own")
+        raise InputError("rows must give each training sample a different number")
     return numbers.astype(np.int64)
 
 
@@ -136,20 +136,20 @@ def find_classes(
 ) -> Labels:
     """The labels of a model's score columns, of shape (n_columns,).
 
-    known: what the model says itself. given: what the user says, in the order of the columns; the
-    two must not differ. Where neither says anything, whole numbers that fit are column numbers, and
-    any other labels, if there are as many as columns, stand for the columns in sorted order.
+    known: the model's own labels. given: the user's, in the order of the columns; the two must not
+    differ. Without either, integers in range are column numbers, and any other labels, if there is
+    one per column, name the columns in sorted order.
     """
     if known is not None:
         if given is not None and as_vector(given, "classes").tolist() != known.tolist():
             raise InputError(
-                f"the model's own classes are {_some(known)}, but "
-                f"classes=[{_some(np.asarray(given))}] was given: leave it out"
+                f"classes=[{_some(np.asarray(given))}] differs from the model's own classes, "
+                f"{_some(known)}: leave it out"
             )
         if len(known) != n_columns:
             raise InputError(
-                f"the model knows {len(known)} classes but scores {n_columns} of them: its scores "
-                "must have a column for each class"
+                f"the model knows {len(known)} classes but returns {n_columns} columns of scores; "
+                "it must return one per class"
             )
         return known
     if given is not None:
@@ -184,21 +184,17 @@ def encode(y: Labels, classes: Labels, what: str) -> Ints:
 
 
 def check_several_classes(labels: Labels) -> None:
-    """A classifier needs at least two classes to tell apart."""
+    """Refuse labels of fewer than two classes."""
     found = len(np.unique(labels))
     if found < 2:
-        raise InputError(
-            f"at least two classes are needed to tell one from another; y holds {found} class"
-        )
+        raise InputError(f"a classifier needs at least two classes; y holds {found} class")
 
 
 def check_trained(y_true: Ints, trained: Ints, classes: Labels) -> None:
-    """Validation must not hold a class of which training has no sample; both as class codes."""
+    """Refuse validation labels of a class without training samples; both are class codes."""
     missing = np.setdiff1d(y_true, trained)
     if len(missing):
-        raise InputError(
-            f"y holds classes of which training has no sample: [{_some(classes[missing])}]"
-        )
+        raise InputError(f"y holds classes without training samples: [{_some(classes[missing])}]")
 
 
 def _some(labels: Labels) -> str:

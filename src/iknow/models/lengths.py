@@ -1,7 +1,7 @@
-"""Lengths: how long inputs are in ℓ2, with which the rounding of what is made of them grows.
+"""Lengths: the ℓ2 lengths of inputs, with which the rounding of their activations grows.
 
-They are measured, and a few inputs copied, before the model sees any: certificates are found later,
-when the caller may have used the array again.
+They are measured, and a few inputs copied, before the model runs: certificates come later, when the
+caller may have reused the array.
 """
 
 from __future__ import annotations
@@ -12,24 +12,22 @@ from typing import Any
 import numpy as np
 
 from iknow.core.arrays import Floats
+from iknow.geometry.lipschitz import ROUND_UP
 
 PROBES = 8
-"""How many inputs are copied, to try a model on them again."""
+"""How many inputs to copy, to run a model on them again."""
 
 NUMBERS_AT_ONCE = 1 << 22
-"""Numbers whose squares are held in memory at a time."""
-
-ROUND_UP = 1 + 1e-9
-"""Computed lengths are raised by this much: more than rounding can have taken from them."""
+"""How many squared numbers to hold in memory at a time."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sizes:
-    """What is kept of n inputs.
+    """What to keep of n inputs.
 
-    shape: of one of them. dtype: theirs, or None if they are no array. probe: a copy of the first
-    few, or None. lengths: in ℓ2, rounded up, of shape (n,); None if they are no real numbers, and
-    not finite where an input is not.
+    shape: of one input. dtype: None if they are not an array. probe: a copy of the first few, or
+    None. lengths: in ℓ2, rounded up, of shape (n,); None if they are not real numbers, and not
+    finite where an input is not.
     """
 
     shape: tuple[int, ...]
@@ -39,7 +37,7 @@ class Sizes:
 
 
 def measure(inputs: Any) -> Sizes:
-    """The sizes of prepared inputs: an array, a data frame, a tensor, or whatever else it is."""
+    """The sizes of prepared inputs: an array, a data frame, a tensor, or anything else."""
     shape = tuple(getattr(inputs, "shape", ())[1:])
     if hasattr(inputs, "detach"):
         return Sizes(shape, None, inputs[:PROBES].detach().clone(), _measure_tensor(inputs))
@@ -62,7 +60,7 @@ def as_rows(inputs: Any) -> Floats:
 
 
 def norms(values: Any) -> Floats:
-    """ℓ2 norms of samples along the first axis, rounded up; not finite where a value is not."""
+    """ℓ2 norms of the samples, rounded up, of shape (n,); not finite where a value is not."""
     found = np.zeros(len(values))
     step = max(1, NUMBERS_AT_ONCE * len(values) // max(1, values.size))
     for start in range(0, len(values), step):
@@ -73,7 +71,7 @@ def norms(values: Any) -> Floats:
 
 
 def _measure_tensor(tensor: Any) -> Floats | None:
-    """The lengths of a tensor's samples, on whatever device, in whatever precision."""
+    """The lengths of a tensor's samples, on any device and in any precision."""
     if tensor.is_complex() or tensor.is_sparse or tensor.is_quantized:
         return None
     step = max(1, NUMBERS_AT_ONCE * len(tensor) // max(1, tensor.numel()))

@@ -6,15 +6,18 @@ Adapters answer one batch at a time; the classifier cuts the batches and keeps w
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Floats32, Ints, Labels
 from iknow.core.codes import NO_BELIEF
+from iknow.core.sensitivity import Sensitivity
 from iknow.errors import InputError, LayerError
+from iknow.models.lengths import Sizes
 from iknow.models.numbers import as_numbers
 
 
@@ -50,32 +53,74 @@ class Observation:
         )
 
 
-@runtime_checkable
-class Model(Protocol):
-    """A trained classifier that can be looked into.
+class Model(ABC):
+    """A trained classifier that can be looked into; inherit from it to wrap one of your own.
 
-    A model may have two things more: `is_elsewhere`, true if it runs beside the CPU, and
-    `lipschitz(layer)`, by which samples are certified: the ℓ2 Lipschitz constant from the input to
-    the activations of a layer as `observe` returns them, or a `Sensitivity`, which adds their
-    rounding. A subclass with another `observe` needs another `lipschitz` too.
+    `default_layers` and `observe` are needed; the rest says what is most often true.
+    `iknow.testing.ModelContract` holds the tests that go with it.
+
+    Example:
+        >>> import numpy as np
+        >>> from iknow.models import Model, make_observation
+        >>> class Nearer(Model):
+        ...     def default_layers(self, batch):
+        ...         return ("input",)
+        ...     def observe(self, batch, layers):
+        ...         scores = np.stack([-np.abs(batch[:, 0]), -np.abs(batch[:, 0] - 1)], axis=1)
+        ...         return make_observation(scores, {layer: batch for layer in layers})
+        ...     def sensitivity(self, layer, inputs):
+        ...         return 1.0
+        >>> Nearer().observe(np.array([[0.1], [0.8]]), ("input",)).belief
+        array([0, 1])
     """
 
     @property
     def classes(self) -> Labels | None:
         """Labels of the score columns, of shape (n_classes,), if the model knows them."""
-        ...
+        return None
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the model runs beside the CPU, on a device of its own."""
+        return False
 
     def prepare(self, inputs: Any) -> Any:
-        """All inputs as something with a length that can be cut into batches by slicing."""
-        ...
+        """All inputs as something with a length that can be cut into batches by slicing.
 
+        Robust radii are distances between inputs as this returns them.
+        """
+        return as_numbers(inputs, "X")
+
+    @abstractmethod
     def default_layers(self, batch: Any) -> tuple[str, ...]:
         """The layers to look at when none are named, found with the help of one batch."""
-        ...
 
+    @abstractmethod
     def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
-        """Scores and the activations of the named layers, for one batch of inputs."""
-        ...
+        """Scores and the activations of the named layers, for one batch of inputs.
+
+        What is said of a sample must not depend on the rest of the batch; `make_observation` checks
+        and converts arrays.
+        """
+
+    def sensitivity(self, layer: str, inputs: Sizes) -> Sensitivity | float:
+        """How far the activations of a layer can move when the input does: robust radii rest on it.
+
+        It is about `observe`: a subclass that changes one must change the other, or nothing is
+        certified.
+
+        Args:
+            layer: The name of a layer.
+            inputs: What is known of the inputs: the shape of one, dtype, lengths, a few copies.
+
+        Returns:
+            The ℓ2 Lipschitz constant from the input to the activations as `observe` returns them,
+            or a `Sensitivity`, which adds their rounding.
+
+        Raises:
+            LayerError: Nothing is known, as here; the reason is shown and nothing is certified.
+        """
+        raise LayerError(f"nothing is known about the inside of {type(self).__name__}")
 
 
 def make_observation(

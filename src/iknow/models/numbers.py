@@ -1,7 +1,7 @@
-"""Numbers: the one way in for every array, whatever gave it.
+"""Numbers: every array comes in through here.
 
-Arrays hold more than they show: a mask, a date, an imaginary part, a gradient, None. What numpy
-would drop or reinterpret without a word is refused here, with what to do about it.
+Arrays can hold more than they show: a mask, a date, an imaginary part, a gradient, None. What numpy
+would silently drop or reinterpret is an error here, which says what to do about it.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from iknow.core.text import shown
 from iknow.errors import InputError
 
 NUMERIC_KINDS = "fiub"
-"""numpy's letters for real floats, signed and unsigned whole numbers, and bools."""
+"""numpy's letters for real floats, signed and unsigned integers, and bools."""
 
 MISSING_TYPES = ("NoneType", "NAType", "NaTType", "MaskedConstant")
-"""Names of the types whose only values say that something is missing."""
+"""Names of types whose only value means "missing"."""
 
 
 def as_array(values: Any, what: str, error: type[InputError] = InputError) -> NDArray[Any]:
     """Values as an array of at least one axis and any dtype.
 
-    what: names the values in errors. Masked entries, sparse matrices, ragged lists, and what holds
-    no values along an axis (a generator, a set, a single number) are refused.
+    what: names the values in errors. Masked entries, sparse matrices, ragged lists, and anything
+    without a first axis (a generator, a set, a single number) are refused.
     """
-    if hasattr(values, "detach"):  # a tensor, perhaps on another device or in need of a gradient
+    if hasattr(values, "detach"):  # a tensor, perhaps on another device or with a gradient
         try:
             values = _tensor_to_array(values)
         except Exception as cause:  # without values, of several shapes, quantized, ...
@@ -41,8 +41,8 @@ def as_array(values: Any, what: str, error: type[InputError] = InputError) -> ND
     check_unmasked(values, what, error)
     try:
         array = np.asarray(values)
-    except Exception as cause:  # numpy asks the object, and that may answer in any way
-        raise error(f"{what} must be an array; {type(values).__name__} is none: {cause}") from cause
+    except Exception as cause:  # the object may fail in any way
+        raise error(f"{what} must be an array, not {type(values).__name__}: {cause}") from cause
     if array.ndim == 0:
         raise error(
             f"{what} must be an array with samples along its first axis; got "
@@ -52,10 +52,10 @@ def as_array(values: Any, what: str, error: type[InputError] = InputError) -> ND
 
 
 def as_numbers(values: Any, what: str, error: type[InputError] = InputError) -> NDArray[Any]:
-    """Values as an array of real numbers, at most 8 bytes each; what is missing becomes NaN.
+    """Values as an array of real numbers of at most 8 bytes each; missing values become NaN.
 
-    Objects are taken if each is a real number, None or pandas' NA. Text, dates, time spans, complex
-    numbers and records are refused.
+    Objects must each be a real number, None or pandas' NA. Text, dates, time spans, complex numbers
+    and records are refused.
     """
     array = _frame_to_array(values, what, error) if hasattr(values, "iloc") else None
     if array is None:
@@ -64,12 +64,12 @@ def as_numbers(values: Any, what: str, error: type[InputError] = InputError) -> 
         array = _objects_to_floats(array, what, error)
     if array.dtype.kind not in NUMERIC_KINDS:
         raise error(f"{what} must hold real numbers; got dtype {array.dtype}")
-    with np.errstate(over="ignore"):  # of long doubles: what overflows becomes inf
+    with np.errstate(over="ignore"):  # a long double that overflows becomes inf
         return array.astype(np.float64) if array.dtype.itemsize > 8 else array
 
 
 def check_unmasked(values: Any, what: str, error: type[InputError] = InputError) -> None:
-    """A masked array must not have masked entries: below a mask lies a number that nobody meant."""
+    """Refuse masked entries: the numbers below a mask mean nothing."""
     if not np.ma.isMaskedArray(values):
         return
     mask = np.atleast_1d(np.ma.getmaskarray(values))
@@ -77,13 +77,13 @@ def check_unmasked(values: Any, what: str, error: type[InputError] = InputError)
     if masked.any():
         raise error(
             f"{what} has masked entries, the first in row {int(masked.argmax())} "
-            f"({int(masked.sum())} such rows): remove these rows, or fill the entries in, such as "
-            f"by {what}.filled(np.nan) where the model takes NaN"
+            f"(rows affected: {int(masked.sum())}); remove these rows, or fill the entries, for "
+            f"example with {what}.filled(np.nan) if the model accepts NaN"
         )
 
 
 def is_missing(value: Any) -> bool:
-    """Whether an object stands for something that is not there: None, NaN, NaT or pandas' NA."""
+    """Whether an object is a missing value: None, NaN, NaT or pandas' NA."""
     if type(value).__name__ in MISSING_TYPES:
         return True
     if isinstance(value, (np.datetime64, np.timedelta64)):
@@ -100,7 +100,7 @@ def _tensor_to_array(tensor: Any) -> Any:
 
 
 def _frame_to_array(frame: Any, what: str, error: type[InputError]) -> NDArray[Any]:
-    """A data frame or one of its columns as numbers, column by column where they differ in kind."""
+    """A data frame or one of its columns as numbers, column by column if dtypes differ."""
     kinds = [getattr(frame, "dtype", None)] if frame.ndim == 1 else list(frame.dtypes)
     if all(isinstance(kind, np.dtype) and kind.kind in NUMERIC_KINDS for kind in kinds):
         return np.asarray(frame)

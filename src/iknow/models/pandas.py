@@ -10,17 +10,17 @@ import numpy as np
 import pandas as pd
 
 PLAIN = "biufmM"
-"""Kinds of numpy's arrays that hold a column as it is."""
+"""Kinds of numpy arrays that hold a column as it is."""
 WITH_GAPS = re.compile(r"object|str|string(\[\w{1,20}\])?|boolean|U?Int(8|16|32|64)|Float(32|64)")
-"""Names of dtypes whose columns are values and a mask of those that are missing."""
+"""Names of dtypes whose columns are values and a mask of the missing ones."""
 
 
 def store_frame(frame: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Plain values and arrays by name; ValueError unless the same frame can be made of them."""
+    """Plain values and arrays by name; ValueError if they cannot restore the same frame."""
     arrays: dict[str, Any] = {}
     names = list(frame.columns)
     if not all(isinstance(name, str | int) and not isinstance(name, bool) for name in names):
-        raise ValueError("data frames whose columns have other names than text cannot be kept")
+        raise ValueError("a data frame can be kept only if its column names are text or integers")
     columns = [
         {"name": name, **_store_column(frame.iloc[:, i], f"column{i}", arrays)}
         for i, name in enumerate(names)

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from iknow.core.arrays import Labels
 from iknow.errors import InputError, LayerError
 from iknow.models.model import (
+    Model,
     Observation,
     as_activations,
     check_layers,
@@ -20,12 +20,8 @@ from iknow.models.model import (
 )
 
 
-class PrecomputedModel:
-    """A model that was run elsewhere."""
-
-    @property
-    def classes(self) -> Labels | None:
-        return None
+class PrecomputedModel(Model):
+    """A model that was run elsewhere: nothing is known about how its layers move."""
 
     def prepare(self, inputs: Any) -> Observation:
         """The inputs `(scores, {layer: activations})` as an Observation."""
@@ -34,14 +30,14 @@ class PrecomputedModel:
         if isinstance(inputs, tuple) and len(inputs) == 2 and isinstance(inputs[1], Mapping):
             return _take_outputs(*inputs)
         raise InputError(
-            "without a model the inputs must be its outputs, (scores, {layer: activations}); "
-            f"got {type(inputs).__name__}: pass such a pair, or give the model"
+            "without a model the inputs must be its outputs, (scores, {layer: activations}); got "
+            f"{type(inputs).__name__}: pass such a pair, or pass the model"
         )
 
     def default_layers(self, batch: Observation) -> tuple[str, ...]:
         if not batch.activations:
             raise LayerError(
-                "the precomputed data has no layers to find support in: give the activations of at "
+                "the precomputed data has no layers to find support in: pass the activations of at "
                 "least one, as (scores, {layer: activations})"
             )
         return tuple(batch.activations)
@@ -53,7 +49,7 @@ class PrecomputedModel:
 
 
 def _take_outputs(scores: Any, activations: Mapping[str, Any]) -> Observation:
-    """All outputs, checked; activations need not be finite yet, as not all layers may be chosen."""
+    """All outputs, checked; layers that are not chosen may hold non-finite activations."""
     said = make_observation(scores, {})
     layers = {
         layer: as_activations(values, layer, len(said)) for layer, values in activations.items()

@@ -1,15 +1,15 @@
 """Probes: some training inputs, and what the model said about them.
 
-A bundle does not hold its model, and whoever loads it may bring another. Weights, versions and
-parameters do not tell: two models that share none of them may answer alike, and one changed number
-outside the weights may change every answer. So a model is recognized by its answers. Some inputs
-are kept with the scores and activations they led to; a model is the same if it repeats them.
+A bundle does not hold its model, and the user may load it with another one. Weights, versions and
+parameters cannot identify it: two models that share none of them may give the same answers, and one
+changed number outside the weights may change every answer. So iknow recognizes a model by its
+answers: it keeps some inputs with their scores and activations, which the same model repeats.
 
 It need not repeat them to the last bit: other batch sizes, threads, processors and libraries add in
-another order. An activation may be off by 1/10,000 of the layer's spread (the root mean square
-distance of the activations from their mean), or by ten times what the model itself was off at `fit`
-when the same inputs came in other batches, whichever is more, and by a few units in the last place.
-A change below that, or on inputs unlike any of the probes, is not noticed.
+another order. An activation may differ by 1/10,000 of the layer's spread (the root mean square
+distance of the activations from their mean), or by ten times the difference that other batches of
+the same inputs made at `fit`, whichever is larger, plus a few units in the last place. A smaller
+change, or one on inputs unlike any of the probes, goes unnoticed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from iknow.models.stored_inputs import restore_inputs, store_inputs, take_rows
 
 MOST_ROWS = 32
 MOST_BYTES = 1 << 20
-"""Bytes of the inputs, scores and activations that are kept, all together."""
+"""Bytes of all inputs, scores and activations to keep."""
 SHARE_OF_SPREAD = 1e-4
 TIMES_NOISE = 10.0
 UNITS_IN_LAST_PLACE = 16 * float(np.finfo(np.float32).eps)
@@ -40,9 +40,8 @@ SCORES = "the scores"
 class Probe:
     """Inputs of n samples and what a model said about them.
 
-    inputs: as the model takes them. observed: of shape (n, ...) for each layer, and of the scores
-    and beliefs. tolerances: for each layer, and for the scores, how long the difference of two
-    answers may be.
+    inputs: as the model takes them. observed: scores, beliefs and activations. tolerances: for each
+    layer, and for the scores, the largest length of a difference between two answers.
     """
 
     inputs: Any
@@ -50,16 +49,16 @@ class Probe:
     tolerances: Mapping[str, float]
 
     def find_difference(self, model: Model, batch_size: int | None = None) -> str | None:
-        """How a model answers otherwise, in words; None if it answers alike."""
+        """How a model's answers differ, in words; None if they do not."""
         try:
             found = _ask(model, self.inputs, tuple(self.observed.activations), batch_size)
-        except Exception as error:  # a model may fail in any way on what another was made for
-            return f"it fails on inputs that the model was asked about ({error})"
+        except Exception as error:  # a model may fail in any way on the inputs of another
+            return f"it fails on inputs that the original model accepted ({error})"
         worst, words = 1.0, None
         for name, before in _tables(self.observed).items():
             after = _tables(found)[name]
             if after.shape != before.shape:
-                return f"{name} have shape {after.shape} in place of {before.shape}"
+                return f"{name} have shape {after.shape} instead of {before.shape}"
             lengths = _lengths(before, after)
             row, allowed = int(lengths.argmax()), self.tolerances[name]
             if lengths[row] > worst * allowed:
@@ -71,7 +70,7 @@ class Probe:
         return words or self._find_other_belief(found)
 
     def _find_other_belief(self, found: Observation) -> str | None:
-        """A belief that changed though the scores of the two classes are not tied."""
+        """A belief that changed although the scores of the two classes are not tied."""
         rows = np.flatnonzero(found.belief != self.observed.belief)
         scores, before, after = self.observed.scores, self.observed.belief, found.belief
         for row in rows:
@@ -81,7 +80,7 @@ class Probe:
         return None
 
     def store(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Plain values and arrays, without pickle; ValueError if the inputs cannot be such."""
+        """Plain values and arrays, without pickle; ValueError if the inputs do not allow it."""
         record, arrays = store_inputs(self.inputs)
         arrays |= {"scores": self.observed.scores, "belief": self.observed.belief}
         for i, values in enumerate(self.observed.activations.values()):
@@ -112,12 +111,12 @@ def restore_probe(
         return probe
     except ImportError:
         raise
-    except Exception as error:  # what was not written by us can be wrong in any way
-        raise BundleError(f"what it knows its model by cannot be read: {error!r}") from error
+    except Exception as error:  # a file from elsewhere can be wrong in any way
+        raise BundleError(f"the record of its model cannot be read: {error!r}") from error
 
 
 def _check_restored(probe: Probe) -> None:
-    """What was read must be what `make_probe` makes; ValueError if not."""
+    """Raise ValueError unless `make_probe` could have made this probe."""
     belief, tables = probe.observed.belief, _tables(probe.observed)
     n, n_classes = probe.observed.scores.shape
     if belief.dtype.kind not in "iu" or belief.shape != (n,):
@@ -125,7 +124,7 @@ def _check_restored(probe: Probe) -> None:
     if not ((belief >= 0) & (belief < n_classes)).all():
         raise ValueError(f"its beliefs must be class codes from 0 to {n_classes - 1}")
     if any(v.ndim != 2 or len(v) != n or v.dtype.kind != "f" for v in tables.values()):
-        raise ValueError(f"its scores and activations must be tables of floats of {n} rows")
+        raise ValueError(f"its scores and activations must be tables of floats with {n} rows")
     if count_samples(probe.inputs) != n:
         raise ValueError(f"it must hold {n} inputs")
     if not all(0 <= length < np.inf for length in probe.tolerances.values()):
@@ -139,13 +138,13 @@ def make_probe(
     layers: Sequence[str],
     batch_size: int | None = None,
 ) -> Probe | str:
-    """A probe of a model by some training inputs, or why there is none.
+    """A probe of a model by some training inputs, or the reason why there is none.
 
-    codes: the classes of the inputs, of shape (n,); all of them are probed where there is room.
-    batch_size: the most inputs that the model is asked about at a time.
+    codes: the classes of the inputs, of shape (n,); the probe covers all of them if there is room.
+    batch_size: the most inputs per call of the model.
     """
     if isinstance(model, PrecomputedModel):
-        return "it was made from the outputs of a model, which was not there"
+        return "it was made from precomputed outputs, without the model"
     chosen = take_rows(inputs, choose_rows(codes, MOST_ROWS))
     if chosen is None:
         return f"inputs of type {type(inputs).__name__} cannot be kept in a bundle"
@@ -154,8 +153,8 @@ def make_probe(
         whole = _ask(model, chosen, layers, batch_size)
         batches = [rows for rows in (np.arange(1), np.arange(1, n)) if len(rows)]
         parts = [_ask(model, take_rows(chosen, rows), layers, batch_size) for rows in batches]
-    except Exception as error:  # it may insist on batches of one size
-        return f"the model cannot be asked about a few inputs at a time ({error})"
+    except Exception as error:  # it may require a fixed batch size
+        return f"the model cannot run on a few inputs at a time ({error})"
     again = {
         name: np.concatenate([_tables(part)[name] for part in parts]) for name in _tables(whole)
     }
@@ -164,23 +163,23 @@ def make_probe(
         noise = float(_lengths(values, again[name]).max())
         spread, size = _spread_and_size(values)
         if TIMES_NOISE * noise > max(spread, UNITS_IN_LAST_PLACE * size):
-            return "the model says something else each time it is asked about the same inputs"
+            return "the model gives different answers each time for the same inputs"
         tolerances[name] = (
             max(SHARE_OF_SPREAD * spread, TIMES_NOISE * noise) + UNITS_IN_LAST_PLACE * size
         )
     probe = Probe(chosen, whole, tolerances)
     try:
         n_bytes = sum(np.asarray(array).nbytes for array in probe.store()[1].values())
-    except Exception as error:  # there are frames of many makes; no fit fails for a probe
+    except Exception as error:  # data frames vary widely, and a probe must not make fit fail
         return str(error)
     kept = np.arange(min(n, n * MOST_BYTES // n_bytes))
     if not len(kept):
-        return f"one input and what it causes take more than {MOST_BYTES:,} bytes"
+        return f"one input with its scores and activations takes more than {MOST_BYTES:,} bytes"
     return Probe(take_rows(chosen, kept), whole[kept], tolerances)
 
 
 def choose_rows(codes: Ints, most: int) -> Ints:
-    """Positions of at most so many samples, of one class after the other; the same each time."""
+    """Positions of at most `most` samples, from each class in turn; the same on every call."""
     order = np.random.default_rng(0).permutation(len(codes))
     by_class = order[np.argsort(codes[order], kind="stable")]
     ranked = codes[by_class]
@@ -194,13 +193,13 @@ def _ask(model: Model, inputs: Any, layers: Sequence[str], batch_size: int | Non
 
 
 def _tables(observed: Observation) -> dict[str, Any]:
-    """The scores and the activations, by what errors call them."""
+    """The scores and the activations, by their names in errors."""
     layers = {f"the activations of layer {k!r}": v for k, v in observed.activations.items()}
     return {SCORES: observed.scores, **layers}
 
 
 def _lengths(one: Floats, other: Floats) -> Floats:
-    """How far two tables of shape (n, m) are apart in each row; 0 where they are equal, inf too."""
+    """The distance between the rows of two tables of shape (n, m); equal infinities count as 0."""
     with np.errstate(invalid="ignore"):
         difference = np.subtract(one, other, dtype=np.float64)
     difference[(one == other) | (np.isnan(one) & np.isnan(other))] = 0.0

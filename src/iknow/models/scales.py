@@ -1,14 +1,13 @@
-"""Scales: whether distances between raw inputs are about all of their features.
+"""Scales: whether distances between raw inputs reflect all of their features.
 
-A distance adds up squared differences, so a feature in square millimetres drowns one between 0 and
-1, though a forest of decision trees reads both alike. What counts is how much of the squared
-distance the quieter half of the features makes up: half of it where all spread alike, a hundredth
-where the other half spreads ten times as far. Below that a ball is blind to half of what the model
-may look at.
+A distance adds up squared differences, so a feature in square millimeters drowns out one between 0
+and 1, although a random forest reads both equally well. What matters is the share of the squared
+distance that comes from the quieter half of the features: one half if all have the same spread, a
+hundredth if the other half spreads ten times as far. Below that a ball is blind to half of what the
+model may use.
 
-Activations are kept in float32, which tells numbers apart to about 7 digits: of timestamps in
-seconds those two minutes apart may be one. Where its steps are coarse for what a feature spreads,
-distances are made of rounding.
+Activations are float32, with about 7 digits: timestamps in seconds that are two minutes apart may
+become equal. If its steps are coarse relative to a feature's spread, distances are mostly rounding.
 """
 
 from __future__ import annotations
@@ -21,23 +20,23 @@ import numpy as np
 from iknow.core.arrays import Bools, Floats, Floats32
 
 LEAST_SHARE = 0.01
-"""Of the squared distance, what the quieter half of the features should make up at least."""
+"""The least share of the squared distance for the quieter half of the features."""
 
 TAILS = (5, 95)
-"""Percentiles between which a feature spreads: outliers do not count, nor do rare values."""
+"""Percentiles between which to measure a feature's spread, without outliers and rare values."""
 
 LARGEST_EXACT = 2.0**24
-"""Up to here float32 holds all whole numbers; beyond are timestamps, money and ids."""
+"""float32 holds all integers up to here; beyond are timestamps, money and ids."""
 
 STEPS_IN_SPREAD = 100
-"""So many numbers of float32 should lie within the spread of a feature beyond that."""
+"""How many float32 numbers the spread of a feature beyond that should contain."""
 
 MOST_ROWS = 10_000
-"""So many samples tell the spread of a feature well enough."""
+"""Enough samples to estimate the spread of a feature."""
 
 
 def warn_of_layers(activations: Mapping[str, Floats32], *, raw: bool) -> None:
-    """Warn of layers in which distances say little; raw: the layer "input" was chosen by nobody."""
+    """Warn of layers where distances mean little; raw: the user did not choose "input"."""
     if raw and "input" in activations:
         warn_of_scales(activations["input"])
     for layer, values in activations.items():
@@ -50,10 +49,10 @@ def warn_of_scales(inputs: Floats32) -> None:
     if share < LEAST_SHARE:
         warnings.warn(
             f"the features have very different scales: half of them make up {100 * share:.2g}% of "
-            "the squared distance between samples in the layer 'input', so that support is blind "
-            "to them. Put a scaler before the classifier, make_pipeline(StandardScaler(), "
-            "classifier), whose output is then the layer to look at; or give metric=..., or "
-            "layers=... to say that 'input' is meant",
+            "the squared distance between samples in the layer 'input', so support is blind to "
+            "them. Put a scaler before it, make_pipeline(StandardScaler(), classifier), whose "
+            "output then becomes the default layer; or pass metric=..., or layers=... to confirm "
+            "'input'",
             stacklevel=6,
         )
 
@@ -64,10 +63,10 @@ def warn_of_rounding(layer: str, activations: Floats32) -> None:
     if len(coarse):
         size = float(np.abs(activations[:, coarse[0]]).max())
         warnings.warn(
-            f"feature {coarse[0]} of layer {layer!r} has values near {size:.6g}, which float32 "
-            f"tells apart in steps of {float(np.spacing(np.float32(size))):.2g}, too coarse for "
-            f"how little they vary ({len(coarse)} such features): take away an offset, such as by "
-            "a StandardScaler before the model",
+            f"feature {coarse[0]} of layer {layer!r} has values near {size:.6g}, where float32 has "
+            f"steps of {float(np.spacing(np.float32(size))):.2g}, too coarse for how little they "
+            f"vary (features affected: {len(coarse)}); subtract an offset, for example with a "
+            "StandardScaler before the model",
             stacklevel=6,
         )
 
@@ -82,9 +81,9 @@ def are_coarse(activations: Floats32) -> Bools:
 
 
 def share_of_quieter_half(inputs: Floats32) -> float:
-    """The part that the features of smaller spread have in the sum of all squared spreads.
+    """The share of the sum of squared spreads that comes from the quieter half of the features.
 
-    Features without spread count for nothing and are left out; 1 where fewer than two are left.
+    Constant features are left out; 1 if fewer than two are left.
     """
     spreads = spread(inputs)
     squares = np.sort(spreads[spreads > 0]) ** 2

@@ -6,30 +6,26 @@ Layers: "input"; each transformer of a pipeline by its step's name; "hidden1", "
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
 from sklearn.frozen import FrozenEstimator
 
 from iknow.core.arrays import Floats, Ints, Labels
 from iknow.core.codes import UNKNOWN, positions_of
+from iknow.core.sensitivity import Sensitivity
 from iknow.errors import IknowError, InputError, LayerError, RefusedError
+from iknow.geometry.sklearn_parts import ACTIVATIONS, unwrap
 from iknow.models.apart import find_kinds, observe_apart, without_strange_values
 from iknow.models.inputs import as_dense, own_copy
-from iknow.models.model import Observation, check_layers, make_observation
+from iknow.models.lengths import Sizes
+from iknow.models.model import Model, Observation, check_layers, make_observation
 from iknow.models.numbers import as_array, as_numbers
-
-ACTIVATIONS: dict[str, Callable[[Floats], Floats]] = {
-    "identity": lambda z: z,
-    "logistic": expit,
-    "tanh": np.tanh,
-    "relu": lambda z: np.maximum(z, 0),
-}
+from iknow.models.promise import check_type
 
 
-class SklearnModel:
+class SklearnModel(Model):
     """A fitted classifier, a pipeline ending in one, or either of them frozen."""
 
     def __init__(self, estimator: Any) -> None:
@@ -77,11 +73,17 @@ class SklearnModel:
             if not kinds.any():
                 raise
         return observe_apart(
-            lambda part: self._ask(part, layers),
-            batch,
-            kinds,
-            substitute=lambda: without_strange_values(batch),
+            self._ask, batch, layers, kinds, substitute=lambda: without_strange_values(batch)
         )
+
+    def sensitivity(self, layer: str, inputs: Sizes) -> Sensitivity:
+        check_type(self, SklearnModel)
+        if inputs.dtype is None or len(inputs.shape) != 1:
+            raise LayerError("nothing is known about inputs that are no array with two axes")
+        # Imported here because it loads much of scikit-learn, and only certificates need it.
+        from iknow.geometry.sklearn import sensitivity_of
+
+        return sensitivity_of(self.estimator, layer, inputs.dtype, inputs.shape[0])
 
     def _ask(self, batch: Any, layers: Sequence[str]) -> Observation:
         """What the estimator says about a batch as it is; `RefusedError` where it raises one."""
@@ -157,21 +159,6 @@ class SklearnModel:
         if self._is_network:
             found |= _network_activations(self._final, _layer_numbers(inside))
         return {layer: found[layer] for layer in layers}
-
-
-def unwrap(estimator: Any) -> tuple[list[tuple[str, Any]], Any]:
-    """The transformers on the way and the classifier at the end, out of any wrapping."""
-    steps: list[tuple[str, Any]] = []
-    while True:
-        if hasattr(estimator, "best_estimator_"):
-            estimator = estimator.best_estimator_
-        elif isinstance(estimator, FrozenEstimator):
-            estimator = estimator.estimator
-        elif hasattr(estimator, "steps"):
-            steps += [(name, "passthrough" if s is None else s) for name, s in estimator.steps[:-1]]
-            estimator = estimator.steps[-1][1]
-        else:
-            return steps, estimator
 
 
 def _output_method(classifier: Any) -> str | None:

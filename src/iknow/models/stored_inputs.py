@@ -1,7 +1,7 @@
-"""Inputs of a model as plain arrays and values, and back: no pickle, and nothing is lost.
+"""Inputs of a model as plain arrays and values, and back, without pickle or loss.
 
-Arrays and tensors are stored as they are. A data frame is stored column by column (`pandas`). What
-would not come back as it was is refused.
+Arrays and tensors are stored as they are, data frames column by column (`pandas`). Anything that
+would not come back unchanged is refused.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import numpy as np
 from iknow.core.arrays import Ints
 
 KINDS = "biufUmM"
-"""Kinds of arrays that need no pickle: numbers, truth values, text and times."""
+"""Kinds of arrays that need no pickle: numbers, bools, text and times."""
 
 
 def take_rows(inputs: Any, rows: Ints) -> Any:
-    """Some of the samples, copied; None if they are neither an array, a tensor nor a data frame."""
+    """A copy of these samples; None for anything but an array, a tensor or a data frame."""
     if hasattr(inputs, "iloc"):
         return inputs.iloc[rows].reset_index(drop=True)
     if isinstance(inputs, np.ndarray) or hasattr(inputs, "detach"):
@@ -40,7 +40,7 @@ def store_inputs(inputs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def restore_inputs(record: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
-    """What `store_inputs` was given; a tensor as an array, which its model takes as well."""
+    """The inputs that `store_inputs` got; a tensor comes back as an array, as good to a model."""
     if record["kind"] == "frame":
         from iknow.models.pandas import restore_frame
 
@@ -51,5 +51,5 @@ def restore_inputs(record: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
 def _from_tensor(tensor: Any) -> Any:
     values = tensor.detach().cpu()
     is_float = values.is_floating_point()
-    # numpy knows no bfloat16; every number in half precision is one in single precision.
+    # numpy has no bfloat16; single precision holds every number in half precision.
     return (values.float() if is_float and values.element_size() < 4 else values).numpy()

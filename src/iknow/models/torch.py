@@ -3,7 +3,7 @@
 Layers are named as in `named_modules()`; "input" is what goes in and "output" what comes out. The
 module is run in eval mode without gradients, on its own device and in its own precision, and is
 left as it was found: mode, hooks and parameters, also when something goes wrong and whatever other
-threads ask of it (`torch_passes`).
+threads ask of it (`iknow.geometry.torch.passes`).
 
 One row may come out some units in the last place apart in batches of different sizes: torch chooses
 other kernels, which add in another order.
@@ -19,15 +19,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from iknow.core.arrays import Bools, Labels
+from iknow.core.arrays import Bools
+from iknow.core.sensitivity import Sensitivity
 from iknow.errors import IknowError, InputError, LayerError, RefusedError
+from iknow.geometry.torch.passes import forward_pass
 from iknow.models.apart import observe_apart
-from iknow.models.model import Observation, check_layers, make_observation
+from iknow.models.lengths import Sizes
+from iknow.models.model import Model, Observation, check_layers, make_observation
 from iknow.models.numbers import as_numbers
-from iknow.models.torch_passes import forward_pass
+from iknow.models.promise import check_type
 
 
-class TorchModel:
+class TorchModel(Model):
     """A trained torch module that maps a batch to scores of shape (n, n_classes).
 
     What `torch.compile`, `DataParallel` and `DistributedDataParallel` make of a module is
@@ -36,10 +39,6 @@ class TorchModel:
 
     def __init__(self, module: nn.Module) -> None:
         self.module = _unwrap(module)
-
-    @property
-    def classes(self) -> Labels | None:
-        return None
 
     @property
     def is_elsewhere(self) -> bool:
@@ -93,11 +92,19 @@ class TorchModel:
         if not strange.any():
             return self._ask(inputs, layers, modules)
         return observe_apart(
-            lambda part: self._ask(part.clone(), layers, modules),
+            lambda part, wanted: self._ask(part.clone(), wanted, modules),
             inputs,
+            layers,
             strange.astype(np.int64),
             substitute=lambda: torch.zeros_like(inputs),
         )
+
+    def sensitivity(self, layer: str, inputs: Sizes) -> Sensitivity:
+        check_type(self, TorchModel)
+        # Imported here because only certificates need it.
+        from iknow.geometry.torch.module import sensitivities
+
+        return sensitivities(self.module, inputs.shape, [layer], inputs.probe, TorchModel)[layer]
 
     def _ask(
         self, inputs: Tensor, layers: Sequence[str], modules: dict[str, nn.Module]

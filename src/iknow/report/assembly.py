@@ -12,16 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from iknow.core.colors import SHADES
 from iknow.report.album import Album
+from iknow.report.modules import bundle
 from iknow.report.packing import pack_arrays, to_json
 from iknow.report.words import describe_pictures, paragraphs
 
 STATIC = Path(__file__).parent / "static"
-SCRIPTS = (
-    "algebra", "slack", "robustness", "data", "dom", "pictures", "words", "slider", "settings",
-    "figures", "heat", "matrix", "plot", "points", "scatter", "order", "filters", "table", "ruler",
-    "detail", "main",
-)  # fmt: skip
 
 
 def assemble(
@@ -34,8 +31,9 @@ def assemble(
     pictures = _picture_columns(album, facts["n"])
     arrays, packed = pack_arrays({**columns, **pictures})
     n_pictured = int((pictures["samplePictures"] >= 0).sum())
-    style = _read("page.css")
-    script = "\n".join(_read(f"{name}.js") for name in SCRIPTS)
+    style = _colors() + _read("page.css")
+    modules = {path.relative_to(STATIC).as_posix(): path for path in STATIC.rglob("*.js")}
+    script = bundle({name: path.read_text("utf-8") for name, path in modules.items()}, "main.js")
     parts = {
         **prose,
         "pictured": paragraphs(describe_pictures(n_pictured, facts["n"])),
@@ -65,6 +63,16 @@ def _picture_columns(album: Album, n_samples: int) -> dict[str, NDArray[Any]]:
         "trainingRows": np.array(training, dtype=np.int64),
         "trainingPictures": np.array(places, dtype=np.int32),
     }
+
+
+def _colors() -> str:
+    """The colors of the assertions, by names that the style sheet chooses from."""
+    shades = (
+        f"--{assertion.name.lower()}-{on.replace('_', '-')}: {shade}; "
+        for assertion, colors in SHADES.items()
+        for on, shade in colors._asdict().items()
+    )
+    return f":root {{ {''.join(shades)}}}\n"
 
 
 def _read(name: str) -> str:

@@ -1,7 +1,7 @@
-"""Columns: the evidence as the page's algebra reads it (static/algebra.js says why it is enough).
+"""Columns: the evidence as the page's algebra reads it (static/layer.js says why it is enough).
 
-Of each layer and sample: the distance to the nearest training sample of the believed class, and of
-the two nearest other classes, which training samples these are, and how many neighbours are nearer.
+For each layer and sample: the distance to the nearest training sample of the believed class, and of
+the two nearest other classes, which training samples these are, and how many neighbors are nearer.
 """
 
 from __future__ import annotations
@@ -19,38 +19,29 @@ from iknow.core.movement import Movement
 from iknow.core.neighborhood import Neighborhood
 from iknow.core.text import name as shown_name
 from iknow.explain.assessment import Assessment
-from iknow.rules import Ball, neighborhood_to_dict
+from iknow.report.mirrors import describe_setting, find_fixed, has_mirror
 
 MOST_NEIGHBORS = 30
-"""So many neighbours are in the page, or as many as a rule asks for; they are most of its size."""
+"""How many neighbors the page holds, unless a rule needs more; they are most of its size."""
 
 Columns = dict[str, NDArray[Any]]
 
 
 def count_neighbors(evidence: Evidence, neighborhood: Neighborhood) -> int:
-    """How many neighbours of each sample the page holds, and so the largest k it can show."""
+    """How many neighbors of each sample the page holds, and so the largest k it can show."""
     return max(neighborhood.n_neighbors, min(evidence.n_neighbors, MOST_NEIGHBORS))
 
 
 def count_others(evidence: Evidence, neighborhood: Neighborhood) -> int:
-    """How many other classes: two, or all of them where each has a radius of its own."""
+    """How many other classes: two, or all of them where each has a reach of its own."""
     others = evidence.n_classes - 1
-    return others if has_radius_per_class(neighborhood) else min(others, 2)
-
-
-def has_radius_per_class(neighborhood: Neighborhood) -> bool:
-    return isinstance(neighborhood, Ball) and isinstance(neighborhood.radius, tuple)
+    return others if neighborhood.reach(evidence[:1]).ndim == 2 else min(others, 2)
 
 
 def bytes_per_sample(assessment: Assessment) -> int:
     """What one sample adds to the page, before compression and base64."""
-    size = 24
-    for layer, evidence in assessment.evidence.items():
-        rule = assessment.neighborhoods[layer]
-        size += (1 + count_others(evidence, rule)) * (8 + 4 + 8 + 2)
-        size += 4 * count_neighbors(evidence, rule)
-        size += 16 if np.isfinite(movement_of(assessment, layer).lipschitz) else 0
-    return size
+    first = np.zeros(1, dtype=np.int64)
+    return sum(a.nbytes for a in gather_columns(assessment, first, first == 0, first).values())
 
 
 def layer_columns(evidence: Evidence, neighborhood: Neighborhood, belief: Ints) -> Columns:
@@ -80,7 +71,7 @@ def layer_columns(evidence: Evidence, neighborhood: Neighborhood, belief: Ints) 
 
 
 def _ranks(distances: Floats, neighbors: Floats) -> NDArray[Any]:
-    """1 + the number of neighbours that are nearer, of the shape of `distances`."""
+    """1 + the number of neighbors that are nearer, of the shape of `distances`."""
     n_neighbors = neighbors.shape[1]
     ranks = np.ones(distances.shape, np.uint8 if n_neighbors < 255 else np.uint16)
     for k in range(n_neighbors):
@@ -113,20 +104,6 @@ def sample_columns(
     if y_true is not None:
         columns["truth"] = y_true[rows].astype(np.int32)
     return columns
-
-
-def describe_setting(neighborhood: Neighborhood, classes: Ints | None = None) -> dict[str, Any]:
-    """A rule and its parameters as the page's algebra reads them.
-
-    classes: codes of the classes that the page names; all unless given.
-    """
-    record = neighborhood_to_dict(neighborhood)
-    radii = record["radius"] if has_radius_per_class(neighborhood) else None
-    if radii is not None and classes is not None:
-        radii = [radii[code] for code in classes.tolist()]
-    setting: dict[str, Any] = {"rule": record["rule"], "radii": radii}
-    setting |= {name: record.get(name) for name in ("radius", "k", "ratio")}
-    return setting if radii is None else setting | {"radius": None}
 
 
 def describe_layers(assessment: Assessment, classes: Ints | None = None) -> list[dict[str, Any]]:
@@ -167,7 +144,9 @@ def gather_columns(
     columns = sample_columns(assessment, rows, counted, y_true)
     belief = assessment.belief_codes[rows]
     for place, (name, evidence) in enumerate(assessment.evidence.items()):
-        layer = layer_columns(evidence[rows], assessment.neighborhoods[name], belief)
-        layer |= _movement_columns(movement_of(assessment, name), rows)
+        rule, movement = assessment.neighborhoods[name], movement_of(assessment, name)
+        layer = layer_columns(evidence[rows], rule, belief) | _movement_columns(movement, rows)
+        if not has_mirror(rule):
+            layer |= find_fixed(evidence[rows], rule, belief, movement[rows], layer["codes"])
         columns |= {f"{place}.{column}": values for column, values in layer.items()}
     return columns

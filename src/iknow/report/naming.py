@@ -17,7 +17,7 @@ from iknow.core.arrays import Ints, Labels
 from iknow.core.text import name
 
 ALL_NAMED = 1_000
-"""Up to so many classes are named whether they occur or not."""
+"""Up to this many classes, all are named, whether they occur or not."""
 
 
 @dataclass(frozen=True, eq=False)

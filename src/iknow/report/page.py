@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from iknow.core.arrays import Bools, Ints
 from iknow.core.assertion import Assertion
-from iknow.core.text import name
+from iknow.core.codes import positions_of
+from iknow.core.text import name, shown
 from iknow.errors import InputError
-from iknow.evaluation.metrics import Report, codes_of, evaluate
+from iknow.evaluation.metrics import Report, evaluate
 from iknow.explain.assessment import Assessment
 from iknow.explain.picture import Renderer
 from iknow.report import words
@@ -57,17 +58,48 @@ def make_html(
     max_bytes: int = 9_500_000,
     random_state: int = 0,
 ) -> str:
-    """The report as one HTML page.
+    """The report as one HTML page that needs nothing else: figures, sliders, samples, evidence.
 
-    y_true: labels of shape (n,); without them nothing is said about accuracy. samples: the assessed
-    inputs; training: the training inputs by row: arrays, sequences, tables or mappings, and
-    `renderer` makes pictures of both. selection: how the neighborhoods were chosen, for what it
-    certifies. notes: sentences to add. max_samples: of more samples so many are drawn at random, by
-    `random_state`. max_bytes: the page's size at most; pictures give way first, then samples.
+    The sliders for k need an assessment with neighbors, `assess(X, k=20)`.
+
+    Args:
+        assessment: What to report on, of n samples.
+        y_true: Labels of shape (n,); without them nothing is said about accuracy.
+        samples: The assessed inputs, to show them: an array, a sequence, a table or a mapping.
+        training: The training inputs by row, likewise, to show the exemplars.
+        renderer: Makes pictures of both (`as_image`, `as_series`, `as_features`); by their shape
+            unless given.
+        title: Of the page.
+        notes: Sentences to add.
+        selection: How the neighborhoods were chosen (`classifier.selection_`), to say what is
+            certified.
+        max_samples: If there are more samples, this many are drawn at random.
+        max_bytes: The page's size at most; pictures give way first, then samples.
+        random_state: Seed of the draw.
+
+    Returns:
+        The page, to be written to a file in UTF-8.
+
+    Raises:
+        InputError: If labels or samples do not fit the assessment, or the page has no room.
+
+    Example:
+        >>> import numpy as np
+        >>> from iknow import Assessment, Ball, Evidence, make_html
+        >>> evidence = Evidence(np.array([[0.2, 3.0]]), np.empty((1, 0)), np.array([[4, 7]]))
+        >>> a = Assessment(
+        ...     classes=np.array(["cat", "dog"]), belief_codes=np.array([0]),
+        ...     scores=np.array([[0.9, 0.1]]), evidence={"logits": evidence},
+        ...     neighborhoods={"logits": Ball(0.5)}, invalid=np.array([False]),
+        ... )
+        >>> print(a.assertion, a.reason)
+        [IK] [KNOWN]
+        >>> make_html(a)[:15]
+        '<!doctype html>'
     """
     _check(assessment, samples, max_samples)
     report = None if y_true is None else evaluate(assessment, y_true)
-    codes = None if report is None else codes_of(report.y_true, report.true_classes)
+    codes = None if report is None else positions_of(report.y_true, report.true_classes)
     wrong: Bools | None = None if codes is None else _wrong(assessment, codes)
     room = int(EVIDENCE_SHARE * max_bytes * 3 / 4 / bytes_per_sample(assessment))
     most = min(max_samples, max(room, 1))
@@ -98,7 +130,11 @@ def make_html(
     return page
 
 
-def _check(assessment: Assessment, samples: Any, max_samples: int) -> None:
+def _check(assessment: Any, samples: Any, max_samples: int) -> None:
+    if not isinstance(assessment, Assessment):
+        raise InputError(
+            f"a page is made of an Assessment, as assess(X) returns it; got {shown(assessment)}"
+        )
     if len(assessment) == 0:
         raise InputError("there is nothing to report: the assessment is empty")
     if max_samples < 1:

@@ -9,8 +9,8 @@ import numpy as np
 
 from iknow.core.assertion import Assertion
 from iknow.core.neighborhood import Neighborhood
-from iknow.core.text import name, visible
-from iknow.evaluation.metrics import Report, percent
+from iknow.core.text import name, percent, visible
+from iknow.evaluation.metrics import Report
 from iknow.explain.assessment import Assessment
 from iknow.report.choosing import Chosen
 from iknow.selection import Selection
@@ -26,7 +26,7 @@ def paragraphs(sentences: Sequence[str]) -> str:
 
 
 def summarise(assessment: Assessment, report: Report | None) -> list[str]:
-    """What is known of all samples, and how often rightly."""
+    """How many samples are known, and how often that is right."""
     n = len(assessment)
     counts = {a: int((assessment.assertion == a).sum()) for a in Assertion}
     parts = [
@@ -37,7 +37,8 @@ def summarise(assessment: Assessment, report: Report | None) -> list[str]:
             (Assertion.IDK, "“I don't know”"),
         )
     ]
-    sentences = [f"Of {n:,} predictions the classifier says {parts[0]}, {parts[1]} and {parts[2]}."]
+    said = f"{parts[0]}, {parts[1]} and {parts[2]}"
+    sentences = [f"Of {n:,} predictions, the classifier says {said}."]
     silent = int((assessment.belief_codes < 0).sum())
     if silent:
         sentences.append(
@@ -50,7 +51,7 @@ def summarise(assessment: Assessment, report: Report | None) -> list[str]:
     if counts[Assertion.IK]:
         sentences.append(
             f"Where it knows, it is right in {percent(report.a_ik)} of cases ({wrong:,} wrong); "
-            f"elsewhere in {percent(report.a_not_ik)}; over all in "
+            f"elsewhere in {percent(report.a_not_ik)}; overall in "
             f"{percent(report.overall_accuracy)}."
         )
     else:
@@ -64,7 +65,7 @@ def describe_sample(chosen: Chosen, n_wrong_known: int) -> list[str]:
         return []
     words = (
         f"This page holds {chosen.n_counted:,} of {chosen.n_samples:,} samples, drawn at random: "
-        "the sliders, figures, plots and the table are about these. The sentences above count all."
+        "the sliders, figures, plots and table cover these. The sentences above count all samples."
     )
     if chosen.n_extra:
         words += (
@@ -79,8 +80,8 @@ def describe_pictures(n_pictured: int, n_shown: int) -> list[str]:
     if n_pictured in (0, n_shown):
         return []
     return [
-        f"{n_pictured:,} of {n_shown:,} samples have a picture, those that are wrong first; there "
-        "was no room for more."
+        f"{n_pictured:,} of {n_shown:,} samples have a picture, the wrong ones first; there was no "
+        "room for more."
     ]
 
 
@@ -115,8 +116,8 @@ def _about_accuracy(
     if certificate is None:
         return [
             "No accuracy is certified. The neighborhoods were chosen on "
-            f"{selection.n_samples:,} validation samples; there {percent(selection.coverage)} were "
-            f"IK and {percent(selection.accuracy)} of these right: a measurement, not a promise."
+            f"{selection.n_samples:,} validation samples; {percent(selection.coverage)} of them "
+            f"were IK, {percent(selection.accuracy)} of these right: a measurement, not a promise."
         ]
     if not holds_here(neighborhoods, selection):
         return [
@@ -141,7 +142,7 @@ def _promise(certificate: Certificate) -> list[str]:
     if not certificate.proven:
         sentences.append(
             "The search for settings to certify ran out of time: the promise stands, but there may "
-            "be a setting of more coverage."
+            "be a setting with more coverage."
         )
     if certificate.by_class is not None:
         by_class = list(certificate.by_class.items())
@@ -172,7 +173,7 @@ def _about_inputs(assessment: Assessment) -> list[str]:
     if not len(certified):
         return ["No robustness against changed inputs is certified."]
     return [
-        f"For {len(certified):,} of {int(known.sum()):,} IK predictions a change of the input "
-        f"shorter (in ℓ2) than the robust radius of its row, {np.median(certified):.3g} in the "
-        "median, cannot make the classifier know another class."
+        f"For {len(certified):,} of {int(known.sum()):,} IK predictions, no change of the input "
+        f"shorter (in ℓ2) than the robust radius in its row (median {np.median(certified):.3g}) "
+        "can make the classifier know another class."
     ]

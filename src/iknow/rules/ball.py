@@ -45,7 +45,7 @@ class Ball(Neighborhood):
         radius: A number >= 0, or an array of shape (n_classes,) with one for the samples of each
             class.
 
-    Example:
+    Examples:
         >>> from iknow import Ball
         >>> Ball(0.5), Ball([0.5, 2])
         (Ball(radius=0.5), Ball(radius=(0.5, 2.0)))

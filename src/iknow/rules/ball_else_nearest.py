@@ -31,7 +31,7 @@ class BallElseNearest(Neighborhood):
         radius: Of the ball, a number >= 0.
         k: How many neighbors, at least 1.
 
-    Example:
+    Examples:
         >>> from iknow import BallElseNearest
         >>> BallElseNearest(0.5, 3)
         BallElseNearest(radius=0.5, k=3)

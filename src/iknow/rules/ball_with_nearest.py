@@ -31,7 +31,7 @@ class BallWithNearest(Neighborhood):
         radius: Of the ball, a number >= 0.
         k: How many neighbors, at least 1.
 
-    Example:
+    Examples:
         >>> from iknow import BallWithNearest
         >>> BallWithNearest(0.5, 3)
         BallWithNearest(radius=0.5, k=3)

@@ -32,7 +32,7 @@ class Nearest(Neighborhood):
     Args:
         k: How many, at least 1. Samples tied with the k-th all count.
 
-    Example:
+    Examples:
         >>> from iknow import Nearest
         >>> Nearest(5)
         Nearest(k=5)
@@ -80,9 +80,19 @@ def count_votes(evidence: Evidence, k: int, belief: Ints) -> Stability:
 
 
 def match_k(evidence: ValidationEvidence, belief: Ints, coverage: float) -> int:
-    """The k for which `Nearest(k)` in every layer comes nearest to a coverage; the least of equals.
+    """Return the k for which `Nearest(k)` in every layer comes closest to a coverage.
 
-    The evidence limits how large k may get: it holds that many neighbor distances.
+    Ties go to the smallest k. The neighbor distances that the evidence holds limit how large k may
+    get.
+
+    Args:
+        evidence: Evidence about n validation samples, by layer.
+        belief: What the model believes, as class codes of shape (n,).
+        coverage: The fraction of IK to match.
+
+    Examples:
+        >>> match_k(evidence, belief, 0.8)
+        6
     """
     largest = min(layer.n_neighbors for layer in evidence.values())
     if largest < 1:

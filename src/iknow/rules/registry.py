@@ -41,7 +41,7 @@ def register_rule(rule: Rule) -> Rule:
     Raises:
         InputError: If it is no such class, or another rule has its name.
 
-    Example:
+    Examples:
         >>> from iknow import Ball, register_rule
         >>> register_rule(Ball)  # known already
         <class 'iknow.rules.ball.Ball'>

@@ -47,7 +47,7 @@ class RelativeBall(Neighborhood):
         radius: How far the nearest sample may be, a number >= 0.
         ratio: A finite number >= 1.
 
-    Example:
+    Examples:
         >>> from iknow import RelativeBall
         >>> RelativeBall(0.5, 1.2)
         RelativeBall(radius=0.5, ratio=1.2)

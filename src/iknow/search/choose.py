@@ -5,27 +5,38 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from iknow.core.text import shown
 from iknow.errors import InputError, MissingExtraError
 from iknow.geometry import Metric
 from iknow.locking import unforked
 from iknow.search.cpu.cell_index import CellIndex
 from iknow.search.cpu.minkowski_index import MinkowskiIndex
+from iknow.search.given_index import GivenIndex
+from iknow.search.index import IndexFactory
 from iknow.search.stored import StoredRows
 
 
-def find_index_type(metric: Metric, device: str | None) -> Callable[..., StoredRows]:
+def find_index_type(
+    metric: Metric, device: str | None, index: IndexFactory | None = None
+) -> Callable[..., StoredRows]:
     """What makes the index that searches by a metric on a device.
 
-    device: None for the search made for CPUs; "cuda", "cuda:1", "mps" or "cpu" for torch's.
+    device: None for the search made for CPUs; "cuda", "cuda:1", "mps" or "cpu" for torch's. index:
+    of the user's own, in place of both.
     """
+    if index is not None:
+        if device is not None or not callable(index):
+            raise InputError(
+                "index must be a type or a function, called as index(activations, labels, "
+                "n_classes, rows=rows), and it says itself where it searches, so device must be "
+                f"None; got index={shown(index)} and device={device!r}"
+            )
+        _check_euclidean(metric, "by a given index", "index")
+        return partial(GivenIndex, make=index)
     if device is None:
         # Only the Euclidean norm turns into matrix products; any other is measured directly.
         return CellIndex if metric.p == 2 else partial(MinkowskiIndex, p=metric.p)
-    if metric.p != 2:
-        raise InputError(
-            f"on a device, distances are searched in the Euclidean norm, p=2; got {metric!r} for "
-            f"device={device!r}: leave the device out, or choose a metric with p=2"
-        )
+    _check_euclidean(metric, f"on device={device!r}", "device")
     try:
         with unforked():
             # Imported here because only a user of torch should pay for loading it.
@@ -33,3 +44,11 @@ def find_index_type(metric: Metric, device: str | None) -> Callable[..., StoredR
     except ImportError as error:
         raise MissingExtraError(f"searching on device {device!r}", "torch") from error
     return partial(TorchIndex, device=device)
+
+
+def _check_euclidean(metric: Metric, where: str, what: str) -> None:
+    if metric.p != 2:
+        raise InputError(
+            f"{where}, distances are searched in the Euclidean norm, p=2; got {metric!r}: leave "
+            f"the {what} out, or choose a metric with p=2"
+        )

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -15,15 +16,15 @@ from iknow.core.neighborhood import Neighborhood
 from iknow.errors import InputError
 
 VALUES_CHECKED_AT_ONCE = 1 << 20
-"""Numbers whose finiteness is looked at in one go: the marks of a whole index would be many."""
+"""Numbers checked for finiteness at once: masks of a whole index would take too much memory."""
 
 
 @runtime_checkable
 class Index(Protocol):
     """Training activations of one layer, ready to be searched.
 
-    Distances are those of float64 arithmetic on the activations as stored in float32; queries are
-    rounded to float32 likewise, so that a training sample is at distance 0 from itself.
+    Distances are computed in float64 from activations stored in float32. Queries are rounded to
+    float32 too, so a training sample is at distance 0 from itself.
     """
 
     @property
@@ -36,16 +37,20 @@ class Index(Protocol):
     def n_classes(self) -> int: ...
 
     def gather(self, queries: Any, k: int = 0) -> Evidence:
-        """Evidence about queries of shape (n_queries, n_features), with k neighbour distances."""
+        """Gather evidence about `queries`, (n_queries, n_features), with `k` neighbor distances."""
         ...
 
     def find_support(self, queries: Any, neighborhood: Neighborhood) -> Bools:
-        """Which classes are within reach, a mask of shape (n_queries, n_classes).
+        """Find the classes within reach of `neighborhood`: a mask of shape (n_queries, n_classes).
 
-        The same as `iknow.core.support.find_support` makes of the evidence, but an index may find
-        it without measuring any distance.
+        The answer for `queries` of shape (n_queries, n_features) equals that of
+        `iknow.core.support.find_support`, but an index may find it without measuring distances.
         """
         ...
+
+
+IndexFactory = Callable[..., Index]
+"""An index type, or what makes one: called with (activations, labels, n_classes, rows=...)."""
 
 
 def check_activations(activations: Any, what: str = "activations") -> Floats32:
@@ -86,7 +91,7 @@ def check_labels(labels: Any, n_rows: int, n_classes: int) -> Ints:
 
 
 def check_k(k: int, n_rows: int) -> int:
-    """A number of neighbours that the index can deliver."""
+    """Check that the index holds k neighbors."""
     if k < 0:
         raise InputError(f"k must be >= 0; got {k}")
     if k > n_rows:
@@ -95,7 +100,7 @@ def check_k(k: int, n_rows: int) -> int:
 
 
 def check_width(queries: Floats32, n_features: int) -> None:
-    """Queries must have as many features as the index."""
+    """Check that queries have as many features as the index."""
     if queries.shape[1] != n_features:
         raise InputError(
             f"queries must have {n_features} features as the index has; got {queries.shape[1]}"

@@ -12,6 +12,7 @@ from iknow.errors import InputError
 from iknow.geometry import Metric
 from iknow.locking import Lock
 from iknow.search.choose import find_index_type
+from iknow.search.index import IndexFactory
 from iknow.search.stored import StoredRows
 
 
@@ -19,9 +20,10 @@ class LayerIndex:
     """An index of points that were, as every query is, transformed by a metric.
 
     points: of shape (n_rows, m), transformed already. labels, rows: as for `CellIndex`. device:
-    where to search, see `find_index_type`. Nothing of the arrays is read before the first query, or
-    the first look at them; then they are checked. check: may refuse them; called before each use of
-    the arrays, and after it once more, as they may lie in a file that somebody changes meanwhile.
+    where to search, and index: by what, see `find_index_type`. Nothing of the arrays is read before
+    the first query, or the first look at them; then they are checked. check: may refuse them;
+    called before each use of the arrays, and after it once more, as they may lie in a file that
+    somebody changes meanwhile.
     """
 
     def __init__(
@@ -33,10 +35,12 @@ class LayerIndex:
         metric: Metric,
         device: str | None = None,
         check: Callable[[], None] | None = None,
+        index: IndexFactory | None = None,
     ) -> None:
         self.metric = metric
         self.device = device
-        self._make = find_index_type(metric, device)
+        self._given = index
+        self._make = find_index_type(metric, device, index)
         self._arrays = points, labels, rows
         self._n_classes = n_classes
         self._check = check
@@ -52,11 +56,13 @@ class LayerIndex:
         rows: Ints,
         metric: Metric,
         device: str | None = None,
+        index: IndexFactory | None = None,
     ) -> LayerIndex:
         """The index of a layer's activations, of shape (n_rows, n_features), checked at once."""
-        index = cls(metric.transform(activations), labels, n_classes, rows, metric, device)
-        index._index  # noqa: B018
-        return index
+        points = metric.transform(activations)
+        layer = cls(points, labels, n_classes, rows, metric, device, index=index)
+        layer._index  # noqa: B018
+        return layer
 
     @property
     def n_rows(self) -> int:
@@ -132,4 +138,4 @@ class LayerIndex:
         """Only what cannot be derived is pickled, and nothing that `check` refuses."""
         index = self._index
         arrays = index.points, index.labels, self.n_classes, index.rows
-        return LayerIndex, (*arrays, self.metric, self.device)
+        return LayerIndex, (*arrays, self.metric, self.device, None, self._given)

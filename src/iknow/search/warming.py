@@ -10,10 +10,13 @@ N_ROWS = 64  # more than a cell of each class, so that there are cells of cells
 
 
 def warm_up() -> None:
-    """Compile the search for CPUs, or read what was compiled, for all classifiers to come.
+    """Compile the search for CPUs, or read the cached code, before the first request needs it.
 
-    Without the extra `fast` there is nothing to do. Run it when an image is built and each process
-    finds its search compiled: `python -c "import iknow; iknow.warm_up()"`.
+    Without the extra `fast` there is nothing to do. Run it while you build an image, and each
+    process finds its search compiled: `python -c "import iknow; iknow.warm_up()"`.
+
+    Examples:
+        >>> warm_up()
     """
     points = np.arange(2 * N_ROWS, dtype=np.float32).reshape(N_ROWS, 2)
     mapped = points.copy()

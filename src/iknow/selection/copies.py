@@ -30,10 +30,10 @@ SUSPICIOUS = 1e-2
 
 
 def check_unseen(n_copied: int, n_samples: int, n_repeated: int, n_training: int) -> None:
-    """Refuse validation samples of which more are copies than a random split explains, or warn.
+    """Refuse validation data with more copies than a random split explains, or warn.
 
-    n_copied: how many of the `n_samples` validation samples have a copy in the training set.
-    n_repeated: how many of `n_training` training samples have one among the others.
+    Of the `n_samples` validation samples, `n_copied` have a copy in the training set; of the
+    `n_training` training samples, `n_repeated` have one among the others.
     """
     chance = chance_of_copies(n_copied, n_samples, n_repeated, n_training)
     if chance > SUSPICIOUS:

@@ -31,14 +31,28 @@ def select(
     n_trials: int = 50,
     random_state: int = 0,
 ) -> Selection:
-    """The radii of the largest coverage on validation data.
+    """Choose the radii of the largest coverage on validation data.
 
-    evidence: by layer, about n validation samples. belief, y_true: class codes of shape (n,). Among
-    equal coverages the one with the most right beliefs is taken, then the middle of its plateau.
+    Ties in coverage go to the setting with the most correct beliefs, then to the middle of its
+    plateau.
 
-    method: "exact" is the true maximum, or comes with the gap that is left after `time_limit`
-    seconds. "grid" and "bayes" (needs Optuna) evaluate `n_trials` settings, as the paper does; they
-    are here to compare with. k: for the rules that use it, one number or several to try.
+    Args:
+        evidence: Evidence about n validation samples, by layer.
+        belief: What the model believes, as class codes of shape (n,).
+        y_true: The truth, as class codes of shape (n,).
+        rule: The neighborhood whose parameters to choose, such as `Ball`.
+        method: "exact" finds the true maximum, or reports the gap left after `time_limit` seconds.
+            "grid" and "bayes" (needs Optuna) try `n_trials` settings, as the paper does, and exist
+            for comparison.
+        k: Number of neighbors, or several to try, for rules that use it.
+        time_limit: Seconds that "exact" may take.
+        n_trials: Number of settings that "grid" and "bayes" try.
+        random_state: Seed for "bayes".
+
+    Examples:
+        >>> selection = select(evidence, belief, y_true, Ball)
+        >>> print(f"{selection.coverage:.3f}", selection.optimal)
+        0.827 True
     """
     check_validation(evidence, belief, y_true)
     if (why := rule.why_not_for_coverage()) is not None:
@@ -84,7 +98,7 @@ def check_validation(evidence: ValidationEvidence, belief: Ints, y_true: Ints) -
 
 
 def tunes_for_coverage(rule: type[Neighborhood]) -> bool:
-    """Whether `select` can choose the rule's parameters."""
+    """Return whether `select` can choose the parameters of `rule`."""
     return rule.why_not_for_coverage() is None
 
 

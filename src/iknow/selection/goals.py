@@ -23,11 +23,21 @@ from iknow.selection.selection import Selection, ValidationEvidence
 
 @dataclass(frozen=True)
 class Goal:
-    """What to tune for: the largest coverage, unless something else is named.
+    """What to tune for: the largest coverage, unless you ask for an accuracy or a coverage.
 
-    method: how to find the largest coverage; "per-class" gives every class a radius. accuracy,
-    confidence, each_class: ask for a guarantee on the accuracy on IK instead. coverage: match this
-    coverage instead. k: for the rules that use it, one number or several to try.
+    Attributes:
+        method: How to find the largest coverage; "per-class" gives each class its own radius.
+        accuracy: Guarantee at least this accuracy on IK instead.
+        confidence: Probability with which the guarantee holds.
+        each_class: Guarantee the accuracy in each class by itself.
+        coverage: Match this coverage instead.
+        k: Number of neighbors, or several to try, for rules that use it.
+        time_limit: Seconds that the search may take.
+        random_state: Seed for the split that certifies and for method "bayes".
+
+    Examples:
+        >>> Goal(coverage=0.8).neighbors_needed(Nearest, n_rows=75)
+        75
     """
 
     method: Literal["exact", "grid", "bayes", "per-class"] = "exact"
@@ -72,7 +82,7 @@ class Goal:
             check_k(k)
 
     def neighbors_needed(self, rule: type[Neighborhood], n_rows: int) -> int:
-        """How many neighbour distances the evidence must hold."""
+        """Return how many neighbor distances it takes to tune `rule` on `n_rows` training rows."""
         if rule.neighbors_to_match:
             return min(rule.neighbors_to_match, n_rows)
         if not has_k(rule):
@@ -88,9 +98,19 @@ def choose(
     rule: type[Neighborhood],
     classes: Labels | None = None,
 ) -> Selection:
-    """The neighborhoods that serve a goal on validation evidence.
+    """Choose the neighborhoods that serve a goal on validation data.
 
-    evidence: by layer, about n samples. belief, y_true: class codes of shape (n,).
+    Args:
+        goal: What to tune for.
+        evidence: Evidence about n validation samples, by layer.
+        belief: What the model believes, as class codes of shape (n,).
+        y_true: The truth, as class codes of shape (n,).
+        rule: The neighborhood whose parameters to choose, such as `Ball`.
+        classes: Labels of shape (n_classes,), to name classes in certificates and errors.
+
+    Examples:
+        >>> choose(Goal(coverage=0.8), evidence, belief, y_true, Nearest).neighborhoods["input"]
+        Nearest(k=6)
     """
     if goal.coverage is not None:
         return match_coverage(evidence, belief, y_true, rule, goal.coverage)

@@ -76,11 +76,29 @@ def certify(
     time_limit: float = 60.0,
     random_state: int = 0,
 ) -> Selection:
-    """The setting of largest coverage whose accuracy on IK is certified to reach the target.
+    """Choose the setting of largest coverage whose accuracy on IK is certified to reach a target.
 
-    evidence: by layer, about n validation samples. belief, y_true: class codes of shape (n,).
-    classes: labels to name classes by. Raises SelectionError, saying how far it got and about how
-    many samples would do, if nothing can be certified; there is no fallback.
+    Args:
+        evidence: Evidence about n validation samples, by layer.
+        belief: What the model believes, as class codes of shape (n,).
+        y_true: The truth, as class codes of shape (n,).
+        rule: A neighborhood with a radius, such as `Ball`.
+        accuracy: The accuracy on IK to certify, between 0 and 1.
+        confidence: Probability, over the draw of the validation data, that the promise holds.
+        each_class: Certify each class by itself; classes that fail are never IK.
+        classes: Labels of shape (n_classes,), to name classes in the certificate and in errors.
+        k: Number of neighbors, for rules that use it.
+        time_limit: Seconds that the search for candidates may take.
+        random_state: Seed for the split into samples that choose and samples that certify.
+
+    Raises:
+        SelectionError: Nothing can be certified. The message says how close it came and about how
+            many samples it would take. There is no fallback.
+
+    Examples:
+        >>> sure = certify(evidence, belief, y_true, Ball, accuracy=0.9, confidence=0.9)
+        >>> print(f"at least {sure.certificate.bound:.3f} on {sure.coverage:.2f}")
+        at least 0.914 on 0.76
     """
     check_validation(evidence, belief, y_true)
     _check_probability(accuracy, "accuracy")

@@ -23,9 +23,18 @@ def match_coverage(
     rule: type[Neighborhood],
     coverage: float,
 ) -> Selection:
-    """The setting of a rule whose coverage is nearest to a target.
+    """Choose the setting of a rule whose coverage is closest to a target.
 
-    evidence: by layer, about n validation samples. belief, y_true: class codes of shape (n,).
+    Args:
+        evidence: Evidence about n validation samples, by layer.
+        belief: What the model believes, as class codes of shape (n,).
+        y_true: The truth, as class codes of shape (n,).
+        rule: One that can be matched, such as `Nearest` or `RelativeBall`.
+        coverage: The fraction of IK to match, in (0, 1].
+
+    Examples:
+        >>> match_coverage(evidence, belief, y_true, RelativeBall, 0.8).coverage
+        0.8
     """
     check_validation(evidence, belief, y_true)
     if not 0 < coverage <= 1:
@@ -41,7 +50,16 @@ def match_coverage(
 
 
 def match_threshold(confidence: Floats, coverage: float) -> float:
-    """The threshold t for which the fraction of `confidence >= t`, of shape (n,), is nearest."""
+    """Return the threshold t for which the fraction of `confidence >= t` is closest to a coverage.
+
+    Args:
+        confidence: Confidences such as the highest scores, of shape (n,).
+        coverage: The fraction to match.
+
+    Examples:
+        >>> match_threshold(np.array([0.5, 0.7, 0.8, 0.9]), 0.5)
+        0.8
+    """
     candidates = np.append(np.unique(confidence), np.inf)
     fractions = 1 - np.searchsorted(np.sort(confidence), candidates) / len(confidence)
     return float(candidates[np.abs(fractions - coverage).argmin()])

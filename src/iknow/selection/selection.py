@@ -16,6 +16,7 @@ from iknow.core.evidence import Evidence
 from iknow.core.justification import justify
 from iknow.core.neighborhood import Neighborhood
 from iknow.core.support import find_support
+from iknow.core.text import percent
 from iknow.errors import InputError
 from iknow.rules import neighborhood_from_dict, neighborhood_to_dict
 
@@ -87,6 +88,37 @@ class Selection:
     def gap(self) -> float:
         """How much coverage a better setting could add, at most."""
         return max(0.0, self.best_possible - self.coverage)
+
+    def sentences(self) -> list[str]:
+        """How the neighborhoods fare, and what is promised of them, in words."""
+        largest = ", the largest there is" if self.optimal else ""
+        said = [
+            f"On {self.n_samples:,} validation samples: coverage {percent(self.coverage)}"
+            f"{largest}; accuracy on it {percent(self.accuracy)}"
+        ]
+        if (promise := self.certificate) is None:
+            return said
+        said.append(
+            f"Guaranteed with confidence {promise.confidence:g}: accuracy on IK at least "
+            f"{promise.accuracy:g} ({promise.errors} wrong of {promise.known:,} IK among "
+            f"{promise.n_samples:,} samples that certify)"
+        )
+        if promise.by_class is not None:
+            said.append(
+                f"That holds for each of {len(promise.by_class)} classes; beliefs in any other are "
+                "never IK"
+            )
+        if not promise.proven:
+            said.append(
+                "The search for settings ran out of time: with a longer time limit there may be "
+                "more coverage"
+            )
+        return said
+
+    def _repr_html_(self) -> str:
+        from iknow.selection.html import to_html  # markup is for notebooks alone
+
+        return to_html(self)
 
     def to_dict(self) -> dict[str, Any]:
         """The selection as plain values for JSON, without its curves; an undefined one is None."""

@@ -13,7 +13,7 @@ takes the place of the old one in one step: at every moment one whole bundle is 
     probe/NAME.npy                 what the model is recognized by, if anything
 
 Whoever changes a bundle on purpose can seal it again, so nothing that it says is believed because
-its checksums are right: names are made from the manifest's and never followed, and `bundlerecord`
+its checksums are right: names are made from the manifest's and never followed, and `bundle_record`
 checks every value.
 """
 
@@ -40,7 +40,8 @@ from iknow.storage.npy import decode_array, encode_array
 from iknow.storage.schema import check_record
 from iknow.storage.sealed import Guard, SealedFile, verify_all
 
-FORMAT = 2
+FORMAT = 3
+READABLE = (2, FORMAT)
 FORMAT_LINE = re.compile(rb'\{\n"format": (\d{1,9}),')
 MANIFEST = "manifest.json"
 KEYS = ("format", "iknow", "classes", "layers", "probe", "settings", "arrays")
@@ -174,14 +175,15 @@ def _read_manifest(source: Path, file: SealedFile, place: slice) -> dict[str, An
     text = file.read(place.start, min(place.stop, place.start + LARGEST + 1))
     # The format comes before the checksum: a newer one may compute it in another way.
     found = FORMAT_LINE.match(text)
-    if found and int(found[1]) != FORMAT:
+    if found and int(found[1]) not in READABLE:
         raise BundleError(
-            f"{source} has format {int(found[1])}; this version of iknow reads format {FORMAT}: "
+            f"{source} has format {int(found[1])}; this version of iknow reads "
+            f"formats {' and '.join(map(str, READABLE))}: "
             "use the version of iknow that wrote it, or a newer one"
         )
     with _naming(source, f"{MANIFEST} is damaged: "):
         manifest = check_record(read_manifest(text), "the manifest", KEYS)
-        if manifest["format"] is not FORMAT:
+        if not any(manifest["format"] is each for each in READABLE):  # True is none of them
             raise BundleError(f"its format must be {FORMAT}")
     return manifest
 

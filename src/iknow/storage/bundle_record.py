@@ -6,7 +6,7 @@ What is not as it should be raises `BundleError`, whatever it is.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
@@ -16,16 +16,15 @@ import numpy as np
 from iknow.core.arrays import Floats32, Ints, Labels
 from iknow.core.neighborhood import Neighborhood
 from iknow.errors import BundleError, InputError
-from iknow.geometry import Metric, Weighted, metric_from_dict
+from iknow.geometry import Metric, Weighted, metric_from_dict, metric_to_dict
 from iknow.rules import neighborhood_from_dict, neighborhood_to_dict
+from iknow.search.index import check_activations
 from iknow.storage.archive import LONGEST_NAME
 from iknow.storage.label_record import classes_from_dict, classes_to_dict
 from iknow.storage.schema import check_list, check_mapping, check_record, check_text, misfit
 
 LAYER_KEYS = ("metric", "metric_arrays", "neighborhood")
 PART = re.compile(r"[A-Za-z0-9_]{1,100}")
-VALUES_AT_ONCE = 1 << 20
-"""Numbers whose finiteness is looked at in one go."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +54,7 @@ def to_record(bundle: Bundle) -> tuple[dict[str, Any], dict[str, Any]]:
         "classes": classes_to_dict(bundle.classes),
         "layers": {
             layer: {
-                "metric": bundle.metrics[layer].to_dict(),
+                "metric": metric_to_dict(bundle.metrics[layer]),
                 "metric_arrays": list(bundle.metrics[layer].arrays()),
                 "neighborhood": neighborhood_to_dict(bundle.neighborhoods[layer])
                 if layer in bundle.neighborhoods
@@ -136,13 +135,10 @@ def check_values(bundle: Bundle) -> None:
     if not (numbers[1:] > numbers[:-1]).all():
         raise BundleError("rows.npy must name each training sample by a number of its own")
     for layer, points in bundle.activations.items():
-        if not all(np.isfinite(part).all() for part in _parts(points)):
-            raise BundleError(f"the activations of layer {layer[:80]!r} must be finite")
-
-
-def _parts(points: Floats32) -> Iterator[Floats32]:
-    step = max(1, VALUES_AT_ONCE // max(1, points.shape[1]))
-    return (points[start : start + step] for start in range(0, len(points), step))
+        try:
+            check_activations(points, f"the activations of layer {layer[:80]!r}")
+        except InputError as error:
+            raise BundleError(str(error)) from error
 
 
 def _check_shapes(bundle: Bundle) -> None:

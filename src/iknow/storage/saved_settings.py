@@ -7,13 +7,14 @@ from dataclasses import fields
 from typing import Any
 
 from iknow.errors import BundleError
-from iknow.rules.registry import neighborhood_from_dict, rule_named
+from iknow.rules.registry import neighborhood_from_dict
 from iknow.selection import Certificate, Selection
 from iknow.selection.selection import ACCURACIES
 from iknow.storage.bundle import Bundle
+from iknow.storage.parameter_record import KEYS as PARAMETERS
+from iknow.storage.parameter_record import check_parameters, upgrade
 from iknow.storage.schema import (
     check_fields,
-    check_flag,
     check_list,
     check_mapping,
     check_record,
@@ -21,33 +22,21 @@ from iknow.storage.schema import (
     check_whole,
 )
 
-KEYS = (
-    "rule",
-    "fixed",
-    "k",
-    "batch_size",
-    "selection",
-    "n_features_in",
-    "feature_names_in",
-    "probe",
-)
+KEYS = (*PARAMETERS, "selection", "n_features_in", "feature_names_in", "probe")
 
 
-def check_settings(path: str | os.PathLike[str], bundle: Bundle) -> None:
-    """Refuse settings that no classifier wrote."""
+def read_settings(path: str | os.PathLike[str], bundle: Bundle) -> dict[str, Any]:
+    """The settings of a bundle; those that no classifier wrote are refused."""
     try:
-        _check(check_record(bundle.settings, "settings", KEYS), bundle)
+        settings = check_record(upgrade(bundle.settings, bundle), "settings", KEYS)
+        _check(settings, bundle)
     except (BundleError, ValueError) as error:
         raise BundleError(f"{path} is damaged: manifest.json: {error}") from error
+    return settings
 
 
 def _check(settings: dict[str, Any], bundle: Bundle) -> None:
-    rule_named(check_text(settings["rule"], "settings.rule"))
-    if check_flag(settings["fixed"], "settings.fixed") and not bundle.neighborhoods:
-        raise BundleError("settings.fixed needs a neighborhood in every layer; there are none")
-    check_whole(settings["k"], "settings.k", 1)
-    if settings["batch_size"] is not None:
-        check_whole(settings["batch_size"], "settings.batch_size", 1)
+    check_parameters(settings, bundle)
     if settings["n_features_in"] is not None:
         check_whole(settings["n_features_in"], "settings.n_features_in", 0)
     if settings["feature_names_in"] is not None:

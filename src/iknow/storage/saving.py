@@ -18,22 +18,21 @@ from iknow.models.adapt import as_model
 from iknow.models.model import Model
 from iknow.models.precomputed import PrecomputedModel
 from iknow.models.probe import Probe, restore_probe
-from iknow.rules.registry import name_of, rule_named
+from iknow.search.index import IndexFactory
 from iknow.search.layer import LayerIndex
 from iknow.selection import Selection
 from iknow.storage.bundle import Bundle, read_bundle, write_bundle
-from iknow.storage.saved_settings import check_settings
+from iknow.storage.parameter_record import CHOSEN, parameters_from_dict, parameters_to_dict
+from iknow.storage.saved_settings import read_settings
 from iknow.version import __version__
 
 
 class SavingMixin:
     """`save` and `load`, for a classifier with these parameters and learned values."""
 
-    rule: type[Neighborhood]
-    neighborhoods: Neighborhood | Mapping[str, Neighborhood] | None
-    k: int
-    batch_size: int | None
+    neighborhoods: Neighborhood | Mapping[str, Neighborhood] | Selection | None
     device: str | None
+    index: IndexFactory | None
     model_: Model
     classes_: Labels
     layers_: tuple[str, ...]
@@ -58,7 +57,8 @@ class SavingMixin:
         )
         record, arrays = (known_by, {}) if isinstance(known_by, str) else known_by.store()
         any_index = self.indexes_[self.layers_[0]]
-        selection: Selection | None = getattr(self, "selection_", None)
+        given = self.neighborhoods if isinstance(self.neighborhoods, Selection) else None
+        selection: Selection | None = getattr(self, "selection_", given)
         names = getattr(self, "feature_names_in_", None)
         bundle = Bundle(
             classes=self.classes_,
@@ -69,10 +69,7 @@ class SavingMixin:
             neighborhoods=getattr(self, "neighborhoods_", {}),
             probe=arrays,
             settings={
-                "rule": name_of(self.rule),
-                "fixed": self.neighborhoods is not None,
-                "k": int(self.k),  # a grid search may have set numpy's integers
-                "batch_size": None if self.batch_size is None else int(self.batch_size),
+                **parameters_to_dict(self),
                 "selection": None if selection is None else selection.to_dict(),
                 "n_features_in": getattr(self, "n_features_in_", None),
                 "feature_names_in": None if names is None else [str(name) for name in names],
@@ -89,44 +86,56 @@ class SavingMixin:
         *,
         verify: bool | Literal["now"] = True,
         device: str | None = None,
+        index: IndexFactory | None = None,
         check_model: bool = True,
     ) -> Self:
         """Read a bundle back, for the same trained model.
 
-        Without a model the classifier takes precomputed outputs, (scores, {layer: activations}).
-        verify: the arrays, copied into memory or mapped if the bundle is larger than 256 MiB, are
-        compared with their checksums before the first answer that rests on them, and again if the
-        file of a mapped one was touched; "now" does that here too, False never. device: where to
-        search, as for a new classifier; a bundle moves between machines and does not know.
-        check_model: ask the model about the inputs that the bundle keeps, and refuse one that
-        answers otherwise (`iknow.models.probe` says by how much); False takes any model.
+        Every parameter comes back, but for those that belong to the machine, `device` and `index`,
+        and a RandomState, which goes on changing: None takes its place.
+
+        Args:
+            path: The bundle's file.
+            model: The model it was saved with. Without one the classifier takes precomputed
+                outputs, (scores, {layer: activations}).
+            verify: True compares the arrays with their checksums before the first answer that rests
+                on them, and again if the file of a mapped one was touched; "now" does that here
+                too, False never. Bundles larger than 256 MiB are mapped, others copied into memory.
+            device: Where to search, as for a new classifier.
+            index: What searches, as for a new classifier; iknow's own unless given, also where the
+                classifier that was saved had another.
+            check_model: Ask the model about the inputs that the bundle keeps, and refuse one that
+                answers otherwise (`iknow.models.probe` says by how much); False takes any model.
+
+        Raises:
+            BundleError: The bundle is damaged, or was made with another model.
         """
         checks = as_flag(check_model, "check_model")
         bundle = read_bundle(path, verify=verify)
-        check_settings(path, bundle)
+        settings = read_settings(path, bundle)
         adapter = PrecomputedModel() if model is None else as_model(model)
         known_by = _restore_probe(path, bundle)
         if model is not None and checks:
-            _check_model(path, known_by, adapter, bundle.settings["batch_size"])
-        settings = bundle.settings
+            _check_model(path, known_by, adapter, settings["batch_size"])
         classifier = cls(
             adapter if model is None else model,  # type: ignore[call-arg]
-            layers=list(bundle.activations),
-            rule=rule_named(settings["rule"]),
-            neighborhoods=dict(bundle.neighborhoods) if settings["fixed"] else None,
-            k=settings["k"],
-            metric=dict(bundle.metrics),
-            batch_size=settings["batch_size"],
+            **parameters_from_dict(settings, bundle),
             device=device,
+            index=index,
         )
-        classifier._restore(bundle, adapter, known_by, has_model=model is not None)
+        classifier._restore(bundle, settings, adapter, known_by, has_model=model is not None)
         return classifier
 
     def _restore(
-        self, bundle: Bundle, adapter: Model, known_by: Probe | str, *, has_model: bool
+        self,
+        bundle: Bundle,
+        settings: Mapping[str, Any],
+        adapter: Model,
+        known_by: Probe | str,
+        *,
+        has_model: bool,
     ) -> None:
         """Set what was learned."""
-        settings = bundle.settings
         self.model_ = adapter
         self.probe_ = known_by
         self.classes_ = bundle.classes
@@ -140,12 +149,13 @@ class SavingMixin:
                 bundle.metrics[layer],
                 self.device,
                 bundle.check,
+                self.index,
             )
             for layer, points in bundle.activations.items()
         }
         if bundle.neighborhoods:
             self.neighborhoods_ = dict(bundle.neighborhoods)
-        if settings["selection"] is not None:
+        if settings["selection"] is not None and settings["neighborhoods"] != CHOSEN:
             self.selection_ = Selection.from_dict(settings["selection"])
         # Of inputs to the model, that is: precomputed outputs have no such number.
         if has_model and settings["n_features_in"] is not None:

@@ -23,7 +23,7 @@ from iknow.core.evidence import NO_EXEMPLAR, Evidence, merge_evidence
 from iknow.core.justification import justify
 from iknow.core.support import find_support
 from iknow.errors import InputError
-from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest
+from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 from iknow.search.index import Index
 
 
@@ -101,6 +101,14 @@ class Problem:
             self.queries = self.points[rng.integers(len(self.points), size=len(self.queries))]
 
 
+def _ratio_at_a_tie(evidence: Evidence) -> float:
+    """The ratio by which the second class of some query is just within reach, or nearly so."""
+    ordered = np.sort(evidence.class_distances, axis=1)
+    with np.errstate(all="ignore"):
+        ratios = ordered[:, 1] / ordered[:, 0]
+    return float(min(ratios[np.isfinite(ratios)], default=1.5))
+
+
 KINDS = [
     "plain",
     "far from the origin",
@@ -116,18 +124,22 @@ KINDS = [
     "queries from training",
     "one feature",
 ]
-SEEDS_PER_KIND = 40
 
 
 class IndexContract:
-    """What every index must do. Inherit, and say how to make one."""
+    """What every index must do. Inherit, and say how to make one.
+
+    seeds_per_kind: how many training sets of each awkward kind are drawn.
+    """
+
+    seeds_per_kind = 40
 
     def make_index(self, activations: Any, labels: Any, n_classes: int, rows: Any = None) -> Index:
         raise NotImplementedError
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_evidence_equals_float64_brute_force(self, kind: str) -> None:
-        for seed in range(SEEDS_PER_KIND):
+        for seed in range(self.seeds_per_kind):
             problem = Problem(kind, seed)
             index = self.make_index(problem.points, problem.labels, problem.n_classes)
             evidence = index.gather(problem.queries, problem.k)
@@ -139,7 +151,7 @@ class IndexContract:
     @pytest.mark.parametrize("kind", KINDS)
     def test_assertions_at_exact_ties_equal_those_of_brute_force(self, kind: str) -> None:
         """The radius is one of the distances: one bit of error would flip the assertion."""
-        for seed in range(SEEDS_PER_KIND):
+        for seed in range(self.seeds_per_kind):
             problem = Problem(kind, seed)
             k = max(1, problem.k)
             index = self.make_index(problem.points, problem.labels, problem.n_classes)
@@ -150,8 +162,11 @@ class IndexContract:
             belief = np.random.default_rng(seed).integers(problem.n_classes, size=len(evidence))
             finite = expected.class_distances[np.isfinite(expected.class_distances)]
             radius = float(np.random.default_rng(seed).choice(finite))
+            radii = np.random.default_rng(seed).choice(finite, size=problem.n_classes)
             for rule in (
                 Ball(radius),
+                Ball(tuple(radii.tolist())),
+                RelativeBall(radius, _ratio_at_a_tie(expected)),
                 Nearest(k),
                 BallElseNearest(radius, k),
                 BallWithNearest(radius, k),

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import iknow.cli.tables
 from iknow.cli.tables import read_table, write_table
 from iknow.errors import InputError, MissingExtraError
 
@@ -120,15 +121,27 @@ def test_a_truncated_file_is_reported(parquet, kept):
         read_table(path)
 
 
-def test_without_pyarrow_the_extra_to_install_is_named(parquet, tmp_path, monkeypatch):
+def test_without_pyarrow_the_extra_to_install_is_named_and_numpy_files_work(
+    parquet, tmp_path, monkeypatch
+):
     path = parquet({"a": [1]})
+    write_table(tmp_path / "data.csv", {"a": [1], "y": ["p"]})
     monkeypatch.delitem(sys.modules, "iknow.cli.tables.pyarrow", raising=False)
+    monkeypatch.delattr(iknow.cli.tables, "pyarrow", raising=False)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtraError, match=r"reading \.parquet files .* 'iknow\[parquet\]'"):
-        read_table(path)
-    with pytest.raises(MissingExtraError, match=r"writing \.parquet files .* 'iknow\[parquet\]'"):
+    for there in (path, tmp_path / "data.csv"):
+        named = rf"reading \{there.suffix} files .* 'iknow\[tables\]'"
+        with pytest.raises(MissingExtraError, match=named):
+            read_table(there)
+    with pytest.raises(MissingExtraError, match=r"writing \.parquet files .* 'iknow\[tables\]'"):
         write_table(tmp_path / "other.parquet", {"a": [1]})
-    assert [file.name for file in tmp_path.iterdir()] == ["data.parquet"]
+    np.save(tmp_path / "X.npy", [[5.0]])
+    with pytest.raises(MissingExtraError, match=r"reading \.csv files .* 'iknow\[tables\]'"):
+        read_table(tmp_path / "X.npy", labels_path=tmp_path / "data.csv")
+    assert read_table(tmp_path / "X.npy").features.tolist() == [[5.0]]
+    write_table(tmp_path / "t.npz", {"X": [1.5], "y": ["p"]})
+    assert read_table(tmp_path / "t.npz").labels.tolist() == ["p"]
+    assert not (tmp_path / "other.parquet").exists()
 
 
 def test_rows_that_would_not_fit_into_memory_are_refused_before_they_are_unpacked(

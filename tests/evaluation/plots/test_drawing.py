@@ -20,6 +20,7 @@ from iknow import (
     evaluate,
 )
 from iknow.core.assertion import Reason
+from iknow.core.colors import COLORS
 from iknow.core.movement import Movement
 from iknow.errors import InputError
 from iknow.evaluation.curves import radius_curve
@@ -27,7 +28,6 @@ from iknow.evaluation.plots import column_figure, draw_radius_curve, draw_region
 from iknow.evaluation.plots.matplotlib.curves import draw_robust, method_look
 from iknow.evaluation.plots.matplotlib.evidence import draw_evidence
 from iknow.evaluation.plots.matplotlib.matrix import WRONG, draw_confusion
-from iknow.evaluation.plots.matplotlib.style import COLORS
 from iknow.evaluation.robust_accuracy import robust_curve
 from iknow.evaluation.scatter import EvidenceScatter, evidence_scatter
 

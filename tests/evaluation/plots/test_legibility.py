@@ -9,12 +9,13 @@ from matplotlib.colors import to_rgb
 from matplotlib.text import Text
 
 from iknow import Assertion, Ball, RelativeBall
+from iknow.core.colors import COLORS
 from iknow.evaluation.plots import column_figure
 from iknow.evaluation.plots.matplotlib.curves import ACCURACY_LOOK, FRACTION_LOOKS, method_look
 from iknow.evaluation.plots.matplotlib.evidence import LOOKS, draw_evidence
 from iknow.evaluation.plots.matplotlib.matrix import draw_confusion
 from iknow.evaluation.plots.matplotlib.regions import KNOWN_STRENGTHS, UNKNOWN_SHADES
-from iknow.evaluation.plots.matplotlib.style import COLORS, tint
+from iknow.evaluation.plots.matplotlib.style import tint
 from iknow.evaluation.plots.matplotlib.surface import DARKEST, SHADES
 from iknow.evaluation.scatter import EvidenceScatter
 from iknow.rules import RULES

@@ -144,7 +144,7 @@ def test_batch_normalisation_with_random_statistics(module, shape, largest_stret
         (nn.Hardshrink(), (4,), "'bad' (Hardshrink) is of a type whose bound is not known"),
         (nn.InstanceNorm1d(4), (4, 3), "'bad' (InstanceNorm1d) is of a type"),
         (nn.LSTM(4, 3), (2, 4), "'bad' (LSTM) is of a type"),
-        (nn.MaxPool1d(2, return_indices=True), (2, 4), "does not give one tensor"),
+        (nn.MaxPool1d(2, return_indices=True), (2, 4), "does not return one tensor"),
     ],
     ids=lambda part: str(part)[:30],
 )

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from iknow.geometry.torch.module import lipschitz_constants, propagate_radius
+from iknow.geometry import lipschitz_constants, propagate_radius
 from iknow.models.torch import TorchModel
 
 deterministic = settings(derandomize=True, deadline=None, max_examples=40)

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from iknow.errors import LayerError
+from iknow.errors import InputError, LayerError
 from iknow.geometry.torch.arithmetic import arithmetic_of
 from iknow.geometry.torch.layers import AFFINE, LIPSCHITZ, jump_of
 from iknow.geometry.torch.module import sensitivities
@@ -135,7 +135,7 @@ def test_no_module_rounds_more_than_its_bound(module, shape, dtype):
     if isinstance(module, nn.AvgPool3d) and dtype == torch.bfloat16:
         pytest.skip("torch has none in bfloat16")
     if math.prod(shape) == 1000 and dtype == torch.bfloat16:
-        with pytest.raises(LayerError, match="may lose everything"):
+        with pytest.raises(LayerError, match="may lose all digits"):
             share_of_bound(module, shape, dtype)
     else:
         assert share_of_bound(module, shape, dtype) <= 1
@@ -198,7 +198,7 @@ def test_errors_add_up_along_a_network(which, dtype, shift):
     exact = copy.deepcopy(network).double().eval()
     network = network.to(dtype)
     layers = ["input", *(name for name, _ in network.named_children()), "output"]
-    bounds = sensitivities(network, shape, layers, inputs)
+    bounds = sensitivities(network, shape, layers, inputs, TorchModel)
     found = {}
     for name, part in exact.named_children():
         part.register_forward_hook(lambda _m, _i, out, name=name: found.update({name: out.clone()}))
@@ -231,13 +231,13 @@ def test_the_cast_of_the_input_is_part_of_every_bound():
     network = nn.Sequential(nn.Identity(), nn.Linear(1, 2)).bfloat16()
     x = np.array([[1001.9], [1002.1]])
     seen = TorchModel(network).observe(x, ["input", "0"]).activations
-    bounds = sensitivities(network, (1,), ["input", "0"], x)
+    bounds = sensitivities(network, (1,), ["input", "0"], x, TorchModel)
     for layer, bound in bounds.items():
         off = np.abs(seen[layer] - x).max()
         assert off > 1.8
         assert off <= bound.rounding + bound.rounding_per_length * 1001.9
     stamps = np.array([[1.7e9 + 60.0]])
-    bound = sensitivities(nn.Linear(1, 2), (1,), ["input"], stamps)["input"]
+    bound = sensitivities(nn.Linear(1, 2), (1,), ["input"], stamps, TorchModel)["input"]
     assert bound.rounding_per_length * 1.7e9 >= 64
 
 
@@ -264,7 +264,7 @@ def test_what_has_no_bound_is_refused_by_name():
         pytest.raises(LayerError, match="under autocast"),
     ):
         sensitivities(nn.Sequential(nn.Linear(4, 4)), (4,), ["0"])
-    with pytest.raises(LayerError, match=r"'0' \(GroupNorm\).*rounding of GroupNorm is not known"):
+    with pytest.raises(LayerError, match=r"'0' \(GroupNorm\).*the rounding of GroupNorm"):
         sensitivities(nn.Sequential(nn.GroupNorm(2, 4)), (4,), ["0"])
     normed = nn.utils.parametrizations.weight_norm(nn.Linear(4, 4))
     with pytest.raises(LayerError, match="'0' computes its weight in each pass"):
@@ -311,7 +311,7 @@ def test_a_module_that_gives_something_else_than_was_proven_is_caught_by_real_in
     """A second net: even what no look at the code can show, such as a patch of torch itself."""
     network = nn.Sequential(nn.Linear(4, 4))
     inputs = np.random.default_rng(0).normal(size=(5, 4))
-    assert sensitivities(network, (4,), ["0"], inputs)
+    assert sensitivities(network, (4,), ["0"], inputs, TorchModel)
     real = functional.linear
     monkeypatch.setattr(
         functional,
@@ -319,13 +319,15 @@ def test_a_module_that_gives_something_else_than_was_proven_is_caught_by_real_in
         lambda x, w, b=None: real(x, w, b) if x.dtype == torch.float64 else 1.001 * real(x, w, b),
     )
     with pytest.raises(LayerError, match="for real inputs the module gives something else"):
-        sensitivities(network, (4,), ["0"], inputs)
+        sensitivities(network, (4,), ["0"], inputs, TorchModel)
 
 
 def test_whole_numbers_are_refused():
     network = nn.Sequential(nn.ReLU(), nn.Flatten())
     with pytest.raises(LayerError, match="give inputs as floats"):
-        sensitivities(network, (4,), ["0"], np.zeros((3, 4), dtype=np.uint8))
+        sensitivities(network, (4,), ["0"], np.zeros((3, 4), dtype=np.uint8), TorchModel)
+    with pytest.raises(InputError, match="adapter=TorchModel"):
+        sensitivities(network, (4,), ["0"], np.zeros((3, 4)))
 
 
 def test_errors_grow_as_the_network_does_not_as_its_absolute_values_do():

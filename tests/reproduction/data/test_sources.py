@@ -1,6 +1,5 @@
 """The sources: what is published at their addresses, in its published form, gives the files."""
 
-import io
 import os
 import zipfile
 from pathlib import Path
@@ -11,10 +10,6 @@ from reproduction.data import sources
 from reproduction.data.files import find_files
 
 real = pytest.mark.skipif(not os.environ.get("IKNOW_DATA"), reason="IKNOW_DATA names no folder")
-
-
-class Response(io.BytesIO):
-    headers = {}  # noqa: RUF012
 
 
 def published_form(path):
@@ -45,19 +40,17 @@ def test_what_is_published_gives_the_files(name, tmp_path, monkeypatch):
     originals = [Path(os.environ["IKNOW_DATA"]) / file.name for file in source.files]
     asked = []
 
-    def urlopen(request, timeout):
-        asked.append(request.full_url)
+    def fetch(self, url, output_file, pooch):
+        asked.append(url)
         members = [published_form(path) for path in originals]
-        if not request.full_url.endswith(".zip"):
-            return Response(members[0][1])
-        content = Response()
-        with zipfile.ZipFile(content, "w") as archive:
+        if not url.endswith(".zip"):
+            Path(output_file).write_bytes(members[0][1])
+            return
+        with zipfile.ZipFile(output_file, "w") as archive:
             for member in members:
                 archive.writestr(*member)
-        content.seek(0)
-        return content
 
-    monkeypatch.setattr("reproduction.data.download.urlopen", urlopen)
+    monkeypatch.setattr("pooch.HTTPDownloader.__call__", fetch)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("IKNOW_DATA")
     made = find_files(source)

@@ -6,14 +6,16 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from iknow.core.evidence import NO_EXEMPLAR, Evidence, merge_evidence
+from iknow.core.evidence import NO_EXEMPLAR, merge_evidence
 from iknow.errors import InputError
 from iknow.search.cpu import minkowski_index as minkowski
 from iknow.search.cpu.dense_index import DenseIndex
 from iknow.search.cpu.minkowski_index import MinkowskiIndex
 from iknow.search.index import Index
 from iknow.search.threads import n_cores
-from iknow.testing import KINDS, Problem, assert_same_evidence
+from iknow.testing import assert_same_evidence
+from iknow.testing.index import KINDS, Problem
+from tests.oracles import evidence_of
 
 POWERS = [1.0, 1.5, 3.0, 6.0, 7.0, 40.0, math.inf]
 
@@ -31,13 +33,7 @@ def loop_evidence(points, labels, n_classes, queries, k, p):
     """Distances (n_queries, n_rows) and the evidence they make, by loops."""
     points, queries = np.float32(points), np.float32(queries)
     table = np.array([[loop_distance(q, x, p) for x in points] for q in queries])
-    nearest = np.full((len(queries), n_classes), np.inf)
-    exemplars = np.full((len(queries), n_classes), NO_EXEMPLAR)
-    for i, row in enumerate(table):
-        for j, distance in enumerate(row):
-            if distance < nearest[i, labels[j]]:
-                nearest[i, labels[j]], exemplars[i, labels[j]] = distance, j
-    return table, Evidence(nearest, np.sort(table, axis=1)[:, :k], exemplars)
+    return table, evidence_of(table, labels, n_classes, k)
 
 
 @pytest.mark.parametrize("p", POWERS)

@@ -15,7 +15,8 @@ from iknow.search.cpu.numba.records import limit_for, limit_terms  # noqa: E402
 from iknow.search.cpu.numba.vectors import QUERIES_AT_ONCE, scan_panel  # noqa: E402
 from iknow.search.cpu.packed import LANES  # noqa: E402
 from iknow.search.cpu.panels import PanelSearch, cut_evenly  # noqa: E402
-from iknow.testing import KINDS, Problem, assert_same_evidence, brute_force  # noqa: E402
+from iknow.testing import assert_same_evidence, brute_force  # noqa: E402
+from iknow.testing.index import KINDS, Problem  # noqa: E402
 
 
 @numba.njit

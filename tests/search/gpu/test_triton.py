@@ -43,9 +43,7 @@ def on_device(array):
 
 
 class TestFusedTorchIndex(IndexContract):
-    @pytest.fixture(autouse=True)
-    def _fewer_problems(self, monkeypatch):
-        monkeypatch.setattr("iknow.testing.SEEDS_PER_KIND", 1)
+    seeds_per_kind = 1
 
     def make_index(self, activations, labels, n_classes, rows=None):
         return TorchIndex(activations, labels, n_classes, rows=rows, device=DEVICE, fused=True)

@@ -14,7 +14,6 @@ from iknow.cli.jobs.source import Source, check_width, take_inputs, trained_name
 from iknow.cli.model_file import load_model
 from iknow.cli.tables import Table, check_ending, write_table
 from iknow.core.arrays import Labels
-from iknow.core.assertion import Assertion, Reason
 from iknow.core.evidence import NO_EXEMPLAR, distances_for_and_against
 from iknow.errors import InputError
 from iknow.explain.assessment import Assessment
@@ -30,7 +29,7 @@ def assess_job(
     device: str | None = None,
     check_model: bool = True,
 ) -> tuple[Assessment, Labels | None]:
-    """Assess the samples of a file by a bundle and its model; write a row for each if asked to."""
+    """Assess the samples of a file with a bundle and its model; write a row each to `output`."""
     if output is not None:
         check_ending(output)
         check_output(output, [bundle, *paths_read(data, model=model)])
@@ -43,12 +42,12 @@ def assess_job(
 
 
 def assertion_columns(assessment: Assessment) -> dict[str, Any]:
-    """An assessment as columns for a file, one row per sample; distances for and against too."""
+    """An assessment as columns for a file, one row per sample, with distances for and against."""
     labels = np.array([str(label) for label in assessment.classes.tolist()])
     columns: dict[str, Any] = {
         "belief": _beliefs(assessment),
-        "assertion": np.array([Assertion(a).name for a in assessment.assertion]),
-        "reason": np.array([Reason(r).name for r in assessment.reason]),
+        "assertion": np.array([assertion.name for assertion in assessment.assertion]),
+        "reason": np.array([reason.name for reason in assessment.reason]),
         "justified": np.array(["|".join(labels[row]) for row in assessment.justification]),
     }
     rows = np.arange(len(assessment))
@@ -56,7 +55,7 @@ def assertion_columns(assessment: Assessment) -> dict[str, Any]:
     codes = np.where(answered, assessment.belief_codes, 0)
     for layer, evidence in assessment.evidence.items():
         own, other = distances_for_and_against(evidence, codes)
-        nearest = evidence.nearest_distance()  # without a belief, all classes are others
+        nearest = evidence.nearest_distance()  # without a belief, every class is another class
         columns[f"{layer}:for"] = np.where(answered, own, np.inf)
         columns[f"{layer}:for_row"] = np.where(
             answered, evidence.exemplars[rows, codes], NO_EXEMPLAR
@@ -68,7 +67,7 @@ def assertion_columns(assessment: Assessment) -> dict[str, Any]:
 
 
 def _beliefs(assessment: Assessment) -> Labels:
-    """The beliefs as labels, of shape (n,); as text, and empty, where the model gave no answer."""
+    """The beliefs as labels of shape (n,); as text if some are missing, which are empty."""
     answered = assessment.belief_codes >= 0
     labels = assessment.classes[np.where(answered, assessment.belief_codes, 0)]
     return labels if answered.all() else np.where(answered, labels.astype(np.str_), "")
@@ -85,14 +84,14 @@ def assess_table(classifier: EpistemicClassifier, table: Table, **how: Any) -> A
     precomputed = isinstance(classifier.model_, PrecomputedModel)
     if table.features is not None and precomputed:
         raise InputError(
-            "the file holds inputs, and a bundle does not hold the model: name it with --model"
+            "the file holds inputs, but a bundle does not hold the model: name it with --model"
         )
     if table.features is None and not precomputed:
-        raise InputError("the file holds a model's outputs already: leave out --model")
+        raise InputError("the file already holds a model's outputs: leave out --model")
     if not hasattr(classifier, "neighborhoods_"):
         raise InputError(
-            "the bundle holds evidence, but no neighborhoods were chosen: call tune(...) before "
-            "save(...), or make it with `iknow fit`"
+            "the bundle holds evidence but no neighborhoods: call tune(...) before save(...), or "
+            "make it with `iknow fit`"
         )
     check_width(table, classifier.model)
     with warnings.catch_warnings():

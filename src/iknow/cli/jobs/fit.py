@@ -45,14 +45,14 @@ def fit_job(
 ) -> EpistemicClassifier:
     """Collect evidence, choose radii, write a bundle; with `train`, make the model first.
 
-    force: a model that is made may take the place of one that is there.
+    force: a newly trained model may replace an existing one.
     """
     _check_outputs(training, validation, output, model, train=train, force=force)
     table = training.read_labelled()
     tuned = table if validation is None else validation.read_labelled()
     if (table.features is None) != (tuned.features is None):
         raise InputError(
-            "training and validation must be alike: inputs of the model, or its outputs"
+            "training and validation files must both hold inputs of the model, or both its outputs"
         )
     rows = np.arange(len(table))
     tuned_rows = np.arange(len(tuned))
@@ -60,8 +60,8 @@ def fit_job(
     if validation is None and tunes:
         if hold_out is None and not train:
             raise InputError(
-                "radii are chosen on data the model was not trained on: give it with --validation, "
-                "or hold a part of these samples out with --hold-out 0.25 if the model has not "
+                "radii need data that the model was not trained on: pass it with --validation, "
+                "or hold out a part of these samples with --hold-out 0.25 if the model has not "
                 "seen them"
             )
         rows, tuned_rows = split_rows(_labels(table), hold_out or 0.25, random_state)
@@ -69,7 +69,7 @@ def fit_job(
     classifier = EpistemicClassifier(wrapped, layers or None, rule, k=k, classes=table.classes)
     names = trained_names(wrapped) or table.feature_names
     with warnings.catch_warnings():
-        # The columns' names are compared and their order restored here, in `take_inputs`.
+        # `take_inputs` compares the column names and restores their order.
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
         classifier.fit(take_inputs(table, names, rows), _labels(table)[rows], rows=rows)
         if tunes:
@@ -82,7 +82,7 @@ def fit_job(
             )
     if names is not None:
         classifier.feature_names_in_ = np.asarray(names, dtype=object)
-    if train and model is not None:  # not before all else has worked
+    if train and model is not None:  # only after everything else has worked
         save_model(wrapped.estimator, model)
     classifier.save(output)
     return classifier
@@ -97,7 +97,7 @@ def _check_outputs(
     train: bool,
     force: bool,
 ) -> None:
-    """Nothing that is read, and no model that is there, may be lost to what is written."""
+    """Refuse to write over an input, or over an existing model."""
     reads = paths_read(training, validation)
     check_output(output, [*reads, *paths_read(model=model)])
     if train and model is not None:
@@ -111,15 +111,16 @@ def _find_model(
     """The model to wrap: precomputed outputs, a loaded one, or one trained here."""
     if table.features is None:
         if name is not None or train:
-            raise InputError("the file holds a model's outputs already: leave out --model, --train")
+            raise InputError("the file already holds a model's outputs: leave out --model, --train")
         return PrecomputedModel()
     if name is None:
         raise InputError(
-            "name the model to wrap with --model; with --train one is made and written there"
+            "name the model to wrap with --model; --train trains one and writes it there"
         )
     if not train:
         loaded = load_model(name)
         check_width(table, loaded)
+        # Frozen, so that an unfitted one is refused and not trained.
         return FrozenEstimator(loaded) if is_estimator(loaded) else loaded
     network = MLPClassifier((64, 32), max_iter=500, early_stopping=False, random_state=random_state)
     estimator = make_pipeline(StandardScaler(), network)

@@ -22,7 +22,7 @@ from iknow.geometry import Minkowski
 from iknow.report import USUAL_NEIGHBORS, make_html
 from iknow.storage.atomic import write_bytes
 
-SHOWN_AS = "samples are shown as image:HxW, image:CxHxW, series, series:CHANNELS or features"
+SHOWN_AS = "--show must be image:HxW, image:CxHxW, series, series:CHANNELS or features"
 
 
 def report_job(
@@ -37,10 +37,10 @@ def report_job(
     device: str | None = None,
     check_model: bool = True,
 ) -> tuple[Assessment, Labels | None]:
-    """Assess the samples of a file and write what was found as one HTML page.
+    """Assess the samples of a file and write the result as one HTML page.
 
-    training: the samples that `fit_job` was given, to show as exemplars; those of the layer "input"
-    unless given, if the bundle has it. layers: the ones to decide by; all unless given.
+    training: the samples given to `fit_job`, to show as exemplars; by default those of the layer
+    "input", if the bundle has it. layers: the ones that decide; all by default.
     """
     check_page(output, [bundle, *paths_read(data, training, model=model)])
     classifier = load_classifier(bundle, model, device, check_model=check_model)
@@ -87,12 +87,12 @@ def renderer_by_name(show: str | None) -> Renderer | None:
 
 
 def _features(table: Table, names: tuple[str, ...] | None) -> Any:
-    """All inputs of a table to be looked at; None if it holds what a model made of them."""
+    """All inputs of a table, to show them; None if it holds a model's outputs instead."""
     return None if table.features is None else take_inputs(table, names, np.arange(len(table)))
 
 
 def _stored_inputs(classifier: EpistemicClassifier) -> Mapping[int, Any] | None:
-    """The training inputs by row, where a layer that was looked at is the input itself."""
+    """The training inputs by row, if the input itself is one of the layers."""
     index = classifier.indexes_.get("input")
     if index is None or not isinstance(index.metric, Minkowski):
         return None

@@ -1,4 +1,4 @@
-"""Where a job's samples come from: a file, and its columns in the order that a model knows."""
+"""Where a job's samples come from: a file, with its columns in the model's order."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ class Source:
         table = self.read()
         if table.labels is None:
             raise InputError(
-                f"{self.path} holds no labels: name their column with --label, or their file with "
+                f"{self.path} has no labels: name their column with --label, or their file with "
                 "--labels"
             )
         return table
 
 
 def trained_names(fitted: Any) -> tuple[str, ...] | None:
-    """The names of the columns that a classifier or a model was fitted on, if it knows them."""
+    """The column names that a classifier or model was fitted on, if it knows them."""
     names = getattr(fitted, "feature_names_in_", None)
     return None if names is None else tuple(names)
 
 
 def take_inputs(table: Table, names: tuple[str, ...] | None, rows: Ints) -> Any:
-    """Some rows of a table as a model's inputs, columns in the order the model knows."""
+    """These rows of a table as a model's inputs, with columns in the model's order."""
     if table.features is None:
         activations = {layer: values[rows] for layer, values in table.activations.items()}
         return table.scores[rows], activations  # type: ignore[index]
@@ -53,14 +53,14 @@ def take_inputs(table: Table, names: tuple[str, ...] | None, rows: Ints) -> Any:
     extra = [name for name in table.feature_names if name not in known]
     if missing or extra:
         raise InputError(
-            f"the columns must be those of training; missing: {quoted(missing)}; not known: "
+            f"the columns must be the same as in training; missing: {quoted(missing)}; unknown: "
             f"{quoted(extra)} (name the label column with --label)"
         )
     return features[:, [places[name] for name in names]]
 
 
 def check_width(table: Table, model: Any) -> None:
-    """The samples must have as many features as the model was trained on, if it tells."""
+    """Refuse samples with more or fewer features than the model expects, if it tells."""
     wanted = getattr(model, "n_features_in_", None)
     if table.features is None or table.features.ndim != 2 or not isinstance(wanted, int):
         return

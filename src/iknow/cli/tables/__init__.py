@@ -3,6 +3,7 @@
 The ending of a file says its format: `.csv` and `.parquet` hold named columns, `.npz` named arrays,
 `.npy` one array. Whatever the format, `read_table` gives the same record, and what cannot be used
 is an `InputError` that names the file and the place in it. Nothing that is read can execute code.
+Reading named columns needs pyarrow, the extra `tables`; numpy's own files never do.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from numpy.typing import ArrayLike
 
+from iknow.cli.tables.csv import write_csv
 from iknow.cli.tables.numpy import read_npy, read_npy_labels, read_npz, write_npz
 from iknow.cli.tables.table import Table, as_columns, check_rows, existing
-from iknow.cli.tables.text import read_csv, read_csv_labels, write_csv
 from iknow.errors import InputError, MissingExtraError
 from iknow.storage.atomic import is_stream, replacing
 
@@ -40,14 +42,14 @@ def read_table(
     source = Path(path)
     labelled = labels_path is None
     match source.suffix.lower():
-        case ".csv":
-            table = read_csv(existing(source), label, labelled=labelled)
+        case ".csv" | ".parquet" as ending:
+            arrow = _pyarrow(f"reading {ending} files")
+            read = arrow.read_csv if ending == ".csv" else arrow.read_parquet
+            table = read(existing(source), label, labelled=labelled)
         case ".npz":
             table = read_npz(existing(source), label, labelled=labelled)
         case ".npy":
             table = read_npy(existing(source), label)
-        case ".parquet":
-            table = _read_parquet(existing(source), label, labelled=labelled)
         case _:
             raise InputError(
                 f"{source} cannot be read: expected a file ending in .csv, .npz, .npy or .parquet"
@@ -69,11 +71,7 @@ def write_table(path: str | os.PathLike[str], columns: Mapping[str, ArrayLike]) 
         case ".npz":
             write = partial(write_npz, arrays)
         case ".parquet":
-            try:
-                from iknow.cli.tables.pyarrow import write_parquet
-            except ImportError as error:
-                raise MissingExtraError("writing .parquet files", "parquet") from error
-            write = partial(write_parquet, arrays)
+            write = partial(_pyarrow("writing .parquet files").write_parquet, arrays)
     with replacing(target) as file:
         write(file)
 
@@ -96,12 +94,13 @@ def check_ending(path: Path) -> str:
             )
 
 
-def _read_parquet(path: Path, label: str | None, *, labelled: bool) -> Table:
+def _pyarrow(feature: str) -> Any:
+    """The module of what needs pyarrow; where it is missing, the error names the extra."""
     try:
-        from iknow.cli.tables.pyarrow import read_parquet
+        from iknow.cli.tables import pyarrow
     except ImportError as error:
-        raise MissingExtraError("reading .parquet files", "parquet") from error
-    return read_parquet(path, label, labelled=labelled)
+        raise MissingExtraError(feature, "tables") from error
+    return pyarrow
 
 
 def _with_labels(table: Table, source: Path, labels_path: Path) -> Table:
@@ -110,7 +109,7 @@ def _with_labels(table: Table, source: Path, labels_path: Path) -> Table:
         case ".npy":
             labels = read_npy_labels(existing(labels_path))
         case ".csv":
-            labels = read_csv_labels(existing(labels_path))
+            labels = _pyarrow("reading .csv files").read_csv_labels(existing(labels_path))
         case _:
             raise InputError(
                 f"labels cannot be read from {labels_path}: expected a file ending in .npy or .csv"

@@ -1,20 +1,67 @@
-"""Parquet files, through pyarrow: the same rules as for comma-separated text."""
+"""Tables of named columns, through pyarrow: comma-separated text and Parquet, by the same rules.
+
+A cell of text is text until a rule of ours makes it a number: pyarrow's own guesses would turn the
+label 007 into 7 and NA into nothing. Rows are counted as pyarrow's errors count them: the header is
+row 1, and blank lines do not count.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from iknow.cli.tables.table import Table, as_labels, as_text, check_fits, check_names, decoding
 from iknow.core.arrays import Floats, Labels
 from iknow.core.text import name as name_of
+from iknow.core.text import names as quoted
 from iknow.errors import InputError
+
+BLOCK = 1 << 26
+"""Bytes of text at a time. A longer row is no row of a table: it is another file, or a trap."""
+
+# 007 is a code, not a number: as an int it would come out as another label, 7.
+_INTEGER = re.compile(r"\s*[+-]?(0|[1-9][0-9]*)\s*")
+
+
+def read_csv(path: Path, label: str | None, *, labelled: bool = True) -> Table:
+    """Read a table whose features are all columns but the label."""
+    names = _header(path)
+    check_names(names, label, path)
+    features = tuple(name for name in names if name != label)
+    parts, labels = list[Floats](), list[str]()
+    for row, batch in _batches(path, names):
+        columns = [_parse(batch[name], f"{path}, column {name!r}, row ", row) for name in features]
+        parts.append(np.column_stack(columns))
+        if label is not None and labelled:
+            labels += _label_cells(batch[label], f"{path}, column {label!r}, row ", row)
+    return Table(
+        features=np.concatenate(parts),
+        labels=_as_labels(labels, path) if labels else None,
+        feature_names=features,
+    )
+
+
+def read_csv_labels(path: Path) -> Labels:
+    """Labels of shape (n,) from the only column of a file."""
+    names = _header(path)
+    if len(names) != 1:
+        raise InputError(
+            f"{path} must have one column, the labels; its columns are {quoted(names)}"
+        )
+    cells = [
+        cell
+        for row, batch in _batches(path, names)
+        for cell in _label_cells(batch[0], f"{path}, row ", row)
+    ]
+    return _as_labels(cells, path)
 
 
 def read_parquet(path: Path, label: str | None, *, labelled: bool = True) -> Table:
@@ -39,15 +86,98 @@ def read_parquet(path: Path, label: str | None, *, labelled: bool = True) -> Tab
     return Table(features=features, labels=labels, feature_names=names)
 
 
+def write_parquet(columns: Mapping[str, NDArray[Any]], file: IO[bytes]) -> None:
+    """Write columns of shape (n,)."""
+    pq.write_table(pa.table({name: pa.array(column) for name, column in columns.items()}), file)
+
+
+def _header(path: Path) -> list[str]:
+    with _parsing(path), path.open("rb") as file, _open(file, ()) as reader:
+        return list(reader.schema.names)
+
+
+def _batches(path: Path, names: list[str]) -> Iterator[tuple[int, Any]]:
+    """The rows of a file in parts, every cell a string, each with the number of its first row."""
+    row = 2
+    with _parsing(path), path.open("rb") as file, _open(file, names) as reader:
+        for batch in reader:
+            if len(batch):
+                yield row, batch
+                row += len(batch)
+    if row == 2:
+        raise InputError(f"{path} is empty: it has a header but no rows")
+    _check_quotes(path)
+
+
+def _open(file: IO[bytes], names: list[str] | tuple[()]) -> Any:
+    return pcsv.open_csv(
+        file,
+        pcsv.ReadOptions(use_threads=False, block_size=BLOCK),  # threads lose count of rows
+        pcsv.ParseOptions(newlines_in_values=True),
+        pcsv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
+    )
+
+
+def _parsing(path: Path) -> Any:
+    what = "save it as UTF-8 text: a header, and rows of as many cells with commas between them"
+    return decoding(path, f"; {what}")
+
+
+def _check_quotes(path: Path) -> None:
+    """Refuse an odd number of quotes: pyarrow ends the odd one at the next, or with the file."""
+    with path.open("rb") as file:
+        n_quotes = sum(part.count(b'"') for part in iter(lambda: file.read(BLOCK), b""))
+    if n_quotes % 2:
+        raise InputError(
+            f"{path} has an odd number of quotes, {n_quotes:,}: one is never closed, or stands "
+            'inside a cell; put such a cell in quotes and write its own twice, as in "6"" pipe"'
+        )
+
+
+def _parse(column: Any, place: str, row: int) -> Floats:
+    """Cells as float64 of shape (n,), NaN where they are blank."""
+    try:
+        values: Floats = column.cast(pa.float64()).to_numpy()
+    except pa.ArrowInvalid:  # blanks and spaces, or a cell to name
+        cells = enumerate(column.to_pylist(), start=row)
+        return np.array([_number(cell, f"{place}{i}") for i, cell in cells])
+    return values
+
+
+def _number(cell: str, place: str) -> float:
+    if not cell.strip():
+        return np.nan
+    try:
+        # float() also takes 1_000 and the digits of other scripts, which no file means as numbers.
+        if cell.isascii() and "_" not in cell:
+            return float(cell)
+    except ValueError:
+        pass
+    raise InputError(f"{place}: expected a number, got {name_of(repr(cell))}")
+
+
+def _label_cells(column: Any, place: str, row: int) -> list[str]:
+    cells: list[str] = column.to_pylist()
+    for i, cell in enumerate(cells, start=row):
+        if not cell.strip():
+            raise InputError(f"{place}{i}: expected a label, got {name_of(repr(cell))}")
+    return cells
+
+
+def _as_labels(cells: list[str], path: Path) -> Labels:
+    """Ints if every cell is one, else the cells as they are."""
+    if all(map(_INTEGER.fullmatch, cells)):
+        try:
+            return np.array([int(cell) for cell in cells], dtype=np.int64)
+        except (OverflowError, ValueError):
+            pass  # more digits than an int64 holds: an identifier
+    return as_text(cells, str(path))
+
+
 def _bytes_of(metadata: Any) -> int:
     """About what the columns take once they are unpacked, and their copy in float64."""
     unpacked = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
     return int(unpacked) + 16 * int(metadata.num_rows) * int(metadata.num_columns)
-
-
-def write_parquet(columns: Mapping[str, NDArray[Any]], file: IO[bytes]) -> None:
-    """Write columns of shape (n,)."""
-    pq.write_table(pa.table({name: pa.array(column) for name, column in columns.items()}), file)
 
 
 def _numbers(column: Any) -> Floats:

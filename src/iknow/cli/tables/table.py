@@ -66,14 +66,14 @@ def check_fits(n_bytes: int, source: str) -> None:
 
 
 @contextmanager
-def decoding(path: Path) -> Iterator[None]:
-    """Say which file it was when a library fails to decode its bytes."""
+def decoding(path: Path, advice: str = "") -> Iterator[None]:
+    """Say which file it was, and what to do, when a library fails to decode its bytes."""
     try:
         yield
     except IknowError:
         raise
     except Exception as error:  # damaged bytes surface as a dozen unrelated types
-        raise InputError(f"{path} cannot be read: {error}") from error
+        raise InputError(f"{path} cannot be read: {error}{advice}") from error
 
 
 def as_features(values: NDArray[Any], source: str) -> Floats:
@@ -127,11 +127,15 @@ def as_text(cells: Sequence[str], source: str) -> Labels:
     """Strings as an array of shape (n,), in which all take as much room as the longest."""
     longest = max(map(len, cells), default=0)
     check_fits(4 * longest * len(cells), f"{source}, whose longest label has {longest:,} letters,")
+    if any("\0" in cell for cell in cells):  # numpy would drop it from a string's end
+        raise InputError(f"{source} must be text; it holds NUL characters")
     return np.array(cells, dtype=np.str_)
 
 
 def check_names(names: Sequence[str], label: str | None, path: Path) -> None:
     """Columns must be told apart by name, the label must be one of them, not the only one."""
+    if any("\0" in name for name in names):
+        raise InputError(f"{path} is no table of text: the name of a column holds NUL characters")
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise InputError(f"{path} has several columns named {quoted(repeated)}")

@@ -1,12 +1,13 @@
 """The forward error: how far a computed activation can be from the one in real arithmetic.
 
-Along the graph, with e the error of a module's input y and s how much the module stretches errors,
+Along the graph, if e is the error of a module's input y and s the factor by which the module
+stretches errors,
 
-    error of the result  <=  s·e + relative · (|y| + e) + constant       (`torch_rounding`).
+    error of the result  <=  s·e + relative · (|y| + e) + constant       (`rounding`).
 
-The size of y is bounded by |y(0)| + L·|x|, so every error is bounded by a + b·|x|: that is what is
-carried along. It starts with the cast of the input to the module's dtype and ends with the cast of
-the activation to float32.
+The size of y is at most |y(0)| + L·|x|, so each error is at most a + b·|x|, and we carry a and b
+along. We start with the cast of the input to the module's dtype and end with the cast of the
+activation to float32.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from iknow.geometry.torch.rounding import LocalError, local_error
 from iknow.geometry.torch.standin import Node
 
 SAFE = 1 + 1e-6
-"""More than these bounds themselves can be off, being computed in float64."""
+"""More than the rounding errors of these bounds themselves, which are computed in float64."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Forward:
         error = self._error(node)
         n_values = math.prod(node.shape)
         stored = error
-        if self._arithmetic.dtype == torch.float64:  # the others fit into float32
+        if self._arithmetic.dtype == torch.float64:  # the other dtypes fit into float32
             stored = error + _cast(self._size(node) + error, n_values, torch.float32)
         bound = Sensitivity(self._growth.of(node), stored.constant * SAFE, stored.slope * SAFE)
         if not math.isfinite(bound.lipschitz + bound.rounding + bound.rounding_per_length):
@@ -92,7 +93,7 @@ class Forward:
         self._check_overflow(node, local, given[0])
         stretch = local.stretch
         if isinstance(node.operation, nn.Module) and is_affine(node.operation):
-            # |A| bounds it too, but grows far above A through many convolutions.
+            # |A| is a bound too, but far above A after many convolutions.
             stretch = min(stretch, self._growth.alone(node))
         return errors[0].times(stretch) + given[0].times(local.relative, local.constant)
 
@@ -104,9 +105,9 @@ class Forward:
             raise LayerError(f"layer {node.what} cannot be bounded: {error}") from error
 
     def _find_peak(self, node: Node) -> float:
-        """The largest number that may occur on the way to a node, for the longest inputs.
+        """The largest number that may occur before a node, for the longest inputs.
 
-        An infinity stays one through sums, so only what no function has hidden yet counts.
+        Sums keep an infinity infinite, so only numbers that no function has hidden yet count.
         """
         if not isinstance(node.operation, nn.Module):
             sizes = [self._size(node).at(self._longest(node)), *map(self._peak, node.inputs)]
@@ -126,24 +127,24 @@ class Forward:
         peak = max(self._peak(node.inputs[0]), peak**2 if local.squares else peak)
         if not peak < self._arithmetic.largest / 4:
             raise LayerError(
-                f"layer {node.what} cannot be bounded: before it {self._arithmetic.dtype} may "
-                "overflow, and it may hide that: compute in float32"
+                f"layer {node.what} cannot be bounded: {self._arithmetic.dtype} may overflow "
+                "before it, and the layer may hide that: compute in float32"
             )
 
     def _longest(self, node: Node) -> float:
-        """The longest input there is: longer ones are not finite in the module's dtype."""
+        """The longest possible input: longer ones are not finite in the module's dtype."""
         while node.inputs:
             node = node.inputs[0]
         return min(LONGEST, self._arithmetic.largest * math.sqrt(math.prod(node.shape)))
 
 
 def center(node: Node) -> Tensor:
-    """What a node is for the input 0, of shape (1, *node.shape), in float64."""
+    """The value of a node at the input 0, of shape (1, *node.shape), in float64."""
     return evaluate(node, torch.zeros(1, *_input_shape(node), dtype=torch.float64))
 
 
 def evaluate(node: Node, batch: Tensor) -> Tensor:
-    """What a node is for a float64 batch, by the graph alone."""
+    """The value of a node for a float64 batch, computed from the graph alone."""
 
     @cache
     def value(node: Node) -> Tensor:
@@ -168,9 +169,9 @@ def _input_shape(node: Node) -> tuple[int, ...]:
 
 
 def _cast(size: Affine, n_values: int, dtype: torch.dtype) -> Affine:
-    """How far values of this size are moved by a cast from anything to a dtype.
+    """How far a cast from any dtype to this one moves values of this size.
 
-    A little more than the unit: a cast may go by way of float32, which rounds too.
+    A little more than the unit: a cast may go through float32, which rounds too.
     """
     small = math.sqrt(n_values) * torch.finfo(dtype).tiny
     return size.times(UNIT_ROUNDOFF[dtype] * (1 + 2**-10), small)

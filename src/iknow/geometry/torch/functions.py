@@ -1,7 +1,7 @@
-"""Functions and methods of torch that do what a known module does, and the module that does it.
+"""Functions and methods of torch that do the same as a known module, and that module.
 
-Each entry takes the arguments after the tensor and gives a module, so that what is known about
-modules (`torch_layers`, `torch_rounding`) is known about functions too.
+Each entry takes the arguments after the tensor and returns a module, so that the bounds for modules
+(`layers`, `rounding`) hold for functions too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Make = Callable[..., nn.Module]
 
 
 class Reshaped(nn.Module):
-    """Each sample in another shape, its values in the same order."""
+    """Each sample in a new shape, its values in the same order."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Scaled(nn.Module):
         return batch * self.factor + self.shift
 
 
-def _clamp(min: Any = None, max: Any = None) -> nn.Module:  # named as torch names them
+def _clamp(min: Any = None, max: Any = None) -> nn.Module:  # torch's names
     low = -math.inf if min is None else float(min)
     high = math.inf if max is None else float(max)
     return nn.Hardtanh(low, high)
@@ -53,13 +53,13 @@ def _dropout(p: float = 0.5, training: bool = True, inplace: bool = False) -> nn
 
 def _softmax(dim: Any = None, _stacklevel: int = 3, dtype: Any = None) -> nn.Module:
     if dtype is not None:
-        raise ValueError("a softmax in another dtype")
+        raise ValueError("softmax in another dtype")
     return nn.Softmax(dim)
 
 
 def _log_softmax(dim: Any = None, _stacklevel: int = 3, dtype: Any = None) -> nn.Module:
     if dtype is not None:
-        raise ValueError("a log_softmax in another dtype")
+        raise ValueError("log_softmax in another dtype")
     return nn.LogSoftmax(dim)
 
 
@@ -91,7 +91,7 @@ FUNCTIONS: dict[Any, Make] = {
     functional.adaptive_avg_pool1d: nn.AdaptiveAvgPool1d,
     functional.adaptive_avg_pool2d: nn.AdaptiveAvgPool2d,
 }
-"""Argument by argument as the modules take them, but for the ones with a function of their own."""
+"""Most take the module's arguments in the same order; the others have a function above."""
 
 METHODS: dict[str, Make] = {
     "relu": nn.ReLU,

@@ -24,22 +24,22 @@ from iknow.geometry.torch.operators import linear_part, operator_norm
 from iknow.geometry.torch.standin import Node
 
 LARGEST_JUMP = 1e-8
-"""Softplus with its usual threshold jumps by 2e-9, which is not what a constant is asked for."""
+"""Softplus with its usual threshold jumps by 2e-9, which a Lipschitz constant may ignore."""
 
 
 class Growth:
-    """The constants from a source, the network's input unless another is given, to any node.
+    """The constants from a source, by default the network's input, to any node.
 
-    jumps: whether functions may jump, because the caller accounts for it.
+    jumps: whether functions may jump, because the caller accounts for jumps.
     """
 
     def __init__(self, source: Node | None = None, jumps: bool = True) -> None:
         self._source, self._jumps = source, jumps
         self.of = cache(self._of)
-        self._norm = cache(_run_norm)  # the same run is asked for by several names
+        self._norm = cache(_run_norm)  # several nodes share a run
 
     def comes_after(self, node: Node) -> bool:
-        """Whether all ways to a node lead through the source."""
+        """Whether all paths to a node lead through the source."""
         if node is self._source or (self._source is None and node.operation is None):
             return True
         return bool(node.inputs) and all(map(self.comes_after, node.inputs))
@@ -63,7 +63,7 @@ class Growth:
         return growth
 
     def _before(self, node: Node) -> float:
-        """The constant up to a node that no affine module made."""
+        """The constant up to a node that is not the output of an affine module."""
         if node is self._source or node.operation is None:
             return 1.0
         constants = [self.of(value) for value in node.inputs]
@@ -86,7 +86,7 @@ class Growth:
 
 
 def _run_norm(run: tuple[Node, ...]) -> float:
-    """The norm of affine modules that follow one another."""
+    """The norm of consecutive affine modules."""
     if not run:
         return 1.0
     modules: list[Any] = [node.operation for node in run]

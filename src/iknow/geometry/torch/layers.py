@@ -1,8 +1,8 @@
-"""What is known about torch's modules: which are affine, and the ℓ2 Lipschitz constants of others.
+"""Facts about torch's modules: which are affine, and the ℓ2 Lipschitz constants of the others.
 
-All of it is for eval mode, for one sample and for real arithmetic; what torch computes in place of
-it is bounded in `torch_rounding`. Constants of functions that act on each entry are the suprema of
-their slopes. They are exact, as are those of the pools and of Softmax.
+They hold in eval mode, for one sample, in real arithmetic; `rounding` bounds how far torch's
+computation is from that. The constants of elementwise functions are the suprema of their slopes.
+They are exact, and so are those of the pools and of Softmax.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ AFFINE: tuple[type[nn.Module], ...] = (
     *(nn.ZeroPad1d, nn.ZeroPad2d, nn.ConstantPad1d, nn.ConstantPad2d, nn.ReflectionPad1d),
     *(nn.ReflectionPad2d, nn.ReplicationPad1d, nn.ReplicationPad2d, nn.PixelShuffle),
 )
-"""Modules that compute Ax + b: their norm is measured at the size of their input."""
+"""Modules that compute Ax + b: we measure their norm at the size of their input."""
 
 ISOMETRIES: tuple[type[nn.Module], ...] = (
     *(nn.Identity, nn.Flatten, nn.Unflatten, Reshaped),
     *(nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout),
 )
-"""Affine modules that, in eval mode, change no distance."""
+"""Affine modules that preserve distances in eval mode."""
 
 VIEWS = (*ISOMETRIES, nn.PixelShuffle)
-"""Modules that may give the very memory they were given."""
+"""Modules that may return the memory of their input."""
 
 Constant = Callable[[Any, tuple[int, ...]], float]
 """The Lipschitz constant of a module for samples of a shape."""
@@ -68,10 +68,10 @@ def _softplus(module: Any, _shape: tuple[int, ...]) -> float:
 
 
 def jump_of(module: nn.Module) -> float:
-    """How far a module's function jumps, beside being Lipschitz.
+    """How far a module's function jumps, apart from being Lipschitz.
 
-    Past its threshold torch takes the identity for Softplus, which is log(1 + exp(-threshold)) / β
-    off: 2e-9 by default, and a thousand times that for β = 1e-3.
+    Above its threshold torch replaces Softplus by the identity, which is off by
+    log(1 + exp(-threshold)) / β: 2e-9 by default, and a thousand times that for β = 1e-3.
     """
     if type(module) is not nn.Softplus:
         return 0.0
@@ -86,40 +86,41 @@ def _softmax(module: Any, shape: tuple[int, ...]) -> float:
 
 
 def _log_softmax(module: Any, shape: tuple[int, ...]) -> float:
-    """√n: the norm of the Jacobian I - 1pᵀ is convex in p, so it is largest at a vertex."""
+    """√n: the norm of the Jacobian I - 1pᵀ is convex in p, so its maximum is at a vertex."""
     return math.sqrt(shape[_check_within_sample(module, shape)])
 
 
 def _check_within_sample(module: Any, shape: tuple[int, ...]) -> int:
-    """The axis of the sample that a module works along; along the batch it would mix samples."""
+    """The axis of a sample that a module works along; the batch axis would mix samples."""
     axis: int | None = module.dim
     if axis is None or axis % (len(shape) + 1) == 0:
-        raise LayerError(f"dim={axis} is not an axis of one sample: give another")
+        raise LayerError(f"dim={axis} is not an axis of a sample: choose another")
     return axis % (len(shape) + 1) - 1
 
 
 def _layer_norm(module: Any, _shape: tuple[int, ...]) -> float:
     """max|γ|/√eps. For u = x - mean(x) the Jacobian of u/√(|u|²/n + eps) is largest at u = 0.
 
-    It is a true bound, attained by samples that are nearly constant, and a large one: 316 for the
-    usual eps.
+    Nearly constant samples attain it, so it cannot be improved, but it is large: 316 for the usual
+    eps.
     """
     if module.eps <= 0:
-        raise LayerError("without eps a sample of equal values has no bound")
+        raise LayerError("with eps=0 a sample of equal values has no bound")
     return (1.0 if module.weight is None else float(module.weight.abs().max())) / math.sqrt(
         module.eps
     )
 
 
 def _max_pool(module: Any, shape: tuple[int, ...]) -> float:
-    """√m, m being the largest number of windows that one entry is in.
+    """√m, where m is the largest number of windows that share an entry.
 
-    A maximum moves at most as much as the entry of its window that moves most, so its square is at
-    most the sum of squares over the window, and over all windows each entry is counted up to m
-    times. One entry above all others attains it. Windows are products of intervals, so is m.
+    A maximum moves at most as far as the entry of its window that moves most, so its square is at
+    most the sum of squares over the window, and the sum over all windows counts each entry up to m
+    times. One entry above all others attains it. Windows are products of intervals, so m is a
+    product over the axes.
     """
     output = module.forward(torch.zeros(1, *shape, dtype=torch.float64)).shape
-    n_axes = int(base_of(module).__name__[-2])  # of MaxPool2d, for one
+    n_axes = int(base_of(module).__name__[-2])  # e.g. of MaxPool2d
     most = 1
     for axis in range(n_axes):
         n_in, n_out = shape[axis - n_axes], output[axis - n_axes]
@@ -131,7 +132,7 @@ def _max_pool(module: Any, shape: tuple[int, ...]) -> float:
 
 
 def _window(module: Any, axis: int, o: int, n_in: int, n_out: int) -> list[int]:
-    """The places along an axis that output o of a pool reads."""
+    """The positions along an axis that output o of a pool reads."""
     if not hasattr(module, "kernel_size"):  # adaptive
         return list(range(o * n_in // n_out, -(-(o + 1) * n_in // n_out)))
 
@@ -175,11 +176,11 @@ KNOWN = frozenset((*LIPSCHITZ, *AFFINE))
 
 
 def base_of(module: nn.Module) -> type[nn.Module]:
-    """The known type that a module has or adds nothing to."""
+    """The known type of a module, or the known type that it derives from without additions."""
     for base in type(module).__mro__:
         if base in KNOWN:
             return base
-    raise LayerError(f"nothing is known about {type(module).__name__}")
+    raise LayerError(f"{type(module).__name__} is not supported")
 
 
 def is_affine(module: nn.Module) -> bool:
@@ -187,8 +188,8 @@ def is_affine(module: nn.Module) -> bool:
 
 
 def lipschitz(module: nn.Module, shape: tuple[int, ...]) -> float:
-    """The Lipschitz constant of a module that is known and not affine."""
+    """The Lipschitz constant of a known module that is not affine."""
     constant = LIPSCHITZ[base_of(module)](module, shape)
     if not constant < math.inf:  # also false for NaN
-        raise LayerError(f"{type(module).__name__} has the constant {constant}")
+        raise LayerError(f"{type(module).__name__} has Lipschitz constant {constant}")
     return constant

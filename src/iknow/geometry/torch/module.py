@@ -1,27 +1,26 @@
 """What a torch module does to distances: how far apart two inputs can end up in each layer.
 
-What the module does is proven, not assumed: a stand-in for a batch goes through it (`torch_trace`),
+What the module does is proven, not assumed: a stand-in for a batch goes through it (`trace`),
 and every operation on the way to a layer must be known. Affine parts that follow one another, such
-as a convolution, its batch normalisation and an average pool, are measured as the one linear
-operator they are (`torch_operators`); each other part contributes its own constant
-(`torch_layers`). A sum of ways is bounded by the sum of their constants, a concatenation by the
+as a convolution, its batch normalization and an average pool, are measured as the one linear
+operator they are (`operators`); each other part contributes its own constant
+(`layers`). A sum of ways is bounded by the sum of their constants, a concatenation by the
 root of the sum of their squares.
 
 `lipschitz_constants` are facts about real arithmetic. `sensitivities` also bound how far what torch
-computes is from it (`torch_forward`), and compare with the module itself (`torch_probe`).
+computes is from it (`forward`), and compare with the module itself (`trial`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
 from iknow.core.sensitivity import Sensitivity
-from iknow.errors import LayerError
-from iknow.geometry.lipschitz import propagate_radius
+from iknow.errors import InputError, LayerError
 from iknow.geometry.torch.arithmetic import arithmetic_of, input_dtype, plain_arithmetic
 from iknow.geometry.torch.forward import Forward
 from iknow.geometry.torch.growth import Growth
@@ -29,8 +28,6 @@ from iknow.geometry.torch.parts import check_parametrizations
 from iknow.geometry.torch.standin import Node
 from iknow.geometry.torch.trace import trace
 from iknow.geometry.torch.trial import compare
-
-__all__ = ["lipschitz_constants", "propagate_radius", "sensitivities"]
 
 
 def lipschitz_constants(
@@ -67,18 +64,36 @@ def lipschitz_constants(
 
 
 def sensitivities(
-    module: nn.Module, input_shape: Sequence[int], layers: Sequence[str], probe: Any = None
+    module: nn.Module,
+    input_shape: Sequence[int],
+    layers: Sequence[str],
+    probe: Any = None,
+    adapter: Callable[[nn.Module], Any] | None = None,
 ) -> dict[str, Sensitivity]:
     """How far the named layers, as `TorchModel` computes and iknow stores them, can move.
 
-    input_shape: of one sample. probe: some real inputs of shape (n, *input_shape), as they are
-    given to the classifier; what the module makes of them must be what was proven, up to its
-    rounding. Rounding covers all from the input as it is given to the activation in float32: the
-    cast to the module's dtype, each operation in that dtype, in any order of summation, and the
-    cast of the result. It holds for inputs of a length up to 1e15, and for the settings of torch
-    at the time of the call. A LayerError names what is not known of any of the layers: ask one by
-    one for those that are. "input" alone is always known.
+    Rounding covers all from the input as it is given to the activation in float32: the cast to the
+    module's dtype, each operation in that dtype, in any order of summation, and the cast of the
+    result. It holds for inputs of a length up to 1e15, and for the settings of torch at the time of
+    the call. "input" alone is always known.
+
+    Args:
+        module: A torch module.
+        input_shape: Of one sample, without the batch.
+        layers: Names as by `TorchModel`.
+        probe: Some real inputs of shape (n, *input_shape), as they are given to the classifier.
+            What the module makes of them must be what was proven, up to its rounding.
+        adapter: What runs the module on the probe: `TorchModel`.
+
+    Returns:
+        By layer, what `Model.sensitivity` promises of it.
+
+    Raises:
+        LayerError: It names what is not known of any of the layers. Ask one by one for those that
+            are.
     """
+    if probe is not None and adapter is None:
+        raise InputError("to try a probe, say what runs the module on it: adapter=TorchModel")
     with torch.inference_mode(False), torch.no_grad():
         if list(layers) == ["input"] and "input" not in dict(module.named_modules()):
             # Whatever the module does with it, it is cast to the module's dtype.
@@ -89,6 +104,6 @@ def sensitivities(
         found = trace(module, tuple(input_shape))
         forward = Forward(arithmetic_of(module))
         result = {name: forward.sensitivity(found[name]) for name in layers}
-        if probe is not None:
-            compare(module, {name: found[name] for name in layers}, result, probe)
+        if adapter is not None and probe is not None:
+            compare(module, {name: found[name] for name in layers}, result, probe, adapter)
         return result

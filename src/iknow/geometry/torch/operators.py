@@ -1,29 +1,26 @@
-"""The norm of a linear operator that is known only by what it does to tensors.
+"""The norm of a linear operator that we know only as a function of tensors, such as a convolution.
 
-A convolution is a linear operator whose norm depends on the size of its input, its stride, its
-padding: it is not the norm of the kernel reshaped to a matrix, which can be smaller or larger. Here
-the operator itself is measured: applied by running it forward, transposed by running autograd
-backward.
+The norm of a convolution depends on the size of its input, its stride and its padding: it is not
+the norm of the kernel reshaped to a matrix, which can be smaller or larger. Here we measure the
+operator itself: running it forward applies it, running autograd backward applies its transpose.
 
-Small operators are written out as matrices. Large ones are measured by Lanczos iteration on AᵀA,
-and an iterated norm is always too small: it is the largest value found, not the largest there is.
-What makes it a bound is a factor from the following fact. Let λ be the largest eigenvalue of a
-positive semi-definite n × n matrix and θ what k steps of Lanczos make of it, from a start that is
-uniform on the sphere and has the component c along the top eigenvector. With the polynomial
-p(s) = T(√(1-s))/√(1-s), T the Chebyshev polynomial of degree 2k-1, the Krylov space holds a vector
-which shows that
+Small operators are written out as matrices. Large ones are measured by Lanczos iteration on AᵀA.
+An iterated norm is always too small: it is the largest value found, not the largest that exists. A
+factor turns it into a bound. Let λ be the largest eigenvalue of a positive semi-definite n × n
+matrix and θ the value after k steps of Lanczos, from a start that is uniform on the sphere and has
+component c along the top eigenvector. With the polynomial p(s) = T(√(1-s))/√(1-s), T the Chebyshev
+polynomial of degree 2k-1, the Krylov space holds a vector which shows that
 
     θ < λ / cosh²(φ)   can happen only if   |c| < 1 / cosh((2k-1) φ)       for every φ > 0,
 
-and a uniform start has |c| < t with probability at most t·√(2n/π). So, whatever the spectrum,
+and a uniform start has |c| < t with probability at most t·√(2n/π). So, for any spectrum,
 
     |A| <= √θ · cosh( arccosh(√(2n/π)/q) / (2k-1) )    except with probability q over the start.
 
 We take q = 1e-12 and k = 128: the factor is 1.009 for a million inputs. (Kuczyński and
-Woźniakowski, 1992, give nearly the same probability.) The start is seeded: the same network has the
-same bound.
-Without reorthogonalisation rounding repeats Ritz values but invents none (Paige), so three vectors
-are all the memory it takes.
+Woźniakowski, 1992, give nearly the same probability.) The start is seeded, so the same network
+always has the same bound. Without reorthogonalization rounding repeats Ritz values but invents none
+(Paige), so three vectors are all the memory it takes.
 """
 
 from __future__ import annotations
@@ -47,13 +44,13 @@ FAILURE = 1e-12
 
 
 def linear_part(module: nn.Module) -> nn.Module:
-    """A copy of a known affine module without all that does not depend on its input."""
+    """A copy of a known affine module without the terms that do not depend on its input."""
     bare: Any = copy.deepcopy(module)
     for name in ("bias", "running_mean"):
         value = getattr(bare, name, None)
         if isinstance(value, Tensor) and not parametrize.is_parametrized(bare, name):
             value.zero_()
-    for name in ("value", "shift"):  # of pads with a constant, of sums with a number
+    for name in ("value", "shift"):  # of constant padding, of adding a number
         if hasattr(bare, name):
             setattr(bare, name, 0.0)
     plain: nn.Module = bare
@@ -68,9 +65,9 @@ def operator_norm(
 ) -> float:
     """An upper bound of the ℓ2 operator norm of the linear part of an affine function.
 
-    function: maps float64 batches of shape (n, *shape) to batches, each sample by itself; best
-    without its offset (`linear_part`), beside which small entries would be lost. dense:
-    whether to write out the matrix; by size unless given. steps: of the iteration otherwise.
+    function: maps float64 batches of shape (n, *shape) to batches, each sample separately; best
+    without its offset (`linear_part`), which could swamp small entries. dense: whether to write out
+    the matrix; by default, if it is small enough. steps: of the iteration otherwise.
     """
     with torch.inference_mode(False), torch.no_grad():
         offset = function(torch.zeros(1, *shape, dtype=torch.float64))
@@ -109,7 +106,7 @@ def nonnegative_norm(
 
 
 def safety_factor(size: int, steps: int, failure: float = FAILURE) -> float:
-    """What a norm found by Lanczos iteration must be multiplied with to be a bound; see above."""
+    """The factor that turns a norm from Lanczos iteration into a bound; see above."""
     odds = math.sqrt(2 * size / math.pi) / failure
     return math.cosh(math.acosh(odds) / (2 * steps - 1))
 
@@ -132,7 +129,7 @@ def _gram(
     function: Callable[[Tensor], Tensor], shape: tuple[int, ...], offset: Tensor
 ) -> tuple[Callable[[Tensor], Tensor], int]:
     """AᵀA or AAᵀ, whichever is smaller, as a map of flat vectors, and its size."""
-    # The transpose of an affine function's linear part is the same everywhere: one graph will do.
+    # The transpose of an affine function's linear part is the same everywhere: one graph suffices.
     place = torch.zeros(1, *shape, dtype=torch.float64, requires_grad=True)
     with torch.enable_grad():
         value = function(place)
@@ -156,7 +153,7 @@ def lanczos(
 ) -> float:
     """The largest Ritz value of a positive semi-definite operator: at most its largest eigenvalue.
 
-    square: maps vectors of shape (size,) to such vectors.
+    square: maps vectors of shape (size,) to vectors of the same shape.
     """
     generator = torch.Generator().manual_seed(random_state)
     vector = torch.randn(size, dtype=torch.float64, generator=generator)
@@ -170,7 +167,7 @@ def lanczos(
         image -= diagonal[-1] * vector
         beta = float(image.norm())
         beside.append(beta)
-        if beta == 0:  # the Krylov space is exhausted: what was found is exact
+        if beta == 0:  # the Krylov space is exhausted: the value is exact
             break
         before, vector = vector, image / beta
     ritz = np.diag(diagonal) + np.diag(beside[:-1], 1) + np.diag(beside[:-1], -1)

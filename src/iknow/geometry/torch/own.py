@@ -1,9 +1,9 @@
-"""A network's own tensors: that a forward neither computes with them nor asks what kind they are.
+"""A network's own tensors: checks that a forward neither computes with them nor asks their type.
 
-What is followed is a copy of the network in float64 whose parameters need no gradient. Code that
-reads the dtype of a parameter, or adds two of them in Python, may find something else there than in
-the network itself. Operators and attributes call no function that a profiler would see; a mode of
-torch's, which holds for this thread alone, is told of them all.
+We trace a float64 copy of the network whose parameters need no gradient. Code that reads the dtype
+of a parameter, or adds two of them in Python, may find something else there than in the network
+itself. Operators and attributes call no function that a profiler would see, but a torch function
+mode, which holds for this thread alone, sees them all.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ SAME_IN_A_COPY: Set[Any] = {
     *(getattr(Tensor, name).__get__ for name in ("shape", "ndim")),
     *(Tensor.size, Tensor.dim, Tensor.numel, Tensor.__float__, Tensor.__int__, Tensor.__bool__),
 }
-"""What may be asked of a parameter or a buffer: a float64 copy holds the very same numbers."""
+"""What a forward may ask of a parameter or a buffer: the float64 copy gives the same answer."""
 
 
 class OwnTensors(TorchFunctionMode):
-    """Notes what is asked of tensors that are no stand-ins.
+    """Records what code asks of tensors that are not stand-ins.
 
-    stand_in: the type that answers for itself. is_on: whether it is the network's code that runs.
-    note: is given what is wrong.
+    stand_in: the type that answers for itself. is_on: whether the network's code is running. note:
+    called with what is wrong.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class OwnTensors(TorchFunctionMode):
         self, function: Any, kinds: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         if self._is_on() and self._stand_in not in kinds and function not in SAME_IN_A_COPY:
-            # The getter of an attribute is bound to what describes it.
+            # The getter of an attribute is bound to its descriptor.
             name = getattr(getattr(function, "__self__", None), "__name__", function.__name__)
-            self._note(f"it asks for {name!r} of a tensor of its own")
+            self._note(f"it reads {name!r} of one of its own tensors")
         return function(*args, **(kwargs or {}))

@@ -32,8 +32,8 @@ HARMLESS = {
 
 ALSO_DECISIVE = {"__deepcopy__", "__copy__", "__getattr__", "__class__", "__torch_function__"}
 PLAIN_TENSORS = (Tensor, nn.Parameter, getattr(nn, "Buffer", nn.Parameter))
-OWN_HOOKS = "iknow.models.torch"
-"""Hooks of files of this name only look; another thread may be looking right now."""
+OWN_HOOKS = "iknow.geometry.torch.passes"
+"""Hooks of this file only look; another thread may be looking right now."""
 
 PARAMETRIZATIONS = tuple(
     kind
@@ -147,7 +147,7 @@ def _is_of_torch(kind: type) -> bool:
 
 def _find_hook(part: nn.Module) -> str | None:
     hooks = [*part._forward_hooks.values(), *part._forward_pre_hooks.values()]
-    if not all(str(getattr(hook, "__module__", "")).startswith(OWN_HOOKS) for hook in hooks):
+    if not all(getattr(hook, "__module__", "") == OWN_HOOKS for hook in hooks):
         return "has a hook: what it does to values is not known"
     if getattr(part, "_compiled_call_impl", None) is not None:
         return "is compiled: what runs in its place is not known"

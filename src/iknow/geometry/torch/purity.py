@@ -1,20 +1,20 @@
-"""Which code a forward may run, so that one look at it shows what it always does.
+"""Which code a forward may run, so that tracing it once shows what it always does.
 
-A forward is followed once, by a stand-in for the batch (`trace`). That shows what it does to
-every batch only if it cannot do otherwise the next time. It cannot, if nothing that it runs writes
-anything that outlives the call: then each call finds what the call before it found, and takes the
-same way. (Whatever depends on the batch itself, its values, size or dtype, the stand-in refuses to
-answer.) So all Python functions that run are watched:
+A stand-in for the batch goes through a forward once (`trace`). That shows what the forward does to
+every batch only if it cannot behave differently next time. It cannot if none of its code writes
+anything that outlives the call: then each call finds the same state as the one before, and takes
+the same path. (If code asks about the batch itself, its values, size or dtype, the stand-in refuses
+to answer.) So a profiler watches all Python functions that run:
 
-- their code neither assigns to attributes, items, globals nor outer variables, and has no `try`,
-  `with`, `import`, or `is` but `is None`: an exception or an identity can tell a stand-in from a
-  tensor;
-- the attributes of modules that they name, their globals, arguments and outer variables are
-  functions, modules or values that never change: a list could be appended to;
-- of compiled functions they call only such as always give the same;
-- with parameters and buffers they compute nothing (`own`).
+- their code does not assign to attributes, items, globals or outer variables, and has no `try`,
+  `with`, `import`, and no `is` except `is None`: an exception or an identity can tell a stand-in
+  from a tensor;
+- the module attributes that they name, their globals, arguments and outer variables are functions,
+  modules or values that never change: a list could be appended to;
+- they call only compiled functions that always return the same;
+- they compute nothing with parameters and buffers (`own`).
 
-What the process as a whole does to torch or to the model, other threads and monkey patches, is not
+Other threads and monkey patches, which may change torch or the model for the whole process, are not
 watched.
 """
 
@@ -56,28 +56,28 @@ TORCH_CODE = {
         *("keys", "values", "items", "_get_abs_string_index", "_get_item_by_idx"),
     },
 }
-"""The Python functions of torch, beside those that ask the stand-in, that a forward may call."""
+"""The Python functions of torch, besides those that call the stand-in, that a forward may call."""
 
 CALLERS = ("torch.nn.modules.module", "torch.nn.modules.container", "iknow.geometry.torch.")
-"""Who may call the user's code. Others are decorators that may set a precision, or compile."""
+"""Functions that may call the user's code. Others may set a precision, or compile."""
 
 FORBIDDEN = (
     *("STORE_ATTR", "STORE_GLOBAL", "STORE_NAME", "STORE_SUBSCR", "STORE_SLICE", "DELETE_"),
     *("IMPORT", "WITH", "EXC", "FINALLY", "MATCH", "AWAIT", "ASYNC", "SEND", "BUILD_CLASS"),
 )
-"""Parts of the names of instructions, as the versions of Python vary them."""
+"""Parts of instruction names, which vary between versions of Python."""
 
 
 @contextmanager
 def watched(network: nn.Module, stand_in: type, answered: Counter[Any]) -> Iterator[None]:
-    """Refuse, at the end, if the code that ran inside may do something else another time.
+    """Raise, at the end, if the code that ran inside may behave differently another time.
 
-    stand_in: what goes through the network; the code of its file is not looked at. answered: how
-    often it was asked by which function of torch: what it answers, torch itself has not computed.
+    stand_in: what goes through the network; the code of its file is not checked. answered: how
+    often each function of torch called it: torch itself did not compute what the stand-in answered.
     """
     watch = _Watch(network, stand_in, answered)
     before, collecting = sys.getprofile(), gc.isenabled()
-    gc.disable()  # what it calls would be taken for the network's code
+    gc.disable()  # code that it calls would be mistaken for the network's
     sys.setprofile(watch)
     try:
         with OwnTensors(stand_in, lambda: sys.getprofile() is watch, watch.note):
@@ -91,7 +91,7 @@ def watched(network: nn.Module, stand_in: type, answered: Counter[Any]) -> Itera
 
 @contextmanager
 def unwatched() -> Iterator[None]:
-    """While the stand-in itself makes use of torch."""
+    """A block in which the stand-in itself uses torch."""
     watch = sys.getprofile()
     sys.setprofile(None)
     try:
@@ -101,7 +101,7 @@ def unwatched() -> Iterator[None]:
 
 
 class _Watch:
-    """A profiler that notes what is wrong with the code it sees. It raises nothing on the way."""
+    """A profiler that records what is wrong with the code it sees, and raises only at the end."""
 
     def __init__(self, network: nn.Module, stand_in: type, answered: Counter[Any]) -> None:
         self._network, self._stand_in, self._answered = network, stand_in, answered
@@ -137,7 +137,7 @@ class _Watch:
                             self._check(value, f"reads {name!r} of {kind.__name__}")
         if self._faults:
             raise LayerError(
-                f"the code of {type(self._network).__name__} may do something else another time: "
+                f"the code of {type(self._network).__name__} may behave differently another time: "
                 f"{self._faults[0]}"
             )
 
@@ -151,7 +151,7 @@ class _Watch:
         n_arguments = code.co_argcount + code.co_kwonlyargcount
         arguments = {name: frame.f_locals.get(name) for name in code.co_varnames[:n_arguments]}
         for name, value in (outer | arguments).items():
-            if not name.startswith("."):  # what a comprehension goes over is its caller's
+            if not name.startswith("."):  # a comprehension iterates over a value of its caller
                 self._check(value, f"{code.co_name} reads {name!r}")
         if (code, id(frame.f_globals)) in self._codes:
             return
@@ -198,17 +198,17 @@ class _Watch:
             return value is math or _belongs_to(vars(value), "torch")
         if isinstance(value, types.MethodType):
             return self._never_changes(value.__self__) and self._never_changes(value.__func__)
-        if isinstance(value, types.FunctionType):  # its code is looked at if it runs
+        if isinstance(value, types.FunctionType):  # its code is checked if it runs
             return _belongs_to(value.__globals__, "torch") or not vars(value)
         if isinstance(value, type):
             is_error = issubclass(value, Exception) and value.__module__ == "builtins"
             mine = any(value in type(part).__mro__ for part in self._parts)
             return value in PURE_TYPES or is_error or mine
-        if isinstance(value, types.BuiltinFunctionType):  # it is noted if it is called
+        if isinstance(value, types.BuiltinFunctionType):  # recorded if it is called
             owner = value.__self__
             return owner is None or isinstance(owner, types.ModuleType | type)
-        # Parameters and buffers are compared afterwards. Other tensors, and modules that are no
-        # parts of the network, are not known to anybody.
+        # Parameters and buffers are compared afterwards. Nothing compares other tensors, or modules
+        # outside the network.
         return any(value is part for part in self._parts)
 
     def _fault(self, frame: types.FrameType, what: str) -> None:
@@ -217,7 +217,7 @@ class _Watch:
 
 
 def _faults_of(code: types.CodeType) -> Iterator[str]:
-    """What in the instructions of a function could write, or tell a stand-in from a tensor."""
+    """Instructions of a function that could write, or tell a stand-in from a tensor."""
     before = None
     for step in dis.get_instructions(code):
         if any(part in step.opname for part in FORBIDDEN):
@@ -243,10 +243,10 @@ def _globals_of(code: types.CodeType) -> set[str]:
 
 
 def _is_farewell(frame: types.FrameType) -> bool:
-    """Whether torch is told that an object it kept a weak reference to is gone.
+    """Whether this is torch's callback for an object whose weak reference just died.
 
-    That happens wherever the last reference to it ends, and is called by nobody. torch.compile
-    keeps such references once it was used.
+    It runs wherever the last reference ends, without a caller. torch.compile keeps such references
+    once it has been used.
     """
     code = frame.f_code
     values = [frame.f_locals.get(name) for name in code.co_varnames[: code.co_argcount]]
@@ -259,14 +259,14 @@ def _is_farewell(frame: types.FrameType) -> bool:
 
 
 def _is_foreign(frame: types.FrameType) -> bool:
-    """Whether code is the user's; what torch itself calls from the standard library is torch's."""
+    """Whether code is the user's; standard library code that torch calls counts as torch's."""
     package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
     library = package in ("torch", "iknow") or package in sys.stdlib_module_names
     return not (library and _belongs_to(frame.f_globals, package))
 
 
 def _belongs_to(namespace: dict[str, Any], package: str) -> bool:
-    """Whether this is the namespace of a package's module, and not of one that borrows its name."""
+    """Whether this namespace belongs to a module of a package, not to one that borrows its name."""
     name = str(namespace.get("__name__", ""))
     if package == "iknow" and not name.startswith("iknow.geometry.torch."):
         return False
@@ -275,7 +275,7 @@ def _belongs_to(namespace: dict[str, Any], package: str) -> bool:
 
 
 def _is_torch_type(kind: type) -> bool:
-    """Whether a class, or one of Python's own, is not the user's."""
+    """Whether a class belongs to torch or Python, not to the user."""
     home = sys.modules.get(kind.__module__)
     genuine = getattr(home, kind.__qualname__, None) is kind
     return genuine and kind.__module__.partition(".")[0] in ("torch", "builtins", "abc", "typing")

@@ -1,14 +1,14 @@
-"""Local errors: how far what torch computes for a module is from what the module stands for.
+"""Local errors: how far torch's computation of a module is from the module's real function.
 
-For a module's real function f and its computed F, on any input y that F is given,
+For a module's real function f and its computed version F, on any input y of F,
 
     |F(y) - f(y)| <= relative · |y| + constant.
 
 Affine modules sum products. With |A| the matrix of absolute values, a sum of n products is within
 γ_n·(|A||y| + |b|) of Ay + b entry by entry, in any order (Higham, Accuracy and Stability, 3.1), so
-within γ_n·(‖|A|‖·|y| + ‖b‖). Functions of single entries are within some units in the last place of
-something of the size A·|y| + K: more than any of torch's vectorised functions is off. Results that
-are too small for the dtype may become 0, at each operation.
+within γ_n·(‖|A|‖·|y| + ‖b‖). Elementwise functions are within a few units in the last place of a
+number of size A·|y| + K, which is more than the error of any of torch's vectorized functions. Each
+operation may turn results that are too small for the dtype into 0.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from iknow.geometry.torch.layers import (
 from iknow.geometry.torch.operators import linear_part, nonnegative_norm
 
 ULPS = 32
-"""Units in the last place that a function of single entries may be off."""
+"""The error of an elementwise function, at most, in units in the last place."""
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
@@ -48,10 +48,9 @@ MAX_POOLS = (
 
 @dataclass(frozen=True)
 class LocalError:
-    """What a module adds to an error, and at most how much it stretches one that is there.
+    """The error that a module adds, and the factor by which it stretches an existing one.
 
-    Numbers on the way to its result are at most peak · |y| + peak_constant, or, with squares, that
-    squared.
+    Intermediate numbers are at most peak · |y| + peak_constant, or that squared, with squares.
     """
 
     stretch: float
@@ -65,7 +64,7 @@ class LocalError:
 def local_error(
     module: nn.Module, shape: tuple[int, ...], output: tuple[int, ...], arithmetic: Arithmetic
 ) -> LocalError:
-    """Of a float64 copy of a module that is computed in this arithmetic, for samples of a shape."""
+    """The local error in this arithmetic of the module that `module` is a float64 copy of."""
     if is_affine(module):
         return _of_affine(module, shape, output, arithmetic)
     if isinstance(module, nn.LayerNorm):
@@ -84,7 +83,7 @@ def local_error(
 
 
 def _entrywise(module: Any) -> tuple[float, float]:
-    """(A, K): a function of single entries is right up to units in the last place of A·|y| + K."""
+    """(A, K): an elementwise function is right up to units in the last place of A·|y| + K."""
     kind = base_of(module)
     if kind in (nn.ReLU, *MAX_POOLS):
         return 0.0, 0.0
@@ -105,16 +104,16 @@ def _entrywise(module: Any) -> tuple[float, float]:
         return 1.0, abs(module.lambd)
     if kind is nn.Softplus:
         return 1.0, 2 / abs(module.beta)
-    raise LayerError(f"the rounding of {type(module).__name__} is not known")
+    raise LayerError(f"no bound for the rounding of {type(module).__name__} is known")
 
 
 def _of_layer_norm(module: Any, shape: tuple[int, ...], arithmetic: Arithmetic) -> LocalError:
-    """With g(u) = u/√(|u|²/n + eps) and u = x - mean(x), torch's way by Welford's update.
+    """For g(u) = u/√(|u|²/n + eps), u = x - mean(x), which torch computes by Welford's update.
 
     The mean is off by γ|x|/√n, which moves g by at most γ|x|/√eps. The variance v is off by at most
-    γ(v + |mean|√v) + γ²mean². Where that is less than v, g moves by at most γ(√n + |x|/√eps);
-    otherwise √v <= 2γ|mean|, and both g and what is computed are at most 3γ|x|/√eps. The
-    last step adds 2u|x|/√eps. Eight times γ is more than all of it.
+    γ(v + |mean|√v) + γ²mean². If that is less than v, g moves by at most γ(√n + |x|/√eps);
+    otherwise √v <= 2γ|mean|, and both g and its computed value are at most 3γ|x|/√eps. The last
+    step adds 2u|x|/√eps. Eight times γ exceeds the total.
     """
     stretch = lipschitz(module, shape)
     n_values = math.prod(module.normalized_shape)
@@ -150,7 +149,7 @@ def _of_affine(
     if isinstance(module, BATCH_NORMS):
         stretch, offset = _batch_norm(module, shape)
     else:
-        # What is given for 0 needs no absolute values: there is one term to each entry of it.
+        # The output at 0 needs no absolute values: each of its entries is a single term.
         offset = float(module.forward(torch.zeros(1, *shape, dtype=torch.float64)).norm())
         stretch = nonnegative_norm(_absolute(module).forward, shape)
     gamma = arithmetic.of_sum(n_terms) if n_terms else arithmetic.unit
@@ -161,7 +160,7 @@ def _of_affine(
 
 
 def _n_terms(module: Any, shape: tuple[int, ...], output: tuple[int, ...]) -> int:
-    """How many products one entry of an affine module's result is the sum of; 0 if it is exact."""
+    """How many products an affine module sums for each entry of its result; 0 if it is exact."""
     if isinstance(module, nn.Linear):
         return int(module.weight.shape[1]) + 1
     if isinstance(module, CONVOLUTIONS):
@@ -186,7 +185,7 @@ def _n_terms(module: Any, shape: tuple[int, ...], output: tuple[int, ...]) -> in
 
 
 def _absolute(module: nn.Module) -> nn.Module:
-    """A copy that computes |A|y in place of Ay + b."""
+    """A copy that computes |A|y instead of Ay + b."""
     absolute = linear_part(module)
     for parameter in absolute.parameters():
         parameter.abs_()
@@ -199,7 +198,7 @@ def _batch_norm(module: Any, shape: tuple[int, ...]) -> tuple[float, float]:
     """The largest |γ|/√(var + eps), and the length of |γ·mean|/√(var + eps) + |β|."""
     variance = module.running_var
     if float(variance.min()) < 0:
-        raise LayerError("a negative variance")
+        raise LayerError("its running variance is negative")
     ones = torch.ones_like(variance)
     gamma = ones if module.weight is None else module.weight.abs()
     scale = gamma / torch.sqrt(variance + module.eps)

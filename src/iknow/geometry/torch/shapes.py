@@ -1,7 +1,7 @@
-"""Shapes: what becomes of a sample when a batch is given another shape.
+"""Shapes: the shape of a sample after its batch changes shape.
 
-Each function takes the shape of a sample and the arguments of torch's function of that name, and
-gives the new shape of a sample, or None where samples might mix or the batch might be taken in.
+Each function takes the shape of a sample and the arguments of the torch function of the same name.
+It returns the new shape of a sample, or None if samples might mix or merge with the batch axis.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Shape = tuple[int, ...]
 
 
 class _Batch:
-    """The number of samples, which nothing may depend on."""
+    """The number of samples: a forward must not depend on it."""
 
     def _refuse(self, *_: Any) -> NoReturn:
         raise LayerError("its forward depends on the number of samples in a batch")
@@ -38,7 +38,7 @@ def flatten(shape: Shape, start_dim: Any = 0, end_dim: Any = -1) -> Shape | None
 
 
 def reshape(shape: Shape, *sizes: Any) -> Shape | None:
-    """The batch is kept by its size, or as what is left when all else is given."""
+    """Keeps the batch axis if it comes first, as its own size or as -1."""
     n_values = math.prod(shape)
     target = list(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], tuple | list) else [*sizes]
     if not target or n_values == 0 or any(type(size) is not int for size in target[1:]):
@@ -74,7 +74,7 @@ SHAPES: dict[str, Callable[..., Shape | None]] = {
 
 
 def shape_of_concatenation(shapes: Sequence[Shape], dim: Any) -> tuple[int, Shape] | None:
-    """The axis of the batch along which such samples are joined, and the shape they become."""
+    """The axis of the batch along which samples of these shapes are joined, and the new shape."""
     axis = _axis(dim, 1 + len(shapes[0])) if shapes else None
     if axis is None or any(len(shape) != len(shapes[0]) for shape in shapes):
         return None
@@ -86,7 +86,7 @@ def shape_of_concatenation(shapes: Sequence[Shape], dim: Any) -> tuple[int, Shap
 
 
 def _axis(dim: Any, rank: int) -> int | None:
-    """An axis of the batch counted from the front; None if it is no axis of the samples."""
+    """An axis of the batch counted from the front; None if it is not an axis of the samples."""
     if type(dim) is not int or not -rank <= dim < rank:
         return None
     return dim % rank or None

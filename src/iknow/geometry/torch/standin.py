@@ -1,10 +1,10 @@
-"""The stand-in: a batch that goes through a network and notes what is done to it.
+"""The stand-in: a batch that goes through a network and records what happens to it.
 
 It knows the shape of a sample and nothing else. Asked for a value, for the number of samples or for
-a dtype it raises, so no branch of a forward can depend on them. Functions of torch come to it by
-`__torch_function__`. What is not known gives a value that is unknown, with the reason, and so is
-all that is made of it. An operation that is not known may also have written to what it was given,
-so that is not used again.
+a dtype it raises, so no branch of a forward can depend on them. Functions of torch reach it through
+`__torch_function__`. An unsupported operation returns an unknown value, with the reason, and so
+does every operation on an unknown value. An unsupported operation may also have written to its
+arguments, so they become unknown too.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from iknow.geometry.torch.purity import unwatched
 from iknow.geometry.torch.shapes import BATCH, SHAPES, shape_of_concatenation
 
 ANSWERED: ContextVar[Counter[Any]] = ContextVar("ANSWERED")
-"""How often which function of torch asked a stand-in, in the trace at hand."""
+"""How often each function of torch called a stand-in, in the current trace."""
 
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """A value on the way: what made it, from which others, and a sample's shape.
+    """An intermediate value: the operation that made it, its inputs, and the shape of a sample.
 
-    operation: a module of a known type for one input, "add" or an axis of the batch to concatenate
-    along for several, None for the network's input.
+    operation: for one input, a module of a known type; for several, "add" or the axis of the batch
+    to concatenate along; None for the network's input.
     """
 
     what: str
@@ -44,13 +44,13 @@ class Node:
 
 
 class _Memory:
-    """What a value and its views share; it counts how often it was written to."""
+    """The memory that a value shares with its views; counts how often it was written to."""
 
     version = 0
 
 
 class StandIn:
-    """A batch of which only the shape of a sample is known, or not even that."""
+    """A batch with nothing but the shape of a sample, or not even that."""
 
     def __init__(self, node: Node | None, memory: _Memory | None = None, why: str = "") -> None:
         self.node, self.why = node, why
@@ -73,7 +73,7 @@ class StandIn:
             return _reshape(name, value, *args[1:], **kwargs)
         if name in _ARITHMETIC and getattr(torch, name, None) is function and not kwargs:
             return _ARITHMETIC[name](value, *args[1:])
-        return unknown(f"torch's {name} is not known", *args, *kwargs.values(), value)
+        return unknown(f"torch's {name} is not supported", *args, *kwargs.values(), value)
 
     def __getattr__(self, name: str) -> Any:
         if name == "shape":
@@ -84,7 +84,7 @@ class StandIn:
             return lambda *args, **kwargs: self._method(name, args, kwargs)
         if callable(getattr(Tensor, name, None)):
             return lambda *args, **kwargs: unknown(
-                f"the method {name} is not known", self, *args, *kwargs.values()
+                f"the method {name} is not supported", self, *args, *kwargs.values()
             )
         raise LayerError(f"its forward reads .{name} of a tensor")
 
@@ -100,7 +100,7 @@ class StandIn:
             return _ARITHMETIC[name](self, *args)
         if name in METHODS:
             return self._through(name, METHODS[name], args, kwargs)
-        return unknown(f"the method {name} is not known as it is called", self, *args)
+        return unknown(f"this call of the method {name} is not supported", self, *args)
 
     def known_shape(self) -> tuple[int, ...]:
         if self.node is None:
@@ -108,25 +108,25 @@ class StandIn:
         return self.node.shape
 
     def current(self) -> StandIn:
-        """The value itself, unless something was written over it since."""
+        """The value itself, unless it was overwritten since."""
         if self.node is not None and self._version != self._memory.version:
-            return unknown(f"what {self.node.what} gave is used after it was written over")
+            return unknown(f"the output of {self.node.what} is used after it was overwritten")
         return self
 
     def _through(
         self, name: str, make: Callable[..., nn.Module], args: Any, kwargs: dict[str, Any]
     ) -> StandIn:
         if not all(_is_plain(value) for value in (*args, *kwargs.values())):
-            return unknown(f"{name} with such arguments is not known", self, *args)
+            return unknown(f"{name} with these arguments is not supported", self, *args)
         try:
             with unwatched():
                 module = make(*args, **kwargs).eval()
         except (TypeError, ValueError, AssertionError) as error:
-            return unknown(f"{name} with such arguments is not known: {error}", self)
+            return unknown(f"{name} with these arguments is not supported: {error}", self)
         return self.step(name, module)
 
     def step(self, what: str, module: nn.Module) -> StandIn:
-        """What a known module makes of this value."""
+        """The output of a known module for this value."""
         value = self.current()
         if value.node is None:
             return value
@@ -143,10 +143,12 @@ class StandIn:
         return StandIn(node, self._memory)
 
     def _refuse(self, *_: Any) -> NoReturn:
-        raise LayerError(self.why or "its forward depends on values of a tensor or on its length")
+        raise LayerError(self.why or "its forward depends on the values or the length of a tensor")
 
     def _operator(symbol: str) -> Any:  # type: ignore[misc]  # noqa: N805
-        return lambda self, *others: unknown(f"the operator {symbol} is not known", self, *others)
+        return lambda self, *others: unknown(
+            f"the operator {symbol} is not supported", self, *others
+        )
 
     __bool__ = __len__ = __iter__ = __int__ = __float__ = __index__ = __contains__ = _refuse
     __setitem__ = __format__ = __str__ = __repr__ = __complex__ = _refuse
@@ -167,24 +169,24 @@ class StandIn:
 
     def __sub__(self, other: Any) -> StandIn:
         if not _is_number(other):
-            return unknown("the operator - between tensors is not known", self, other)
+            return unknown("the operator - between tensors is not supported", self, other)
         return _add(self, -other)
 
     def __rsub__(self, other: Any) -> StandIn:
         if not _is_number(other):
-            return unknown("the operator - is not known", self, other)
+            return unknown("the operator - is not supported", self, other)
         return self.step(f"{other} - ", Scaled(-1.0, other))
 
     def __mul__(self, other: Any) -> StandIn:
         if not _is_number(other):
-            return unknown("the operator * between tensors is not known", self, other)
+            return unknown("the operator * between tensors is not supported", self, other)
         return self.step(f"* {other}", Scaled(other, 0.0))
 
     __rmul__ = __mul__
 
     def __truediv__(self, other: Any) -> StandIn:
         if not _is_number(other) or other == 0:
-            return unknown("the operator / is not known", self, other)
+            return unknown("the operator / is not supported", self, other)
         return self.step(f"/ {other}", Scaled(1 / other, 0.0))
 
     def __neg__(self) -> StandIn:
@@ -209,7 +211,7 @@ class StandIn:
 
 
 def shape_after(module: nn.Module, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape a float64 module gives samples of a shape, each of them by itself."""
+    """The shape of a float64 module's output for samples of a shape, one sample at a time."""
     if isinstance(module, Reshaped | Scaled):
         return module.shape if isinstance(module, Reshaped) else shape
     if isinstance(module, BATCH_NORMS) and (
@@ -228,12 +230,12 @@ def shape_after(module: nn.Module, shape: tuple[int, ...]) -> tuple[int, ...]:
 def _run(module: nn.Module, batch: Tensor) -> Tensor:
     output = type(module).forward(module, batch.clone())
     if not isinstance(output, Tensor) or output.shape[:1] != batch.shape[:1]:
-        raise ValueError("it does not give one tensor with a row for each sample")
+        raise ValueError("it does not return one tensor with a row for each sample")
     return output
 
 
 def unknown(why: str, *values: Any) -> StandIn:
-    """A value of which nothing is known; what it was made of may have been written over."""
+    """An unknown value. The arguments it was made from may have been overwritten."""
     for value in values:
         for part in value if isinstance(value, tuple | list) else (value,):
             if isinstance(part, StandIn):
@@ -256,13 +258,13 @@ def _add(value: StandIn, other: Any) -> StandIn:
     if _is_number(other):
         return value.step(f"+ {other}", Scaled(1.0, other))
     if not isinstance(other, StandIn):
-        return unknown("the sum with a tensor from elsewhere is not known", value, other)
+        return unknown("the sum with a tensor from elsewhere is not supported", value, other)
     left, right = value.current(), other.current()
     if left.node is None or right.node is None:
         return unknown("", left, right)
     if left.node.shape != right.node.shape:
         return unknown(
-            f"a sum of shapes {left.node.shape} and {right.node.shape} is not known", left, right
+            f"adding shapes {left.node.shape} and {right.node.shape} is not supported", left, right
         )
     node = Node("the sum", "add", (left.node, right.node), left.node.shape)
     return StandIn(node)
@@ -273,10 +275,10 @@ def _concatenate(tensors: Any, dim: Any = 0, **others: Any) -> StandIn:
     nodes = [value.node for value in values if isinstance(value, StandIn)]
     shapes = [node.shape for node in nodes if node is not None]
     if others or len(shapes) < len(values):
-        return unknown("a concatenation with something from elsewhere is not known", values)
+        return unknown("concatenation with something from elsewhere is not supported", values)
     found = shape_of_concatenation(shapes, dim)
     if found is None:
-        return unknown("a concatenation along the batch is not known", values)
+        return unknown("concatenation along the batch is not supported", values)
     known = tuple(node for node in nodes if node is not None)
     return StandIn(Node("the concatenation", found[0], known, found[1]))
 
@@ -287,7 +289,7 @@ def _reshape(name: str, value: StandIn, *args: Any, **kwargs: Any) -> StandIn:
     except TypeError:
         shape = None
     if shape is None:
-        return unknown(f"{name} that may mix samples is not known", value)
+        return unknown(f"{name} that may mix samples is not supported", value)
     return value.step(name, Reshaped(shape))
 
 

@@ -17,9 +17,9 @@ from torch import nn
 
 from iknow.errors import InputError, LayerError
 from iknow.geometry.torch.parts import check_mode, check_parts, is_opaque, known_type
+from iknow.geometry.torch.passes import copy_at_rest
 from iknow.geometry.torch.purity import watched
 from iknow.geometry.torch.standin import ANSWERED, Node, StandIn, unknown
-from iknow.models.torch_passes import copy_at_rest
 
 
 @dataclass

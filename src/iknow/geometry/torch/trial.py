@@ -7,7 +7,7 @@ proven rounding. A proof that missed something would have to miss it for all of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,8 @@ from torch import Tensor, nn
 from iknow.core.sensitivity import Sensitivity
 from iknow.errors import LayerError
 from iknow.geometry.torch.forward import evaluate
+from iknow.geometry.torch.passes import copy_at_rest
 from iknow.geometry.torch.standin import Node
-from iknow.models.torch import TorchModel
-from iknow.models.torch_passes import copy_at_rest
 
 ROWS = 8
 
@@ -29,10 +28,12 @@ def compare(
     nodes: Mapping[str, Node],
     bounds: Mapping[str, Sensitivity],
     probe: Any,
+    adapter: Callable[[nn.Module], Any],
 ) -> None:
     """Refuse if the module gives something else for the probe than the graph does.
 
     probe: inputs of shape (n, ...) as the classifier is given them; the first few are used.
+    adapter: what the module is really run by.
     """
     given = probe[:ROWS]
     exact = given.detach().cpu() if isinstance(given, Tensor) else torch.from_numpy(np.array(given))
@@ -40,7 +41,7 @@ def compare(
         raise LayerError("whole numbers stay whole, and may wrap around: give inputs as floats")
     exact = exact.to(torch.float64)
     lengths = exact.flatten(1).norm(dim=1) if exact.ndim > 1 else exact.abs()
-    model = TorchModel(copy_at_rest(module))
+    model = adapter(copy_at_rest(module))
     runs = [(slice(0, ROWS), given), (slice(0, ROWS), given)]
     runs += [(slice(i, i + 1), given[i : i + 1]) for i in range(min(2, len(exact)))]
     for rows, batch in runs:

@@ -1,62 +1,49 @@
-"use strict";
 /* The data in the page: compressed arrays → the evidence that the algebra reads. */
 
-const Data = (() => {
-  const TYPES = { Float64Array, Float32Array, BigInt64Array, Int32Array, Uint16Array, Uint8Array };
+import { byId } from "./dom.js";
+import { readSetting } from "./rules/registry.js";
 
-  /* The bytes of an element that holds gzip in base64. */
-  async function bytesOf(id) {
-    const text = atob(document.getElementById(id).textContent.trim());
-    const packed = new Uint8Array(text.length);
-    for (let i = 0; i < text.length; i++) packed[i] = text.charCodeAt(i);
-    const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-    return new Response(stream).arrayBuffer();
+const TYPES = { Float64Array, Float32Array, BigInt64Array, Int32Array, Uint16Array, Uint8Array };
+
+/* The bytes of an element that holds gzip in base64. */
+export async function bytesOf(id) {
+  const text = atob(byId(id).textContent.trim());
+  const packed = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; i++) packed[i] = text.charCodeAt(i);
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Response(stream).arrayBuffer();
+}
+
+/** @returns {Layer} */
+function readLayer(layer, place, column) {
+  const columns = ["distances", "codes", "rows", "ranks", "neighbors", "rounding", "crossing",
+    "within", "reach", "none", "margin", "robust"];
+  /** @type {any} */
+  const arrays = Object.fromEntries(columns.map((name) => [name, column(`${place}.${name}`)]));
+  const { name, width, nNeighbors, nHeld } = layer;
+  return { name, width, nNeighbors, nHeld, lipschitz: Number(layer.lipschitz),
+    given: readSetting(layer.setting), ...arrays };
+}
+
+/* { facts, evidence, album }, as algebra.js, table.js and pictures.js expect them. */
+export async function read() {
+  if (typeof DecompressionStream === "undefined") {
+    throw new Error("This browser cannot unpack the evidence in this page. "
+      + "Chrome or Edge 103, Firefox 113, Safari 16.4, or any later one can.");
   }
-
-  /* JSON has no infinity: it comes as text. */
-  const number = (value) => (value === null ? null : Number(value));
-
-  function readSetting(setting) {
-    return {
-      rule: setting.rule,
-      radius: number(setting.radius),
-      k: number(setting.k),
-      ratio: number(setting.ratio),
-      radii: setting.radii && setting.radii.map(number),
-      factor: 1,
-    };
-  }
-
-  function readLayer(layer, place, column) {
-    const columns = ["distances", "codes", "rows", "ranks", "neighbors", "rounding", "crossing"];
-    const arrays = Object.fromEntries(columns.map((name) => [name, column(`${place}.${name}`)]));
-    const { name, width, nNeighbors, nHeld } = layer;
-    return { name, width, nNeighbors, nHeld, lipschitz: number(layer.lipschitz),
-      given: readSetting(layer.setting), ...arrays };
-  }
-
-  /* { facts, evidence, album }, as algebra.js, table.js and pictures.js expect them. */
-  async function read() {
-    if (typeof DecompressionStream === "undefined") {
-      throw new Error("This browser cannot unpack the evidence in this page. "
-        + "Chrome or Edge 103, Firefox 113, Safari 16.4, or any later one can.");
-    }
-    const facts = JSON.parse(document.getElementById("facts").textContent);
-    const buffer = await bytesOf("arrays");
-    const column = (name) => {
-      const entry = facts.arrays[name];
-      return entry ? new TYPES[entry.type](buffer, entry.offset, entry.length) : null;
-    };
-    const evidence = { n: facts.n, layers: facts.layers.map((l, i) => readLayer(l, i, column)) };
-    for (const name of ["index", "counted", "belief", "truth", "invalid", "uncertified", "score",
-      "removals", "removalsExact"]) evidence[name] = column(name);
-    const rows = column("trainingRows"), places = column("trainingPictures");
-    const training = new Map(Array.from(rows, (row, at) => [row, places[at]]));
-    const album = {
-      index: column("pictures"), samples: column("samplePictures"), training, names: facts.names,
-    };
-    return { facts, evidence, album };
-  }
-
-  return { read, bytesOf };
-})();
+  const facts = JSON.parse(byId("facts").textContent);
+  const buffer = await bytesOf("arrays");
+  const column = (name) => {
+    const entry = facts.arrays[name];
+    return entry ? new TYPES[entry.type](buffer, entry.offset, entry.length) : null;
+  };
+  const evidence = { n: facts.n, layers: facts.layers.map((l, i) => readLayer(l, i, column)) };
+  for (const name of ["index", "counted", "belief", "truth", "invalid", "uncertified", "score",
+    "removals", "removalsExact"]) evidence[name] = column(name);
+  const rows = column("trainingRows"), places = column("trainingPictures");
+  const training = new Map(Array.from(rows, (row, at) => [row, places[at]]));
+  const album = {
+    index: column("pictures"), samples: column("samplePictures"), training, names: facts.names,
+  };
+  return { facts, evidence, album };
+}

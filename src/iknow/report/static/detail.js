@@ -1,131 +1,130 @@
-"use strict";
 /* The detail pane: one sample beside the training samples for and against it. */
 
-const Detail = (() => {
-  const { h, byId, badge, short } = Dom;
+import * as Algebra from "./algebra.js";
+import { h, byId, badge, label, short } from "./dom.js";
+import * as Order from "./order.js";
+import { PARAMETERS } from "./parameters.js";
+import * as Pictures from "./pictures.js";
+import * as Ruler from "./ruler.js";
+import * as Slack from "./slack.js";
+import * as Words from "./words.js";
 
-  function fact(term, ...value) {
-    return [h("dt", null, term), h("dd", null, ...value)];
+function fact(term, ...value) {
+  return [h("dt", null, term), h("dd", null, ...value)];
+}
+
+function facts(page, i, judged) {
+  const { evidence, facts: { trueClasses, layers } } = page;
+  const answered = evidence.belief[i] >= 0;
+  const list = [...fact("the model says", h("b", null, label(page.facts, evidence.belief[i])),
+    answered ? h("span", { class: "soft" }, ` score ${short(evidence.score[i])}`) : null)];
+  if (evidence.truth && !answered) {
+    list.push(...fact("it is", h("b", null, trueClasses[evidence.truth[i]])));
+  } else if (evidence.truth) {
+    const right = Order.isRight(evidence, i);
+    list.push(...fact("it is", h("b", { class: right ? "right" : "wrong" },
+      `${trueClasses[evidence.truth[i]]} ${right ? "✓ right" : "✗ wrong"}`)));
   }
-
-  function facts(page, i, judged) {
-    const { evidence, facts: { trueClasses, layers } } = page;
-    const answered = evidence.belief[i] >= 0;
-    const list = [...fact("the model says", h("b", null, Dom.label(page.facts, evidence.belief[i])),
-      answered ? h("span", { class: "soft" }, ` score ${short(evidence.score[i])}`) : null)];
-    if (evidence.truth && !answered) {
-      list.push(...fact("it is", h("b", null, trueClasses[evidence.truth[i]])));
-    } else if (evidence.truth) {
-      const right = Order.isRight(evidence, i);
-      list.push(...fact("it is", h("b", { class: right ? "right" : "wrong" },
-        `${trueClasses[evidence.truth[i]]} ${right ? "✓ right" : "✗ wrong"}`)));
-    }
-    list.push(...fact("margin", short(judged.margin)));
-    const radius = page.assessed.radius[i];
-    if (radius > 0) {
-      list.push(...fact("robust radius", `${short(radius)} of change in the input`));
-    }
-    const counted = judged.assertion === Algebra.IK && layers.every((layer) => layer.nHeld > 0);
-    if (page.isGiven() && counted) {
-      list.push(...fact("rests on", `${evidence.removalsExact[i] ? "" : "at least "}`
-        + `${evidence.removals[i]} training sample${evidence.removals[i] === 1 ? "" : "s"}`));
-    }
-    return h("dl", { class: "facts" }, list);
+  list.push(...fact("margin", short(judged.margin)));
+  const radius = page.assessed.radius[i];
+  if (radius > 0) {
+    list.push(...fact("robust radius", `${short(radius)} of change in the input`));
   }
-
-  function exemplar(candidate, kind) {
-    const title = kind === "for" ? "for" : "against";
-    if (!Words.exists(candidate)) {
-      return h("figure", { class: `exemplar ${kind}` }, h("figcaption", null, h("b", null, title),
-        h("span", { class: "soft" }, "no training sample")));
-    }
-    const at = Pictures.ofTraining(candidate.row);
-    const within = candidate.within ? "within reach" : "beyond reach";
-    return h("figure", { class: `exemplar ${kind}${candidate.within ? "" : " far"}` },
-      Pictures.draw(at, `training sample ${candidate.row}`),
-      h("figcaption", null, h("b", null, `${title}: ${candidate.label}`),
-        h("span", null, `training #${candidate.row}`),
-        h("span", null, `at ${short(candidate.distance)}, ${within}`)));
+  const counted = judged.assertion === Algebra.IK && layers.every((layer) => layer.nHeld > 0);
+  if (page.isGiven() && counted) {
+    list.push(...fact("rests on", `${evidence.removalsExact[i] ? "" : "at least "}`
+      + `${evidence.removals[i]} training sample${evidence.removals[i] === 1 ? "" : "s"}`));
   }
+  return h("dl", { class: "facts" }, list);
+}
 
-  function slackWords(slack) {
-    const name = { radius: "ε", k: "k", factor: "factor" }[slack.parameter];
-    const turns = [];
-    const to = (turn) => [badge(turn.becomes)];
-    if (slack.shrink) turns.push([...to(slack.shrink), ` below ${short(slack.shrink.at)}`]);
-    if (slack.grow) turns.push([...to(slack.grow), ` from ${short(slack.grow.at)} on`]);
-    const now = `Here ${name === "factor" ? "the factor" : name} is ${short(slack.value)}. `;
-    if (!turns.length) return h("p", { class: "slack" }, now, `No other ${name} alone turns it.`);
-    return h("p", { class: "slack" }, now, "It turns into ", turns[0],
-      turns.length > 1 ? [", into ", turns[1]] : "", ".");
+function exemplar(candidate, kind) {
+  if (!Words.exists(candidate)) {
+    return h("figure", { class: `exemplar ${kind}` }, h("figcaption", null, h("b", null, kind),
+      h("span", { class: "soft" }, "no training sample")));
   }
+  const at = Pictures.ofTraining(candidate.row);
+  const within = candidate.within ? "within reach" : "beyond reach";
+  return h("figure", { class: `exemplar ${kind}${candidate.within ? "" : " far"}` },
+    Pictures.draw(at, `training sample ${candidate.row}`),
+    h("figcaption", null, h("b", null, `${kind}: ${candidate.label}`),
+      h("span", null, `training #${candidate.row}`),
+      h("span", null, `at ${short(candidate.distance)}, ${within}`)));
+}
 
-  function verdict(look) {
-    if (look.empty) return "nothing within reach";
-    const within = [look.own, ...look.rivals].filter((candidate) => candidate.within).slice(0, 3);
-    const words = Words.list(within.map(Words.name));
-    return look.alone ? `only ${words} within reach` : `${words} within reach`;
+function slackWords(slack, { rule }) {
+  if (slack === null) return h("p", { class: "slack" }, rule.words);
+  const { symbol } = PARAMETERS[slack.parameter];
+  const turns = [];
+  if (slack.shrink) turns.push([badge(slack.shrink.becomes), ` below ${short(slack.shrink.at)}`]);
+  if (slack.grow) turns.push([badge(slack.grow.becomes), ` from ${short(slack.grow.at)} on`]);
+  const now = `Here ${symbol} = ${short(slack.value)}. `;
+  if (!turns.length) return h("p", { class: "slack" }, now, "No other value alone changes that.");
+  return h("p", { class: "slack" }, now, "The assertion becomes ", turns[0],
+    turns.length > 1 ? [", and ", turns[1]] : "", ".");
+}
+
+function verdict(look) {
+  if (look.empty) return "nothing within reach";
+  const within = [look.own, ...look.rivals].filter((candidate) => candidate.within).slice(0, 3);
+  const words = Words.list(within.map(Words.name));
+  return look.alone ? `only ${words} within reach` : `${words} within reach`;
+}
+
+function layerPart(page, i, look, l) {
+  const { evidence } = page;
+  const part = h("section", { class: "layer" },
+    h("h4", null, `Layer ${look.layer.name} `, h("span", { class: "verdict" }, verdict(look))),
+    Ruler.draw(look),
+    h("p", { class: "hint" }, `Reach: ${Words.reachWords(look, i)}.`),
+    h("div", { class: "exemplars" },
+      exemplar(look.own, "for"), exemplar(look.against, "against")));
+  const columns = [
+    { at: Pictures.ofSample(i), title: "this sample" },
+    { at: Pictures.ofTraining(look.own.row), title: `for: #${look.own.row}` },
+  ];
+  if (Words.exists(look.against)) {
+    const { row } = look.against;
+    columns.push({ at: Pictures.ofTraining(row), title: `against: #${row}` });
   }
-
-  function layerPart(page, i, look, l) {
-    const { evidence } = page;
-    const part = h("section", { class: "layer" },
-      h("h4", null, `Layer ${look.layer.name} `, h("span", { class: "verdict" }, verdict(look))),
-      Ruler.draw(look),
-      h("p", { class: "hint" }, `The reach is ${Words.reachWords(look, i)}.`),
-      h("div", { class: "exemplars" },
-        exemplar(look.own, "for"), exemplar(look.against, "against")));
-    const columns = [
-      { at: Pictures.ofSample(i), title: "this sample" },
-      { at: Pictures.ofTraining(look.own.row), title: `for: #${look.own.row}` },
-    ];
-    if (Words.exists(look.against)) {
-      const { row } = look.against;
-      columns.push({ at: Pictures.ofTraining(row), title: `against: #${row}` });
-    }
-    if (columns.some(({ at }) => Pictures.isFeatures(at))) {
-      const place = part.appendChild(h("div"));
-      Pictures.compare(columns).then((table) => { if (table) place.replaceWith(table); });
-    }
-    part.append(slackWords(Slack.find(evidence, page.settings, i, l)));
-    return part;
+  if (columns.some(({ at }) => Pictures.isFeatures(at))) {
+    const place = part.appendChild(h("div"));
+    Pictures.compare(columns).then((table) => { if (table) place.replaceWith(table); });
   }
+  part.append(slackWords(Slack.find(evidence, page.settings, i, l), look.setting));
+  return part;
+}
 
-  function picturePart(page, i) {
-    const at = Pictures.ofSample(i);
-    if (at < 0) {
-      return h("p", { class: "hint nopicture" }, page.album.index.length
-        ? "No picture of this sample: there was no room for it."
-        : "The report was made without the samples themselves.");
-    }
-    return Pictures.draw(at, `sample ${page.evidence.index[i]}`);
+function picturePart(page, i) {
+  const at = Pictures.ofSample(i);
+  if (at < 0) {
+    return h("p", { class: "hint nopicture" }, page.album.index.length
+      ? "No picture of this sample: there was no room for it."
+      : "The report was made without the samples themselves.");
   }
+  return Pictures.draw(at, `sample ${page.evidence.index[i]}`);
+}
 
-  function show(page) {
-    const i = page.chosen;
-    if (i === null) {
-      byId("detail").replaceChildren(
-        h("p", { class: "hint" }, "Choose a sample to see its evidence."));
-      return;
-    }
-    const { evidence } = page;
-    const judged = Algebra.judge(evidence, page.settings, i);
-    const looks = evidence.layers.map((layer, l) => ({
-      ...Words.look(page.facts, layer, page.settings[l], i),
-      margin: Algebra.layerMargin(layer, page.settings[l], i),
-    }));
+export function show(page) {
+  const i = page.chosen;
+  if (i === null) {
     byId("detail").replaceChildren(
-      h("h3", null, `Sample #${evidence.index[i]} `, badge(judged.assertion),
-        h("span", { class: "reason" }, Words.REASONS[Algebra.REASONS[judged.reason]])),
-      h("div", { class: "portrait" }, picturePart(page, i), facts(page, i, judged)),
-      h("p", { class: "sentence" }, Words.explain(looks, judged.reason)),
-      ...(Order.wrongIk(evidence, page.assessed, i) ? [h("p", { class: "wrong" },
-        `And yet it is wrong: the truth is “${page.facts.trueClasses[evidence.truth[i]]}”.`)] : []),
-      ...(judged.reason === Algebra.INVALID ? []
-        : looks.map((look, l) => layerPart(page, i, look, l))),
-      h("button", { type: "button", class: "back", onclick: () => page.leave() },
-        "Back to the table"));
+      h("p", { class: "hint" }, "Choose a sample to see its evidence."));
+    return;
   }
-
-  return { show };
-})();
+  const { evidence } = page;
+  const judged = Algebra.judge(evidence, page.settings, i);
+  const looks = evidence.layers.map((layer, l) =>
+    Words.look(page.facts, layer, page.settings[l], i));
+  byId("detail").replaceChildren(
+    h("h3", null, `Sample #${evidence.index[i]} `, badge(judged.assertion),
+      h("span", { class: "reason" }, Algebra.REASONS[judged.reason])),
+    h("div", { class: "portrait" }, picturePart(page, i), facts(page, i, judged)),
+    h("p", { class: "sentence" }, Words.explain(looks, judged.reason)),
+    ...(Order.wrongIk(evidence, page.assessed, i) ? [h("p", { class: "wrong" },
+      `And yet it is wrong: the truth is “${page.facts.trueClasses[evidence.truth[i]]}”.`)] : []),
+    ...(judged.reason === Algebra.INVALID ? []
+      : looks.map((look, l) => layerPart(page, i, look, l))),
+    h("button", { type: "button", class: "back", onclick: () => page.leave() },
+      "Back to the table"));
+}

@@ -1,62 +1,60 @@
-"use strict";
 /* Small helpers: elements, and numbers as text. Text is always set as text, never as markup. */
 
-const Dom = (() => {
-  function fill(element, attributes, children) {
-    for (const [name, value] of Object.entries(attributes ?? {})) {
-      if (value === null || value === undefined || value === false) continue;
-      if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-      else element.setAttribute(name, value === true ? "" : value);
-    }
-    const exists = (child) => child !== null && child !== undefined;
-    element.append(...children.flat(Infinity).filter(exists));
-    return element;
+import * as Algebra from "./algebra.js";
+
+function fill(element, attributes, children) {
+  for (const [name, value] of Object.entries(attributes ?? {})) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else element.setAttribute(name, value === true ? "" : value);
   }
+  const exists = (child) => child !== null && child !== undefined;
+  element.append(...children.flat(Infinity).filter(exists));
+  return element;
+}
 
-  const h = (tag, attributes, ...children) =>
-    fill(document.createElement(tag), attributes, children);
-  const svg = (tag, attributes, ...children) =>
-    fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
-  const byId = (id) => document.getElementById(id);
+export const h = (tag, attributes, ...children) =>
+  fill(document.createElement(tag), attributes, children);
+export const svg = (tag, attributes, ...children) =>
+  fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+/** @type {(id: string) => any} */
+export const byId = (id) => document.getElementById(id);
 
-  /* A colour, or another word, of the style sheet. */
-  const token = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+/* A color, or another word, of the style sheet. */
+export const token = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-  /* What a class is called; what is said of a model that gave no answer. */
-  const label = (facts, code) => (code < 0 ? "no answer" : facts.classes[code]);
+/* What a class is called; what is said of a model that gave no answer. */
+export const label = (facts, code) => (code < 0 ? "no answer" : facts.classes[code]);
 
-  /* The beginning of a long text, for where there is no room; the rest belongs into a title. */
-  const brief = (text, most = 60) =>
-    (text.length > most ? `${[...text].slice(0, most - 1).join("")}…` : text);
+/* The beginning of a long text, for where there is no room; the rest belongs into a title. */
+export const brief = (text, most = 60) =>
+  (text.length > most ? `${[...text].slice(0, most - 1).join("")}…` : text);
 
-  const count = (n) => n.toLocaleString("en-US");
+export const count = (n) => n.toLocaleString("en-US");
 
-  /* As Python writes it. Of two equally near, which only x.25 and x.75 have, it takes the even. */
-  function percent(part, whole) {
-    if (!whole) return "–";
-    const value = 100 * (part / whole);
-    return `${(4 * value) % 4 === 1 ? Math.floor(value) + 0.2 : value.toFixed(1)}%`;
-  }
+/* As Python writes it. Of two equally near, which only x.25 and x.75 have, it takes the even. */
+export function percent(part, whole) {
+  if (!whole) return "–";
+  const value = 100 * (part / whole);
+  return `${(4 * value) % 4 === 1 ? Math.floor(value) + 0.2 : value.toFixed(1)}%`;
+}
 
-  /* So many digits that count, without needless zeros. */
-  function short(value, digits = 4) {
-    if (value === Infinity) return "∞";
-    if (value === -Infinity) return "−∞";
-    const size = Math.abs(value);
-    const text = size !== 0 && (size < 10 ** -digits || size >= 1e6)
-      ? value.toExponential(digits - 2) : String(Number(value.toPrecision(digits)));
-    return text.replace("-", "−");
-  }
+/* This many significant digits, without needless zeros. */
+export function short(value, digits = 4) {
+  if (value === Infinity) return "∞";
+  if (value === -Infinity) return "−∞";
+  const size = Math.abs(value);
+  const text = size !== 0 && (size < 10 ** -digits || size >= 1e6)
+    ? value.toExponential(digits - 2) : String(Number(value.toPrecision(digits)));
+  return text.replace("-", "−");
+}
 
-  const SHAPES = ["■", "▲", "●"];
-  const MEANINGS = ["I don't know", "I may know", "I know"];
+export const SHAPES = ["■", "▲", "●"];
+export const MEANINGS = ["I don't know", "I may know", "I know"];
 
-  /* An assertion by colour, shape and letters. */
-  function badge(assertion) {
-    const name = Algebra.ASSERTIONS[assertion];
-    return h("span", { class: `badge ${name.toLowerCase()}`, title: MEANINGS[assertion] },
-      h("span", { class: "shape", "aria-hidden": "true" }, SHAPES[assertion]), name);
-  }
-
-  return { h, svg, byId, token, label, brief, count, percent, short, badge, SHAPES, MEANINGS };
-})();
+/* An assertion by color, shape and letters. */
+export function badge(assertion) {
+  const name = Algebra.ASSERTIONS[assertion];
+  return h("span", { class: `badge ${name.toLowerCase()}`, title: MEANINGS[assertion] },
+    h("span", { class: "shape", "aria-hidden": "true" }, SHAPES[assertion]), name);
+}

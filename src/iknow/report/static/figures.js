@@ -1,67 +1,64 @@
-"use strict";
 /* Figures: coverage and accuracies, as they are now and as they were given. */
 
-const Figures = (() => {
-  const { h, byId, count, percent, SHAPES, MEANINGS } = Dom;
-  const WORDS = {
-    IK: "In every layer all training samples within reach have the class the model says.",
-    IMK: "Samples of that class are within reach, and so are samples of others.",
-    IDK: "Nothing is within reach in some layer, or only other classes are.",
-  };
-  const REASONS_OF = { IK: [], IMK: [1, 2, 6], IDK: [3, 4, 5] };
+import * as Algebra from "./algebra.js";
+import { h, byId, count, percent, SHAPES, MEANINGS } from "./dom.js";
 
-  const add = (numbers, places) => places.reduce((sum, place) => sum + numbers[place], 0);
+const WORDS = {
+  IK: "In every layer all training samples within reach have the class the model says.",
+  IMK: "Samples of that class are within reach, and so are samples of others.",
+  IDK: "Nothing is within reach in some layer, or only other classes are.",
+};
+const REASONS_OF = { IK: [], IMK: [1, 2, 6], IDK: [3, 4, 5] };
 
-  /* Beside a figure: what it was with the given settings, if that is another. */
-  function before(now, given) {
-    return now === given ? null : h("span", { class: "before" }, `given: ${given}`);
-  }
+const add = (numbers, places) => places.reduce((sum, place) => sum + numbers[place], 0);
 
-  function tile(a, now, given, hasTruth) {
-    const name = Algebra.ASSERTIONS[a];
-    const share = (summary) => percent(summary.counts[a], summary.n);
-    const right = (summary) => percent(summary.right[a], summary.answered[a]);
-    const wrong = now.answered[a] - now.right[a];
-    const reasons = REASONS_OF[name].filter((r) => now.reasons[r] > 0)
-      .map((r) => h("li", null, `${Words.REASONS[Algebra.REASONS[r]]} `,
-        h("b", null, count(now.reasons[r]))));
-    return h("div", { class: `tile ${name.toLowerCase()}` },
-      h("h3", null, h("span", { class: "shape", "aria-hidden": "true" }, SHAPES[a]),
-        `${MEANINGS[a]} `, h("abbr", null, name)),
-      h("p", { class: "big", id: `share-${name}` }, share(now)),
-      h("p", { class: "of" }, `${count(now.counts[a])} of ${count(now.n)} `,
-        before(share(now), share(given))),
-      hasTruth ? h("p", { class: "right" }, h("b", { id: `accuracy-${name}` }, right(now)),
-        " right", wrong ? h("span", { class: "wrong" }, ` · ${count(wrong)} wrong`) : "", " ",
-        before(right(now), right(given))) : null,
-      h("p", { class: "meaning" }, WORDS[name]),
-      reasons.length ? h("ul", { class: "reasons" }, reasons) : null);
-  }
+/* Beside a figure: what it was with the given settings, if that is another. */
+function before(now, given) {
+  return now === given ? null : h("span", { class: "before" }, `given: ${given}`);
+}
 
-  function bar(now) {
-    const parts = [Algebra.IK, Algebra.IMK, Algebra.IDK].map((a) => {
-      const part = h("span", { class: Algebra.ASSERTIONS[a].toLowerCase() });
-      part.style.flexGrow = now.counts[a];
-      return part;
-    });
-    return h("div", { class: "bar", "aria-hidden": "true" }, parts);
-  }
+function tile(a, now, given, hasTruth) {
+  const name = Algebra.ASSERTIONS[a];
+  const share = (summary) => percent(summary.counts[a], summary.n);
+  const right = (summary) => percent(summary.right[a], summary.answered[a]);
+  const wrong = now.answered[a] - now.right[a];
+  const reasons = REASONS_OF[name].filter((r) => now.reasons[r] > 0)
+    .map((r) => h("li", null, `${Algebra.REASONS[r]} `,
+      h("b", null, count(now.reasons[r]))));
+  return h("div", { class: `tile ${name.toLowerCase()}` },
+    h("h3", null, h("span", { class: "shape", "aria-hidden": "true" }, SHAPES[a]),
+      `${MEANINGS[a]} `, h("abbr", null, name)),
+    h("p", { class: "big", id: `share-${name}` }, share(now)),
+    h("p", { class: "of" }, `${count(now.counts[a])} of ${count(now.n)} `,
+      before(share(now), share(given))),
+    hasTruth ? h("p", { class: "right" }, h("b", { id: `accuracy-${name}` }, right(now)),
+      " right", wrong ? h("span", { class: "wrong" }, ` · ${count(wrong)} wrong`) : "", " ",
+      before(right(now), right(given))) : null,
+    h("p", { class: "meaning" }, WORDS[name]),
+    reasons.length ? h("ul", { class: "reasons" }, reasons) : null);
+}
 
-  function accuracies(now, given) {
-    const outside = (s) => percent(add(s.right, [0, 1]), add(s.answered, [0, 1]));
-    const all = (s) => percent(add(s.right, [0, 1, 2]), add(s.answered, [0, 1, 2]));
-    return h("p", { class: "accuracies" },
-      "Right where it does not know: ", h("b", { id: "accuracy-outside" }, outside(now)), " ",
-      before(outside(now), outside(given)),
-      " Right over all, whatever it says: ", h("b", { id: "accuracy-all" }, all(now)));
-  }
+function bar(now) {
+  const parts = [Algebra.IK, Algebra.IMK, Algebra.IDK].map((a) => {
+    const part = h("span", { class: Algebra.ASSERTIONS[a].toLowerCase() });
+    part.style.flexGrow = now.counts[a];
+    return part;
+  });
+  return h("div", { class: "bar", "aria-hidden": "true" }, parts);
+}
 
-  function update(now, given, hasTruth) {
-    byId("figures").replaceChildren(bar(now),
-      h("div", { class: "tiles" },
-        [Algebra.IK, Algebra.IMK, Algebra.IDK].map((a) => tile(a, now, given, hasTruth))),
-      ...(hasTruth ? [accuracies(now, given)] : []));
-  }
+function accuracies(now, given) {
+  const outside = (s) => percent(add(s.right, [0, 1]), add(s.answered, [0, 1]));
+  const all = (s) => percent(add(s.right, [0, 1, 2]), add(s.answered, [0, 1, 2]));
+  return h("p", { class: "accuracies" },
+    "Right when it does not know: ", h("b", { id: "accuracy-outside" }, outside(now)), " ",
+    before(outside(now), outside(given)),
+    " Right overall, whatever it says: ", h("b", { id: "accuracy-all" }, all(now)));
+}
 
-  return { update };
-})();
+export function update(now, given, hasTruth) {
+  byId("figures").replaceChildren(bar(now),
+    h("div", { class: "tiles" },
+      [Algebra.IK, Algebra.IMK, Algebra.IDK].map((a) => tile(a, now, given, hasTruth))),
+    ...(hasTruth ? [accuracies(now, given)] : []));
+}

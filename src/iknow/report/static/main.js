@@ -1,102 +1,112 @@
-"use strict";
 /* The page put together: one state, recomputed as a whole whenever anything is set. */
 
-const Report = (() => {
-  const { byId } = Dom;
+import * as Algebra from "./algebra.js";
+import * as Data from "./data.js";
+import * as Detail from "./detail.js";
+import { byId } from "./dom.js";
+import * as Figures from "./figures.js";
+import * as Filters from "./filters.js";
+import * as Matrix from "./matrix.js";
+import * as Order from "./order.js";
+import * as Pictures from "./pictures.js";
+import * as Robustness from "./robustness.js";
+import * as Scatter from "./scatter.js";
+import * as Settings from "./settings.js";
+import * as Table from "./table.js";
 
-  function build({ facts, evidence, album }) {
-    const nTrue = facts.trueClasses?.length ?? 1;
-    const summarise = (assessed) =>
-      Algebra.summarise(evidence, assessed, facts.classes.length, nTrue);
-    const assess = (settings) => ({ ...Algebra.assess(evidence, settings),
-      radius: Robustness.find(evidence, settings) });
-    const given = evidence.layers.map((layer) => layer.given);
-    const givenSummary = summarise(Algebra.assess(evidence, given));
-    const page = { facts, evidence, album, chosen: null, settings: given };
-    let waiting = false;
+/* What tests and the curious look at from the console. */
+/** @type {{ page: any }} */
+export const report = { page: null };
 
-    const settings = Settings.create(evidence.layers, () => {
-      if (waiting) return;
-      waiting = true;
-      requestAnimationFrame(() => { waiting = false; recompute(); });
-    });
-    const filters = Filters.create(facts, evidence, () => arrange());
-    const scatter = Scatter.create(evidence.layers, evidence, (i) => page.find(i));
+function build({ facts, evidence, album }) {
+  const nTrue = facts.trueClasses?.length ?? 1;
+  const summarise = (assessed) =>
+    Algebra.summarise(evidence, assessed, facts.classes.length, nTrue);
+  const assess = (settings) => ({ ...Algebra.assess(evidence, settings),
+    radius: Robustness.find(evidence, settings) });
+  const given = evidence.layers.map((layer) => layer.given);
+  const givenSummary = summarise(Algebra.assess(evidence, given));
+  const page = { facts, evidence, album, chosen: null, settings: given };
+  let waiting = false;
 
-    Object.assign(page, {
-      plots: scatter.plots,
-      isGiven: settings.isGiven,
-      filter(wanted) {
-        filters.set(wanted);
-        page.choose(table.first());
-        page.meet("samples");
-      },
-      order: (name) => filters.setOrder(name),
-      select: (i) => page.choose(i),
-      choose(i) {
-        page.chosen = i;
-        if (i !== null) table.show(i);
-        scatter.update(page);
-        Detail.show(page);
-      },
-      find(i) {
-        if (!table.isShown(i)) filters.set({});
-        page.choose(i);
-        page.meet("samples");
-      },
-      /* To the pane: by key always, by pointer only where it is not in view already. */
-      enter(byKey) {
-        const pane = byId("detail");
-        if (byKey) pane.focus({ preventScroll: true });
-        const below = pane.getBoundingClientRect().top > window.innerHeight - 160;
-        if (below) pane.scrollIntoView({ block: "start" });
-      },
-      leave() { byId("grid").focus({ preventScroll: true }); page.meet("samples"); },
-      meet: (id) => byId(id).scrollIntoView({ block: "start" }),
-    });
-    page.assessed = assess(given);
-    const table = Table.create(page);
+  const settings = Settings.create(evidence.layers, () => {
+    if (waiting) return;
+    waiting = true;
+    requestAnimationFrame(() => { waiting = false; recompute(); });
+  });
+  const filters = Filters.create(facts, evidence, () => arrange());
+  const scatter = Scatter.create(evidence.layers, evidence, (i) => page.find(i));
 
-    function arrange() {
-      table.update(Order.arrange(evidence, page.assessed, ...filters.current()));
-    }
-
-    function recompute() {
-      page.settings = settings.current();
-      page.assessed = assess(page.settings);
-      page.summary = summarise(page.assessed);
-      Figures.update(page.summary, givenSummary, facts.trueClasses !== null);
-      Matrix.update(page, page.summary);
-      byId("uncertified").hidden = settings.isGiven() || !facts.certified;
-      arrange();
+  Object.assign(page, {
+    plots: scatter.plots,
+    isGiven: settings.isGiven,
+    filter(wanted) {
+      filters.set(wanted);
+      page.choose(table.first());
+      page.meet("samples");
+    },
+    order: (name) => filters.setOrder(name),
+    choose(i) {
+      page.chosen = i;
+      if (i !== null) table.show(i);
       scatter.update(page);
       Detail.show(page);
-    }
+    },
+    find(i) {
+      if (!table.isShown(i)) filters.set({});
+      page.choose(i);
+      page.meet("samples");
+    },
+    /* To the pane: by key always, by pointer only where it is not in view already. */
+    enter(byKey) {
+      const pane = byId("detail");
+      if (byKey) pane.focus({ preventScroll: true });
+      const below = pane.getBoundingClientRect().top > window.innerHeight - 160;
+      if (below) pane.scrollIntoView({ block: "start" });
+    },
+    leave() { byId("grid").focus({ preventScroll: true }); page.meet("samples"); },
+    meet: (id) => byId(id).scrollIntoView({ block: "start" }),
+  });
+  page.assessed = assess(given);
+  const table = Table.create(page);
 
-    byId("detail").addEventListener("keydown", (event) => {
-      if (event.key === "Escape") page.leave();
-    });
-    window.addEventListener("resize", () => scatter.update(page));
-    window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recompute);
-    recompute();
-    page.choose(table.first());
-    return page;
+  function arrange() {
+    table.update(Order.arrange(evidence, page.assessed, ...filters.current()));
   }
 
-  async function start() {
-    try {
-      const data = await Data.read();
-      Pictures.open(data.album);
-      Report.page = build(data);
-      document.body.dataset.state = "ready";
-    } catch (error) {
-      byId("trouble").textContent = error.message;
-      byId("trouble").hidden = false;
-      document.body.dataset.state = "failed";
-    }
+  function recompute() {
+    page.settings = settings.current();
+    page.assessed = assess(page.settings);
+    page.summary = summarise(page.assessed);
+    Figures.update(page.summary, givenSummary, facts.trueClasses !== null);
+    Matrix.update(page, page.summary);
+    byId("uncertified").hidden = settings.isGiven() || !facts.certified;
+    arrange();
+    scatter.update(page);
+    Detail.show(page);
   }
 
-  return { start, page: null };
-})();
+  byId("detail").addEventListener("keydown", (event) => {
+    if (event.key === "Escape") page.leave();
+  });
+  window.addEventListener("resize", () => scatter.update(page));
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recompute);
+  recompute();
+  page.choose(table.first());
+  return page;
+}
 
-Report.start();
+async function start() {
+  try {
+    const data = await Data.read();
+    Pictures.open(data.album);
+    report.page = build(data);
+    document.body.dataset.state = "ready";
+  } catch (error) {
+    byId("trouble").textContent = error instanceof Error ? error.message : error;
+    byId("trouble").hidden = false;
+    document.body.dataset.state = "failed";
+  }
+}
+
+start();

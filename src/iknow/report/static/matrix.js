@@ -1,128 +1,125 @@
-"use strict";
 /* The augmented confusion matrix: for each assertion, what was said against what was true. */
 
-const Matrix = (() => {
-  const { h, byId, count, badge, MEANINGS } = Dom;
-  const MOST_IN_A_TABLE = 16, MOST_LISTED = 1000;
-  const ORDER = [2, 1, 0];
+import * as Algebra from "./algebra.js";
+import { h, byId, count, badge, MEANINGS } from "./dom.js";
+import * as Heat from "./heat.js";
 
-  const { hue, strength } = Heat;
+const MOST_IN_A_TABLE = 16, MOST_LISTED = 1000;
+const ORDER = [2, 1, 0];
 
-  /* Fill a cell, unless it shows that number already: most do while a slider moves. */
-  function fill(td, page, a, said, was, n, most) {
-    if (td.dataset.n === String(n)) return;
-    td.dataset.n = n;
-    td.className = n ? "" : "none";
-    td.style.background = n
-      ? `color-mix(in srgb, var(${hue(a)}) ${100 * strength(n, most)}%, transparent)` : "";
-    if (!n) { td.textContent = "·"; return; }
-    const { facts } = page;
-    const words = was === null ? `${count(n)} said “${facts.classes[said]}”`
-      : `${count(n)} said “${facts.classes[said]}”, truly “${facts.trueClasses[was]}”`;
-    const button = h("button", {
-      type: "button", title: `${words}: ${MEANINGS[a]}`, "aria-label": `${words}: ${MEANINGS[a]}`,
-      onclick: () => page.filter({ assertion: a, belief: said, truth: was }),
-    }, count(n));
-    td.replaceChildren(button);
-    td.classList.toggle("alarm", was !== null && was !== said && a === Algebra.IK);
-  }
 
-  function cell(page, a, said, was, n, most) {
-    const td = h("td");
-    fill(td, page, a, said, was, n, most);
-    return td;
-  }
+/* Fill a cell, unless it shows that number already: most do while a slider moves. */
+function fill(td, page, a, said, was, n, most) {
+  if (td.dataset.n === String(n)) return;
+  td.dataset.n = n;
+  td.className = n ? "" : "none";
+  td.style.background = n
+    ? `color-mix(in srgb, var(${Heat.hue(a)}) ${100 * Heat.strength(n, most)}%, transparent)` : "";
+  if (!n) { td.textContent = "·"; return; }
+  const { facts } = page;
+  const words = was === null ? `${count(n)} said “${facts.classes[said]}”`
+    : `${count(n)} said “${facts.classes[said]}”, actually “${facts.trueClasses[was]}”`;
+  const button = h("button", {
+    type: "button", title: `${words}: ${MEANINGS[a]}`, "aria-label": `${words}: ${MEANINGS[a]}`,
+    onclick: () => page.filter({ assertion: a, belief: said, truth: was }),
+  }, count(n));
+  td.replaceChildren(button);
+  td.classList.toggle("alarm", was !== null && was !== said && a === Algebra.IK);
+}
 
-  /* Tables that are there already, with new numbers in them. */
-  function refill(page, at, most) {
-    const tables = byId("matrices").querySelectorAll("figure");
-    ORDER.forEach((a, place) => {
-      const { trueClasses } = page.facts;
-      tables[place].querySelector(".total").textContent = ` ${count(page.summary.counts[a])}`;
-      const cells = tables[place].querySelectorAll("tbody td");
-      cells.forEach((td, c) => {
-        const [said, was] = [Math.floor(c / trueClasses.length), c % trueClasses.length];
-        fill(td, page, a, said, was, at(a, said, was), most);
-      });
-    });
-  }
+function cell(page, a, said, was, n, most) {
+  const td = h("td");
+  fill(td, page, a, said, was, n, most);
+  return td;
+}
 
-  /* The most samples that any cell can have, whatever is set: tints keep their meaning. */
-  function mostIn({ pairs, nClasses, columns }) {
-    const cells = new Map();
-    let most = 1;
-    for (const [key, n] of pairs) {
-      const cell = key % (nClasses * columns);
-      cells.set(cell, (cells.get(cell) ?? 0) + n);
-      most = Math.max(most, cells.get(cell));
-    }
-    return most;
-  }
-
-  function asTable(page, a, at, most) {
-    const { classes, trueClasses } = page.facts;
-    const head = trueClasses.map((label) => h("th", { scope: "col", title: label },
-      h("span", null, label)));
-    const corner = h("td", { class: "corner" },
-      h("span", null, "true →"), h("span", null, "said ↓"));
-    const rows = classes.map((label, said) => h("tr", null,
-      h("th", { scope: "row", title: label }, label),
-      trueClasses.map((_, was) => cell(page, a, said, was, at(a, said, was), most))));
-    return h("table", { class: most < 100 ? "counts" : "counts dense" },
-      h("thead", null, h("tr", null, corner, head)),
-      h("tbody", null, rows));
-  }
-
-  /* The classes to list: all of a few, of many those that were said most often. */
-  function listed({ pairs, nClasses }) {
-    if (nClasses <= MOST_LISTED) return Array.from({ length: nClasses }, (_, said) => said);
-    const often = new Map();
-    for (const [key, n] of pairs) {
-      often.set(key % nClasses, (often.get(key % nClasses) ?? 0) + n);
-    }
-    return [...often.keys()].sort((one, other) => often.get(other) - often.get(one) || one - other)
-      .slice(0, MOST_LISTED);
-  }
-
-  /* Without the truth: how often each class was said, and how. */
-  function byClass(page, summary) {
-    const { classes } = page.facts;
-    const most = mostIn(summary);
-    return h("div", { class: "scroll" }, h("table", { class: "counts wide" },
-      h("thead", null, h("tr", null, h("td", { class: "corner" }, "the model says"),
-        ORDER.map((a) => h("th", { scope: "col" }, badge(a))))),
-      h("tbody", null, listed(summary).map((said) => h("tr", null,
-        h("th", { scope: "row", title: classes[said] }, classes[said]),
-        ORDER.map((a) => cell(page, a, said, null, Algebra.countAt(summary, a, said, 0), most)))))));
-  }
-
-  function update(page, summary) {
+/* Tables that are there already, with new numbers in them. */
+function refill(page, at, most) {
+  const tables = byId("matrices").querySelectorAll("figure");
+  ORDER.forEach((a, place) => {
     const { trueClasses } = page.facts;
-    if (trueClasses) byId("matrix-title").textContent = "What was said, and what was true";
-    byId("matrix-hint").textContent = trueClasses === null
-      ? "How often each class was said. Click a number to see these samples."
-      : "For each assertion, what the model said (rows) against what was true (columns). "
-        + "A wrong “I know” is outlined. Click a number to see these samples.";
-    if (trueClasses === null) {
-      byId("matrices").replaceChildren(byClass(page, summary));
-      return;
-    }
-    const at = (a, said, was) => Algebra.countAt(summary, a, said, was);
-    const most = mostIn(summary);
-    const draw = trueClasses.length > MOST_IN_A_TABLE ? Heat.draw : asTable;
-    if (draw === asTable && byId("matrices").querySelector("table")) {
-      refill(page, at, most);
-      return;
-    }
-    // Side by side as long as they fit.
-    const width = draw === asTable ? 44 + (most < 10000 ? 26 : 31) * trueClasses.length : 290;
-    byId("matrices").style.gridTemplateColumns =
-      `repeat(auto-fit, minmax(min(100%, ${Math.max(200, width)}px), 1fr))`;
-    byId("matrices").replaceChildren(...ORDER.map((a) => h("figure", null,
-      h("figcaption", null, badge(a),
-        h("span", { class: "total" }, ` ${count(summary.counts[a])}`)),
-      draw(page, a, at, most))));
-  }
+    tables[place].querySelector(".total").textContent = ` ${count(page.summary.counts[a])}`;
+    const cells = tables[place].querySelectorAll("tbody td");
+    cells.forEach((td, c) => {
+      const [said, was] = [Math.floor(c / trueClasses.length), c % trueClasses.length];
+      fill(td, page, a, said, was, at(a, said, was), most);
+    });
+  });
+}
 
-  return { update };
-})();
+/* The most samples that any cell can have, whatever is set: tints keep their meaning. */
+function mostIn({ pairs, nClasses, columns }) {
+  const cells = new Map();
+  let most = 1;
+  for (const [key, n] of pairs) {
+    const cell = key % (nClasses * columns);
+    cells.set(cell, (cells.get(cell) ?? 0) + n);
+    most = Math.max(most, cells.get(cell));
+  }
+  return most;
+}
+
+function asTable(page, a, at, most) {
+  const { classes, trueClasses } = page.facts;
+  const head = trueClasses.map((label) => h("th", { scope: "col", title: label },
+    h("span", null, label)));
+  const corner = h("td", { class: "corner" },
+    h("span", null, "true →"), h("span", null, "said ↓"));
+  const rows = classes.map((label, said) => h("tr", null,
+    h("th", { scope: "row", title: label }, label),
+    trueClasses.map((_, was) => cell(page, a, said, was, at(a, said, was), most))));
+  return h("table", { class: most < 100 ? "counts" : "counts dense" },
+    h("thead", null, h("tr", null, corner, head)),
+    h("tbody", null, rows));
+}
+
+/* The classes to list: all of a few, of many those that were said most often. */
+function listed({ pairs, nClasses }) {
+  if (nClasses <= MOST_LISTED) return Array.from({ length: nClasses }, (_, said) => said);
+  const often = new Map();
+  for (const [key, n] of pairs) {
+    often.set(key % nClasses, (often.get(key % nClasses) ?? 0) + n);
+  }
+  return [...often.keys()].sort((one, other) => often.get(other) - often.get(one) || one - other)
+    .slice(0, MOST_LISTED);
+}
+
+/* Without the truth: how often each class was said, and how. */
+function byClass(page, summary) {
+  const { classes } = page.facts;
+  const most = mostIn(summary);
+  return h("div", { class: "scroll" }, h("table", { class: "counts wide" },
+    h("thead", null, h("tr", null, h("td", { class: "corner" }, "the model says"),
+      ORDER.map((a) => h("th", { scope: "col" }, badge(a))))),
+    h("tbody", null, listed(summary).map((said) => h("tr", null,
+      h("th", { scope: "row", title: classes[said] }, classes[said]),
+      ORDER.map((a) => cell(page, a, said, null, Algebra.countAt(summary, a, said, 0), most)))))));
+}
+
+export function update(page, summary) {
+  const { trueClasses } = page.facts;
+  if (trueClasses) byId("matrix-title").textContent = "What was said, and what was true";
+  byId("matrix-hint").textContent = trueClasses === null
+    ? "How often each class was said. Click a number to see these samples."
+    : "For each assertion, what the model said (rows) against what was true (columns). "
+      + "A wrong “I know” is outlined. Click a number to see these samples.";
+  if (trueClasses === null) {
+    byId("matrices").replaceChildren(byClass(page, summary));
+    return;
+  }
+  const at = (a, said, was) => Algebra.countAt(summary, a, said, was);
+  const most = mostIn(summary);
+  const draw = trueClasses.length > MOST_IN_A_TABLE ? Heat.draw : asTable;
+  if (draw === asTable && byId("matrices").querySelector("table")) {
+    refill(page, at, most);
+    return;
+  }
+  // Side by side as long as they fit.
+  const width = draw === asTable ? 44 + (most < 10000 ? 26 : 31) * trueClasses.length : 290;
+  byId("matrices").style.gridTemplateColumns =
+    `repeat(auto-fit, minmax(min(100%, ${Math.max(200, width)}px), 1fr))`;
+  byId("matrices").replaceChildren(...ORDER.map((a) => h("figure", null,
+    h("figcaption", null, badge(a),
+      h("span", { class: "total" }, ` ${count(summary.counts[a])}`)),
+    draw(page, a, at, most))));
+}

@@ -1,46 +1,41 @@
-"use strict";
 /* The ruler: distances of one sample in one layer on a line, and how far the reach goes. */
 
-const Ruler = (() => {
-  const { svg, short } = Dom;
-  const [WIDTH, LEFT, RIGHT, BASE] = [400, 12, 12, 46];
+import { svg, short } from "./dom.js";
+import * as Words from "./words.js";
 
-  function mark(x, candidate, value) {
-    const side = x > WIDTH * 0.72 ? "end" : x < WIDTH * 0.28 ? "start" : "middle";
-    const kind = candidate.own ? "for" : "against";
-    const { label: whole } = candidate;
-    const label = whole.length > 14 ? `${whole.slice(0, 13)}…` : whole;
-    const shape = candidate.own
-      ? svg("circle", { cx: x, cy: BASE, r: 6.5 })
-      : svg("path", { d: `M${x} ${BASE - 7}l7 7l-7 7l-7-7z` });
-    return svg("g", { class: `mark ${kind}` }, shape,
-      svg("text", { x, y: candidate.own ? BASE - 14 : BASE + 25, "text-anchor": side },
-        `${label} ${short(value)}`));
-  }
+const [WIDTH, LEFT, RIGHT, BASE] = [400, 12, 12, 46];
 
-  /* look: what words.js says about the layer. */
-  function draw(look) {
-    const { own, against, setting, none } = look;
-    const units = (candidate) => (setting.radii
-      ? Algebra.inUnits(candidate.distance, setting.radii[candidate.code]) : candidate.distance);
-    const reach = setting.radii ? setting.factor : own.reach;
-    const candidates = [own, against].filter(Words.exists);
-    const values = [...candidates.map(units), reach].filter(Number.isFinite);
-    const most = 1.18 * Math.max(...values, 1e-300);
-    const x = (value) => LEFT + ((WIDTH - LEFT - RIGHT) * Math.min(value, most)) / most;
-    const end = x(reach);
-    const side = end > WIDTH * 0.75 ? "end" : end < WIDTH * 0.2 ? "start" : "middle";
-    const words = candidates.map((c) => `${c.label} at ${short(units(c))}`).join(", ");
-    return svg("svg", { class: "ruler", viewBox: `0 0 ${WIDTH} 80`, role: "img",
-      "aria-label": `${none ? "limit" : "reach"} ${short(reach)}; ${words}` },
-    svg("rect", { class: none ? "reach none" : "reach", x: LEFT, y: BASE - 9,
-      width: Math.max(0, end - LEFT), height: 18, rx: 4 }),
-    svg("line", { class: "axis", x1: LEFT, x2: WIDTH - RIGHT, y1: BASE, y2: BASE }),
-    svg("line", { class: "end", x1: end, x2: end, y1: 16, y2: BASE + 11 }),
-    svg("text", { class: "reach-label", x: end, y: 12, "text-anchor": side },
-      `${none ? "ε" : "ρ"} ${short(reach)}${setting.radii ? " radii" : ""}`),
-    candidates.map((candidate) => mark(x(units(candidate)), candidate, units(candidate))));
-  }
+function mark(x, candidate) {
+  const side = x > WIDTH * 0.72 ? "end" : x < WIDTH * 0.28 ? "start" : "middle";
+  const kind = candidate.own ? "for" : "against";
+  const { label: whole } = candidate;
+  const label = whole.length > 14 ? `${whole.slice(0, 13)}…` : whole;
+  const shape = candidate.own
+    ? svg("circle", { cx: x, cy: BASE, r: 6.5 })
+    : svg("path", { d: `M${x} ${BASE - 7}l7 7l-7 7l-7-7z` });
+  return svg("g", { class: `mark ${kind}` }, shape,
+    svg("text", { x, y: candidate.own ? BASE - 14 : BASE + 25, "text-anchor": side },
+      `${label} ${short(candidate.measured)}`));
+}
 
-  return { draw };
-})();
+/* look: what words.js says about the layer. */
+export function draw(look) {
+  const { own, against, setting, none, measuredReach: reach } = look;
+  const candidates = [own, against].filter(Words.exists);
+  const values = [...candidates.map((c) => c.measured), reach].filter(Number.isFinite);
+  const most = 1.18 * Math.max(...values, 1e-300);
+  const x = (value) => LEFT + ((WIDTH - LEFT - RIGHT) * Math.min(value, most)) / most;
+  const end = x(reach);
+  const unit = setting.rule.unit && ` ${setting.rule.unit}`;
+  const side = end > WIDTH * 0.75 ? "end" : end < WIDTH * 0.2 ? "start" : "middle";
+  const words = candidates.map((c) => `${c.label} at ${short(c.measured)}`).join(", ");
+  return svg("svg", { class: "ruler", viewBox: `0 0 ${WIDTH} 80`, role: "img",
+    "aria-label": `${none ? "limit" : "reach"} ${short(reach)}; ${words}` },
+  svg("rect", { class: none ? "reach none" : "reach", x: LEFT, y: BASE - 9,
+    width: Math.max(0, end - LEFT), height: 18, rx: 4 }),
+  svg("line", { class: "axis", x1: LEFT, x2: WIDTH - RIGHT, y1: BASE, y2: BASE }),
+  svg("line", { class: "end", x1: end, x2: end, y1: 16, y2: BASE + 11 }),
+  svg("text", { class: "reach-label", x: end, y: 12, "text-anchor": side },
+    `${none ? "limit" : "ρ"} ${short(reach)}${unit}`),
+  candidates.map((candidate) => mark(x(candidate.measured), candidate)));
+}

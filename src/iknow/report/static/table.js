@@ -1,149 +1,148 @@
-"use strict";
 /* The table of samples. Only the rows in view exist, so ten thousand scroll as well as ten. */
 
-const Table = (() => {
-  const { h, byId, badge, short, count } = Dom;
-  const ROW = 46, SPARE = 6, PRINTED = 40;
+import * as Algebra from "./algebra.js";
+import { h, byId, badge, count, label, short } from "./dom.js";
+import * as Order from "./order.js";
+import * as Pictures from "./pictures.js";
 
-  /* Name, heading, width, and width where there is little room: "0" leaves it out. */
-  const COLUMNS = [
-    ["picture", "", "38px", "36px"], ["index", "sample", "62px", "50px"],
-    ["belief", "says", "minmax(0, 1fr)", "minmax(0, 1fr)"],
-    ["truth", "true", "minmax(0, 1fr)", "minmax(0, 1fr)"],
-    ["assertion", "", "58px", "58px"], ["reason", "reason", "102px", "0"],
-    ["margin", "margin", "66px", "66px"], ["radius", "certified", "64px", "0"],
-  ];
+const ROW = 46, SPARE = 6, PRINTED = 40;
 
-  /* The columns that there is something to show in. */
-  function columnsOf({ facts, album }) {
-    const drawn = album.samples.some((at) => at >= 0 && !Pictures.isFeatures(at));
-    const empty = { picture: !drawn, truth: facts.trueClasses === null,
-      radius: !facts.knowsRobustness };
-    return COLUMNS.filter(([name]) => !empty[name]);
+/* Name, heading, width, and width where there is little room: "0" leaves it out. */
+const COLUMNS = [
+  ["picture", "", "38px", "36px"], ["index", "sample", "62px", "50px"],
+  ["belief", "says", "minmax(0, 1fr)", "minmax(0, 1fr)"],
+  ["truth", "true", "minmax(0, 1fr)", "minmax(0, 1fr)"],
+  ["assertion", "", "58px", "58px"], ["reason", "reason", "102px", "0"],
+  ["margin", "margin", "66px", "66px"], ["radius", "robust", "64px", "0"],
+];
+
+/* The columns that there is something to show in. */
+function columnsOf({ facts, album }) {
+  const drawn = album.samples.some((at) => at >= 0 && !Pictures.isFeatures(at));
+  const empty = { picture: !drawn, truth: facts.trueClasses === null,
+    radius: !facts.knowsRobustness };
+  return COLUMNS.filter(([name]) => !empty[name]);
+}
+
+function truthCell({ facts, evidence }, i) {
+  const label = facts.trueClasses[evidence.truth[i]];
+  const right = Order.isRight(evidence, i);
+  if (right === null) return h("span", { title: label }, label);
+  return h("span", { class: right ? "right" : "wrong", title: label },
+    h("span", { class: "sign", role: "img", "aria-label": right ? "right" : "wrong" },
+      right ? "✓" : "✗"), ` ${label}`);
+}
+
+function cells(page, i) {
+  const { facts, evidence, assessed } = page;
+  const draw = {
+    picture: () => Pictures.draw(Pictures.ofSample(i), `sample ${evidence.index[i]}`),
+    index: () => h("span", { class: "number" }, `#${evidence.index[i]}`,
+      evidence.counted[i] ? null : h("abbr", { title: "not in the random draw, so not counted" }, "*")),
+    belief: () => h("span", { title: label(facts, evidence.belief[i]) },
+      label(facts, evidence.belief[i])),
+    truth: () => truthCell(page, i),
+    assertion: () => badge(assessed.assertion[i]),
+    reason: () => Algebra.REASONS[assessed.reason[i]],
+    margin: () => short(assessed.margin[i], 3),
+    radius: () => short(assessed.radius[i], 3),
+  };
+  return page.columns.map(([name]) => h("div", { role: "gridcell", class: `cell of-${name}` },
+    draw[name]()));
+}
+
+function row(page, i, at) {
+  const alarm = Order.wrongIk(page.evidence, page.assessed, i);
+  return h("div", {
+    role: "row", id: `row-${i}`, "aria-rowindex": at + 2, "data-at": at,
+    class: `row${alarm ? " alarm" : ""}${page.chosen === i ? " chosen" : ""}`,
+    "aria-selected": page.chosen === i ? "true" : "false",
+  }, cells(page, i));
+}
+
+/* page: { facts, evidence, assessed, chosen, choose, isGiven, order(name), enter() } */
+export function create(page) {
+  let shown = [];
+  page.columns = columnsOf(page);
+  const head = h("div", { role: "row", class: "row head", "aria-rowindex": 1 },
+    page.columns.map(([name, text]) => h("div", { role: "columnheader",
+      class: `cell of-${name}` }, text ? h("button", { type: "button", tabindex: -1,
+      title: `Order by ${text}`, onclick: () => page.order(name) }, text) : null)));
+  const body = h("div", { role: "rowgroup", class: "rows" });
+  const view = h("div", { class: "view" }, body);
+  const grid = h("div", { role: "grid", class: "table", tabindex: 0, id: "grid",
+    "aria-label": "Samples" }, head, view);
+  const widths = (place) => page.columns.map((column) => column[place])
+    .filter((width) => width !== "0").join(" ");
+  grid.style.setProperty("--columns", widths(2));
+  grid.style.setProperty("--columns-narrow", widths(3));
+  byId("table").replaceChildren(grid);
+
+  function render(from, to) {
+    const rows = [];
+    for (let at = from; at < to; at++) {
+      const element = row(page, shown[at], at);
+      element.style.top = `${at * ROW}px`;
+      rows.push(element);
+    }
+    body.replaceChildren(...rows);
   }
 
-  function truthCell({ facts, evidence }, i) {
-    const label = facts.trueClasses[evidence.truth[i]];
-    const right = Order.isRight(evidence, i);
-    if (right === null) return h("span", { title: label }, label);
-    return h("span", { class: right ? "right" : "wrong", title: label },
-      h("span", { class: "sign", role: "img", "aria-label": right ? "right" : "wrong" },
-        right ? "✓" : "✗"), ` ${label}`);
+  function draw() {
+    if (window.matchMedia("print").matches) { print(); return; }
+    const from = Math.max(0, Math.floor(view.scrollTop / ROW) - SPARE);
+    render(from, Math.min(shown.length, from + Math.ceil(view.clientHeight / ROW) + 2 * SPARE));
+    const at = shown.indexOf(page.chosen);
+    if (at >= 0) grid.setAttribute("aria-activedescendant", `row-${page.chosen}`);
   }
 
-  function cells(page, i) {
-    const { facts, evidence, assessed } = page;
-    const draw = {
-      picture: () => Pictures.draw(Pictures.ofSample(i), `sample ${evidence.index[i]}`),
-      index: () => h("span", { class: "number" }, `#${evidence.index[i]}`,
-        evidence.counted[i] ? null : h("abbr", { title: "not drawn, so not counted" }, "*")),
-      belief: () => h("span", { title: Dom.label(facts, evidence.belief[i]) },
-        Dom.label(facts, evidence.belief[i])),
-      truth: () => truthCell(page, i),
-      assertion: () => badge(assessed.assertion[i]),
-      reason: () => Words.REASONS[Algebra.REASONS[assessed.reason[i]]],
-      margin: () => short(assessed.margin[i], 3),
-      radius: () => short(assessed.radius[i], 3),
-    };
-    return page.columns.map(([name]) => h("div", { role: "gridcell", class: `cell of-${name}` },
-      draw[name]()));
+  /* On paper nothing scrolls: the first rows, one below the other. */
+  function print() {
+    render(0, Math.min(shown.length, PRINTED));
   }
 
-  function row(page, i, at) {
-    const alarm = Order.wrongIk(page.evidence, page.assessed, i);
-    return h("div", {
-      role: "row", id: `row-${i}`, "aria-rowindex": at + 2, "data-at": at,
-      class: `row${alarm ? " alarm" : ""}${page.chosen === i ? " chosen" : ""}`,
-      "aria-selected": page.chosen === i ? "true" : "false",
-    }, cells(page, i));
+  function reveal(at) {
+    const top = at * ROW;
+    if (top < view.scrollTop) view.scrollTop = top;
+    else if (top + ROW > view.scrollTop + view.clientHeight) {
+      view.scrollTop = top + ROW - view.clientHeight;
+    }
   }
 
-  /* page: { facts, evidence, assessed, chosen, select, isGiven, order(name), enter() } */
-  function create(page) {
-    let shown = [];
-    page.columns = columnsOf(page);
-    const head = h("div", { role: "row", class: "row head", "aria-rowindex": 1 },
-      page.columns.map(([name, text]) => h("div", { role: "columnheader",
-        class: `cell of-${name}` }, text ? h("button", { type: "button", tabindex: -1,
-        title: `Order by ${text}`, onclick: () => page.order(name) }, text) : null)));
-    const body = h("div", { role: "rowgroup", class: "rows" });
-    const view = h("div", { class: "view" }, body);
-    const grid = h("div", { role: "grid", class: "table", tabindex: 0, id: "grid",
-      "aria-label": "Samples" }, head, view);
-    const widths = (place) => page.columns.map((column) => column[place])
-      .filter((width) => width !== "0").join(" ");
-    grid.style.setProperty("--columns", widths(2));
-    grid.style.setProperty("--columns-narrow", widths(3));
-    byId("table").replaceChildren(grid);
-
-    function render(from, to) {
-      const rows = [];
-      for (let at = from; at < to; at++) {
-        const element = row(page, shown[at], at);
-        element.style.top = `${at * ROW}px`;
-        rows.push(element);
-      }
-      body.replaceChildren(...rows);
-    }
-
-    function draw() {
-      if (window.matchMedia("print").matches) { print(); return; }
-      const from = Math.max(0, Math.floor(view.scrollTop / ROW) - SPARE);
-      render(from, Math.min(shown.length, from + Math.ceil(view.clientHeight / ROW) + 2 * SPARE));
-      const at = shown.indexOf(page.chosen);
-      if (at >= 0) grid.setAttribute("aria-activedescendant", `row-${page.chosen}`);
-    }
-
-    /* On paper nothing scrolls: the first rows, one below the other. */
-    function print() {
-      render(0, Math.min(shown.length, PRINTED));
-    }
-
-    function reveal(at) {
-      const top = at * ROW;
-      if (top < view.scrollTop) view.scrollTop = top;
-      else if (top + ROW > view.scrollTop + view.clientHeight) {
-        view.scrollTop = top + ROW - view.clientHeight;
-      }
-    }
-
-    /* Show these samples. */
-    function update(positions) {
-      shown = positions;
-      body.style.height = `${shown.length * ROW}px`;
-      grid.setAttribute("aria-rowcount", shown.length + 1);
-      const all = shown.length === page.evidence.n ? "" : ` of ${count(page.evidence.n)}`;
-      byId("shown").textContent = `${count(shown.length)}${all} samples`;
-      draw();
-    }
-
-    function choose(at) {
-      const place = Math.max(0, Math.min(shown.length - 1, at));
-      if (shown.length) page.select(shown[place]);
-    }
-
-    view.addEventListener("scroll", draw, { passive: true });
-    body.addEventListener("click", (event) => {
-      const found = event.target.closest(".row");
-      if (found) { choose(Number(found.dataset.at)); page.enter(false); }
-    });
-    grid.addEventListener("keydown", (event) => {
-      const at = shown.indexOf(page.chosen);
-      const leap = Math.max(1, Math.floor(view.clientHeight / ROW) - 1);
-      const moves = { ArrowDown: at + 1, ArrowUp: at - 1, PageDown: at + leap, PageUp: at - leap,
-        Home: 0, End: shown.length - 1 };
-      if (event.key === "Enter") { if (at < 0) choose(0); page.enter(true); }
-      else if (event.key in moves) choose(moves[event.key]);
-      else return;
-      event.preventDefault();
-    });
-    window.addEventListener("beforeprint", print);
-    window.addEventListener("afterprint", draw);
-    new ResizeObserver(draw).observe(view);
-
-    return { update, draw, show: (i) => { reveal(Math.max(0, shown.indexOf(i))); draw(); },
-      isShown: (i) => shown.includes(i), first: () => shown[0] ?? null };
+  /* Show these samples. */
+  function update(positions) {
+    shown = positions;
+    body.style.height = `${shown.length * ROW}px`;
+    grid.setAttribute("aria-rowcount", shown.length + 1);
+    const all = shown.length === page.evidence.n ? "" : ` of ${count(page.evidence.n)}`;
+    byId("shown").textContent = `${count(shown.length)}${all} samples`;
+    draw();
   }
 
-  return { create };
-})();
+  function choose(at) {
+    const place = Math.max(0, Math.min(shown.length - 1, at));
+    if (shown.length) page.choose(shown[place]);
+  }
+
+  view.addEventListener("scroll", draw, { passive: true });
+  body.addEventListener("click", (event) => {
+    const found = event.target.closest(".row");
+    if (found) { choose(Number(found.dataset.at)); page.enter(false); }
+  });
+  grid.addEventListener("keydown", (event) => {
+    const at = shown.indexOf(page.chosen);
+    const leap = Math.max(1, Math.floor(view.clientHeight / ROW) - 1);
+    const moves = { ArrowDown: at + 1, ArrowUp: at - 1, PageDown: at + leap, PageUp: at - leap,
+      Home: 0, End: shown.length - 1 };
+    if (event.key === "Enter") { if (at < 0) choose(0); page.enter(true); }
+    else if (event.key in moves) choose(moves[event.key]);
+    else return;
+    event.preventDefault();
+  });
+  window.addEventListener("beforeprint", print);
+  window.addEventListener("afterprint", draw);
+  new ResizeObserver(draw).observe(view);
+
+  return { update, draw, show: (i) => { reveal(Math.max(0, shown.indexOf(i))); draw(); },
+    isShown: (i) => shown.includes(i), first: () => shown[0] ?? null };
+}

@@ -1,142 +1,127 @@
-"use strict";
 /* Words: why one sample got its assertion, in sentences that name the facts. */
 
-const Words = (() => {
-  const { short } = Dom;
+import * as Algebra from "./algebra.js";
+import { label, short } from "./dom.js";
 
-  const REASONS = {
-    KNOWN: "known", OVERLAP: "overlap", DISAGREEMENT: "disagreement",
-    EXTRAPOLATION: "extrapolation", CONTRADICTION: "contradiction", INVALID: "invalid",
-    UNCERTIFIED: "uncertified",
-  };
-
-  /* What one layer says about a sample: its classes within reach, nearest first. */
-  function look(facts, layer, setting, i) {
-    const candidates = Array.from({ length: layer.width }, (_, j) => {
-      const at = i * layer.width + j;
-      return {
-        j, own: j === 0, code: layer.codes[at], label: Dom.label(facts, layer.codes[at]),
-        row: layer.rows[at], distance: layer.distances[at],
-        within: Algebra.isWithin(layer, setting, i, j),
-        reach: Algebra.reachOf(layer, setting, i, j),
-      };
-    });
-    const [own, ...others] = candidates;
-    const rivals = others.filter((other) => other.within);
-    // Of classes with radii of their own the one that matters may not be the nearest.
-    const against = rivals[0] ?? others[0] ?? null;
-    const nearest = candidates.reduce((a, b) => (b.distance < a.distance ? b : a));
+/* What one layer says about a sample: its classes within reach, nearest first. */
+export function look(facts, layer, setting, i) {
+  const candidates = Array.from({ length: layer.width }, (_, j) => {
+    const at = i * layer.width + j;
     return {
-      layer, setting, own, rivals, against, nearest,
-      empty: !own.within && rivals.length === 0,
-      alone: own.within && rivals.length === 0,
-      none: Algebra.ballOf(layer, setting, i) === "none",
+      j, own: j === 0, code: layer.codes[at], label: label(facts, layer.codes[at]),
+      row: layer.rows[at], distance: layer.distances[at],
+      within: Algebra.isWithin(layer, setting, i, j),
+      reach: Algebra.reachOf(layer, setting, i, j),
+      measured: setting.rule.measure(layer, setting, i, j),
     };
+  });
+  const [own, ...others] = candidates;
+  const rivals = others.filter((other) => other.within);
+  // Of classes with radii of their own the one that matters may not be the nearest.
+  const against = rivals[0] ?? others[0] ?? null;
+  const nearest = candidates.reduce((a, b) => (b.distance < a.distance ? b : a));
+  return {
+    layer, setting, own, rivals, against, nearest,
+    empty: !own.within && rivals.length === 0,
+    alone: own.within && rivals.length === 0,
+    none: setting.rule.ballOf(layer, setting, i).none === true,
+    margin: setting.rule.marginOf(layer, setting, i),
+    measuredReach: setting.rule.measuredReach(layer, setting, i),
+  };
+}
+
+export const name = (candidate) => `“${candidate.label}”`;
+export const exists = (candidate) => candidate !== null && Number.isFinite(candidate.distance);
+export const id = (candidate) => `#${candidate.row} of ${name(candidate)}`;
+export const list = (words) => (words.length < 2 ? words.join("")
+  : `${words.slice(0, -1).join(", ")} and ${words[words.length - 1]}`);
+
+/* Where the reach comes from. */
+export const reachWords = ({ layer, setting, own }, i) =>
+  setting.rule.ballOf(layer, setting, i).words(short(own.reach), setting);
+
+function ownFact({ own }) {
+  if (!exists(own)) return `there is no training sample of ${name(own)}`;
+  return `the nearest training sample of ${name(own)} (#${own.row}) is at ${short(own.distance)}`;
+}
+
+const limit = (candidate) => `the reach of ${short(candidate.reach)}`;
+/* The same reach again, or that of its own where classes differ. */
+const again = ({ own }, candidate) =>
+  (candidate.reach === own.reach ? "it" : `the reach of its class, ${short(candidate.reach)}`);
+
+function known(looks) {
+  const tight = looks.reduce((a, b) => (b.margin < a.margin ? b : a));
+  const others = exists(tight.against)
+    ? `; the nearest of another class, ${id(tight.against)}, is at `
+      + `${short(tight.against.distance)}, beyond ${again(tight, tight.against)}` : "";
+  const every = looks.length > 1
+    ? `The same holds in ${looks.length === 2 ? "the other layer" : "all layers"}. ` : "";
+  return `In layer ${tight.layer.name} ${ownFact(tight)}, within ${limit(tight.own)}${others}. `
+    + `${every}Only ${name(tight.own)} is supported, so: I know.`;
+}
+
+function overlap(looks) {
+  const mixed = looks.find((l) => l.own.within && l.rivals.length)
+    ?? looks.find((l) => l.rivals.length > 1);
+  const rivals = mixed.rivals.slice(0, 2);
+  if (mixed.own.within) {
+    const rival = rivals[0];
+    const its = rival.reach === mixed.own.reach ? "" : ` within ${again(mixed, rival)}`;
+    return `In layer ${mixed.layer.name} ${ownFact(mixed)}, within ${limit(mixed.own)}. But so `
+      + `is ${id(rival)}, at ${short(rival.distance)}${its}. Both classes are supported, `
+      + "so: I may know.";
   }
+  const support = looks.find((l) => l.own.within);
+  return `Layer ${support.layer.name} supports ${name(mixed.own)}, but in layer `
+    + `${mixed.layer.name} it is other classes that are within ${limit(mixed.own)}: `
+    + `${list(rivals.map((r) => `${id(r)} at ${short(r.distance)}`))}. `
+    + "Several classes are supported, so: I may know.";
+}
 
-  const name = (candidate) => `“${candidate.label}”`;
-  const exists = (candidate) => candidate !== null && Number.isFinite(candidate.distance);
-  const id = (candidate) => `#${candidate.row} of ${name(candidate)}`;
-  const list = (words) => (words.length < 2 ? words.join("")
-    : `${words.slice(0, -1).join(", ")} and ${words[words.length - 1]}`);
+function disagreement(looks) {
+  const found = looks.map((l) => {
+    const only = l.own.within ? l.own : l.rivals[0];
+    return `layer ${l.layer.name} has only samples of ${name(only)} within reach `
+      + `(#${only.row} at ${short(only.distance)}, reach ${short(only.reach)})`;
+  });
+  const words = list(found);
+  return `${words[0].toUpperCase()}${words.slice(1)}. The layers disagree, so: I may know.`;
+}
 
-  /* Where the reach comes from. */
-  function reachWords({ layer, setting, none }, i) {
-    if (none) return `none, as no sample is within ε = ${short(setting.radius)}`;
-    if (setting.radii) {
-      return setting.factor === 1 ? "the radius of each class"
-        : `${short(setting.factor)} × the radius of each class`;
-    }
-    const reach = short(Algebra.reachOf(layer, setting, i));
-    const ball = Algebra.ballOf(layer, setting, i);
-    if (ball === "kth") return `${reach}, the distance of nearest sample number ${setting.k}`;
-    if (ball === "ratio") return `${reach}, ${short(setting.ratio)} × that of the nearest sample`;
-    return `${reach}, the radius ε`;
+function extrapolation(looks) {
+  const empty = looks.find((l) => l.empty);
+  if (!exists(empty.nearest)) {
+    return `In layer ${empty.layer.name} there is no training sample at all, so: I don't know.`;
   }
+  const { nearest } = empty;
+  const where = Number.isFinite(nearest.reach) ? `beyond ${limit(nearest)}`
+    : "and the rule gives no reach there";
+  return `In layer ${empty.layer.name} even the nearest training sample, ${id(nearest)}, is at `
+    + `${short(nearest.distance)}, ${where}. Nothing like this was seen in training, so: `
+    + "I don't know.";
+}
 
-  function ownFact({ own }) {
-    if (!exists(own)) return `there is no training sample of ${name(own)}`;
-    return `the nearest training sample of ${name(own)} (#${own.row}) is at ${short(own.distance)}`;
+function contradiction(looks) {
+  const [first] = looks;
+  const rival = first.rivals[0];
+  const where = looks.length > 1 ? "In no layer is that class within reach" : "That is too far";
+  return `In layer ${first.layer.name} ${ownFact(first)}, beyond ${limit(first.own)}, while `
+    + `${id(rival)} is within ${again(first, rival)}, at ${short(rival.distance)}. `
+    + `${where}, so: I don't know.`;
+}
+
+/* The reason of an assertion in plain sentences. looks: of each layer, with its margin. */
+export function explain(looks, reason) {
+  const opening = looks[0].own.code < 0 ? "The model gives no answer. "
+    : `The model says ${name(looks[0].own)}. `;
+  if (reason === Algebra.INVALID) {
+    return `${opening}But the input, or what the model makes of it, is not a finite number. `
+      + "Nothing can be compared with it, so: I don't know.";
   }
-
-  const limit = (candidate) => `the reach of ${short(candidate.reach)}`;
-  /* The same reach again, or that of its own where each class has one. */
-  const again = ({ setting }, candidate) =>
-    (setting.radii ? `the reach of its class, ${short(candidate.reach)}` : "it");
-
-  function known(looks) {
-    const tight = looks.reduce((a, b) => (b.margin < a.margin ? b : a));
-    const others = exists(tight.against)
-      ? `; the nearest of another class, ${id(tight.against)}, is at `
-        + `${short(tight.against.distance)}, beyond ${again(tight, tight.against)}` : "";
-    const every = looks.length > 1
-      ? `The same holds in ${looks.length === 2 ? "the other layer" : "all layers"}. ` : "";
-    return `In layer ${tight.layer.name} ${ownFact(tight)}, within ${limit(tight.own)}${others}. `
-      + `${every}Only ${name(tight.own)} is supported, so: I know.`;
+  if (reason === Algebra.UNCERTIFIED) {
+    return `${opening}In every layer all training samples within reach are of that class, but `
+      + "predictions of it have no certified accuracy, so: I may know.";
   }
-
-  function overlap(looks) {
-    const mixed = looks.find((l) => l.own.within && l.rivals.length)
-      ?? looks.find((l) => l.rivals.length > 1);
-    const rivals = mixed.rivals.slice(0, 2);
-    if (mixed.own.within) {
-      const rival = rivals[0];
-      const its = mixed.setting.radii ? ` within ${again(mixed, rival)}` : "";
-      return `In layer ${mixed.layer.name} ${ownFact(mixed)}, within ${limit(mixed.own)}. But so `
-        + `is ${id(rival)}, at ${short(rival.distance)}${its}. Both classes are supported, `
-        + "so: I may know.";
-    }
-    const support = looks.find((l) => l.own.within);
-    return `Layer ${support.layer.name} supports ${name(mixed.own)}, but in layer `
-      + `${mixed.layer.name} it is other classes that are within ${limit(mixed.own)}: `
-      + `${list(rivals.map((r) => `${id(r)} at ${short(r.distance)}`))}. `
-      + "Several classes are supported, so: I may know.";
-  }
-
-  function disagreement(looks) {
-    const found = looks.map((l) => {
-      const only = l.own.within ? l.own : l.rivals[0];
-      return `layer ${l.layer.name} has only samples of ${name(only)} within reach `
-        + `(#${only.row} at ${short(only.distance)}, reach ${short(only.reach)})`;
-    });
-    const words = list(found);
-    return `${words[0].toUpperCase()}${words.slice(1)}. The layers disagree, so: I may know.`;
-  }
-
-  function extrapolation(looks) {
-    const empty = looks.find((l) => l.empty);
-    if (!exists(empty.nearest)) {
-      return `In layer ${empty.layer.name} there is no training sample at all, so: I don't know.`;
-    }
-    const { nearest } = empty;
-    return `In layer ${empty.layer.name} even the nearest training sample, ${id(nearest)}, is at `
-      + `${short(nearest.distance)}, beyond ${limit(nearest)}. Nothing like this was seen in `
-      + "training, so: I don't know.";
-  }
-
-  function contradiction(looks) {
-    const [first] = looks;
-    const rival = first.rivals[0];
-    const where = looks.length > 1 ? "In no layer is that class within reach" : "That is too far";
-    return `In layer ${first.layer.name} ${ownFact(first)}, beyond ${limit(first.own)}, while `
-      + `${id(rival)} is within ${again(first, rival)}, at ${short(rival.distance)}. `
-      + `${where}, so: I don't know.`;
-  }
-
-  /* The reason of an assertion in plain sentences. looks: of each layer, with its margin. */
-  function explain(looks, reason) {
-    const opening = looks[0].own.code < 0 ? "The model gives no answer. "
-      : `The model says ${name(looks[0].own)}. `;
-    if (reason === Algebra.INVALID) {
-      return `${opening}But the input, or what the model makes of it, is not a finite number. `
-        + "Nothing can be compared with it, so: I don't know.";
-    }
-    if (reason === Algebra.UNCERTIFIED) {
-      return `${opening}In every layer all training samples within reach are of that class, but `
-        + "beliefs in it have no certified accuracy, so: I may know.";
-    }
-    return opening + [known, overlap, disagreement, extrapolation, contradiction][reason](looks);
-  }
-
-  return { REASONS, look, explain, reachWords, exists, name, id, list };
-})();
+  return opening + [known, overlap, disagreement, extrapolation, contradiction][reason](looks);
+}

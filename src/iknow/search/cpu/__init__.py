@@ -1,1 +1,1 @@
-"""Search on CPUs: by matrix products and by cells of cells, compiled where numba is."""
+"""Search on CPUs: by matrix products and by a tree of cells, compiled if numba is installed."""

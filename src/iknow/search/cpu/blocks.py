@@ -1,10 +1,9 @@
-"""Search with numpy alone: block by block, by matrix products and on all cores.
+"""Search with numpy alone: block by block, by matrix products, on all cores.
 
-The rows are kept sorted by class and cut into small blocks. One float32 product bounds all
-distances from below and keeps one minimum per block (`lower_bounds`). Per query and class, the
-block with the lowest bound is then measured in float64, and after it every other block whose bound
-does not exceed the distance found: usually none. The result is exact, whatever float32 lost on the
-way.
+Rows are sorted by class and cut into small blocks. One float32 product bounds all distances from
+below and keeps one minimum per block (`lower_bounds`). For each query and class, we then measure
+the block with the lowest bound in float64, and after it every other block whose bound does not
+exceed the distance found: usually none. The result is exact, whatever float32 lost.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class BlockSearch:
 
     def fill(self, queries: Floats32, evidence: Evidence) -> None:
         """Write the evidence about queries of shape (n_queries, n_features) into `evidence`."""
-        _ = self._bounds  # built here, once, rather than by every thread
+        _ = self._bounds  # built here once, not by every thread
         # The slices of `evidence` are views: each task fills in its own queries.
         for_each(
             lambda part: _Search(self, queries[part]).fill(evidence[part]),
@@ -48,7 +47,7 @@ class BlockSearch:
         )
 
     def _parts(self, n_queries: int) -> Iterator[slice]:
-        """Slices of queries, small enough for the memory budget and enough for all cores."""
+        """Slices of queries that fit the memory budget, enough to keep all cores busy."""
         affordable = BYTES_FOR_MINIMA // (4 * len(self._block_starts))
         share = -(-n_queries // n_cores())
         size = max(1, min(QUERIES_PER_TASK, affordable, share))
@@ -59,8 +58,8 @@ class BlockSearch:
     def _block_size(self) -> int:
         """Rows per block: small blocks cost minima to compare, large ones rows to measure.
 
-        The balance of the two goes with the root of rows / (classes * features); the factor is
-        measured. Blocks grow with the index so that the minima of a task stay within budget.
+        The optimum scales with the root of rows / (classes * features); the factor is measured.
+        Blocks grow with the index so that the minima of a task stay within budget.
         """
         balance = 0.5 * np.sqrt(self.n_rows / (self.n_classes * self.n_features))
         budget = self.n_rows * 4 * QUERIES_PER_TASK / (2 * BYTES_FOR_MINIMA)
@@ -82,7 +81,7 @@ class BlockSearch:
 
     @cached_property
     def _class_blocks(self) -> list[tuple[int, slice]]:
-        """The inhabited classes with their blocks."""
+        """The classes that have rows, with their blocks."""
         bounds = np.searchsorted(self._block_starts, self._class_starts)
         return [
             (c, slice(int(bounds[c]), int(bounds[c + 1])))
@@ -128,7 +127,7 @@ class _Search:
     def _blocks_within(self, limits: list[Any]) -> Bools:
         """Which blocks, of shape (n_blocks, n_queries), have a bound within their class's limit.
 
-        limits: for each inhabited class, an array of shape (n_queries,).
+        limits: for each class that has rows, an array of shape (n_queries,).
         """
         within = np.empty(self._minima.shape, dtype=bool)
         for limit, (_, blocks) in zip(limits, self._index._class_blocks, strict=True):
@@ -136,14 +135,14 @@ class _Search:
         return within
 
     def _improve(self, distance: Floats, row: Ints, marked: Bools) -> None:
-        """Measure the marked blocks and keep, in place, what is nearer than the best so far."""
+        """Measure the marked blocks and update the best so far, in place."""
         block, query = _positions(marked)
         measured = self._measure(query, block)
         place = measured.argmin(axis=1)
         nearest = measured[np.arange(len(place)), place]
         nearest_row = self._index._block_starts[block] + place
         code = self._index.labels[nearest_row]
-        # One winner per query and class: the nearest and, of equals, the lowest row.
+        # One winner per query and class: the nearest and, on ties, the lowest row.
         order = np.lexsort((nearest_row, nearest, code, query))
         query, code = query[order], code[order]
         is_first = np.ones(len(order), dtype=bool)
@@ -193,8 +192,8 @@ class _Search:
     def _measure(self, query: Ints, block: Ints) -> Floats:
         """Distances in float64 from queries to all rows of blocks, of shape (n_pairs, block_size).
 
-        Differences are taken before squaring, so nothing cancels, and each distance depends on its
-        two points alone, whatever batch, block or shard they are met in.
+        We subtract before squaring, so nothing cancels, and each distance depends on its two points
+        alone, in whatever batch, block or shard they meet.
         """
         index, size = self._index, self._index._block_size
         distances = np.empty((len(query), size))

@@ -1,4 +1,4 @@
-"""CellTree: the cells of stored rows, and the two ways of finding a support with them."""
+"""CellTree: the cells of stored rows, and two ways to find a support with them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class CellTree:
         return len(self.search.packed.panels)
 
     def walk(self, queries: Floats32, radii: Floats, support: Bools) -> int:
-        """Mark the classes within reach in `support`; returns how many panels were looked at.
+        """Mark the classes within reach in `support`; returns how many panels it visited.
 
         queries: of shape (n_queries, n_features). radii: of shape (n_classes,). support: of shape
         (n_queries, n_classes), filled with False.
@@ -51,7 +51,7 @@ class CellTree:
         return sum(looked_at)
 
     def sweep(self, queries: Floats32, radii: Floats, support: Bools) -> None:
-        """As `walk`, by looking at all rows."""
+        """Like `walk`, but visits all rows."""
 
         def work(part: slice) -> None:
             search = self.search
@@ -66,7 +66,7 @@ class CellTree:
 
 
 def _plant(class_panels: Ints, n_features: int) -> Tree:
-    """The shape of the tree: as many levels as it takes until each class has a single panel."""
+    """The shape of the tree: enough levels that each class ends in a single panel."""
     counts = [np.diff(class_panels)]
     while counts[-1].max(initial=0) > 1:
         counts.append(-(-counts[-1] // LANES))

@@ -1,8 +1,8 @@
 """DenseIndex: exact search by bounding the distances to all rows, on all cores.
 
-One float32 product bounds every distance from below, with a proven allowance for rounding; only
-what may be nearest by its bound is measured, in float64. With the extra `fast` the products are
-compiled for the CPU at hand and keep nothing but minima (`panels`); without it they are numpy's
+One float32 product bounds every distance from below, with a proven allowance for rounding; only the
+rows that may be nearest by their bound are measured, in float64. With the extra `fast` the products
+are compiled for the current CPU and keep only minima (`panels`); without it numpy computes them
 (`blocks`). Both give the same bits.
 """
 
@@ -25,7 +25,7 @@ from iknow.search.memory import slices_that_fit
 from iknow.search.stored import StoredRows
 
 COPY_BYTES = 5
-"""Memory that preparing a row for search takes per feature: its copy in float32, and a little."""
+"""Bytes per feature to prepare a row for search: its float32 copy, and a little more."""
 
 
 class Search(Protocol):
@@ -39,12 +39,12 @@ class Search(Protocol):
 class DenseIndex(StoredRows):
     """Activations of one layer with their class codes, searched in the Euclidean norm.
 
-    The parameters are those of `StoredRows`. Rows that are too many to prepare for search in the
-    memory that is free, such as those of a large memory-mapped file, are searched part by part.
+    The parameters are those of `StoredRows`. If free memory does not suffice to prepare all rows,
+    such as those of a large memory-mapped file, they are searched part by part.
     """
 
     def gather(self, queries: Any, k: int = 0) -> Evidence:
-        """Evidence about queries of shape (n_queries, n_features), with k neighbour distances."""
+        """Evidence about queries of shape (n_queries, n_features), with k neighbor distances."""
         points = self._check(queries)
         evidence = empty_evidence(len(points), self.n_classes, check_k(k, self.n_rows))
         if self.n_rows == 0 or len(points) == 0:
@@ -64,11 +64,11 @@ class DenseIndex(StoredRows):
 
     @cached_property
     def _parts(self) -> list[slice]:
-        """Slices of rows that can be prepared for search at once; one, unless memory is short."""
+        """Slices of rows to prepare for search at once; a single one unless memory is short."""
         return slices_that_fit(self.n_rows, COPY_BYTES * (self.n_features + 4))
 
     def _each_part(self) -> Iterator[DenseIndex]:
-        """Indexes of the parts, one at a time: each is forgotten before the next is prepared."""
+        """Indexes of the parts, one at a time: each is freed before the next is prepared."""
         for part in self._parts:
             yield DenseIndex(
                 self.points[part], self.labels[part], self.n_classes, rows=self.rows[part]
@@ -86,28 +86,28 @@ class DenseIndex(StoredRows):
         return BlockSearch(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Only what cannot be derived is pickled."""
+        """Pickle only what cannot be derived."""
         return {name: vars(self)[name] for name in ("points", "labels", "rows", "_n_classes")}
 
 
 @cache
 def is_compiled() -> bool:
-    """Whether search is compiled: the extra `fast` is installed, and works."""
+    """Whether search is compiled: the extra `fast` is installed and works."""
     if find_spec("numba") is None:
         return False
     try:
         with unforked():
             import iknow.search.cpu.cell_tree  # noqa: F401
-    except Exception as error:  # numba refuses a numpy that is too new, its library may not load
+    except Exception as error:  # numba refuses a new numpy, or its library fails to load
         warnings.warn(
-            f"search is not compiled, and slower, as numba cannot be loaded: {error}", stacklevel=2
+            f"numba cannot be loaded, so search is not compiled and slower: {error}", stacklevel=2
         )
         return False
     return True
 
 
 def _with_neighbors(evidence: Evidence, k: int) -> Evidence:
-    """The evidence of a part with fewer than k rows, its neighbours continued by inf."""
+    """The evidence of a part with fewer than k rows, its neighbor distances padded with inf."""
     missing = np.full((len(evidence), k - evidence.n_neighbors), np.inf)
     return Evidence(
         class_distances=evidence.class_distances,

@@ -1,13 +1,13 @@
 """Lower bounds on all distances by one matrix product in float32.
 
 Squared distances expand to |x|² - 2 x·q + |q|², which is a matrix product, but in float32 the
-expansion cancels: near the query it can be wrong in every digit. So it is not used as a distance.
-It is used as a proven lower bound, which tells where exact arithmetic is worth while.
+expansion cancels: near the query every digit can be wrong. So we do not use it as a distance. We
+use it as a proven lower bound that tells where exact arithmetic is worthwhile.
 
-Let x̂ and q̂ be rows and query after a shift by the rows' mean and a scaling by a power of two, both
-rounded to float32 (unit roundoff u = 2^-24), N = |x̂| + |q̂|, and
+Let x̂ and q̂ be rows and query after a shift by the rows' mean and a scaling by a power of two,
+both rounded to float32 (unit roundoff u = 2^-24), N = |x̂| + |q̂|, and
 
-    τ(x, q) = (s² |x - q|² - |q̂|²) / 2              what ranks the rows for a query
+    τ(x, q) = (s² |x - q|² - |q̂|²) / 2              ranks the rows for a query
     t(x, q) = fl( h·1 + Σ_j (-x̂_j) q̂_j ),  h = fl(|x̂|²/2)      its value by one product
 
 Rounding the inputs moves |x̂ - q̂| by at most u N and hence |x̂ - q̂|²/2 by at most u N² (1 + u).
@@ -17,8 +17,8 @@ steps, costs at most γ (|x̂||q̂| + |x̂|²/2 (1 + u)) with γ = (d+1)u / (1 -
 
     |t - τ| <= c N² + underflow,    c = γ/2 + 2u   (rounded up generously below)
 
-and c N² = c|x̂|² + 2c|x̂||q̂| + c|q̂|² is itself a product of a row's numbers with a query's: two more
-columns make the matrix product deliver t - c N² <= τ directly, apart from the term of q alone.
+and c N² = c|x̂|² + 2c|x̂||q̂| + c|q̂|² is itself a product of a row's numbers with a query's: two
+more columns make the matrix product deliver t - c N² <= τ directly, apart from the term of q alone.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class LowerBounds:
     def block_minima(self, queries: Floats32) -> tuple[Floats32, Floats]:
         """A lower bound on τ over each block, of shape (n_blocks, n_queries), and |q̂|² / 2.
 
-        The bound is -inf for a query so far out that float32 overflows.
+        The bound is -inf for a query so far away that float32 overflows.
         """
         with np.errstate(over="ignore", invalid="ignore"):
             shifted = ((queries - self._center) * self._scale).astype(np.float32)
@@ -62,7 +62,7 @@ class LowerBounds:
             product[:-3] = shifted.T
             product[-3] = 1.0
             product[-2] = norm
-            # What depends on the query alone, with every term made a little worse.
+            # The terms of the query alone, each rounded toward the safe side.
             product[-1] = -(self._error * squared + self._underflow * (1 + norm)) * (1 + 1e-6)
             minima = np.empty((self.n_blocks, len(queries)), dtype=np.float32)
             tile_blocks = max(1, TILE_ROWS // self.block_size)
@@ -80,7 +80,7 @@ class LowerBounds:
     def to_bound(self, distances: Floats, half_norms: Floats) -> Floats32:
         """τ of given distances, rounded up, comparable with the minima of `block_minima`.
 
-        It is inf, which rules nothing out, where the query's norm overflows.
+        It is inf, which rules nothing out, if the query's norm overflows.
         """
         with np.errstate(invalid="ignore", over="ignore"):
             limits = 0.5 * self._scale**2 * np.square(distances) - half_norms
@@ -123,7 +123,7 @@ def error_of_product(n_features: int) -> tuple[float, float]:
 
 
 def power_of_two_scale(rows: Floats32, center: Floats) -> float:
-    """The power of two that brings the largest |x - center| to at most 1: exact to multiply by."""
+    """The power of two that brings the largest |x - center| to at most 1; multiplying is exact."""
     if rows.size == 0:
         return 1.0
     largest = max(

@@ -1,8 +1,8 @@
 """MinkowskiIndex: exact search in the ℓp norm, by measuring every distance.
 
-Only ℓ2 turns into matrix products, so here each distance is measured in float64, tile by tile, and
-only what a tile improves is kept: the memory does not grow with the index. scipy's distances leave
-other threads free to run, so batches of queries share the cores.
+Only ℓ2 turns into matrix products, so here we measure each distance in float64, tile by tile, and
+keep only improvements: memory does not grow with the index. scipy's distance functions release
+Python's lock, so batches of queries share the cores.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROWS_PER_TILE = 4096
 BYTES_PER_TILE = 32 << 20
 
 LARGEST_PLAIN_POWER = 6.0
-"""Up to here no power of a difference of float32 numbers (1e-45 to 7e38) leaves float64."""
+"""Up to this p, powers of differences of float32 numbers (1e-45 to 7e38) fit into float64."""
 
 
 class MinkowskiIndex(StoredRows):
@@ -47,7 +47,7 @@ class MinkowskiIndex(StoredRows):
         self.p = _check_p(p)
 
     def gather(self, queries: Any, k: int = 0) -> Evidence:
-        """Evidence about queries of shape (n_queries, n_features), with k neighbour distances."""
+        """Evidence about queries of shape (n_queries, n_features), with k neighbor distances."""
         points = check_activations(queries, "queries")
         check_width(points, self.n_features)
         evidence = empty_evidence(len(points), self.n_classes, check_k(k, self.n_rows))
@@ -60,7 +60,7 @@ class MinkowskiIndex(StoredRows):
         return evidence
 
     def _fill(self, evidence: Evidence, queries: Floats) -> None:
-        """Write the evidence about the queries into `evidence`, tile after tile."""
+        """Write the evidence about the queries into `evidence`, tile by tile."""
         k = evidence.n_neighbors
         for tile in self._tiles():
             distances = measure(queries, self.points[tile].astype(np.float64), self.p)
@@ -72,17 +72,17 @@ class MinkowskiIndex(StoredRows):
         evidence.neighbor_distances.sort(axis=1)
 
     def _tiles(self) -> Iterator[slice]:
-        """Slices of rows, such that their copy in float64 fits the memory set aside."""
+        """Slices of rows whose float64 copies fit the memory set aside."""
         affordable = BYTES_PER_TILE // (8 * max(1, self.n_features))
         size = max(1, min(ROWS_PER_TILE, affordable))
         for start in range(0, self.n_rows, size):
             yield slice(start, min(start + size, self.n_rows))
 
     def _improve(self, evidence: Evidence, distances: Floats, first_row: int) -> None:
-        """Keep the nearest sample of each class in a tile where it is nearer than any before.
+        """Keep the nearest sample of each class in a tile if it is nearer than any before.
 
-        distances: of shape (n_queries, rows in the tile). Rows ascend within a class, so to take
-        the first of equals, here and among tiles, is to take the lowest.
+        distances: of shape (n_queries, rows in the tile). Rows ascend within a class, so on ties
+        the first one, within a tile and among tiles, has the lowest row.
         """
         labels = self.labels[first_row : first_row + distances.shape[1]]
         codes, starts = np.unique(labels, return_index=True)

@@ -1,17 +1,17 @@
-"""Rows packed for the vector units of a CPU, with what is needed to bound distances safely.
+"""Rows packed for the vector units of a CPU, with the terms of safe bounds on distances.
 
-Rows are kept class by class in panels of 16, feature by feature: one instruction then works on 16
-rows at once. A panel of d features is d + 1 vectors of 16 numbers:
+Rows lie class by class in panels of 16, feature by feature, so one instruction works on 16 rows at
+once. A panel of d features is d + 1 vectors of 16 numbers:
 
-    h            |x̂|²/2 less an allowance for rounding; inf in slots that hold no row
+    h            |x̂|²/2 minus an allowance for rounding; inf in empty slots
     -x̂_1 … -x̂_d  the rows, shifted by their mean and scaled by a power of two
 
-so that h - x̂·q̂, summed in any order in float32, is a lower bound as derived in `lower_bounds`: for
-every row within a distance ρ of the query it is at most
+so that h - x̂·q̂, summed in any order in float32, is a lower bound as derived in `lower_bounds`:
+for every row within a distance ρ of the query it is at most
 
     s²ρ²/2 - |q̂|²/2 + 2c|q̂|² + underflow             (the query's limit for ρ)
 
-because cN² = c(|x̂| + |q̂|)² <= 2c|x̂|² + 2c|q̂|², of which the row's part is in h.
+because cN² = c(|x̂| + |q̂|)² <= 2c|x̂|² + 2c|q̂|², and h contains the first term.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from iknow.search.cpu.lower_bounds import error_of_product, power_of_two_scale
 from iknow.search.threads import for_each
 
 LANES = 16
-"""Rows in a panel: one or two registers on any CPU of today."""
+"""Rows in a panel: one or two registers on any current CPU."""
 ROWS_PER_TASK = 1 << 14
 TOO_FAR = 1e37
-"""A squared norm from which products might leave the range of float32."""
+"""The squared norm from which products might leave the range of float32."""
 
 
 class Placed(NamedTuple):
-    """Queries shifted and scaled as the rows are.
+    """Queries shifted and scaled like the rows.
 
     points: of shape (n_queries, n_features). squared: |q̂|² of shape (n_queries,), inf for queries
-    so far out that float32 might overflow: every limit is then inf, and rules nothing out.
+    so far away that float32 might overflow: every limit is then inf, and rules nothing out.
     """
 
     points: Floats32
@@ -46,8 +46,8 @@ class PackedRows:
     """Rows in panels, class by class.
 
     rows: of shape (n_rows, n_features). class_starts: the first row of each class and, last, the
-    number of rows, of shape (n_classes + 1,). order: positions of the rows in the order in which to
-    pack them, of shape (n_rows,), class by class.
+    number of rows, of shape (n_classes + 1,). order: positions of the rows in packing order, of
+    shape (n_rows,), class by class.
     """
 
     def __init__(self, rows: Floats32, class_starts: Ints, order: Ints) -> None:
@@ -59,7 +59,7 @@ class PackedRows:
         n_panels = -(-sizes // LANES)
         # The first panel of each class and, last, the number of panels: shape (n_classes + 1,).
         self.class_panels: Ints = np.concatenate([[0], np.cumsum(n_panels)]).astype(np.int64)
-        # The row in each slot, -1 where there is none: shape (n_panels * LANES,).
+        # The row in each slot, -1 if the slot is empty: shape (n_panels * LANES,).
         self.slots: Ints = np.full(int(self.class_panels[-1]) * LANES, -1, dtype=np.int64)
         shift = np.repeat(self.class_panels[:-1] * LANES - class_starts[:-1], sizes)
         self.slots[np.arange(len(rows)) + shift] = order

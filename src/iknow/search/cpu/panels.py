@@ -17,7 +17,7 @@ from iknow.search.stored import StoredRows
 from iknow.search.threads import n_cores, share
 
 BYTES_FOR_MINIMA = 128 << 20
-"""Memory for the minima of all batches in flight together."""
+"""Memory for the minima of all batches in flight, in total."""
 QUERIES_PER_BATCH = 85 * QUERIES_AT_ONCE
 FEWEST_PER_BATCH = 64 * QUERIES_AT_ONCE
 
@@ -25,8 +25,7 @@ FEWEST_PER_BATCH = 64 * QUERIES_AT_ONCE
 class PanelSearch:
     """Stored rows packed for compiled search.
 
-    order: positions of the rows in the order to pack them in, class by class; their own unless
-    given.
+    order: positions of the rows in packing order, class by class; by default as stored.
     """
 
     def __init__(self, stored: StoredRows, order: Ints | None = None) -> None:
@@ -67,7 +66,7 @@ class PanelSearch:
         return Queries(_read_only(queries), points, squared)
 
     def batches(self, n_queries: int) -> list[slice]:
-        """Slices of queries, small enough for the memory set aside and enough for all cores."""
+        """Slices of queries that fit the memory set aside, enough to keep all cores busy."""
         n_blocks = max(1, len(self.blocks.starts) - 1)
         affordable = BYTES_FOR_MINIMA // (n_cores() * 4 * n_blocks)
         size = max(1, min(QUERIES_PER_BATCH, affordable))
@@ -75,7 +74,7 @@ class PanelSearch:
 
 
 def cut_evenly(n: int, most: int) -> Iterator[slice]:
-    """Slices of at most so many, of like size, in a number that the cores can share evenly."""
+    """Slices of similar size, at most `largest`, in a number that the cores can share evenly."""
     n_parts = min(n, -(-n // (most * n_cores())) * n_cores())
     size = max(1, -(-n // max(1, n_parts)))
     # Whole groups of queries go through the vector units together.
@@ -88,7 +87,7 @@ def _cut_blocks(class_panels: Ints, n_features: int) -> Blocks:
     """Blocks of panels of one class each.
 
     For each query and class, small blocks mean more minima to compare and large ones more rows to
-    look at again, which takes about as long per feature as a comparison: the root balances the two.
+    measure, which takes about as long per feature as a comparison: the root balances the two.
     Blocks grow with the index so that the minima of enough queries fit the memory set aside.
     """
     n_panels = int(class_panels[-1])
@@ -103,7 +102,7 @@ def _cut_blocks(class_panels: Ints, n_features: int) -> Blocks:
 
 
 def _read_only(array: Any) -> Any:
-    """A view that cannot be written: one kind for arrays in memory and mapped ones alike."""
+    """A read-only view, so that arrays in memory and mapped ones have the same type."""
     view = array.view(np.ndarray)
     view = view[:]
     view.flags.writeable = False

@@ -1,9 +1,9 @@
-"""The folder for what can be made again, and files in it that can be trusted.
+"""The cache folder, and files in it that can be trusted.
 
-What is kept there may be code that is run when it is read. So a file counts only if nobody else can
-have written it: it and its folder belong to this user, and neither group nor others may write them.
-The folder is opened first and looked at then, and its files are opened through it: what is checked
-is what is used, though a name may lead elsewhere a moment later.
+Reading a cached file may run code. So a file counts only if nobody else can have written it: it and
+its folder belong to this user, and neither group nor others may write to them. We open the folder
+first and check it then, and open its files through it. So we use exactly what we checked, even if
+the same path leads elsewhere a moment later.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _HAS_OWNERS = hasattr(os, "geteuid") and os.open in os.supports_dir_fd
 
 
 class UnsafeError(Exception):
-    """A file or folder that somebody else may have written."""
+    """A file or folder that someone else may have written."""
 
 
 def user_cache() -> Path:
-    """Iknow's folder where the system keeps what can be made again."""
+    """Iknow's folder in the system's cache."""
     chosen = os.environ.get("XDG_CACHE_HOME", "")
-    if os.path.isabs(chosen):  # the specification of this variable says to ignore a relative one
+    if os.path.isabs(chosen):  # the specification of this variable says to ignore relative paths
         base = Path(chosen)
     elif sys.platform == "darwin":
         base = Path.home() / "Library" / "Caches"
@@ -39,7 +39,7 @@ def user_cache() -> Path:
 
 
 def make_user_cache() -> Path:
-    """The same, made for this user alone where it is missing, and refused if it is another's."""
+    """The same folder, created for this user alone if missing, and refused if it is not theirs."""
     folder = user_cache()
     folder.parent.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
@@ -51,15 +51,15 @@ def make_user_cache() -> Path:
 class TrustedFolder:
     """A folder of small files that only this user can have written.
 
-    Its methods raise OSError where there is no such file or no room for it, and `UnsafeError` where
-    the folder or the file is not to be trusted.
+    Its methods raise OSError if the file is missing or does not fit on the disk, and `UnsafeError`
+    if the folder or the file cannot be trusted.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def read(self, name: str) -> bytes:
-        """The content of a file, whole and as it was written."""
+        """The content of a file, complete and as it was written."""
         with self._opened() as folder:
             descriptor = os.open(self._at(name), os.O_RDONLY | _NOFOLLOW, dir_fd=folder)
             with open(descriptor, "rb") as file:
@@ -71,7 +71,7 @@ class TrustedFolder:
         return content
 
     def write(self, name: str, content: bytes) -> None:
-        """Write a file: whoever reads it finds all of it, or what was there before."""
+        """Write a file in one step: a reader finds all of it, or the previous content."""
         with self._opened(make=True) as folder:
             temporary = self._at(f"{name}.{uuid.uuid4().hex}")
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW
@@ -86,7 +86,7 @@ class TrustedFolder:
 
     @contextmanager
     def _opened(self, *, make: bool = False) -> Iterator[int | None]:
-        """The folder as a descriptor, where the system has such; it is checked."""
+        """The checked folder, as a descriptor if the system supports that."""
         if make:
             with suppress(FileExistsError):
                 self._path.mkdir(mode=0o700)
@@ -101,7 +101,7 @@ class TrustedFolder:
             os.close(descriptor)
 
     def _at(self, name: str) -> str:
-        """How to call a file: by its name in the opened folder, or by its path without one."""
+        """How to refer to a file: by name in the opened folder, or by path if there is none."""
         return name if _HAS_OWNERS else str(self._path / name)
 
 
@@ -109,7 +109,7 @@ _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 
 def _check(path: Path, status: os.stat_result) -> None:
-    """Refuse what somebody else may have written."""
+    """Refuse a file or folder that someone else may have written."""
     if not _HAS_OWNERS:
         return
     if status.st_uid != os.geteuid():
@@ -117,4 +117,4 @@ def _check(path: Path, status: os.stat_result) -> None:
             f"{path} belongs to user {status.st_uid}, and this process runs as user {os.geteuid()}"
         )
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise UnsafeError(f"{path} can be written by others (mode {stat.filemode(status.st_mode)})")
+        raise UnsafeError(f"others can write to {path} (mode {stat.filemode(status.st_mode)})")

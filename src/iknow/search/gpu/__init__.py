@@ -1,1 +1,1 @@
-"""Search by torch, on GPUs by Triton kernels."""
+"""Search with torch; on GPUs, with Triton kernels."""

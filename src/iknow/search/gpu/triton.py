@@ -1,7 +1,7 @@
-"""Kernels for `torch_triton`: bounds without a matrix of distances, and exact distances by numpy.
+"""Kernels for `torch.by_triton`: bounds without a matrix of distances, and distances as in numpy.
 
-The bounds are those of `torch_bounds`, whose proof names the numbers used here. All kernels run in
-Triton's interpreter, too.
+The bounds are those of `torch.bounds`, whose proof names the numbers used here. All kernels also
+run in Triton's interpreter.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def block_minima(  # type: ignore[no-untyped-def]
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _multiply(a, b, PRECISION: tl.constexpr, WIDEN: tl.constexpr):  # type: ignore[no-untyped-def]
-    if WIDEN:  # the interpreter multiplies neither bf16 nor, without warnings, fp16
+    if WIDEN:  # the interpreter cannot multiply bf16, and warns for fp16
         a, b = a.to(tl.float32), b.to(tl.float32)
     return tl.dot(a, b, input_precision=PRECISION)
 
@@ -148,7 +148,7 @@ def list_within(  # type: ignore[no-untyped-def]
     ranks,
     counts,
     offsets,  # (n_programs,), int64: the marks of all programs before
-    first,  # the list is of the marks from `first` on
+    first,  # the list starts with mark number `first`
     block_out,  # (capacity,), int64
     query_out,
     capacity,
@@ -182,7 +182,7 @@ def _square(points, queries, column):  # type: ignore[no-untyped-def]
 
 @triton.jit  # type: ignore[untyped-decorator]
 def _sum_of_squares(points, queries, START, LENGTH: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Σ (x_j - q_j)² over LENGTH columns from START, added as numpy does (see `torch_sums`).
+    """Σ (x_j - q_j)² over LENGTH columns from START, added as numpy does (see `torch.sums`).
 
     points: pointers of shape (pairs, size); queries: of shape (pairs, 1). Nothing may be fused.
     """
@@ -203,7 +203,7 @@ def _sum_of_squares(points, queries, START, LENGTH: tl.constexpr):  # type: igno
                 sums += _square(points[:, :, None], queries[:, :, None], eight + j)
             PAIRS: tl.constexpr = points.shape[0]
             SIZE: tl.constexpr = points.shape[1]
-            # Each of these sums has two terms, so there is no order to choose.
+            # Each of these sums has two terms, so their order does not matter.
             fours = tl.sum(tl.reshape(sums, (PAIRS, SIZE, 4, 2)), axis=3)
             twos = tl.sum(tl.reshape(fours, (PAIRS, SIZE, 2, 2)), axis=3)
             total = tl.sum(twos, axis=2)
@@ -239,7 +239,7 @@ def nearest_of_pairs(  # type: ignore[no-untyped-def]
     SIZE: tl.constexpr,
     WIDTH: tl.constexpr,
 ):
-    """The nearest row of each pair: its distance and, of equals, the lowest number."""
+    """The nearest row of each pair: its distance and number, the lowest number on ties."""
     pair = tl.program_id(0) * PAIRS + tl.arange(0, PAIRS)
     exists = pair < n_pairs
     q = tl.load(query + pair, mask=exists, other=0)

@@ -18,7 +18,8 @@ from iknow.search.gpu.torch.index import TorchIndex
 from iknow.search.gpu.torch.operations import PlainOperations
 from iknow.search.gpu.torch.search import merge
 from iknow.search.gpu.torch.sums import add_like_numpy, measure
-from iknow.testing import IndexContract, Problem, assert_same_evidence, brute_force
+from iknow.testing import IndexContract, assert_same_evidence, brute_force
+from iknow.testing.index import Problem
 
 FILTERS = list(SMALLEST_FACTOR)
 
@@ -31,9 +32,7 @@ class TestTorchIndex(IndexContract):
 class TestTorchIndexInParts(IndexContract):
     """With memory for less than half of the rows at a time."""
 
-    @pytest.fixture(autouse=True)
-    def _fewer_problems(self, monkeypatch):
-        monkeypatch.setattr("iknow.testing.SEEDS_PER_KIND", 4)
+    seeds_per_kind = 4
 
     def make_index(self, activations, labels, n_classes, rows=None):
         memory = 2048 + 100 * len(activations)

@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from iknow.core.assertion import Assertion
+from iknow.core.colors import COLORS
 from iknow.core.drawing import Look
 from iknow.evaluation.curves import RadiusCurve
 from iknow.evaluation.plots.matplotlib.axes import (
@@ -18,7 +19,7 @@ from iknow.evaluation.plots.matplotlib.axes import (
     spans_magnitudes,
     use_logarithm,
 )
-from iknow.evaluation.plots.matplotlib.style import CLASS_COLORS, COLORS, INK, PENCIL, tint
+from iknow.evaluation.plots.matplotlib.style import CLASS_COLORS, INK, PENCIL, tint
 from iknow.evaluation.robust_accuracy import RobustCurve
 from iknow.evaluation.tradeoff import SOFTMAX, Tradeoff
 from iknow.rules import RULES

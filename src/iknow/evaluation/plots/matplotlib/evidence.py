@@ -14,6 +14,7 @@ from matplotlib.patches import Polygon
 
 from iknow.core.arrays import Floats
 from iknow.core.assertion import Assertion, Reason
+from iknow.core.colors import COLORS
 from iknow.core.drawing import Drawing, Limits
 from iknow.core.overriding import said
 from iknow.evaluation.plots.matplotlib.axes import (
@@ -24,7 +25,7 @@ from iknow.evaluation.plots.matplotlib.axes import (
     spans_magnitudes,
     use_logarithm,
 )
-from iknow.evaluation.plots.matplotlib.style import COLORS, INK, PENCIL, tint
+from iknow.evaluation.plots.matplotlib.style import INK, PENCIL, tint
 from iknow.evaluation.scatter import EvidenceScatter
 
 GREEN, AMBER, GREY = (COLORS[a] for a in (Assertion.IK, Assertion.IMK, Assertion.IDK))

@@ -16,9 +16,10 @@ from matplotlib.patches import Rectangle
 
 from iknow.core.arrays import Floats, Ints
 from iknow.core.assertion import Assertion
+from iknow.core.colors import COLORS
 from iknow.evaluation.metrics import Report
 from iknow.evaluation.plots.matplotlib.axes import letter_size
-from iknow.evaluation.plots.matplotlib.style import CENTERED, CLASS_COLORS, COLORS, INK
+from iknow.evaluation.plots.matplotlib.style import CENTERED, CLASS_COLORS, INK
 
 MOST_COUNTED = 10
 """With more classes, counts in the cells would be too small to read."""

@@ -20,12 +20,10 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 
 from iknow.core.arrays import Floats, Ints
-from iknow.core.assertion import Assertion
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
-COLORS = {Assertion.IK: "#00795a", Assertion.IMK: "#c77700", Assertion.IDK: "#6f757d"}
 CLASS_COLORS = ("#0063a6", "#a83279", "#4aa8e0", "#3d3d3d")
 CLASS_MARKERS = ("o", "^", "s", "D")
 INK, PENCIL = "#222222", "#5c5c5c"

@@ -9,6 +9,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.patheffects import withStroke
 
 from iknow.core.assertion import Assertion
+from iknow.core.colors import COLORS
 from iknow.evaluation.plots.matplotlib.axes import (
     legend_above,
     letter_size,
@@ -16,7 +17,7 @@ from iknow.evaluation.plots.matplotlib.axes import (
     spans_magnitudes,
     use_logarithm,
 )
-from iknow.evaluation.plots.matplotlib.style import COLORS, INK
+from iknow.evaluation.plots.matplotlib.style import INK
 from iknow.evaluation.surface import CoverageSurface
 
 SHADES = LinearSegmentedColormap.from_list("coverage", ["#ffffff", COLORS[Assertion.IK], "#00130d"])

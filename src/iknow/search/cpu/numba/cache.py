@@ -1,11 +1,11 @@
-"""What was compiled, kept for the next process: a cache, and nothing but a cache.
+"""Compiled functions, kept for the next process: a cache, and nothing but a cache.
 
-numba's own stops the program when the disk is full or a file is damaged, and runs what it finds
-whoever put it there. Here a file that cannot be read, written, trusted or understood is one that is
-not there: the function is compiled again, in memory.
+numba's own cache stops the program when the disk is full or a file is damaged, and runs any file it
+finds, no matter who wrote it. Here a file that cannot be read, written, trusted or understood
+counts as missing: the function is compiled again, in memory.
 
-Each function and signature has a file, whose name says what it is, for which processor, and what
-all of the sources were.
+Each function and signature has its own file. The name encodes the function, the processor, and the
+content of all sources.
 """
 
 from __future__ import annotations
@@ -29,36 +29,36 @@ from iknow.search.cpu.trusted_files import TrustedFolder, UnsafeError, make_user
 
 SEARCH = Path(__file__).parents[2]
 
-config: Any = numba.config  # its names are made when it is loaded
+config: Any = numba.config  # its attributes are created on import
 
 
 class CompileCache(NullCache):
-    """The compiled versions of a function, by signature, as numba's dispatchers ask for them."""
+    """The compiled versions of a function by signature, with the interface numba expects."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = f"{function.__module__}.{function.__qualname__}"
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """What was compiled for a signature, or None."""
+        """The version compiled for a signature, or None."""
         target_context.refresh()
         try:
             content = _folder().read(self._file(sig, target_context.codegen()))
             return _KIND.rebuild(target_context, pickle.loads(content))
         except UnsafeError as error:
             _warn_once(str(error))
-        except Exception:  # whatever is wrong with a file, its place is taken by compiling
+        except Exception:  # whatever is wrong with a file, compiling replaces it
             pass
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep what was compiled for a signature, if there is a place for it."""
+        """Keep the version compiled for a signature, if possible."""
         try:
             if _KIND.check_cachable(data):
                 content = _PICKLE.dumps(_KIND.reduce(data))
                 _folder().write(self._file(sig, data.codegen), content)
         except UnsafeError as error:
             _warn_once(str(error))
-        except Exception:  # a full disk, no home, a folder that is read-only
+        except Exception:  # a full disk, no home, a read-only folder
             pass
 
     def _file(self, sig: Any, codegen: Any) -> str:
@@ -67,22 +67,22 @@ class CompileCache(NullCache):
         return f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:32]}"
 
 
-_PICKLE: Any = serialize  # which is not typed
+_PICKLE: Any = serialize  # it is untyped
 _KIND: Any = object.__new__(CompileResultCacheImpl)
-"""How numba packs what it compiled; its search for a place to keep it is left out."""
+"""How numba packs compiled functions, without its search for a place to keep them."""
 
 
 def _folder() -> TrustedFolder:
-    # A folder that was chosen for numba is kept to.
+    # Respect a folder chosen for numba.
     base = Path(config.CACHE_DIR) if config.CACHE_DIR else make_user_cache()
     return TrustedFolder(base / _name_folder())
 
 
 @cache
 def _name_folder() -> str:
-    """The folder's name says what was in all sources: functions are compiled into each other.
+    """The folder's name encodes all sources, because functions are compiled into each other.
 
-    Code that has changed is never mixed with what was compiled before.
+    So changed code never mixes with code compiled before.
     """
     versions = numba.__version__, llvmlite.__version__, np.__version__, sys.version
     digest = hashlib.sha256(repr(versions).encode())
@@ -94,8 +94,8 @@ def _name_folder() -> str:
 @cache
 def _warn_once(reason: str) -> None:
     warnings.warn(
-        f"compiled search is not kept, and compiled again by each process: {reason}. Code that "
-        "somebody else may have put there is not run: remove it, make it yours and yours alone to "
-        "write (chown, chmod go-w), or let XDG_CACHE_HOME name another folder",
+        f"compiled search cannot be cached, so each process compiles it again: {reason}. iknow "
+        "does not run code that someone else may have written: remove it, make it writable by you "
+        "alone (chown, chmod go-w), or set XDG_CACHE_HOME to another folder",
         stacklevel=2,
     )

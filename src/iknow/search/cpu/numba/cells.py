@@ -15,19 +15,19 @@ from iknow.search.cpu.numba.vectors import lowest_bit, scan_panel
 from iknow.search.cpu.packed import LANES
 
 DEEPEST = 16
-"""Levels of a tree at most: 16 to this power is more rows than there are."""
+"""The most levels of a tree: 16 to this power exceeds any number of rows."""
 
 
 @compiled
 def walk(pack: Pack, tree: Tree, queries: Queries, radii: Floats, support: Bools) -> Any:
-    """The support of a batch of queries by walking down the tree; returns the panels looked at.
+    """The support of a batch of queries by walking down the tree; returns the panels visited.
 
     radii: the reach for each class, of shape (n_classes,). support: of shape (n_queries,
     n_classes), filled with False.
 
     A query walks down its likeliest class alone, the nearest cell first, as its first hit settles
-    the class. Where none is likely all cells in reach must be looked at, and there the queries walk
-    together: a cell comes from memory once for all of them.
+    the class. In the other classes a walk must visit all cells in reach, so there the queries walk
+    together: each cell is read from memory once for all of them.
     """
     n_queries, n_features = queries.points.shape
     extended = np.empty((n_queries, n_features + 1), dtype=np.float32)
@@ -42,7 +42,7 @@ def walk(pack: Pack, tree: Tree, queries: Queries, radii: Floats, support: Bools
     values = np.empty(LANES, dtype=np.float32)
     waiting = np.empty((LANES * DEEPEST, 2), dtype=np.int64)
     looked_at = 0
-    known = np.nan  # the radius that the limits are set for
+    known = np.nan  # the radius of the current limits
     for code in range(len(radii)):
         if tree.counts[code, 0]:
             if radii[code] != known:
@@ -83,7 +83,7 @@ def _set_limits(
     row_limits: Floats32,
     ball_limits: Floats32,
 ) -> None:
-    """For each query, what no bound within the radius exceeds, and ρ' as its last feature."""
+    """For each query, the limit of bounds within the radius, and ρ' as its last feature."""
     for i in range(len(squared)):
         factor, offset = limit_terms(pack.scale, pack.error, pack.underflow, squared[i])
         row_limits[i] = limit_for(radius, factor, offset)
@@ -97,7 +97,7 @@ def _set_limits(
 def _find_likely(
     panels: Floats32, tree: Tree, code: int, extended: Floats32, lowest: Floats32, likely: Ints
 ) -> None:
-    """Note the class for the queries that are nearer to its root than to any before."""
+    """Record the class for the queries that are nearer to its root than to any before."""
     values = np.empty(LANES, dtype=np.float32)
     n_terms = extended.shape[1] if tree.top[code] else extended.shape[1] - 1
     start = tree.firsts[code, tree.top[code]] * (n_terms + 1) * LANES
@@ -125,7 +125,7 @@ def _walk_alone(
     values: Floats32,
     waiting: Ints,
 ) -> Any:
-    """Whether query i has a row of a class within its radius, and the panels looked at."""
+    """Whether query i has a row of a class within its radius, and the panels visited."""
     panels, slots, points, nodes = pack.panels, pack.slots, pack.points, tree.nodes
     n_features = given.shape[1]
     waiting[0, 0], waiting[0, 1] = tree.top[code], 0
@@ -172,10 +172,10 @@ def _walk_together(
     chosen: Ints,
     support: Bools,
 ) -> Any:
-    """Mark the chosen queries with a row of the class within the radius; returns panels looked at.
+    """Mark the chosen queries with a row of the class within the radius; returns panels visited.
 
     Each panel waits with the list of queries that cannot rule it out. The lists lie one after the
-    other in `lists`; the panel that waits last has the last one, and is looked at next.
+    other in `lists`; the panel added last has the last one, and is visited next.
     """
     panels, slots, points, nodes = pack.panels, pack.slots, pack.points, tree.nodes
     values = np.empty(LANES, dtype=np.float32)
@@ -242,9 +242,9 @@ def _mark_balls(
     marks: Any,
     counts: Ints,
 ) -> None:
-    """Which balls of a panel the queries asked cannot rule out: bits for each, and their number.
+    """Which balls of a panel the queries cannot rule out: bits for each query, and their number.
 
-    A query that is settled by now has none. existing: the balls that there are, as bits.
+    A query that is already settled has none. existing: the balls in the panel, as bits.
     """
     n_terms = extended.shape[1]
     start = panel * (n_terms + 1) * LANES
@@ -271,7 +271,7 @@ def _existing(n: int) -> Any:
 def _reach_and_limit(
     scale: float, error: float, underflow: float, squared: float, radius: float
 ) -> Any:
-    """The reach ρ' in scaled units, rounded up, and what no bound of a ball within it exceeds."""
+    """The reach ρ' in scaled units, rounded up, and the limit of bounds of balls within it."""
     if not np.isfinite(squared):
         return np.float32(0), np.float32(np.inf)
     norm = np.sqrt(squared)

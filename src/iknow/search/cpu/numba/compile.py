@@ -1,4 +1,4 @@
-"""How search is compiled: when a function is first called, unless an earlier process did it."""
+"""How search is compiled: on the first call of a function, unless an earlier process did it."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from iknow.search.cpu.numba.cache import CompileCache
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 FREE_SUMS = {"reassoc", "contract", "nsz", "arcp"}
 
-# A child that was forked while another thread compiles could never compile anything itself.
+# A child forked while another thread compiles could never compile anything itself.
 fork_waits_for(global_compiler_lock)
 
 
 def compiled(function: Callable[..., Any]) -> Any:
-    """A function compiled when it is first called; it does not hold Python's lock."""
+    """A function compiled on its first call; it releases Python's lock."""
     return _compile(function, OPTIONS)
 
 
 def compiled_freely(function: Callable[..., Any]) -> Any:
-    """As `compiled`, for sums whose last bits do not matter: the vector units may reorder them."""
+    """Like `compiled`, for sums whose last bits do not matter: vector units may reorder them."""
     return _compile(function, {**OPTIONS, "fastmath": FREE_SUMS})
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """A function compiled into each place that calls it."""
+    """A function compiled into each of its callers."""
     return numba.njit(function, inline="always", error_model="numpy")
 
 

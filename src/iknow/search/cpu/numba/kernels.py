@@ -1,8 +1,8 @@
-"""Search compiled for the CPU at hand: lower bounds on panels, exact distances where they matter.
+"""Search compiled for the current CPU: lower bounds on panels, exact distances where they matter.
 
 Each function works on a batch of queries without holding Python's lock, so batches share the cores.
-What is promising by its bound is measured in float64, summed as numpy sums: the compiled search
-gives the same bits as the one in numpy.
+Rows with promising bounds are measured in float64, summed as numpy sums: the compiled search gives
+the same bits as the one in numpy.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def gather_batch(
     """Evidence about a batch of queries, written into its three arrays.
 
     distances, exemplars: of shape (n_queries, n_classes), filled with inf and -1. kth: of shape
-    (n_queries, k), filled with inf; its rows are left ascending.
+    (n_queries, k), filled with inf; its rows end up ascending.
     """
     minima = find_block_minima(pack.panels, blocks.starts, queries.points)
-    # Class by class: the panels of one class stay in the cache while all queries look at them.
+    # Class by class: the panels of one class stay in the cache while all queries visit them.
     for code in range(len(blocks.classes) - 1):
         first, last = blocks.classes[code], blocks.classes[code + 1]
         if first < last:
@@ -98,12 +98,12 @@ def _find_nearest(
     for i in range(n_queries):
         bounds = minima[i // QUERIES_AT_ONCE, :, i % QUERIES_AT_ONCE]
         lowest[i], second[i], best[i] = _two_lowest(bounds, first, last)
-    # Block by block: each comes from far in memory once, for all queries that look there first.
+    # Block by block: each is read from memory once, for all queries that visit it first.
     for i in _sort_by_block(best, first, last):
         bounds = minima[i // QUERIES_AT_ONCE, :, i % QUERIES_AT_ONCE]
         squared, low, block = queries.squared[i], lowest[i], best[i]
         factor, offset = limit_terms(pack.scale, pack.error, pack.underflow, squared)
-        # The row with the lowest bound is nearly always the nearest, and alone in having it.
+        # The row with the lowest bound is nearly always the nearest, and usually the only one.
         guess = np.float32(low + 2.0**-20 * abs(low) + 8 * pack.error * squared)
         nearest, row = _improve(
             panels, slots, points, rows, placed, given, i, factor, offset, values,
@@ -141,7 +141,7 @@ def _sort_by_block(best: Ints, first: int, last: int) -> Any:
 def _two_lowest(bounds: Any, first: int, last: int) -> Any:
     """The two lowest bounds of blocks first..last-1, and the block with the lowest.
 
-    Without branches, whose outcome no processor could foresee.
+    Without branches, which no processor could predict.
     """
     lowest, second, best = bounds[first], np.float32(np.inf), first
     for block in range(first + 1, last):
@@ -174,7 +174,7 @@ def _improve(
 ) -> Any:
     """Distance and row of the nearest so far, after panels first..last-1 within a limit.
 
-    Of rows equally near, the one with the lowest number.
+    On ties, the row with the lowest number.
     """
     n_features = placed.shape[1]
     panel_size = (n_features + 1) * LANES

@@ -1,4 +1,4 @@
-"""The distance that compiled search ends in: to the bit what numpy makes of two points."""
+"""The exact distance in compiled search: bit for bit the same as numpy's."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from iknow.core.arrays import Floats32
 from iknow.search.cpu.numba.compile import compiled, inlined
 
 PIECE = 128
-"""Numbers that numpy sums in one piece; longer sums are halved until they fit."""
+"""How many numbers numpy sums in one piece; it halves longer sums until they fit."""
 MOST_PIECES = 64
 
 
 @compiled
 def measure(queries: Floats32, query: int, points: Floats32, row: int) -> Any:
-    """The distance of a query and a row in float64, to the bit as numpy sums it."""
+    """The distance between a query and a row in float64, bit for bit as numpy sums it."""
     n = queries.shape[1]
     if n <= PIECE:
         return np.sqrt(_sum_of_piece(queries, query, points, row, 0, n))
-    # numpy halves a long sum, and its halves, and adds what comes back in that order.
+    # numpy halves a long sum recursively, and adds the results in that order.
     starts = np.empty(MOST_PIECES, dtype=np.int64)
     sizes = np.empty(MOST_PIECES, dtype=np.int64)
     waits = np.empty(MOST_PIECES, dtype=np.bool_)
@@ -75,6 +75,6 @@ def _sum_of_piece(
 
 @inlined
 def _squared_difference(queries: Floats32, query: int, points: Floats32, row: int, j: int) -> Any:
-    # No slices: numba would count the references to them, at some cost.
+    # No slices: numba would count references to them, at some cost.
     difference = np.float64(points[row, j]) - np.float64(queries[query, j])
     return difference * difference

@@ -18,9 +18,9 @@ from iknow.search.cpu.packed import LANES
 def find_neighbors(
     pack: Pack, starts: Ints, queries: Queries, minima: Any, neighbors: Floats
 ) -> None:
-    """The k smallest distances of each query, ascending, in `neighbors` that is filled with inf.
+    """Write the k smallest distances of each query, ascending, to `neighbors`, filled with inf.
 
-    The k blocks with the lowest bounds come first: what is found there rules out nearly all others.
+    The k blocks with the lowest bounds come first: their distances rule out nearly all others.
     """
     panels, slots, points = pack.panels, pack.slots, pack.points
     placed, given = queries.points, queries.given
@@ -76,7 +76,7 @@ def _insert(
     last: int,
     kth: Floats,
 ) -> None:
-    """Put the distances of rows in panels first..last-1 among the k smallest, where they belong."""
+    """Insert the distances of rows in panels first..last-1 into the k smallest."""
     n_features = placed.shape[1]
     panel_size = (n_features + 1) * LANES
     end = len(kth) - 1

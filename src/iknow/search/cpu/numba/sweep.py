@@ -28,7 +28,7 @@ def has_row_within(
     limit: Any,
     values: Floats32,
 ) -> Any:
-    """Whether a row of a panel is within the radius: measured, where its bound allows it."""
+    """Whether a row of a panel is within the radius; measures rows whose bound allows it."""
     n_features = given.shape[1]
     start = panel * (n_features + 1) * LANES
     bits = scan_panel(panels, start, n_features, placed, i, limit, values)
@@ -42,9 +42,9 @@ def has_row_within(
 
 @compiled
 def sweep(pack: Pack, blocks: Blocks, queries: Queries, radii: Floats, support: Bools) -> None:
-    """The support of a batch of queries by bounds on all rows: for where no ball is ruled out.
+    """The support of a batch of queries by bounds on all rows, for when no ball can be ruled out.
 
-    The arguments are those of `numba_cells.walk`.
+    The arguments are those of `cells.walk`.
     """
     minima = find_block_minima(pack.panels, blocks.starts, queries.points)
     panels, slots, points, starts = pack.panels, pack.slots, pack.points, blocks.starts

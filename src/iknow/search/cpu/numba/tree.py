@@ -12,15 +12,15 @@ from iknow.search.cpu.numba.records import Pack
 from iknow.search.cpu.packed import LANES
 
 SAMPLE = 256
-"""Rows that a direction to split in is found from."""
+"""How many rows to sample for the direction of a split."""
 TURNS = 4
-"""Steps of the power method towards the direction of largest spread."""
+"""Steps of the power method toward the direction of largest spread."""
 
 
 MOST_WAITING = 128
-"""Parts that wait to be split at most: one for each time that a class can be halved."""
+"""The most parts waiting to be split: one for each time that a class can be halved."""
 DRAWS = 40
-"""Steps towards the smallest ball around 16 members."""
+"""Steps toward the smallest ball around 16 members."""
 
 
 class Tree(NamedTuple):
@@ -39,10 +39,10 @@ class Tree(NamedTuple):
 
 @compiled_freely
 def sort_into_cells(points: Floats32, order: Ints) -> None:
-    """Sort the row numbers in `order`, in place, so that each 16 in a row lie close together.
+    """Sort the row numbers in `order`, in place, so that each run of 16 rows lies close together.
 
-    The rows are halved across the direction in which they spread most, again and again. The first
-    half is a power of two of panels, so that 16 panels in a row are close to each other, too.
+    The rows are halved repeatedly, across the direction in which they spread most. The first half
+    is a power of two of panels, so runs of 16 panels lie close together, too.
     """
     n_features = points.shape[1]
     keys = np.empty(len(order))
@@ -75,7 +75,7 @@ def sort_into_cells(points: Floats32, order: Ints) -> None:
 
 @compiled_freely
 def _find_direction(points: Floats32, rows: Ints, mean: Floats, direction: Floats) -> None:
-    """The mean of a sample of rows and, roughly, the direction in which it spreads most."""
+    """The mean of a sample of rows and, roughly, the direction of its largest spread."""
     step = max(1, len(rows) // SAMPLE)
     chosen = rows[::step]
     n_features = len(mean)
@@ -98,7 +98,7 @@ def _find_direction(points: Floats32, rows: Ints, mean: Floats, direction: Float
         squared = 0.0
         for j in range(n_features):
             squared += turned[j] * turned[j]
-        # Where the rows are equal any order will do.
+        # If the rows are equal, any order will do.
         factor = 1 / np.sqrt(squared) if 0 < squared < np.inf else 0.0
         for j in range(n_features):
             direction[j] = turned[j] * factor
@@ -115,7 +115,7 @@ def _find_direction(points: Floats32, rows: Ints, mean: Floats, direction: Float
 
 @compiled
 def _partition(keys: Floats, order: Ints, start: int, end: int, middle: int) -> None:
-    """Bring the smallest keys of start..end-1, and their rows, before `middle` (quickselect)."""
+    """Move the smallest keys of start..end-1, and their rows, before `middle` (quickselect)."""
     low, high = start, end - 1
     while low < high:
         pivot = keys[(low + high) // 2]
@@ -142,7 +142,7 @@ def _partition(keys: Floats, order: Ints, start: int, end: int, middle: int) -> 
 def make_balls(pack: Pack, tree: Tree, code: int, level: int) -> None:
     """Fill the panels of balls of one class at one level, each around all rows below it.
 
-    The levels below must be filled.
+    The levels below must be filled already.
     """
     panels, slots, nodes = pack.panels, pack.slots, tree.nodes
     n_features = pack.points.shape[1]
@@ -160,7 +160,7 @@ def make_balls(pack: Pack, tree: Tree, code: int, level: int) -> None:
         last = min(end, first + width)
         if first >= last:
             continue
-        # What the ball holds: 16 rows, or 16 balls of the level below.
+        # The members of the ball: 16 rows, or 16 balls of the level below.
         below = tree.firsts[code, level - 1] + ball
         n_members = 0
         for slot in range(LANES):
@@ -190,11 +190,11 @@ def make_balls(pack: Pack, tree: Tree, code: int, level: int) -> None:
 
 @compiled_freely
 def _find_center(members: Floats, reaches: Floats, center: Floats) -> None:
-    """A centre from which a small ball holds the members, balls of given reach; of float32 numbers.
+    """The float32 center of a small ball around the members, balls of given reach.
 
-    From their mean it is drawn towards the farthest member, by less and less: Bădoiu and Clarkson's
-    way to the smallest enclosing ball. Its radius is often a tenth smaller than the mean's, which
-    in many dimensions halves the cells that cannot be ruled out.
+    It starts at their mean and moves toward the farthest member in ever smaller steps: Bădoiu and
+    Clarkson's method for the smallest enclosing ball. Its radius is often a tenth smaller than from
+    the mean, which in many dimensions halves the cells that cannot be ruled out.
     """
     n_members, n_features = members.shape
     for j in range(n_features):
@@ -224,9 +224,9 @@ def _find_center(members: Floats, reaches: Floats, center: Floats) -> None:
 
 @compiled_freely
 def _reach(panels: Floats32, slots: Ints, first: int, last: int, center: Floats) -> Any:
-    """A radius about the centre that reaches all rows in panels first..last-1.
+    """A float32 radius around the center that reaches all rows in panels first..last-1.
 
-    It covers what packing rounded off the rows, and is a float32 number.
+    It covers the rounding of the packed rows.
     """
     n_features = len(center)
     size = (n_features + 1) * LANES

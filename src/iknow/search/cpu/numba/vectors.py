@@ -1,8 +1,8 @@
 """The two inner loops of search in vector instructions, as numba intrinsics.
 
-numba turns them into the widest instructions the CPU has. What a loop in Python would express is
-said in each docstring; written as LLVM's own operations it keeps its sums in registers, which no
-loop over arrays does.
+numba turns them into the widest instructions of the CPU. Each docstring says what a loop in Python
+would compute; written as LLVM operations it keeps its sums in registers, which no loop over arrays
+does.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from numba.extending import intrinsic
 from iknow.search.cpu.packed import LANES
 
 QUERIES_AT_ONCE = 6
-"""Queries per pass over a panel: 12 sums of 8 numbers, 3 for operands, in AVX2's 16 registers."""
+"""Queries per pass over a panel: 12 sums of 8 numbers and 3 operands fit AVX2's 16 registers."""
 CHAINS = 4
-"""Sums that run side by side for a single query, since each addition waits for the one before."""
+"""Parallel sums for a single query, since each addition waits for the previous one."""
 
-_intrinsic: Any = intrinsic  # called without the first argument that it is written with
+_intrinsic: Any = intrinsic  # callers omit the first argument of its definition
 _FLOAT = ir.FloatType()
 _INT = ir.IntType(64)
 _VECTOR = ir.VectorType(_FLOAT, LANES)
@@ -91,10 +91,10 @@ def scan_panel(
     """The bounds of one panel for one query, and which of them are within a limit.
 
     out[slot] becomes panel[0, slot] + Σ_k panel[1 + k, slot] q[k], where q is row number `query` of
-    `queries`, an array of two dimensions. Returns a number whose bit `slot` says that this is not
-    above `limit`; what is not a number is not above it.
+    `queries`, a 2D array. Returns a number whose bit `slot` says that this is not above `limit`;
+    NaN counts as not above it.
     """
-    # The row is picked here, as numba would count the references to a slice, at some cost.
+    # The row is selected here, as numba would count references to a slice, at some cost.
     signature = types.uint64(
         panels, types.int64, types.int64, queries, types.int64, types.float32, out
     )
@@ -136,7 +136,7 @@ def scan_panel(
 
 @_intrinsic
 def lowest_bit(typing_context: Any, bits: Any) -> Any:
-    """The position of the lowest bit that is set, of a number that is not 0."""
+    """The position of the lowest set bit of a nonzero number."""
     signature = types.int64(types.uint64)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -179,7 +179,7 @@ def _shuffle(builder: Any, vector: Any, lanes: list[int]) -> Any:
 
 
 def _add_product(builder: Any, total: Any, row: Any, number: Any) -> None:
-    """Total += row * number, in one rounding where the CPU can."""
+    """Total += row * number, with a single rounding if the CPU can."""
     kind = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
     multiply_add = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fmuladd.v{LANES}f32")
     terms = [row, _splat(builder, number), builder.load(total)]

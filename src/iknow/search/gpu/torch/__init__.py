@@ -1,1 +1,1 @@
-"""Search by torch."""
+"""Search with torch."""

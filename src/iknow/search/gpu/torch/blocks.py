@@ -21,9 +21,9 @@ class Blocks:
     """Rows in blocks of `size`, short blocks padded; block b holds rows b·size to (b+1)·size - 1.
 
     points: of shape (n_blocks * size, n_features), float32. numbers: of shape (n_blocks * size,),
-    what each row is known by, NO_ROW for padding. classes: codes of the classes that have rows, of
-    shape (n_inhabited,). class_starts: first block of each of them and, last, n_blocks. ranks: of
-    shape (n_blocks,), the place of each block's class in `classes`.
+    row numbers in the training set, NO_ROW for padding. classes: codes of the classes that have
+    rows, of shape (n_inhabited,). class_starts: first block of each of them and, last, n_blocks.
+    ranks: of shape (n_blocks,), the position of each block's class in `classes`.
     """
 
     frame: Frame
@@ -47,7 +47,7 @@ class Blocks:
         return self.points.device
 
     def slices(self) -> Iterator[slice]:
-        """Ranges of blocks, small enough to be worked on in float64 at once."""
+        """Ranges of blocks, small enough to process in float64 at once."""
         step = max(1, BYTES_FOR_BUILDING // (32 * self.size * max(1, self.n_features)))
         for first in range(0, self.n_blocks, step):
             yield slice(first, min(first + step, self.n_blocks))
@@ -56,7 +56,7 @@ class Blocks:
 def make_blocks(
     points: Floats32, labels: Ints, numbers: Ints, size: int, filter: Filter, device: torch.device
 ) -> Blocks:
-    """Lay out at least one row on a device that knows float64.
+    """Lay out at least one row on a device that supports float64.
 
     points: of shape (n_rows, n_features). labels, numbers: of shape (n_rows,).
     """
@@ -69,7 +69,7 @@ def make_blocks(
     blocks_per_class = (counts + size - 1) // size
     class_starts = _starts(blocks_per_class)
     n_blocks = int(class_starts[-1])
-    # A row goes to the first slot of its class, moved on by its place within the class.
+    # A row goes to the first slot of its class plus its position within the class.
     place = torch.arange(len(order), device=device)
     place -= (_starts(counts)[:-1] - size * class_starts[:-1]).repeat_interleave(counts)
     padded = rows.new_zeros(n_blocks * size, rows.shape[1])
@@ -82,7 +82,7 @@ def make_blocks(
 
 def to_device(array: np.ndarray, device: torch.device) -> Tensor:
     """A copy of an array, so that nothing on the device changes when the array does."""
-    # Read-only arrays, as memory maps are, can be viewed by torch only at the price of a warning.
+    # torch warns if it must view a read-only array, such as a memory map.
     source = array if array.flags.writeable else array.copy()
     return torch.from_numpy(np.ascontiguousarray(source)).to(device, copy=True)
 
@@ -94,5 +94,5 @@ def _squared_norms(rows: Tensor, frame: Frame) -> Tensor:
 
 
 def _starts(counts: Tensor) -> Tensor:
-    """Where each of consecutive ranges starts and, last, where all end."""
+    """The start of each of several consecutive ranges and, last, their end."""
     return torch.cat([counts.new_zeros(1), counts.cumsum(0)])

@@ -1,16 +1,16 @@
-"""Lower bounds on distances by products in low precision, and the proof that they are bounds.
+"""Lower bounds on distances from products in low precision, with the proof.
 
 Let x and q be a row and a query as stored in float32, and
 
     X = s (x - c),  Q = s (q - c)      c the rows' mean in float64, s a power of two that brings the
                                        largest |x_j - c_j| to at most 2^15
-    τ(x, q) = |X|²/2 - X·Q             = (s² |x - q|² - |Q|²) / 2, what ranks the rows for a query
+    τ(x, q) = |X|²/2 - X·Q             = (s² |x - q|² - |Q|²) / 2, which ranks the rows for a query
 
-Neither c nor s needs to be anything in particular for what follows. A query far outside the rows is
-scaled down by a power of two σ of its own, which scales τ alike.
+The proof holds for any c and s. A query far outside the rows is scaled down by its own power of two
+σ, which scales τ by the same factor.
 
-**Rounding the factors.** x̃ and q̃ are X and σQ rounded to the filter's precision, by whatever rule:
-what was lost is measured in float64 and kept, |X - x̃| <= e_x and |σQ - q̃| <= e_q. As
+**Rounding the factors.** x̃ and q̃ are X and σQ rounded to the filter's precision, by any rule: we
+measure the loss in float64 and keep it, |X - x̃| <= e_x and |σQ - q̃| <= e_q. As
 X·σQ = x̃·q̃ + (X - x̃)·σQ + x̃·(σQ - q̃),
 
     |X·σQ - x̃·q̃| <= e_x σ|Q| + |x̃| e_q.                                                     (1)
@@ -23,14 +23,14 @@ overflows, underflows or is flushed; those of fp16, bf16 and tf32 are exact in f
     m = fl( min over x in b of (h σ - Σ_j x̃_j q̃_j)  -  E_b n  -  N_b g )
 
 with four kinds of numbers prepared below. A tensor core adds the products of a step and the sum so
-far at the scale of the largest of them and cuts off what sticks out, at or below 2^-23 of it; each
-of k + 1 terms of a step loses at most that, and the normalised result once more. All largest terms
-are at most S = h σ + Σ_j |x̃_j q̃_j| + E_b n + N_b g, and with k >= 4 the loss is less than 1.5 units
-of 2^-23 per term. Plain float32, in any order and fused or not, loses 2^-24 per operation. Both are
-covered by γ S with γ = (d + 8) u / (1 - (d + 8) u) and u = 2^-22, a third more than is needed; the
-eight are the terms beside the products and the roundings of the products, E_b n and N_b g. By
-Cauchy and Schwarz Σ_j |x̃_j q̃_j| <= |x̃||q̃|. Rounding is monotone, so the minimum may be taken before
-the last two subtractions, and for every row x of the block
+far at the scale of the largest of them and truncates the digits below, at or below 2^-23 of it;
+each of k + 1 terms of a step loses at most that, and the normalized result once more. All largest
+terms are at most S = h σ + Σ_j |x̃_j q̃_j| + E_b n + N_b g, and with k >= 4 the loss is less than
+1.5 units of 2^-23 per term. Plain float32, in any order and fused or not, loses 2^-24 per
+operation. Both are covered by γ S with γ = (d + 8) u / (1 - (d + 8) u) and u = 2^-22, a third more
+than needed; the eight are the terms besides the products and the roundings of the products, E_b n
+and N_b g. By Cauchy and Schwarz Σ_j |x̃_j q̃_j| <= |x̃||q̃|. Rounding is monotone, so we may take
+the minimum before the last two subtractions, and for every row x of the block
 
     m <= h σ (1 + γ) - x̃·q̃ + γ |x̃||q̃| - (1 - γ) (E_b n + N_b g).                            (2)
 
@@ -41,11 +41,11 @@ Choosing
 
 for all rows of the block makes the right side of (2) at most σ|X|²/2 - x̃·q̃ - e_x σ|Q| - |x̃| e_q,
 and by (1) that is at most σ τ(x, q). So m <= σ τ for each row of the block. Sorting the rows of a
-class by |X| makes the rows of a block alike, so that the maxima E_b and N_b fit each of them.
+class by |X| makes the rows of a block similar, so that the maxima E_b and N_b fit each of them.
 
 **Limits.** A row at a distance of at most D in float64 has σ τ <= σ (s² D² - |Q|²) / 2, so a block
-with m above that has no such row. The limit is rounded up, and what float64 and underflow may have
-lost is added (SLACK per feature, relative to each term, and UNDERFLOW per operation).
+with m above that has no such row. We round the limit up and add the possible loss by float64 and
+underflow (SLACK per feature, relative to each term, and UNDERFLOW per operation).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ UNIT = 2.0**-22
 SLACK = 2.0**-50
 UNDERFLOW = 2.0**-120
 TOP_EXPONENT = 15
-FAR_EXPONENT = 80  # of a query: too far out for float32, so that nothing is ruled out
+FAR_EXPONENT = 80  # of a query: too far away for float32, so nothing is ruled out
 SMALLEST_FACTOR: dict[Filter, float] = {
     "fp16": 2.0**-14,
     "bf16": 2.0**-60,
@@ -81,13 +81,13 @@ class Frame:
 
     @property
     def error(self) -> float:
-        """γ, or 0 where the bounds are not used."""
+        """γ, or 0 if the bounds are not used."""
         terms = (len(self.center) + 8) * UNIT
         return terms / (1 - terms) if self.is_trusted else 0.0
 
     @property
     def is_trusted(self) -> bool:
-        """Whether the bounds say anything: with some hundred thousand features they do not."""
+        """Whether the bounds are useful: with several hundred thousand features they are not."""
         return (len(self.center) + 8) * UNIT < 2.0**-4
 
     @property
@@ -167,7 +167,7 @@ class QueryBounds:
     far: Tensor
 
     def to_limits(self, distances: Tensor) -> Tensor:
-        """What no bound of a row at these distances exceeds: of shape (..., n_queries), float32."""
+        """The largest bounds that rows at these distances can have: (..., n_queries), float32."""
         frame = self.frame
         if not frame.is_trusted:
             return torch.full_like(distances, torch.inf, dtype=torch.float32)
@@ -192,7 +192,7 @@ def make_frame(rows: Tensor, filter: Filter) -> Frame:
 def round_factors(placed: Tensor, filter: Filter) -> Tensor:
     """Values of at most 2^15 in size, rounded to the precision of the filter.
 
-    fp16 and bf16 come as such, tf32 as float32 with the last 13 bits zero.
+    fp16 and bf16 keep their own dtype; tf32 is float32 with the last 13 bits zero.
     """
     kept = torch.where(placed.abs() < SMALLEST_FACTOR[filter], 0.0, placed)
     if filter == "fp16":
@@ -210,7 +210,7 @@ def _power_of_two(exponents: Tensor) -> Tensor:
 
 
 def _rounded_up(values: Tensor) -> Tensor:
-    """Values >= 0 in float32, none smaller than it was and none near underflow."""
+    """Values >= 0 in float32, rounded up and away from underflow."""
     upward = torch.full((), torch.inf, device=values.device)
     return torch.nextafter(values.float(), upward).clamp(min=2.0**-100)
 

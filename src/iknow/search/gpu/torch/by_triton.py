@@ -1,4 +1,4 @@
-"""The operations of a search by Triton's kernels: no matrix of distances is ever written."""
+"""The operations of a search with Triton kernels: no matrix of distances is ever written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PROGRAMS_WANTED = 2048
 
 @dataclass(frozen=True)
 class Tiling:
-    """How the products are cut: queries and rows of a tile, warps and stages of a program."""
+    """How the products are tiled: queries and rows of a tile, warps and stages of a program."""
 
     queries: int
     rows: int
@@ -40,14 +40,14 @@ TILINGS = {
 
 
 class TritonOperations:
-    """The operations on a GPU; on the CPU, in Triton's interpreter, for tests."""
+    """The operations on a GPU or, for tests, on the CPU in Triton's interpreter."""
 
     def __init__(self, blocks: Blocks, tiling: Tiling | None = None) -> None:
         self._blocks = blocks
         self._tiling = tiling or TILINGS[blocks.frame.filter]
         self._share = max(1, self._tiling.rows // blocks.size)
         self._tile_rows = self._share * blocks.size
-        # Products come in steps of 64 columns, or of all if there are fewer.
+        # Products run in steps of 64 columns, or in one step with fewer columns.
         self._step = 64 if blocks.n_features > 64 else _power_of_two(max(16, blocks.n_features))
         self._width = _divide_up(blocks.n_features, self._step) * self._step
         self._n_tiles = _divide_up(blocks.n_blocks, self._share)
@@ -157,7 +157,7 @@ class TritonOperations:
         )
 
     def _prepare(self) -> None:
-        """The numbers of all rows, the blocks of a tile interleaved so that lanes share no work."""
+        """The numbers of all rows, with the blocks of a tile interleaved so lanes share no work."""
         blocks, share, size = self._blocks, self._share, self._blocks.size
         n_padded = self._n_tiles * share
         device = blocks.device

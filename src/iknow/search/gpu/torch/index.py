@@ -1,8 +1,8 @@
-"""TorchIndex: exact search on whatever torch runs on, with kernels of its own on a GPU.
+"""TorchIndex: exact search on any device of torch, with its own kernels on a GPU.
 
-Products in low precision bound all distances from below (`torch_bounds`), and what the bounds leave
-open is measured in float64 (`torch_search`). An index too large for the device is searched in
-parts, one after the other. The answers are the same in every case, to the last bit.
+Products in low precision bound all distances from below (`bounds`), and the rows that the bounds
+leave open are measured in float64 (`search`). An index too large for the device is searched in
+parts, one after the other. The answers are always the same, to the last bit.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ SHARE_OF_FREE_MEMORY = 0.8
 class TorchIndex(StoredRows):
     """Activations of one layer with their class codes, searched in the Euclidean norm by torch.
 
-    The first parameters are those of `StoredRows`. device: where to search, as torch names it.
+    The first parameters are those of `StoredRows`. device: where to search, by its name in torch.
     filter: the precision of the products that bound the distances, "fp16", "bf16", "tf32" or
     "float32"; by default the fastest for the device. It changes the time taken, never the answer.
-    memory: bytes to use on the device; by default most of what is free when the search begins.
-    fused: whether to search by Triton's kernels; by default on CUDA where Triton is installed.
+    memory: bytes to use on the device; by default most of the memory free when the search begins.
+    fused: whether to use Triton kernels; by default on CUDA, if Triton is installed.
     """
 
     _n_parts: int | None
@@ -69,12 +69,12 @@ class TorchIndex(StoredRows):
         self._derive()
 
     def gather(self, queries: Any, k: int = 0) -> Evidence:
-        """Evidence about queries of shape (n_queries, n_features), with k neighbour distances."""
+        """Evidence about queries of shape (n_queries, n_features), with k neighbor distances."""
         points = check_activations(queries, "queries")
         check_width(points, self.n_features)
         if len(points) == 0:
             return empty_evidence(0, self.n_classes, check_k(k, self.n_rows))
-        # All at once if their evidence fits: a larger index comes to the device once per batch.
+        # All at once if their evidence fits: a larger index moves to the device once per batch.
         bytes_per_query = 48 * self.n_classes + 24 * k + 16 * self.n_features + 1
         step = max(1, 2 * self._work_bytes() // bytes_per_query)
         parts = []
@@ -91,7 +91,7 @@ class TorchIndex(StoredRows):
         return parts[0] if len(parts) == 1 else stack_evidence(parts)
 
     def gather_on_device(self, queries: Tensor, k: int = 0) -> DeviceEvidence:
-        """The same for a tensor on the device and as tensors there, without a copy to the host."""
+        """The same for a tensor on the device, and returns tensors there, without copies."""
         points = self._check_queries(queries)
         check_k(k, self.n_rows)
         found = DeviceEvidence(
@@ -107,7 +107,7 @@ class TorchIndex(StoredRows):
         return found._replace(exemplars=exemplars)
 
     def _check_queries(self, queries: Tensor) -> Tensor:
-        """Queries as a float32 tensor where float64 is known."""
+        """Queries as a float32 tensor on a device that supports float64."""
         points = queries.detach().to(self._exact_device, torch.float32).contiguous()
         if points.ndim != 2:
             raise InputError(f"queries must have shape (n, n_features); got {tuple(points.shape)}")
@@ -129,7 +129,7 @@ class TorchIndex(StoredRows):
         return DeviceEvidence(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
 
     def _parts(self) -> Iterator[Operations]:
-        """The index on the device, ready to be searched: whole and kept, or part by part."""
+        """The index on the device, ready to search: whole and kept, or part by part."""
         with self._lock.held():
             if self._n_parts is None:
                 self._n_parts = self._count_parts()
@@ -144,20 +144,20 @@ class TorchIndex(StoredRows):
                 yield self._lay_out(slice(start, end))
 
     def _count_parts(self) -> int:
-        """How many parts the index must be searched in: 0 of an empty one."""
+        """The number of parts in which to search the index; 0 if it is empty."""
         if self.n_rows == 0:
             return 0
         memory = self._available()
         if memory is None:
             return 1
-        # While a part is laid out its rows are there twice, with their factors and some numbers.
+        # Laying out a part needs its rows twice, plus their factors and a few numbers.
         of_rows = self.n_rows * (8 * self.n_features + 4 * max(16, self.n_features) + 96)
         left = memory - self._work_bytes() * 3 // 2
         if left * self.n_rows < of_rows:
             raise InputError(
                 f"searching on {self.device} needs at least "
                 f"{self._work_bytes() * 3 // 2 + of_rows // self.n_rows:,} bytes; {memory:,} are "
-                "available: free some, give more memory, or use device='cpu'"
+                "available: free some memory, raise `memory`, or use device='cpu'"
             )
         return -(-of_rows // left)
 
@@ -180,8 +180,8 @@ class TorchIndex(StoredRows):
     def _block_size(self, n_rows: int, n_inhabited: int) -> int:
         """Rows per block: small blocks cost minima to compare, large ones rows to measure.
 
-        The balance of the two goes with the root of rows / (classes * features); the factors are
-        measured. Small classes get small blocks, lest padding outgrow them.
+        The optimum scales with the root of rows / (classes * features); the factors are measured.
+        Small classes get small blocks to limit padding.
         """
         factor, smallest, largest = (2.8, 8, 128) if self._fused else (0.5, 4, 256)
         balance = factor * np.sqrt(n_rows / (n_inhabited * max(1, self.n_features)))
@@ -189,7 +189,7 @@ class TorchIndex(StoredRows):
         return int(np.clip(2 ** round(np.log2(balance)), smallest, largest))
 
     def _available(self) -> int | None:
-        """Bytes to use on the device; None if there is no telling."""
+        """Bytes to use on the device; None if unknown."""
         if self._memory is not None or self.device.type != "cuda":
             return self._memory
         free, _ = torch.cuda.mem_get_info(self.device)
@@ -197,19 +197,19 @@ class TorchIndex(StoredRows):
         return int(SHARE_OF_FREE_MEMORY * (free + unused))
 
     def _work_bytes(self) -> int:
-        """Bytes for the search of a batch of queries, beside the index and the evidence."""
+        """Bytes for the search of a batch of queries, besides the index and the evidence."""
         most = WORK_BYTES_ON_CPU if self._exact_device.type == "cpu" else WORK_BYTES
         return most if self._memory is None else min(most, self._memory // 4)
 
     def _derive(self) -> None:
-        """What is not pickled; the index comes to the device when it is first searched."""
+        """Set what is not pickled; the index moves to the device on the first search."""
         self._exact_device = _device_with_float64(self.device)
         self._lock = Lock()
         self._n_parts = None
         self._whole = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Only what cannot be derived is pickled."""
+        """Pickle only what cannot be derived."""
         derived = ("_exact_device", "_lock", "_n_parts", "_whole")
         return {name: value for name, value in vars(self).items() if name not in derived}
 
@@ -219,7 +219,7 @@ class TorchIndex(StoredRows):
 
 
 def _check_device(device: str | torch.device) -> torch.device:
-    """A device on which a tensor can be made and read."""
+    """A device that torch can create tensors on and read them from."""
     try:
         checked = torch.device(device)
         torch.zeros(1, device=checked).cpu()
@@ -227,14 +227,14 @@ def _check_device(device: str | torch.device) -> torch.device:
         reason = shorten((str(error) or type(error).__name__).splitlines()[0])
         given = str(device) if isinstance(device, torch.device) else device
         raise InputError(
-            f"device {shown(given)} cannot be used by torch {torch.__version__} here ({reason}): "
-            "use device='cpu' or install a torch made for that device"
+            f"torch {torch.__version__} cannot use device {shown(given)} here ({reason}): "
+            "use device='cpu' or install a torch build for that device"
         ) from error
     return checked
 
 
 def _device_with_float64(device: torch.device) -> torch.device:
-    """The device itself, or the CPU if it has no float64, as is so of MPS."""
+    """The device itself, or the CPU if the device has no float64 (MPS does not)."""
     try:
         torch.zeros(1, dtype=torch.float64, device=device)
     except (RuntimeError, TypeError):

@@ -1,4 +1,4 @@
-"""What a search needs done on a device, and plain torch operations that do it anywhere."""
+"""The operations that a search needs on a device, and plain torch versions that run anywhere."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Segments(NamedTuple):
 
 
 class Operations(Protocol):
-    """The steps of a search that deserve a kernel of their own."""
+    """The steps of a search that deserve their own kernels."""
 
     @property
     def blocks(self) -> Blocks: ...
 
     def block_minima(self, queries: Tensor) -> tuple[Tensor, QueryBounds]:
-        """A lower bound for each block, of shape (n_blocks, n_queries), and what limits need."""
+        """A lower bound for each block, of shape (n_blocks, n_queries), and input for limits."""
         ...
 
     def lowest(self, minima: Tensor, segments: Segments) -> tuple[Tensor, Tensor]:
@@ -41,9 +41,9 @@ class Operations(Protocol):
     def within(
         self, minima: Tensor, limits: Tensor, ranks: Tensor, at_once: int
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        """Blocks and queries, in lists of at most `at_once`, where the minimum is within the limit.
+        """Blocks and queries, in lists of at most `at_once`, whose minimum is within the limit.
 
-        limits: of shape (n_limits, n_queries); ranks: which of them is for a block, (n_blocks,).
+        limits: of shape (n_limits, n_queries); ranks: each block's limit, of shape (n_blocks,).
         """
         ...
 
@@ -60,11 +60,11 @@ class Operations(Protocol):
 
 
 class PlainOperations:
-    """The operations by torch alone.
+    """The operations with torch alone.
 
-    device: where the products are done, which need not know float64 (MPS does not); all else is
-    done where the blocks are. torch may be told to multiply float32 in less than float32; then all
-    factors are rounded to bf16 beforehand, which no such setting can hurt.
+    device: where to compute the products; it need not support float64 (MPS does not). Everything
+    else runs where the blocks are. If torch is set to multiply float32 in less than float32, we
+    round all factors to bf16 beforehand, which no such setting can change.
     """
 
     def __init__(self, blocks: Blocks, device: torch.device) -> None:
@@ -147,7 +147,7 @@ class PlainOperations:
         return torch.where(is_row, measure(points, queries[query, None]), torch.inf)
 
     def _prepare(self, full: bool) -> None:
-        """The numbers of all rows where the products are done, for full products or for less."""
+        """The numbers of all rows on the products' device, for full or reduced precision."""
         if full in self._factors:
             return
         blocks = self._blocks
@@ -172,8 +172,8 @@ class PlainOperations:
 
 
 def _products_are_full() -> bool:
-    """Whether torch multiplies matrices of float32 in float32."""
+    """Whether torch multiplies float32 matrices in float32."""
     try:
         return torch.get_float32_matmul_precision() == "highest"
-    except RuntimeError:  # set by backend, which newer versions allow: it may be anything
+    except RuntimeError:  # newer versions allow a setting per backend: it may be anything
         return False

@@ -1,8 +1,8 @@
 """The search for one batch of queries: bounds first, exact distances where they matter.
 
-Per query and class the block with the lowest bound is measured in float64, and after it every other
-block whose bound does not exceed the distance found: usually none. For the k nearest of any class,
-k promising blocks give a radius that holds k rows, and every block within it is measured.
+For each query and class we measure the block with the lowest bound in float64, and after it every
+other block whose bound does not exceed the distance found: usually none. For the k nearest of any
+class, k promising blocks give a radius that holds k rows, and we measure every block within it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class DeviceEvidence(NamedTuple):
 
 
 def search(operations: Operations, queries: Tensor, n_classes: int, k: int) -> DeviceEvidence:
-    """Evidence about float32 queries, of shape (n_queries, n_features); NO_ROW where none is."""
+    """Evidence about float32 queries, of shape (n_queries, n_features); NO_ROW for no exemplar."""
     minima, bounds = operations.block_minima(queries)
     neighbors = _k_smallest(operations, queries, minima, bounds, k)
     nearest, number = _nearest_of_each_class(operations, queries, minima, bounds)
@@ -46,7 +46,7 @@ def search(operations: Operations, queries: Tensor, n_classes: int, k: int) -> D
 
 
 def merge(one: DeviceEvidence, other: DeviceEvidence) -> DeviceEvidence:
-    """The evidence of two disjoint parts of an index together, for the same queries."""
+    """The merged evidence of two disjoint parts of an index, for the same queries."""
     nearer = torch.minimum(one.class_distances, other.class_distances)
     exemplars = torch.minimum(
         torch.where(one.class_distances == nearer, one.exemplars, NO_ROW),
@@ -62,7 +62,7 @@ def _nearest_of_each_class(
 ) -> tuple[Tensor, Tensor]:
     """Distance and number of the nearest row: both of shape (n_inhabited, n_queries).
 
-    The minima of blocks that have been measured are overwritten with inf.
+    Overwrites the minima of measured blocks with inf.
     """
     blocks = operations.blocks
     starts = blocks.class_starts
@@ -105,8 +105,8 @@ def _k_smallest(
 def _radius_of_k(operations: Operations, queries: Tensor, minima: Tensor, k: int) -> Tensor:
     """A distance within which at least k rows lie, of shape (n_queries,); inf if unknown.
 
-    It holds the nearest row of each of k promising blocks: the best ones of as many groups, so that
-    only the groups need to be ranked. Neighbouring blocks are alike and go to different groups.
+    It holds the nearest row of each of k promising blocks, the best of k groups, so that only the
+    groups need to be ranked. Neighboring blocks are similar and go to different groups.
     """
     n_blocks, n_queries = operations.blocks.n_blocks, len(queries)
     if n_blocks < k:
@@ -123,7 +123,7 @@ def _radius_of_k(operations: Operations, queries: Tensor, minima: Tensor, k: int
 
 
 def _k_smallest_of_list(distances: Tensor, query: Tensor, like: Tensor) -> Tensor:
-    """Of distances with their queries, the k smallest of each query: shaped as `like`."""
+    """The k smallest of the distances that belong to each query, in the shape of `like`."""
     order = distances.argsort()
     order = order[query[order].argsort(stable=True)]
     distances, query = distances[order], query[order]

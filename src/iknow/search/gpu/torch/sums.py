@@ -1,9 +1,9 @@
-"""Distances in float64, each bit as numpy has it.
+"""Distances in float64, bit for bit as in numpy.
 
 `numpy.sum` along the last axis adds in a fixed order: up to seven terms one by one; up to 128 terms
 in eight running sums, joined in pairs, and the rest one by one; more terms in two halves, the first
-a multiple of eight long. The same order of the same operations gives the same bits, as long as no
-multiplication is fused with an addition: each operation here is a torch operation of its own.
+a multiple of eight long. The same operations in the same order give the same bits, as long as no
+multiplication is fused with an addition: each operation here is a separate torch operation.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def add_like_numpy(terms: Tensor) -> Tensor:
 
 
 def correct_root(squared: Tensor) -> Tensor:
-    """The square root as IEEE 754 has it, which torch's own on the CPU is not always."""
+    """The square root as IEEE 754 defines it; torch's own on the CPU does not always match it."""
     if squared.device.type == "cuda":
         return squared.sqrt()
     return torch.from_numpy(np.sqrt(squared.cpu().numpy())).to(squared.device)

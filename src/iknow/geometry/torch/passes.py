@@ -1,11 +1,11 @@
-"""Forward passes: one at a time through each part of a torch module, whatever thread asks.
+"""Forward passes: one at a time through each part of a torch module, whatever the thread.
 
-To look into a module, hooks are put on its parts and all of them are set to eval mode. Both belong
-to the module, not to the thread that looks: a second pass would read the first one's layers and,
-once one of them restores the modes, drop out in the other's. So a pass has its parts to itself.
+To read a module's layers, a pass puts hooks on its parts and sets all of them to eval mode. Both
+belong to the module, not to the thread: a second pass would read the first one's layers and, once
+one of them restores the modes, apply dropout in the other. So each pass has its parts to itself.
 Modules that share parts wait for each other; others run side by side.
 
-A child that was forked meanwhile finds every part free, in its own mode and without our hooks.
+In a child forked in the meantime every part is free, in its own mode and without our hooks.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from iknow.locking import fork_waits_for
 
 _turn = threading.Condition(threading.RLock())
 _passes: list[_Pass] = []
-"""Those under way, of each thread in the order they began; looked at and changed by turns."""
+"""The passes under way, per thread in the order they began; guarded by `_turn`."""
 
 
 @contextmanager
 def forward_pass(
     module: nn.Module, watched: Mapping[str, nn.Module], act: Callable[[str, Any], None]
 ) -> Iterator[None]:
-    """The module to oneself, in eval mode; `act(name, output)` after each run of a watched part.
+    """Exclusive use of a module in eval mode; `act(name, output)` after a watched part runs.
 
-    Only runs in this thread count: somebody else may run the module without asking us. A pass may
-    begin within another of the same thread, whose hooks are then silent.
+    Only runs in this thread count: other code may run the module without asking us. A pass may
+    begin within another pass of the same thread, whose hooks are then silent.
     """
     one = _Pass(module)
     try:
@@ -53,14 +53,14 @@ def forward_pass(
 
 
 def copy_at_rest(module: nn.Module) -> nn.Module:
-    """A deep copy of a module, made while no pass changes it."""
+    """A deep copy of a module, made while no pass is changing it."""
     with _turn:
         _turn.wait_for(_Pass(module).is_free)
         return copy.deepcopy(module)
 
 
 class _Pass:
-    """A forward pass: the parts it runs, and what it changed in them."""
+    """A forward pass: the parts it runs, and what it changes in them."""
 
     def __init__(self, module: nn.Module) -> None:
         self.thread = threading.get_ident()
@@ -78,9 +78,9 @@ class _Pass:
         )
 
     def take(self) -> None:
-        """Note what will be changed, before anything is."""
+        """Record what the pass will change, before it does."""
         self._training = [part for part in self._parts if part.training]
-        # What `module.compile()` made of a part knows nothing of hooks that came later.
+        # A part compiled by `module.compile()` ignores hooks that are added later.
         found = [(part, vars(part).get("_compiled_call_impl")) for part in self._parts]
         self._compiled = [(part, call) for part, call in found if call is not None]
 
@@ -100,7 +100,7 @@ class _Pass:
             part._compiled_call_impl = None
 
     def undo(self) -> None:
-        """Leave the parts as they were found."""
+        """Restore the parts."""
         for handle in self._handles:
             handle.remove()
         for part in self._training:
@@ -115,7 +115,7 @@ def _innermost_here() -> _Pass | None:
 
 
 def _after_fork_in_child() -> None:
-    """Undo the passes of threads that are not in the child."""
+    """Undo the passes of threads that do not exist in the child."""
     for one in [one for one in _passes if one.thread != threading.get_ident()]:
         _passes.remove(one)
         one.undo()

@@ -1,0 +1,91 @@
+"""Cards: records as notebooks show them, without scripts and without classes to style.
+
+Nothing but assertions has a color, and each of theirs can be seen on light paper and on dark; all
+else is as the notebook has it. What is called text here is escaped, what is called markup is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+
+from iknow.core.assertion import Assertion
+from iknow.core.colors import COLORS, SHADES
+from iknow.core.text import name, percent
+
+MEANINGS = {Assertion.IK: "I know", Assertion.IMK: "I may know", Assertion.IDK: "I don't know"}
+CELL = "padding:2px 18px 8px 0;text-align:left;vertical-align:top;border:none"
+SOFT = "opacity:0.7"
+LINE, FAINT = "#8080807f", "#80808026"
+
+
+def card(*parts: str, color: str = LINE) -> str:
+    """Markup one below the other, in a frame."""
+    return (
+        f'<div style="border:1px solid {color};border-left-width:6px;border-radius:6px;'
+        "padding:10px 14px;max-width:60em;font-family:system-ui,sans-serif;"
+        f'font-variant-numeric:tabular-nums">{"".join(parts)}</div>'
+    )
+
+
+def text(value: object) -> str:
+    """Text as markup, whatever is in it."""
+    return escape(name(value))
+
+
+def heading(title: str, rest: str) -> str:
+    """The first line of a card, of text."""
+    return f"<div><b>{text(title)}</b> {text(rest)}</div>"
+
+
+def paragraphs(sentences: Iterable[str]) -> str:
+    """Sentences of text, one below the other."""
+    return "".join(f'<p style="margin:8px 0 0">{escape(said)}</p>' for said in sentences)
+
+
+def badge(assertion: Assertion) -> str:
+    """An assertion that strikes the eye."""
+    return (
+        f'<span style="background:{SHADES[assertion].light_ink};color:#fff;font-weight:bold;'
+        f'padding:2px 8px;border-radius:4px">{assertion}</span>'
+    )
+
+
+def bar(counts: Mapping[Assertion, int], total: int) -> str:
+    """How many samples of all have each assertion, as lengths."""
+    lengths = "".join(
+        f'<span style="width:{100 * count / total:.3f}%;background:{COLORS[assertion]}"></span>'
+        for assertion, count in counts.items()
+        if count
+    )
+    style = "display:flex;height:14px;border-radius:4px;overflow:hidden;margin:10px 0 6px"
+    return f'<div style="{style};background:{FAINT}">{lengths}</div>'
+
+
+def legend(counts: Mapping[Assertion, int], total: int) -> str:
+    """The same in words."""
+    entries = "".join(
+        f'<span title="{MEANINGS[assertion]}">{mark(assertion)} {count:,} '
+        f'<span style="{SOFT}">{percent(count / total) if total else ""}</span></span>'
+        for assertion, count in counts.items()
+    )
+    return f'<div style="display:flex;flex-wrap:wrap;gap:2px 24px">{entries}</div>'
+
+
+def mark(assertion: Assertion) -> str:
+    """An assertion with its color before it."""
+    return (
+        '<span style="display:inline-block;width:0.7em;height:0.7em;border-radius:2px;'
+        f'background:{COLORS[assertion]}"></span> <b>{assertion}</b>'
+    )
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]], margin: str = "0") -> str:
+    """Cells of markup under headings of text."""
+    top = "".join(f'<th style="{CELL};{SOFT}">{text(title)}</th>' for title in headings)
+    body = "".join(
+        "<tr>" + "".join(f'<td style="{CELL}">{cell}</td>' for cell in row) + "</tr>"
+        for row in rows
+    )
+    style = f"border-collapse:collapse;border:none;font-size:inherit;color:inherit;margin:{margin}"
+    return f'<table style="{style}"><tr>{top}</tr>{body}</table>'

@@ -1,0 +1,93 @@
+"""The metrics that bundles can name: those of iknow, and your own once they are registered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from iknow.core.text import shown
+from iknow.errors import InputError
+from iknow.geometry.metric import Metric, Minkowski, Weighted
+
+METRICS: dict[str, type[Metric]] = {}
+"""By the names of their types."""
+
+Kind = TypeVar("Kind", bound=type[Metric])
+
+
+def register_metric(kind: Kind) -> Kind:
+    """Let classifiers with a metric of your own be saved, and loaded where it is registered too.
+
+    Args:
+        kind: A subclass of `Metric`. Bundles know it by its name. Its `to_dict` returns
+            `{"metric": name, ...}` with its arguments, unless `arrays` has them: together they are
+            what `from_dict` calls the type with.
+
+    Returns:
+        The same type, so that this can be used as a decorator.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> import numpy as np
+        >>> from iknow.geometry import Minkowski, register_metric
+        >>> @register_metric
+        ... @dataclass(frozen=True)
+        ... class Halved(Minkowski):
+        ...     def transform(self, activations):
+        ...         return np.asarray(activations) / 2
+        ...     def expansion(self, n_features):
+        ...         return super().expansion(n_features) / 2
+        ...     def rounding(self, n_features):
+        ...         return 2.0**-24
+        >>> float(Halved(1).distances([[0, 0]], [[3, 4]])[0, 0])
+        3.5
+    """
+    if not (isinstance(kind, type) and issubclass(kind, Metric)):
+        raise InputError(f"a metric to register must be a subclass of Metric; got {shown(kind)}")
+    known = METRICS.setdefault(kind.__name__, kind)
+    # A cell of a notebook that runs again defines the same class anew.
+    if (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):
+        raise InputError(
+            f"a metric {kind.__name__} of {known.__module__} is registered already: give yours "
+            "another name"
+        )
+    METRICS[kind.__name__] = kind
+    return kind
+
+
+def metric_to_dict(metric: Metric) -> dict[str, Any]:
+    """The record of a metric, if it can be read back by `metric_from_dict`."""
+    kind, record = type(metric), metric.to_dict()
+    if METRICS.get(kind.__name__) is not kind:
+        raise InputError(
+            f"the metric {kind.__name__} is not registered, so it could not be loaded: call "
+            f"iknow.geometry.register_metric({kind.__name__}) before you save, and before you load"
+        )
+    again = metric_from_dict(record, metric.arrays())
+    if type(again) is not kind or again.p != metric.p:
+        raise InputError(
+            f"the metric {kind.__name__} is read back as another one: its to_dict must say "
+            f"'metric': {kind.__name__!r}, and with arrays() all its arguments"
+        )
+    return record
+
+
+def metric_from_dict(record: Mapping[str, Any], arrays: Mapping[str, Any] | None = None) -> Metric:
+    """The metric whose `to_dict` and `arrays` these are."""
+    name = record.get("metric")
+    kind = METRICS.get(name) if isinstance(name, str) else None
+    if kind is None:
+        raise InputError(
+            f"no metric is registered by the name {shown(name)}, only {', '.join(METRICS)}: call "
+            "iknow.geometry.register_metric(...) for one of your own"
+        )
+    try:
+        return kind.from_dict(record, arrays or {})
+    except InputError:
+        raise
+    except Exception as error:  # a type of the user's own may fail in any way
+        raise InputError(f"a {name} metric cannot be made of {shown(record)}: {error}") from error
+
+
+register_metric(Minkowski)
+register_metric(Weighted)

@@ -1,0 +1,24 @@
+/* One layer of the evidence, sample by sample.
+
+A layer holds, for each sample i, its distance to the nearest training sample of the believed class
+(column 0) and of other classes, nearest first (columns 1, 2, ...). Two others are enough to tell
+every assertion and reason, as a reach either holds the nearest others or none. Only where classes
+have reaches of their own are all of them needed, and there.
+
+A rank is 1 + the number of neighbors nearer than that distance. So d <= r_k exactly when its rank
+<= k, and the r_j themselves are needed for margins only: they come in single precision, and are
+compared in single precision, which keeps ties ties. */
+
+/** @type {(layer: Layer, i: number, j: number) => number} */
+export const distanceAt = (layer, i, j) => layer.distances[i * layer.width + j];
+/** @type {(layer: Layer, i: number, j: number) => number} */
+export const codeAt = (layer, i, j) => layer.codes[i * layer.width + j];
+/** @type {(layer: Layer, setting: Setting, i: number) => number} */
+export const kthDistance = (layer, { k }, i) => layer.neighbors[i * layer.nNeighbors + k - 1];
+/** @type {(layer: Layer, setting: Setting, i: number, j: number) => boolean} */
+export const isRanked = (layer, { k }, i, j) => layer.ranks[i * layer.width + j] <= k;
+/** @type {(layer: Layer, i: number) => number} */
+export const nearestDistance = (layer, i) =>
+  Math.min(distanceAt(layer, i, 0), layer.width > 1 ? distanceAt(layer, i, 1) : Infinity);
+/** @type {(layer: Layer, setting: Setting, i: number) => boolean} */
+export const isInhabited = (layer, { radius }, i) => nearestDistance(layer, i) <= radius;

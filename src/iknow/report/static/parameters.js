@@ -1,0 +1,52 @@
+/* Parameters: what rules are set by, each with its slider and where it makes a difference. */
+
+import { distanceAt } from "./layer.js";
+import { linearScale, quantileScale, wholeScale } from "./slider.js";
+
+export const fewestNeighbors = (layers) => Math.min(...layers.map((layer) => layer.nNeighbors));
+const middle = (values) => values.sort((a, b) => a - b)[values.length >> 1];
+const samplesOf = (layer) => Array.from({ length: layer.distances.length / layer.width }, (_, i) => i);
+
+/* Distances of a sample to the nearest few classes, as the rule measures them. */
+const measured = (layer, setting, i, most = layer.width) =>
+  Array.from({ length: most }, (_, j) => setting.rule.measure(layer, setting, i, j));
+
+/* A radius to start from where none was given: the middle of those of the classes, or of d_g. */
+function commonRadius(layer) {
+  if (layer.given.radii) return middle(layer.given.radii.slice());
+  const own = samplesOf(layer).map((i) => distanceAt(layer, i, 0));
+  return middle(own.filter(Number.isFinite)) ?? 1;
+}
+
+/* A distance is set in each layer, another value for all layers at once. turns: the values where
+a support can change; that of a radius, only where it reaches the nearest sample of a class. */
+/** @type {Parameter} */
+const RADIUS = {
+  id: "radius", symbol: "ε", smallest: 0, isDistance: true,
+  label: ({ name }) => `ε in layer ${name}`,
+  start: commonRadius,
+  scale: ([layer], setting) => quantileScale(samplesOf(layer).flatMap((i) =>
+    measured(layer, setting, i, Math.min(2, layer.width)))),
+  turns: (layer, setting, i) => [0, ...measured(layer, setting, i)],
+};
+
+/** @type {Record<string, Parameter>} */
+export const PARAMETERS = {
+  radius: RADIUS,
+  factor: { ...RADIUS, symbol: "factor", start: () => 1,
+    label: ({ name }) => `all ε of layer ${name}, times` },
+  k: {
+    id: "k", symbol: "k", smallest: 1, whole: true,
+    label: () => "k, nearest samples",
+    start: (layer) => Math.min(5, layer.nNeighbors),
+    scale: (layers) => wholeScale(fewestNeighbors(layers)),
+    turns: (layer) => Array.from({ length: layer.nNeighbors }, (_, k) => k + 1),
+  },
+  ratio: {
+    id: "ratio", symbol: "ratio", smallest: 1,
+    label: () => "ratio to the nearest",
+    start: () => 1.5,
+    scale: () => linearScale(1, 4, 300),
+    turns: () => [],
+  },
+};

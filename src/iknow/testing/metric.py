@@ -1,0 +1,154 @@
+"""The contract of a metric, as tests to inherit.
+
+    class TestMyMetric(MetricContract):
+        n_features = 5
+
+        def make_metric(self):
+            return MyMetric(...)
+
+Distances are compared with norms in long doubles. `expansion` and `rounding`, on which certificates
+rest, are attacked: pairs of activations are drawn, and then moved to where they come off worst.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from iknow.core.arrays import Floats
+from iknow.errors import LayerError
+from iknow.geometry.metric import Metric, check_promises
+from iknow.geometry.registry import metric_from_dict, metric_to_dict
+from iknow.geometry.rounding import SMALLEST
+
+SIZES = (1e-6, 1.0, 1e3, 1e6)
+STEPS = 150
+
+
+class MetricContract:
+    """What every metric must do. Inherit, and say how to make one."""
+
+    n_features = 5
+
+    def make_metric(self) -> Metric:
+        """A metric for activations of `n_features`."""
+        raise NotImplementedError
+
+    def test_distances_are_the_norm_behind_the_transform(self) -> None:
+        metric = self.make_metric()
+        assert metric.p >= 1
+        for size in SIZES:
+            a, b = self._draw(0, 9, size), self._draw(1, 7, size)
+            left, right = metric.transform(a), metric.transform(b)
+            assert np.asarray(left).shape == (9, np.asarray(right).shape[1])
+            expected = [[_norm(x - y, metric.p) for y in _long(right)] for x in _long(left)]
+            np.testing.assert_allclose(
+                metric.distances(a, b), np.array(expected, dtype=np.float64), rtol=1e-12
+            )
+
+    def test_a_sample_is_transformed_alike_alone_and_in_a_batch(self) -> None:
+        metric = self.make_metric()
+        batch = self._draw(2, 8, 1.0)
+        together = np.asarray(metric.transform(batch)).astype(np.float64)
+        for row, expected in zip(batch, together, strict=True):
+            alone = np.asarray(metric.transform(row[None])).astype(np.float64)[0]
+            np.testing.assert_allclose(alone, expected, rtol=1e-12, atol=1e-14)
+
+    def test_it_is_a_distance(self) -> None:
+        metric = self.make_metric()
+        for size in SIZES:
+            points = self._draw(3, 12, size)
+            distances = metric.distances(points, points)
+            assert (distances >= 0).all()
+            assert not distances.diagonal().any()
+            np.testing.assert_array_equal(distances, distances.T)
+            detours = (distances[:, :, None] + distances[None]).min(axis=1)
+            assert (distances <= detours * (1 + 1e-12)).all()
+
+    def test_no_pair_breaks_the_expansion(self) -> None:
+        metric = self.make_metric()
+        check_promises(metric)
+        expansion = metric.expansion(self.n_features)
+        assert math.isfinite(expansion)
+        assert expansion >= 0
+
+        def excess(pair: Floats) -> float:
+            left, right = _long(metric.transform(pair[:1]))[0], _long(metric.transform(pair[1:]))[0]
+            apart = _norm(left - right, metric.p)
+            noise = 64 * len(left) * 2.0**-53 * (_norm(left, metric.p) + _norm(right, metric.p))
+            allowed = expansion * _norm(_long(pair[0]) - _long(pair[1]), 2) * (1 + 1e-12)
+            return float((apart - noise - allowed) / max(_norm(_long(pair), 2), SMALLEST))
+
+        self._attack(excess, 2)
+
+    def test_no_activation_breaks_the_rounding(self) -> None:
+        metric = self.make_metric()
+        try:
+            unit = metric.rounding(self.n_features)
+        except LayerError:
+            return  # it does not say, and certifies nothing
+
+        def excess(row: Floats) -> float:
+            activation = row.astype(np.float32)
+            exact = _long(metric.transform(activation.astype(np.float64)))[0]
+            stored = np.asarray(metric.transform(activation)).astype(np.float32)
+            off = _norm(_long(stored)[0] - exact, metric.p)
+            size = _norm(_long(activation), 2)
+            lost = len(exact) * (SMALLEST + 2.0**-52 * _norm(exact, metric.p))
+            return float((off - unit * size * (1 + 1e-12) - lost) / max(size, SMALLEST))
+
+        self._attack(excess, 1)
+
+    def test_its_record_and_arrays_make_the_same_metric_again(self) -> None:
+        metric = self.make_metric()
+        record = json.loads(json.dumps(metric_to_dict(metric), allow_nan=False))
+        arrays = {
+            name: np.array(values, dtype=np.float64) for name, values in metric.arrays().items()
+        }
+        again = metric_from_dict(record, arrays)
+        assert type(again) is type(metric)
+        assert again.p == metric.p
+        assert again.to_dict() == metric.to_dict()
+        for size in SIZES:
+            points = self._draw(4, 6, size)
+            np.testing.assert_array_equal(again.transform(points), metric.transform(points))
+
+    def _draw(self, seed: int, n: int, size: float) -> Floats:
+        """Activations of shape (n, n_features): some along axes and diagonals."""
+        rng = np.random.default_rng(seed)
+        points = rng.standard_normal((n, self.n_features))
+        points[0], points[1] = 1.0, np.eye(self.n_features)[seed % self.n_features]
+        return (size * points).astype(np.float32).astype(np.float64)
+
+    def _attack(self, excess: Callable[[Floats], float], n: int) -> None:
+        """Nothing found by walking uphill from several starts may exceed what is promised."""
+        rng = np.random.default_rng(5)
+        for size in SIZES:
+            for start in range(4):
+                place = self._draw(start, 4, size)[start % 3 : start % 3 + n]
+                height = excess(place)
+                for step in range(STEPS):
+                    pace = size * 0.5 ** (step / 15)
+                    other = place + pace * rng.standard_normal(place.shape)
+                    found = excess(other)
+                    if found > height:
+                        place, height = other, found
+                assert height <= 0, f"broken by {height:.3g} of its size at {place.tolist()}"
+
+
+def _long(values: Any) -> Any:
+    return np.asarray(values).astype(np.longdouble)
+
+
+def _norm(values: Any, p: float) -> Any:
+    sizes = np.abs(values).ravel()
+    if math.isinf(p):
+        return sizes.max()
+    largest = sizes.max()
+    if largest == 0:
+        return largest
+    return largest * np.power((sizes / largest), np.longdouble(p)).sum() ** (1 / np.longdouble(p))

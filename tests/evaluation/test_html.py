@@ -1,0 +1,54 @@
+"""Reports in a notebook: the figures of the record, and its matrix, as text."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.metrics import confusion_matrix
+
+from iknow import Assertion, evaluate
+from iknow.evaluation.html import MOST_CLASSES
+from tests.markup import Page
+
+
+@pytest.fixture
+def report(assessment):
+    return evaluate(assessment, ["cat", "dog", "cat", "owl", "newt", "cat"])
+
+
+def test_the_card_says_what_the_record_says(report):
+    words = re.sub(r"\s+", " ", Page(report._repr_html_()).words)
+    for line in str(report).splitlines()[3:7]:
+        name, *figures = re.split(r"\s{2,}", line)
+        assert f"{name} {' '.join(figures)}".replace(" -", " –") in words
+    assert "on 6 samples, 50.0% right" in words
+    assert str(report).splitlines()[-1] in words
+
+
+def test_the_matrices_are_scikit_learns(report):
+    cells = re.findall(r"background:#[0-9a-f]{8}\">(\d*)</td>", report._repr_html_())
+    labels = ["cat", "dog", "owl", "newt"]
+    belief, assertion = report.assessment.belief, report.assessment.assertion
+    expected = [
+        confusion_matrix(belief[assertion == a], report.y_true[assertion == a], labels=labels)[:3]
+        for a in reversed(Assertion)
+    ]
+    assert [int(cell or 0) for cell in cells] == np.concatenate(expected).ravel().tolist()
+
+
+def test_of_many_classes_there_are_the_figures_alone(report):
+    wide = replace(report, classes=np.arange(MOST_CLASSES + 1))
+    page = Page(wide._repr_html_())
+    assert page.tags.count("table") == 1
+    assert page.tags.count("tr") == 5
+
+
+def test_labels_with_markup_are_text(assessment):
+    names = np.array(["<script>alert(1)</script>", '"><img src=x>', "&amp;"])
+    report = evaluate(replace(assessment, classes=names), np.array(["<b>new"] * 6))
+    page = Page(report._repr_html_())
+    assert not {"script", "img"} & set(page.tags)
+    assert "<script>" in page.words.replace(" ", "")[: 10**6] or "<scrip" in page.words
+    many = replace(report, classes=np.append(names, ["x"] * 20))
+    assert not {"script", "img"} & set(Page(many._repr_html_()).tags)

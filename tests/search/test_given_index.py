@@ -1,0 +1,223 @@
+"""An index from elsewhere, plugged in: scipy's trees, one for each class."""
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy.spatial import cKDTree
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.frozen import FrozenEstimator
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler
+
+from iknow import Ball, EpistemicClassifier, Nearest, RelativeBall
+from iknow.core.evidence import NO_EXEMPLAR, Evidence
+from iknow.core.support import find_support
+from iknow.errors import InputError
+from iknow.geometry import Minkowski, Weighted
+from iknow.models import PrecomputedModel
+from iknow.search.index import check_activations, check_k, check_labels, check_width
+from iknow.testing import IndexContract, assert_same_evidence
+
+
+class TreeIndex:
+    """scipy finds what may be nearest; numpy measures it in float64."""
+
+    def __init__(self, activations, labels, n_classes, rows=None):
+        self.points = check_activations(activations).astype(np.float64)
+        self.labels = check_labels(labels, len(self.points), n_classes)
+        self.rows = np.arange(len(self.points)) if rows is None else np.asarray(rows)
+        self.n_rows, self.n_features = self.points.shape
+        self.n_classes = n_classes
+        # Its squares overflow and vanish where those of float64 on float32 points would not.
+        self.scale = float(np.abs(self.points).max(initial=0.0)) or 1.0
+        self.members = {
+            code: np.flatnonzero(self.labels == code) for code in np.unique(self.labels)
+        }
+        self.trees = {
+            code: cKDTree(self.points[members] / self.scale)
+            for code, members in self.members.items()
+        }
+        self.tree = cKDTree(self.points / self.scale)
+
+    def gather(self, queries, k=0):
+        places = check_activations(queries, "queries")
+        check_width(places, self.n_features)
+        check_k(k, self.n_rows)
+        distances = np.full((len(places), self.n_classes), np.inf)
+        exemplars = np.full((len(places), self.n_classes), NO_EXEMPLAR)
+        neighbors = np.empty((len(places), k))
+        for i, place in enumerate(places.astype(np.float64)):
+            for code, tree in self.trees.items():
+                found = self.members[code][self._near(tree, place, 1)]
+                sizes = self._measure(place, found)
+                distances[i, code] = sizes.min()
+                exemplars[i, code] = self.rows[found[sizes == sizes.min()]].min()
+            if k:
+                neighbors[i] = np.sort(self._measure(place, self._near(self.tree, place, k)))[:k]
+        return Evidence(distances, neighbors, exemplars)
+
+    def find_support(self, queries, neighborhood):
+        return find_support(self.gather(queries, neighborhood.n_neighbors), neighborhood)
+
+    def _near(self, tree, place, k):
+        """All rows of a tree that may be among the k nearest, a little more for rounding."""
+        place = place / self.scale
+        furthest = np.max(tree.query(place, [k])[0])
+        return np.array(tree.query_ball_point(place, furthest * (1 + 1e-9) + 1e-30))
+
+    def _measure(self, place, rows):
+        return np.sqrt(np.square(self.points[rows] - place).sum(axis=1))
+
+
+class TestTreeIndex(IndexContract):
+    seeds_per_kind = 8
+
+    def make_index(self, activations, labels, n_classes, rows=None):
+        return TreeIndex(activations, labels, n_classes, rows=rows)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    x, y = load_digits(return_X_y=True)
+    x = x.astype(np.float32)
+    network = MLPClassifier((16,), max_iter=60, random_state=0)
+    model = make_pipeline(MinMaxScaler(), network)
+    with pytest.warns(UserWarning, match="Maximum iterations"):
+        model.fit(x[:500], y[:500])
+    return FrozenEstimator(model), x, y
+
+
+def assert_same_assessments(one, other, x):
+    left, right = one.assess(x), other.assess(x)
+    for name in ("belief_codes", "assertion", "reason", "justification", "margin"):
+        np.testing.assert_array_equal(getattr(left, name), getattr(right, name))
+    np.testing.assert_array_equal(left.robust_radius, right.robust_radius)
+    for layer in one.layers_:
+        assert_same_evidence(left.evidence[layer], right.evidence[layer])
+    for row in (0, 7):
+        assert left.explain(row) == right.explain(row)
+
+
+@pytest.mark.parametrize("rule", [Ball, RelativeBall, Nearest])
+def test_a_given_index_answers_as_the_one_that_is_chosen(rule, digits, tmp_path):
+    model, x, y = digits
+    metric = {"hidden1": Weighted(np.diag(np.arange(1.0, 17.0)))}
+    parameters = {"rule": rule, "metric": metric, "progress": False}
+    plain = EpistemicClassifier(model, **parameters).fit(x[:300], y[:300])
+    given = EpistemicClassifier(model, index=TreeIndex, **parameters).fit(x[:300], y[:300])
+    for made in (plain, given):
+        made.tune(x[300:400], y[300:400], **({} if rule is Ball else {"coverage": 0.6}))
+    assert given.neighborhoods_ == plain.neighborhoods_
+    assert_same_assessments(given, plain, x[400:440])
+    assert type(given.indexes_["logits"]._index._given) is TreeIndex
+    given.warm_up()
+
+    given.save(tmp_path / "x.iknow")
+    loaded = EpistemicClassifier.load(tmp_path / "x.iknow", model, index=TreeIndex)
+    assert loaded.index is TreeIndex
+    assert_same_assessments(loaded, plain, x[400:440])
+    assert type(loaded.indexes_["logits"]._index._given) is TreeIndex
+    # The points are all that is kept: without index= they are searched by default.
+    plain.save(tmp_path / "y.iknow")
+    assert (tmp_path / "x.iknow").read_bytes() == (tmp_path / "y.iknow").read_bytes()
+    assert EpistemicClassifier.load(tmp_path / "x.iknow", model).index is None
+
+
+def fit(index, **parameters):
+    points, labels = np.arange(12.0).reshape(6, 2), np.array([0, 1, 2, 0, 1, 2])
+    outputs = np.eye(3)[labels], {"a": points}
+    made = EpistemicClassifier(
+        PrecomputedModel(), neighborhoods=Ball(1), index=index, progress=False, **parameters
+    )
+    return made.fit(outputs, labels), outputs
+
+
+def test_a_given_index_is_a_parameter_like_any_other(tmp_path):
+    made, outputs = fit(TreeIndex)
+    assert made.get_params()["index"] is TreeIndex
+    assert clone(made).index is TreeIndex
+    again = pickle.loads(pickle.dumps(made))
+    assert type(again.indexes_["a"]._index._given) is TreeIndex
+    assert_same_evidence(again.assess(outputs).evidence["a"], made.assess(outputs).evidence["a"])
+    calls = []
+
+    def make(activations, labels, n_classes, *, rows):
+        calls.append((activations.dtype, labels.tolist(), n_classes, rows.tolist()))
+        return TreeIndex(activations, labels, n_classes, rows=rows)
+
+    fit(make)
+    assert calls == [(np.float32, [0, 0, 1, 1, 2, 2], 3, [0, 3, 1, 4, 2, 5])]
+
+
+def changed(**methods):
+    return type("Changed", (TreeIndex,), methods)
+
+
+def cut(evidence, **changes):
+    return Evidence(**{**vars(evidence), **changes})
+
+
+WRONG = {
+    "no type": (TreeIndex(np.eye(2), [0, 1], 2), "must be a type or a function, called as index"),
+    "no index": (lambda *a, rows: "faiss", "must make an .*Index, .* it made str"),
+    "a type": (lambda *a, rows: TreeIndex, "it made type|must hold 6 rows"),
+    "fewer rows": (
+        lambda a, y, n, rows: TreeIndex(a[1:], y[1:], n, rows[1:]),
+        r"must hold 6 rows of 2 features and 3 classes; it says \(5, 2, 3\)",
+    ),
+    "no evidence": (changed(gather=lambda self, q, k=0: q), "must return Evidence"),
+    "no neighbors": (
+        changed(gather=lambda self, q, k=0: TreeIndex.gather(self, q)),
+        r"neighbor_distances of shape \(6, 2\); got .*\(6, 0\)",
+    ),
+    "one query": (
+        changed(gather=lambda self, q, k=0: TreeIndex.gather(self, q[:1], k)),
+        r"class_distances of shape \(6, 3\).*got \(1, 3\)",
+    ),
+    "float32": (
+        changed(
+            gather=lambda self, q, k=0: cut(
+                found := TreeIndex.gather(self, q, k),
+                class_distances=found.class_distances.astype(np.float32),
+            )
+        ),
+        "must be float64",
+    ),
+    "nan": (
+        changed(
+            gather=lambda self, q, k=0: cut(
+                found := TreeIndex.gather(self, q, k),
+                class_distances=found.class_distances * np.array([1, 1, np.nan]),
+            )
+        ),
+        "never NaN",
+    ),
+    "support": (changed(find_support=lambda self, q, rule: np.ones((6, 2), bool)), r"\(6, 3\)"),
+    "numbers": (changed(find_support=lambda self, q, rule: np.ones((6, 3))), "got float64"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_no_index_or_answers_in_another_shape_is_named(name):
+    index, message = WRONG[name]
+
+    def use():
+        made, outputs = fit(index)
+        made.assess(outputs, 2)
+        made.assess(outputs)
+
+    with pytest.raises(InputError, match=message):
+        use()
+
+
+def test_an_index_takes_the_place_of_a_device_and_searches_in_l2(tmp_path):
+    with pytest.raises(InputError, match=r"so device must be None; got .*device='cpu'"):
+        fit(TreeIndex, device="cpu")
+    with pytest.raises(InputError, match=r"by a given index, .*p=2; got Minkowski\(p=1"):
+        fit(TreeIndex, metric=Minkowski(1))
+    fit(None)[0].save(tmp_path / "x.iknow")
+    with pytest.raises(InputError, match="so device must be None"):
+        EpistemicClassifier.load(tmp_path / "x.iknow", index=TreeIndex, device="cpu")
