@@ -4,6 +4,7 @@ A `Crowd` is a ball that must hold at least k samples; one sample in the middle 
 mislabeled, is not enough. With k = 1 it is a `Ball`, which serves as the oracle.
 """
 
+import json
 import math
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
-from iknow import Ball, EpistemicClassifier, evaluate, register_rule
+from iknow import Ball, EpistemicClassifier, evaluate, make_html, register_rule
 from iknow.cli.app import app, rule_by_name
 from iknow.core.assertion import Assertion, Reason
 from iknow.core.neighborhood import NO_REACH, Neighborhood
@@ -27,6 +28,7 @@ from iknow.evaluation.plots.matplotlib.evidence import draw_evidence
 from iknow.evaluation.scatter import evidence_scatter
 from iknow.evaluation.surface import coverage_surface
 from iknow.evaluation.tradeoff import tradeoff
+from iknow.report.mirrors import describe_setting
 from iknow.rules import RULES
 from iknow.rules.ball import draw_ball
 from iknow.testing import RuleContract
@@ -212,8 +214,10 @@ def test_it_is_reported(parts, tuned):
     assessment, y_true = tuned.assess(parts[2][0], k=8), parts[2][1]
     report = evaluate(assessment, y_true)
     assert report.f_ik == (assessment.assertion == Assertion.IK).mean()
-    page = report.to_html(selection=tuned.selection_)
-    assert '"rule":"Crowd"' in page.replace(" ", "")
+    page = make_html(assessment, y_true, selection=tuned.selection_)
+    setting = describe_setting(assessment.neighborhoods["input"])
+    assert setting == {"rule": "Crowd", "text": repr(assessment.neighborhoods["input"])}
+    assert json.dumps(setting) in page
 
 
 # Registering

@@ -162,7 +162,7 @@ def test_a_k_that_is_no_number_of_neighbours_is_refused(k, problem_of):
 
 def test_a_k_beyond_the_evidence_is_refused(problem_of):
     problem = problem_of(0)
-    with pytest.raises(InputError, match=f"k={problem.n_neighbors + 1} was asked for"):
+    with pytest.raises(InputError, match=f"too few for k={problem.n_neighbors + 1}"):
         select(*problem.data, BallElseNearest, k=[1, problem.n_neighbors + 1])
 
 

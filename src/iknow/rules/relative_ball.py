@@ -90,12 +90,10 @@ class RelativeBall(Neighborhood):
     def match(
         cls, evidence: ValidationEvidence, belief: Ints, y_true: Ints, coverage: float
     ) -> dict[str, RelativeBall]:
-        """One ratio for all layers, and radii at one common rank of the distances to the belief.
-
-        For each of many ratios the rank is taken whose number of IK samples is nearest to the
-        wanted one; of the nearest ratios that with the fewest errors among them, and of equals the
-        largest.
-        """
+        # One ratio for all layers, and radii at one common rank of the distances to the belief. For
+        # each of many ratios the rank is taken whose number of IK samples is nearest to the wanted
+        # one; of the nearest ratios that with the fewest errors among them, and of equals the
+        # largest.
         boxes = [cls.box(find_contrast(layer, belief), None) for layer in evidence.values()]
         radii = np.column_stack([low for (low, _), _ in boxes])
         ratios = np.min([high for _, (_, high) in boxes], axis=0)

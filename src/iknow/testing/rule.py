@@ -1,14 +1,5 @@
 """The contract of a rule, as tests to inherit.
 
-A new rule is tested by a class with two methods:
-
-    class TestMyRule(RuleContract):
-        def make_rules(self):
-            return [MyRule(0.5), MyRule(1.0)]
-
-        def bad_parameters(self):
-            return [{"radius": -1.0}]
-
 Whatever the rule says of itself is compared with applying its reach: on random training sets in the
 plane, some of them full of ties, with samples removed, parameters turned and queries moved. What it
 does not say is not asked for. The rules are for three classes and distances around 1.
@@ -95,7 +86,15 @@ def numbers_around(ends: Any) -> list[float]:
 
 
 class RuleContract:
-    """What every rule must do. Inherit, and say which ones, and what they refuse."""
+    """What every rule must do. Inherit, and say which ones, and what they refuse.
+
+    Examples:
+        >>> class TestBall(RuleContract):
+        ...     def make_rules(self):
+        ...         return [Ball(0.6), Ball(1.0)]
+        ...     def bad_parameters(self):
+        ...         return [{"radius": -1.0}, {"radius": "wide"}]
+    """
 
     def make_rules(self) -> Sequence[Neighborhood]:
         """Rules for three classes, of one type, with some parameters."""
