@@ -68,31 +68,39 @@ from iknow.storage.saving import SavingMixin
 class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Wraps a classifier and asserts IK, IMK or IDK for each of its predictions.
 
-    model: a trained torch module, a scikit-learn classifier, or any `iknow.models.model.Model`. A
-        fitted scikit-learn classifier is used as it is, like a torch module: `fit` collects the
-        evidence, and `tune` is needed. An unfitted one is cloned and trained by `fit`, on all but
-        `validation_fraction` of the data, which tunes the radii. `clone`, and with it
-        `cross_val_score` and `GridSearchCV`, makes a fitted classifier unfitted, so that each fold
-        trains its own; a `FrozenEstimator` stays fitted and is never trained.
-    layers: names of the layers to find support in. The default for a network is its last hidden
-        layer and its output; for any other classifier, what it receives ("input", or the last
-        transformer of its pipeline) and "output".
-    rule: the kind of neighborhood whose radii `tune` chooses.
-    neighborhoods: fixed neighborhoods, one for all layers or a mapping by layer; nothing is tuned.
-        A `Selection`, such as the `selection_` of another classifier of the same classes, gives
-        its neighborhoods and lets the same classes be known.
-    k: number of neighbors for the rules that use it.
-    metric: how to measure distance, for all layers or by layer (`iknow.geometry`); Euclidean by
-        default.
-    classes: labels of the model's score columns in order, if y does not determine them.
-    batch_size: number of samples per call of the model; by default as many as fit in memory.
-    device: where to search: "cuda", "cuda:1", "mps" or "cpu" with torch, None on the CPU without
-        it. The answers are the same.
-    index: what searches instead of the index that iknow chooses: a type or a function, called with
-        (activations, labels, n_classes, rows=...) for each layer, that passes
-        `iknow.testing.IndexContract`. It searches in the Euclidean norm, on its own choice of
-        device. Like `device` it belongs to the machine: `save` keeps the points, and `load`
-        searches them by default unless you give it an index too.
+    Args:
+        model: A trained torch module, a scikit-learn classifier, or any `iknow.models.Model`. A
+            fitted scikit-learn classifier is used as it is, like a torch module: `fit` collects the
+            evidence, then call `tune`. `fit` clones an unfitted one, trains it on all but
+            `validation_fraction` of the data, and tunes the radii on the rest. `clone`, and with it
+            `cross_val_score` and `GridSearchCV`, makes a fitted classifier unfitted, so that each
+            fold trains its own; a `FrozenEstimator` stays fitted.
+        layers: Names of the layers to find support in. Default for a network: the last hidden layer
+            and the output. For any other classifier: its input, which is "input" or the last
+            transformer of its pipeline, and "output".
+        rule: The kind of neighborhood whose radii `tune` chooses.
+        neighborhoods: Fixed neighborhoods, one for all layers or a mapping by layer, instead of
+            tuning. A `Selection`, such as the `selection_` of another classifier with the same
+            classes, gives its neighborhoods and the classes that may be known.
+        k: Number of neighbors, for rules that use it.
+        metric: How to measure distance, one metric for all layers or a mapping by layer (see
+            `iknow.geometry`). Default: Euclidean.
+        classes: Labels of the model's score columns in order, if y does not determine them.
+        validation_fraction: Share of the data that `fit` keeps for tuning when it trains the model.
+        batch_size: Number of samples to ask the model about at a time. Default: as memory permits.
+        random_state: Seed for all random choices.
+        progress: Show a progress bar when somebody watches.
+        device: Where to search: torch does it on "cuda", "cuda:1", "mps" or "cpu"; None searches on
+            the CPU without torch. The answers are the same.
+        index: What searches instead of iknow's own index: a type or function, called with
+            (activations, labels, n_classes, rows=...) for each layer, that passes
+            `iknow.testing.IndexContract`. It searches in the Euclidean norm and excludes `device`.
+            Like the device it belongs to the machine: `save` does not keep it.
+
+    Examples:
+        >>> ec = EpistemicClassifier(trained).fit(X_train, y_train)
+        >>> ec.tune(X_val, y_val).assess(X_test)
+        Assessment of 50 predictions: IK 39, IMK 6, IDK 5
     """
 
     def __init__(
@@ -139,8 +147,11 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
     def fit(self, X: Any, y: Any, *, rows: Any = None) -> Self:
         """Collect the evidence: the activations of the training samples, with their labels.
 
-        X: n samples, in any form the model accepts. y: labels of shape (n,). rows: integers of
-        shape (n,) that identify the samples in explanations; by default their positions in X.
+        Args:
+            X: n samples, in any form the model takes.
+            y: Labels of shape (n,).
+            rows: Whole numbers of shape (n,) that identify the samples in explanations. Default:
+                their positions in X.
         """
         before = self.__dict__.copy()
         try:
@@ -167,14 +178,25 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         k: int | Sequence[int] | None = None,
         time_limit: float = 60.0,
     ) -> Self:
-        """Choose the neighborhoods on validation data: by default the exact maximum of coverage.
+        """Choose the neighborhoods on validation data; by default the exact maximum of coverage.
 
-        X: n samples not in the training data. y: their labels, of shape (n,). accuracy: find the
-        largest coverage whose accuracy on IK is at least this, in each class if `each_class`, with
-        probability `confidence` over the draw of the data; an error if there is none. coverage:
-        match this coverage instead (`Nearest`, `RelativeBall`). k: one number of neighbors, or
-        several to try. method: "per-class" gives each class its own radius; "grid" and "bayes" are
-        for comparison.
+        Args:
+            X: n samples that are not in the training data.
+            y: Their labels, of shape (n,).
+            accuracy: Choose the largest coverage whose accuracy on IK is certified to be at least
+                this; raises a `SelectionError` if there is none.
+            confidence: Probability, over the draw of the data, with which that guarantee holds.
+            each_class: Certify the accuracy of each class by itself.
+            coverage: Match this coverage instead (for `Nearest` and `RelativeBall`).
+            method: "per-class" gives each class its own radius; "grid" and "bayes" exist for
+                comparison.
+            k: Number of neighbors, or several to try, for rules that use it.
+            time_limit: Seconds that the search may take.
+
+        Examples:
+            >>> ec = EpistemicClassifier(FrozenEstimator(trained)).fit(X_train, y_train)
+            >>> ec.tune(X_val, y_val).selection_.optimal
+            True
         """
         check_is_fitted(self, "indexes_")
         if self.neighborhoods is not None:
@@ -193,13 +215,18 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         return self._select(goal, inputs, as_labels(y, count_samples(inputs), "y"), "validation")
 
     def assess(self, X: Any, k: int = 0, *, evidence: bool = False) -> Assessment:
-        """Assert IK, IMK or IDK about each prediction, with the evidence for it.
+        """Assert IK, IMK or IDK about each prediction.
 
-        The assessment gathers evidence and certificates on first use; until then it keeps the
-        activations, 4 bytes per feature and sample, if they take less than a gigabyte. evidence:
-        gather it now, which is faster overall if you need it. k: the same, with at least k neighbor
-        distances, to try rules with another k. A sample with a non-finite activation, or without
-        an answer from the model, is INVALID and IDK; it does not affect any other sample.
+        The assessment gathers evidence and robust radii when you first ask for them. Until then it
+        keeps the activations, 4 bytes per feature and sample, if they take less than a gigabyte. A
+        sample with an activation that is not finite, or that the model gives no answer for, is
+        INVALID and IDK; it does not affect the others.
+
+        Args:
+            X: n samples, in any form the model takes.
+            k: Gather the evidence at once, with at least this many neighbor distances, to try rules
+                with another k on it.
+            evidence: Gather the evidence at once, which is faster overall if you need all of it.
         """
         check_is_fitted(self, "indexes_")
         if not hasattr(self, "neighborhoods_"):
@@ -230,7 +257,7 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         )
 
     def predict(self, X: Any) -> Labels:
-        """The model's own answers, as labels of shape (n,): the beliefs that `assess` reports.
+        """Return the model's own answers for the samples `X`, as labels of shape (n,).
 
         Raises an `InputError` that names the rows without an answer, where `assess` says IDK.
         """
@@ -244,11 +271,10 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         return labels
 
     def warm_up(self) -> Self:
-        """Check, prepare and compile the search now, so that the first request need not wait.
+        """Do now what the first request would wait for: check, prepare and compile the search.
 
-        Compiling takes seconds unless an earlier process left its result in the cache. After this
-        call no request compiles anything. It also runs the model once, on the inputs kept to
-        recognize it by.
+        Compiling takes seconds if no earlier process has cached the result; afterwards no request
+        compiles anything. This also asks the model once, about the inputs kept to recognize it by.
         """
         check_is_fitted(self, "indexes_")
         for index in self.indexes_.values():

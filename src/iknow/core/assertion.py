@@ -17,7 +17,12 @@ from iknow.core.named import NamedCodes, Word
 
 
 class Assertion(Word):
-    """What the classifier may say about one belief, ordered by how much it knows."""
+    """What the classifier may say about one belief, ordered by how much it knows.
+
+    Examples:
+        >>> Assertion.IDK < Assertion.IMK < Assertion.IK
+        True
+    """
 
     IDK = 0
     """I don't know: nothing in the training set justifies the belief."""
@@ -61,11 +66,16 @@ class Reasons(NamedCodes):
 def make_assertions(
     belief: Ints, justification: Bools, knowable: Sequence[int] | None = None
 ) -> Assertions:
-    """The `Assertion` for each query, of shape (n_queries,).
+    """Return the `Assertion` for each query, of shape (n_queries,).
 
-    belief: class codes of shape (n_queries,), `NO_BELIEF` where there is none, which nothing
-    justifies. justification: mask of shape (n_queries, n_classes). knowable: codes of the classes
-    that a belief may be IK in; of any, unless given.
+    Args:
+        belief: Class codes of shape (n_queries,); `NO_BELIEF` for none, which nothing justifies.
+        justification: Mask of shape (n_queries, n_classes).
+        knowable: Codes of the classes that a belief may be IK in. Default: all.
+
+    Examples:
+        >>> make_assertions(np.array([0]), np.array([[True, False]])) == Assertion.IK
+        array([ True])
     """
     believed = justification[np.arange(len(belief)), belief] & (belief != NO_BELIEF)
     alone = (justification.sum(axis=1) == 1) & may_be_known(belief, knowable)

@@ -28,10 +28,16 @@ NO_EXEMPLAR = -1
 class Evidence:
     """Distances from each query to the training set, in one layer.
 
-    class_distances: of shape (n_queries, n_classes); inf where a class has no training sample.
-    neighbor_distances: of shape (n_queries, n_neighbors), ascending; inf past the last sample.
-    exemplars: of shape (n_queries, n_classes); the training row behind each class distance (the
-        lowest row on ties), -1 if the class has none.
+    Attributes:
+        class_distances: Distance to each class, of shape (n_queries, n_classes); inf where a class
+            has no training sample.
+        neighbor_distances: Of shape (n_queries, n_neighbors), ascending; inf past the last sample.
+        exemplars: The training row that each class distance belongs to (the lowest of equals), of
+            shape (n_queries, n_classes); -1 where there is none.
+
+    Examples:
+        >>> Evidence(np.array([[0.4, 1.5]]), np.empty((1, 0)), np.array([[0, 5]])).n_classes
+        2
     """
 
     class_distances: Floats
@@ -71,12 +77,12 @@ class Evidence:
         return int(self.neighbor_distances.shape[1])
 
     def nearest_distance(self) -> Floats:
-        """Distance to the nearest training activation of any class, of shape (n_queries,)."""
+        """Return the distance to the nearest training activation, of shape (n_queries,)."""
         nearest: Floats = self.class_distances.min(axis=1)
         return nearest
 
     def neighbor_distance(self, k: int) -> Floats:
-        """Distance to the k-th nearest training activation, of shape (n_queries,)."""
+        """Return the distance to the `k`-th nearest training activation, of shape (n_queries,)."""
         if k < 1:
             raise InputError(f"k must be >= 1; got {k}")
         if k > self.n_neighbors:
@@ -98,9 +104,14 @@ def empty_evidence(n_queries: int, n_classes: int, n_neighbors: int) -> Evidence
 
 
 def merge_evidence(parts: Sequence[Evidence]) -> Evidence:
-    """Combine the evidence of disjoint parts of a training set, for the same queries.
+    """Combine the evidence of disjoint parts of a training set, about the same queries.
 
-    Exemplars in all parts must be row numbers of the whole training set.
+    Args:
+        parts: Evidence of each part. Exemplars must be rows of the whole training set.
+
+    Examples:
+        >>> len(merge_evidence([a.evidence["input"], a.evidence["input"]])) == len(a)
+        True
     """
     if not parts:
         raise InputError("nothing to merge: expected at least one Evidence, got none")

@@ -11,9 +11,14 @@ from iknow.errors import InputError
 
 
 def justify(supports: Sequence[Bools]) -> Bools:
-    """The union of the layers' supports, or nothing if any layer's support is empty.
+    """Return the union of the layers' supports, or nothing if any layer's support is empty.
 
-    supports: one mask of shape (n_queries, n_classes) per layer. Returns a mask of the same shape.
+    Args:
+        supports: One mask of shape (n_queries, n_classes) per layer; the result has the same shape.
+
+    Examples:
+        >>> justify([np.array([[True, False]]), np.array([[True, True]])])
+        array([[ True,  True]])
     """
     if not supports:
         raise InputError("a justification needs the support of at least one layer; got none")

@@ -119,9 +119,9 @@ class Neighborhood(ABC):
 
     @abstractmethod
     def reach(self, evidence: Evidence) -> Floats:
-        """The reach ρ for each query, of shape (n_queries,); `NO_REACH` for none.
+        """Return the reach ρ by `evidence`, of shape (n_queries,); `NO_REACH` for none.
 
-        Of shape (n_queries, n_classes) for a rule that looks further for some classes.
+        A rule that looks further for some classes returns the shape (n_queries, n_classes).
         """
 
     @classmethod
@@ -140,7 +140,7 @@ class Neighborhood(ABC):
         return False
 
     def check_classes(self, n_classes: int) -> None:  # noqa: B027 - most fit any number
-        """Refuse parameters that do not fit a number of classes."""
+        """Refuse parameters that do not fit `n_classes` classes."""
 
     # What a rule may promise about its reach. Certificates and indexes rest on it.
 
@@ -174,19 +174,19 @@ class Neighborhood(ABC):
 
     @classmethod
     def box(cls, contrast: Contrast, k: int | None) -> Sides:
-        """For each of the axes the interval in which the layer is pure for every sample."""
+        """For each of the axes, the interval in which the layer is pure, by `contrast` and `k`."""
         raise SelectionError(f"{cls.__name__} has no axes to choose along")
 
     def removals(self, evidence: Evidence, belief: Ints) -> Stability:
-        """How many training samples must be removed for the layer to support the belief no longer.
+        """How many training samples must go before `evidence` no longer supports `belief` alone.
 
-        belief: class codes of shape (n,), supported alone. Without any sample nothing is known.
+        `belief` holds class codes of shape (n,). Without any sample nothing is known.
         """
         n = len(evidence)
         return Stability(np.ones(n, dtype=np.int64), np.zeros(n, dtype=bool))
 
     def dial(self, evidence: Evidence) -> Dial | None:
-        """What to turn to see how far the support for one query is from another."""
+        """What to turn to see how far the support for one query, by `evidence`, is from another."""
         return dial_reach(evidence, self.reach(evidence)[0])
 
     def drawing(self) -> Drawing | None:
@@ -209,13 +209,17 @@ class Neighborhood(ABC):
     def match(
         cls: type[Self], evidence: ValidationEvidence, belief: Ints, y_true: Ints, coverage: float
     ) -> dict[str, Self]:
-        """The setting, by layer, whose coverage is nearest to a target."""
+        """The setting, by layer, with coverage nearest to `coverage`: see `match_coverage`.
+
+        Takes `evidence` by layer, `belief` and `y_true`.
+        """
         raise SelectionError(f"{cls.__name__} cannot be matched to a coverage")
 
     @classmethod
     def sweep(cls, evidence: Mapping[str, Evidence], belief: Ints) -> tuple[Floats, Floats] | None:
-        """For which values of its one knob, other than a radius, each sample is IK: [low, high).
+        """For which values of its one knob, other than a radius, each `belief` is IK: [low, high).
 
+        Takes `evidence` by layer.
         Counted from minus its largest value where the largest is the strictest.
         """
         return None

@@ -10,12 +10,18 @@ LONGEST = 1e15
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """How a layer's activation, as computed, can move when the input moves.
+    """How far a layer's activation, as computed, can move when the input moves.
 
-    In real arithmetic |h(x) - h(z)| <= lipschitz · |x - z|₂. What is computed and stored, H(x), is
-    within rounding + rounding_per_length · |x|₂ + relative_rounding · |H(x)|₂ of h(x), whatever the
-    batch or the order of summation. Both hold for inputs up to the length LONGEST, where nothing
-    overflows on the way.
+    In real arithmetic |h(x) - h(z)| <= lipschitz · |x - z|₂. The computed and stored H(x) is within
+    rounding + rounding_per_length · |x|₂ + relative_rounding · |H(x)|₂ of h(x), for any batch and
+    order of summation. Both hold for inputs up to the length LONGEST, where nothing overflows on
+    the way.
+
+    Attributes:
+        lipschitz: Lipschitz constant in ℓ2 from the input to the activation.
+        rounding: Constant part of the rounding error.
+        rounding_per_length: Rounding error per unit of the input's length.
+        relative_rounding: Rounding error per unit of the activation's length.
     """
 
     lipschitz: float

@@ -35,10 +35,14 @@ class Turn:
 
 @dataclass(frozen=True)
 class Slack:
-    """What turns an assertion, on either side of a layer's setting; None where nothing does.
+    """The settings of one layer at which an assertion turns, on either side of the current one.
 
-    parameter: what is varied: "radius", "k", "factor" for all radii of a rule with one for each
-    class, or "reach" for a rule that names no parameter. value: what it is now.
+    Attributes:
+        parameter: What varies: "radius", "k", "factor" for all radii of a rule with one per class,
+            or "reach" for a rule that names no parameter.
+        value: Its current value.
+        shrink: The first smaller setting that turns the assertion; None if none does.
+        grow: The first larger setting that turns the assertion; None if none does.
     """
 
     parameter: str

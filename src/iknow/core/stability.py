@@ -28,9 +28,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Stability:
-    """How many training samples must be removed for each IK to be lost; 0 where there is none.
+    """How many training samples you must remove for each IK to be lost; 0 where there is no IK.
 
-    at_least: counts of shape (n,). exact: mask of shape (n,), True where no fewer and no more.
+    Attributes:
+        at_least: Lower bounds of shape (n,).
+        exact: Mask of shape (n,), True where the bound is the exact number.
     """
 
     at_least: Ints

@@ -14,7 +14,16 @@ if TYPE_CHECKING:
 
 
 def find_support(evidence: Evidence, neighborhood: Neighborhood) -> Bools:
-    """The support S(x) = { c : d_c <= ρ(x) } as a mask of shape (n_queries, n_classes)."""
+    """Return the support S(x) = { c : d_c <= ρ(x) } as a mask of shape (n_queries, n_classes).
+
+    Args:
+        evidence: Evidence about the queries, in one layer.
+        neighborhood: The rule that gives the reach ρ(x).
+
+    Examples:
+        >>> find_support(a.evidence["input"], a.neighborhoods["input"]).shape
+        (75, 3)
+    """
     reach = neighborhood.reach(evidence)
     return within(evidence.class_distances, reach if reach.ndim == 2 else reach[:, None])
 

@@ -33,14 +33,19 @@ MOST_CELLS_IN_JSON = 1_000_000
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """Figures about an assessment whose truth is known.
+    """Figures about an assessment whose truth is known; `evaluate` makes it.
 
-    pairs: of shape (m, 4), a row for each combination that occurs: assertion, predicted class, true
-    class, and how many samples have it, ordered by the first three. classes: labels of the
-    predicted classes. true_classes: labels of the true ones; the same, followed by any true label
-    the classifier does not know. unanswered: samples without a belief, by assertion (in the order
-    of `Assertion`: IDK, IMK, IK), of shape (3,); they are in no pair. reasons: count per `Reason`.
-    assessment, y_true: what was compared with what, labels of shape (n,).
+    Attributes:
+        classes: Labels of the predicted classes.
+        true_classes: Labels of the true classes: `classes`, then any true label that the classifier
+            does not know.
+        pairs: Of shape (m, 4), one row per combination that occurs: assertion, predicted class,
+            true class, and number of samples, ordered by the first three.
+        unanswered: Samples without a belief, by assertion (in the order of `Assertion`: IDK, IMK,
+            IK), of shape (3,); they are in no pair.
+        reasons: Number of samples per `Reason`.
+        assessment: What was evaluated.
+        y_true: True labels of shape (n,).
     """
 
     classes: Labels
@@ -70,23 +75,23 @@ class Report:
         return len(self.y_true)
 
     def count(self, *assertions: Assertion) -> int:
-        """How many samples have one of the assertions."""
+        """Return how many samples have one of the `assertions`."""
         chosen = np.isin(self.pairs[:, 0], assertions)
         return int(self.pairs[chosen, 3].sum() + self.unanswered[list(assertions)].sum())
 
     def wrong(self, *assertions: Assertion) -> int:
-        """How many samples with one of the assertions have a belief, and one that is not true."""
+        """Return how many samples with one of the `assertions` have a belief that is wrong."""
         chosen = np.isin(self.pairs[:, 0], assertions) & (self.pairs[:, 1] != self.pairs[:, 2])
         return int(self.pairs[chosen, 3].sum())
 
     def fraction(self, assertion: Assertion) -> float:
-        """Fraction of samples with the assertion."""
+        """Return the fraction of samples with `assertion`."""
         return self.count(assertion) / self.n_samples
 
     def accuracy(self, *assertions: Assertion) -> float:
-        """Fraction of right beliefs among the samples with one of the assertions; NaN if none.
+        """Return the fraction of correct beliefs among the `assertions`; NaN of none.
 
-        A sample without a belief is neither right nor wrong, and not counted.
+        A sample without a belief is neither right nor wrong, and does not count.
         """
         chosen = self.pairs[np.isin(self.pairs[:, 0], assertions)]
         total = int(chosen[:, 3].sum())
@@ -119,7 +124,7 @@ class Report:
         return self.accuracy(*Assertion)
 
     def to_dict(self) -> dict[str, Any]:
-        """All figures as plain values for JSON; an undefined accuracy is None."""
+        """Return all figures as plain values for JSON; an undefined accuracy is None."""
         figures = {
             "F_IK": self.f_ik, "F_IMK": self.f_imk, "F_IDK": self.f_idk,
             "A_IK": self.a_ik, "A_notIK": self.a_not_ik, "accuracy": self.overall_accuracy,
@@ -174,9 +179,17 @@ class Report:
 
 
 def evaluate(assessment: Assessment, y_true: Any) -> Report:
-    """Compare an assessment with the true labels, of shape (n,).
+    """Compare an assessment with the true labels.
 
-    True labels the classifier does not know are allowed, as nobody can be right about them.
+    Args:
+        assessment: What `assess` returned for n samples.
+        y_true: True labels of shape (n,). They may include labels that the classifier does not
+            know; no answer about those is right.
+
+    Examples:
+        >>> report = evaluate(a, y_true)
+        >>> print(f"IK {report.f_ik:.3f}, right {report.a_ik:.3f}")
+        IK 0.747, right 0.982
     """
     if not isinstance(assessment, Assessment):
         raise InputError(

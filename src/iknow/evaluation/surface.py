@@ -29,12 +29,18 @@ Pair = tuple[float, float]
 
 @dataclass(frozen=True, eq=False)
 class CoverageSurface:
-    """How many samples are IK at pairs of radii.
+    """Number of IK samples at pairs of radii; `coverage_surface` makes it.
 
-    layers: the two whose radii vary. x, y: radii of the first and the second, ascending, of shape
-    (w,) and (h,). counts: IK samples, of shape (h, w). best: the radii of the largest count of all,
-    not only of the grid, None if no sample is ever IK; best_count: that count. chosen: the radii of
-    the assessment, None where a layer has not just one.
+    Attributes:
+        layers: The two layers whose radii vary.
+        x: Radii of the first layer, ascending, of shape (w,).
+        y: Radii of the second layer, ascending, of shape (h,).
+        counts: Number of IK samples, of shape (h, w).
+        n_samples: Number of all samples.
+        best: The radii with the largest count of all, not only on the grid; None if no sample is
+            ever IK.
+        best_count: That count.
+        chosen: The radii in the assessment; None if a layer does not have exactly one.
     """
 
     layers: tuple[str, str]
@@ -63,12 +69,20 @@ def coverage_surface(
     radii: tuple[Any, Any] | None = None,
     resolution: int = 200,
 ) -> CoverageSurface:
-    """F_IK over the radii of two layers; the neighborhoods of all others stay as they are.
+    """Compute F_IK over the radii of two layers, with the neighborhoods of all others fixed.
 
-    layers: two names; may be left out if there are just two. A layer whose rule has a radius
-    alone to choose keeps its rule and k; otherwise the radius is that of a `Ball`. radii: two
-    ascending arrays, of shape (w,) and (h,); unless given, `resolution` places each, over all radii
-    at which coverage is worth looking at.
+    Args:
+        assessment: What `assess` returned.
+        layers: Two names; optional if there are only two. A layer whose rule has only a radius to
+            choose keeps its rule and k; for any other layer the radius is that of a `Ball`.
+        radii: Two ascending arrays, of shape (w,) and (h,). Default: `resolution` values each, over
+            all radii where coverage changes much.
+        resolution: Number of radii per layer, if `radii` is not given.
+
+    Examples:
+        >>> surface = coverage_surface(a, resolution=20)
+        >>> surface.counts.shape, surface.best_count
+        ((20, 20), 62)
     """
     first, second = _check_layers(assessment, layers)
     if len(assessment) == 0:

@@ -41,10 +41,13 @@ SOFTMAX = "softmax"
 class TradeoffLine:
     """Accuracy against coverage for one method.
 
-    settings: thresholds, numbers k or factors on the radii, of shape (m,). coverage, accuracy: at
-    each setting, of shape (m,); coverage ascends strictly from above 0. chosen: coverage and
-    accuracy of the k and the radii as given; NaN accuracy where they cover nothing, None for
-    softmax.
+    Attributes:
+        method: Name of the method.
+        settings: Thresholds, numbers k, or factors on the radii, of shape (m,).
+        coverage: Coverage at each setting, of shape (m,); strictly ascending from above 0.
+        accuracy: Accuracy at each setting, of shape (m,).
+        chosen: Coverage and accuracy of k and the radii as given; NaN accuracy if they cover
+            nothing, None for softmax.
     """
 
     method: str
@@ -56,7 +59,13 @@ class TradeoffLine:
 
 @dataclass(frozen=True, eq=False)
 class Tradeoff:
-    """A line for each method, and the accuracy of believing everything."""
+    """A line for each method; `tradeoff` makes it.
+
+    Attributes:
+        lines: One line per method.
+        overall_accuracy: Accuracy if you believe everything.
+        n_samples: Number of samples.
+    """
 
     lines: tuple[TradeoffLine, ...]
     overall_accuracy: float
@@ -73,13 +82,20 @@ def tradeoff(
     radii: Mapping[str, float] | None = None,
     confidence: Any = None,
 ) -> Tradeoff:
-    """Accuracy against coverage for softmax and every rule that has one knob.
+    """Compute accuracy against coverage for softmax and every rule that has one knob.
 
-    y_true: labels of shape (n,). k: for the rules that take it; the evidence must have been
-    gathered with as many neighbors, and `Nearest` tries all that it has. radii: by layer, to be
-    scaled together; those of the assessment unless given. confidence: of shape (n,), what the
-    threshold is on; unless given, the highest score, after a softmax where scores are not yet
-    probabilities.
+    Args:
+        assessment: What `assess` returned for n samples.
+        y_true: True labels of shape (n,).
+        k: Number of neighbors, for rules that use it. The evidence must hold at least this many,
+            and `Nearest` tries all that it holds.
+        radii: Radii by layer, scaled together. Default: those of the assessment.
+        confidence: What the threshold is on, of shape (n,). Default: the highest score, after a
+            softmax if scores are not probabilities.
+
+    Examples:
+        >>> "softmax" in [line.method for line in tradeoff(a, y_true).lines]
+        True
     """
     report = evaluate(assessment, y_true)  # refuses labels that do not fit
     right: Bools = assessment.belief == np.asarray(y_true)

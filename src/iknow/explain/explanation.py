@@ -34,7 +34,14 @@ SENTENCES = {
 
 @dataclass(frozen=True)
 class Exemplar:
-    """The nearest training sample of one class: its row in the training set and its distance."""
+    """The nearest training sample of one class.
+
+    Attributes:
+        row: Its row in the training set.
+        label: Its class.
+        distance: Its distance from the assessed sample.
+        picture: What it looks like, if you gave the training samples.
+    """
 
     row: int
     label: Any
@@ -47,10 +54,16 @@ class Exemplar:
 
 @dataclass(frozen=True)
 class LayerExplanation:
-    """What one layer says: the nearest samples for and against the belief, reach and support.
+    """What one layer says about a sample.
 
-    margin: how far the layer is from supporting something else than the belief alone, or from
-    doing so. slack: which change of its radius would turn the assertion.
+    Attributes:
+        layer: Name of the layer.
+        nearest_for: The nearest sample of the believed class.
+        nearest_against: The nearest sample of any other class.
+        reach: How far the neighborhood extends; None for not at all.
+        support: Labels of the classes within reach.
+        margin: How far the layer is from no longer supporting the belief alone, or from doing so.
+        slack: Which change of its radius would turn the assertion.
     """
 
     layer: str
@@ -88,11 +101,18 @@ class LayerExplanation:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why one sample got its assertion.
+    """Why one sample got its assertion; `Assessment.explain` makes it.
 
-    belief: the believed label; None where the model has no answer. stability: how many training
-    samples must be removed for an IK to be lost, at least, and whether that is the exact number.
-    picture: what the sample looks like, where the samples were given.
+    Attributes:
+        index: Position of the sample in the assessment.
+        belief: The believed label; None if the model has no answer.
+        assertion: IK, IMK or IDK.
+        reason: Why.
+        layers: What each layer says.
+        margin: The smallest margin of the layers.
+        stability: How many training samples you must remove for an IK to be lost, at least, and
+            whether that is the exact number.
+        picture: What the sample looks like, if you gave the samples.
     """
 
     index: int

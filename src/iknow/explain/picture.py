@@ -33,23 +33,34 @@ BRIGHTEST = 255
 
 @dataclass(frozen=True, eq=False)
 class Image:
-    """pixels: of shape (height, width) or (height, width, 3), 0 to 255."""
+    """An image to show.
+
+    Attributes:
+        pixels: Of shape (height, width) or (height, width, 3), 0 to 255.
+    """
 
     pixels: NDArray[np.uint8]
 
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """values: of shape (n_channels, n_steps), finite."""
+    """A time series to show.
+
+    Attributes:
+        values: Of shape (n_channels, n_steps), finite.
+    """
 
     values: Floats
 
 
 @dataclass(frozen=True)
 class Features:
-    """values: numbers or text. names: one for each value, if they have any.
+    """A row of features to show.
 
-    n_more: how many further values the sample has that are not shown.
+    Attributes:
+        values: Numbers or text.
+        names: A name for each value, if they have names.
+        n_more: How many further values the sample has that are not shown.
     """
 
     values: tuple[float | str, ...]
@@ -62,10 +73,16 @@ Renderer = Callable[[Any], Picture]
 
 
 def as_image(*shape: int, limits: tuple[float, float] | None = None) -> Renderer:
-    """A renderer of samples that are images of a shape: (h, w), (3, h, w) or (h, w, 3), ...
+    """Make a renderer for samples that are images.
 
-    The samples may be flat. limits: the values that are black and white; by default 0 and 1 if the
-    sample lies between them, 0 and 255 if it holds bytes, else its own extremes.
+    Args:
+        *shape: Shape of an image: (h, w), (3, h, w) or (h, w, 3), ... The samples may be flat.
+        limits: The values that are black and white. Default: 0 and 1 if the sample lies between
+            them, 0 and 255 if it holds bytes, else its own extremes.
+
+    Examples:
+        >>> as_image(2, 2)([0, 1, 1, 0]).pixels.tolist()
+        [[0, 255], [255, 0]]
     """
     sides = [as_whole(side, "the side of an image", "be a whole number") for side in shape]
     if len(shape) not in (2, 3) or (len(shape) == 3 and not {shape[0], shape[2]} & {1, 3}):
@@ -88,7 +105,15 @@ def as_image(*shape: int, limits: tuple[float, float] | None = None) -> Renderer
 
 
 def as_series(n_channels: int = 1) -> Renderer:
-    """A renderer of samples that are series, of shape (n_channels, n_steps) or flat."""
+    """Make a renderer for samples that are series.
+
+    Args:
+        n_channels: Samples have the shape (n_channels, n_steps), or are flat.
+
+    Examples:
+        >>> as_series()([1, 2, 3]).values
+        array([[1., 2., 3.]])
+    """
     if as_whole(n_channels, "the number of channels", "be a whole number") < 1:
         raise InputError(f"a series has at least one channel; got {n_channels}")
 
@@ -102,7 +127,15 @@ def as_series(n_channels: int = 1) -> Renderer:
 
 
 def as_features(names: Sequence[str] | None = None) -> Renderer:
-    """A renderer of samples as rows of features, with a name for each of them if given."""
+    """Make a renderer for samples that are rows of features.
+
+    Args:
+        names: A name for each feature.
+
+    Examples:
+        >>> as_features(["height", "width"])([1.5, 2.0]).names
+        ('height', 'width')
+    """
 
     def render(sample: Any) -> Picture:
         values = np.asarray(sample).ravel()

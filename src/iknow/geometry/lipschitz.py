@@ -40,7 +40,12 @@ ACTIVATION_LIPSCHITZ = {"identity": 1.0, "relu": 1.0, "tanh": 1.0, "logistic": 0
 
 @dataclass(frozen=True)
 class LayerBound:
-    """One layer as a map from the previous layer: `lipschitz` bounds how much it stretches."""
+    """One layer as a map from the layer before it.
+
+    Attributes:
+        name: Name of the layer.
+        lipschitz: Bound on how much the layer stretches distances.
+    """
 
     name: str
     lipschitz: float
@@ -79,10 +84,17 @@ class Growth:
 
 
 def spectral_norm(matrix: Any) -> float:
-    """The largest singular value of a matrix, rounded up: never less than the true one.
+    """Return the largest singular value of a matrix, rounded up: never less than the true one.
 
-    Computed as the root of the largest eigenvalue of the smaller Gram matrix, which costs far less
-    than a singular value decomposition and loses no accuracy at that end of the spectrum.
+    It is the root of the largest eigenvalue of the smaller Gram matrix, which costs far less than a
+    singular value decomposition and loses nothing at that end of the spectrum.
+
+    Args:
+        matrix: Of any shape (m, n).
+
+    Examples:
+        >>> print(f"{spectral_norm([[3, 0], [0, 4]]):.6f}")
+        4.000000
     """
     values = as_matrix(matrix)
     largest = float(np.abs(values).max(initial=0.0))
@@ -94,7 +106,16 @@ def spectral_norm(matrix: Any) -> float:
 
 
 def accumulate(layers: Iterable[LayerBound]) -> dict[str, float]:
-    """Lipschitz constants from the start to each of several consecutive layers."""
+    """Return the Lipschitz constants from the start to each layer.
+
+    Args:
+        layers: Bounds of successive layers.
+
+    Examples:
+        >>> constants = accumulate([LayerBound("hidden", 2.0), LayerBound("logits", 3.0)])
+        >>> print(f"{constants['logits']:.3f}")
+        6.000
+    """
     constants: dict[str, float] = {}
     product = 1.0
     for layer in layers:
@@ -106,11 +127,19 @@ def accumulate(layers: Iterable[LayerBound]) -> dict[str, float]:
 
 
 def propagate_radius(radius: float, lipschitz: Mapping[str, float]) -> dict[str, float]:
-    """For each layer, a radius that covers everything within `radius` in the start layer.
+    """Return the radius in each layer that holds everything within `radius` in the start layer.
 
-    lipschitz: constants from the start layer to each layer, as `accumulate`, `mlp_lipschitz` and
-    `lipschitz_constants` return them. Setting each layer's ε to its bound is the paper's
-    conservative choice: a neighbor in the start layer is then a neighbor in all of them.
+    Setting each layer's ε to its bound is the paper's conservative choice: a neighbor in the start
+    layer is then a neighbor in all of them.
+
+    Args:
+        radius: Radius in the start layer.
+        lipschitz: Constants from the start layer to each layer, from `accumulate`, `mlp_lipschitz`
+            or `lipschitz_constants`.
+
+    Examples:
+        >>> print(f"{propagate_radius(0.5, {'hidden': 2.0})['hidden']:.3f}")
+        1.000
     """
     start = _check_size(radius, "a radius")
     return {

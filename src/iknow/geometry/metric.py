@@ -34,20 +34,20 @@ class Metric(ABC):
 
     @abstractmethod
     def transform(self, activations: Any) -> Any:
-        """Activations of shape (n, n_features) as points of shape (n, m) to search among."""
+        """Map `activations` of shape (n, n_features) to points of shape (n, m) to search among."""
 
     @abstractmethod
     def expansion(self, n_features: int) -> float:
-        """The smallest c such that d(a, b) <= c · |a - b|₂ for all activations.
+        """Return the smallest c such that d(a, b) <= c · |a - b|₂ in `n_features`.
 
         It carries a Lipschitz constant in ℓ2 over to this metric.
         """
 
     def rounding(self, n_features: int) -> float:
-        """The τ such that `transform`, rounded to float32, is off by at most τ · |a|₂.
+        """Return the τ such that `transform`, rounded to float32, is off by at most τ · |a|₂.
 
-        In the ℓp norm, for activations a in float32. It is part of every certificate; a metric that
-        does not say certifies nothing.
+        In the ℓp norm, for float32 activations a with `n_features`. It is part of every robust
+        radius; a metric that does not define it certifies nothing.
         """
         raise LayerError(
             f"the metric {type(self).__name__} does not say how its transform rounds: give it a "
@@ -60,16 +60,16 @@ class Metric(ABC):
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any], arrays: Mapping[str, Any]) -> Self:
-        """The metric whose `to_dict` and `arrays` these are: together they are its arguments."""
+        """The metric with this `record` (`to_dict`) and these `arrays`: together its arguments."""
         arguments = {name: value for name, value in record.items() if name != "metric"}
         return cls(**arguments, **arrays)
 
     def arrays(self) -> dict[str, Floats]:
-        """What of the metric does not belong into JSON, to be stored as arrays by these names."""
+        """Return the parts of the metric to store as arrays rather than JSON, by name."""
         return {}
 
     def distances(self, a: Any, b: Any) -> Floats:
-        """All distances between a of shape (n, n_features) and b (m, n_features): (n, m).
+        """Return all distances (n, m) between `a` (n, n_features) and `b` (m, n_features).
 
         Measured one by one in float64, for checking and for small sets; an index is the fast way.
         """
@@ -83,7 +83,15 @@ def _check_p(p: object) -> float:
 
 @dataclass(frozen=True)
 class Minkowski(Metric):
-    """The ℓp distance, p from 1 to inf; the activations stay as they are."""
+    """The ℓp distance; the activations stay as they are.
+
+    Attributes:
+        p: The order of the norm, from 1 to inf.
+
+    Examples:
+        >>> Minkowski(1.0).distances([[0, 0]], [[3, 4]])
+        array([[7.]])
+    """
 
     p: float
 
@@ -114,7 +122,15 @@ Euclidean = Minkowski(2.0)
 
 @dataclass(frozen=True, eq=False)
 class Weighted(Metric):
-    """The distance |(a - b) @ map|₂, with a map of shape (n_features, m): D = map mapᵀ."""
+    """The distance |(a - b) @ map|₂, so D = map mapᵀ.
+
+    Attributes:
+        map: Of shape (n_features, m).
+
+    Examples:
+        >>> Weighted(np.diag([1.0, 2.0])).distances([[0, 0]], [[0, 3]])
+        array([[6.]])
+    """
 
     map: Floats
 

@@ -26,7 +26,7 @@ def register_metric(kind: Kind) -> Kind:
     Returns:
         The same type, so that this can be used as a decorator.
 
-    Example:
+    Examples:
         >>> from dataclasses import dataclass
         >>> import numpy as np
         >>> from iknow.geometry import Minkowski, register_metric
@@ -56,7 +56,7 @@ def register_metric(kind: Kind) -> Kind:
 
 
 def metric_to_dict(metric: Metric) -> dict[str, Any]:
-    """The record of a metric, if it can be read back by `metric_from_dict`."""
+    """Return the record of `metric`, if `metric_from_dict` can read it back."""
     kind, record = type(metric), metric.to_dict()
     if METRICS.get(kind.__name__) is not kind:
         raise InputError(
@@ -73,7 +73,7 @@ def metric_to_dict(metric: Metric) -> dict[str, Any]:
 
 
 def metric_from_dict(record: Mapping[str, Any], arrays: Mapping[str, Any] | None = None) -> Metric:
-    """The metric whose `to_dict` and `arrays` these are."""
+    """Return the metric whose `to_dict` gave `record` and whose `arrays` gave `arrays`."""
     name = record.get("metric")
     kind = METRICS.get(name) if isinstance(name, str) else None
     if kind is None:

@@ -25,11 +25,19 @@ FLOAT64 = np.dtype(np.float64)
 def mlp_lipschitz(
     network: Any, layers: Sequence[str] | None = None, start: str = "input"
 ) -> dict[str, float]:
-    """ℓ2 Lipschitz constants from the layer `start` to every later layer, or to the named ones.
+    """Return the ℓ2 Lipschitz constants from the layer `start` to every later layer.
 
-    network: a fitted MLPClassifier, or a pipeline of linear transformers that ends in one. Feed the
-    result to `propagate_radius`. The ratio of two constants from the input is no bound between
-    their layers; `start` gives that one.
+    Pass the result to `propagate_radius`. The ratio of two constants from the input is no bound
+    between their layers; `start` gives that bound.
+
+    Args:
+        network: A fitted MLPClassifier, or a pipeline of linear transformers that ends in one.
+        layers: The layers to return. Default: all.
+        start: The layer to measure from.
+
+    Examples:
+        >>> list(mlp_lipschitz(network))
+        ['input', 'hidden1', 'logits']
     """
     steps, classifier = unwrap(network)
     check_network(classifier)
@@ -52,10 +60,19 @@ def mlp_lipschitz(
 def sensitivity_of(
     estimator: Any, layer: str, dtype: np.dtype[Any], n_features: int
 ) -> Sensitivity:
-    """How a layer of a fitted estimator can move, as `SklearnModel` computes and stores it.
+    """Bound how far a layer of a fitted estimator can move, as computed and stored.
 
-    dtype: of the inputs, which transformers compute in. n_features: of the inputs. Steps behind the
-    layer may be anything; up to it, and it itself, they must be known.
+    Steps behind the layer may be anything; up to it, and at it, they must be known.
+
+    Args:
+        estimator: A fitted classifier or pipeline.
+        layer: Name of the layer.
+        dtype: Data type of the inputs, which transformers compute in.
+        n_features: Number of features of the inputs.
+
+    Examples:
+        >>> sensitivity_of(network, "input", np.dtype(np.float64), 4).lipschitz
+        1.0
     """
     steps, classifier = unwrap(estimator)
     names = ["input", *(name for name, _ in steps)]

@@ -45,13 +45,20 @@ from iknow.geometry.metric import Weighted
 
 
 def weighted_metric(weights: Sequence[Any], rank_tolerance: float | None = None) -> Weighted:
-    """The metric D_i of the layer that the weights W_1, ..., W_i lead to.
+    """Return the metric D_i of the layer that the weights W_1, ..., W_i lead to.
 
-    weights: matrices of shape (n_inputs, n_outputs), first layer first (a torch Linear stores the
-    transpose). rank_tolerance: singular values up to this fraction of the largest count as 0; the
-    default is numpy's rule for float64. Directions that count as 0 are dropped, which can only
-    shrink distances. The map is V Σ⁻¹ of shape (n_outputs, r), so D = map mapᵀ, and the search runs
-    in r columns only.
+    The map is V Σ⁻¹ of shape (n_outputs, r): D = map mapᵀ, with only as many columns to search in
+    as there are directions.
+
+    Args:
+        weights: Matrices of shape (n_inputs, n_outputs), first layer first (a torch Linear stores
+            the transpose).
+        rank_tolerance: Singular values up to this share of the largest count as 0, which only makes
+            distances smaller. Default: numpy's rule for float64.
+
+    Examples:
+        >>> weighted_metric([np.diag([2.0, 4.0])]).map.shape
+        (2, 2)
     """
     matrices = [as_matrix(w, f"weight matrix {i + 1}") for i, w in enumerate(weights)]
     if not matrices:

@@ -23,11 +23,14 @@ NUMBERS_AT_ONCE = 1 << 22
 
 @dataclass(frozen=True, eq=False)
 class Sizes:
-    """What to keep of n inputs.
+    """What iknow keeps of n inputs, to certify them later.
 
-    shape: of one input. dtype: None if they are not an array. probe: a copy of the first few, or
-    None. lengths: in ℓ2, rounded up, of shape (n,); None if they are not real numbers, and not
-    finite where an input is not.
+    Attributes:
+        shape: Shape of one input.
+        dtype: Their data type; None if they are not an array.
+        probe: A copy of the first few, or None.
+        lengths: Lengths in ℓ2, rounded up, of shape (n,); None if the inputs are not real numbers,
+            and not finite where an input is not.
     """
 
     shape: tuple[int, ...]

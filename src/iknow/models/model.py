@@ -23,12 +23,14 @@ from iknow.models.numbers import as_numbers
 
 @dataclass(frozen=True, eq=False)
 class Observation:
-    """What a model says and thinks about n inputs.
+    """What a model says and computes about n inputs.
 
-    scores: as the model gave them, of shape (n, n_classes); NaN where it gave none. belief: the
-    position of the believed class, of shape (n,); `NO_BELIEF`, -1, where the model has none.
-    activations: for each layer, of shape (n, n_features); 0 for invalid inputs. invalid: mask of
-    shape (n,) of the inputs without belief, or with an activation that is not finite.
+    Attributes:
+        scores: The model's scores, of shape (n, n_classes); NaN where it gave none.
+        belief: The position of the believed class, of shape (n,); `NO_BELIEF`, -1, for none.
+        activations: By layer, of shape (n, n_features); 0 for invalid inputs.
+        invalid: Mask of shape (n,) of the inputs without a belief, or with an activation that is
+            not finite.
     """
 
     scores: Floats
@@ -59,7 +61,7 @@ class Model(ABC):
     `default_layers` and `observe` are needed; the rest says what is most often true.
     `iknow.testing.ModelContract` holds the tests that go with it.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from iknow.models import Model, make_observation
         >>> class Nearer(Model):
@@ -85,7 +87,7 @@ class Model(ABC):
         return False
 
     def prepare(self, inputs: Any) -> Any:
-        """All inputs as something with a length that can be cut into batches by slicing.
+        """Turn all `inputs` into something with a length that slicing cuts into batches.
 
         Robust radii are distances between inputs as this returns them.
         """
@@ -93,14 +95,14 @@ class Model(ABC):
 
     @abstractmethod
     def default_layers(self, batch: Any) -> tuple[str, ...]:
-        """The layers to look at when none are named, found with the help of one batch."""
+        """Return the layers to look at if you name none, found with the help of one `batch`."""
 
     @abstractmethod
     def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
-        """Scores and the activations of the named layers, for one batch of inputs.
+        """Return scores, and the activations of the named `layers`, for one `batch` of inputs.
 
-        What is said of a sample must not depend on the rest of the batch; `make_observation` checks
-        and converts arrays.
+        What it says about a sample must not depend on the rest of the batch; `make_observation`
+        checks and converts arrays.
         """
 
     def sensitivity(self, layer: str, inputs: Sizes) -> Sensitivity | float:
@@ -130,11 +132,18 @@ def make_observation(
     invalid: Bools | None = None,
     belief: Ints | None = None,
 ) -> Observation:
-    """Check and convert what a model returned; mark what is not finite.
+    """Check and convert what a model returned, and mark what is not finite.
 
-    scores: of shape (n, n_classes), n_classes >= 2. activations: of shape (n, ...), flattened per
-    sample here. invalid: inputs to mark besides. belief: positions of shape (n,), `NO_BELIEF` where
-    there is none; the highest score unless given. A score that is NaN leaves none either.
+    Args:
+        scores: Of shape (n, n_classes), n_classes >= 2.
+        activations: By layer, of shape (n, ...); flattened per sample here.
+        invalid: Further inputs to mark, of shape (n,).
+        belief: Positions of shape (n,), `NO_BELIEF` for none. Default: the highest score; a score
+            that is NaN leaves none.
+
+    Examples:
+        >>> make_observation([[0.2, 0.8]], {"hidden": [[1.0, 2.0]]}).belief
+        array([1])
     """
     table = as_numbers(scores, "scores").astype(np.float64, copy=False)
     if table.ndim != 2 or table.shape[1] < 2:

@@ -21,10 +21,18 @@ from iknow.models.model import (
 
 
 class PrecomputedModel(Model):
-    """A model that was run elsewhere: nothing is known about how its layers move."""
+    """A model that ran elsewhere: its inputs are `(scores, {layer: activations})`.
+
+    Nothing is known about how its layers move.
+
+    Examples:
+        >>> outputs = (np.array([[0.9, 0.1]]), {"hidden": np.array([[1.0, 2.0]])})
+        >>> PrecomputedModel().prepare(outputs).belief
+        array([0])
+    """
 
     def prepare(self, inputs: Any) -> Observation:
-        """The inputs `(scores, {layer: activations})` as an Observation."""
+        """Turn `inputs`, `(scores, {layer: activations})`, into an `Observation`."""
         if isinstance(inputs, Observation):
             return inputs
         if isinstance(inputs, tuple) and len(inputs) == 2 and isinstance(inputs[1], Mapping):

@@ -40,8 +40,11 @@ SCORES = "the scores"
 class Probe:
     """Inputs of n samples and what a model said about them.
 
-    inputs: as the model takes them. observed: scores, beliefs and activations. tolerances: for each
-    layer, and for the scores, the largest length of a difference between two answers.
+    Attributes:
+        inputs: The inputs, as the model takes them.
+        observed: What the model said about them.
+        tolerances: For each layer, and for the scores, how large the difference of two answers may
+            be.
     """
 
     inputs: Any
@@ -49,7 +52,7 @@ class Probe:
     tolerances: Mapping[str, float]
 
     def find_difference(self, model: Model, batch_size: int | None = None) -> str | None:
-        """How a model's answers differ, in words; None if they do not."""
+        """Say how `model`, in batches of `batch_size`, answers differently; None for alike."""
         try:
             found = _ask(model, self.inputs, tuple(self.observed.activations), batch_size)
         except Exception as error:  # a model may fail in any way on the inputs of another
@@ -80,7 +83,7 @@ class Probe:
         return None
 
     def store(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Plain values and arrays, without pickle; ValueError if the inputs do not allow it."""
+        """Return plain values and arrays, no pickle; ValueError if the inputs forbid it."""
         record, arrays = store_inputs(self.inputs)
         arrays |= {"scores": self.observed.scores, "belief": self.observed.belief}
         for i, values in enumerate(self.observed.activations.values()):

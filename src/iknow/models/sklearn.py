@@ -26,7 +26,15 @@ from iknow.models.promise import check_type
 
 
 class SklearnModel(Model):
-    """A fitted classifier, a pipeline ending in one, or either of them frozen."""
+    """A fitted classifier, a pipeline ending in one, or either of them frozen.
+
+    Args:
+        estimator: The classifier.
+
+    Examples:
+        >>> SklearnModel(trained).observe(X, ["input"]).scores.shape
+        (150, 3)
+    """
 
     def __init__(self, estimator: Any) -> None:
         if not hasattr(estimator, "classes_"):

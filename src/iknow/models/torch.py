@@ -33,8 +33,16 @@ from iknow.models.promise import check_type
 class TorchModel(Model):
     """A trained torch module that maps a batch to scores of shape (n, n_classes).
 
-    What `torch.compile`, `DataParallel` and `DistributedDataParallel` make of a module is
-    unwrapped: it answers alike, and only the module itself can be looked into.
+    iknow unwraps `torch.compile`, `DataParallel` and `DistributedDataParallel`: the module inside
+    answers alike, and only the module itself can be looked into.
+
+    Args:
+        module: The module.
+
+    Examples:
+        >>> model = TorchModel(nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3)))
+        >>> model.observe(model.prepare(X), ["1"]).activations["1"].shape
+        (150, 8)
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -56,7 +64,7 @@ class TorchModel(Model):
         return inputs
 
     def default_layers(self, batch: Any) -> tuple[str, ...]:
-        """The layer that feeds the last one with weights, and that last one: hidden and logits."""
+        """Return the last layer with weights and the one that feeds it, for a `batch`."""
         order: list[str] = []
         unreadable: set[str] = set()
         leaves = {n: m for n, m in self.module.named_modules() if n and not list(m.children())}

@@ -58,43 +58,25 @@ def make_html(
     max_bytes: int = 9_500_000,
     random_state: int = 0,
 ) -> str:
-    """The report as one HTML page that needs nothing else: figures, sliders, samples, evidence.
+    """Make the report as one self-contained HTML page: figures, sliders, samples, evidence.
 
     The sliders for k need an assessment with neighbors, `assess(X, k=20)`.
 
     Args:
-        assessment: What to report on, of n samples.
-        y_true: Labels of shape (n,); without them nothing is said about accuracy.
-        samples: The assessed inputs, to show them: an array, a sequence, a table or a mapping.
-        training: The training inputs by row, likewise, to show the exemplars.
-        renderer: Makes pictures of both (`as_image`, `as_series`, `as_features`); by their shape
-            unless given.
-        title: Of the page.
+        assessment: What `assess` returned for n samples.
+        y_true: True labels of shape (n,). Without them the page says nothing about accuracy.
+        samples: The assessed inputs: an array, sequence, table or mapping.
+        training: The training inputs by row, likewise.
+        renderer: Makes pictures of both.
+        title: Title of the page.
         notes: Sentences to add.
-        selection: How the neighborhoods were chosen (`classifier.selection_`), to say what is
-            certified.
-        max_samples: If there are more samples, this many are drawn at random.
-        max_bytes: The page's size at most; pictures give way first, then samples.
-        random_state: Seed of the draw.
+        selection: How the neighborhoods were chosen, to say what is certified.
+        max_samples: Show at most this many samples, drawn at random.
+        max_bytes: Largest size of the page; pictures give way first, then samples.
+        random_state: Seed for that draw.
 
-    Returns:
-        The page, to be written to a file in UTF-8.
-
-    Raises:
-        InputError: If labels or samples do not fit the assessment, or the page has no room.
-
-    Example:
-        >>> import numpy as np
-        >>> from iknow import Assessment, Ball, Evidence, make_html
-        >>> evidence = Evidence(np.array([[0.2, 3.0]]), np.empty((1, 0)), np.array([[4, 7]]))
-        >>> a = Assessment(
-        ...     classes=np.array(["cat", "dog"]), belief_codes=np.array([0]),
-        ...     scores=np.array([[0.9, 0.1]]), evidence={"logits": evidence},
-        ...     neighborhoods={"logits": Ball(0.5)}, invalid=np.array([False]),
-        ... )
-        >>> print(a.assertion, a.reason)
-        [IK] [KNOWN]
-        >>> make_html(a)[:15]
+    Examples:
+        >>> make_html(a, y_true)[:15]
         '<!doctype html>'
     """
     _check(assessment, samples, max_samples)

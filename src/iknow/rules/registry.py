@@ -80,12 +80,12 @@ def rule_named(name: object) -> type[Neighborhood]:
 
 
 def neighborhood_to_dict(neighborhood: Neighborhood) -> dict[str, Any]:
-    """A neighborhood as plain values for JSON; `neighborhood_from_dict` reads it back."""
+    """Return `neighborhood` as plain values for JSON; `neighborhood_from_dict` reads it back."""
     return {"rule": name_of(type(neighborhood)), **vars(neighborhood)}
 
 
 def neighborhood_from_dict(record: Mapping[str, Any]) -> Neighborhood:
-    """The neighborhood written by `neighborhood_to_dict`."""
+    """Return the neighborhood that `neighborhood_to_dict` wrote as `record`."""
     parameters = dict(record)
     rule = rule_named(parameters.pop("rule", None))
     try:

@@ -47,11 +47,11 @@ class StoredRows(ABC):
         """Evidence about queries of shape (n_queries, n_features), with k neighbour distances."""
 
     def find_support(self, queries: Any, neighborhood: Neighborhood) -> Bools:
-        """Which classes are within reach, a mask of shape (n_queries, n_classes)."""
+        """Find the classes in `neighborhood`: a mask (n_queries, n_classes) for `queries`."""
         return find_support(self.gather(queries, neighborhood.n_neighbors), neighborhood)
 
     def warm_up(self) -> None:
-        """Prepare and compile all that searching needs, by searching for a stored row."""
+        """Prepare and compile everything that searching needs, by searching for a stored row."""
         for k in range(min(2, self.n_rows + 1)):
             self.gather(self.points[:1], k)
 

@@ -25,10 +25,12 @@ ACCURACIES = ("accuracy", "accuracy_outside")
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Coverage and accuracy on IK as one parameter of one layer varies and the others stay.
+    """Coverage and accuracy on IK as one parameter of one layer varies and the others stay fixed.
 
-    values: where something changes, ascending, of shape (m,). coverage, accuracy: from each value
-    to the next, of shape (m,); accuracy is NaN where nothing is covered.
+    Attributes:
+        values: Where something changes, ascending, of shape (m,).
+        coverage: Coverage from each value to the next, of shape (m,).
+        accuracy: Accuracy likewise, of shape (m,); NaN where nothing is covered.
     """
 
     values: Floats
@@ -40,13 +42,19 @@ class Curve:
 class Certificate:
     """What is promised about accuracy on IK, with what probability, and on what evidence.
 
-    accuracy: the target that holds with probability `confidence` over the draw of the validation
-    data. bound: the exact binomial lower confidence bound for the chosen setting alone. known,
-    errors: IK samples and wrong ones among them, in the `n_samples` set aside for certifying.
-    tested: how many settings were put to the test. proven: whether the settings to test were the
-    best there are, by proof; False where the search for them ran out of time. The promise is the
-    same, but with more time there may be more coverage. by_class: lower bounds by class label where
-    each class was asked for; a class that is not among them is never IK.
+    Attributes:
+        accuracy: The target that holds.
+        confidence: The probability, over the draw of the validation data, that it holds.
+        bound: The exact binomial lower confidence bound for the chosen setting alone.
+        known: Number of IK samples among those that certify.
+        errors: Number of wrong ones among them.
+        n_samples: Number of samples that certify.
+        tested: Number of settings tested.
+        procedure: Name of the test.
+        proven: Whether the tested settings are proven to be the best; False if the search ran out
+            of time. The promise is the same, but more time may find more coverage.
+        by_class: Lower bounds by class label, if each class was certified; no other class is ever
+            IK.
     """
 
     accuracy: float
@@ -65,11 +73,18 @@ class Certificate:
 class Selection:
     """Chosen neighborhoods and how they fare on the validation data they were chosen on.
 
-    coverage: fraction of IK. accuracy, accuracy_outside: fraction of right beliefs among IK and
-    among the others (NaN if there are none). optimal: whether no setting of the rule does better,
-    by proof. best_possible: a coverage that no setting exceeds; equal to `coverage` if optimal.
-    knowable: codes of the classes that a belief may be in to be IK, where not all are: those whose
-    accuracy was certified one by one. curves: by layer and parameter, as ("logits", "radius").
+    Attributes:
+        neighborhoods: Rules by layer.
+        coverage: Fraction of IK.
+        accuracy: Fraction of correct beliefs among IK; NaN if there are none.
+        accuracy_outside: Fraction of correct beliefs among the others; NaN if there are none.
+        method: How they were chosen.
+        optimal: Whether it is proven that no setting of the rule does better.
+        best_possible: A coverage that no setting exceeds; equal to `coverage` if optimal.
+        n_samples: Number of validation samples.
+        certificate: What is promised about the accuracy, if you asked for that.
+        knowable: Codes of the classes that may be IK, if each class was certified; None means all.
+        curves: By layer and parameter, such as ("logits", "radius").
     """
 
     neighborhoods: Mapping[str, Neighborhood]
@@ -121,7 +136,7 @@ class Selection:
         return to_html(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """The selection as plain values for JSON, without its curves; an undefined one is None."""
+        """Return the selection as plain values for JSON, without its curves; None for NaN."""
         record = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "curves"}
         for name in ACCURACIES:
             record[name] = None if np.isnan(record[name]) else record[name]
@@ -133,7 +148,7 @@ class Selection:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Selection:
-        """The selection written by `to_dict`, or by a version that knew less about it."""
+        """Return the selection that `to_dict` wrote as `record`, perhaps in an earlier version."""
         values = dict(record)
         for name in ACCURACIES:
             values[name] = float("nan") if record[name] is None else record[name]

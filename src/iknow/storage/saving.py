@@ -44,10 +44,18 @@ class SavingMixin:
     feature_names_in_: Labels
 
     def save(self, path: str | os.PathLike[str], *, probe: bool = True) -> None:
-        """Write a bundle: evidence, neighborhoods and selection, not the model itself.
+        """Write a bundle: evidence, neighborhoods and selection, but not the model itself.
 
-        probe: keep up to 32 training inputs, 1 MiB at most, with what the model said about them, by
-        which `load` knows the model again; False keeps no inputs, and any model is taken.
+        Args:
+            path: The file to write.
+            probe: Keep up to 32 training inputs, 1 MiB at most, with the model's answers, so that
+                `load` can recognize the model. False keeps no inputs, and `load` accepts any model.
+
+        Examples:
+            >>> ec = EpistemicClassifier(FrozenEstimator(trained)).fit(X_train, y_train)
+            >>> ec.tune(X_val, y_val).save("iris.iknow")
+            >>> EpistemicClassifier.load("iris.iknow", FrozenEstimator(trained)).layers_
+            ('input', 'output')
         """
         check_is_fitted(self, "indexes_")
         known_by = (
@@ -91,21 +99,20 @@ class SavingMixin:
     ) -> Self:
         """Read a bundle back, for the same trained model.
 
-        Every parameter comes back, but for those that belong to the machine, `device` and `index`,
-        and a RandomState, which goes on changing: None takes its place.
+        Every parameter comes back, except those that belong to the machine, `device` and `index`,
+        and a RandomState, which keeps changing: None takes its place.
 
         Args:
-            path: The bundle's file.
-            model: The model it was saved with. Without one the classifier takes precomputed
-                outputs, (scores, {layer: activations}).
-            verify: True compares the arrays with their checksums before the first answer that rests
-                on them, and again if the file of a mapped one was touched; "now" does that here
-                too, False never. Bundles larger than 256 MiB are mapped, others copied into memory.
+            path: The file to read.
+            model: The model. Without one, the classifier takes precomputed outputs, (scores,
+                {layer: activations}).
+            verify: Compare the arrays with their checksums before the first answer that depends on
+                them, and again if a mapped file changes; "now" also compares at once, False never.
+                Bundles larger than 256 MiB are mapped, others copied into memory.
             device: Where to search, as for a new classifier.
-            index: What searches, as for a new classifier; iknow's own unless given, also where the
-                classifier that was saved had another.
-            check_model: Ask the model about the inputs that the bundle keeps, and refuse one that
-                answers otherwise (`iknow.models.probe` says by how much); False takes any model.
+            index: What searches, as for a new classifier. Default: iknow's own, whatever was saved.
+            check_model: Ask the model about the inputs in the bundle, and refuse one whose answers
+                differ; False accepts any model.
 
         Raises:
             BundleError: The bundle is damaged, or was made with another model.

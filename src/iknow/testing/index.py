@@ -129,7 +129,8 @@ KINDS = [
 class IndexContract:
     """What every index must do. Inherit, and say how to make one.
 
-    seeds_per_kind: how many training sets of each awkward kind are drawn.
+    Attributes:
+        seeds_per_kind: How many training sets of each awkward kind are drawn.
     """
 
     seeds_per_kind = 40

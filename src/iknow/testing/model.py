@@ -33,7 +33,8 @@ STEPS = 40
 class ModelContract:
     """What every model must do. Inherit, and say how to make one, and inputs that it takes.
 
-    tolerance: how far, of a layer's size, an activation may be off in another batch.
+    Attributes:
+        tolerance: How far, of a layer's size, an activation may be off in another batch.
     """
 
     tolerance = 1e-5

@@ -36,14 +36,24 @@ def lipschitz_constants(
     layers: Sequence[str] | None = None,
     start: str | None = None,
 ) -> dict[str, float]:
-    """ℓ2 Lipschitz constants from the input to every layer, or to the named ones.
+    """Return the ℓ2 Lipschitz constants from the input to every layer, or to the named ones.
 
-    input_shape: of one sample, without the batch. Layers are named as by `TorchModel`: modules as
-    in `named_modules()`, "input" and "output". start: a layer to measure from in place of the
-    input; the ratio of two constants from the input is no bound between their layers. Only what
-    the named layers need is measured, and only that must be known. The work is done in float64 on
-    a copy; the module is left alone. They hold for real arithmetic: to certify what torch computes
-    in its own precision, take `sensitivities`. Feed the result to `propagate_radius`.
+    They hold for real arithmetic; `sensitivities` certifies what torch computes in its own
+    precision. The work is done in float64 on a copy and leaves the module alone. Only what the
+    named layers need is measured, and only that must be known. Pass the result to
+    `propagate_radius`.
+
+    Args:
+        module: A trained module.
+        input_shape: Shape of one sample, without the batch.
+        layers: Layers as `TorchModel` names them: modules as in `named_modules()`, "input",
+            "output".
+        start: A layer to measure from instead of the input; the ratio of two constants from the
+            input is no bound between their layers.
+
+    Examples:
+        >>> list(lipschitz_constants(nn.Sequential(nn.Linear(2, 3), nn.ReLU()), (2,)))
+        ['input', '0', '1', 'output']
     """
     with torch.inference_mode(False), torch.no_grad():
         found = trace(module, tuple(input_shape))
@@ -70,27 +80,30 @@ def sensitivities(
     probe: Any = None,
     adapter: Callable[[nn.Module], Any] | None = None,
 ) -> dict[str, Sensitivity]:
-    """How far the named layers, as `TorchModel` computes and iknow stores them, can move.
+    """Bound how far the named layers, as `TorchModel` computes and iknow stores them, can move.
 
-    Rounding covers all from the input as it is given to the activation in float32: the cast to the
+    Rounding covers everything from the given input to the activation in float32: the cast to the
     module's dtype, each operation in that dtype, in any order of summation, and the cast of the
-    result. It holds for inputs of a length up to 1e15, and for the settings of torch at the time of
-    the call. "input" alone is always known.
+    result. It holds for inputs of a length up to 1e15, and for torch's settings at the time of the
+    call.
 
     Args:
-        module: A torch module.
-        input_shape: Of one sample, without the batch.
-        layers: Names as by `TorchModel`.
-        probe: Some real inputs of shape (n, *input_shape), as they are given to the classifier.
-            What the module makes of them must be what was proven, up to its rounding.
+        module: A trained module.
+        input_shape: Shape of one sample, without the batch.
+        layers: Names of the layers; "input" is always known.
+        probe: Some real inputs of shape (n, *input_shape), as the classifier gets them. The
+            module's output for them must match the proven one, up to its rounding.
         adapter: What runs the module on the probe: `TorchModel`.
 
     Returns:
-        By layer, what `Model.sensitivity` promises of it.
+        By layer, what `Model.sensitivity` promises.
 
     Raises:
-        LayerError: It names what is not known of any of the layers. Ask one by one for those that
-            are.
+        LayerError: Some layer is not known; ask for the others one by one.
+
+    Examples:
+        >>> sensitivities(nn.Linear(2, 2), (2,), ["input"])["input"].lipschitz
+        1.0
     """
     if probe is not None and adapter is None:
         raise InputError("to try a probe, say what runs the module on it: adapter=TorchModel")

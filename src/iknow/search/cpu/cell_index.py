@@ -49,12 +49,17 @@ def cost_of_a_step(n_features: int) -> float:
 class CellIndex(DenseIndex):
     """A `DenseIndex` that finds supports within fixed radii without measuring distances.
 
-    Evidence is gathered as by a `DenseIndex`. How a support is found, by walking the tree or by a
-    sweep over all rows, is decided by how many cells the first queries could not rule out.
+    It takes `activations`, `labels`, `n_classes` and `rows` as a `DenseIndex` does. It finds a
+    support by walking the tree or by a sweep over all rows, depending on how many cells the first
+    queries could not rule out.
+
+    Examples:
+        >>> CellIndex(rows, labels, n_classes=2).find_support([[4.0]], Ball(2.0))
+        array([[False,  True]])
     """
 
     def find_support(self, queries: Any, neighborhood: Neighborhood) -> Bools:
-        """Which classes are within reach, a mask of shape (n_queries, n_classes)."""
+        """Find the classes in `neighborhood`: a mask (n_queries, n_classes) for `queries`."""
         radius = said(neighborhood, "decided_within")
         if radius is None or not is_compiled() or self.n_rows == 0 or len(self._parts) > 1:
             return super().find_support(queries, neighborhood)
@@ -67,7 +72,7 @@ class CellIndex(DenseIndex):
         return support
 
     def warm_up(self) -> None:
-        """Prepare and compile all that searching needs, whichever way a support is found."""
+        """Prepare and compile everything that searching needs, whichever way finds a support."""
         super().warm_up()
         if self.n_rows and is_compiled() and len(self._parts) == 1:
             points, radii = self._check(self.points[:1]), self._radii(0.0)

@@ -39,12 +39,22 @@ class Search(Protocol):
 class DenseIndex(StoredRows):
     """Activations of one layer with their class codes, searched in the Euclidean norm.
 
-    The parameters are those of `StoredRows`. If free memory does not suffice to prepare all rows,
-    such as those of a large memory-mapped file, they are searched part by part.
+    If there are too many rows to prepare for search in the free memory, such as those of a large
+    memory-mapped file, they are searched part by part.
+
+    Args:
+        activations: Of shape (n_rows, n_features).
+        labels: Class codes of shape (n_rows,).
+        n_classes: Number of classes.
+        rows: Numbers that identify the rows, of shape (n_rows,). Default: their positions.
+
+    Examples:
+        >>> DenseIndex(rows, labels, n_classes=2).gather([[4.0]], k=1).class_distances
+        array([[3., 1.]])
     """
 
     def gather(self, queries: Any, k: int = 0) -> Evidence:
-        """Evidence about queries of shape (n_queries, n_features), with k neighbor distances."""
+        """Gather evidence about `queries`, (n_queries, n_features), with `k` neighbor distances."""
         points = self._check(queries)
         evidence = empty_evidence(len(points), self.n_classes, check_k(k, self.n_rows))
         if self.n_rows == 0 or len(points) == 0:

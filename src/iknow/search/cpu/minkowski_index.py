@@ -30,9 +30,18 @@ LARGEST_PLAIN_POWER = 6.0
 
 
 class MinkowskiIndex(StoredRows):
-    """Activations of one layer with their class codes, searched in the ℓp norm, p in [1, inf].
+    """Activations of one layer with their class codes, searched in the ℓp norm.
 
-    The other parameters are those of `StoredRows`.
+    Args:
+        activations: Of shape (n_rows, n_features).
+        labels: Class codes of shape (n_rows,).
+        n_classes: Number of classes.
+        rows: Numbers that identify the rows, of shape (n_rows,). Default: their positions.
+        p: The order of the norm, in [1, inf].
+
+    Examples:
+        >>> MinkowskiIndex(rows, labels, 2, p=1.0).gather([[4.0]]).exemplars
+        array([[1, 2]])
     """
 
     def __init__(
@@ -47,7 +56,7 @@ class MinkowskiIndex(StoredRows):
         self.p = _check_p(p)
 
     def gather(self, queries: Any, k: int = 0) -> Evidence:
-        """Evidence about queries of shape (n_queries, n_features), with k neighbor distances."""
+        """Gather evidence about `queries`, (n_queries, n_features), with `k` neighbor distances."""
         points = check_activations(queries, "queries")
         check_width(points, self.n_features)
         evidence = empty_evidence(len(points), self.n_classes, check_k(k, self.n_rows))

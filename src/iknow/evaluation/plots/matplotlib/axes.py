@@ -41,9 +41,16 @@ COLUMN_STYLE: dict[str, Any] = STYLE | {
 
 
 def column_figure(rows: int = 1, columns: int = 1, height: float = 2.4) -> Figure:
-    """A figure as wide as a column of a paper, with rows and columns of empty axes.
+    """Make a figure as wide as a column of a paper, with empty axes.
 
-    height: inches for each row.
+    Args:
+        rows: Number of rows of axes.
+        columns: Number of columns of axes.
+        height: Inches per row.
+
+    Examples:
+        >>> len(column_figure(2, 2).axes)
+        4
     """
     with style.context(["default", COLUMN_STYLE]):
         figure = Figure(figsize=(COLUMN_WIDTH, rows * height))

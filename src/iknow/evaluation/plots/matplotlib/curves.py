@@ -53,9 +53,15 @@ def method_look(method: str, place: int = 0) -> dict[str, Any]:
 
 
 def draw_radius_curve(axes: Axes, curve: RadiusCurve, chosen: float | None = None) -> None:
-    """Fractions of IK, IMK and IDK, and the accuracies in and outside IK, against the radius.
+    """Draw the fractions of IK, IMK and IDK, and the accuracies in and outside IK, over the radius.
 
-    chosen: the radius to mark; that of the largest F_IK unless given.
+    Args:
+        axes: Where to draw.
+        curve: The result of `radius_curve`.
+        chosen: The radius to mark. Default: that of the largest F_IK.
+
+    Examples:
+        >>> draw_radius_curve(column_figure().axes[0], radius_curve(a, y_true, "input"))
     """
     chosen = float(curve.radii[curve.best]) if chosen is None else chosen
     end = 1.08 * max(float(curve.radii[-1]), chosen) or 1.0
@@ -80,7 +86,15 @@ def draw_radius_curve(axes: Axes, curve: RadiusCurve, chosen: float | None = Non
 
 
 def draw_tradeoff(axes: Axes, tradeoff: Tradeoff) -> None:
-    """Accuracy against coverage for each rule and softmax; markers show the given settings."""
+    """Draw accuracy over coverage for each rule and softmax; markers show the given settings.
+
+    Args:
+        axes: Where to draw.
+        tradeoff: The result of `tradeoff`.
+
+    Examples:
+        >>> draw_tradeoff(column_figure().axes[0], tradeoff(a, y_true))
+    """
     axes.axhline(
         tradeoff.overall_accuracy, color=PENCIL, linewidth=0.6, label="believing all", zorder=1
     )
@@ -105,7 +119,15 @@ def draw_tradeoff(axes: Axes, tradeoff: Tradeoff) -> None:
 
 
 def draw_robust(axes: Axes, curve: RobustCurve) -> None:
-    """The fraction of samples that are IK, and right, and certified for at least a radius."""
+    """Draw the fraction of samples that are IK, correct, and robust at each radius.
+
+    Args:
+        axes: Where to draw.
+        curve: The result of `robust_curve`.
+
+    Examples:
+        >>> draw_robust(column_figure().axes[0], robust_curve(a, y_true))
+    """
     end = 1.08 * float(curve.radii[-1]) or 1.0
     radii = np.append(curve.radii, end)
     green = COLORS[Assertion.IK]

@@ -55,9 +55,16 @@ CORNERS: dict[Reason, tuple[float, float, str, str]] = {
 
 
 def draw_evidence(axes: Axes, scatter: EvidenceScatter) -> None:
-    """Points (d_g, d_¬g), marked by assertion, with the lines where the rule decides.
+    """Draw the points (d_g, d_¬g), marked by assertion, with the lines where the rule decides.
 
-    A distance that is infinite lies on the upper edge; on a logarithmic axis, 0 on the lower one.
+    An infinite distance lies on the upper edge; on a logarithmic axis, 0 lies on the lower one.
+
+    Args:
+        axes: Where to draw.
+        scatter: The result of `evidence_scatter`.
+
+    Examples:
+        >>> draw_evidence(column_figure().axes[0], evidence_scatter(a, "input"))
     """
     drawing: Drawing | None = said(scatter.neighborhood, "drawing")()
     x_limits, y_limits, logarithmic = _find_limits(scatter, drawing)

@@ -32,7 +32,15 @@ EVERYTHING = "all"
 
 
 def draw_confusion(axes: Axes, report: Report) -> None:
-    """The augmented confusion matrix of a report, for 2 to some 50 classes."""
+    """Draw the augmented confusion matrix of a report, for 2 to about 50 classes.
+
+    Args:
+        axes: Where to draw.
+        report: The result of `evaluate`.
+
+    Examples:
+        >>> draw_confusion(column_figure().axes[0], evaluate(a, y_true))
+    """
     everything = report.matrix.sum(axis=0)
     height, width = everything.shape
     blocks = [

@@ -23,9 +23,17 @@ KNOWN_STRENGTHS = (0.5, 0.8)
 
 
 def draw_regions(axes: Axes, regions: Regions, points: Any = None, labels: Any = None) -> None:
-    """The plane, shaded by what is asserted there, with the borders of the belief as lines.
+    """Draw the plane, shaded by assertion, with the boundaries of the belief as lines.
 
-    points: training samples of shape (n, 2) to be shown. labels: their classes, of shape (n,).
+    Args:
+        axes: Where to draw.
+        regions: The result of `map_regions`.
+        points: Training samples of shape (n, 2) to show.
+        labels: Their classes, of shape (n,).
+
+    Examples:
+        >>> flat = EpistemicClassifier(LogisticRegression()).fit(X[:, :2], y)
+        >>> draw_regions(column_figure().axes[0], map_regions(flat.assess, (4, 8), (2, 5), 50))
     """
     codes = np.where(
         regions.assertion == Assertion.IK, Assertion.IK + regions.belief, regions.assertion

@@ -38,7 +38,15 @@ RING: dict[str, Any] = {
 
 
 def draw_surface(axes: Axes, surface: CoverageSurface) -> None:
-    """F_IK as shades and contours, a star at the optimum, and a ring at the radii in use."""
+    """Draw F_IK as shades and contours, a star at the optimum, and a ring at the current radii.
+
+    Args:
+        axes: Where to draw.
+        surface: The result of `coverage_surface`.
+
+    Examples:
+        >>> draw_surface(column_figure().axes[0], coverage_surface(a, resolution=20))
+    """
     _set_scales(axes, surface)  # first, as the gaps for the contours' numbers depend on them
     axes.pcolormesh(
         surface.x, surface.y, surface.f_ik, shading="nearest", cmap=SHADES, vmin=0, vmax=DARKEST,

@@ -36,11 +36,20 @@ SHARE_OF_FREE_MEMORY = 0.8
 class TorchIndex(StoredRows):
     """Activations of one layer with their class codes, searched in the Euclidean norm by torch.
 
-    The first parameters are those of `StoredRows`. device: where to search, by its name in torch.
-    filter: the precision of the products that bound the distances, "fp16", "bf16", "tf32" or
-    "float32"; by default the fastest for the device. It changes the time taken, never the answer.
-    memory: bytes to use on the device; by default most of the memory free when the search begins.
-    fused: whether to use Triton kernels; by default on CUDA, if Triton is installed.
+    Args:
+        activations: Of shape (n_rows, n_features).
+        labels: Class codes of shape (n_rows,).
+        n_classes: Number of classes.
+        rows: Numbers that identify the rows, of shape (n_rows,). Default: their positions.
+        device: Where to search, as torch names it.
+        filter: Precision of the products that bound the distances: "fp16", "bf16", "tf32" or
+            "float32". It changes the time, never the answer. Default: the fastest for the device.
+        memory: Bytes to use on the device. Default: most of what is free when the search begins.
+        fused: Whether to search with Triton's kernels. Default: on CUDA if Triton is installed.
+
+    Examples:
+        >>> TorchIndex(rows, labels, 2, device="cpu").gather([[4.0]]).class_distances
+        array([[3., 1.]])
     """
 
     _n_parts: int | None
@@ -69,7 +78,7 @@ class TorchIndex(StoredRows):
         self._derive()
 
     def gather(self, queries: Any, k: int = 0) -> Evidence:
-        """Evidence about queries of shape (n_queries, n_features), with k neighbor distances."""
+        """Gather evidence about `queries`, (n_queries, n_features), with `k` neighbor distances."""
         points = check_activations(queries, "queries")
         check_width(points, self.n_features)
         if len(points) == 0:
@@ -91,7 +100,7 @@ class TorchIndex(StoredRows):
         return parts[0] if len(parts) == 1 else stack_evidence(parts)
 
     def gather_on_device(self, queries: Tensor, k: int = 0) -> DeviceEvidence:
-        """The same for a tensor on the device, and returns tensors there, without copies."""
+        """Gather, with `k`, for a tensor of `queries` on the device; nothing goes to the host."""
         points = self._check_queries(queries)
         check_k(k, self.n_rows)
         found = DeviceEvidence(
