@@ -92,7 +92,7 @@ def test_a_rule_that_nobody_knows_how_to_tune_is_not_called_optimal(data):
     scores = np.eye(2)[data[1]]
     inputs = (scores, {"input": data[0]})
     classifier = EpistemicClassifier(PrecomputedModel(), rule=DoubleBall).fit(inputs, data[1])
-    with pytest.raises(SelectionError, match="DoubleBall cannot be chosen exactly"):
+    with pytest.raises(SelectionError, match="DoubleBall cannot be tuned"):
         classifier.tune((scores, {"input": data[0] + 0.1}), data[1])
     fixed = EpistemicClassifier(PrecomputedModel(), neighborhoods=DoubleBall(0.5))
     ball = EpistemicClassifier(PrecomputedModel(), neighborhoods=Ball(1.0))

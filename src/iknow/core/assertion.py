@@ -1,7 +1,5 @@
-"""Assertions: how well a belief is justified, and why.
-
-IK if the justification is exactly the belief, IMK if the belief is one of several justified
-classes, IDK if it is not among them.
+"""Assertions: IK if the justification is exactly the belief, IMK if the belief is one of several
+justified classes, IDK if it is not among them.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from iknow.core.named import NamedCodes, Word
 
 
 class Assertion(Word):
-    """What the classifier may say about one belief, ordered by how much it knows.
+    """What the classifier says about one belief, ordered by how much it knows.
 
     Examples:
         >>> Assertion.IDK < Assertion.IMK < Assertion.IK
@@ -38,9 +36,9 @@ class Reason(Word):
     KNOWN = 0
     """IK: in every layer all samples within reach have the believed class."""
     OVERLAP = 1
-    """IMK: a layer finds several classes within reach, the belief is justified."""
+    """IMK: a layer finds several classes within reach, and the belief is justified."""
     DISAGREEMENT = 2
-    """IMK: every layer finds one class, not all the same one, the belief among them."""
+    """IMK: every layer finds one class, but not the same; the belief is among them."""
     EXTRAPOLATION = 3
     """IDK: a layer finds no training sample within reach."""
     CONTRADICTION = 4
@@ -48,7 +46,7 @@ class Reason(Word):
     INVALID = 5
     """IDK: an activation in a chosen layer is not finite, or the model gives no answer."""
     UNCERTIFIED = 6
-    """IMK: all that IK takes, but no accuracy is certified for beliefs in this class."""
+    """IMK: all that IK needs, but no accuracy is certified for beliefs in this class."""
 
 
 class Assertions(NamedCodes):
@@ -79,14 +77,12 @@ def make_assertions(
     """
     believed = justification[np.arange(len(belief)), belief] & (belief != NO_BELIEF)
     alone = (justification.sum(axis=1) == 1) & may_be_known(belief, knowable)
-    assertions = np.where(
-        believed & alone, Assertion.IK, np.where(believed, Assertion.IMK, Assertion.IDK)
-    )
+    assertions = np.where(believed, np.where(alone, Assertion.IK, Assertion.IMK), Assertion.IDK)
     return assertions.astype(np.int8).view(Assertions)
 
 
 def may_be_known(belief: Ints, knowable: Sequence[int] | None) -> Bools:
-    """Which beliefs, of shape (n,), are in a class that may be IK; all of them for None."""
+    """Mask of shape (n,) of the beliefs in a class that may be IK; None stands for all classes."""
     if knowable is None:
         return np.ones(len(belief), dtype=bool)
     return np.isin(belief, np.asarray(knowable, dtype=np.int64))
@@ -100,27 +96,20 @@ def find_reasons(
 ) -> Reasons:
     """The `Reason` behind each assertion, of shape (n_queries,).
 
-    supports: one mask of shape (n_queries, n_classes) per layer. invalid: mask of the queries that
-    were not finite, or about which the model said nothing. knowable: as for `make_assertions`.
+    supports: one mask of shape (n_queries, n_classes) per layer. invalid: mask of queries that are
+    not finite or that the model did not answer. knowable: as for `make_assertions`.
     """
     sizes = np.stack([support.sum(axis=1) for support in supports])
     union = np.logical_or.reduce(list(supports))
     believed = union[np.arange(len(belief)), belief] & (belief != NO_BELIEF)
-    conditions = [
-        np.zeros(len(belief), dtype=bool) if invalid is None else invalid,
-        (sizes == 0).any(axis=0),
-        ~believed,
-        (union.sum(axis=1) == 1) & ~may_be_known(belief, knowable),
-        union.sum(axis=1) == 1,
-        (sizes > 1).any(axis=0),
-    ]
-    reasons = [
-        Reason.INVALID,
-        Reason.EXTRAPOLATION,
-        Reason.CONTRADICTION,
-        Reason.UNCERTIFIED,
-        Reason.KNOWN,
-        Reason.OVERLAP,
-    ]
-    found = np.select(conditions, reasons, default=Reason.DISAGREEMENT)
+    alone = union.sum(axis=1) == 1
+    reasons = {  # the first that holds
+        Reason.INVALID: np.zeros(len(belief), dtype=bool) if invalid is None else invalid,
+        Reason.EXTRAPOLATION: (sizes == 0).any(axis=0),
+        Reason.CONTRADICTION: ~believed,
+        Reason.UNCERTIFIED: alone & ~may_be_known(belief, knowable),
+        Reason.KNOWN: alone,
+        Reason.OVERLAP: (sizes > 1).any(axis=0),
+    }
+    found = np.select(list(reasons.values()), list(reasons), default=Reason.DISAGREEMENT)
     return found.astype(np.int8).view(Reasons)

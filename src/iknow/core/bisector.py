@@ -34,18 +34,10 @@ from iknow.core.arrays import Floats, Floats32, Ints
 OWN_POINTS = 16
 """How many of the nearest points of a class stand for all; on digits 8 give the same as all."""
 
-OTHERS_AT_ONCE = 32
-"""How many points of other classes to bisect at once, the nearest crossings first."""
-
-FEW_OTHERS = 256
-"""Bisect up to this many points directly, without first bounding the bisectors of all rows."""
-
-DISTANCES_AT_ONCE = 1 << 22
-"""How many distances between queries and points to hold in memory at a time."""
-
-
-NUMBERS_KEPT = 1 << 23
-"""Keep all points in float64 if they have at most this many values in total."""
+OTHERS_AT_ONCE = 32  # points of other classes to bisect at once, the nearest crossings first
+FEW_OTHERS = 256  # bisect up to this many points without first bounding the bisectors of all rows
+DISTANCES_AT_ONCE = 1 << 22  # between queries and points, to hold in memory
+NUMBERS_KEPT = 1 << 23  # keep all points in float64 if they have at most this many values in total
 
 
 def find_crossings(points: Floats32, labels: Ints, queries: Floats32, belief: Ints) -> Floats:
@@ -66,18 +58,13 @@ def find_crossings(points: Floats32, labels: Ints, queries: Floats32, belief: In
 
 @dataclass(eq=False)
 class _Crossing:
-    """The state of one query.
+    """The state of one query."""
 
-    own: the nearest rows of its class, in order. reach: upper bounds of their squared distances.
-    others: rows of other classes that may be crossed to first. lowest: lower bounds of their
-    squared distances. best: the length of the nearest crossing so far.
-    """
-
-    own: Ints
-    reach: Floats
-    others: Ints
-    lowest: Floats
-    best: float
+    own: Ints  # the nearest rows of its class, in order
+    reach: Floats  # upper bounds of their squared distances
+    others: Ints  # rows of other classes that may be crossed to first
+    lowest: Floats  # lower bounds of their squared distances
+    best: float  # the length of the nearest crossing so far
 
 
 class _Field:
@@ -95,7 +82,6 @@ class _Field:
         self.rows_of = {int(code): np.flatnonzero(labels == code) for code in np.unique(labels)}
 
     def cross(self, queries: Floats32, belief: list[int]) -> list[float]:
-        """The crossings of some queries."""
         centered = self._about_mean(queries)
         squared = self._measure(centered, _squares(centered), 1 - self.rounding)
         started = [self._start(*each) for each in zip(centered, squared, belief, strict=True)]
@@ -138,8 +124,7 @@ class _Field:
     def _finish(self, begun: _Crossing, apart: Floats | None) -> float:
         """Cross to the remaining points; returns the length of the nearest crossing.
 
-        apart: upper bounds of the squared distances from the nearest own row to all rows, if many
-            points remain.
+        apart: if many remain, upper bounds of squared distances from the nearest own row to all.
         """
         others, lowest, best = begun.others, begun.lowest, begun.best
         if not len(others):
@@ -189,8 +174,7 @@ class _Field:
         return squared
 
     def _about_mean(self, points: Floats32) -> Floats:
-        centered: Floats = points.astype(np.float64) - self.mean
-        return centered
+        return points.astype(np.float64) - self.mean
 
     def _parts(self) -> Iterator[tuple[slice, Floats]]:
         """All rows, centered on their mean, in parts that fit the memory set aside for them."""

@@ -13,11 +13,8 @@ import numpy as np
 
 from iknow.core.arrays import Ints, Labels
 
-NO_BELIEF = -1
-"""The code of a missing belief: the model said nothing about the sample."""
-
-UNKNOWN = -1
-"""The position of a label that is not among the classes."""
+NO_BELIEF = -1  # the code of a missing belief: the model gave no answer
+UNKNOWN = -1  # the position of a label that is not among the classes
 
 
 def positions_of(labels: Labels, classes: Labels) -> Ints:
@@ -31,8 +28,7 @@ def positions_of(labels: Labels, classes: Labels) -> Ints:
         return np.array([places.get(label, UNKNOWN) for label in labels.tolist()], dtype=np.int64)
     values, inverse = np.unique(labels, return_inverse=True)
     found = np.array([places.get(value, UNKNOWN) for value in values.tolist()], dtype=np.int64)
-    positions: Ints = found[inverse]
-    return positions
+    return found[inverse]
 
 
 def for_json(labels: Labels) -> list[Any]:

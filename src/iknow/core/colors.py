@@ -1,7 +1,5 @@
-"""Colors: what each assertion looks like, in terminals, notebooks, plots and the report alike.
-
-The color-blind can tell them apart. The ink is for words in that color: of more contrast with the
-paper than a filled area needs.
+"""Colors of assertions in terminals, notebooks, plots and the report. The color-blind can tell them
+apart. Ink is for words: they need more contrast with the paper than a filled area.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ from iknow.core.assertion import Assertion
 
 
 class Shades(NamedTuple):
-    """One color for filled areas and its ink, on light paper and on dark."""
+    """A color for filled areas and its ink, on light and on dark paper."""
 
     light: str
     light_ink: str
@@ -27,4 +25,4 @@ SHADES = {
 }
 
 COLORS = {assertion: shades.light for assertion, shades in SHADES.items()}
-"""Where one color must do, whatever it is seen on."""
+"""For when one color must serve on any background."""

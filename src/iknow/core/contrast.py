@@ -19,15 +19,11 @@ from iknow.core.evidence import NO_EXEMPLAR, Evidence, distances_for_and_against
 
 @dataclass(frozen=True, eq=False)
 class Contrast:
-    """What one layer says for and against the beliefs about n queries.
+    """What one layer says for and against the beliefs about n queries."""
 
-    own, other: distances to the believed class and to the nearest other class, of shape (n,).
-    neighbor_distances: as in `Evidence`, of shape (n, n_neighbors).
-    """
-
-    own: Floats
-    other: Floats
-    neighbor_distances: Floats
+    own: Floats  # distances to the believed class, of shape (n,)
+    other: Floats  # distances to the nearest other class, of shape (n,)
+    neighbor_distances: Floats  # as in `Evidence`, of shape (n, n_neighbors)
 
     def __len__(self) -> int:
         return len(self.own)
@@ -54,7 +50,7 @@ class Contrast:
 
 
 ValidationEvidence: TypeAlias = Mapping[str, Evidence] | Mapping[str, Contrast]
-"""What is known of validation samples, by layer. Only a radius per class needs all the evidence."""
+"""About validation samples, by layer. Only a radius per class needs the whole evidence."""
 
 
 def find_contrast(evidence: Evidence | Contrast, belief: Ints) -> Contrast:
@@ -66,8 +62,5 @@ def find_contrast(evidence: Evidence | Contrast, belief: Ints) -> Contrast:
 
 def stack_contrasts(parts: Sequence[Contrast]) -> Contrast:
     """Join the contrasts of successive batches of queries."""
-    return Contrast(
-        own=np.concatenate([part.own for part in parts]),
-        other=np.concatenate([part.other for part in parts]),
-        neighbor_distances=np.concatenate([part.neighbor_distances for part in parts]),
-    )
+    columns = zip(*((part.own, part.other, part.neighbor_distances) for part in parts), strict=True)
+    return Contrast(*map(np.concatenate, columns))

@@ -1,8 +1,8 @@
 """Drawings: what a rule looks like, as plain data. A plot draws it and decides nothing itself.
 
-A sample is a point (d_g, d_¬g) in a plane: its distance to the believed class, and that to any
-other. A rule cuts this plane into areas, one for each reason for an assertion. Where more than the
-two distances has a say, no area is given: only what is certain is drawn.
+A sample is a point (d_g, d_¬g): its distances to the believed class and to the nearest other one.
+A rule cuts this plane into areas, one for each reason. It gives only those that the two distances
+make certain.
 """
 
 from __future__ import annotations
@@ -18,21 +18,16 @@ Areas = dict[Reason, list[tuple[float, float]]]
 
 @dataclass(frozen=True)
 class Drawing:
-    """What distances alone decide.
+    """What distances alone decide."""
 
-    marks: distances to keep in view, ascending; the first is a line with its name. areas: from the
-    limits of d_g and of d_¬g to the corners of each area. on_diagonal: the areas that narrow toward
-    their corner, so that their name has room only near the first mark.
-    """
-
-    marks: tuple[float, ...]
-    areas: Callable[[Limits, Limits], Areas]
-    on_diagonal: tuple[Reason, ...] = ()
+    marks: tuple[float, ...]  # distances to keep in view, ascending; the first is a labeled line
+    areas: Callable[[Limits, Limits], Areas]  # limits of d_g and of d_¬g to each area's corners
+    on_diagonal: tuple[Reason, ...] = ()  # areas with room for a name only near the first mark
 
 
 @dataclass(frozen=True)
 class Look:
-    """The line of a rule among others: the color of an assertion, or of a class by its place."""
+    """The line of a rule: in the color of an assertion, or of the class with this number."""
 
     color: Assertion | int
     marker: str

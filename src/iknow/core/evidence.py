@@ -61,12 +61,7 @@ class Evidence:
         return len(self.class_distances)
 
     def __getitem__(self, queries: slice | Ints | Bools) -> Evidence:
-        """The evidence about some of the queries."""
-        return Evidence(
-            class_distances=self.class_distances[queries],
-            neighbor_distances=self.neighbor_distances[queries],
-            exemplars=self.exemplars[queries],
-        )
+        return Evidence(*(column[queries] for column in _columns(self)))
 
     @property
     def n_classes(self) -> int:
@@ -90,8 +85,7 @@ class Evidence:
                 f"the evidence holds {self.n_neighbors} neighbor distances, too few for k={k}: "
                 f"gather it with k={k} or more"
             )
-        distances: Floats = self.neighbor_distances[:, k - 1]
-        return distances
+        return self.neighbor_distances[:, k - 1]
 
 
 def empty_evidence(n_queries: int, n_classes: int, n_neighbors: int) -> Evidence:
@@ -125,10 +119,8 @@ def merge_evidence(parts: Sequence[Evidence]) -> Evidence:
     exemplars = np.stack([part.exemplars for part in parts])
     nearest = distances.min(axis=0)
     # On ties the exemplar with the lowest row wins, whatever the order of the parts.
-    candidates = np.where(
-        (distances == nearest) & (exemplars != NO_EXEMPLAR), exemplars, np.iinfo(np.int64).max
-    )
-    chosen = candidates.min(axis=0)
+    tied = (distances == nearest) & (exemplars != NO_EXEMPLAR)
+    chosen = np.where(tied, exemplars, np.iinfo(np.int64).max).min(axis=0)
     neighbors = np.concatenate([part.neighbor_distances for part in parts], axis=1)
     return Evidence(
         class_distances=nearest,
@@ -139,11 +131,11 @@ def merge_evidence(parts: Sequence[Evidence]) -> Evidence:
 
 def stack_evidence(parts: Sequence[Evidence]) -> Evidence:
     """Join the evidence of successive batches of queries."""
-    return Evidence(
-        class_distances=np.concatenate([part.class_distances for part in parts]),
-        neighbor_distances=np.concatenate([part.neighbor_distances for part in parts]),
-        exemplars=np.concatenate([part.exemplars for part in parts]),
-    )
+    return Evidence(*map(np.concatenate, zip(*map(_columns, parts), strict=True)))
+
+
+def _columns(evidence: Evidence) -> tuple[Floats, Floats, Ints]:
+    return evidence.class_distances, evidence.neighbor_distances, evidence.exemplars
 
 
 def discard_evidence(evidence: Evidence, rows: Bools) -> Evidence:

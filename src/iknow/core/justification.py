@@ -27,5 +27,4 @@ def justify(supports: Sequence[Bools]) -> Bools:
         raise InputError(f"supports must share a shape; got {', '.join(map(str, sorted(shapes)))}")
     stacked = np.stack(list(supports))
     every_layer_found_some: Bools = np.logical_and.reduce(stacked.any(axis=2), axis=0)
-    union: Bools = stacked.any(axis=0) & every_layer_found_some[:, None]
-    return union
+    return stacked.any(axis=0) & every_layer_found_some[:, None]

@@ -5,10 +5,9 @@ In a layer with reach ρ, the belief g is alone within reach when d_g <= ρ < d_
     ρ - d_g    by which the believed class is within reach
     d_¬g - ρ   by which every other class is not
 
-is the layer's margin: positive if the layer supports g alone, negative if something is missing for
-that, and then it says how much. The margin of a sample is the smallest of its layers', as IK needs
-all of them. Where a rule gives no reach its limit stands in: how much nearer a sample would have to
-be for there to be one.
+is the layer's margin: positive if the layer supports g alone; if negative, how much is missing. The
+margin of a sample is the smallest of its layers', as IK needs all of them. Where a rule gives no
+reach its limit `empty_beyond` takes its place: how much nearer a sample would have to be.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def find_margins(evidence: Evidence, neighborhood: Neighborhood, belief: Ints) -
     reach = neighborhood.reach(evidence)
     reach = reach if reach.ndim == 2 else reach[:, None]
     limit = np.asarray(said(neighborhood, "empty_beyond"))
-    # A rule that names no limit says nothing about how much is missing.
+    # Without a limit we cannot say how much is missing.
     reach = np.where(reach == NO_REACH, np.where(np.isinf(limit), NO_REACH, limit), reach)
     reach = np.broadcast_to(reach, distances.shape)
     rows = np.arange(len(evidence))

@@ -32,11 +32,6 @@ class Movement:
             raise InputError("the rounding of a layer must be >= 0; use inf if it is unknown")
 
     def __getitem__(self, samples: Any) -> Movement:
-        """The movement of some of the samples."""
-        return Movement(
-            self.lipschitz, _take(self.rounding, samples), _take(self.crossing, samples)
-        )
-
-
-def _take(values: Floats | float, samples: Any) -> Floats | float:
-    return values[samples] if isinstance(values, np.ndarray) else values
+        parts = (self.rounding, self.crossing)
+        taken = (part[samples] if isinstance(part, np.ndarray) else part for part in parts)
+        return Movement(self.lipschitz, *taken)

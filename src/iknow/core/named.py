@@ -1,7 +1,7 @@
-"""Named codes: numbers that read as words, one by one and in arrays.
+"""Named codes: numbers that print as words, one by one and in arrays.
 
-An array of codes is small and fast to compare and to count, but nobody reads `[2 0 1]` as
-`[IK IDK IMK]`. These do both: what is printed are names, what is computed are numbers.
+An array of codes is small and fast to compare and count, but nobody reads `[2 0 1]` as
+`[IK IDK IMK]`. So these print names and compute with numbers.
 """
 
 from __future__ import annotations
@@ -24,14 +24,13 @@ class Word(IntEnum):
     def __format__(self, spec: str) -> str:
         try:
             return format(self.name, spec)
-        except ValueError:  # a format for numbers, such as pandas asks for
+        except ValueError:  # a format for numbers, which pandas uses
             return format(int(self), spec)
 
 
 class NamedCodes(np.ndarray[Any, np.dtype[np.int8]]):
-    """Codes of words, int8 of any shape.
-
-    Items are words, parts are arrays of words; whatever is computed from them is plain numpy.
+    """Codes of words, int8 of any shape. Items are words, slices are arrays of words; results of
+    arithmetic are plain numpy.
     """
 
     words: ClassVar[dict[int, Word]] = {}
@@ -43,16 +42,16 @@ class NamedCodes(np.ndarray[Any, np.dtype[np.int8]]):
 
     def tolist(self) -> Any:
         """The words, in lists nested as deeply as the array is."""
-        return (
-            [part.tolist() if self.ndim > 1 else part for part in self] if self.ndim else self[()]
-        )
+        if self.ndim == 0:
+            return self[()]
+        return [part.tolist() if self.ndim > 1 else part for part in self]
 
     def astype(self, dtype: Any, *args: Any, **how: Any) -> NDArray[Any]:
-        """The numbers in another type, a plain array."""
+        """The numbers in another type, as a plain array."""
         return np.asarray(self).astype(dtype, *args, **how)
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
-        # Without a context it is no arithmetic, but a choice among the codes: a maximum, np.unique.
+        # Without a context numpy chose among the codes: a maximum, np.unique. Else it computed.
         array = array.view(type(self) if context is None and array.dtype == np.int8 else np.ndarray)
         return array[()] if return_scalar else array
 

@@ -1,7 +1,7 @@
 """Overriding: whether the promises of a type hold for the methods that an object really has.
 
 A subclass that overrides a method inherits promises made about the original, and a method set on an
-instance replaces that of its type. Certificates rest on such promises, so they check.
+instance replaces that of its type. Certificates rely on such promises, so they check.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ def speaks_for(kind: type, promise: str, method: str) -> bool:
 
 
 def said(thing: Any, promise: str, method: str = "reach") -> Any:
-    """What is promised, a value or a method, by who defines the method; else what any may promise.
-
-    That is what the first of its bases says, which is true of all of them.
+    """A promise, a value or a method, if it is about this `method`; else the first base's default,
+    which is true of every subclass.
     """
     if speaks_for(type(thing), promise, method):
         return getattr(thing, promise)

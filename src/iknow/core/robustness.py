@@ -1,23 +1,23 @@
-"""Certificates: how far an input may be moved before something else could be known about it.
+"""Certificates: how far an input may move before another class could be known about it.
 
-Let g be the belief about an input. To know another class c about what it becomes, whatever is then
-believed, the support in every layer must be {c}. So in each layer
+Let g be the belief about an input. For another class c to be IK after the move, whatever the model
+then believes, the support in every layer must be {c}. So in each layer
 
-- g is not within reach. Where the rule is full within a radius ε, d_g > ε: until the point of the
-  input in the layer has moved by ε - d_g that cannot be.
-- The nearest sample of all is of class c. Where the rule is empty beyond a radius ε, d_c <= ε:
-  until the point has moved by d_¬g - ε that cannot be.
-- c is nearer than g, d_c < d_g: until the point has moved by (d_¬g - d_g) / 2 that cannot be, nor,
-  in ℓ2, until it has crossed the bisectors between the samples of g and one of another class
-  (`iknow.core.bisector`). If the reach is at least `lead` times the distance of the nearest,
-  even d_g > lead · d_c must hold: not before (lead · d_¬g - d_g) / (1 + lead).
+- g is out of reach. Where the rule is full within a radius ε that means d_g > ε: impossible until
+  the input's point in the layer has moved by ε - d_g.
+- The nearest sample of all has class c. Where the rule is empty beyond a radius ε that means
+  d_c <= ε: impossible until the point has moved by d_¬g - ε.
+- c is nearer than g, d_c < d_g: impossible until the point has moved by (d_¬g - d_g) / 2 and, in
+  ℓ2, crossed the bisectors between the samples of g and one of another class
+  (`iknow.core.bisector`). If the reach is at least `lead` times the distance of the nearest sample,
+  even d_g > lead · d_c must hold: impossible before (lead · d_¬g - d_g) / (1 + lead).
 
-Each holds on its own, so the largest counts: the clearance. The last holds for every rule whose
-reach does not depend on the class. When the input moves by δ, the point moves by at most
-rounding + L·δ (`iknow.core.movement`), so nothing else is known there while
+Each bound holds on its own, so the largest counts: the clearance. The last holds for every rule
+whose reach does not depend on the class. When the input moves by δ, the point moves by at most
+rounding + L·δ (`iknow.core.movement`), so no other class is IK while
 δ < (clearance - rounding) / L. As IK needs {c} in every layer, the largest of all layers counts.
 
-Distances are taken for as much larger, or smaller, as measuring them in float64 can be off.
+We assume that distances measured in float64 are off by as much as they can be.
 """
 
 from __future__ import annotations
@@ -34,12 +34,11 @@ from iknow.core.overriding import said
 from iknow.core.sensitivity import LONGEST
 from iknow.errors import InputError
 
-AT_MOST = 1 + 1e-9
-AT_LEAST = 1 - 1e-9
-"""What a measured distance may be off by, and more: float64 loses 1e-16 for each feature."""
+AT_MOST, AT_LEAST = 1 + 1e-9, 1 - 1e-9
+"""More than a measured distance can be off by: float64 loses 1e-16 for each feature."""
 
 FURTHEST = LONGEST / 2
-"""What is certified at most by how far a layer moves, of inputs no longer than that themselves."""
+"""The largest radius that a layer's movement can certify; inputs must not be longer either."""
 
 
 def find_robust_radii(
@@ -51,7 +50,7 @@ def find_robust_radii(
     """The ℓ2 length below which no change of the input makes another class than the belief IK.
 
     belief: class codes of shape (n_queries,). movements: how far the layers' points can move; a
-    layer without it, or with a constant of inf, certifies nothing. Returns the radii, of shape
+    layer without one, or with a constant of inf, certifies nothing. Returns radii of shape
     (n_queries,), 0 where nothing is certified.
     """
     radii = np.zeros(len(belief))
@@ -66,24 +65,21 @@ def find_robust_radii(
             clearance = find_clearance(evidence[layer], neighborhoods[layer], belief, crossing)
             with np.errstate(divide="ignore", invalid="ignore"):
                 left = clearance - movement.rounding
-                # A layer that does not move at all, L = 0, certifies any length computed with.
+                # A layer that does not move at all, L = 0, certifies FURTHEST.
                 moved = np.minimum(left / movement.lipschitz, FURTHEST)
-            # Where no movement at all would do, none is computed wrongly enough.
+            # Where no movement, however long, reaches another class, rounding cannot either.
             moved = np.where(np.isposinf(left), np.inf, moved)
             radii = np.maximum(radii, np.where(left > 0, moved, 0.0))
     return radii
 
 
 def find_clearance(
-    evidence: Evidence,
-    neighborhood: Neighborhood,
-    belief: Ints,
-    crossing: Floats | float = -np.inf,
+    evidence: Evidence, neighborhood: Neighborhood, belief: Ints, crossing: Floats | float = -np.inf
 ) -> Floats:
     """How far the query's point may move before another class could be alone within reach.
 
-    In the layer's own distance, of shape (n_queries,); not positive where that is possible now.
-    crossing: how far it may move with no other class nearer, where more is known than distances.
+    In the layer's own distance, of shape (n_queries,); not positive if one could be already.
+    crossing: how far it may move with no other class nearer, if known from more than distances.
     """
     own, other = distances_for_and_against(evidence, belief)
     own, other = own * AT_MOST, other * AT_LEAST

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 LONGEST = 1e15
-"""The ℓ2 length of inputs up to which a sensitivity is a promise."""
+"""A sensitivity holds for inputs up to this ℓ2 length."""
 
 
 @dataclass(frozen=True)
@@ -14,8 +14,7 @@ class Sensitivity:
 
     In real arithmetic |h(x) - h(z)| <= lipschitz · |x - z|₂. The computed and stored H(x) is within
     rounding + rounding_per_length · |x|₂ + relative_rounding · |H(x)|₂ of h(x), for any batch and
-    order of summation. Both hold for inputs up to the length LONGEST, where nothing overflows on
-    the way.
+    order of summation. Both hold for inputs no longer than LONGEST: none overflows on the way.
 
     Attributes:
         lipschitz: Lipschitz constant in ℓ2 from the input to the activation.

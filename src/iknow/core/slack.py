@@ -1,9 +1,9 @@
-"""Slack: how much a layer's setting would have to change for an assertion to be another.
+"""Slack: how much a layer's setting would have to change to turn an assertion into another.
 
-A rule gives a dial: the parameter to turn, and all settings where the support can change, the other
-layers staying as they are. For a radius these are the distances to the classes. Balls are closed: a
-growing radius turns the assertion as soon as it equals such a distance, a shrinking one as soon as
-it is below. Whatever the rule, the reach itself can be turned: d_c <= ρ is all that a support asks.
+A rule gives a dial: the parameter to turn, and all settings where the support can change while the
+other layers stay as they are. For a radius these are the distances to the classes. Balls are
+closed: a growing radius turns the assertion once it equals such a distance, a shrinking one once it
+is below. For any rule we can turn the reach itself, as d_c <= ρ is all that a support depends on.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Slack:
 
     Attributes:
         parameter: What varies: "radius", "k", "factor" for all radii of a rule with one per class,
-            or "reach" for a rule that names no parameter.
+            or "reach" for a rule without a dial of its own.
         value: Its current value.
         shrink: The first smaller setting that turns the assertion; None if none does.
         grow: The first larger setting that turns the assertion; None if none does.
@@ -52,32 +52,25 @@ class Slack:
 
     @property
     def smallest(self) -> float:
-        """The smallest change that turns the assertion, in size; inf where none does."""
+        """The size of the smallest change that turns the assertion; inf if none does."""
         turns = [turn.at for turn in (self.shrink, self.grow) if turn is not None]
         return min((abs(at - self.value) for at in turns), default=float("inf"))
 
     def __str__(self) -> str:
-        words = []
-        if self.shrink is not None:
-            words.append(f"{self.shrink.becomes.name} below {self.shrink.at:.4g}")
-        if self.grow is not None:
-            words.append(f"{self.grow.becomes.name} from {self.grow.at:.4g} on")
-        turns = ", ".join(words) or "no change turns it"
+        below = self.shrink and f"{self.shrink.becomes.name} below {self.shrink.at:.4g}"
+        above = self.grow and f"{self.grow.becomes.name} from {self.grow.at:.4g} on"
+        turns = ", ".join(filter(None, [below, above])) or "no change turns it"
         return f"{self.parameter} {self.value:.4g}: {turns}"
 
 
 @dataclass(frozen=True)
 class Dial:
-    """A parameter that is turned for one query.
-
-    settings: all where the support can change, ascending. support: from a setting to the mask of
-    shape (1, n_classes); from each setting up to the next it stays as it is.
-    """
+    """A parameter to turn for one query."""
 
     parameter: str
     value: float
-    settings: Floats | Ints
-    support: Callable[[Any], Bools]
+    settings: Floats | Ints  # where the support can change, ascending; in between it is constant
+    support: Callable[[Any], Bools]  # from a setting to the mask of shape (1, n_classes)
 
 
 def dial_parameter(
@@ -92,14 +85,14 @@ def dial_parameter(
 
 
 def dial_radius(rule: Neighborhood, evidence: Evidence) -> Dial:
-    """The dial of a radius that matters only at the distances to the classes."""
+    """The dial of a radius, whose support changes only at the distances to the classes."""
     return dial_parameter(rule, "radius", evidence, distances_of(evidence))
 
 
 def dial_reach(evidence: Evidence, reach: Floats) -> Dial | None:
-    """The dial that sets the reach itself; None where there is none to begin with.
+    """The dial that sets the reach itself; None if the query has no reach.
 
-    reach: of one query, a number or of shape (n_classes,). Of several all are turned by a factor:
+    reach: of one query, a number or of shape (n_classes,). Several are turned by one factor:
     d <= ρ if and only if d / ρ <= 1, in floating point as well.
     """
     if np.isneginf(reach).any():
@@ -113,7 +106,7 @@ def dial_reach(evidence: Evidence, reach: Floats) -> Dial | None:
 
 
 def distances_of(evidence: Evidence) -> Floats:
-    """The distances from one query to the classes, ascending, and 0: where a radius matters."""
+    """Where the support of one query changes with the radius: 0 and all distances, ascending."""
     distances = evidence.class_distances[0]
     return np.unique(np.append(distances[np.isfinite(distances)], 0.0))
 
@@ -128,7 +121,7 @@ def find_slack(
     """The slack in one layer for the one query that the evidence is about.
 
     others: supports of the other layers, masks of shape (1, n_classes). knowable: codes of the
-    classes that may be IK, where not all may. None where there is nothing to turn.
+    classes that may be IK; None for all. Returns None if there is nothing to turn.
     """
     dial: Dial | None = said(neighborhood, "dial")(evidence)
     if dial is None:
@@ -143,7 +136,7 @@ def find_slack(
     grow = _first(settings[settings > value], assertion, now)
     shrink = _first(settings[settings < value][::-1], assertion, now)
     if shrink is not None:
-        # It holds from that setting up to the next one, where the present assertion begins.
+        # It holds from that setting up to the next one, where the current assertion begins.
         above = settings[settings > shrink.at]
         shrink = Turn(float(min(above[0] if len(above) else value, value)), shrink.becomes)
     return Slack(dial.parameter, float(value), shrink, grow)
@@ -152,7 +145,7 @@ def find_slack(
 def _first(
     settings: Iterable[Any], assertion: Callable[[Any], Assertion], now: Assertion
 ) -> Turn | None:
-    """The first setting that is asserted about otherwise."""
+    """The first setting with another assertion."""
     for setting in settings:
         if (then := assertion(setting)) != now:
             return Turn(float(setting), then)

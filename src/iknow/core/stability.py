@@ -1,19 +1,18 @@
-"""Stability: how much of the training set an IK rests on.
+"""Stability: how many training samples an adversary must remove before an IK is lost.
 
-The count of training samples that must be removed, the worst chosen first, before an IK is lost.
-Each rule says how many that is in a layer: its `removals`.
+Each rule says how many that is in a layer: its `removals`. The model is not trained again on what
+is left. Changed labels are another matter: a single one within reach turns IK into IMK, whatever
+the rule.
 
-The model is taken as it is: it is not trained again on what is left. Other labels are not the same
-as fewer samples: a single one within reach turns IK into IMK, whatever the rule.
-
-Neighbour distances tell the counts, no second search; where all that the evidence holds lie within
-the limit there may be more, and the count is a lower bound.
+The counts come from the neighbor distances, without a second search. If all that the evidence holds
+are within the limit there may be more, and the count is a lower bound.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Stability:
-    """How many training samples you must remove for each IK to be lost; 0 where there is no IK.
+    """How many training samples you must remove to lose each IK; 0 where there is no IK.
 
     Attributes:
         at_least: Lower bounds of shape (n,).
@@ -43,39 +42,33 @@ class Stability:
 
 
 def find_stability(
-    evidence: Sequence[Evidence],
-    neighborhoods: Sequence[Neighborhood],
-    belief: Ints,
-    known: Bools,
+    evidence: Sequence[Evidence], neighborhoods: Sequence[Neighborhood], belief: Ints, known: Bools
 ) -> Stability:
-    """The stability of what is known: IK falls with the layer that falls first.
+    """The stability of each IK: it is lost with the first layer that no longer supports it alone.
 
-    evidence, neighborhoods: one of each layer. belief: class codes of shape (n,). known: mask of
-    shape (n,) of the samples that are IK.
+    evidence, neighborhoods: one per layer. belief: class codes of shape (n,). known: mask of shape
+    (n,) of the samples that are IK.
     """
-    layers: list[Stability] = [
-        said(rule, "removals")(about, belief)
-        for about, rule in zip(evidence, neighborhoods, strict=True)
-    ]
-    whole = layers[0]
-    for layer in layers[1:]:
-        whole = lost_with_either(whole, layer)
+    layers = zip(evidence, neighborhoods, strict=True)
+    whole: Stability = reduce(
+        lost_with_either, (said(rule, "removals")(about, belief) for about, rule in layers)
+    )
     return Stability(np.where(known, whole.at_least, 0), whole.exact | ~known)
 
 
 def count_nearest(evidence: Evidence, counted: Bools) -> Stability:
-    """How many neighbors count, a mask of shape (n, k); at least one does, or there were no IK."""
+    """How many neighbors count, by a mask of shape (n, k); with an IK at least one does."""
     counts = (counted & np.isfinite(evidence.neighbor_distances)).sum(axis=1)
     return Stability(np.maximum(counts, 1), counts < evidence.n_neighbors)
 
 
 def lost_with_either(one: Stability, other: Stability) -> Stability:
-    """What is lost as soon as either is."""
+    """The stability of what is lost as soon as either is."""
     fewest = np.minimum(one.at_least, other.at_least)
     exact = (one.exact & (one.at_least == fewest)) | (other.exact & (other.at_least == fewest))
     return Stability(fewest, exact)
 
 
 def lost_with_both(one: Stability, other: Stability) -> Stability:
-    """What is lost only when both are."""
+    """The stability of what is lost only when both are."""
     return Stability(np.maximum(one.at_least, other.at_least), one.exact & other.exact)

@@ -1,4 +1,8 @@
-"""Support: which classes have a training sample within reach, in one layer."""
+"""Support: which classes have a training sample within reach, in one layer.
+
+The tie rule: the ball is closed. A sample at exactly the reach counts, and so do all samples tied
+with the k-th neighbor. A support therefore never depends on the order of the training set.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +35,7 @@ def find_support(evidence: Evidence, neighborhood: Neighborhood) -> Bools:
 def within(distances: Floats, reach: Floats | float) -> Bools:
     """Which of the distances, of shape (n_queries, n_classes), are within reach.
 
-    A class without training samples is at distance inf and never counts, even within an infinite
-    reach.
+    A class without training samples is at distance inf and never counts, even if the reach is inf.
     """
     counted: Bools = distances <= reach
     return counted & np.isfinite(distances)
