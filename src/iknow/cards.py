@@ -1,7 +1,7 @@
-"""Cards: records as notebooks show them, without scripts and without classes to style.
+"""Cards: records as notebooks show them, without scripts or style sheets.
 
-Nothing but assertions has a color, and each of theirs can be seen on light paper and on dark; all
-else is as the notebook has it. What is called text here is escaped, what is called markup is not.
+Only assertions have colors, visible on light and on dark paper; the notebook styles the rest. Here
+"text" is escaped and "markup" is not.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LINE, FAINT = "#8080807f", "#80808026"
 
 
 def card(*parts: str, color: str = LINE) -> str:
-    """Markup one below the other, in a frame."""
+    """Parts of markup, one below the other in a frame."""
     return (
         f'<div style="border:1px solid {color};border-left-width:6px;border-radius:6px;'
         "padding:10px 14px;max-width:60em;font-family:system-ui,sans-serif;"
@@ -29,12 +29,12 @@ def card(*parts: str, color: str = LINE) -> str:
 
 
 def text(value: object) -> str:
-    """Text as markup, whatever is in it."""
+    """Any value as escaped text."""
     return escape(name(value))
 
 
 def heading(title: str, rest: str) -> str:
-    """The first line of a card, of text."""
+    """The first line of a card, from text."""
     return f"<div><b>{text(title)}</b> {text(rest)}</div>"
 
 
@@ -44,7 +44,7 @@ def paragraphs(sentences: Iterable[str]) -> str:
 
 
 def badge(assertion: Assertion) -> str:
-    """An assertion that strikes the eye."""
+    """An assertion in white on its color."""
     return (
         f'<span style="background:{SHADES[assertion].light_ink};color:#fff;font-weight:bold;'
         f'padding:2px 8px;border-radius:4px">{assertion}</span>'
@@ -52,7 +52,7 @@ def badge(assertion: Assertion) -> str:
 
 
 def bar(counts: Mapping[Assertion, int], total: int) -> str:
-    """How many samples of all have each assertion, as lengths."""
+    """The share of samples with each assertion, as lengths."""
     lengths = "".join(
         f'<span style="width:{100 * count / total:.3f}%;background:{COLORS[assertion]}"></span>'
         for assertion, count in counts.items()
@@ -63,7 +63,7 @@ def bar(counts: Mapping[Assertion, int], total: int) -> str:
 
 
 def legend(counts: Mapping[Assertion, int], total: int) -> str:
-    """The same in words."""
+    """What `bar` shows, in words."""
     entries = "".join(
         f'<span title="{MEANINGS[assertion]}">{mark(assertion)} {count:,} '
         f'<span style="{SOFT}">{percent(count / total) if total else ""}</span></span>'
@@ -73,7 +73,7 @@ def legend(counts: Mapping[Assertion, int], total: int) -> str:
 
 
 def mark(assertion: Assertion) -> str:
-    """An assertion with its color before it."""
+    """An assertion after a square of its color."""
     return (
         '<span style="display:inline-block;width:0.7em;height:0.7em;border-radius:2px;'
         f'background:{COLORS[assertion]}"></span> <b>{assertion}</b>'
@@ -83,9 +83,7 @@ def mark(assertion: Assertion) -> str:
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]], margin: str = "0") -> str:
     """Cells of markup under headings of text."""
     top = "".join(f'<th style="{CELL};{SOFT}">{text(title)}</th>' for title in headings)
-    body = "".join(
-        "<tr>" + "".join(f'<td style="{CELL}">{cell}</td>' for cell in row) + "</tr>"
-        for row in rows
-    )
+    cells = ("".join(f'<td style="{CELL}">{cell}</td>' for cell in row) for row in rows)
+    body = "".join(f"<tr>{row}</tr>" for row in cells)
     style = f"border-collapse:collapse;border:none;font-size:inherit;color:inherit;margin:{margin}"
     return f'<table style="{style}"><tr>{top}</tr>{body}</table>'

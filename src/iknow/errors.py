@@ -1,23 +1,18 @@
-"""The errors iknow raises on purpose.
+"""The errors iknow raises on purpose. Messages say what was expected, what came, and what to do.
 
-Every message says what was expected, what came, and what to do about it. `InputError` is also a
-`ValueError`, so that code written for scikit-learn catches it without knowing iknow.
+`InputError` is also a `ValueError`, so that code written for scikit-learn catches it.
 """
 
 from __future__ import annotations
 
 LONGEST_MESSAGE = 1400
-"""Characters a message may have: it may quote input, and input may be of any size.
-
-Fewer than the command line prints on one line, so that no message is cut twice.
+"""Characters, as a message may quote input of any size. The command line prints longer lines, so
+that no message is cut twice.
 """
 
 
 class IknowError(Exception):
-    """Base of all errors that iknow raises.
-
-    An overlong message keeps only its beginning and its end.
-    """
+    """Base of all errors that iknow raises. An overlong message keeps its beginning and its end."""
 
     def __init__(self, message: str = "") -> None:
         super().__init__(_shorten(str(message)))
@@ -57,7 +52,7 @@ class MissingExtraError(IknowError, ImportError):
         )
 
     def __reduce__(self) -> tuple[type[MissingExtraError], tuple[str, str]]:
-        return type(self), (self.feature, self.extra)  # by default pickle passes the message
+        return type(self), (self.feature, self.extra)  # pickle would pass the message
 
 
 def _shorten(message: str) -> str:

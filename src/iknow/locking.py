@@ -22,8 +22,6 @@ Value = TypeVar("Value")
 
 
 class Acquirable(Protocol):
-    """Anything that can be acquired and released."""
-
     def acquire(self) -> Any: ...
 
     def release(self) -> Any: ...
@@ -41,7 +39,6 @@ class Lock:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Hold the lock."""
         with self._lock:  # looked up once: a child releases the lock that it acquired
             yield
 
@@ -50,10 +47,10 @@ class Lock:
 
 
 class cached_property(Generic[Value]):  # noqa: N801
-    """Like functools.cached_property, but computes the value once, however many threads ask first.
+    """Like functools.cached_property, but computes the value once, however many threads read it.
 
     In Python 3.11 functools' version holds one lock for all instances, which stays locked in a
-    child forked meanwhile; later versions hold none, and every thread that asks computes the value.
+    child forked meanwhile; later versions hold none, and every thread that reads it computes it.
     """
 
     def __init__(self, make: Callable[[Any], Value]) -> None:
@@ -116,8 +113,7 @@ def _after_fork_in_parent() -> None:
 def _after_fork_in_child() -> None:
     for lock in list(_locks):
         lock._lock = threading.RLock()
-    for taken in reversed(_taken):
-        taken.release()
+    _after_fork_in_parent()
 
 
 if hasattr(os, "register_at_fork"):  # Windows does not fork

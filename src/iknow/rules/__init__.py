@@ -1,4 +1,4 @@
-"""Rules that turn evidence into a reach: one file for each, which says everything about it.
+"""Rules that turn evidence into a reach, with one file for everything about each.
 
     Ball(radius)                  ε, or one for each class
     Nearest(k)                    r_k
@@ -13,12 +13,7 @@ from iknow.rules.ball import Ball
 from iknow.rules.ball_else_nearest import BallElseNearest
 from iknow.rules.ball_with_nearest import BallWithNearest
 from iknow.rules.nearest import Nearest
-from iknow.rules.registry import (
-    RULES,
-    neighborhood_from_dict,
-    neighborhood_to_dict,
-    register_rule,
-)
+from iknow.rules.registry import RULES, neighborhood_from_dict, neighborhood_to_dict, register_rule
 from iknow.rules.relative_ball import RelativeBall
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Ball: all training samples within a fixed radius, the paper's ε-ball.
+"""Ball, the paper's ε-ball.
 
 reach       ε, or one for each class
 pure        ε in [d_g, d_¬g)
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iknow.core.arrays import Floats, Ints
 from iknow.core.assertion import Assertion, Reason
@@ -26,14 +25,16 @@ from iknow.errors import InputError
 
 def check_radii(radius: Any) -> Radius:
     """A radius, or one for each class."""
-    several = _as_several(radius)
-    if several is None:
+    try:
+        several = np.asarray(radius)
+        one = several.ndim == 0 or np.ma.is_masked(radius)
+    except Exception:  # numpy calls methods of the object, which may raise anything
+        one = True
+    if one:
         return check_radius(radius)
     if several.ndim != 1 or several.size == 0:
-        raise InputError(
-            "a radius must be a number, or one for each class; got an array of shape "
-            f"{several.shape}"
-        )
+        got = f"an array of shape {several.shape}"
+        raise InputError(f"a radius must be a number, or one for each class; got {got}")
     return tuple(check_radius(each) for each in several)
 
 
@@ -42,8 +43,7 @@ class Ball(Neighborhood):
     """All training samples within a fixed radius (the paper's ε-ball).
 
     Args:
-        radius: A number >= 0, or an array of shape (n_classes,) with one for the samples of each
-            class.
+        radius: A number >= 0, or an array of shape (n_classes,) with one for each class.
 
     Examples:
         >>> from iknow import Ball
@@ -83,7 +83,7 @@ class Ball(Neighborhood):
         radii = np.asarray(self.radius)
         radius = radii[belief] if radii.ndim else np.full(len(belief), radii)
         inside = count_within(evidence, radius, belief)
-        # With a radius for each class, others may be nearer and yet not within reach.
+        # With a radius for each class, another class may be nearer and yet out of reach.
         _, other = distances_for_and_against(evidence, belief)
         return Stability(inside.at_least, inside.exact & (other > radius))
 
@@ -93,14 +93,12 @@ class Ball(Neighborhood):
         return dial_radius(self, evidence)
 
     def drawing(self) -> Drawing | None:
-        return None if isinstance(self.radius, tuple) else draw_ball(self.radius, *BALL_REASONS)
-
-
-BALL_REASONS = (Reason.KNOWN, Reason.OVERLAP, Reason.EXTRAPOLATION, Reason.CONTRADICTION)
+        decided = Reason.KNOWN, Reason.OVERLAP, Reason.EXTRAPOLATION, Reason.CONTRADICTION
+        return None if isinstance(self.radius, tuple) else draw_ball(self.radius, *decided)
 
 
 def count_within(evidence: Evidence, radius: float | Floats, belief: Ints) -> Stability:
-    """The samples within a radius and nearer than any other class than the believed one."""
+    """Count the samples within a radius and nearer than every class but the believed one."""
     _, other = distances_for_and_against(evidence, belief)
     distances, limit = evidence.neighbor_distances, np.broadcast_to(radius, len(belief))
     return count_nearest(evidence, (distances <= limit[:, None]) & (distances < other[:, None]))
@@ -109,7 +107,7 @@ def count_within(evidence: Evidence, radius: float | Floats, belief: Ints) -> St
 def draw_ball(radius: float, *decided: Reason) -> Drawing | None:
     """The believed class is within reach left of d_g = ε, another one below d_¬g = ε.
 
-    decided: the reasons that the two distances alone make certain.
+    decided: the reasons that the two distances alone determine.
     """
 
     def areas(x_limits: Limits, y_limits: Limits) -> Areas:
@@ -124,13 +122,3 @@ def draw_ball(radius: float, *decided: Reason) -> Drawing | None:
         return {reason: quarters[reason] for reason in decided}
 
     return Drawing((radius,), areas) if np.isfinite(radius) else None
-
-
-def _as_several(radius: Any) -> NDArray[Any] | None:
-    """Radii in an array; None where what was given is one, or is nothing that can be read."""
-    try:
-        array = np.asarray(radius)
-        hidden = np.ma.is_masked(radius)
-    except Exception:  # numpy asks the object, and that may answer in any way
-        return None
-    return None if array.ndim == 0 or hidden else array

@@ -1,8 +1,8 @@
-"""BallElseNearest: the ball, or the k nearest where the ball is empty, the paper's H-1.
+"""BallElseNearest, the paper's H-1.
 
 reach       ε if any sample lies within it, else r_k
 pure        ε in [0, d_¬g) if the k nearest are all g, else in [d_g, d_¬g)
-removals    those of the ball and those of the k nearest: both must have happened
+removals    those of the ball and those of the k nearest: it takes both
 """
 
 from __future__ import annotations
@@ -61,5 +61,5 @@ class BallElseNearest(Neighborhood):
         return lost_with_both(ball, count_votes(evidence, self.k, belief))
 
     def drawing(self) -> Drawing | None:
-        # Where nothing is within the radius the k nearest decide.
+        # The k nearest decide where nothing is within the radius.
         return draw_ball(self.radius, Reason.KNOWN, Reason.OVERLAP, Reason.CONTRADICTION)

@@ -1,4 +1,4 @@
-"""BallWithNearest: the ball and the k nearest, or nothing where the ball is empty, the paper's H-2.
+"""BallWithNearest, the paper's H-2.
 
 reach       max(ε, r_k) if any sample lies within ε, else none
 pure        ε in [d_g, d_¬g) if the k nearest are all g, else never

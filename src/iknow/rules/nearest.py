@@ -1,10 +1,10 @@
-"""Nearest: the k nearest training samples, the paper's k-NN.
+"""Nearest, the paper's k-NN.
 
     reach       r_k
-    pure        where none of another class is as near as the k-th neighbor
+    pure        where no other class is as near as the k-th neighbor
     removals    N - k + 1 of the N samples nearer than any other class
 
-It has no radius to choose; k is given, or matched to a coverage.
+It has no radius to choose; the user gives k, or matches a coverage.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class Nearest(Neighborhood):
     @classmethod
     def why_not_for_coverage(cls) -> str:
         return (
-            f"{cls.__name__} has no radius, and k=1 always covers most: fix it with "
-            "neighborhoods=..., or match a coverage, tune(..., coverage=0.7)"
+            f"{cls.__name__} has no radius, and k=1 always covers the most: fix it with "
+            "neighborhoods=..., or match a coverage with tune(..., coverage=0.7)"
         )
 
     @classmethod
@@ -72,18 +72,17 @@ class Nearest(Neighborhood):
 
 
 def count_votes(evidence: Evidence, k: int, belief: Ints) -> Stability:
-    """How many must go before the k nearest are no longer all of one class."""
+    """How many samples must go before the k nearest no longer have one class."""
     run = count_within(evidence, np.inf, belief)
     _, other = distances_for_and_against(evidence, belief)
-    # Without any other class the k nearest stay of one class to the last of them.
+    # Without another class the k nearest have one class to the last of them.
     return Stability(np.maximum(run.at_least - k + 1, 1), run.exact & np.isfinite(other))
 
 
 def match_k(evidence: ValidationEvidence, belief: Ints, coverage: float) -> int:
     """Return the k for which `Nearest(k)` in every layer comes closest to a coverage.
 
-    Ties go to the smallest k. The neighbor distances that the evidence holds limit how large k may
-    get.
+    Ties go to the smallest k. It never exceeds the neighbor distances that the evidence holds.
 
     Args:
         evidence: Evidence about n validation samples, by layer.
@@ -106,13 +105,8 @@ def largest_known_k(evidence: ValidationEvidence, belief: Ints) -> Ints:
     """The largest k for which `Nearest(k)` in every layer makes each sample IK, of shape (n,).
 
     A sample is IK for every k up to the number of its neighbors nearer than any other class, in
-    the layer where that number is smallest; the evidence has no more than it was gathered with.
+    the layer where that number, of those that the evidence holds, is smallest.
     """
-    nearer: Ints = np.min(
-        [
-            (layer.neighbor_distances < find_contrast(layer, belief).other[:, None]).sum(1)
-            for layer in evidence.values()
-        ],
-        axis=0,
-    )
-    return nearer
+    contrasts = [find_contrast(layer, belief) for layer in evidence.values()]
+    nearer = [(each.neighbor_distances < each.other[:, None]).sum(axis=1) for each in contrasts]
+    return np.asarray(np.min(nearer, axis=0), dtype=np.int64)

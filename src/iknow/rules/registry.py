@@ -1,7 +1,6 @@
-"""The registry: all rules by their names, from which the command line, bundles and plots take them.
+"""The registry: rules by name, for the command line, bundles and plots.
 
-A rule that is not here works as well, but cannot be saved: a file names its rule, and who reads it
-must know what the name means.
+A rule that is not here works too, but cannot be saved: a file stores only the name of its rule.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ Rule = TypeVar("Rule", bound=type[Neighborhood])
 
 
 def register_rule(rule: Rule) -> Rule:
-    """Make a rule known by its name, so that it can be saved, loaded, listed and compared.
+    """Make a rule known by its name, so that you can save, load, list and compare it.
 
-    Call it before `load` reads a bundle with the rule; it also works as a decorator.
+    Call it before you `load` a bundle with the rule; it also works as a decorator.
 
     Args:
         rule: A frozen dataclass that inherits `iknow.core.neighborhood.Neighborhood`.
@@ -39,7 +38,7 @@ def register_rule(rule: Rule) -> Rule:
         The rule itself.
 
     Raises:
-        InputError: If it is no such class, or another rule has its name.
+        InputError: If it is not such a class, or if another rule has its name.
 
     Examples:
         >>> from iknow import Ball, register_rule
@@ -51,30 +50,28 @@ def register_rule(rule: Rule) -> Rule:
     if not is_dataclass(rule) or rule.__hash__ is None:
         raise InputError(f"a rule must be a frozen dataclass, @dataclass(frozen=True); got {rule}")
     known = RULES.get(rule.__name__, rule)
-    # Of the same place it is the same rule, defined again: a cell of a notebook was run twice.
+    # A rule from the same place is the same rule defined again, as when a notebook cell runs twice.
     if (known.__module__, known.__qualname__) != (rule.__module__, rule.__qualname__):
-        raise InputError(f"the name {rule.__name__} is taken, by the rule {known}: choose another")
+        raise InputError(f"the name {rule.__name__} is taken by the rule {known}: choose another")
     RULES[rule.__name__] = rule
     return rule
 
 
 def name_of(rule: type[Neighborhood]) -> str:
-    """The name that a file knows a rule by."""
     name = rule.__name__
     if RULES.get(name) is not rule:
         raise InputError(
-            f"the rule {name} cannot be saved, as only {', '.join(RULES)} are known by their "
-            f"names: call iknow.register_rule({name}) first"
+            f"the rule {name} cannot be saved, as only {', '.join(RULES)} are registered: call "
+            f"iknow.register_rule({name}) first"
         )
     return name
 
 
 def rule_named(name: object) -> type[Neighborhood]:
-    """The rule that a file names."""
     if not isinstance(name, str) or name not in RULES:
         raise InputError(
-            f"unknown rule {shown(name, 60)}: call iknow.register_rule with it first, or expected "
-            f"one of {', '.join(RULES)}"
+            f"unknown rule {shown(name, 60)}: call iknow.register_rule with it first, or use one "
+            f"of {', '.join(RULES)}"
         )
     return RULES[name]
 

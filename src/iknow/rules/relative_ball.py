@@ -1,11 +1,11 @@
-"""RelativeBall: all samples up to `ratio` times as far as the nearest one; ours, not the paper's.
+"""RelativeBall, ours and not the paper's.
 
     reach       ratio · r_1 if r_1 <= ε, else none
     pure        ε in [d_g, inf) and ratio in [1, d_¬g / d_g)
-    removals    the samples r_j <= ε with ratio · r_j < d_¬g: the nearest that is left decides
+    removals    the samples r_j <= ε with ratio · r_j < d_¬g: the nearest one left decides
 
-Coverage grows with the radius and falls with the ratio, so it cannot choose them; an accuracy can,
-and a coverage can be matched.
+Coverage grows with the radius and falls with the ratio, so maximizing it cannot choose them; asking
+for an accuracy can, and so can matching a coverage.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ from iknow.core.slack import dial_radius
 from iknow.core.stability import Stability, count_nearest
 from iknow.errors import SelectionError
 
-RATIOS = 256
-"""How many ratios are tried to match a coverage."""
+RATIOS = 256  # to try when matching a coverage
 
 
 def check_ratio(ratio: object) -> float:
@@ -40,8 +39,8 @@ def check_ratio(ratio: object) -> float:
 class RelativeBall(Neighborhood):
     """All samples up to `ratio` times as far as the nearest one, if that lies within the radius.
 
-    Where data is dense it looks closely, where it is sparse it looks wide, and it still finds
-    nothing where it would have to extrapolate: what a fixed radius and a fixed k cannot both do.
+    It looks closely where data is dense and widely where it is sparse, and still finds nothing
+    where it would have to extrapolate. A fixed radius or a fixed k cannot do both.
 
     Args:
         radius: How far the nearest sample may be, a number >= 0.
@@ -81,9 +80,9 @@ class RelativeBall(Neighborhood):
     @classmethod
     def why_not_for_coverage(cls) -> str:
         return (
-            f"coverage cannot choose a {cls.__name__}, as it always grows with the radius and "
-            "falls with the ratio: ask for an accuracy, tune(..., accuracy=0.99), or match a "
-            "coverage, tune(..., coverage=0.7)"
+            f"maximizing coverage cannot choose a {cls.__name__}, as coverage always grows with "
+            "the radius and falls with the ratio: ask for an accuracy with "
+            "tune(..., accuracy=0.99), or match a coverage with tune(..., coverage=0.7)"
         )
 
     @classmethod
@@ -91,9 +90,8 @@ class RelativeBall(Neighborhood):
         cls, evidence: ValidationEvidence, belief: Ints, y_true: Ints, coverage: float
     ) -> dict[str, RelativeBall]:
         # One ratio for all layers, and radii at one common rank of the distances to the belief. For
-        # each of many ratios the rank is taken whose number of IK samples is nearest to the wanted
-        # one; of the nearest ratios that with the fewest errors among them, and of equals the
-        # largest.
+        # each of many ratios we take the rank whose number of IK samples is nearest to the target;
+        # of the nearest ratios the one with the fewest errors, and of equals the largest.
         boxes = [cls.box(find_contrast(layer, belief), None) for layer in evidence.values()]
         radii = np.column_stack([low for (low, _), _ in boxes])
         ratios = np.min([high for _, (_, high) in boxes], axis=0)
@@ -104,7 +102,7 @@ class RelativeBall(Neighborhood):
                 "believed class in every layer"
             )
         ordered = np.sort(radii, axis=0)
-        # A sample is within the radii of a rank in every layer from this rank on.
+        # From this rank on a sample is within the radii in every layer.
         columns = zip(ordered.T, radii.T, strict=True)
         ranks = np.max([np.searchsorted(places, column) for places, column in columns], axis=0)
         limits = able[np.linspace(0, len(able) - 1, RATIOS).astype(int)]
@@ -122,7 +120,7 @@ class RelativeBall(Neighborhood):
         }
 
     def drawing(self) -> Drawing | None:
-        """It compares the two distances: its lines are rays through the origin, up to ε."""
+        # It compares the two distances: its lines are rays through the origin, up to ε.
         radius, ratio = self.radius, self.ratio
 
         def areas(x_limits: Limits, y_limits: Limits) -> Areas:
@@ -148,16 +146,11 @@ def _least_ratio(own: Floats, other: Floats) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         quotient = other / own
         below = np.nextafter(quotient, 0)
-        least = np.where(
-            below * own >= other,
-            below,
-            np.where(quotient * own >= other, quotient, np.nextafter(quotient, np.inf)),
-        )
-    ratio: Floats = np.where(np.isinf(other), np.inf, least)  # what is not there is never reached
-    return ratio
+        least = np.where(quotient * own >= other, quotient, np.nextafter(quotient, np.inf))
+        least = np.where(below * own >= other, below, least)
+    return np.where(np.isinf(other), np.inf, least)  # a class without samples is never reached
 
 
 def _count_up_to(ranks: Ints, n: int) -> Ints:
     """How many of the ranks are at most 0, 1, ..., n - 1."""
-    counts: Ints = np.cumsum(np.bincount(ranks, minlength=n))
-    return counts
+    return np.cumsum(np.bincount(ranks, minlength=n))
