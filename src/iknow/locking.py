@@ -23,7 +23,6 @@ Value = TypeVar("Value")
 
 class Acquirable(Protocol):
     def acquire(self) -> Any: ...
-
     def release(self) -> Any: ...
 
 
@@ -62,10 +61,8 @@ class cached_property(Generic[Value]):  # noqa: N801
 
     @overload
     def __get__(self, instance: None, owner: type) -> cached_property[Value]: ...
-
     @overload
     def __get__(self, instance: object, owner: type) -> Value: ...
-
     def __get__(self, instance: object | None, owner: type) -> cached_property[Value] | Value:
         if instance is None:
             return self

@@ -105,7 +105,7 @@ def test_the_command_line_says_whom_a_certificate_is_about(tmp_path):
     hurried = replace(record, certificate=replace(record.certificate, proven=False))
     classifier.selection_ = hurried
     show_fit(classifier, tmp_path / "x.iknow", console)
-    assert "The search for settings ran out of time" in console.export_text()
+    assert "The search ran out of time" in console.export_text()
 
 
 def test_a_record_keeps_who_may_be_known_and_refuses_what_it_cannot_read():

@@ -29,7 +29,7 @@ def test_the_card_says_what_the_record_says(certificate):
     assert EVIL in words
     assert "script" not in page.tags
     assert "IK 20 50.0%" in words
-    assert "coverage 50.0%, the largest there is; accuracy on it 90.0%" in words
+    assert "coverage 50.0%, the largest possible; accuracy on it 90.0%" in words
     for sentence in selection.sentences():
         assert sentence in words
     promised = certificate is not None

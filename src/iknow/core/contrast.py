@@ -62,5 +62,5 @@ def find_contrast(evidence: Evidence | Contrast, belief: Ints) -> Contrast:
 
 def stack_contrasts(parts: Sequence[Contrast]) -> Contrast:
     """Join the contrasts of successive batches of queries."""
-    columns = zip(*((part.own, part.other, part.neighbor_distances) for part in parts), strict=True)
+    columns = zip(*(vars(part).values() for part in parts), strict=True)
     return Contrast(*map(np.concatenate, columns))

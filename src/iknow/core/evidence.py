@@ -61,7 +61,7 @@ class Evidence:
         return len(self.class_distances)
 
     def __getitem__(self, queries: slice | Ints | Bools) -> Evidence:
-        return Evidence(*(column[queries] for column in _columns(self)))
+        return Evidence(*(column[queries] for column in vars(self).values()))
 
     @property
     def n_classes(self) -> int:
@@ -90,11 +90,8 @@ class Evidence:
 
 def empty_evidence(n_queries: int, n_classes: int, n_neighbors: int) -> Evidence:
     """The evidence of an empty training set: the neutral element of merging."""
-    return Evidence(
-        class_distances=np.full((n_queries, n_classes), np.inf),
-        neighbor_distances=np.full((n_queries, n_neighbors), np.inf),
-        exemplars=np.full((n_queries, n_classes), NO_EXEMPLAR, dtype=np.int64),
-    )
+    shape, neighbors = (n_queries, n_classes), np.full((n_queries, n_neighbors), np.inf)
+    return Evidence(np.full(shape, np.inf), neighbors, np.full(shape, NO_EXEMPLAR, dtype=np.int64))
 
 
 def merge_evidence(parts: Sequence[Evidence]) -> Evidence:
@@ -121,37 +118,27 @@ def merge_evidence(parts: Sequence[Evidence]) -> Evidence:
     # On ties the exemplar with the lowest row wins, whatever the order of the parts.
     tied = (distances == nearest) & (exemplars != NO_EXEMPLAR)
     chosen = np.where(tied, exemplars, np.iinfo(np.int64).max).min(axis=0)
-    neighbors = np.concatenate([part.neighbor_distances for part in parts], axis=1)
-    return Evidence(
-        class_distances=nearest,
-        neighbor_distances=np.sort(neighbors, axis=1)[:, : parts[0].n_neighbors],
-        exemplars=np.where(np.isinf(nearest), NO_EXEMPLAR, chosen),
-    )
+    neighbors = np.sort(np.concatenate([part.neighbor_distances for part in parts], axis=1), axis=1)
+    exemplars = np.where(np.isinf(nearest), NO_EXEMPLAR, chosen)
+    return Evidence(nearest, neighbors[:, : parts[0].n_neighbors], exemplars)
 
 
 def stack_evidence(parts: Sequence[Evidence]) -> Evidence:
     """Join the evidence of successive batches of queries."""
-    return Evidence(*map(np.concatenate, zip(*map(_columns, parts), strict=True)))
-
-
-def _columns(evidence: Evidence) -> tuple[Floats, Floats, Ints]:
-    return evidence.class_distances, evidence.neighbor_distances, evidence.exemplars
+    columns = zip(*(vars(part).values() for part in parts), strict=True)
+    return Evidence(*map(np.concatenate, columns))
 
 
 def discard_evidence(evidence: Evidence, rows: Bools) -> Evidence:
     """Erase the evidence of the queries marked by `rows`, a mask of shape (n_queries,)."""
-    mask = rows[:, None]
-    return Evidence(
-        class_distances=np.where(mask, np.inf, evidence.class_distances),
-        neighbor_distances=np.where(mask, np.inf, evidence.neighbor_distances),
-        exemplars=np.where(mask, NO_EXEMPLAR, evidence.exemplars),
-    )
+    columns = zip((np.inf, np.inf, NO_EXEMPLAR), vars(evidence).values(), strict=True)
+    return Evidence(*(np.where(rows[:, None], erased, kept) for erased, kept in columns))
 
 
 def distances_for_and_against(evidence: Evidence, belief: Ints) -> tuple[Floats, Floats]:
     """Distance to the believed class, d_g, and to the nearest other class, both (n_queries,).
 
-    Without a belief (`NO_BELIEF`), d_g is inf and every class counts as another one.
+    Without a belief (`NO_BELIEF`) d_g is inf, and every class is another one.
     """
     rows = np.flatnonzero(belief != NO_BELIEF)
     own = np.full(len(evidence), np.inf)

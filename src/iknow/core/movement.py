@@ -16,13 +16,12 @@ class Movement:
     """How far a layer's activations, as computed, can move when the inputs of n samples do.
 
     If an input moves by δ in ℓ2, its point in the layer moves by at most rounding + lipschitz · δ.
-    lipschitz: inf if unknown. rounding: of shape (n,), or one value for all samples. crossing: how
-    far each point must move to come nearer to a sample of another class than to all of the belief's
-    (`iknow.core.bisector`), of shape (n,) or one value for all; -inf if not computed.
+    crossing: how far each point must move to come nearer to a sample of another class than to all
+    of the belief's (`iknow.core.bisector`); -inf if not computed.
     """
 
-    lipschitz: float
-    rounding: Floats | float = 0.0
+    lipschitz: float  # inf if unknown
+    rounding: Floats | float = 0.0  # of shape (n,), or one value for all samples, as is crossing
     crossing: Floats | float = -np.inf
 
     def __post_init__(self) -> None:

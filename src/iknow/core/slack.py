@@ -57,9 +57,9 @@ class Slack:
         return min((abs(at - self.value) for at in turns), default=float("inf"))
 
     def __str__(self) -> str:
-        below = self.shrink and f"{self.shrink.becomes.name} below {self.shrink.at:.4g}"
-        above = self.grow and f"{self.grow.becomes.name} from {self.grow.at:.4g} on"
-        turns = ", ".join(filter(None, [below, above])) or "no change turns it"
+        below = [f"{self.shrink.becomes.name} below {self.shrink.at:.4g}"] if self.shrink else []
+        above = [f"{self.grow.becomes.name} from {self.grow.at:.4g} on"] if self.grow else []
+        turns = ", ".join(below + above) or "no change turns it"
         return f"{self.parameter} {self.value:.4g}: {turns}"
 
 
@@ -99,8 +99,11 @@ def dial_reach(evidence: Evidence, reach: Floats) -> Dial | None:
         return None
     name, value = "reach", float(np.max(reach))
     if reach.ndim == 1:
-        name, value = "factor", 1.0
-        evidence = _in_units_of(evidence, reach)
+        name, value, distances = "factor", 1.0, evidence.class_distances
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = np.where(distances == 0, 0.0, distances / reach)
+        ratios[np.isinf(distances)] = np.inf
+        evidence = replace(evidence, class_distances=ratios)
     at = distances_of(evidence)
     return Dial(name, value, at, lambda setting: within(evidence.class_distances, setting))
 
@@ -150,10 +153,3 @@ def _first(
         if (then := assertion(setting)) != now:
             return Turn(float(setting), then)
     return None
-
-
-def _in_units_of(evidence: Evidence, radii: Floats) -> Evidence:
-    distances = evidence.class_distances
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratios = np.where(distances == 0, 0.0, distances / radii)
-    return replace(evidence, class_distances=np.where(np.isinf(distances), np.inf, ratios))

@@ -10,9 +10,7 @@ from __future__ import annotations
 import math
 import unicodedata
 
-JOINERS = "\u200c\u200d"
-"""Invisible, but the scripts of Iran and India, and emoji, are spelled with them."""
-
+JOINERS = "\u200c\u200d"  # invisible, but Persian, Indian scripts and emoji are spelled with them
 LONGEST_NAME = 200
 
 
@@ -62,8 +60,7 @@ def percent(fraction: float, dash: str = "–") -> str:
 
 
 def _seen(character: str) -> str:
-    if character.isprintable() or character in JOINERS:
-        return character
-    if unicodedata.category(character) == "Zs":  # an unusual kind of space
+    space = unicodedata.category(character) == "Zs"  # of an unusual kind
+    if space or character.isprintable() or character in JOINERS:
         return character
     return character.encode("unicode_escape").decode("ascii")

@@ -71,9 +71,8 @@ class Ball(Neighborhood):
 
     def check_classes(self, n_classes: int) -> None:
         if isinstance(self.radius, tuple) and len(self.radius) != n_classes:
-            raise InputError(
-                f"a radius is needed for each of {n_classes} classes; got {len(self.radius)}"
-            )
+            got = len(self.radius)
+            raise InputError(f"a radius is needed for each of {n_classes} classes; got {got}")
 
     @classmethod
     def box(cls, contrast: Contrast, k: int | None) -> Sides:

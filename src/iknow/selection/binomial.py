@@ -1,4 +1,4 @@
-"""Binomial: what so many errors among so many samples say about an accuracy, exactly."""
+"""Binomial: what the number of errors among some samples says about an accuracy, exactly."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from iknow.core.arrays import Floats, Ints
 
 
 def p_values(errors: Ints, counts: Ints, accuracy: float) -> Floats:
-    """P(Binomial(count, 1 - accuracy) <= errors): 1 where there are no samples."""
+    """P(Binomial(count, 1 - accuracy) <= errors); 1 without samples."""
     return np.asarray(binom.cdf(errors, counts, 1 - accuracy), dtype=np.float64)
 
 
 def lower_bounds(errors: Ints, counts: Ints, confidence: float) -> Floats:
-    """The lower confidence bounds of Clopper and Pearson on accuracies; 0 without right ones."""
+    """The lower confidence bounds of Clopper and Pearson on accuracies; 0 if none is right."""
     right = counts - errors
     lower = beta.ppf(1 - confidence, np.maximum(right, 1), errors + 1)
     return np.where(right > 0, lower, 0.0)
@@ -26,10 +26,7 @@ def least_samples(accuracy: float, confidence: float) -> int:
 
 
 def samples_needed(accuracy: float, confidence: float, error_rate: float) -> int | None:
-    """About the least number of samples that certifies a target at a rate of errors, if any.
-
-    It is found in steps of 5 %, of which there are enough for any purpose.
-    """
+    """About how few samples, within 5%, certify a target at an error rate; None if none can."""
     if error_rate >= 1 - accuracy:
         return None
     sizes = np.ceil(least_samples(accuracy, confidence) * 1.05 ** np.arange(400))

@@ -1,6 +1,6 @@
-"""Candidates: settings worth certifying, found and put in order by the samples set aside for that.
+"""Candidates: settings worth certifying, found and ranked on the samples set aside for that.
 
-Nothing here sees the samples that certify; that is what keeps the promise (`guarantee`).
+Nothing here sees the samples that certify; the promise depends on it (`guarantee`).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from iknow.selection.objective import make_objective
 from iknow.selection.selection import ValidationEvidence, find_known
 
 PRICES = (0, 1, 2, 3, 4, 6, 8, 11, 16, 22, 32, 45, 64, 100, 200, 500, 1000)
-"""What an error costs in right answers: from coverage alone to almost no error at any cost."""
+"""How many right answers an error costs: from coverage alone to almost no errors."""
 
 CAUTION = (0.01, 0.03, 0.1, 0.2, 0.35, 0.6, 1.0)
-"""p-values up to which the classes of a setting are taken, from the sure ones to all of them."""
+"""Limits on the p-values of the classes to take, from only the sure ones to all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +43,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A setting and the codes of the classes that may be IK, one by one; None for all at once."""
+    """A setting and the codes of the classes to certify one by one; None for all at once."""
 
     neighborhoods: Mapping[str, Neighborhood]
     classes: tuple[int, ...] | None = None
@@ -51,18 +51,17 @@ class Candidate:
     def count(self, part: Part) -> tuple[Ints, Ints]:
         """IK samples and errors among them: of all, or of each class; of shape (1,) or (m,)."""
         known = find_known(part.evidence, part.belief, self.neighborhoods, self.classes)
-        group = np.zeros(len(part), dtype=np.int64)
-        if self.classes is not None:
-            group = np.searchsorted(self.classes, part.belief)
-        size = 1 if self.classes is None else len(self.classes)
         wrong = known & (part.belief != part.y_true)
+        if self.classes is None:
+            return np.array([known.sum()]), np.array([wrong.sum()])
+        group, size = np.searchsorted(self.classes, part.belief), len(self.classes)
         return np.bincount(group[known], minlength=size), np.bincount(group[wrong], minlength=size)
 
 
 def find_candidates(
     part: Part, rule: type[Neighborhood], k: int | None, time_limit: float
 ) -> tuple[list[Mapping[str, Neighborhood]], bool]:
-    """For each price of an error the best setting, and whether all are the best by proof."""
+    """The best setting for each price of an error, and whether all are proven to be the best."""
     objective = make_objective(part.evidence, part.belief, part.y_true, rule, k)
     found: dict[tuple[float, ...], Mapping[str, Neighborhood]] = {}
     deadline, proven = Deadline(time_limit), True
@@ -71,7 +70,7 @@ def find_candidates(
         share = deadline.left() / (len(PRICES) - position)
         try:
             deepest = deepest_point(objective.lows, objective.highs, weights, share)
-        except NothingFoundError as nothing:  # such a price is too high, or the time was too short
+        except NothingFoundError as nothing:  # the price is too high, or the time too short
             proven &= nothing.proven
             continue
         proven &= deepest.proven
@@ -86,12 +85,12 @@ def rank(
     accuracy: float,
     least_share: float,
 ) -> list[Candidate]:
-    """Candidates by how surely they reach the target on the samples that they were found on.
+    """Candidates by how surely they reach the target on the samples that found them.
 
-    eligible: codes of the classes to be certified one by one; None for all at once. least_share:
-    the share of IK samples that a class needs to be certified at all. A setting is a candidate with
-    the classes that look sure, and again with those that look less so: as the first that fails
-    ends the test, what is doubtful must not stand in the way of what is not.
+    eligible: codes of the classes to certify one by one; None for all at once. least_share: the
+    share of IK samples that a class needs to be certified at all. A setting is a candidate with the
+    classes that look sure, and again with less sure ones: the first candidate that fails ends the
+    test, so sure classes must not wait for doubtful ones.
     """
     doubts: list[tuple[float, Candidate]] = []
     for setting in settings:

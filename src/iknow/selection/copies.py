@@ -1,17 +1,16 @@
 """Copies: whether validation samples were taken from the training data.
 
-A sample of the training set lies at distance 0 from itself, in every layer. Whatever is tuned or
-certified on such samples holds for them alone. Yet data may well repeat itself, so a copy by itself
-proves nothing. Samples that were split at random can be told from copied ones all the same: among
-them a validation sample has a copy in the training set as often as a training sample has one among
-the others. So the two shares are compared, by Fisher's exact test.
+What is tuned or certified on training samples holds for them alone. Yet data may repeat itself, so
+a copy, a sample at distance 0 in every layer, proves nothing by itself. But after a random split a
+validation sample has a copy in the training set as often as a training sample has one among the
+others. So we compare the two shares by Fisher's exact test.
 
-Training samples that are alike come at least in pairs, and both count: as independent observations
-they are half as many, which is how the test takes them. (With pairs that is exact: given that a
-pair is not both in the validation set, it is divided with probability n / (n + N / 2).) Validation
-samples that are alike are not independent either: all of them have a copy, or none. Where training
-samples repeat themselves, a quarter of them or more, they cannot tell more than those do: they
-count as no more than the training set; where fewer do, as something in between.
+Training samples that are alike come at least in pairs, and both count, so the test takes half as
+many independent observations. (With pairs that is exact: given that a pair is not both in the
+validation set, it is divided with probability n / (n + N / 2).) Validation samples that are alike
+are not independent either: all of them have a copy, or none. If a quarter of the training samples
+or more have copies, validation samples count as no more than the training set; if fewer, as
+something in between.
 """
 
 from __future__ import annotations
@@ -22,11 +21,8 @@ from scipy.stats import hypergeom
 
 from iknow.errors import InputError
 
-LEVEL = 1e-4
-"""The share of honest random splits that may be refused, at most."""
-
-SUSPICIOUS = 1e-2
-"""The share of them that may be warned of: few copies, or few training samples, prove no more."""
+LEVEL = 1e-4  # of honest random splits, at most this share is refused
+SUSPICIOUS = 1e-2  # and this share warned about: few copies or training samples prove no more
 
 
 def check_unseen(n_copied: int, n_samples: int, n_repeated: int, n_training: int) -> None:
@@ -41,8 +37,8 @@ def check_unseen(n_copied: int, n_samples: int, n_repeated: int, n_training: int
     message = (
         f"{n_copied} of the {n_samples} validation samples are copies of training samples, while "
         f"{n_repeated} of {n_training} training samples have a copy among the others: a random "
-        f"split gives that with a probability of {max(chance, 1e-99):.0e}. What is chosen or "
-        "certified on samples that fit has seen says nothing about new ones: give others, or leave "
+        f"split gives that with a probability of {max(chance, 1e-99):.0e}. What you choose or "
+        "certify on samples that fit has seen says nothing about new ones: give others, or leave "
         "the copies out"
     )
     if chance <= LEVEL:
@@ -51,7 +47,7 @@ def check_unseen(n_copied: int, n_samples: int, n_repeated: int, n_training: int
 
 
 def chance_of_copies(n_copied: int, n_samples: int, n_repeated: int, n_training: int) -> float:
-    """The probability, at most, that a random split gives so many copies, or more."""
+    """An upper bound on the probability that a random split gives `n_copied` copies or more."""
     pairs, independent = n_repeated // 2, n_training // 2
     repeating = min(1.0, 4 * n_repeated / max(n_training, 1))
     n_told = int((1 - repeating) * n_samples + repeating * min(n_samples, independent))

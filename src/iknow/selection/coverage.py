@@ -54,30 +54,30 @@ def select(
         >>> print(f"{selection.coverage:.3f}", selection.optimal)
         0.827 True
     """
-    check_validation(evidence, belief, y_true)
+    data = evidence, belief, y_true
+    check_validation(*data)
     if (why := rule.why_not_for_coverage()) is not None:
         raise SelectionError(why)
     tries: list[tuple[int, Objective, Floats, float]] = []
     check_time_limit(time_limit)
-    deadline, objectives = Deadline(time_limit), _make_objectives(evidence, belief, y_true, rule, k)
+    deadline, objectives = Deadline(time_limit), _make_objectives(*data, rule, k)
     for position, objective in enumerate(objectives):
+        bound = np.inf
         if method == "exact":
             share = deadline.left() / (len(objectives) - position)
             found = deepest_point(objective.lows, objective.highs, objective.weights, share)
             point, bound = found.point, found.bound
         elif method == "grid":
-            point, bound = search_grid(objective, n_trials), np.inf
+            point = search_grid(objective, n_trials)
         elif method == "bayes":
-            point, bound = _search_bayes(objective, n_trials, random_state), np.inf
+            point = _search_bayes(objective, n_trials, random_state)
         else:
             raise InputError(f"method must be 'exact', 'grid' or 'bayes'; got {method!r}")
         tries.append((objective.value(point), objective, point, bound))
     value, objective, point, _ = max(tries, key=lambda one: one[0])
     highest = max(bound for *_, bound in tries)
     return record_selection(
-        evidence,
-        belief,
-        y_true,
+        *data,
         objective.neighborhoods(point),
         method=method,
         optimal=highest <= value,
@@ -87,7 +87,6 @@ def select(
 
 
 def check_validation(evidence: ValidationEvidence, belief: Ints, y_true: Ints) -> None:
-    """Evidence, beliefs and truths must be about the same samples, at least one."""
     sizes = {len(belief), len(y_true), *(len(layer) for layer in evidence.values())}
     if len(sizes) != 1 or sizes == {0} or not evidence:
         raise InputError(
@@ -109,33 +108,25 @@ def _make_objectives(
     rule: type[Neighborhood],
     k: int | Sequence[int] | None,
 ) -> list[Objective]:
-    """One for each k with which some sample can be IK; an error if there is none."""
-    made: list[Objective] = []
-    failure: SelectionError | None = None
-    for each in _numbers_of_neighbors(rule, k):
-        try:
-            made.append(make_objective(evidence, belief, y_true, rule, each))
-        except SelectionError as error:
-            failure = error
-    if failure is not None and not made:
-        raise failure
-    return made
-
-
-def _numbers_of_neighbors(
-    rule: type[Neighborhood], k: int | Sequence[int] | None
-) -> list[int | None]:
+    """One for each k that lets some sample be IK; the last error if none does."""
     if not has_k(rule):
-        return [None]
+        return [make_objective(evidence, belief, y_true, rule, None)]
     numbers = [] if k is None else [k] if np.ndim(k) == 0 else list(k)  # type: ignore[arg-type]
     if not numbers:
         raise InputError(f"{rule.__name__} needs k, one number or several to try; got {k!r}")
-    return [check_k(each) for each in numbers]
+    made: list[Objective] = []
+    for position, number in enumerate([check_k(each) for each in numbers], start=1):
+        try:
+            made.append(make_objective(evidence, belief, y_true, rule, number))
+        except SelectionError:
+            if position == len(numbers) and not made:
+                raise
+    return made
 
 
 def _search_bayes(objective: Objective, n_trials: int, random_state: int) -> Floats:
     try:
         from iknow.selection.optuna import search_bayes
     except ImportError as error:
-        raise MissingExtraError("selection by Bayesian optimisation", "bayes") from error
+        raise MissingExtraError("selection by Bayesian optimization", "bayes") from error
     return search_bayes(objective, n_trials, random_state)

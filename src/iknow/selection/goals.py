@@ -50,13 +50,13 @@ class Goal:
     random_state: int = 0
 
     def __post_init__(self) -> None:
-        self._check_kinds()
+        self._check_types()
         if self.accuracy is not None and self.coverage is not None:
             raise InputError("ask for an accuracy or for a coverage, not for both")
         if self.method != "exact" and (self.accuracy is not None or self.coverage is not None):
             raise InputError(
                 f"method={shown(self.method)} is a way to the largest coverage; leave it out when "
-                "asking for an accuracy or a coverage"
+                "you ask for an accuracy or a coverage"
             )
         check_time_limit(self.time_limit)
         if self.each_class and self.accuracy is None:
@@ -64,13 +64,13 @@ class Goal:
 
     @property
     def needs_every_class(self) -> bool:
-        """Whether the distances to every class are needed, and not only those to two."""
+        """Whether tuning needs the distances to every class, not just to two."""
         return self.method == "per-class"
 
-    def _check_kinds(self) -> None:
-        """Numbers must be numbers, and flags flags; their ranges are checked by who uses them."""
+    def _check_types(self) -> None:
+        """Check types alone; the functions that use the values check their ranges."""
         if not isinstance(self.method, str):
-            raise InputError(f"method must be the name of one; got {shown(self.method)}")
+            raise InputError(f"method must be text, such as 'exact'; got {shown(self.method)}")
         as_flag(self.each_class, "each_class")
         for name in ("accuracy", "confidence", "coverage"):
             value = getattr(self, name)
@@ -85,9 +85,7 @@ class Goal:
         """Return how many neighbor distances it takes to tune `rule` on `n_rows` training rows."""
         if rule.neighbors_to_match:
             return min(rule.neighbors_to_match, n_rows)
-        if not has_k(rule):
-            return 0
-        return int(np.max(0 if self.k is None else self.k, initial=0))
+        return int(np.max(0 if self.k is None else self.k, initial=0)) if has_k(rule) else 0
 
 
 def choose(
@@ -112,16 +110,14 @@ def choose(
         >>> choose(Goal(coverage=0.8), evidence, belief, y_true, Nearest).neighborhoods["input"]
         Nearest(k=6)
     """
+    data = evidence, belief, y_true, rule
     if goal.coverage is not None:
-        return match_coverage(evidence, belief, y_true, rule, goal.coverage)
+        return match_coverage(*data, goal.coverage)
     if goal.accuracy is not None:
         if not isinstance(goal.k, (int, np.integer, type(None))):
             raise InputError(f"a guarantee needs one k, not several; got {goal.k}")
         return certify(
-            evidence,
-            belief,
-            y_true,
-            rule,
+            *data,
             accuracy=goal.accuracy,
             confidence=goal.confidence,
             each_class=goal.each_class,
@@ -131,12 +127,9 @@ def choose(
             random_state=goal.random_state,
         )
     if goal.method == "per-class":
-        return select_per_class(evidence, belief, y_true, rule, time_limit=goal.time_limit)
+        return select_per_class(*data, time_limit=goal.time_limit)
     return select(
-        evidence,
-        belief,
-        y_true,
-        rule,
+        *data,
         method=goal.method,
         k=goal.k,
         time_limit=goal.time_limit,

@@ -20,13 +20,12 @@ def search_grid(objective: Objective, n_trials: int) -> Floats:
 
 
 def search_range(objective: Objective) -> tuple[Floats, Floats]:
-    """The smallest and largest positive number at which anything changes, each of shape (n_axes,).
-
-    This is what a search without knowledge of the boxes would take from the distances themselves.
+    """The smallest and largest positive number at which anything changes, each of shape (n_axes,):
+    what a search that does not know the boxes would take from the distances.
     """
     ends = np.concatenate([objective.lows, objective.highs])
     usable = np.isfinite(ends) & (ends > 0)
     low = np.min(ends, axis=0, where=usable, initial=np.inf)
     high = np.max(ends, axis=0, where=usable, initial=0.0)
-    low = np.where(np.isinf(low), 1.0, low)  # nothing changes at any number: all are alike
+    low = np.where(np.isinf(low), 1.0, low)  # nothing ever changes
     return low, np.maximum(low, high)

@@ -1,65 +1,57 @@
 """Guarantee: the largest coverage whose accuracy on IK is certified.
 
-Choosing a setting by its validation figures and then quoting those figures is not honest: the best
-of many looks better than it is. Here the validation data is split at random into two parts.
+The best of many settings looks better on its validation data than it is, so we cannot quote those
+figures. Instead we split the validation data at random into two parts.
 
-On a fifth of it candidates are found: for several prices of an error, the setting that maximises
-right IK answers minus price times wrong ones, exactly (`deepest_point` takes negative weights).
-They are put in order, the one most likely to pass first, by that part alone.
+A fifth finds candidates: for several prices of an error, the setting that maximizes right IK
+answers minus price times wrong ones, exactly (`deepest_point` takes negative weights). That part
+alone also ranks them, the one most likely to pass first.
 
-On the rest each candidate in turn is tested against "its accuracy on IK is below the target". Given
-the number of IK samples their errors are binomial, so
+The rest tests each candidate in turn against "its accuracy on IK is below the target". Given the
+number of IK samples their errors are binomial, so
 
     p = P(Binomial(known, 1 - target) <= errors)
 
 is an exact p-value, and a candidate passes if p <= 1 - confidence. The first that fails ends the
-test. In such a fixed sequence no correction is needed: for a bad candidate to be accepted, the
-first bad one in the order, which does not depend on the second part, must pass, and that has
-probability at most 1 - confidence. This is fixed-sequence testing in the sense of Learn then Test
-(Angelopoulos and others, 2021). Of those that pass, the one of largest coverage is chosen.
+test. Such a fixed sequence needs no correction: for a bad candidate to be accepted, the first bad
+one in the order, which does not depend on the second part, must pass, and that has probability at
+most 1 - confidence. This is fixed-sequence testing in the sense of Learn then Test (Angelopoulos
+and others, 2021). Of those that pass, we choose the one of largest coverage.
 
-With `each_class` a candidate is a setting together with the classes that a belief may be in to be
-IK; beliefs in any other are never IK (`Selection.knowable`). It passes only if the samples of every
-one of its classes pass by themselves. As all of them must, no correction is needed for that either
-(an intersection-union test). Which classes these are is decided by the first part; of the second
-only its beliefs are looked at, and given the beliefs the errors of a class are still binomial. So a
-class that is rarely believed, or often wrong, cannot slip through by not being seen: who has no
-certificate is not known.
+With `each_class` a candidate is a setting together with the classes that may be IK; beliefs in any
+other never are (`Selection.knowable`). It passes only if the samples of each of its classes pass by
+themselves, which needs no correction either (an intersection-union test). The first part decides
+which classes these are. Of the second that choice uses only the beliefs, and given the beliefs the
+errors of a class are still binomial. So a class that is rarely believed, or often wrong, cannot
+slip through unseen: without a certificate it is never IK.
 
-What is promised: over the draw of the validation data, the probability that a setting is certified
-whose accuracy on IK (in some class that may be IK) is below the target is at most 1 - `confidence`,
-for data drawn as the validation data was. It counts one call on independent samples. Drift breaks
-it, and so do samples that come in related groups or several times, and trying several seeds, rules
-or targets on the same data until one passes: those are further tests, and each may fail with
-probability 1 - `confidence`.
+The promise: over the draw of the validation data, the probability of certifying a setting whose
+accuracy on IK (in some class that may be IK) is below the target is at most 1 - `confidence`, for
+data drawn like the validation data. It is about one call on independent samples. Drift breaks it,
+and so do samples in related groups or duplicates, and trying several seeds, rules or targets on the
+same data until one passes: each try is another test, which may fail with probability
+1 - `confidence`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import takewhile
-from numbers import Real
-from typing import Any
 
 import numpy as np
 
 from iknow.core.arrays import Floats, Ints, Labels
 from iknow.core.neighborhood import Neighborhood, axes_of, has_k
+from iknow.core.scalars import as_real
 from iknow.errors import InputError, SelectionError
 from iknow.rules import RULES
 from iknow.selection.binomial import least_samples, lower_bounds, p_values, samples_needed
 from iknow.selection.candidates import Candidate, Part, find_candidates, rank
 from iknow.selection.coverage import check_validation
-from iknow.selection.selection import (
-    Certificate,
-    Selection,
-    ValidationEvidence,
-    record_selection,
-)
+from iknow.selection.selection import Certificate, Selection, ValidationEvidence, record_selection
 
 SHARE_TO_CHOOSE = 5
-"""One sample in so many chooses; the others certify, as a bound takes many and a choice few."""
+"""One sample in five chooses and four certify: a bound takes many samples and a choice few."""
 
 
 def certify(
@@ -100,27 +92,34 @@ def certify(
         >>> print(f"at least {sure.certificate.bound:.3f} on {sure.coverage:.2f}")
         at least 0.914 on 0.76
     """
-    check_validation(evidence, belief, y_true)
-    _check_probability(accuracy, "accuracy")
-    _check_probability(confidence, "confidence")
+    data = evidence, belief, y_true
+    check_validation(*data)
+    for value, name in ((accuracy, "accuracy"), (confidence, "confidence")):
+        as_real(value, name, "lie between 0 and 1, both excluded", lambda number: 0 < number < 1)
     if not axes_of(rule):
         able = ", ".join(name for name, each in RULES.items() if axes_of(each))
         raise SelectionError(
             f"only rules with parameters to choose can be certified: {able}; got {rule.__name__}"
         )
     if has_k(rule) and k is None:
-        raise InputError(f"{rule.__name__} needs k, the number of neighbours; got None")
-    names = _Names(classes)
-    first, second = split(Part(evidence, belief, y_true), random_state)
+        raise InputError(f"{rule.__name__} needs k, the number of neighbors; got None")
+    first, second = split(Part(*data), random_state)
     least = least_samples(accuracy, confidence)
-    eligible = _find_eligible(second.belief, least, each_class)
-    _check_enough(second, eligible, least, accuracy, confidence)
+    codes, counts = np.unique(second.belief, return_counts=True)
+    eligible = codes[counts >= least] if each_class else None  # believed often enough
+    _check_enough(second, each_class, least, accuracy, confidence)
     settings, proven = find_candidates(first, rule, k, time_limit)
     ranked = rank(settings, first, eligible, accuracy, least / len(second))
     tests = [_Test(candidate, second) for candidate in ranked]
-    best, tested = _best_that_passes(tests, accuracy, confidence, names)
+    passed = list(takewhile(lambda test: test.p_value(accuracy) <= 1 - confidence, tests))
+    if not passed:
+        raise _nothing_certified(tests, accuracy, confidence, classes)
+    best = max(passed, key=lambda test: int(test.counts.sum()))
     bounds = best.bounds(confidence)
-    knowable = best.candidate.classes
+    by_class, knowable = None, best.candidate.classes
+    if knowable is not None:
+        named = [_name(code, classes) for code in knowable]
+        by_class = dict(zip(named, bounds.tolist(), strict=True))
     certificate = Certificate(
         accuracy=float(accuracy),
         confidence=float(confidence),
@@ -128,21 +127,14 @@ def certify(
         known=int(best.counts.sum()),
         errors=int(best.errors.sum()),
         n_samples=len(second),
-        tested=tested,
+        tested=min(len(passed) + 1, len(tests)),
         procedure="fixed-sequence exact binomial tests on held-out samples",
         proven=proven,
-        by_class=None
-        if knowable is None
-        else dict(zip(map(names.of, knowable), bounds.tolist(), strict=True)),
+        by_class=by_class,
     )
+    rules = best.candidate.neighborhoods
     return record_selection(
-        evidence,
-        belief,
-        y_true,
-        best.candidate.neighborhoods,
-        method="certified",
-        certificate=certificate,
-        knowable=knowable,
+        *data, rules, method="certified", certificate=certificate, knowable=knowable
     )
 
 
@@ -153,18 +145,8 @@ def split(whole: Part, random_state: int) -> tuple[Part, Part]:
     return whole[np.sort(order[:cut])], whole[np.sort(order[cut:])]
 
 
-@dataclass(frozen=True)
-class _Names:
-    """Classes by the names their users know."""
-
-    classes: Labels | None
-
-    def of(self, code: int) -> str:
-        return str(code if self.classes is None else self.classes[code])
-
-
 class _Test:
-    """One candidate's IK samples and errors, in all or in each of its classes."""
+    """The IK samples and errors of a candidate, in total or for each of its classes."""
 
     def __init__(self, candidate: Candidate, part: Part) -> None:
         self.candidate = candidate
@@ -180,7 +162,7 @@ class _Test:
         return lower_bounds(self.errors, self.counts, confidence)
 
     def total_needed(self, accuracy: float, confidence: float) -> int | None:
-        """About how many samples, in both parts, would certify it at its rates of errors."""
+        """About how many samples, in both parts, would certify it if its error rates stay."""
         shares = []
         for count, errors in zip(self.counts, self.errors, strict=True):
             needed = samples_needed(accuracy, confidence, errors / count) if count else None
@@ -190,33 +172,24 @@ class _Test:
         return _with_those_that_choose(self.n_samples * max(shares))
 
 
-def _best_that_passes(
-    tests: Sequence[_Test], accuracy: float, confidence: float, names: _Names
-) -> tuple[_Test, int]:
-    """The widest of the candidates before the first that fails, and how many were tested."""
-    passed = list(takewhile(lambda test: test.p_value(accuracy) <= 1 - confidence, tests))
-    if not passed:
-        raise _nothing_certified(tests, accuracy, confidence, names)
-    return max(passed, key=lambda test: int(test.counts.sum())), min(len(passed) + 1, len(tests))
-
-
 def _nothing_certified(
-    tests: Sequence[_Test], accuracy: float, confidence: float, names: _Names
+    tests: Sequence[_Test], accuracy: float, confidence: float, classes: Labels | None
 ) -> SelectionError:
-    """The error that says how far it got and about how many samples would be needed."""
+    """The error that says how close it came and about how many samples it would take."""
     if not tests:
         return SelectionError(
             "nothing can be certified: wherever there are IK samples, too many of them are wrong, "
-            "or in each class there are too few"
+            "or each class has too few"
         )
-    failed = tests[0]  # the others were not tested: they are only asked for their rates of errors
+    failed = tests[0]  # the others were not tested: only their error rates count below
     bounds = failed.bounds(confidence)
     weakest = int(bounds.argmin())
-    classes = failed.candidate.classes
-    whose = "" if classes is None else f" believed to be {names.of(classes[weakest])}"
+    whose = ""
+    if (tested := failed.candidate.classes) is not None:
+        whose = f" believed to be {_name(tested[weakest], classes)}"
     message = (
         f"no setting is certified to be right on {accuracy:.4g} of IK with confidence "
-        f"{confidence:.4g}: the lower bound reached by the most promising is "
+        f"{confidence:.4g}: the most promising reaches a lower bound of "
         f"{bounds[weakest]:.4g} ({failed.counts[weakest]} IK samples{whose}, "
         f"{failed.errors[weakest]} wrong). "
     )
@@ -224,37 +197,28 @@ def _nothing_certified(
     enough = min((total for total in totals if total is not None), default=None)
     if enough is None:
         return SelectionError(
-            message + "At such rates of errors as many samples as you like would not do: ask for "
-            "less, or use other layers, another rule or a better model"
+            message + "At these error rates no number of samples would be enough: ask for less, "
+            "or use other layers, another rule or a better model"
         )
     given = _with_those_that_choose(failed.n_samples)
     amount = f"About {enough}" if enough > given else f"More than {given}"
     return SelectionError(
-        message + f"{amount} validation samples would be needed if the rates of errors stay; "
+        message + f"{amount} validation samples would be needed if the error rates stay; "
         "or ask for less, on other samples: each further try on these adds its own risk"
     )
 
 
 def _with_those_that_choose(n_certifying: float) -> int:
-    """The least number of samples of which so many certify."""
+    """The least total number of samples of which `n_certifying` certify."""
     return int(np.ceil(n_certifying * SHARE_TO_CHOOSE / (SHARE_TO_CHOOSE - 1)))
 
 
-def _find_eligible(belief: Ints, least: int, each_class: bool) -> Ints | None:
-    """The classes believed often enough to be certified one by one, if they are to be."""
-    if not each_class:
-        return None
-    codes, counts = np.unique(belief, return_counts=True)
-    eligible: Ints = codes[counts >= least]
-    return eligible
-
-
 def _check_enough(
-    certifying: Part, eligible: Ints | None, least: int, accuracy: float, confidence: float
+    certifying: Part, each_class: bool, least: int, accuracy: float, confidence: float
 ) -> None:
-    """Fewer samples than an errorless certificate takes cannot certify anything."""
+    """Fewer samples than a certificate takes without any error cannot certify anything."""
     held, among = len(certifying), ""
-    if eligible is not None:
+    if each_class:
         held = int(np.bincount(certifying.belief, minlength=1).max())
         among = " in a believed class"
     if held < least:
@@ -266,6 +230,5 @@ def _check_enough(
         )
 
 
-def _check_probability(value: Any, name: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < 1:
-        raise InputError(f"{name} must lie between 0 and 1, both excluded; got {value}")
+def _name(code: int, classes: Labels | None) -> str:
+    return str(code if classes is None else classes[code])

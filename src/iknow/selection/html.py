@@ -1,4 +1,4 @@
-"""Selections as HTML, for notebooks: the neighborhoods, how they fare, and what is promised."""
+"""Selections as HTML, for notebooks: the neighborhoods, how they perform, and what is promised."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Matching: the parameter whose coverage is nearest to a target.
-
-Methods are compared fairly at equal coverage. How a rule is matched it knows itself
-(`Neighborhood.match`); what it is compared with is a threshold on the highest score.
+"""Matching: the parameter whose coverage is nearest to a target, as a fair comparison needs equal
+coverage. A rule knows how to match itself (`Neighborhood.match`); its rival is a threshold on the
+highest score.
 """
 
 from __future__ import annotations
@@ -36,7 +35,8 @@ def match_coverage(
         >>> match_coverage(evidence, belief, y_true, RelativeBall, 0.8).coverage
         0.8
     """
-    check_validation(evidence, belief, y_true)
+    data = evidence, belief, y_true
+    check_validation(*data)
     if not 0 < coverage <= 1:
         raise InputError(f"a coverage to match must lie in (0, 1]; got {coverage}")
     if not says(rule, "match"):
@@ -45,8 +45,7 @@ def match_coverage(
             f"a coverage can be matched by {able}; {rule.__name__} can be tuned for the largest "
             "coverage: leave coverage out"
         )
-    neighborhoods = rule.match(evidence, belief, y_true, coverage)
-    return record_selection(evidence, belief, y_true, neighborhoods, method="matched")
+    return record_selection(*data, rule.match(*data, coverage), method="matched")
 
 
 def match_threshold(confidence: Floats, coverage: float) -> float:

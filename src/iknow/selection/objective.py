@@ -1,7 +1,7 @@
-"""The objective that all methods of selection share: coverage first, then right beliefs.
+"""The objective of every method of selection: coverage first, then right beliefs.
 
-A sample weighs one more than all right beliefs together can add, so the total weight of the boxes
-around a point ranks settings by coverage and, among equal coverages, by accuracy on IK.
+A sample weighs one more than all right beliefs together, so the total weight of the boxes around a
+point ranks settings by coverage and, among equal coverages, by accuracy on IK.
 """
 
 from __future__ import annotations
@@ -21,17 +21,14 @@ from iknow.selection.selection import Curve, ValidationEvidence
 
 @dataclass(frozen=True, eq=False)
 class Objective:
-    """Validation samples as boxes in the space of a rule's parameters, with their weights.
-
-    lows, highs: of shape (n, n_axes). right: whether each belief is right, of shape (n,).
-    """
+    """Validation samples as boxes in the space of a rule's parameters, with their weights."""
 
     layers: Sequence[str]
     rule: type[Neighborhood]
     k: int | None
-    lows: Floats
+    lows: Floats  # of shape (n, n_axes), as are highs
     highs: Floats
-    right: Ints
+    right: Ints  # whether each belief is right, of shape (n,)
 
     @property
     def weights(self) -> Ints:
@@ -43,7 +40,7 @@ class Objective:
         return int(self.weights[inside].sum())
 
     def coverage(self, value: float) -> float:
-        """The coverage that a value, or a bound on values, stands for."""
+        """The coverage of a value, or of a bound on values."""
         n = len(self.right)
         return min(n, int(value) // (n + 1)) / n
 
@@ -80,7 +77,7 @@ def make_objective(
     if not np.all(lows < highs, axis=1).any():
         raise SelectionError(
             f"no {rule.__name__} makes any of the {len(belief)} validation samples IK: in some "
-            "layer the training samples near each of them are not all of the class it is believed "
-            "to be. Use other layers, a better model, or more training data"
+            "layer the training samples near each of them are not all of its believed class. Use "
+            "other layers, a better model, or more training data"
         )
     return Objective(tuple(evidence), rule, k, lows, highs, (belief == y_true).astype(np.int64))

@@ -1,4 +1,4 @@
-"""Bayesian optimisation by Optuna: how the paper chooses its radii, kept to compare with."""
+"""Bayesian optimization by Optuna: how the paper chooses its radii, kept for comparison."""
 
 from __future__ import annotations
 
@@ -16,21 +16,15 @@ def search_bayes(objective: Objective, n_trials: int, random_state: int) -> Floa
     names = [str(axis) for axis in range(len(low))]
 
     def evaluate(trial: optuna.Trial) -> float:
-        return float(objective.value(_point(trial)))
-
-    def _point(trial: optuna.Trial) -> Floats:
-        values = [
-            trial.suggest_float(name, a, b, log=True)
-            for name, a, b in zip(names, low, high, strict=True)
-        ]
-        return np.array(values)
+        axes = zip(names, low, high, strict=True)
+        point = [trial.suggest_float(name, a, b, log=True) for name, a, b in axes]
+        return float(objective.value(np.array(point)))
 
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
-        study = optuna.create_study(
-            direction="maximize", sampler=optuna.samplers.TPESampler(seed=random_state)
-        )
+        sampler = optuna.samplers.TPESampler(seed=random_state)
+        study = optuna.create_study(direction="maximize", sampler=sampler)
         study.optimize(evaluate, n_trials=n_trials)
     finally:
         optuna.logging.set_verbosity(verbosity)

@@ -1,9 +1,9 @@
 """A radius for each class, for imbalanced data.
 
-The objective is the mean over the classes of each class's coverage, so that a rare class counts as
-much as a common one. With all radii but one fixed, the samples that are IK form intervals of that
-one, and a sweep finds its best value exactly. Sweeping one radius after the other until nothing
-improves, or time is up, ends in a local optimum, and is named so.
+The objective is the mean of the classes' coverages, so that a rare class counts as much as a common
+one. With all radii but one fixed, each sample is IK for an interval of that one, and a sweep finds
+its best value exactly. Sweeping one radius after the other until nothing improves, or time is up,
+ends in a local optimum, and the method's name says so.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def select_per_class(
         >>> print(f"{select_per_class(evidence, belief, y_true).coverage:.2f}")
         0.88
     """
-    check_validation(evidence, belief, y_true)
+    data = evidence, belief, y_true
+    check_validation(*data)
     if not (rule.takes_radius_per_class and axes_of(rule) == ("radius",)):
         able = ", ".join(name for name, each in RULES.items() if each.takes_radius_per_class)
         raise SelectionError(f"only {able} can have a radius per class; got {rule.__name__}")
@@ -53,24 +54,22 @@ def select_per_class(
         raise InputError("a radius per class needs evidence about every class; got contrasts")
     check_time_limit(time_limit)
     deadline = Deadline(time_limit)
-    common = select(evidence, belief, y_true, rule, time_limit=time_limit)
-    n_classes = next(iter(whole.values())).n_classes
+    common = select(*data, rule, time_limit=time_limit)
     distances = np.stack([layer.class_distances for layer in whole.values()])
+    n_classes = distances.shape[2]
     radii = np.array(
         [[float(np.max(common.neighborhoods[layer].radius))] * n_classes for layer in evidence]  # type: ignore[attr-defined]
     )
     weights = class_weights(y_true, n_classes)
     best = float(weights[_known(distances, radii, belief)].sum())
     improved = True
-    while improved:
+    while improved and not deadline.is_over:
         improved = False
         for layer, code in np.ndindex(radii.shape):
             if deadline.is_over:
-                improved = False
                 break
-            radius = _best_radius(distances, radii, belief, weights, layer, code)
             trial = radii.copy()
-            trial[layer, code] = radius
+            trial[layer, code] = _best_radius(distances, radii, belief, weights, layer, code)
             value = float(weights[_known(distances, trial, belief)].sum())
             if value > best * (1 + 1e-12):
                 radii, best, improved = trial, value, True
@@ -78,24 +77,28 @@ def select_per_class(
         layer: make_rule(rule, None, radius=tuple(row))
         for layer, row in zip(evidence, radii.tolist(), strict=True)
     }
-    return record_selection(
-        evidence, belief, y_true, neighborhoods, method="per-class (local optimum)"
-    )
+    return record_selection(*data, neighborhoods, method="per-class (local optimum)")
 
 
 def class_weights(y_true: Ints, n_classes: int) -> Floats:
     """Weights that make a sum over IK samples the mean over classes of their coverages."""
     counts = np.bincount(y_true, minlength=n_classes)
-    present = int((counts > 0).sum())
-    weights: Floats = 1.0 / (present * counts[y_true])
-    return weights
+    return 1.0 / (np.count_nonzero(counts) * counts[y_true])
+
+
+def _fits(distances: Floats, radii: Floats, belief: Ints) -> Bools:
+    """Where a class is within reach if and only if it is believed, of the shape of `distances`.
+
+    distances: of shape (n_layers, n, n_classes). radii: of shape (n_layers, n_classes).
+    """
+    wanted = np.arange(distances.shape[2]) == belief[:, None]
+    fits: Bools = (distances <= radii[:, None, :]) == wanted
+    return fits
 
 
 def _known(distances: Floats, radii: Floats, belief: Ints) -> Bools:
-    """Which samples are IK: (n_layers, n, n_classes) distances, (n_layers, n_classes) radii."""
-    within = distances <= radii[:, None, :]
-    wanted = np.arange(distances.shape[2]) == belief[:, None]
-    known: Bools = np.all(within == wanted, axis=(0, 2))
+    """Which samples are IK, of shape (n,)."""
+    known: Bools = np.all(_fits(distances, radii, belief), axis=(0, 2))
     return known
 
 
@@ -104,17 +107,14 @@ def _best_radius(
 ) -> float:
     """The best radius of one class in one layer while all others stay.
 
-    A sample believed to be of the class needs its distance within the radius; any other needs it
-    outside; and both need all other radii to fit already.
+    A sample believed to be of the class must be within the radius, any other one outside, and all
+    other radii must fit already.
     """
-    within = distances <= radii[:, None, :]
-    wanted = np.arange(distances.shape[2]) == belief[:, None]
-    fits = within == wanted
+    fits = _fits(distances, radii, belief)
     fits[layer, :, code] = True
     able = np.all(fits, axis=(0, 2))
     if not able.any():
         return float(radii[layer, code])
     distance, own = distances[layer, able, code], belief[able] == code
-    low = np.where(own, distance, 0.0)
-    high = np.where(own, np.inf, distance)
-    return float(deepest_point(low[:, None], high[:, None], weights[able]).point[0])
+    low, high = np.where(own, distance, 0.0)[:, None], np.where(own, np.inf, distance)[:, None]
+    return float(deepest_point(low, high, weights[able]).point[0])

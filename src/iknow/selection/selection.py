@@ -1,4 +1,4 @@
-"""Selection: chosen neighborhoods, how they fare, and how they were found."""
+"""Selection: chosen neighborhoods, how they perform, and how they were found."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Certificate:
 
 @dataclass(frozen=True)
 class Selection:
-    """Chosen neighborhoods and how they fare on the validation data they were chosen on.
+    """Chosen neighborhoods and how they perform on the validation data that chose them.
 
     Attributes:
         neighborhoods: Rules by layer.
@@ -101,12 +101,12 @@ class Selection:
 
     @property
     def gap(self) -> float:
-        """How much coverage a better setting could add, at most."""
+        """The most coverage that a better setting could add."""
         return max(0.0, self.best_possible - self.coverage)
 
     def sentences(self) -> list[str]:
-        """How the neighborhoods fare, and what is promised of them, in words."""
-        largest = ", the largest there is" if self.optimal else ""
+        """How the neighborhoods perform, and what is promised about them, in words."""
+        largest = ", the largest possible" if self.optimal else ""
         said = [
             f"On {self.n_samples:,} validation samples: coverage {percent(self.coverage)}"
             f"{largest}; accuracy on it {percent(self.accuracy)}"
@@ -119,15 +119,10 @@ class Selection:
             f"{promise.n_samples:,} samples that certify)"
         )
         if promise.by_class is not None:
-            said.append(
-                f"That holds for each of {len(promise.by_class)} classes; beliefs in any other are "
-                "never IK"
-            )
+            n = len(promise.by_class)
+            said.append(f"That holds for each of {n} classes; beliefs in any other are never IK")
         if not promise.proven:
-            said.append(
-                "The search for settings ran out of time: with a longer time limit there may be "
-                "more coverage"
-            )
+            said.append("The search ran out of time: more time may find more coverage")
         return said
 
     def _repr_html_(self) -> str:
@@ -140,9 +135,8 @@ class Selection:
         record = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "curves"}
         for name in ACCURACIES:
             record[name] = None if np.isnan(record[name]) else record[name]
-        record["neighborhoods"] = {
-            layer: neighborhood_to_dict(rule) for layer, rule in self.neighborhoods.items()
-        }
+        rules = self.neighborhoods.items()
+        record["neighborhoods"] = {layer: neighborhood_to_dict(rule) for layer, rule in rules}
         record["certificate"] = None if self.certificate is None else vars(self.certificate)
         return record
 
@@ -152,9 +146,8 @@ class Selection:
         values = dict(record)
         for name in ACCURACIES:
             values[name] = float("nan") if record[name] is None else record[name]
-        values["neighborhoods"] = {
-            layer: neighborhood_from_dict(rule) for layer, rule in record["neighborhoods"].items()
-        }
+        rules = record["neighborhoods"].items()
+        values["neighborhoods"] = {layer: neighborhood_from_dict(rule) for layer, rule in rules}
         if record["certificate"] is not None:
             values["certificate"] = Certificate(**record["certificate"])
         values["knowable"] = _read_knowable(record)
@@ -164,15 +157,15 @@ class Selection:
 def _read_knowable(record: Mapping[str, Any]) -> tuple[int, ...] | None:
     """The classes that may be known.
 
-    A certificate for each class made by an earlier version does not name them, and may have let a
-    class be known that was never tested: it is refused rather than trusted.
+    A certificate for each class by an earlier version does not name them, and may have let a class
+    be known that was never tested: we refuse it.
     """
     codes = record.get("knowable")
     if codes is None:
-        if record["certificate"] is not None and record["certificate"].get("by_class") is not None:
+        if (record["certificate"] or {}).get("by_class") is not None:
             raise InputError(
-                "the certificate for each class does not say which classes may be known, as those "
-                "made by an earlier version: tune again with each_class=True"
+                "the certificate for each class does not say which classes may be known; an "
+                "earlier version made it: tune again with each_class=True"
             )
         return None
     if not isinstance(codes, (list, tuple)) or not all(type(code) is int for code in codes):
@@ -186,7 +179,7 @@ def find_known(
     neighborhoods: Mapping[str, Neighborhood],
     knowable: Sequence[int] | None = None,
 ) -> Bools:
-    """Which samples are IK, of shape (n,), by applying the neighborhoods; see `Selection`."""
+    """Which samples are IK, of shape (n,), with these neighborhoods; see `Selection`."""
     pure = [_is_pure(layer, belief, neighborhoods[name]) for name, layer in evidence.items()]
     known: Bools = np.logical_and.reduce(pure)
     return known if knowable is None else known & np.isin(belief, list(knowable))
@@ -196,9 +189,8 @@ def _is_pure(evidence: Evidence | Contrast, belief: Ints, neighborhood: Neighbor
     """For which samples a layer supports the belief alone, of shape (n,)."""
     if isinstance(evidence, Contrast):
         evidence, belief = evidence.as_evidence(), np.zeros(len(evidence), dtype=np.int64)
-    support = find_support(evidence, neighborhood)
-    pure: Bools = make_assertions(belief, justify([support])) == Assertion.IK
-    return pure
+    justification = justify([find_support(evidence, neighborhood)])
+    return np.asarray(make_assertions(belief, justification) == Assertion.IK)
 
 
 def record_selection(
@@ -214,7 +206,7 @@ def record_selection(
     knowable: tuple[int, ...] | None = None,
     curves: Mapping[tuple[str, str], Curve] | None = None,
 ) -> Selection:
-    """The record of chosen neighborhoods, measured by really applying them."""
+    """The record of chosen neighborhoods, measured by applying them."""
     known = find_known(evidence, belief, neighborhoods, knowable)
     right = belief == y_true
     coverage = float(known.mean())
@@ -234,5 +226,4 @@ def record_selection(
 
 
 def mean_or_nan(right: Bools) -> float:
-    """The fraction that is right; NaN of nothing."""
     return float(np.mean(right)) if len(right) else float("nan")

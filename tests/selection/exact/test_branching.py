@@ -102,7 +102,7 @@ def test_without_time_to_find_a_gain_it_is_not_said_that_there_is_none():
     highs[1:] = [[3.0, 5.0, 5.0], [5.0, 5.0, 3.0]]
     weights = np.array([1, -5, -5])
     assert deepest_point(lows, highs, weights).value == 1
-    with pytest.raises(NothingFoundError, match="was found in 0 seconds: give it more") as nothing:
+    with pytest.raises(NothingFoundError, match="was found in 0 seconds: allow more") as nothing:
         deepest_point(lows, highs, weights, time_limit=0)
     assert not nothing.value.proven
     with pytest.raises(NothingFoundError) as nothing:

@@ -2,8 +2,7 @@
 
 A layer is pure for a sample exactly when each parameter of its rule lies in an interval, which the
 rule gives (`Neighborhood.box`). IK means pure in every layer, so each sample is a box in the space
-of all parameters, and the coverage of some parameters is the number of boxes around that point: its
-depth.
+of all parameters, and the coverage at a point is the number of boxes around it: its depth.
 """
 
 from __future__ import annotations
@@ -22,18 +21,17 @@ def sample_boxes(
 ) -> tuple[Floats, Floats]:
     """Low and high corners of the samples' boxes, each of shape (n, n_layers * n_parameters).
 
-    A box is half-open, [low, high); it is empty, low >= high, where a sample is never IK.
+    A box is half-open, [low, high), and empty, low >= high, if a sample is never IK.
     """
     sides = [rule.box(find_contrast(layer, belief), k) for layer in evidence.values()]
-    lows = np.column_stack([low for layer in sides for low, _ in layer])
-    highs = np.column_stack([high for layer in sides for _, high in layer])
-    return lows, highs
+    lows, highs = zip(*(side for layer in sides for side in layer), strict=True)
+    return np.column_stack(lows), np.column_stack(highs)
 
 
 def neighborhoods_at(
     point: Floats, layers: Iterable[str], rule: type[Neighborhood], k: int | None = None
 ) -> dict[str, Neighborhood]:
-    """The neighborhoods that a point in the space of the boxes stands for."""
+    """The neighborhoods at a point in the space of the boxes."""
     names = axes_of(rule)
     return {
         layer: make_rule(rule, k, **dict(zip(names, values, strict=True)))

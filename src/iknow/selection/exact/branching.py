@@ -1,35 +1,31 @@
 """Branching: the deepest point of boxes on three axes or more, by bounding cells.
 
-Every cell has two numbers (`cells`): what its corner really has, and the most any point in it could
-have. Cells that cannot beat the best corner are dropped, the others cut again, those of the highest
-bound first. When none is left the best corner is proven to be the deepest point.
+Every cell has two numbers (`subdivision`): the value at its corner, and the most that any point in
+it could have. We drop cells that cannot beat the best corner and cut the others again, those of the
+highest bound first. When none is left the best corner is proven to be the deepest point.
 
-Time and memory are bounded. Boxes can be such that hardly a cell can be dropped (thin slabs that
-cross each other); then time runs out, or the cells of the lowest bounds are given up to make room.
-Either way their bounds stay in what is returned, so that a gap is never hidden.
+Time and memory are bounded. Some boxes (thin slabs that cross each other) let us drop hardly any
+cell; then time runs out, or the cells of the lowest bounds are given up to make room. Either way
+the returned bound includes theirs, so that no gap is hidden.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from iknow.core.arrays import Bools, Floats, Ints
+from iknow.core.arrays import Bools, Ints
 from iknow.selection.exact.deadline import Deadline, OutOfTimeError
 from iknow.selection.exact.subdivision import GRID_SIZE, Boxes, Cells, refine, whole_space
 
-CORNERS_PER_ROUND = 1 << 23
-"""About how many corners of boxes are counted before the next look at what is best to do."""
-
-MOST_WAITING = 1 << 23
-"""How many boxes the cells that wait to be cut may have in part, all together; 8 bytes for each."""
-
+CORNERS_PER_ROUND = 1 << 23  # about how many corners of boxes to count in one round
+MOST_WAITING = 1 << 23  # boxes that waiting cells may have in part, in total; 8 bytes for each
 GUESSES = 64
 
 
 def search_cells(
     boxes: Boxes, size: Ints, deadline: Deadline, best: float
 ) -> tuple[Ints | None, float, float]:
-    """The best corner of more than a value, its own value, and a bound that no point exceeds.
+    """The best corner above the value `best`, its own value, and a bound that no point exceeds.
 
     size: the number of places on each axis, of shape (n_axes,).
     """
@@ -55,7 +51,7 @@ def search_cells(
 
 
 def _guess(boxes: Boxes, best: float) -> tuple[Ints | None, float]:
-    """The best of a few boxes' low corners, if it beats a value: something to begin with."""
+    """The best low corner of a few boxes, if it beats a value: something to start with."""
     corner = None
     ordered = np.lexsort(boxes.low.T)  # so that the order the boxes come in does not matter
     for at in ordered[:: -(-len(ordered) // GUESSES)]:
@@ -68,11 +64,10 @@ def _guess(boxes: Boxes, best: float) -> tuple[Ints | None, float]:
 
 
 def _make_room(waiting: Cells) -> tuple[Cells, float]:
-    """As many cells as may wait, those of the highest bounds, and the highest bound of the rest."""
-    sizes = np.diff(waiting.starts) + 2 * waiting.low.shape[1]  # a cell has itself to be kept, too
+    """The cells of the highest bounds, as many as may wait, and the highest bound of the rest."""
+    sizes = np.diff(waiting.starts) + 2 * waiting.low.shape[1]  # a cell itself takes memory too
     if sizes.sum() <= MOST_WAITING:
         return waiting, -np.inf
     order = np.argsort(-waiting.bound, kind="stable")
     n_kept = int(np.searchsorted(np.cumsum(sizes[order]), MOST_WAITING))
-    rest: Floats = waiting.bound[order[n_kept:]]
-    return waiting.take(order[:n_kept]), float(rest.max())
+    return waiting.take(order[:n_kept]), float(waiting.bound[order[n_kept:]].max())

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from numbers import Real
-from typing import Any
 
-from iknow.errors import InputError
+from iknow.core.scalars import as_real
 
 
 class OutOfTimeError(Exception):
-    """A deadline passed in the middle of something."""
+    """A deadline passed in the middle of a search."""
 
 
 class Deadline:
@@ -20,7 +18,7 @@ class Deadline:
         self._end = time.monotonic() + seconds
 
     def left(self) -> float:
-        """Seconds until then, 0 when it is over."""
+        """Seconds until then; 0 when it is over."""
         return max(0.0, self._end - time.monotonic())
 
     @property
@@ -28,12 +26,10 @@ class Deadline:
         return self.left() == 0
 
     def check(self) -> None:
-        """Raise OutOfTimeError when it is over."""
         if self.is_over:
             raise OutOfTimeError
 
 
-def check_time_limit(seconds: Any) -> None:
-    """A time limit must be a number of seconds, not negative; inf for none."""
-    if isinstance(seconds, bool) or not isinstance(seconds, Real) or not float(seconds) >= 0:
-        raise InputError(f"time_limit must be a number of seconds >= 0; got {seconds!r}")
+def check_time_limit(seconds: object) -> None:
+    """Check that a time limit is a number of seconds; inf for none."""
+    as_real(seconds, "time_limit", "be a number of seconds >= 0", lambda number: number >= 0)

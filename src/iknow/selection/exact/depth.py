@@ -2,9 +2,9 @@
 
 The coverage of a choice of radii is the number of samples' boxes around it (`boxes`), so the best
 choice is the deepest point of the boxes. On one axis or two a sweep finds it (`sweep`), whatever
-the boxes look like. On more, space is cut into cells that are bounded and dropped, or cut again
+the boxes look like. On more, we cut space into cells, bound them, and drop them or cut them again
 (`branching`): real evidence leaves a handful after two or three rounds, and what remains when time
-is up is an honest gap. Of very many boxes a sample first shows where to look (`focus`).
+is up is an honest gap. If there are very many boxes a sample first shows where to look (`focus`).
 """
 
 from __future__ import annotations
@@ -24,12 +24,11 @@ from iknow.selection.exact.sweep import deepest_of_intervals, deepest_of_rectang
 
 MANY_BOXES = 4_000
 SAMPLE_SIZE = 2_000
-MOST_AXES = 10
-"""A box has 2^axes corners to count at, and a cell is cut into at least 2^axes."""
+MOST_AXES = 10  # a box has 2^axes corners to count, and a cell is cut into at least 2^axes
 
 
 class NothingFoundError(SelectionError):
-    """No point gains more than it loses, or, if that is not `proven`, none was found in time."""
+    """No point gains more than it loses; if that is not `proven`, none was found in time."""
 
     def __init__(self, message: str, *, proven: bool) -> None:
         super().__init__(message)
@@ -54,23 +53,23 @@ def deepest_point(
 ) -> Deepest:
     """The point of largest total weight, in the middle of its plateau.
 
-    lows, highs: corners of half-open boxes [low, high), of shape (n_boxes, n_axes). weights: of
-    shape (n_boxes,), negative ones allowed; whole numbers are added exactly. time_limit: seconds
-    after which the best point so far is returned. The order of the boxes does not matter.
-    Raises NothingFoundError where no point has a positive weight.
+    lows, highs: corners of half-open boxes [low, high), of shape (n_boxes, n_axes), in any order.
+    weights: of shape (n_boxes,), negative ones allowed; sums of whole numbers are exact.
+    time_limit: seconds after which it returns the best point so far. Raises NothingFoundError if
+    no point has a positive weight.
     """
     check_time_limit(time_limit)
     if lows.shape[1] > MOST_AXES:
         raise SelectionError(
-            f"{lows.shape[1]} parameters are too many to choose together, {MOST_AXES} is the most: "
-            "use fewer layers"
+            f"{lows.shape[1]} parameters are too many to choose together, at most {MOST_AXES} are "
+            "possible: use fewer layers"
         )
     inhabited = (lows < highs).all(axis=1) & (weights != 0)
     lows, highs = lows[inhabited], highs[inhabited]
     weight = np.asarray(weights, dtype=np.float64)[inhabited]
     if not (weight > 0).any():
-        raise NothingFoundError("there is no box to be inside of", proven=True)
-    # On one axis a look at all of them costs no more than a look at where to look.
+        raise NothingFoundError("all boxes are empty or have no positive weight", proven=True)
+    # On one axis searching all boxes costs no more than finding out where to search.
     many = len(weight) > MANY_BOXES and lows.shape[1] > 1
     search = _search_many if many else _search_all
     point, bound = search(lows, highs, weight, Deadline(time_limit))
@@ -79,7 +78,7 @@ def deepest_point(
         if bound > 0:
             raise NothingFoundError(
                 f"no point that gains more by its boxes than it loses was found in {time_limit:g} "
-                "seconds: give it more with time_limit=...",
+                "seconds: allow more with time_limit=...",
                 proven=False,
             )
         raise NothingFoundError("no point gains more by its boxes than it loses", proven=True)
@@ -87,7 +86,7 @@ def deepest_point(
 
 
 def profile(low: Floats, high: Floats, weights: Ints | Floats) -> tuple[Floats, Floats]:
-    """Depth along one axis: the places where it may change, ascending, and its value from each on.
+    """Depth along one axis: where it may change, ascending, and its value from each place on.
 
     low, high: ends of half-open intervals, of shape (n,). Before the first place the depth is 0.
     """
@@ -100,9 +99,8 @@ def profile(low: Floats, high: Floats, weights: Ints | Floats) -> tuple[Floats, 
 def _search_many(
     lows: Floats, highs: Floats, weight: Floats, deadline: Deadline
 ) -> tuple[Floats | None, float]:
-    """Like `_search_all`: a sample of the boxes finds a good point, all of them improve on it."""
-    step = -(-len(lows) // SAMPLE_SIZE)
-    some = np.argsort(lows[:, 0], kind="stable")[::step]
+    """Like `_search_all`: a sample of the boxes finds a good point, and all improve on it."""
+    some = np.argsort(lows[:, 0], kind="stable")[:: -(-len(lows) // SAMPLE_SIZE)]
     half = Deadline(deadline.left() / 2)
     point, _ = _search_all(lows[some], highs[some], weight[some], half)
     if point is None:
@@ -122,14 +120,9 @@ def _search_many(
     always = float(weight[covers].sum())
     if not part.any():
         return low, always
-    better, bound = _search_all(
-        np.maximum(lows[part], low),
-        np.where(highs[part] < high, highs[part], np.inf),  # no end, so none to look at, beyond it
-        weight[part],
-        deadline,
-        best=value - always,
-        origin=low,
-    )
+    ends = np.where(highs[part] < high, highs[part], np.inf)  # beyond the region they do not matter
+    inner = np.maximum(lows[part], low), ends, weight[part]
+    better, bound = _search_all(*inner, deadline, best=value - always, origin=low)
     return (point if better is None else better), max(value, always + bound)
 
 
@@ -141,12 +134,12 @@ def _search_all(
     best: float = 0.0,
     origin: Floats | None = None,
 ) -> tuple[Floats | None, float]:
-    """The best point of more than a value, if there is one, and a bound that no point exceeds.
+    """The best point above the value `best`, if any, and a bound that no point exceeds.
 
-    origin: a point, below all boxes, that is looked at even if it lies in none.
+    origin: a point, below all boxes, to try even if it lies in none.
     """
     # Depth grows only where a box begins, or where one of negative weight ends: points with such
-    # coordinates are enough, and their ranks make all that follows whole numbers.
+    # coordinates are enough, and with their ranks we compute in whole numbers from here on.
     ends = np.where(np.isinf(highs), lows, highs)[weight < 0]
     places = np.concatenate([lows, ends, lows[:1] if origin is None else origin[None]])
     numbers = [np.unique(column) for column in places.T]
@@ -167,9 +160,9 @@ def _search_all(
 
 
 def _middle_of_plateau(point: Floats, lows: Floats, highs: Floats, weights: Floats) -> Floats:
-    """Move a point, axis by axis, to the middle of the stretch that is as deep as it is itself.
+    """Move a point, axis by axis, to the middle of the stretch that is as deep as the point.
 
-    It is the choice least easily upset. Where the stretch has no end, its beginning is taken.
+    Small errors matter least there. If the stretch has no end, take its beginning.
     """
     middle = point.copy()
     for axis in range(len(point)):
@@ -185,7 +178,7 @@ def _middle_of_plateau(point: Floats, lows: Floats, highs: Floats, weights: Floa
 
 
 def _between(low: float, high: float) -> float:
-    """The middle of a half-open interval, never outside it for lack of numbers in between."""
+    """The middle of a half-open interval, inside it even if no number lies between its ends."""
     if np.isinf(high):
         return low
     middle = low + (high - low) / 2
@@ -193,19 +186,17 @@ def _between(low: float, high: float) -> float:
 
 
 def _around(lows: Floats, highs: Floats, point: Floats) -> Bools:
-    """Which boxes the point lies in."""
     inside: Bools = np.all((lows <= point) & (point < highs), axis=1)
     return inside
 
 
 def _ranks(numbers: list[Floats], places: Floats) -> Ints:
     """The number of coordinates below each place, of the shape of `places`."""
-    columns = [_find(axis, places[:, i]) for i, axis in enumerate(numbers)]
-    return np.stack(columns, axis=1)
+    return np.stack([_find(axis, places[:, i]) for i, axis in enumerate(numbers)], axis=1)
 
 
 def _find(numbers: Floats, places: Floats) -> Ints:
-    """What searchsorted finds; in ascending order it finds many places several times faster."""
+    """Like searchsorted, several times faster on many places, as it looks them up in order."""
     order = np.argsort(places)
     found = np.empty(len(places), dtype=np.int64)
     found[order] = np.searchsorted(numbers, places[order])

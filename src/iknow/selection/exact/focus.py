@@ -1,8 +1,8 @@
-"""Focus: where, among very many boxes, a point better than a good one can lie at all.
+"""Focus: where, among very many boxes, a point can be better than a good one.
 
 A coarse grid bounds the value of every cell by counting all boxes once. Only boxes with a side
-through the cells that may hold something better need a closer look; the others are there, all of
-them, or not at all.
+through the cells that may hold a better point need more work; the others cover these cells
+entirely or not at all.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from iknow.selection.exact.subdivision import GRID_SIZE, Grid
 def better_region(
     lows: Floats, highs: Floats, weight: Floats, value: float, sample: Floats, deadline: Deadline
 ) -> tuple[Floats, Floats] | None:
-    """A box [low, high) that holds every point of more than a value, or None if there is none.
+    """A box [low, high) that holds every point above a value, or None if no point is.
 
     lows, highs: of shape (n_boxes, n_axes). weight: of shape (n_boxes,). sample: places of shape
-    (n, n_axes) that the grid's cuts are taken from, evenly by number. Raises OutOfTimeError.
+    (n, n_axes) whose quantiles are the grid's cuts. Raises OutOfTimeError.
     """
     n_axes = lows.shape[1]
     pieces = int(min(128, (GRID_SIZE / 8) ** (1 / n_axes)))
@@ -30,11 +30,9 @@ def better_region(
         cuts[axis][0] = lows[:, axis].min()  # no box lies before the first piece
 
     def count(places: Floats, side: str, first: int = 0) -> Ints:
-        """How many pieces begin before each place, or end, with `first` 1."""
-        found = [
-            np.searchsorted(cuts[axis][first:], places[:, axis], side)  # type: ignore[call-overload]
-            for axis in range(n_axes)
-        ]
+        """How many pieces begin before each place, or, if `first` is 1, end."""
+        pairs = zip(cuts, places.T, strict=True)
+        found = [np.searchsorted(cut[first:], column, side) for cut, column in pairs]  # type: ignore[call-overload]
         return np.stack(found, axis=1)
 
     # Piece i is [cuts[i], cuts[i + 1]), the last one without an end.

@@ -1,11 +1,11 @@
-"""Cells: bounding the depth of boxes on a grid, all cells at once.
+"""Subdivision: bounding the depth of boxes on a grid, all cells at once.
 
 Boxes and cells are ranges of whole numbers, [low, high) on every axis. The value of a point is the
 total weight of the boxes around it; weights may be negative. For a cell
 
-    its value at the low corner is what some point really has:           a lower bound on the best
-    the positive weights that meet it, and the negative ones that cover
-    all of it, are the most that any point in it can have:               an upper bound in it
+    the value at its low corner is what some point has: a lower bound on the best
+    the positive weights that meet it, and the negative ones that cover all of it, are the most that
+    any point in it can have: an upper bound in it
 
 Both are sums over ranges of cells, so a difference array with a cumulative sum along every axis
 gives them for a whole grid at the cost of the boxes' corners plus the grid.
@@ -15,21 +15,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.selection.exact.deadline import Deadline
 
-GRID_SIZE = 1 << 19
-"""How many cells a set of cells is cut into, at most and about."""
-
-CORNERS_AT_ONCE = 1 << 20
-"""How many corners of boxes are counted in one go, which bounds the memory for it."""
-
-MOST_PARTS = 1 << 21
-"""How many boxes the cells that are made in one go may have in part, all cells together."""
+GRID_SIZE = 1 << 19  # about the most cells to cut a set of cells into
+CORNERS_AT_ONCE = 1 << 20  # corners of boxes to count in one go, which bounds the memory
+MOST_PARTS = 1 << 21  # boxes that the cells made in one go may have in part, in total
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,58 +42,35 @@ class Boxes:
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Parts of space that may hold the best point.
+    """Parts of space that may hold the best point."""
 
-    low, high: of shape (n_cells, n_axes). bound: the most a point can have there. inside: the total
-    weight of the boxes that cover all of a cell. The boxes that cover a part of cell i are
-    `boxes[starts[i] : starts[i + 1]]`.
-    """
-
-    low: Ints
+    low: Ints  # of shape (n_cells, n_axes), as is high
     high: Ints
-    bound: Floats
-    inside: Floats
-    starts: Ints
+    bound: Floats  # the most that a point in each cell can have
+    inside: Floats  # the total weight of the boxes that cover all of a cell
+    starts: Ints  # boxes[starts[i] : starts[i + 1]] cover a part of cell i
     boxes: Ints
 
     def __len__(self) -> int:
         return len(self.bound)
 
     def take(self, cells: Ints) -> Cells:
-        """Some of the cells."""
         counts = np.diff(self.starts)[cells]
-        return Cells(
-            low=self.low[cells],
-            high=self.high[cells],
-            bound=self.bound[cells],
-            inside=self.inside[cells],
-            starts=np.append(0, np.cumsum(counts)),
-            boxes=self.boxes[_ranges(self.starts[cells], counts)],
-        )
+        starts, boxes = np.append(0, np.cumsum(counts)), _ranges(self.starts[cells], counts)
+        own = self.low[cells], self.high[cells], self.bound[cells], self.inside[cells]
+        return Cells(*own, starts, self.boxes[boxes])
 
     def join(self, other: Cells) -> Cells:
-        """These cells and others."""
-        return Cells(
-            low=np.concatenate([self.low, other.low]),
-            high=np.concatenate([self.high, other.high]),
-            bound=np.concatenate([self.bound, other.bound]),
-            inside=np.concatenate([self.inside, other.inside]),
-            starts=np.concatenate([self.starts, self.starts[-1] + other.starts[1:]]),
-            boxes=np.concatenate([self.boxes, other.boxes]),
-        )
+        other = replace(other, starts=self.starts[-1] + other.starts[1:])
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Cells(*map(np.concatenate, pairs))
 
 
 def whole_space(boxes: Boxes, size: Ints) -> Cells:
     """One cell from 0 to `size`, of shape (n_axes,), that every box covers a part of."""
     n = len(boxes.weight)
-    return Cells(
-        low=np.zeros((1, boxes.n_axes), dtype=np.int64),
-        high=size[None],
-        bound=np.array([np.maximum(boxes.weight, 0).sum()]),
-        inside=np.zeros(1),
-        starts=np.array([0, n]),
-        boxes=np.arange(n),
-    )
+    low, bound = np.zeros((1, boxes.n_axes), dtype=np.int64), np.maximum(boxes.weight, 0).sum()
+    return Cells(low, size[None], np.array([bound]), np.zeros(1), np.array([0, n]), np.arange(n))
 
 
 def refine(
@@ -106,8 +78,8 @@ def refine(
 ) -> tuple[float, Ints, Cells]:
     """Cut every cell into smaller ones: the best corner's value and place, and what may be better.
 
-    best: the value to beat. Of the smaller cells only those with a higher bound are returned. Where
-    these would share too many boxes, the cells are cut into fewer. Raises OutOfTimeError.
+    best: the value to beat. Returns only smaller cells with a higher bound. If these would share
+    too many boxes, it cuts the cells into fewer. Raises OutOfTimeError.
     """
     n_cells, n_axes = cells.low.shape
     width = cells.high - cells.low
@@ -126,8 +98,7 @@ def _cut(
 ) -> tuple[float, Ints, tuple[Ints, ...], Floats, list[Ints]]:
     """The best corner's value and place; which pieces may be better, their bounds, and the cuts.
 
-    pieces: into how many every axis is cut, of shape (n_axes,). Cuts: by axis, of shape
-    (n_cells, n_pieces + 1).
+    pieces: how many along every axis, of shape (n_axes,). Cuts: by axis, (n_cells, n_pieces + 1).
     """
     width = cells.high - cells.low
     n_cells, n_axes = width.shape
@@ -136,7 +107,7 @@ def _cut(
         for axis, n in enumerate(pieces.tolist())
     ]
     values, bounds = _bound_pieces(cells, boxes, width, pieces, deadline)
-    # A cell narrower than the number of pieces has some of no width at all.
+    # A cell narrower than the number of pieces has some of no width.
     for axis in range(n_axes):
         shape = [n_cells] + [1] * n_axes
         shape[1 + axis] = int(pieces[axis])
@@ -151,7 +122,7 @@ def _cut(
 
 
 def _fewer(pieces: Ints, width: Ints) -> Ints:
-    """Half as many pieces along every axis, then along fewer axes: at last two along the widest."""
+    """Half as many pieces along every axis, then along fewer axes; at last 2 along the widest."""
     if (pieces > 2).any():
         return np.maximum(np.minimum(pieces, 2), pieces // 2)
     cut_axes = np.flatnonzero(pieces > 1)
@@ -168,8 +139,8 @@ def _bound_pieces(
     spans = width[owner]
     low = np.clip(boxes.low[cells.boxes] - cells.low[owner], 0, spans)
     high = np.clip(boxes.high[cells.boxes] - cells.low[owner], 0, spans)
-    # Piece i begins at width * i // pieces. The first to begin at or after a number x, and the
-    # number of pieces that begin at or before it, follow in whole numbers.
+    # Piece i begins at width * i // pieces. From that follow, in whole numbers, the first to begin
+    # at or after a number x, and the number of pieces that begin at or before it.
     first_from_low = -(-low * pieces // spans)
     first_from_high = -(-high * pieces // spans)
     meets_from = np.minimum(((low + 1) * pieces - 1) // spans, pieces - 1)
@@ -186,8 +157,8 @@ def _bound_pieces(
 class Grid:
     """Sums of weights over ranges of the pieces of many cells.
 
-    owner: the cell of each box, of shape (n_boxes,). pieces: into how many every axis is cut, of
-    shape (n_axes,). start: the cells' own weights, of shape (n_cells,).
+    owner: the cell of each box, of shape (n_boxes,). pieces: how many along every axis, of shape
+    (n_axes,). start: the cells' own weights, of shape (n_cells,).
     """
 
     def __init__(
@@ -198,7 +169,7 @@ class Grid:
         self.start = start.reshape([n_cells] + [1] * len(pieces))
 
     def add_up(self, low: Ints, high: Ints, weight: Floats) -> Floats:
-        """The cells' own start plus all weights whose range [low, high) includes a piece."""
+        """The start of each cell plus all weights whose range [low, high) includes a piece."""
         inhabited = (low < high).all(axis=1) & (weight != 0)
         owner, weight = self._owner[inhabited], weight[inhabited]
         ends = low[inhabited], high[inhabited]
@@ -221,8 +192,7 @@ class Grid:
         total = total.reshape([self._n_cells, *sides])
         for axis in range(1, n_axes + 1):
             np.cumsum(total, axis=axis, out=total)
-        inner = total[(slice(None), *(slice(0, n) for n in self._pieces))]
-        return inner + self.start
+        return total[(slice(None), *(slice(0, n) for n in self._pieces))] + self.start
 
 
 def _children(
@@ -235,15 +205,15 @@ def _children(
 ) -> Cells | None:
     """The kept pieces as cells, each with the boxes that cover a part of it.
 
-    None if there may be more than `MOST_PARTS` of those, and fewer pieces would have fewer.
+    None if these may be more than `MOST_PARTS`, and fewer pieces would have fewer.
     """
     parent, n_axes = kept[0], boxes.n_axes
     low = np.stack([cuts[axis][parent, kept[1 + axis]] for axis in range(n_axes)], axis=1)
     high = np.stack([cuts[axis][parent, kept[1 + axis] + 1] for axis in range(n_axes)], axis=1)
     owner = np.repeat(np.arange(len(cells)), np.diff(cells.starts))
     joins = []
-    # A box covers a part of a piece only if one of its sides runs through it: pieces and sides are
-    # joined by parent and by place on the side's axis.
+    # A box covers a part of a piece only if one of its sides runs through it, so we join pieces and
+    # sides by parent and by place on the side's axis.
     for axis in range(n_axes):
         pieces = cuts[axis].shape[1] - 1
         start, span = cells.low[owner, axis], (cells.high - cells.low)[owner, axis]
@@ -267,14 +237,8 @@ def _children(
     deadline.check()
     child, box = np.divmod(np.unique(np.concatenate(pairs)), len(boxes.weight))
     partial = np.bincount(child, np.maximum(boxes.weight[box], 0), len(parent))
-    return Cells(
-        low=low,
-        high=high,
-        bound=bound,
-        inside=bound - partial,
-        starts=np.searchsorted(child, np.arange(len(parent) + 1)),
-        boxes=box,
-    )
+    starts = np.searchsorted(child, np.arange(len(parent) + 1))
+    return Cells(low, high, bound, inside=bound - partial, starts=starts, boxes=box)
 
 
 def _is_part(boxes: Boxes, box: Ints, low: Ints, high: Ints, cell: Ints) -> Bools:
@@ -286,8 +250,6 @@ def _is_part(boxes: Boxes, box: Ints, low: Ints, high: Ints, cell: Ints) -> Bool
 
 
 def _ranges(starts: Ints, counts: Ints) -> Ints:
-    """start, start + 1, ..., for each start as many numbers as its count, one after the other."""
-    ends = np.cumsum(counts)
-    total = int(ends[-1]) if len(ends) else 0
-    numbers: Ints = np.arange(total) + np.repeat(starts - (ends - counts), counts)
+    """start, start + 1, ..., as many as its count, for each start one after the other."""
+    numbers: Ints = np.arange(counts.sum()) + np.repeat(starts + counts - np.cumsum(counts), counts)
     return numbers

@@ -7,15 +7,15 @@ it and the largest of its partial sums:
 
     sum  = sum_left + sum_right          top = max(top_left, sum_left + top_right)
 
-When the line reaches a rectangle's low side its two changes are made, at its high side they are
-taken back, and the top of the whole axis is the depth of the best point on the line.
+When the line reaches a rectangle's low side we make its two changes, at its high side we undo them,
+and the top of the whole axis is the depth of the best point on the line.
 
-A tree that takes one change after the other would be slow in Python, so here all changes are made
-at once, level by level. A node's state alters only at the changes inside its range: its history is
-as long as those are many, and the histories of a level together as long as all changes. That of a
-parent follows from its children's: at each change one child has a new state and the other its last
-one. In order of time the changes of a node are split into those of the left child and those of the
-right, each in order of time again, as in a wavelet tree; so "its last one" is found by counting.
+Making one change after the other would be slow in Python, so we make all at once, level by level. A
+node's state alters only at the changes inside its range, so the histories of a level are together
+as long as all changes. A parent's history follows from its children's: at each change one child has
+a new state and the other its last one. As in a wavelet tree, the changes of a node, in order of
+time, split into those of the left and of the right child, again in order of time; so counting finds
+"its last one".
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def deepest_of_rectangles(
     low, high: rectangles [low, high) in whole numbers, of shape (n, 2). weight: of shape (n,).
     size: points have coordinates from 0 to below these two.
     """
-    # The first change does nothing: it has the origin looked at, whether a rectangle begins there.
+    # The first change does nothing but include the origin, even if no rectangle begins there.
     times = np.concatenate([[0], low[:, 0], low[:, 0], high[:, 0], high[:, 0]])
     places = np.concatenate([[0], low[:, 1], high[:, 1], low[:, 1], high[:, 1]])
     changes = np.concatenate([[0.0], weight, -weight, -weight, weight])
@@ -54,9 +54,8 @@ def deepest_of_rectangles(
     last = np.flatnonzero(np.append(times[1:] != times[:-1], True))  # all changes of a time made
     x = int(times[last[tops[last].argmax()]])
     crossed = (low[:, 0] <= x) & (x < high[:, 0])
-    y, depth = deepest_of_intervals(
-        low[crossed, 1], high[crossed, 1], weight[crossed], int(size[1])
-    )
+    ends = low[crossed, 1], high[crossed, 1]
+    y, depth = deepest_of_intervals(*ends, weight[crossed], int(size[1]))
     return (x, y), depth
 
 
@@ -69,8 +68,8 @@ def _history_of_tops(places: Ints, changes: Floats) -> Floats:
     n_levels = int(places.max()).bit_length()
     begin = np.zeros((1 << n_levels) + 1, dtype=np.int64)
     np.cumsum(np.bincount(places, minlength=1 << n_levels), out=begin[1:])
-    # Down the tree: where the last states of a node's children stand at each of its changes.
-    # Position m stands for the state before any change.
+    # Down the tree: the positions of the last states of a node's children at each of its changes.
+    # Position m is the state before any change.
     children = []
     start, place, count = np.zeros(m, dtype=np.int64), places, np.arange(1, m + 1)
     for level in range(n_levels - 1, -1, -1):
