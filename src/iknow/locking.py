@@ -27,10 +27,7 @@ class Acquirable(Protocol):
 
 
 class Lock:
-    """A reentrant lock that is released in a forked child.
-
-    Copying or pickling it makes a new lock, so objects that hold one can be copied.
-    """
+    """A reentrant lock that is released in a forked child. Copies and pickles are new locks."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()

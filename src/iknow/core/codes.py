@@ -32,10 +32,7 @@ def positions_of(labels: Labels, classes: Labels) -> Ints:
 
 
 def for_json(labels: Labels) -> list[Any]:
-    """Labels of shape (n,) as values that JSON has: text, whole and finite numbers, flags, None.
-
-    Any other label, such as a date, bytes or NaN, becomes its text, `str(label)`.
-    """
+    """Labels of shape (n,) as JSON values: text, finite numbers, flags, None; all else as `str`."""
     return [_for_json(label) for label in labels]
 
 

@@ -36,11 +36,9 @@ class Contrast:
         return int(self.neighbor_distances.shape[1])
 
     def nearest_distance(self) -> Floats:
-        """Distance to the nearest training activation of any class, of shape (n,)."""
         return np.minimum(self.own, self.other)
 
     def neighbor_distance(self, k: int) -> Floats:
-        """Distance to the k-th nearest training activation, of shape (n,)."""
         return self.as_evidence().neighbor_distance(k)
 
     def as_evidence(self) -> Evidence:

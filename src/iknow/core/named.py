@@ -1,8 +1,4 @@
-"""Named codes: numbers that print as words, one by one and in arrays.
-
-An array of codes is small and fast to compare and count, but nobody reads `[2 0 1]` as
-`[IK IDK IMK]`. So these print names and compute with numbers.
-"""
+"""Named codes: arrays of numbers, small and fast to compare and count, that print as words."""
 
 from __future__ import annotations
 

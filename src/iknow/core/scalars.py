@@ -1,7 +1,5 @@
-"""Scalars: checks that a user's argument is one number or one flag.
-
-An array has no truth value, text is no limit, and True is no count. Without these checks such
-values would fail later, or be taken for something else.
+"""Scalars: checks that an argument is one number or one flag, as an array, text or True in place of
+a number would fail later or be taken for something else.
 """
 
 from __future__ import annotations
@@ -16,8 +14,7 @@ import numpy as np
 from iknow.core.text import shown
 from iknow.errors import InputError
 
-NO_NUMBERS = (bool, np.bool_, np.timedelta64)
-"""Types that Python or numpy count as numbers and that we do not."""
+NO_NUMBERS = (bool, np.bool_, np.timedelta64)  # though Python or numpy count them as numbers
 
 
 def as_flag(value: Any, what: str) -> bool:

@@ -35,10 +35,7 @@ def name(text: object, most: int = LONGEST_NAME) -> str:
 
 
 def shown(value: object, most: int = LONGEST_NAME) -> str:
-    """A user's value as quoted in an error: its repr, or its type if repr fails.
-
-    A repr may fail: on an object that raises, on endlessly nested lists, on 5,000 digits.
-    """
+    """A user's value as quoted in an error: its repr, or its type if repr fails, as it may."""
     try:
         text = repr(value)
     except Exception:

@@ -1,5 +1,4 @@
 """Candidates: settings worth certifying, found and ranked on the samples set aside for that.
-
 Nothing here sees the samples that certify; the promise depends on it (`guarantee`).
 """
 

@@ -160,9 +160,8 @@ def _search_all(
 
 
 def _middle_of_plateau(point: Floats, lows: Floats, highs: Floats, weights: Floats) -> Floats:
-    """Move a point, axis by axis, to the middle of the stretch that is as deep as the point.
-
-    Small errors matter least there. If the stretch has no end, take its beginning.
+    """Move a point, axis by axis, to the middle of the equally deep stretch around it, where small
+    errors matter least. If the stretch has no end, take its beginning.
     """
     middle = point.copy()
     for axis in range(len(point)):

@@ -78,8 +78,8 @@ def refine(
 ) -> tuple[float, Ints, Cells]:
     """Cut every cell into smaller ones: the best corner's value and place, and what may be better.
 
-    best: the value to beat. Returns only smaller cells with a higher bound. If these would share
-    too many boxes, it cuts the cells into fewer. Raises OutOfTimeError.
+    best: the value to beat; cells whose bound is no higher are dropped. If the rest would share too
+    many boxes, the cells are cut into fewer. Raises OutOfTimeError.
     """
     n_cells, n_axes = cells.low.shape
     width = cells.high - cells.low
