@@ -1,4 +1,4 @@
-"""The settings of a bundle: what a classifier writes beside its evidence, checked when read."""
+"""The settings of a bundle: what a classifier saves besides its evidence, checked when read."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ KEYS = (*PARAMETERS, "selection", "n_features_in", "feature_names_in", "probe")
 
 
 def read_settings(path: str | os.PathLike[str], bundle: Bundle) -> dict[str, Any]:
-    """The settings of a bundle; those that no classifier wrote are refused."""
+    """The checked settings of a bundle."""
     try:
         settings = check_record(upgrade(bundle.settings, bundle), "settings", KEYS)
         _check(settings, bundle)
     except (BundleError, ValueError) as error:
-        raise BundleError(f"{path} is damaged: manifest.json: {error}") from error
+        raise BundleError(f"{path} cannot be loaded: manifest.json: {error}") from error
     return settings
 
 
@@ -50,13 +50,12 @@ def _check(settings: dict[str, Any], bundle: Bundle) -> None:
 
 def _check_selection(record: dict[str, Any], bundle: Bundle) -> None:
     where = "settings.selection"
-    keys = [field.name for field in fields(Selection) if field.name != "curves"]
-    check_record(record, where, keys)
+    check_record(record, where, [each.name for each in fields(Selection) if each.name != "curves"])
     undefined = [name for name in ACCURACIES if record[name] is None]
     check_fields(Selection, record, where, ("neighborhoods", "certificate", "curves", *undefined))
     rules = check_record(record["neighborhoods"], f"{where}.neighborhoods", bundle.activations)
     for rule in rules.values():
         neighborhood_from_dict(check_mapping(rule, f"{where}.neighborhoods"))
     if record["certificate"] is not None:
-        certificate = check_mapping(record["certificate"], f"{where}.certificate")
-        check_fields(Certificate, certificate, f"{where}.certificate")
+        where += ".certificate"
+        check_fields(Certificate, check_mapping(record["certificate"], where), where)
