@@ -34,7 +34,6 @@ class Index(Protocol):
 
     def gather(self, queries: Any, k: int = 0) -> Evidence:
         """Gather evidence about `queries`, (n_queries, n_features), with `k` neighbor distances."""
-        ...
 
     def find_support(self, queries: Any, neighborhood: Neighborhood) -> Bools:
         """Find the classes within reach of `neighborhood`: a mask of shape (n_queries, n_classes).
@@ -42,7 +41,6 @@ class Index(Protocol):
         The answer for `queries` of shape (n_queries, n_features) equals that of
         `iknow.core.support.find_support`, but an index may find it without measuring distances.
         """
-        ...
 
 
 IndexFactory = Callable[..., Index]

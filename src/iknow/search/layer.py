@@ -10,7 +10,7 @@ from iknow.core.evidence import Evidence
 from iknow.core.neighborhood import Neighborhood
 from iknow.errors import InputError
 from iknow.geometry import Metric
-from iknow.locking import Lock
+from iknow.locking import cached_property
 from iknow.search.choose import find_index_type
 from iknow.search.index import IndexFactory
 from iknow.search.stored import StoredRows
@@ -40,10 +40,8 @@ class LayerIndex:
         self._given = index
         self._make = find_index_type(metric, device, index)
         self._arrays = points, labels, rows
-        self._n_classes = n_classes
+        self.n_classes = n_classes
         self._check = check
-        self._built: StoredRows | None = None
-        self._lock = Lock()
 
     @classmethod
     def build(
@@ -69,10 +67,6 @@ class LayerIndex:
     @property
     def n_features(self) -> int:
         return int(self._arrays[0].shape[1])
-
-    @property
-    def n_classes(self) -> int:
-        return self._n_classes
 
     @property
     def points(self) -> Floats32:
@@ -108,16 +102,15 @@ class LayerIndex:
 
     @property
     def _index(self) -> StoredRows:
-        """The index itself, built on first use."""
         self._check_arrays()
-        if self._built is None:
-            with self._lock.held():
-                if self._built is None:
-                    points, labels, rows = self._arrays
-                    index = self._make(points, labels, self._n_classes, rows=rows)
-                    self._arrays = index.points, index.labels, index.rows  # sorted by now
-                    self._built = index
         return self._built
+
+    @cached_property
+    def _built(self) -> StoredRows:
+        points, labels, rows = self._arrays
+        index = self._make(points, labels, self.n_classes, rows=rows)
+        self._arrays = index.points, index.labels, index.rows  # sorted by now
+        return index
 
     def _check_arrays(self) -> None:
         if self._check is not None:

@@ -40,7 +40,8 @@ class StoredRows(ABC):
         self.points: Floats32 = points
         self.labels: Ints = codes
         self.rows: Ints = numbers
-        self._n_classes = n_classes
+        self.n_rows, self.n_features = int(points.shape[0]), int(points.shape[1])
+        self.n_classes = n_classes
 
     @abstractmethod
     def gather(self, queries: Any, k: int = 0) -> Evidence:
@@ -65,15 +66,3 @@ class StoredRows(ABC):
     def class_starts(self) -> Ints:
         """First row of each class and, last, the number of rows: shape (n_classes + 1,)."""
         return np.searchsorted(self.labels, np.arange(self.n_classes + 1)).astype(np.int64)
-
-    @property
-    def n_rows(self) -> int:
-        return len(self.points)
-
-    @property
-    def n_features(self) -> int:
-        return int(self.points.shape[1])
-
-    @property
-    def n_classes(self) -> int:
-        return self._n_classes
