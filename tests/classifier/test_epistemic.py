@@ -1007,7 +1007,7 @@ def test_a_k_that_the_rule_does_not_use_does_not_matter():
 
 
 def test_more_neighbours_than_training_samples_cannot_be_kept():
-    with pytest.raises(InputError, match=r"k=9 neighbours were asked for .* holds 4 samples"):
+    with pytest.raises(InputError, match=r"k=9 neighbors were asked for .* holds 4 samples"):
         fitted(neighborhoods=Ball(1)).assess(outputs_at(0), k=9)
 
 

@@ -281,7 +281,7 @@ def test_without_probes_no_inputs_are_kept_and_the_load_says_so(tmp_path):
     estimator = FrozenEstimator(LogisticRegression().fit(X, Y))
     made = save(estimator, tmp_path)
     made.save(tmp_path / "x.iknow", probe=False)
-    with pytest.warns(UserWarning, match="saved without inputs to know its model by"):
+    with pytest.warns(UserWarning, match="saved with probe=False"):
         found = load(estimator, tmp_path)
     assert isinstance(found.probe_, str)
     EpistemicClassifier.load(tmp_path / "x.iknow")  # there is no model to be checked

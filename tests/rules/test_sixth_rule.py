@@ -175,7 +175,9 @@ def test_without_its_name_it_is_neither_saved_nor_loaded(parts, tuned, tmp_path)
             with pytest.raises(InputError, match=r"Crowd cannot be saved.*register_rule\(Crowd\)"):
                 classifier.save(tmp_path / "c.iknow")
         assert not (tmp_path / "c.iknow").exists()
-        with pytest.raises(BundleError, match=r"unknown rule 'Crowd'.*iknow\.register_rule"):
+        with pytest.raises(
+            BundleError, match=r"cannot be loaded: .*unknown rule 'Crowd'.*iknow\.register_rule"
+        ):
             EpistemicClassifier.load(tmp_path / "b.iknow")
     finally:
         register_rule(Crowd)

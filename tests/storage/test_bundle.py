@@ -482,7 +482,7 @@ def test_content_of_a_bundle_that_no_index_can_take_is_refused_though_its_checks
         ({"activations": {"a": whole}, "labels": np.array([1, 0, 1])}, "must be ascending"),
         ({"activations": {"a": whole}, "labels": np.array([0, 1, 2])}, "codes from 0 to 1"),
         ({"activations": {"a": whole}, "labels": np.array([-1, 0, 1])}, "codes from 0 to 1"),
-        ({"activations": {"a": whole}, "rows": np.array([0, 2, 2])}, "a number of its own"),
+        ({"activations": {"a": whole}, "rows": np.array([0, 2, 2])}, "contain a number twice"),
         ({"activations": {"a": whole}, "rows": np.array([0, -2, 2])}, "whole numbers >= 0"),
     ]:
         write_bundle(tmp_path / "x.iknow", replace(bundle, **wrong), "1")
@@ -606,7 +606,7 @@ def test_a_missing_content_is_named(saved, name):
 @pytest.mark.parametrize("name", ["model.joblib", "layers/a/more.npy", "../x", "/etc/passwd"])
 def test_a_content_that_does_not_belong_there_is_named(saved, name):
     pack(saved, unpack(saved) | {name: b"precious"})
-    with pytest.raises(BundleError, match=f"{name} does not belong there"):
+    with pytest.raises(BundleError, match=f"{name} does not belong in it"):
         EpistemicClassifier.load(saved)
 
 
@@ -630,11 +630,19 @@ def test_an_array_that_is_too_long_is_named_on_load(saved, name, verify):
 @pytest.mark.parametrize(
     ("name", "array", "message"),
     [
-        ("labels.npy", np.zeros(30), "labels.npy must hold 30 whole numbers"),
-        ("labels.npy", np.int64(3), "labels.npy must hold 1 whole numbers"),
-        ("rows.npy", np.arange(29), "rows.npy must hold 30 whole numbers"),
-        ("layers/a/activations.npy", np.zeros(30, "f4"), "layer 'a' must hold a table of floats"),
-        ("layers/a/activations.npy", np.zeros((30, 2), int), "a table of floats .* dtype int64"),
+        ("labels.npy", np.zeros(30), "labels.npy must hold 30 64-bit integers"),
+        ("labels.npy", np.int64(3), "labels.npy must hold 1 64-bit integers"),
+        ("rows.npy", np.arange(29), "rows.npy must hold 30 64-bit integers"),
+        (
+            "layers/a/activations.npy",
+            np.zeros(30, "f4"),
+            "layer 'a' must hold a 2-D array of 32-bit floats",
+        ),
+        (
+            "layers/a/activations.npy",
+            np.zeros((30, 2), int),
+            "2-D array of 32-bit floats; .* dtype int64",
+        ),
     ],
 )
 def test_arrays_of_another_kind_are_noticed_without_verification(saved, name, array, message):
@@ -706,9 +714,9 @@ def test_what_is_not_a_bundle_is_refused(tmp_path):
 def test_what_is_no_name_of_a_file_is_refused_before_anything_is_written(tmp_path, name):
     classifier = EpistemicClassifier(PrecomputedModel(), neighborhoods=Ball(1.0))
     classifier.fit((np.eye(2), {"a": np.eye(2)}), [0, 1])
-    with pytest.raises(BundleError, match="is not the name of a file"):
+    with pytest.raises(BundleError, match="is not a valid file name"):
         classifier.save(tmp_path / name)
-    with pytest.raises(InputError, match="path must be the name of a file"):
+    with pytest.raises(InputError, match="path must be a file name"):
         classifier.save(3)
     assert list(tmp_path.iterdir()) == []
 

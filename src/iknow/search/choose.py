@@ -1,4 +1,4 @@
-"""Which index is taken: by the metric of a layer, and by the device that searches."""
+"""The choice of an index, by a layer's metric and the device that searches."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from iknow.search.stored import StoredRows
 def find_index_type(
     metric: Metric, device: str | None, index: IndexFactory | None = None
 ) -> Callable[..., StoredRows]:
-    """What makes the index that searches by a metric on a device.
+    """The type or function that makes an index for a metric and a device.
 
     device: None for the search made for CPUs; "cuda", "cuda:1", "mps" or "cpu" for torch's. index:
-    of the user's own, in place of both.
+    the user's own, in place of both.
     """
     if index is not None:
         if device is not None or not callable(index):
             raise InputError(
                 "index must be a type or a function, called as index(activations, labels, "
-                "n_classes, rows=rows), and it says itself where it searches, so device must be "
-                f"None; got index={shown(index)} and device={device!r}"
+                "n_classes, rows=rows), and device must be None, as the index chooses its own; got "
+                f"index={shown(index)} and device={device!r}"
             )
         _check_euclidean(metric, "by a given index", "index")
         return partial(GivenIndex, make=index)
     if device is None:
-        # Only the Euclidean norm turns into matrix products; any other is measured directly.
+        # Only the Euclidean norm turns into matrix products.
         return CellIndex if metric.p == 2 else partial(MinkowskiIndex, p=metric.p)
     _check_euclidean(metric, f"on device={device!r}", "device")
     try:
         with unforked():
-            # Imported here because only a user of torch should pay for loading it.
+            # Imported here because only users of torch should pay for loading it.
             from iknow.search.gpu.torch.index import TorchIndex
     except ImportError as error:
         raise MissingExtraError(f"searching on device {device!r}", "torch") from error
@@ -49,6 +49,6 @@ def find_index_type(
 def _check_euclidean(metric: Metric, where: str, what: str) -> None:
     if metric.p != 2:
         raise InputError(
-            f"{where}, distances are searched in the Euclidean norm, p=2; got {metric!r}: leave "
-            f"the {what} out, or choose a metric with p=2"
+            f"{where}, search uses the Euclidean norm, p=2; got {metric!r}: omit the {what}, or "
+            "choose a metric with p=2"
         )

@@ -1,7 +1,7 @@
-"""GivenIndex: an index of the user's own, the rows it was made of, and a look at its answers.
+"""GivenIndex: the user's own index, with cheap checks of its answers.
 
-`iknow.testing.IndexContract` says what such an index must do. Here only what can be seen at little
-cost is checked: shapes, types, and that no distance is NaN, which would contradict nothing.
+They cover shapes, types and NaN, which would contradict nothing. `iknow.testing.IndexContract`
+tests the rest.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from iknow.core.arrays import Bools, Ints
 from iknow.core.evidence import Evidence
 from iknow.core.neighborhood import Neighborhood
 from iknow.errors import InputError
-from iknow.search.index import Index, IndexFactory, check_activations, check_k, check_width
+from iknow.search.index import Index, IndexFactory, check_k
 from iknow.search.stored import StoredRows
 
 
 class GivenIndex(StoredRows):
-    """What `make` returns for activations that are checked and sorted, as `StoredRows` does."""
+    """What `make` returns for activations that `StoredRows` has checked and sorted."""
 
     def __init__(
         self,
@@ -42,22 +42,21 @@ class GivenIndex(StoredRows):
         if sizes != (*self.points.shape, n_classes):
             raise InputError(
                 f"{self._name} must hold {self.n_rows} rows of {self.n_features} features and "
-                f"{n_classes} classes; it says {sizes}"
+                f"{n_classes} classes; it reports {sizes}"
             )
 
     def gather(self, queries: Any, k: int = 0) -> Evidence:
         """Evidence about queries of shape (n_queries, n_features), with k neighbor distances."""
-        points = check_activations(queries, "queries")
-        check_width(points, self.n_features)
+        points = self._check(queries)
         found = self._given.gather(points, check_k(k, self.n_rows))
         if not isinstance(found, Evidence):
             raise InputError(f"gather of {self._name} must return Evidence; got {type(found)}")
-        shape, nearest = found.class_distances.shape, found.neighbor_distances.shape
-        if (shape, nearest) != ((len(points), self.n_classes), (len(points), k)):
+        shapes = found.class_distances.shape, found.neighbor_distances.shape
+        expected = (len(points), self.n_classes), (len(points), k)
+        if shapes != expected:
             raise InputError(
-                f"gather of {self._name} must return class_distances of shape "
-                f"{(len(points), self.n_classes)} and neighbor_distances of shape "
-                f"{(len(points), k)}; got {shape} and {nearest}"
+                f"gather of {self._name} must return class_distances and neighbor_distances of "
+                f"shapes {expected[0]} and {expected[1]}; got {shapes[0]} and {shapes[1]}"
             )
         for distances in (found.class_distances, found.neighbor_distances):
             if distances.dtype != np.float64 or np.isnan(distances).any():
@@ -65,9 +64,8 @@ class GivenIndex(StoredRows):
         return found
 
     def find_support(self, queries: Any, neighborhood: Neighborhood) -> Bools:
-        """Which classes are within reach, a mask of shape (n_queries, n_classes)."""
-        points = check_activations(queries, "queries")
-        check_width(points, self.n_features)
+        """The classes within reach, a mask of shape (n_queries, n_classes)."""
+        points = self._check(queries)
         found = np.asarray(self._given.find_support(points, neighborhood))
         if found.dtype != bool or found.shape != (len(points), self.n_classes):
             raise InputError(

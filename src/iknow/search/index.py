@@ -1,7 +1,4 @@
-"""What every index must do: gather the evidence about queries, or just the support it gives.
-
-`iknow.testing.IndexContract` holds the tests that go with this protocol.
-"""
+"""The protocol of every index; `iknow.testing.IndexContract` holds its tests."""
 
 from __future__ import annotations
 
@@ -15,8 +12,7 @@ from iknow.core.evidence import Evidence
 from iknow.core.neighborhood import Neighborhood
 from iknow.errors import InputError
 
-VALUES_CHECKED_AT_ONCE = 1 << 20
-"""Numbers checked for finiteness at once: masks of a whole index would take too much memory."""
+VALUES_CHECKED_AT_ONCE = 1 << 20  # masks of a whole index would take too much memory
 
 
 @runtime_checkable
@@ -38,7 +34,6 @@ class Index(Protocol):
 
     def gather(self, queries: Any, k: int = 0) -> Evidence:
         """Gather evidence about `queries`, (n_queries, n_features), with `k` neighbor distances."""
-        ...
 
     def find_support(self, queries: Any, neighborhood: Neighborhood) -> Bools:
         """Find the classes within reach of `neighborhood`: a mask of shape (n_queries, n_classes).
@@ -46,15 +41,14 @@ class Index(Protocol):
         The answer for `queries` of shape (n_queries, n_features) equals that of
         `iknow.core.support.find_support`, but an index may find it without measuring distances.
         """
-        ...
 
 
 IndexFactory = Callable[..., Index]
-"""An index type, or what makes one: called with (activations, labels, n_classes, rows=...)."""
+"""An index type or a function, called with (activations, labels, n_classes, rows=...)."""
 
 
 def check_activations(activations: Any, what: str = "activations") -> Floats32:
-    """Activations as a float32 array of shape (n, n_features), all finite."""
+    """Activations as a finite float32 array of shape (n, n_features)."""
     array = np.asarray(activations)
     if array.dtype.kind not in "fiub":
         raise InputError(f"{what} must be real numbers; got dtype {array.dtype}")
@@ -64,7 +58,7 @@ def check_activations(activations: Any, what: str = "activations") -> Floats32:
         raise InputError(f"{what} must have at least one feature; got shape {array.shape}")
     with np.errstate(over="ignore"):  # an overflow becomes inf and is reported below
         rounded = array.astype(np.float32, copy=False)
-    step = max(1, VALUES_CHECKED_AT_ONCE // max(1, rounded.shape[1]))
+    step = max(1, VALUES_CHECKED_AT_ONCE // rounded.shape[1])
     parts = [rounded[start : start + step] for start in range(0, len(rounded), step)]
     if not all(np.isfinite(part).all() for part in parts):
         bad = np.concatenate([~np.isfinite(part).all(axis=1) for part in parts])
@@ -95,13 +89,12 @@ def check_k(k: int, n_rows: int) -> int:
     if k < 0:
         raise InputError(f"k must be >= 0; got {k}")
     if k > n_rows:
-        raise InputError(f"k={k} neighbours were asked for but the index holds {n_rows} samples")
+        raise InputError(f"k={k} neighbors were asked for but the index holds {n_rows} samples")
     return k
 
 
 def check_width(queries: Floats32, n_features: int) -> None:
     """Check that queries have as many features as the index."""
-    if queries.shape[1] != n_features:
-        raise InputError(
-            f"queries must have {n_features} features as the index has; got {queries.shape[1]}"
-        )
+    found = queries.shape[1]
+    if found != n_features:
+        raise InputError(f"queries must have {n_features} features as the index has; got {found}")

@@ -1,4 +1,4 @@
-"""LayerIndex: the stored activations of a layer, seen through the layer's metric."""
+"""LayerIndex: the stored activations of a layer, searched by the layer's metric."""
 
 from __future__ import annotations
 
@@ -10,20 +10,18 @@ from iknow.core.evidence import Evidence
 from iknow.core.neighborhood import Neighborhood
 from iknow.errors import InputError
 from iknow.geometry import Metric
-from iknow.locking import Lock
+from iknow.locking import cached_property
 from iknow.search.choose import find_index_type
 from iknow.search.index import IndexFactory
 from iknow.search.stored import StoredRows
 
 
 class LayerIndex:
-    """An index of points that were, as every query is, transformed by a metric.
+    """An index of points that a metric has transformed, as it transforms every query.
 
-    points: of shape (n_rows, m), transformed already. labels, rows: as for `CellIndex`. device:
-    where to search, and index: by what, see `find_index_type`. Nothing of the arrays is read before
-    the first query, or the first look at them; then they are checked. check: may refuse them;
-    called before each use of the arrays, and after it once more, as they may lie in a file that
-    somebody changes meanwhile.
+    points: transformed, of shape (n_rows, m). labels, rows: as for `CellIndex`. device, index: see
+    `find_index_type`. The arrays are read and checked on first use. check: raises if the arrays
+    must not be used; called before and after each use, as they may lie in a file that changes.
     """
 
     def __init__(
@@ -42,10 +40,8 @@ class LayerIndex:
         self._given = index
         self._make = find_index_type(metric, device, index)
         self._arrays = points, labels, rows
-        self._n_classes = n_classes
+        self.n_classes = n_classes
         self._check = check
-        self._built: StoredRows | None = None
-        self._lock = Lock()
 
     @classmethod
     def build(
@@ -73,10 +69,6 @@ class LayerIndex:
         return int(self._arrays[0].shape[1])
 
     @property
-    def n_classes(self) -> int:
-        return self._n_classes
-
-    @property
     def points(self) -> Floats32:
         return self._index.points
 
@@ -89,44 +81,40 @@ class LayerIndex:
         return self._index.rows
 
     def gather(self, queries: Any, k: int = 0) -> Evidence:
-        """Evidence about queries, activations of the layer, with k neighbour distances."""
+        """Evidence about activations of the layer, with k neighbor distances."""
         evidence = self._index.gather(self._transform(queries), k)
         self._check_arrays()
         return evidence
 
     def gather_among(self, rows: Ints, k: int) -> Evidence:
-        """Evidence about some of the points themselves, each of which is its own nearest."""
+        """Evidence about some of the points themselves, each its own nearest."""
         return self._index.gather(self.points[rows], k)
 
     def find_support(self, queries: Any, neighborhood: Neighborhood) -> Bools:
-        """Which classes are within reach of queries, a mask of shape (n_queries, n_classes)."""
+        """The classes within reach of queries, a mask of shape (n_queries, n_classes)."""
         support = self._index.find_support(self._transform(queries), neighborhood)
         self._check_arrays()
         return support
 
     def warm_up(self) -> None:
-        """Do what the first query would: check, prepare and compile."""
+        """Check, prepare and compile, as the first query would."""
         self._index.warm_up()
 
     @property
     def _index(self) -> StoredRows:
-        """What searches, made by the first who needs it."""
         self._check_arrays()
-        if self._built is None:
-            with self._lock.held():
-                if self._built is None:
-                    self._built = self._build()
         return self._built
+
+    @cached_property
+    def _built(self) -> StoredRows:
+        points, labels, rows = self._arrays
+        index = self._make(points, labels, self.n_classes, rows=rows)
+        self._arrays = index.points, index.labels, index.rows  # sorted by now
+        return index
 
     def _check_arrays(self) -> None:
         if self._check is not None:
             self._check()
-
-    def _build(self) -> StoredRows:
-        points, labels, rows = self._arrays
-        index = self._make(points, labels, self._n_classes, rows=rows)
-        self._arrays = index.points, index.labels, index.rows  # it may have had to sort them
-        return index
 
     def _transform(self, queries: Any) -> Any:
         try:
@@ -135,7 +123,7 @@ class LayerIndex:
             raise InputError(f"queries do not fit the layer's metric: {error}") from error
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Only what cannot be derived is pickled, and nothing that `check` refuses."""
+        """Pickle only what cannot be derived, and nothing that `check` refuses."""
         index = self._index
         arrays = index.points, index.labels, self.n_classes, index.rows
         return LayerIndex, (*arrays, self.metric, self.device, None, self._given)

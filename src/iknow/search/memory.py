@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 
-SHARE = 0.5
-"""The part of the free memory that a search may fill with copies of rows."""
+SHARE = 0.5  # of the free memory, for copies of rows
 
 
 def free_memory() -> int | None:
-    """Bytes of memory that can be had without swapping; None where the system does not tell."""
+    """Bytes of memory available without swapping; None if unknown."""
     try:
-        with open("/proc/meminfo", encoding="ascii") as lines:  # counts what caches would give back
+        with open("/proc/meminfo", encoding="ascii") as lines:  # includes reclaimable caches
             for line in lines:
                 if line.startswith("MemAvailable:"):
                     return int(line.split()[1]) * 1024
@@ -24,7 +23,7 @@ def free_memory() -> int | None:
 
 
 def slices_that_fit(n_rows: int, bytes_per_row: int) -> list[slice]:
-    """Slices of n_rows, as few as fit one by one into a share of the free memory."""
+    """The fewest even slices of n_rows that each fit into a share of the free memory."""
     free = free_memory()
     most = n_rows if free is None else max(1, int(SHARE * free) // bytes_per_row)
     n_parts = max(1, -(-n_rows // most))

@@ -13,16 +13,15 @@ from iknow.core.neighborhood import Neighborhood
 from iknow.core.support import find_support
 from iknow.errors import InputError
 from iknow.locking import cached_property
-from iknow.search.index import check_activations, check_labels
+from iknow.search.index import check_activations, check_labels, check_width
 
 
 class StoredRows(ABC):
-    """What every index on the CPU keeps.
+    """The rows that every index keeps in memory, or in a mapped file.
 
     activations: of shape (n_rows, n_features), stored as float32. labels: class codes of shape
-    (n_rows,). rows: the number each exemplar is known by, of shape (n_rows,); 0..n_rows-1 unless
-    given. Arrays that are already float32 and sorted by class are used in place, memory-mapped or
-    not.
+    (n_rows,). rows: numbers that identify the rows, of shape (n_rows,); their positions unless
+    given. Arrays that are already float32 and sorted by class are used in place.
     """
 
     def __init__(
@@ -33,18 +32,20 @@ class StoredRows(ABC):
         numbers = np.arange(len(points)) if rows is None else np.asarray(rows, dtype=np.int64)
         if numbers.shape != codes.shape:
             raise InputError(f"rows must have shape {codes.shape}; got {numbers.shape}")
-        # Sorting by class and then by number makes the first of equals the lowest one.
-        if not _is_sorted(codes, numbers):
+        # Sorted by class and then by number, the first of equals is the lowest.
+        same, higher = codes[1:] == codes[:-1], numbers[1:] > numbers[:-1]
+        if not ((codes[1:] > codes[:-1]) | (same & higher)).all():
             order = np.lexsort((numbers, codes))
             points, codes, numbers = points[order], codes[order], numbers[order]
         self.points: Floats32 = points
         self.labels: Ints = codes
         self.rows: Ints = numbers
-        self._n_classes = n_classes
+        self.n_rows, self.n_features = int(points.shape[0]), int(points.shape[1])
+        self.n_classes = n_classes
 
     @abstractmethod
     def gather(self, queries: Any, k: int = 0) -> Evidence:
-        """Evidence about queries of shape (n_queries, n_features), with k neighbour distances."""
+        """Evidence about queries of shape (n_queries, n_features), with k neighbor distances."""
 
     def find_support(self, queries: Any, neighborhood: Neighborhood) -> Bools:
         """Find the classes in `neighborhood`: a mask (n_queries, n_classes) for `queries`."""
@@ -55,24 +56,13 @@ class StoredRows(ABC):
         for k in range(min(2, self.n_rows + 1)):
             self.gather(self.points[:1], k)
 
+    def _check(self, queries: Any) -> Floats32:
+        """Queries as a contiguous float32 array of shape (n_queries, n_features)."""
+        points = np.ascontiguousarray(check_activations(queries, "queries"))
+        check_width(points, self.n_features)
+        return points
+
     @cached_property
     def class_starts(self) -> Ints:
         """First row of each class and, last, the number of rows: shape (n_classes + 1,)."""
         return np.searchsorted(self.labels, np.arange(self.n_classes + 1)).astype(np.int64)
-
-    @property
-    def n_rows(self) -> int:
-        return len(self.points)
-
-    @property
-    def n_features(self) -> int:
-        return int(self.points.shape[1])
-
-    @property
-    def n_classes(self) -> int:
-        return self._n_classes
-
-
-def _is_sorted(codes: Ints, numbers: Ints) -> bool:
-    later = codes[1:] > codes[:-1]
-    return bool((later | ((codes[1:] == codes[:-1]) & (numbers[1:] > numbers[:-1]))).all())

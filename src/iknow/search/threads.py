@@ -1,7 +1,7 @@
 """Running numpy work on all cores: one Python thread per core, one BLAS thread in each.
 
-Many small matrix products that stay in a core's cache beat one large product shared by all cores,
-but only if BLAS does not start threads of its own inside each of them.
+Many small matrix products that stay in a core's cache beat one large product on all cores, but only
+if BLAS does not start threads of its own in each of them.
 """
 
 from __future__ import annotations
@@ -22,10 +22,8 @@ from iknow.locking import unforked
 
 Task = TypeVar("Task")
 
-_users: dict[object, int] = {}
-"""Who is inside `single_threaded_blas`, and in which thread."""
-_limiter: Any = None
-"""What knows the limit that the first of them found."""
+_users: dict[object, int] = {}  # the callers inside `single_threaded_blas`, with their threads
+_limiter: Any = None  # remembers the limit that the first of them found
 
 
 @cache
@@ -42,7 +40,7 @@ def for_each(work: Callable[[Task], None], tasks: Iterable[Task]) -> None:
 
 def share(work: Callable[[Task], None], tasks: Sequence[Task]) -> None:
     """Run `work` on every task, on all cores; the first error stops the rest and is raised."""
-    if len(tasks) <= 1:  # a pool would cost more than many a single task
+    if len(tasks) <= 1:  # a pool may cost more than the task
         for task in tasks:
             work(task)
         return
@@ -61,9 +59,8 @@ def share(work: Callable[[Task], None], tasks: Sequence[Task]) -> None:
 def single_threaded_blas() -> Iterator[None]:
     """Keep BLAS to one thread while any caller is inside.
 
-    The limit is a setting of the process. Counting the callers means that the last one out restores
-    what the first one found; limits that overlap would otherwise restore each other's. The two need
-    not be the same thread, so the right to set the limit is given back each time.
+    The limit belongs to the process, so we count callers: the first sets it and the last restores
+    it, perhaps in another thread, so each gives up the right to set it.
     """
     global _limiter
     user = object()
@@ -86,8 +83,7 @@ def single_threaded_blas() -> Iterator[None]:
 def _after_fork_in_child() -> None:
     """Forget the users whose threads are not in the child.
 
-    BLAS stays at one thread until the next user is out, who restores what the first one found. To
-    restore it here would start threads in a child that may never need them.
+    The next user restores the limit. Restoring it here would start threads that may never be used.
     """
     for user in [user for user, thread in _users.items() if thread != threading.get_ident()]:
         del _users[user]
@@ -98,12 +94,12 @@ if hasattr(os, "register_at_fork"):  # Windows does not fork
 
 
 def _give_up_control() -> None:
-    """Let any thread set OpenBLAS's limit: threadpoolctl reserves that to the first to do it."""
+    """Let any thread set OpenBLAS's limit, which threadpoolctl reserves for the first to do so."""
     if hasattr(OpenBLASController, "clear_controlling_thread"):
         OpenBLASController.clear_controlling_thread()
 
 
 @lru_cache(maxsize=1)
 def _controller(n_modules: int) -> ThreadpoolController:
-    """What limits the libraries loaded by now: each import may have brought another BLAS."""
+    """Limits the libraries loaded so far; each import may add another BLAS."""
     return ThreadpoolController()

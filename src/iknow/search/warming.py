@@ -1,4 +1,4 @@
-"""Warming up: everything that is compiled for search, compiled before anybody waits for it."""
+"""Warming up: compile search before anyone waits for it."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import numpy as np
 
 from iknow.search.cpu.cell_index import CellIndex
 
-N_ROWS = 64  # more than a cell of each class, so that there are cells of cells
+N_ROWS = 64  # more than one cell per class, so that there are cells of cells
 
 
 def warm_up() -> None:
     """Compile the search for CPUs, or read the cached code, before the first request needs it.
 
-    Without the extra `fast` there is nothing to do. Run it while you build an image, and each
-    process finds its search compiled: `python -c "import iknow; iknow.warm_up()"`.
+    Without the extra `fast` it does nothing. Run it while you build an image, and each process
+    finds its search compiled: `python -c "import iknow; iknow.warm_up()"`.
 
     Examples:
         >>> warm_up()
     """
     points = np.arange(2 * N_ROWS, dtype=np.float32).reshape(N_ROWS, 2)
     mapped = points.copy()
-    mapped.flags.writeable = False  # as the arrays of a bundle are
+    mapped.flags.writeable = False  # like the arrays of a bundle
     for rows in (points, mapped):
         CellIndex(rows, np.arange(N_ROWS) // (N_ROWS // 2), 2).warm_up()

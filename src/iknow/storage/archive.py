@@ -1,18 +1,15 @@
-"""Archives: several named contents in one file, a ZIP that anybody can look into.
+"""Archives: several named contents in one file, an ordinary ZIP.
 
-Contents are stored as they are, in their order, and each starts at a multiple of 64 bytes, so that
-an array can be used where it lies. Nothing else in the file is left to choose:
+Contents are stored uncompressed, in order, each at a multiple of 64 bytes so that an array can be
+used in place. Nothing else is left to choose: sizes always use the ZIP64 fields, times are
+1980-01-01, and the same contents make the same file.
 
     for each content    local header (name, size, CRC-32), padded by an extra field; the content
     at the end          central directory, ZIP64 end record and its locator, end record
 
-Sizes and places are written in the ZIP64 fields whether or not they are large, so that there is one
-layout and not two. Times are 1980-01-01: the same contents make the same file.
-
-That makes reading safe and short. The central directory is taken for a claim: a list of names,
-sizes and checksums. All else is made from it once more and must be there byte for byte. So there
-is no field to lie in, nothing compressed or encrypted, no overlap, no gap, and nothing before,
-between or behind.
+That makes reading safe and short. We take the names, sizes and checksums in the central directory
+as a claim, rebuild everything else from it, and compare byte for byte. So no field can lie, and
+nothing can overlap, leave a gap, or hide before, between or after the contents.
 """
 
 from __future__ import annotations
@@ -24,7 +21,7 @@ from typing import IO, NamedTuple
 
 ALIGNMENT = 64
 LARGEST_DIRECTORY = 1 << 24
-"""Bytes of the central directory, which is read at once: room for 100,000 contents."""
+"""Bytes of the central directory, which we read at once: room for 100,000 contents."""
 LONGEST_NAME = 1000
 
 SIZE_IN_EXTRA = 0xFFFFFFFF
@@ -43,17 +40,16 @@ LOCATOR = struct.Struct("<4sIQI")
 END = struct.Struct("<4s4H2IH")
 LENGTH_OF_ENDS = END64.size + LOCATOR.size + END.size
 
-
 Parts = Sequence[bytes | memoryview]
-"""What a content is made of, one part after the other."""
+"""The parts of a content, one after the other."""
 
 
 class ArchiveError(Exception):
-    """A file that is no archive of this kind; the message says what is wrong with it."""
+    """A file that is not an archive of this kind; the message says what is wrong with it."""
 
 
 class Entry(NamedTuple):
-    """One content: its name, how many bytes it has, and their CRC-32."""
+    """One content: its name, its size in bytes, and their CRC-32."""
 
     name: str
     size: int
@@ -61,11 +57,7 @@ class Entry(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Where everything is in an archive.
-
-    headers: of each content, to be found where the one before ends. starts: where contents start.
-    ends: all that follows the last content, from the byte `end` on.
-    """
+    """Each content's header, right before its start; and what follows from byte `end` on."""
 
     headers: list[bytes]
     starts: list[int]
@@ -74,25 +66,19 @@ class Layout(NamedTuple):
 
 
 def lay_out(entries: Sequence[Entry]) -> Layout:
-    """The layout of an archive of these contents, the only one there is."""
-    headers: list[bytes] = []
-    starts: list[int] = []
-    directory: list[bytes] = []
-    place = 0
+    """The only layout that an archive of these contents can have."""
+    headers, starts, directory, place = [], [], [], 0
     for entry in entries:
-        header = _local_header(entry, place)
+        headers.append(_local_header(entry, place))
         directory.append(_central_header(entry, place))
-        headers.append(header)
-        starts.append(place + len(header))
+        starts.append(place + len(headers[-1]))
         place = starts[-1] + entry.size
     central = b"".join(directory)
     return Layout(headers, starts, place, central + _ends(len(entries), place, len(central)))
 
 
-def write_archive(
-    file: IO[bytes], contents: Sequence[tuple[str, Sequence[bytes | memoryview]]]
-) -> None:
-    """Write contents, each a name and the parts it is made of."""
+def write_archive(file: IO[bytes], contents: Sequence[tuple[str, Parts]]) -> None:
+    """Write contents, each a name and its parts."""
     entries = []
     for name, parts in contents:
         crc = 0
@@ -108,10 +94,7 @@ def write_archive(
 
 
 def read_archive(read: Callable[[int, int], bytes], size: int) -> dict[str, slice]:
-    """Where the contents of an archive lie; reads headers and nothing of the contents.
-
-    read: gives the bytes from one place to another, of a file of this size.
-    """
+    """Find the contents of a file of this size; `read(start, stop)` is called for headers only."""
     entries = _read_directory(read, size)
     if len({entry.name for entry in entries}) != len(entries):
         raise ArchiveError("two of its contents have the same name")
@@ -127,13 +110,13 @@ def read_archive(read: Callable[[int, int], bytes], size: int) -> dict[str, slic
 
 
 def _read_directory(read: Callable[[int, int], bytes], size: int) -> list[Entry]:
-    """What the central directory claims, no part of which is certain yet."""
+    """The unverified claims of the central directory."""
     end = size - LENGTH_OF_ENDS
     if end < 0 or read(0, 4) != b"PK\x03\x04":
-        raise ArchiveError("it is no archive of iknow's")
+        raise ArchiveError("iknow did not write it")
     record = read(end, end + END64.size)
     if len(record) != END64.size:
-        raise ArchiveError("it was cut short meanwhile")
+        raise ArchiveError("it became shorter while being read")
     signature, *_, length, start = END64.unpack(record)
     if signature != b"PK\x06\x06" or start + length != end or length > LARGEST_DIRECTORY:
         raise ArchiveError("its end is missing or damaged")
@@ -149,43 +132,34 @@ def _read_directory(read: Callable[[int, int], bytes], size: int) -> list[Entry]
             sizes = CENTRAL_SIZES.unpack(directory[after : after + CENTRAL_SIZES.size])
         except (struct.error, UnicodeDecodeError) as error:
             raise ArchiveError("its directory is damaged") from error
-        if name_length > LONGEST_NAME:
-            raise ArchiveError("its directory is damaged")
         entries.append(Entry(name, sizes[2], crc))
         place = after + CENTRAL_SIZES.size
-    if sum(entry.size for entry in entries) > size:
+    longest = max((len(entry.name) for entry in entries), default=0)
+    if longest > LONGEST_NAME or sum(entry.size for entry in entries) > size:
         raise ArchiveError("its directory is damaged")
     return entries
 
 
 def _local_header(entry: Entry, place: int) -> bytes:
-    name = entry.name.encode("ascii")
-    length = LOCAL.size + len(name) + LOCAL_SIZES.size + PADDING.size
+    length = LOCAL.size + len(entry.name) + LOCAL_SIZES.size + PADDING.size
     padding = -(place + length) % ALIGNMENT
     extra = LOCAL_SIZES.pack(ZIP64, 16, entry.size, entry.size)
     extra += PADDING.pack(ALIGNED, 2 + padding, ALIGNMENT) + bytes(padding)
-    return (
-        LOCAL.pack(
-            b"PK\x03\x04", VERSION, 0, 0, MIDNIGHT, NEW_YEAR_1980, entry.crc,
-            SIZE_IN_EXTRA, SIZE_IN_EXTRA, len(name), len(extra),
-        )
-        + name
-        + extra
-    )  # fmt: skip
+    fields = LOCAL.pack(b"PK\x03\x04", *_describe(entry, extra))
+    return fields + entry.name.encode("ascii") + extra
 
 
 def _central_header(entry: Entry, place: int) -> bytes:
-    name = entry.name.encode("ascii")
     extra = CENTRAL_SIZES.pack(ZIP64, 24, entry.size, entry.size, place)
-    return (
-        CENTRAL.pack(
-            b"PK\x01\x02", UNIX | VERSION, VERSION, 0, 0, MIDNIGHT, NEW_YEAR_1980, entry.crc,
-            SIZE_IN_EXTRA, SIZE_IN_EXTRA, len(name), len(extra), 0, 0, 0, READABLE_FILE,
-            SIZE_IN_EXTRA,
-        )
-        + name
-        + extra
-    )  # fmt: skip
+    attributes = 0, 0, 0, READABLE_FILE, SIZE_IN_EXTRA
+    fields = b"PK\x01\x02", UNIX | VERSION, *_describe(entry, extra), *attributes
+    return CENTRAL.pack(*fields) + entry.name.encode("ascii") + extra
+
+
+def _describe(entry: Entry, extra: bytes) -> tuple[int, ...]:
+    """The fields that both headers of a content have."""
+    sizes = SIZE_IN_EXTRA, SIZE_IN_EXTRA, len(entry.name), len(extra)
+    return VERSION, 0, 0, MIDNIGHT, NEW_YEAR_1980, entry.crc, *sizes
 
 
 def _ends(count: int, start: int, length: int) -> bytes:

@@ -1,12 +1,11 @@
-"""Writing a file in one step: it is the old one or the new one, never a part.
+"""Writing a file in one step: readers see the old file or the new one, never a part.
 
-The content goes to a temporary sibling, which takes the place of the file once it is on disk. A
-process that is killed leaves its sibling behind. The next one to write the same file removes it,
-and must not remove that of a process still at work: each writer holds a lock on its own, which the
-system takes away when the process ends, however it ends.
+The content goes to a temporary sibling, which replaces the file once it is on disk. A killed
+process leaves its sibling behind, and the next writer of the same file removes it. It spares those
+of running writers: each writer locks its own, and the system releases the lock when it ends.
 
-A device such as /dev/null, a pipe and an open descriptor such as /dev/stdout are not files to
-replace. What is written goes into them, once all of it is there.
+Devices such as /dev/null, pipes, and open descriptors such as /dev/stdout are not replaced: the
+content is written into them once it is complete.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from typing import IO
 from iknow.errors import InputError
 
 HELD_IN_MEMORY = 1 << 26
-"""Bytes on their way into a stream that are held in memory; more go by a temporary file."""
+"""Bytes for a stream to collect in memory; more go to a temporary file."""
 LONGEST_NAME = 200
-"""Bytes of a file's name that its sibling repeats: most systems allow 255 in all."""
+"""Bytes of a file's name that its sibling repeats: most systems allow 255 in total."""
 DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(\d{1,9})")
 DESCRIPTORS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 REFUSED = {stat.S_IFDIR: "a folder", stat.S_IFBLK: "a block device", stat.S_IFSOCK: "a socket"}
@@ -37,11 +36,10 @@ REFUSED = {stat.S_IFDIR: "a folder", stat.S_IFBLK: "a block device", stat.S_IFSO
 
 @contextmanager
 def replacing(path: Path, may_replace: Callable[[Path], None] | None = None) -> Iterator[IO[bytes]]:
-    """Open a temporary sibling that takes the place of `path` once it is written in full.
+    """Open a temporary sibling that replaces `path` once it is complete; a link stays a link.
 
-    What is replaced passes its permissions on, and where that is allowed its owner. A link stays a
-    link. may_replace: called with the file that would be replaced, if there is one, before anything
-    is written and again just before it is replaced; it may raise.
+    The new file keeps the permissions and, if allowed, the owner of the old one. may_replace: is
+    called with an existing file before writing and again just before replacing it; it may raise.
     """
     with _open_stream(path) as stream:
         if stream is not None:
@@ -63,7 +61,7 @@ def replacing(path: Path, may_replace: Callable[[Path], None] | None = None) -> 
             os.fsync(file.fileno())
             _find_existing(target, may_replace)
             if sys.platform == "win32":
-                file.close()  # Windows renames no open file; elsewhere the lock is held until then
+                file.close()  # Windows cannot rename open files; elsewhere we keep the lock
             os.replace(temporary, target)
         _sync_folder(target.parent)
     finally:
@@ -71,7 +69,7 @@ def replacing(path: Path, may_replace: Callable[[Path], None] | None = None) -> 
 
 
 def write_bytes(path: Path, content: bytes) -> Path:
-    """Write a whole file, making its folder if need be."""
+    """Write a whole file, creating its folder if necessary."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as file:
         file.write(content)
@@ -79,7 +77,7 @@ def write_bytes(path: Path, content: bytes) -> Path:
 
 
 def is_stream(path: Path) -> bool:
-    """Whether a path leads to a device, a pipe or an open descriptor, into which one writes."""
+    """Whether a path is a device, a pipe or an open descriptor: something to write into."""
     if _find_descriptor(path) is not None:
         return True
     try:
@@ -91,7 +89,7 @@ def is_stream(path: Path) -> bool:
 
 @contextmanager
 def _open_stream(path: Path) -> Iterator[IO[bytes] | None]:
-    """The device, pipe or descriptor that a path leads to, open for writing; None for a file."""
+    """The device, pipe or descriptor at a path, open for writing; None for a file."""
     descriptor = _find_descriptor(path)
     if descriptor is not None:
         for printed in (sys.stdout, sys.stderr):
@@ -102,44 +100,41 @@ def _open_stream(path: Path) -> Iterator[IO[bytes] | None]:
     elif is_stream(path):
         with os.fdopen(os.open(path, os.O_WRONLY | getattr(os, "O_NOCTTY", 0)), "wb") as stream:
             if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                raise InputError(f"{path} was a pipe and is a file now: try again")
+                raise InputError(f"{path} was a pipe and is now a file: try again")
             yield stream
     else:
         yield None
 
 
 def _find_descriptor(path: Path) -> int | None:
-    """The number of the open descriptor that a path stands for.
-
-    Behind it may be a file, opened by a shell to append to: not one to be cut short or replaced.
-    """
+    """The number of the open descriptor that a path stands for."""
+    # It may be a file that a shell opened to append to, which must not be truncated or replaced.
     name = os.path.normpath(path)
     found = DESCRIPTOR.fullmatch(name)
     return int(found[1]) if found else DESCRIPTORS.get(name)
 
 
 def _find_target(path: Path) -> Path:
-    """The file that is to be written: where a link leads."""
+    """The file to write, after following links."""
     try:
         target = path.resolve()
-        is_in_folder = target.parent.is_dir()
+        if target.parent.is_dir():
+            return target
     except (OSError, RuntimeError, ValueError) as error:  # a loop of links, a NUL
         raise InputError(f"{path} cannot be written: {error}") from error
-    if not is_in_folder:
-        raise InputError(f"{path} cannot be written: there is no folder {target.parent}")
-    return target
+    raise InputError(f"{path} cannot be written: the folder {target.parent} does not exist")
 
 
 def _find_existing(
     target: Path, may_replace: Callable[[Path], None] | None
 ) -> os.stat_result | None:
-    """What is there, if it may be replaced; None if nothing is."""
+    """The status of an existing file that may be replaced; None if there is no file."""
     try:
         existing = target.stat()
     except FileNotFoundError:
         return None
     if not stat.S_ISREG(existing.st_mode):
-        kind = REFUSED.get(stat.S_IFMT(existing.st_mode), "no file")
+        kind = REFUSED.get(stat.S_IFMT(existing.st_mode), "not a file")
         raise InputError(f"{target} cannot be written: it is {kind}. Choose another name")
     if may_replace is not None:
         may_replace(target)
@@ -147,7 +142,7 @@ def _find_existing(
 
 
 def _stem(target: Path) -> str:
-    """What the names of all temporary siblings of a file begin with."""
+    """The start of the names of all temporary siblings of a file."""
     name = os.fsencode(target.name)
     is_long = len(name) > LONGEST_NAME
     return f".{hashlib.sha256(name).hexdigest()[:32] if is_long else target.name}."
@@ -161,7 +156,7 @@ def _create_sibling(target: Path, mode: int) -> tuple[int, Path]:
         sibling = target.with_name(f"{_stem(target)}{secrets.token_hex(8)}.tmp")
         descriptor = os.open(sibling, flags, mode)
         _lock(descriptor, wait=True)
-        # Before it was locked, another process may have taken it for abandoned.
+        # Until it was locked, another process may have removed it as abandoned.
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(descriptor), os.stat(sibling)):
                 return descriptor, sibling
@@ -169,7 +164,7 @@ def _create_sibling(target: Path, mode: int) -> tuple[int, Path]:
 
 
 def _remove_abandoned(target: Path) -> None:
-    """Remove temporary siblings whose writers were killed: the ones that can be locked."""
+    """Remove temporary siblings whose writers were killed: those that nobody locks."""
     name = re.compile(re.escape(_stem(target)) + r"[0-9a-f]{16}\.tmp")
     for sibling in [file for file in os.listdir(target.parent) if name.fullmatch(file)]:
         with suppress(OSError):
@@ -182,7 +177,7 @@ def _remove_abandoned(target: Path) -> None:
 
 
 def _lock(descriptor: int, *, wait: bool) -> bool:
-    """Lock an open file; False where another holds it, or where there are no locks."""
+    """Lock an open file; False if another process holds the lock or the system has no locks."""
     try:
         import fcntl
     except ImportError:  # Windows
@@ -195,11 +190,7 @@ def _lock(descriptor: int, *, wait: bool) -> bool:
 
 
 def _keep_owner_and_mode(descriptor: int, existing: os.stat_result) -> None:
-    """Give a new file the owner, group and permissions of the one it replaces.
-
-    Not everybody may give files away. Where the group cannot be kept, the new one may do no more
-    than everybody.
-    """
+    """Give a new file the owner, group and permissions of the one it replaces, where allowed."""
     if sys.platform == "win32":
         return
     with suppress(OSError):
@@ -207,7 +198,7 @@ def _keep_owner_and_mode(descriptor: int, existing: os.stat_result) -> None:
     with suppress(OSError):
         os.fchown(descriptor, -1, existing.st_gid)
     mode, now = stat.S_IMODE(existing.st_mode), os.fstat(descriptor)
-    if now.st_gid != existing.st_gid:
+    if now.st_gid != existing.st_gid:  # the new group gets no more rights than everybody
         mode &= ~0o070 | (mode & 0o007) << 3
     if (now.st_uid, now.st_gid) != (existing.st_uid, existing.st_gid):
         mode &= 0o777
@@ -215,7 +206,7 @@ def _keep_owner_and_mode(descriptor: int, existing: os.stat_result) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make names in a folder last through a power failure; not every system has the notion."""
+    """Make names in a folder survive a power failure, on systems that can."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

@@ -1,20 +1,18 @@
 """Bundles: a fitted classifier on disk, without its model.
 
 A bundle is one file, a ZIP of a JSON manifest and plain arrays (see `archive`). Nothing in it can
-execute code. The manifest holds the sha256 of every array and of itself, so a changed byte is
-noticed: each array is compared with its own before it is first used (see `sealed`). A new bundle
-takes the place of the old one in one step: at every moment one whole bundle is there.
+execute code. The manifest holds the sha256 of every array and of itself, and each array is compared
+with its own before its first use (see `sealed`). Saving replaces a bundle in one step.
 
-    manifest.json                  what is here; always the first
+    manifest.json                  the table of contents; always first
     labels.npy                     class codes, ascending
     rows.npy                       the training row each stored sample came from
-    layers/LAYER/activations.npy   float32, in the order of labels.npy, as the metric sees them
+    layers/LAYER/activations.npy   float32, in the order of labels.npy, transformed by the metric
     layers/LAYER/metric-*.npy      the arrays of the layer's metric, if it has any
-    probe/NAME.npy                 what the model is recognized by, if anything
+    probe/NAME.npy                 what identifies the model, if anything
 
-Whoever changes a bundle on purpose can seal it again, so nothing that it says is believed because
-its checksums are right: names are made from the manifest's and never followed, and `bundle_record`
-checks every value.
+An attacker can recompute checksums, so a correct one proves nothing: names are built from the
+manifest and never followed as paths, and `bundle_record` checks every value.
 """
 
 from __future__ import annotations
@@ -52,15 +50,14 @@ __all__ = ["Bundle", "read_bundle", "write_bundle"]
 def write_bundle(path: str | os.PathLike[str], bundle: Bundle, version: str) -> None:
     """Write a bundle, or leave what was there untouched."""
     target = _as_path(path)
+    name = shown(str(target))
     if "\0" in str(target):
-        raise BundleError(f"{shown(str(target))} is not the name of a file: it holds a NUL")
+        raise BundleError(f"{name} is not a valid file name: it contains NUL")
     contents = _encode(bundle, version)
     try:
         is_folder = target.is_dir()
     except OSError as error:  # too long, or a loop of links
-        raise BundleError(
-            f"{shown(str(target))} is not the name of a file: {error.strerror}"
-        ) from error
+        raise BundleError(f"{name} is not a valid file name: {error.strerror}") from error
     if is_folder:
         raise BundleError(
             f"{target} exists and is not a bundle but a folder: choose another name or remove it"
@@ -71,17 +68,16 @@ def write_bundle(path: str | os.PathLike[str], bundle: Bundle, version: str) -> 
 
 
 def _as_path(path: Any) -> Path:
-    """The path of a file, given as text or as a path."""
     if not isinstance(path, (str, os.PathLike)):
-        raise InputError(f"path must be the name of a file; got {shown(path)}")
+        raise InputError(f"path must be a file name; got {shown(path)}")
     return Path(path)
 
 
 def read_bundle(path: str | os.PathLike[str], *, verify: bool | Literal["now"] = True) -> Bundle:
     """Read a bundle, its arrays copied into memory or, if they are large, mapped.
 
-    verify: True to compare the arrays with their checksums when they are first used (`check`),
-    "now" to compare them here, False never to. The manifest is always compared with its own.
+    verify: True compares arrays with their checksums on first use (`check`), "now" right here,
+    False never. The manifest is always compared with its own.
     """
     if not (isinstance(verify, bool) or (isinstance(verify, str) and verify == "now")):
         raise InputError(f"verify must be True, False or 'now'; got {shown(verify)}")
@@ -89,25 +85,27 @@ def read_bundle(path: str | os.PathLike[str], *, verify: bool | Literal["now"] =
     file = SealedFile(source)
     places = _find_contents(source, file)
     manifest = _read_manifest(source, file, places[MANIFEST])
-    with _naming(source, f"{MANIFEST}: "):
+    with _prefixed(f"{source} is damaged: {MANIFEST}: "):
         names = name_arrays(manifest)
         checksums = check_record(manifest["arrays"], "arrays", names)
     if set(places) != {MANIFEST, *names}:
         wrong = min(set(places) ^ {MANIFEST, *names})
-        problem = "does not belong there" if wrong in places else "is missing"
+        problem = "does not belong in it" if wrong in places else "is missing"
         raise BundleError(f"{source} is damaged: {wrong} {problem}")
     sealed = [(name, _take(file, name, places[name]), checksums[name]) for name in names]
     arrays = {}
     for name, content, _ in sealed:
-        with _naming(source, f"{name} cannot be read: "):
+        with _prefixed(f"{source} is damaged: {name} cannot be read: "):
             arrays[name] = decode_array(content)
-    with _naming(source):
+    with _prefixed(f"{source} is damaged: "):
         if verify:
             verify_all(each for each in sealed if _is_needed_at_once(each[0]))
+    # The bundle may be sound and only use a rule or metric that is not registered here.
+    with _prefixed(f"{source} cannot be loaded: "):
         bundle = from_record(manifest, arrays)
 
     def check_content() -> None:
-        with _naming(source):
+        with _prefixed(f"{source} is damaged: "):
             if verify:
                 verify_all(sealed)
             check_values(bundle)
@@ -119,7 +117,7 @@ def read_bundle(path: str | os.PathLike[str], *, verify: bool | Literal["now"] =
 
 
 def _encode(bundle: Bundle, version: str) -> list[tuple[str, list[bytes | memoryview]]]:
-    """The contents of a bundle's file. What is returned can be read: it is, once, up to values."""
+    """The contents of a bundle's file, read back once to make sure that it can be loaded."""
     record, arrays = to_record(bundle)
     encoded: dict[str, list[bytes | memoryview]] = {}
     for name, array in arrays.items():
@@ -127,15 +125,10 @@ def _encode(bundle: Bundle, version: str) -> list[tuple[str, list[bytes | memory
             encoded[name] = list(encode_array(array))
         except ValueError as error:
             raise InputError(f"this cannot be saved: {name}: {error}") from error
+    checksums = {name: _hash(parts) for name, parts in encoded.items()}
+    manifest = {"format": FORMAT, "iknow": version, **record, "arrays": checksums}
     try:
-        text = write_manifest(
-            {
-                "format": FORMAT,
-                "iknow": version,
-                **record,
-                "arrays": {name: _hash(parts) for name, parts in encoded.items()},
-            }
-        )
+        text = write_manifest(manifest)
         from_record(read_manifest(text), {name: np.asarray(a) for name, a in arrays.items()})
     except BundleError as error:
         raise InputError(f"this cannot be saved: {error}") from error
@@ -150,13 +143,13 @@ def _hash(parts: list[bytes | memoryview]) -> str:
 
 
 def _check_may_replace(target: Path) -> None:
-    """Only a bundle is replaced by a bundle."""
+    """Refuse to replace anything but a bundle."""
     try:
         file = SealedFile(target, copied_up_to=0)
         _read_manifest(target, file, _find_contents(target, file)[MANIFEST])
     except BundleError as error:
         raise BundleError(
-            f"{target} exists and is not a bundle, or not a whole one ({error}): choose another "
+            f"{target} exists and is not a bundle, or not a complete one ({error}): choose another "
             "name or remove it"
         ) from error
 
@@ -173,37 +166,35 @@ def _find_contents(source: Path, file: SealedFile) -> dict[str, slice]:
 
 def _read_manifest(source: Path, file: SealedFile, place: slice) -> dict[str, Any]:
     text = file.read(place.start, min(place.stop, place.start + LARGEST + 1))
-    # The format comes before the checksum: a newer one may compute it in another way.
+    # The format comes before the checksum: a newer format may compute it differently.
     found = FORMAT_LINE.match(text)
     if found and int(found[1]) not in READABLE:
         raise BundleError(
-            f"{source} has format {int(found[1])}; this version of iknow reads "
-            f"formats {' and '.join(map(str, READABLE))}: "
-            "use the version of iknow that wrote it, or a newer one"
+            f"{source} has format {int(found[1])}; this version of iknow reads formats "
+            f"{' and '.join(map(str, READABLE))}: use the version that wrote it, or a newer one"
         )
-    with _naming(source, f"{MANIFEST} is damaged: "):
+    with _prefixed(f"{source} is damaged: {MANIFEST} is damaged: "):
         manifest = check_record(read_manifest(text), "the manifest", KEYS)
-        if not any(manifest["format"] is each for each in READABLE):  # True is none of them
+        if not any(manifest["format"] is each for each in READABLE):  # excludes True and 3.0
             raise BundleError(f"its format must be {FORMAT}")
     return manifest
 
 
 def _take(file: SealedFile, name: str, place: slice) -> Any:
-    """The bytes of an array: what is looked at without asking the guard must be a copy."""
+    """The bytes of an array; a copy if the array is used without asking the guard."""
     if _is_needed_at_once(name):
         return np.frombuffer(file.read(place.start, place.stop), dtype=np.uint8)
     return file.content[place]
 
 
 def _is_needed_at_once(name: str) -> bool:
-    """Whether an array is small and looked at on load: of a metric or a probe."""
+    """Whether an array, of a metric or a probe, is small and needed on load."""
     return name.startswith("probe/") or "/metric-" in name
 
 
 @contextmanager
-def _naming(source: Path, what: str = "") -> Iterator[None]:
-    """What is wrong with a bundle is told with its name."""
+def _prefixed(prefix: str) -> Iterator[None]:
     try:
         yield
     except (BundleError, ValueError) as error:
-        raise BundleError(f"{source} is damaged: {what}{error}") from error
+        raise BundleError(f"{prefix}{error}") from error

@@ -1,7 +1,4 @@
-"""A bundle as plain values and arrays, and back: every value is checked on the way.
-
-What is not as it should be raises `BundleError`, whatever it is.
-"""
+"""A bundle as plain values and arrays, and back; any wrong value raises `BundleError`."""
 
 from __future__ import annotations
 
@@ -29,12 +26,12 @@ PART = re.compile(r"[A-Za-z0-9_]{1,100}")
 
 @dataclass(frozen=True, eq=False)
 class Bundle:
-    """What a bundle holds.
+    """The content of a bundle.
 
     classes: of shape (n_classes,). labels, rows: of shape (n_rows,). activations: for each layer,
-    of shape (n_rows, n_features). settings: plain values that the classifier wants back. probe:
-    small arrays of numbers or text, of any shape, that are read at once. check: to be called before
-    each use of the other arrays of a bundle that was read; it refuses damaged ones.
+    of shape (n_rows, n_features). settings: plain values of the classifier. probe: small arrays of
+    any shape, read at once. check: call it before each use of the other arrays of a bundle that was
+    read; it refuses damaged ones.
     """
 
     classes: Labels
@@ -49,32 +46,30 @@ class Bundle:
 
 
 def to_record(bundle: Bundle) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What the manifest says about a bundle, and its arrays by their names in the archive."""
-    record = {
-        "classes": classes_to_dict(bundle.classes),
-        "layers": {
-            layer: {
-                "metric": metric_to_dict(bundle.metrics[layer]),
-                "metric_arrays": list(bundle.metrics[layer].arrays()),
-                "neighborhood": neighborhood_to_dict(bundle.neighborhoods[layer])
-                if layer in bundle.neighborhoods
-                else None,
-            }
-            for layer in bundle.activations
-        },
-        "probe": list(bundle.probe),
-        "settings": dict(bundle.settings),
-    }
+    """The manifest's record of a bundle, and its arrays by their names in the archive."""
     arrays: dict[str, Any] = {
         "labels.npy": np.asarray(bundle.labels, dtype="<i8"),
         "rows.npy": np.asarray(bundle.rows, dtype="<i8"),
     }
+    layers = {}
     for layer, values in bundle.activations.items():
+        metric, rule = bundle.metrics[layer], bundle.neighborhoods.get(layer)
+        layers[layer] = {
+            "metric": metric_to_dict(metric),
+            "metric_arrays": list(metric.arrays()),
+            "neighborhood": None if rule is None else neighborhood_to_dict(rule),
+        }
         arrays[_name(layer, "activations")] = np.asarray(values, dtype="<f4")
-        for part, array in bundle.metrics[layer].arrays().items():
+        for part, array in metric.arrays().items():
             arrays[_name(layer, f"metric-{part}")] = np.asarray(array, dtype="<f8")
     for name, array in bundle.probe.items():
         arrays[f"probe/{_escape(name)}.npy"] = np.asarray(array)
+    record = {
+        "classes": classes_to_dict(bundle.classes),
+        "layers": layers,
+        "probe": list(bundle.probe),
+        "settings": dict(bundle.settings),
+    }
     return record, arrays
 
 
@@ -96,7 +91,7 @@ def name_arrays(manifest: Mapping[str, Any]) -> list[str]:
 
 
 def from_record(manifest: Mapping[str, Any], arrays: Mapping[str, Any]) -> Bundle:
-    """The bundle of a manifest and its arrays, checked but for the values in large arrays."""
+    """The bundle of a manifest and its arrays; `check_values` checks the large arrays."""
     classes = classes_from_dict(manifest["classes"])
     layers = manifest["layers"]
     if not layers:
@@ -123,7 +118,7 @@ def from_record(manifest: Mapping[str, Any], arrays: Mapping[str, Any]) -> Bundl
 
 
 def check_values(bundle: Bundle) -> None:
-    """The values of the large arrays, which are read for it."""
+    """Check the values of the large arrays, which reads them."""
     labels, rows, n_classes = bundle.labels, bundle.rows, len(bundle.classes)
     if len(labels) and not 0 <= labels[0] <= labels[-1] < n_classes:
         raise BundleError(f"labels.npy must hold class codes from 0 to {n_classes - 1}")
@@ -133,7 +128,7 @@ def check_values(bundle: Bundle) -> None:
     if len(rows) and numbers[0] < 0:
         raise BundleError("rows.npy must hold whole numbers >= 0")
     if not (numbers[1:] > numbers[:-1]).all():
-        raise BundleError("rows.npy must name each training sample by a number of its own")
+        raise BundleError("rows.npy must not contain a number twice")
     for layer, points in bundle.activations.items():
         try:
             check_activations(points, f"the activations of layer {layer[:80]!r}")
@@ -142,13 +137,13 @@ def check_values(bundle: Bundle) -> None:
 
 
 def _check_shapes(bundle: Bundle) -> None:
-    """The arrays must fit each other, as far as that can be told without reading them."""
+    """Check that the arrays fit each other, without reading them."""
     n_rows = len(bundle.labels) if bundle.labels.ndim else 1
     for name, values in (("labels.npy", bundle.labels), ("rows.npy", bundle.rows)):
         if values.dtype != np.dtype("<i8") or values.shape != (n_rows,):
             raise BundleError(
-                f"{name} must hold {n_rows} whole numbers of 64 bits; it holds an array of shape "
-                f"{values.shape} and dtype {values.dtype}"
+                f"{name} must hold {n_rows} 64-bit integers; it has shape {values.shape} and dtype "
+                f"{values.dtype}"
             )
     if n_rows == 0:
         raise BundleError("labels.npy must hold at least one label; it is empty")
@@ -156,15 +151,17 @@ def _check_shapes(bundle: Bundle) -> None:
         where, metric = f"layer {layer[:80]!r}", bundle.metrics[layer]
         if points.dtype != np.dtype("<f4") or points.ndim != 2:
             raise BundleError(
-                f"{where} must hold a table of floats of 32 bits; it holds an array of shape "
-                f"{points.shape} and dtype {points.dtype}"
+                f"{where} must hold a 2-D array of 32-bit floats; it has shape {points.shape} and "
+                f"dtype {points.dtype}"
             )
         if points.shape[1] == 0:
             raise BundleError(f"{where} must have at least one feature; it has none")
         if len(points) != n_rows:
             raise BundleError(f"{where} has {len(points)} rows, not {n_rows}")
         if isinstance(metric, Weighted) and metric.map.shape[1] != points.shape[1]:
-            raise BundleError(f"{where} has {points.shape[1]} features, and its metric another")
+            raise BundleError(
+                f"{where} has {points.shape[1]} features; its metric has {metric.map.shape[1]}"
+            )
     for layer, rule in bundle.neighborhoods.items():
         if rule.n_neighbors > n_rows:
             raise BundleError(f"layer {layer[:80]!r} asks for more neighbors than there are rows")
@@ -175,7 +172,7 @@ def _make_metric(layer: str, record: Mapping[str, Any], arrays: Mapping[str, Any
     parts = {part: arrays[_name(layer, f"metric-{part}")] for part in record["metric_arrays"]}
     for part, array in parts.items():
         if array.dtype != np.dtype("<f8"):
-            raise BundleError(f"{where} must have floats of 64 bits; {part} has {array.dtype}")
+            raise BundleError(f"{where} must have 64-bit floats; {part} has {array.dtype}")
     try:
         metric = metric_from_dict(check_mapping(record["metric"], where), parts)
     except ValueError as error:
@@ -200,9 +197,9 @@ def _name(layer: str, array: str) -> str:
 
 
 def _escape(name: str) -> str:
-    """A part of a path for any name: separators and a leading dot are escaped."""
+    """A name as part of a path: separators and a leading dot are escaped."""
     if not isinstance(name, str):
-        raise InputError(f"names of layers must be text to be saved; got {name!r}")
+        raise InputError(f"layer names must be strings to be saved; got {name!r}")
     escaped = quote(name, safe="", errors="surrogatepass")
     if len(escaped) > LONGEST_NAME - 200:
         raise InputError(f"the name {name[:80]!r}... is too long to be saved")

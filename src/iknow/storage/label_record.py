@@ -1,7 +1,4 @@
-"""Class labels as JSON: values with their kind, from which the same array comes back.
-
-Text and numbers can be written, also mixed ones, which numpy keeps as objects.
-"""
+"""Class labels as JSON, values with their kind: text, numbers, or a mix (numpy's objects)."""
 
 from __future__ import annotations
 
@@ -14,32 +11,27 @@ from iknow.core.arrays import Labels
 from iknow.errors import BundleError, InputError
 from iknow.storage.schema import check_list, check_record, check_text, misfit
 
+INTEGERS = "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"
+FLOATS = "float16", "float32", "float64"
 NUMBERS: dict[str, type[Any]] = {
-    "bool": bool,
-    **dict.fromkeys(
-        ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"), int
-    ),
-    **dict.fromkeys(("float16", "float32", "float64"), float),
-}
+    "bool": bool, **dict.fromkeys(INTEGERS, int), **dict.fromkeys(FLOATS, float)
+}  # fmt: skip
 """Kinds of numbers by numpy's names, and Python's type for their values."""
 LARGEST_TEXT = 1 << 28
-"""Bytes of an array of text: numpy gives every label as much room as the longest one."""
+"""Bytes of an array of text, in which numpy makes every label as long as the longest."""
 
 
 def classes_to_dict(classes: Labels) -> dict[str, Any]:
     """Labels of shape (n_classes,) as plain values; `classes_from_dict` reads them back."""
     kind = {"U": "str", "O": "object"}.get(classes.dtype.kind, classes.dtype.name)
     values = [v.item() if isinstance(v, np.generic) else v for v in classes.tolist()]
+    wanted = "only labels that are text or numbers can be saved"
     if kind not in (*NUMBERS, "str", "object"):
-        raise InputError(
-            f"only labels that are text or numbers can be saved; got dtype {classes.dtype}"
-        )
+        raise InputError(f"{wanted}; got dtype {classes.dtype}")
     for value in values:
-        if not isinstance(value, str | int | float) or value != value:
-            raise InputError(
-                "only labels that are text or numbers can be saved; one is "
-                + (repr(value) if isinstance(value, float) else f"a {type(value).__name__}")
-            )
+        if not _is_label(value):
+            shown = repr(value) if isinstance(value, float) else f"a {type(value).__name__}"
+            raise InputError(f"{wanted}; one is {shown}")
     return {"kind": kind, "values": values}
 
 
@@ -56,7 +48,7 @@ def classes_from_dict(record: object) -> Labels:
         labels = _make_text(values)
     elif kind == "object":
         for value in values:
-            if not isinstance(value, str | int | float) or value != value:
+            if not _is_label(value):
                 raise misfit("a label", "text or a number", value)
         labels = np.empty(len(values), dtype=object)
         labels[:] = values
@@ -67,10 +59,13 @@ def classes_from_dict(record: object) -> Labels:
     return labels
 
 
+def _is_label(value: object) -> bool:
+    return isinstance(value, str | int | float) and value == value  # NaN is not
+
+
 def _make_numbers(values: list[Any], kind: str) -> Labels:
     for value in values:
-        is_of_kind = type(value) is NUMBERS[kind] and math.isfinite(float(value))
-        if not is_of_kind:
+        if type(value) is not NUMBERS[kind] or not math.isfinite(float(value)):
             raise misfit("a label", f"of kind {kind}", value)
     try:
         labels = np.array(values, dtype=kind)
@@ -87,8 +82,8 @@ def _make_text(values: list[Any]) -> Labels:
             raise misfit("a label", "text", value)
     if 4 * len(values) * max(map(len, values)) > LARGEST_TEXT:
         raise BundleError(
-            f"labels may take {LARGEST_TEXT:,} bytes as an array of text; {len(values)} labels, "
-            f"one of them {max(map(len, values)):,} characters long, take more"
+            f"labels may take {LARGEST_TEXT:,} bytes as an array of text; {len(values)} labels of "
+            f"up to {max(map(len, values)):,} characters take more"
         )
     labels = np.array(values, dtype=str)
     if labels.tolist() != values:

@@ -1,12 +1,11 @@
-"""The manifest's text: JSON that is read strictly and seals itself.
+"""The manifest's text: strict JSON that seals itself.
 
-Each entry is on a line of its own, and the last is the sha256 of all bytes before that line: any
-change is noticed, also one that JSON does not see, such as a space. Whoever changes a manifest on
-purpose can seal it again, so the text is trusted with nothing before it is checked:
+Each entry has its own line, and the last is the sha256 of all bytes before it, so any change shows,
+even one that JSON ignores, such as a space. An attacker can compute a new seal, so we check:
 
-- at most 32 MiB, 2 million values and 32 levels, counted before anything is made of them;
-- no key twice, no number that Python would read as something else than is written;
-- a number that JSON has no word for is an object: {"float": "inf"}, "-inf" or "nan".
+- at most 32 MiB, 2 million values and 32 levels, counted before we parse them;
+- no key twice, no number that Python would read differently from how it is written;
+- numbers that JSON lacks are objects: {"float": "inf"}, "-inf" or "nan".
 """
 
 from __future__ import annotations
@@ -25,9 +24,7 @@ from iknow.errors import BundleError
 LARGEST = 1 << 25
 MOST_VALUES = 2_000_000
 DEEPEST = 32
-LONGEST_INTEGER = 20
-"""Characters: those of the smallest and the largest integer of 64 bits."""
-
+LONGEST_INTEGER = 20  # characters, as in the smallest and the largest 64-bit integer
 SEAL = re.compile(rb',\n"sha256": "([0-9a-f]{64})"\n\}\n')
 SEAL_LENGTH = 81
 PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
@@ -37,18 +34,19 @@ UNWRITTEN = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
 def write_manifest(manifest: Mapping[str, Any]) -> bytes:
     """The text of a manifest, sealed."""
+    to_text = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
     plain = _to_plain(dict(manifest))
-    lines = [f"{json.dumps(key)}: {_to_text(value)}" for key, value in plain.items()]
+    lines = [f"{json.dumps(key)}: {to_text(value)}" for key, value in plain.items()]
     whole = "{\n" + ",\n".join(lines)
-    # Half a surrogate pair has no place in UTF-8, but JSON has a way to write it: this one.
+    # UTF-8 cannot encode half a surrogate pair; JSON writes it with a backslash.
     body = whole.encode("utf-8", "backslashreplace")
     if PAIR.search(whole):
-        raise BundleError("some text holds two halves of a character, which JSON would join")
+        raise BundleError("some text holds a surrogate pair, which JSON would join")
     return body + f',\n"sha256": "{hashlib.sha256(body).hexdigest()}"\n}}\n'.encode()
 
 
 def read_manifest(text: bytes) -> dict[str, Any]:
-    """The entries of a manifest, without its seal, which must be whole."""
+    """The entries of a manifest, without its seal, which must be intact."""
     if len(text) > LARGEST:
         raise BundleError(f"it may have {LARGEST:,} bytes; it has {len(text):,}")
     _check_structure(text)
@@ -66,34 +64,32 @@ def read_manifest(text: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise BundleError(f"it cannot be read as JSON ({str(error)[:100]})") from error
     if not isinstance(found, dict):
-        raise BundleError("it is no JSON object")
+        raise BundleError("it is not a JSON object")
     return found
 
 
 def _check_structure(text: bytes) -> None:
-    """Count values and levels without making them; strings, which may hold anything, left out."""
+    """Count values and levels, outside strings, without creating them."""
     marks = np.frombuffer(STRING.sub(b"", text), dtype=np.uint8)
     opens, closes = ((marks == ord(a)) | (marks == ord(b)) for a, b in ("[{", "]}"))
-    n_values = int(opens.sum()) + int((marks == ord(",")).sum())
-    if n_values > MOST_VALUES:
+    if int(opens.sum()) + int((marks == ord(",")).sum()) > MOST_VALUES:
         raise BundleError(f"it may hold {MOST_VALUES:,} values; it holds more")
     steps = np.where(opens, 1, -1)[opens | closes]
     if np.cumsum(steps).max(initial=0) > DEEPEST:
         raise BundleError(f"its values may be nested {DEEPEST} deep; they are deeper")
 
 
-def _to_text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False)
-
-
 def _to_plain(value: Any) -> Any:
-    """The same in JSON's own types."""
+    """The same value in JSON's own types."""
     if type(value) is str or (type(value) is float and math.isfinite(value)):
-        return value  # nearly all are
+        return value  # the common case
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, Mapping):
-        return {_to_key(key): _to_plain(each) for key, each in value.items()}
+        for key in value:
+            if not isinstance(key, str):
+                raise BundleError(f"names must be text; got {key!r}")
+        return {key: _to_plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [_to_plain(each) for each in value]
     if isinstance(value, float) and not math.isfinite(value):
@@ -103,12 +99,6 @@ def _to_plain(value: Any) -> Any:
     if value is None or isinstance(value, str | int | float):
         return value
     raise BundleError(f"a value of type {type(value).__name__} cannot be written as JSON")
-
-
-def _to_key(key: Any) -> str:
-    if not isinstance(key, str):
-        raise BundleError(f"names must be text; got {key!r}")
-    return key
 
 
 def _to_object(pairs: list[tuple[str, Any]]) -> Any:
@@ -136,4 +126,4 @@ def _to_float(digits: str) -> float:
 
 
 def _refuse(constant: str) -> float:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")

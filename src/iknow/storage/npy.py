@@ -1,7 +1,7 @@
-"""Arrays as numpy's .npy files hold them, without evaluating anything.
+"""Arrays as .npy files, read without evaluating anything.
 
-numpy reads the header of such a file as a piece of Python. Here it must look as numpy itself writes
-it for a plain array of version 1.0, to the letter, and is read by a pattern.
+numpy parses the header of such a file as Python. Here it must match, to the letter, a pattern of
+what numpy writes for a plain array in version 1.0.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ KINDS = "biufcmMSU"
 
 
 def encode_array(array: Any) -> tuple[bytes, memoryview]:
-    """An array as a .npy file: its header and its values, which are not copied if that can be."""
-    values = np.ascontiguousarray(array).reshape(np.shape(array))  # which makes a scalar 1-D
+    """An array as a .npy file: its header and its values, copied only if necessary."""
+    values = np.ascontiguousarray(array).reshape(np.shape(array))  # it turns scalars into 1-D
     if values.dtype.byteorder not in "=|<" or values.dtype.newbyteorder("<") != values.dtype:
         values = values.astype(values.dtype.newbyteorder("<"))
     if values.dtype.kind not in KINDS or values.dtype.itemsize == 0:
@@ -35,9 +35,9 @@ def encode_array(array: Any) -> tuple[bytes, memoryview]:
 
 
 def decode_array(content: Any) -> Any:
-    """The array in the bytes of a .npy file, an array of uint8; the values are not copied."""
+    """The array in the bytes of a .npy file, given as uint8; the values are not copied."""
     if bytes(content[:8]) != MAGIC:
-        raise ValueError("it is no .npy file of version 1.0")
+        raise ValueError("it is not a .npy file of version 1.0")
     start = 10 + int.from_bytes(bytes(content[8:10]), "little")
     found = PATTERN.fullmatch(bytes(content[10:start]).decode("latin-1"))
     if found is None or start % 64 or start > len(content):
@@ -46,10 +46,8 @@ def decode_array(content: Any) -> Any:
     try:
         dtype = np.dtype(found[1])
     except TypeError as error:
-        raise ValueError(f"{found[1]} is no dtype of numpy's") from error
-    expected = start + dtype.itemsize * prod(shape)
-    if dtype.itemsize == 0 or len(content) != expected:
-        raise ValueError(
-            f"expected {expected} bytes for an array of shape {shape}; got {len(content)}"
-        )
+        raise ValueError(f"numpy has no dtype {found[1]}") from error
+    size = start + dtype.itemsize * prod(shape)
+    if dtype.itemsize == 0 or len(content) != size:
+        raise ValueError(f"expected {size} bytes for an array of shape {shape}; got {len(content)}")
     return content[start:].view(dtype).reshape(shape)

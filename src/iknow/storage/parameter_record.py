@@ -1,7 +1,7 @@
-"""The parameters of a classifier as plain values, and back: `load` gives what `save` was given.
+"""The parameters of a classifier as plain values, and back: `load` restores what was saved.
 
-What layers have, metrics and neighborhoods, is written with the layers. Here it only says how they
-were given: one for all layers, one for each, or as a `Selection`.
+Metrics and neighborhoods are stored with the layers. Here we only record how the user passed them:
+one for all layers, one for each, or as a `Selection`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ ONE, EACH, CHOSEN = "one", "each", "selection"
 
 @dataclass(frozen=True)
 class Parameters:
-    """What is written of them. layers, classes: whether they were given.
-
-    metric: `ONE`, or the layers that had one of their own. neighborhoods: how they were given.
+    """The stored values: for `layers` and `classes`, whether they were given; metric: `ONE` or the
+    layers that have their own; neighborhoods: how they were given.
     """
 
     rule: str
@@ -45,22 +44,21 @@ SINCE_FORMAT_3 = KEYS[3:]
 
 
 def parameters_to_dict(classifier: Any) -> dict[str, Any]:
-    """The parameters of a fitted classifier, but for its model, device and index."""
+    """The parameters of a fitted classifier, except its model, device and index."""
     given, metric, seed = classifier.neighborhoods, classifier.metric, classifier.random_state
-    several = metric if isinstance(metric, Mapping) else {}
     kinds = {Neighborhood: ONE, Selection: CHOSEN, Mapping: EACH}
     size, share = classifier.batch_size, classifier.validation_fraction
+    if isinstance(metric, Mapping):
+        described: str | list[str] | None = [name for name in classifier.layers_ if name in metric]
+    else:
+        described = None if metric is None else ONE
     record = Parameters(
         rule=name_of(classifier.rule),
         k=int(classifier.k),  # a grid search may have set numpy's integers
         batch_size=None if size is None else int(size),
         layers=classifier.layers is not None,
         neighborhoods=next((kinds[kind] for kind in kinds if isinstance(given, kind)), None),
-        metric=[name for name in classifier.layers_ if name in several]
-        if isinstance(metric, Mapping)
-        else None
-        if metric is None
-        else ONE,
+        metric=described,
         classes=classifier.classes is not None,
         validation_fraction=as_real(share, "validation_fraction", "be a number"),
         random_state=int(seed) if isinstance(seed, Integral) else None,
@@ -70,22 +68,18 @@ def parameters_to_dict(classifier: Any) -> dict[str, Any]:
 
 
 def upgrade(settings: Mapping[str, Any], bundle: Bundle) -> dict[str, Any]:
-    """Settings as they are written now; in format 2 some parameters were not kept."""
+    """Settings as we write them now; format 2 did not keep all parameters."""
     if "fixed" not in settings or any(name in settings for name in SINCE_FORMAT_3):
         return dict(settings)
     known = {name: value for name, value in settings.items() if name != "fixed"}
     fixed = check_flag(settings["fixed"], "settings.fixed")
-    given: dict[str, Any] = {
-        "layers": True,
-        "neighborhoods": EACH if fixed else None,
-        "classes": False,
-    }
-    given |= {"metric": list(bundle.metrics), "validation_fraction": 0.25, "random_state": 0}
-    return {**given, "progress": True, **known}
+    lost = {"layers": True, "neighborhoods": EACH if fixed else None, "classes": False}
+    defaults = {"validation_fraction": 0.25, "random_state": 0, "progress": True}
+    return {**lost, "metric": list(bundle.metrics), **defaults, **known}
 
 
 def check_parameters(settings: Mapping[str, Any], bundle: Bundle) -> None:
-    """Refuse parameters that no classifier had."""
+    """Refuse parameters that no classifier can have."""
     check_fields(Parameters, {name: settings[name] for name in KEYS}, "settings")
     for name, least in (("k", 1), ("batch_size", 1), ("random_state", 0)):
         if settings[name] is not None:
@@ -95,34 +89,30 @@ def check_parameters(settings: Mapping[str, Any], bundle: Bundle) -> None:
     possible = [None, *([ONE, EACH] if bundle.neighborhoods else [])]
     possible += [CHOSEN] if bundle.neighborhoods and settings["selection"] is not None else []
     if given not in possible:
-        raise misfit("settings.neighborhoods", f"one of {possible}, as there are such", given)
+        raise misfit("settings.neighborhoods", f"one of {possible}", given)
     if metric not in (None, ONE) and (isinstance(metric, str) or set(metric) - set(bundle.metrics)):
         raise misfit("settings.metric", f"{ONE!r} or names of layers", metric)
 
 
 def parameters_from_dict(settings: Mapping[str, Any], bundle: Bundle) -> dict[str, Any]:
-    """The arguments that `parameters_to_dict` was given, of settings that are checked."""
+    """The arguments behind `parameters_to_dict`, from checked settings."""
     names = ("k", "batch_size", "validation_fraction", "random_state", "progress")
+    rules, metrics, metric = settings["neighborhoods"], bundle.metrics, settings["metric"]
+    if rules == CHOSEN:
+        neighborhoods: Any = Selection.from_dict(settings["selection"])
+    elif rules == ONE:
+        neighborhoods = next(iter(bundle.neighborhoods.values()))
+    else:
+        neighborhoods = dict(bundle.neighborhoods) if rules == EACH else None
+    if metric == ONE:
+        metric = next(iter(metrics.values()))
+    elif metric is not None:
+        metric = {layer: metrics[layer] for layer in metric}
     return {
         **{name: settings[name] for name in names},
         "rule": rule_named(settings["rule"]),
         "layers": list(bundle.activations) if settings["layers"] else None,
-        "neighborhoods": _given_neighborhoods(settings, bundle),
-        "metric": _given_metric(settings["metric"], bundle),
+        "neighborhoods": neighborhoods,
+        "metric": metric,
         "classes": bundle.classes if settings["classes"] else None,
     }
-
-
-def _given_neighborhoods(settings: Mapping[str, Any], bundle: Bundle) -> Any:
-    given, by_layer = settings["neighborhoods"], dict(bundle.neighborhoods)
-    if given == CHOSEN:
-        return Selection.from_dict(settings["selection"])
-    if given == ONE:
-        return next(iter(by_layer.values()))
-    return by_layer if given == EACH else None
-
-
-def _given_metric(given: Any, bundle: Bundle) -> Any:
-    if given == ONE:
-        return next(iter(bundle.metrics.values()))
-    return None if given is None else {layer: bundle.metrics[layer] for layer in given}

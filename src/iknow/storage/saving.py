@@ -58,11 +58,7 @@ class SavingMixin:
             ('input', 'output')
         """
         check_is_fitted(self, "indexes_")
-        known_by = (
-            self.probe_
-            if as_flag(probe, "probe")
-            else "it was saved without inputs to know its model by"
-        )
+        known_by = self.probe_ if as_flag(probe, "probe") else "it was saved with probe=False"
         record, arrays = (known_by, {}) if isinstance(known_by, str) else known_by.store()
         any_index = self.indexes_[self.layers_[0]]
         given = self.neighborhoods if isinstance(self.neighborhoods, Selection) else None
@@ -124,55 +120,36 @@ class SavingMixin:
         known_by = _restore_probe(path, bundle)
         if model is not None and checks:
             _check_model(path, known_by, adapter, settings["batch_size"])
-        classifier = cls(
-            adapter if model is None else model,  # type: ignore[call-arg]
-            **parameters_from_dict(settings, bundle),
-            device=device,
-            index=index,
-        )
-        classifier._restore(bundle, settings, adapter, known_by, has_model=model is not None)
+        parameters = parameters_from_dict(settings, bundle) | {"device": device, "index": index}
+        classifier = cls(adapter if model is None else model, **parameters)  # type: ignore[call-arg]
+        classifier.model_, classifier.probe_ = adapter, known_by
+        classifier._restore(bundle, settings)
+        # These describe inputs to the model, not precomputed outputs.
+        if model is not None and settings["n_features_in"] is not None:
+            classifier.n_features_in_ = settings["n_features_in"]
+        if model is not None and settings["feature_names_in"] is not None:
+            classifier.feature_names_in_ = np.array(settings["feature_names_in"], dtype=object)
         return classifier
 
-    def _restore(
-        self,
-        bundle: Bundle,
-        settings: Mapping[str, Any],
-        adapter: Model,
-        known_by: Probe | str,
-        *,
-        has_model: bool,
-    ) -> None:
-        """Set what was learned."""
-        self.model_ = adapter
-        self.probe_ = known_by
+    def _restore(self, bundle: Bundle, settings: Mapping[str, Any]) -> None:
+        """Set what was learned from data."""
         self.classes_ = bundle.classes
         self.layers_ = tuple(bundle.activations)
-        self.indexes_ = {
-            layer: LayerIndex(
-                points,
-                bundle.labels,
-                len(bundle.classes),
-                bundle.rows,
-                bundle.metrics[layer],
-                self.device,
-                bundle.check,
-                self.index,
+        self.indexes_ = {}
+        for layer, points in bundle.activations.items():
+            arrays = points, bundle.labels, len(bundle.classes), bundle.rows
+            metric = bundle.metrics[layer]
+            self.indexes_[layer] = LayerIndex(
+                *arrays, metric, self.device, bundle.check, self.index
             )
-            for layer, points in bundle.activations.items()
-        }
         if bundle.neighborhoods:
             self.neighborhoods_ = dict(bundle.neighborhoods)
         if settings["selection"] is not None and settings["neighborhoods"] != CHOSEN:
             self.selection_ = Selection.from_dict(settings["selection"])
-        # Of inputs to the model, that is: precomputed outputs have no such number.
-        if has_model and settings["n_features_in"] is not None:
-            self.n_features_in_ = settings["n_features_in"]
-        if has_model and settings["feature_names_in"] is not None:
-            self.feature_names_in_ = np.array(settings["feature_names_in"], dtype=object)
 
 
 def _restore_probe(path: str | os.PathLike[str], bundle: Bundle) -> Probe | str:
-    """What the bundle knows its model by, or why it does not."""
+    """What identifies the bundle's model, or why nothing does."""
     record = bundle.settings["probe"]
     if isinstance(record, str):
         return record
@@ -181,23 +158,21 @@ def _restore_probe(path: str | os.PathLike[str], bundle: Bundle) -> Probe | str:
     except BundleError as error:
         raise BundleError(f"{path} is damaged: {error}") from error
     except ImportError as error:
-        return f"the inputs that it was asked about cannot be read here ({error})"
+        return f"the inputs stored with it cannot be read here ({error})"
 
 
 def _check_model(
     path: str | os.PathLike[str], known_by: Probe | str, model: Model, batch_size: int | None
 ) -> None:
-    """Refuse a model that answers otherwise than the one a bundle was made with."""
+    """Refuse a model whose answers differ from those stored in the bundle."""
     if isinstance(known_by, str):
         warn(
-            f"{path} cannot tell whether this is the model it was made with: {known_by}. Pass "
-            "check_model=False, or --no-check-model to a command, if you know that it is",
+            f"{path} cannot tell whether this is the model it was made with: {known_by}. If you "
+            "know that it is, pass check_model=False, or --no-check-model to a command",
             stacklevel=3,
         )
-        return
-    difference = known_by.find_difference(model, batch_size)
-    if difference is not None:
+    elif (difference := known_by.find_difference(model, batch_size)) is not None:
         raise BundleError(
-            f"{path} was made with another model: {difference}. Load it with the model it was made "
-            "with, or pass check_model=False, or --no-check-model to a command, if you know better"
+            f"{path} was made with another model: {difference}. Load it with that model or, if you "
+            "know better, pass check_model=False, or --no-check-model to a command"
         )

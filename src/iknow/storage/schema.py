@@ -1,8 +1,4 @@
-"""Checks of values that were read from JSON: one function for each kind of value.
-
-Each takes a value and the place where it was found, which the error names, and returns the value
-with its type known.
-"""
+"""Checks of values from JSON: each takes a value and its place, for errors, and returns it."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from iknow.errors import BundleError
 
 
 def misfit(where: str, expected: str, value: object) -> BundleError:
-    """The error for a value that is not what it should be."""
+    """The error for a value other than expected."""
     shown = repr(value) if isinstance(value, str | int | float | None) else type(value).__name__
     shown = shown if len(shown) <= 80 else shown[:77] + "..."
     return BundleError(f"{where} must be {expected}; it is {shown}")
@@ -25,7 +21,7 @@ def check_record(value: object, where: str, keys: Collection[str]) -> dict[str, 
     record = check_mapping(value, where)
     if set(record) != set(keys):
         wrong = sorted(set(record) ^ set(keys))[0]
-        problem = "is missing" if wrong in keys else "does not belong there"
+        problem = "is missing" if wrong in keys else "does not belong in it"
         raise BundleError(f"{where} must have the keys {', '.join(keys)}: {wrong[:80]!r} {problem}")
     return record
 
@@ -64,10 +60,7 @@ def check_whole(value: object, where: str, least: int) -> int:
 def check_fields(
     cls: type, record: Mapping[str, Any], where: str, others: Collection[str] = ()
 ) -> None:
-    """The fields of a dataclass, each of the type it is annotated with.
-
-    others: fields that are checked elsewhere, or not written at all.
-    """
+    """Check the fields of a dataclass against their annotations, except for `others`."""
     hints = {name: hint for name, hint in get_type_hints(cls).items() if name not in others}
     values = {name: value for name, value in record.items() if name not in others}
     check_record(values, where, hints)
@@ -78,16 +71,15 @@ def check_fields(
 
 
 def is_of_type(value: object, hint: Any) -> bool:
-    """Whether a value from JSON can stand for a value of an annotated type."""
+    """Whether a value from JSON fits an annotated type."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return any(is_of_type(value, each) for each in arguments)
     if hint in (None, type(None)):
         return value is None
-    if hint is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
+    if hint in (float, int):
+        kinds = (int, float) if hint is float else int
+        return isinstance(value, kinds) and not isinstance(value, bool)
     if hint in (str, bool):
         return isinstance(value, hint)
     if isinstance(origin, type) and issubclass(origin, Mapping):

@@ -1,13 +1,10 @@
 """Sealed files: opened once, compared with their checksums before use, and watched afterwards.
 
-A small file is copied into memory, where nobody changes it. A large one is mapped: nothing of it is
-read before it is needed, and opening it takes no time however large it is. But what is mapped is
-the file itself: whoever writes into it changes the arrays, and whoever cuts it short ends the
-process that reads on. So the file's identity, its size and the times at which it was changed, is
-looked at before each use. If it is another, all checksums are compared again; a file whose size
-changed is refused unseen.
-
-A file that was replaced is another file: who has opened the old one keeps it.
+A small file is copied into memory, safe from changes. A large one is mapped, so opening it is quick
+and only what is needed is read. But then writing to the file changes the arrays, and truncating it
+kills the process that reads on. So before each use we compare the file's size and times with those
+seen before. If the times differ, we compare all checksums again; if the size differs, we refuse it.
+Replacing a file is safe: the old one stays open.
 """
 
 from __future__ import annotations
@@ -28,14 +25,13 @@ from iknow.errors import BundleError
 from iknow.locking import Lock
 
 COPIED_UP_TO = 1 << 28
-"""Bytes of a file that is copied into memory: 256 MiB, read in about a tenth of a second."""
-
+"""The largest file to copy into memory: 256 MiB, read in about a tenth of a second."""
 WORTH_THREADS = 1 << 22
-"""Bytes from which on hashing takes longer than starting threads for it."""
+"""Bytes that take longer to hash than it takes to start threads."""
 
 
 class Identity(NamedTuple):
-    """What tells that a file was changed. A file that is renamed or replaced has a new `ctime`."""
+    """What reveals that a file changed; renaming or replacing it changes `ctime`."""
 
     size: int
     mtime: int
@@ -43,29 +39,27 @@ class Identity(NamedTuple):
 
 
 class SealedFile:
-    """An open file: `content`, its bytes as a read-only array of uint8, copied or mapped.
+    """An open file whose bytes are `content`, a read-only array of uint8.
 
-    copied_up_to: the size up to which it is copied.
+    A file of up to `copied_up_to` bytes is copied into memory, a larger one mapped.
     """
 
     def __init__(self, path: Path, copied_up_to: int | None = None) -> None:
-        descriptor = _open(path)
-        close = weakref.finalize(self, os.close, descriptor)
-        self.opened = _identify(descriptor)
+        self._descriptor = _open(path)
+        close = weakref.finalize(self, os.close, self._descriptor)
+        self.opened = _identify(self._descriptor)
         limit = COPIED_UP_TO if copied_up_to is None else copied_up_to
         self.is_mapped = self.opened.size > limit
-        self._descriptor = descriptor
         try:
-            read = _map if self.is_mapped else _copy
-            self.content = read(descriptor, self.opened.size)
+            self.content = (_map if self.is_mapped else _copy)(self._descriptor, self.opened.size)
         except (OSError, ValueError, OverflowError, MemoryError) as error:
             raise BundleError(f"{path} cannot be read: {error}") from error
         if not self.is_mapped:
             close()
 
     def read(self, start: int, stop: int) -> bytes:
-        """A small part of the content, which may be shorter where the file is."""
-        if self.is_mapped and hasattr(os, "pread"):  # which no cut can hurt
+        """A small part of the content; less if the file is shorter."""
+        if self.is_mapped and hasattr(os, "pread"):  # safe even if the file is truncated
             return os.pread(self._descriptor, stop - start, start)
         return bytes(self.content[start:stop])
 
@@ -75,9 +69,9 @@ class SealedFile:
 
 
 class Guard:
-    """Says before each use of a file whether it may be used.
+    """Decides before each use of a file whether it may be used.
 
-    verify: raises `BundleError` if the content is wrong. by_content: whether it sees every change.
+    verify: raises `BundleError` if the content is wrong. by_content: whether it finds every change.
     """
 
     def __init__(
@@ -88,7 +82,7 @@ class Guard:
         self._lock = Lock()
 
     def check(self) -> None:
-        """Refuse a file that is wrong or was changed, every time; quick if nothing changed."""
+        """Refuse a wrong or changed file; quick if nothing changed."""
         if self._file.identify() == self._passed:
             return
         with self._lock.held():
@@ -102,20 +96,20 @@ class Guard:
             except BundleError as error:
                 raise (self._changed() if now != opened else error) from error
             after = self._file.identify()
-            # Another `ctime` may mean that the file was replaced: the next check will tell.
+            # A new `ctime` may mean that the file was replaced; the next check will tell.
             if (after.size, after.mtime) != (now.size, now.mtime):
                 raise self._changed()
             self._passed = now
 
     def _changed(self) -> BundleError:
         return BundleError(
-            f"{self._path} was changed after it was loaded: load it again, and replace bundles in "
-            "one step, as save does, while they are in use"
+            f"{self._path} was changed after it was loaded: load it again; while a bundle is in "
+            "use, replace it in one step, as save does"
         )
 
 
 def verify_all(checksums: Iterable[tuple[str, Any, str]]) -> None:
-    """Compare contents with their sha256; each a name, its bytes and the checksum it must have."""
+    """Compare contents, each a name, its bytes and the expected sha256."""
 
     def verify(sealed: tuple[str, Any, str]) -> None:
         name, content, expected = sealed
@@ -124,8 +118,7 @@ def verify_all(checksums: Iterable[tuple[str, Any, str]]) -> None:
 
     sealed = list(checksums)
     if sum(len(content) for _, content, _ in sealed) < WORTH_THREADS:
-        for each in sealed:
-            verify(each)
+        list(map(verify, sealed))
         return
     with ThreadPoolExecutor() as pool:
         list(pool.map(verify, sealed))
@@ -134,9 +127,9 @@ def verify_all(checksums: Iterable[tuple[str, Any, str]]) -> None:
 def _open(path: Path) -> int:
     flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
     try:
-        descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # a pipe would wait
+        descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # a pipe would block
     except FileNotFoundError as error:
-        raise BundleError(f"{path} is not a bundle: there is no such file") from error
+        raise BundleError(f"{path} is not a bundle: the file does not exist") from error
     except (OSError, ValueError) as error:
         raise BundleError(f"{path} cannot be opened: {error}") from error
     mode = os.fstat(descriptor).st_mode
@@ -147,7 +140,7 @@ def _open(path: Path) -> int:
                 f"{path} is not a bundle but a folder. If an older version of iknow wrote it, load "
                 "it with that version, or fit and save again: a bundle is one file now"
             )
-        raise BundleError(f"{path} is not a bundle: it is no file")
+        raise BundleError(f"{path} is not a bundle: it is not a file")
     return descriptor
 
 
@@ -165,7 +158,7 @@ def _copy(descriptor: int, size: int) -> Any:
         while done < size:
             n_read = stream.readinto(content[done:].data)
             if not n_read:
-                raise OSError("it was cut short meanwhile")
+                raise OSError("it became shorter while being read")
             done += n_read
     content.flags.writeable = False
     return content

@@ -250,7 +250,7 @@ class IndexContract:
             index.gather(np.zeros((1, 3)))
         with pytest.raises(InputError, match="queries must be finite"):
             index.gather(np.full((1, 2), np.inf))
-        with pytest.raises(InputError, match="k=4 neighbours were asked for"):
+        with pytest.raises(InputError, match="k=4 neighbors were asked for"):
             index.gather(np.zeros((1, 2)), k=4)
         with pytest.raises(InputError, match="k must be >= 0"):
             index.gather(np.zeros((1, 2)), k=-1)

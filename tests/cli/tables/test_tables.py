@@ -153,7 +153,7 @@ def test_a_missing_file_of_labels_is_named(tmp_path):
 
 
 def test_a_missing_folder_is_named(tmp_path):
-    with pytest.raises(InputError, match=r"cannot be written: there is no folder .*nowhere"):
+    with pytest.raises(InputError, match=r"cannot be written: the folder .*nowhere does not exist"):
         write_table(tmp_path / "nowhere" / "t.csv", {"a": [1]})
 
 

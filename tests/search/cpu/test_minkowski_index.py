@@ -159,5 +159,5 @@ def test_bad_input_is_refused_with_the_fact():
     index = MinkowskiIndex(points, labels, 2)
     with pytest.raises(InputError, match="2 features as the index has; got 3"):
         index.gather(np.zeros((1, 3)))
-    with pytest.raises(InputError, match="k=4 neighbours were asked for"):
+    with pytest.raises(InputError, match="k=4 neighbors were asked for"):
         index.gather(np.zeros((1, 2)), k=4)

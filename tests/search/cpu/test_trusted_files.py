@@ -53,7 +53,7 @@ def test_a_file_that_others_may_write_is_refused(folder, path, mode):
 @pytest.mark.parametrize("name", [".", "x"])
 def test_what_belongs_to_somebody_else_is_refused(folder, path, name):
     os.chown(path / name, 12345, -1)
-    with pytest.raises(UnsafeError, match="belongs to user 12345, and this process runs as user 0"):
+    with pytest.raises(UnsafeError, match="belongs to user 12345; this process runs as user 0"):
         folder.read("x")
 
 

@@ -1,9 +1,9 @@
 """Search with numpy alone: block by block, by matrix products, on all cores.
 
 Rows are sorted by class and cut into small blocks. One float32 product bounds all distances from
-below and keeps one minimum per block (`lower_bounds`). For each query and class, we then measure
-the block with the lowest bound in float64, and after it every other block whose bound does not
-exceed the distance found: usually none. The result is exact, whatever float32 lost.
+below and keeps one minimum per block (`lower_bounds`). For each query and class we measure the
+block with the lowest bound in float64, then every other block whose bound does not exceed the
+distance found: usually none. The result is exact, whatever float32 lost.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Floats32, Ints
 from iknow.core.evidence import Evidence
-from iknow.locking import cached_property
 from iknow.search.cpu.lower_bounds import LowerBounds
 from iknow.search.stored import StoredRows
 from iknow.search.threads import for_each, n_cores
@@ -29,17 +28,23 @@ class BlockSearch:
     """Blocks of stored rows, searched with numpy."""
 
     def __init__(self, stored: StoredRows) -> None:
-        self.points = stored.points
-        self.labels = stored.labels
-        self.rows = stored.rows
-        self.n_rows = stored.n_rows
-        self.n_features = stored.n_features
-        self.n_classes = stored.n_classes
-        self._class_starts = stored.class_starts
+        # Not `stored` itself: a part of an index must be freed as soon as nobody refers to it.
+        self.points, self.labels, self.rows = stored.points, stored.labels, stored.rows
+        self.n_features, self.n_classes = stored.n_features, stored.n_classes
+        self.block_size = size = _choose_block_size(stored)
+        firsts, codes = stored.class_starts, range(stored.n_classes)
+        starts = np.concatenate([np.arange(firsts[c], firsts[c + 1], size) for c in codes])
+        ends = np.append(starts[1:], stored.n_rows)
+        self.block_starts, self.block_ends = starts, ends
+        found = np.searchsorted(starts, firsts).tolist()
+        # The classes that have rows, with their blocks.
+        self.class_blocks = [
+            (c, slice(found[c], found[c + 1])) for c in codes if found[c] < found[c + 1]
+        ]
+        self.bounds = LowerBounds(self.points, starts, ends, size)
 
     def fill(self, queries: Floats32, evidence: Evidence) -> None:
         """Write the evidence about queries of shape (n_queries, n_features) into `evidence`."""
-        _ = self._bounds  # built here once, not by every thread
         # The slices of `evidence` are views: each task fills in its own queries.
         for_each(
             lambda part: _Search(self, queries[part]).fill(evidence[part]),
@@ -48,50 +53,23 @@ class BlockSearch:
 
     def _parts(self, n_queries: int) -> Iterator[slice]:
         """Slices of queries that fit the memory budget, enough to keep all cores busy."""
-        affordable = BYTES_FOR_MINIMA // (4 * len(self._block_starts))
+        affordable = BYTES_FOR_MINIMA // (4 * len(self.block_starts))
         share = -(-n_queries // n_cores())
         size = max(1, min(QUERIES_PER_TASK, affordable, share))
         for start in range(0, n_queries, size):
             yield slice(start, start + size)
 
-    @cached_property
-    def _block_size(self) -> int:
-        """Rows per block: small blocks cost minima to compare, large ones rows to measure.
 
-        The optimum scales with the root of rows / (classes * features); the factor is measured.
-        Blocks grow with the index so that the minima of a task stay within budget.
-        """
-        balance = 0.5 * np.sqrt(self.n_rows / (self.n_classes * self.n_features))
-        budget = self.n_rows * 4 * QUERIES_PER_TASK / (2 * BYTES_FOR_MINIMA)
-        smallest = min(4, max(1, self.n_rows // self.n_classes))
-        return int(2 ** np.ceil(np.log2(max(balance, budget, smallest))))
+def _choose_block_size(stored: StoredRows) -> int:
+    """Rows per block: small blocks cost minima to compare, large ones rows to measure.
 
-    @cached_property
-    def _block_starts(self) -> Ints:
-        size = self._block_size
-        bounds = self._class_starts
-        return np.concatenate(
-            [np.arange(bounds[c], bounds[c + 1], size) for c in range(self.n_classes)]
-        )
-
-    @cached_property
-    def _block_ends(self) -> Ints:
-        ends: Ints = np.append(self._block_starts[1:], self.n_rows)
-        return ends
-
-    @cached_property
-    def _class_blocks(self) -> list[tuple[int, slice]]:
-        """The classes that have rows, with their blocks."""
-        bounds = np.searchsorted(self._block_starts, self._class_starts)
-        return [
-            (c, slice(int(bounds[c]), int(bounds[c + 1])))
-            for c in range(self.n_classes)
-            if bounds[c] < bounds[c + 1]
-        ]
-
-    @cached_property
-    def _bounds(self) -> LowerBounds:
-        return LowerBounds(self.points, self._block_starts, self._block_ends, self._block_size)
+    The optimum scales with the root of rows / (classes * features); the factor is measured.
+    Blocks grow with the index so that the minima of a task stay within budget.
+    """
+    balance = 0.5 * np.sqrt(stored.n_rows / (stored.n_classes * stored.n_features))
+    budget = stored.n_rows * 4 * QUERIES_PER_TASK / (2 * BYTES_FOR_MINIMA)
+    smallest = min(4, max(1, stored.n_rows // stored.n_classes))
+    return int(2 ** np.ceil(np.log2(max(balance, budget, smallest))))
 
 
 class _Search:
@@ -100,10 +78,9 @@ class _Search:
     def __init__(self, index: BlockSearch, queries: Floats32) -> None:
         self._index = index
         self._queries = queries
-        self._minima, self._half_norms = index._bounds.block_minima(queries)
+        self._minima, self._half_norms = index.bounds.block_minima(queries)
 
     def fill(self, evidence: Evidence) -> None:
-        """Write the evidence about the queries into `evidence`."""
         distance, row = self._nearest_of_each_class()
         found = row >= 0
         evidence.class_distances[:] = distance
@@ -113,24 +90,24 @@ class _Search:
 
     def _nearest_of_each_class(self) -> tuple[Floats, Ints]:
         """Distance and row of the nearest sample: both of shape (n_queries, n_classes)."""
-        classes = self._index._class_blocks
+        classes = self._index.class_blocks
         shape = len(self._queries), self._index.n_classes
         distance, row = np.full(shape, np.inf), np.full(shape, -1)
         promising = self._blocks_within([self._minima[blocks].min(axis=0) for _, blocks in classes])
         self._improve(distance, row, promising)
-        limits = self._index._bounds.to_bound(distance.T, self._half_norms)
+        limits = self._index.bounds.to_bound(distance.T, self._half_norms)
         remaining = self._blocks_within([limits[code] for code, _ in classes])
         np.greater(remaining, promising, out=remaining)
         self._improve(distance, row, remaining)
         return distance, row
 
     def _blocks_within(self, limits: list[Any]) -> Bools:
-        """Which blocks, of shape (n_blocks, n_queries), have a bound within their class's limit.
+        """A mask of the blocks, (n_blocks, n_queries), whose bound is within their class's limit.
 
         limits: for each class that has rows, an array of shape (n_queries,).
         """
         within = np.empty(self._minima.shape, dtype=bool)
-        for limit, (_, blocks) in zip(limits, self._index._class_blocks, strict=True):
+        for limit, (_, blocks) in zip(limits, self._index.class_blocks, strict=True):
             np.less_equal(self._minima[blocks], limit, out=within[blocks])
         return within
 
@@ -140,7 +117,7 @@ class _Search:
         measured = self._measure(query, block)
         place = measured.argmin(axis=1)
         nearest = measured[np.arange(len(place)), place]
-        nearest_row = self._index._block_starts[block] + place
+        nearest_row = self._index.block_starts[block] + place
         code = self._index.labels[nearest_row]
         # One winner per query and class: the nearest and, on ties, the lowest row.
         order = np.lexsort((nearest_row, nearest, code, query))
@@ -158,7 +135,7 @@ class _Search:
     def _k_smallest(self, k: int) -> Floats:
         """The k smallest distances of each query, ascending, of shape (n_queries, k)."""
         enough = self._radius_of_k(k)
-        limit = self._index._bounds.to_bound(enough, self._half_norms)
+        limit = self._index.bounds.to_bound(enough, self._half_norms)
         block, query = _positions(self._minima <= limit)
         measured = self._measure(query, block)
         near, place = np.nonzero(measured <= enough[query, None])
@@ -171,8 +148,8 @@ class _Search:
     def _radius_of_k(self, k: int) -> Floats:
         """A distance within which at least k samples lie, of shape (n_queries,).
 
-        It is the k-th smallest distance among k promising blocks: those with the lowest bounds,
-        each the best of its group so that only the groups need to be ranked.
+        It is the k-th smallest distance in k promising blocks, each with the lowest bound of its
+        group, so that only the groups need to be ranked.
         """
         n_blocks, n_queries = self._minima.shape
         group = max(1, min(16, n_blocks // (4 * k)))
@@ -195,13 +172,13 @@ class _Search:
         We subtract before squaring, so nothing cancels, and each distance depends on its two points
         alone, in whatever batch, block or shard they meet.
         """
-        index, size = self._index, self._index._block_size
+        index, size = self._index, self._index.block_size
         distances = np.empty((len(query), size))
         step = max(1, BYTES_FOR_MEASURING // (8 * size * index.n_features))
         for start in range(0, len(query), step):
             part = slice(start, start + step)
-            rows = index._block_starts[block[part], None] + np.arange(size)
-            ends = index._block_ends[block[part], None]
+            rows = index.block_starts[block[part], None] + np.arange(size)
+            ends = index.block_ends[block[part], None]
             points = index.points[np.minimum(rows, ends - 1)]
             difference = np.subtract(points, self._queries[query[part], None, :], dtype=np.float64)
             difference *= difference

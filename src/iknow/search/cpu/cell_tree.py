@@ -36,27 +36,26 @@ class CellTree:
         return len(self.search.packed.panels)
 
     def walk(self, queries: Floats32, radii: Floats, support: Bools) -> int:
-        """Mark the classes within reach in `support`; returns how many panels it visited.
+        """Mark the classes within reach in `support`; returns the number of panels visited.
 
         queries: of shape (n_queries, n_features). radii: of shape (n_classes,). support: of shape
         (n_queries, n_classes), filled with False.
         """
-        looked_at: list[int] = []
+        visited: list[int] = []
 
         def work(part: slice) -> None:
             batch = self.search.place(queries[part])
-            looked_at.append(walk(self.search.pack, self._tree, batch, radii, support[part]))
+            visited.append(walk(self.search.pack, self._tree, batch, radii, support[part]))
 
         share(work, list(cut_evenly(len(queries), QUERIES_PER_WALK)))
-        return sum(looked_at)
+        return sum(visited)
 
     def sweep(self, queries: Floats32, radii: Floats, support: Bools) -> None:
         """Like `walk`, but visits all rows."""
 
         def work(part: slice) -> None:
-            search = self.search
-            batch = search.place(queries[part])
-            sweep(search.pack, search.blocks, batch, radii, support[part])
+            batch = self.search.place(queries[part])
+            sweep(self.search.pack, self.search.blocks, batch, radii, support[part])
 
         share(work, self.search.batches(len(queries)))
 
@@ -74,8 +73,7 @@ def _plant(class_panels: Ints, n_features: int) -> Tree:
     top = (count <= 1).argmax(axis=1).astype(np.int64)
     stored = np.where(np.arange(count.shape[1]) <= top[:, None], count, 0)
     stored[:, 0] = 0  # the rows are stored elsewhere
-    before = np.cumsum(stored.T).reshape(stored.shape[::-1]).T - stored
-    first = before.astype(np.int64)
+    first = (np.cumsum(stored.T).reshape(stored.shape[::-1]).T - stored).astype(np.int64)
     first[:, 0] = class_panels[:-1]
     nodes = np.empty(int(stored.sum()) * (n_features + 2) * LANES, dtype=np.float32)
     return Tree(nodes, np.ascontiguousarray(first), count, top)

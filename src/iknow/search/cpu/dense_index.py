@@ -1,15 +1,15 @@
 """DenseIndex: exact search by bounding the distances to all rows, on all cores.
 
-One float32 product bounds every distance from below, with a proven allowance for rounding; only the
-rows that may be nearest by their bound are measured, in float64. With the extra `fast` the products
-are compiled for the current CPU and keep only minima (`panels`); without it numpy computes them
-(`blocks`). Both give the same bits.
+One float32 product bounds every distance from below, with a proven allowance for rounding; we
+measure only the rows that may be nearest by their bound, in float64. With the extra `fast`, the
+products are compiled (`panels`); without it, numpy computes them (`blocks`), to the same bits.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
 from typing import Any, Protocol
@@ -20,12 +20,11 @@ from iknow.core.arrays import Floats32
 from iknow.core.evidence import Evidence, empty_evidence, merge_evidence
 from iknow.locking import cached_property, unforked
 from iknow.search.cpu.blocks import BlockSearch
-from iknow.search.index import check_activations, check_k, check_width
+from iknow.search.index import check_k
 from iknow.search.memory import slices_that_fit
 from iknow.search.stored import StoredRows
 
-COPY_BYTES = 5
-"""Bytes per feature to prepare a row for search: its float32 copy, and a little more."""
+COPY_BYTES = 5  # per feature to prepare a row for search: its float32 copy and a little more
 
 
 class Search(Protocol):
@@ -33,7 +32,6 @@ class Search(Protocol):
 
     def fill(self, queries: Floats32, evidence: Evidence) -> None:
         """Write the evidence about queries of shape (n_queries, n_features) into `evidence`."""
-        ...
 
 
 class DenseIndex(StoredRows):
@@ -67,22 +65,15 @@ class DenseIndex(StoredRows):
         self._search.fill(points, evidence)
         return evidence
 
-    def _check(self, queries: Any) -> Floats32:
-        points = np.ascontiguousarray(check_activations(queries, "queries"))
-        check_width(points, self.n_features)
-        return points
-
     @cached_property
     def _parts(self) -> list[slice]:
-        """Slices of rows to prepare for search at once; a single one unless memory is short."""
+        """Slices of rows to prepare for search at once; just one unless memory is short."""
         return slices_that_fit(self.n_rows, COPY_BYTES * (self.n_features + 4))
 
     def _each_part(self) -> Iterator[DenseIndex]:
         """Indexes of the parts, one at a time: each is freed before the next is prepared."""
         for part in self._parts:
-            yield DenseIndex(
-                self.points[part], self.labels[part], self.n_classes, rows=self.rows[part]
-            )
+            yield DenseIndex(self.points[part], self.labels[part], self.n_classes, self.rows[part])
 
     @cached_property
     def _search(self) -> Search:
@@ -97,7 +88,8 @@ class DenseIndex(StoredRows):
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle only what cannot be derived."""
-        return {name: vars(self)[name] for name in ("points", "labels", "rows", "_n_classes")}
+        kept = ("points", "labels", "rows", "n_rows", "n_features", "n_classes")
+        return {name: vars(self)[name] for name in kept}
 
 
 @cache
@@ -119,8 +111,5 @@ def is_compiled() -> bool:
 def _with_neighbors(evidence: Evidence, k: int) -> Evidence:
     """The evidence of a part with fewer than k rows, its neighbor distances padded with inf."""
     missing = np.full((len(evidence), k - evidence.n_neighbors), np.inf)
-    return Evidence(
-        class_distances=evidence.class_distances,
-        neighbor_distances=np.concatenate([evidence.neighbor_distances, missing], axis=1),
-        exemplars=evidence.exemplars,
-    )
+    padded = np.concatenate([evidence.neighbor_distances, missing], axis=1)
+    return replace(evidence, neighbor_distances=padded)

@@ -1,8 +1,8 @@
 """Lower bounds on all distances by one matrix product in float32.
 
-Squared distances expand to |x|² - 2 x·q + |q|², which is a matrix product, but in float32 the
-expansion cancels: near the query every digit can be wrong. So we do not use it as a distance. We
-use it as a proven lower bound that tells where exact arithmetic is worthwhile.
+Squared distances expand to |x|² - 2 x·q + |q|², a matrix product, but in float32 the expansion
+cancels: near the query every digit can be wrong. So we use it only as a proven lower bound that
+tells where exact arithmetic is worthwhile.
 
 Let x̂ and q̂ be rows and query after a shift by the rows' mean and a scaling by a power of two,
 both rounded to float32 (unit roundoff u = 2^-24), N = |x̂| + |q̂|, and
@@ -35,8 +35,8 @@ TILE_ROWS = 1024
 class LowerBounds:
     """Rows prepared for bounding their distances to queries, in blocks of `block_size` rows.
 
-    rows: of shape (n_rows, n_features). block_starts, block_ends: ranges of rows, each at most
-    `block_size` long; short blocks are padded with rows that are never near.
+    rows: of shape (n_rows, n_features). block_starts, block_ends: ranges of at most `block_size`
+    rows; short blocks are padded with rows that are never near.
     """
 
     def __init__(
@@ -102,8 +102,7 @@ class LowerBounds:
             source = starts[:, None] + np.arange(size)
             block, place = np.nonzero(source < ends[:, None])
             target = (first + block) * size + place
-            shifted = (rows[source[block, place]] - self._center) * self._scale
-            shifted = shifted.astype(np.float32)
+            shifted = ((rows[source[block, place]] - self._center) * self._scale).astype(np.float32)
             squared = np.einsum("ij,ij->i", shifted, shifted, dtype=np.float64)
             matrix[target, :-3] = -shifted
             matrix[target, -3] = squared * (0.5 - self._error)
@@ -114,8 +113,8 @@ class LowerBounds:
 def error_of_product(n_features: int) -> tuple[float, float]:
     """The constants c and underflow of the bound above, for products of at most d + 3 terms.
 
-    The rest of the eight, the factor and the four units of roundoff cover the rounding of the extra
-    columns and of the float64 steps around them.
+    The rest of the eight, the factor and the four units of roundoff cover the extra columns and the
+    float64 steps around them.
     """
     terms = (n_features + 8) * UNIT_ROUNDOFF
     error = 1.05 * terms / (1 - terms) / 2 + 4 * UNIT_ROUNDOFF if terms < 0.1 else np.inf
@@ -126,9 +125,5 @@ def power_of_two_scale(rows: Floats32, center: Floats) -> float:
     """The power of two that brings the largest |x - center| to at most 1; multiplying is exact."""
     if rows.size == 0:
         return 1.0
-    largest = max(
-        float(np.max(rows.max(axis=0) - center)), float(np.max(center - rows.min(axis=0)))
-    )
-    if largest == 0.0:
-        return 1.0
-    return float(2.0 ** -np.ceil(np.log2(largest)))
+    largest = max(np.max(rows.max(axis=0) - center), np.max(center - rows.min(axis=0)))
+    return float(2.0 ** -np.ceil(np.log2(largest))) if largest else 1.0

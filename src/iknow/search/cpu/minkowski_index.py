@@ -1,8 +1,7 @@
 """MinkowskiIndex: exact search in the ℓp norm, by measuring every distance.
 
-Only ℓ2 turns into matrix products, so here we measure each distance in float64, tile by tile, and
-keep only improvements: memory does not grow with the index. scipy's distance functions release
-Python's lock, so batches of queries share the cores.
+Only ℓ2 turns into matrix products, so here we measure every distance in float64, tile by tile, and
+keep the best. scipy's distance functions release Python's lock, so batches share the cores.
 """
 
 from __future__ import annotations
@@ -17,14 +16,13 @@ from scipy.spatial.distance import cdist
 from iknow.core.arrays import Floats, Ints
 from iknow.core.evidence import Evidence, empty_evidence
 from iknow.core.scalars import as_real
-from iknow.search.index import check_activations, check_k, check_width
+from iknow.search.index import check_k
 from iknow.search.stored import StoredRows
 from iknow.search.threads import for_each, n_cores
 
 QUERIES_PER_TILE = 256
 ROWS_PER_TILE = 4096
 BYTES_PER_TILE = 32 << 20
-
 LARGEST_PLAIN_POWER = 6.0
 """Up to this p, powers of differences of float32 numbers (1e-45 to 7e38) fit into float64."""
 
@@ -53,12 +51,11 @@ class MinkowskiIndex(StoredRows):
         p: float = 1.0,
     ) -> None:
         super().__init__(activations, labels, n_classes, rows)
-        self.p = _check_p(p)
+        self.p = as_real(p, "p", "be a number from 1 to inf", lambda number: number >= 1)
 
     def gather(self, queries: Any, k: int = 0) -> Evidence:
         """Gather evidence about `queries`, (n_queries, n_features), with `k` neighbor distances."""
-        points = check_activations(queries, "queries")
-        check_width(points, self.n_features)
+        points = self._check(queries)
         evidence = empty_evidence(len(points), self.n_classes, check_k(k, self.n_rows))
         size = max(1, min(QUERIES_PER_TILE, -(-len(points) // n_cores())))
         # The slices of `evidence` are views: each task fills in its own queries.
@@ -113,10 +110,6 @@ def measure(queries: Floats, points: Floats, p: float) -> Floats:
     if p <= LARGEST_PLAIN_POWER:
         return cdist(queries, points, "minkowski", p=p)
     return np.stack([_scaled_norms(points - query, p) for query in queries])
-
-
-def _check_p(p: object) -> float:
-    return as_real(p, "p", "be a number from 1 to inf", lambda number: number >= 1)
 
 
 def _scaled_norms(differences: Floats, p: float) -> Floats:

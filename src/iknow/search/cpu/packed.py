@@ -1,7 +1,7 @@
 """Rows packed for the vector units of a CPU, with the terms of safe bounds on distances.
 
-Rows lie class by class in panels of 16, feature by feature, so one instruction works on 16 rows at
-once. A panel of d features is d + 1 vectors of 16 numbers:
+Rows lie class by class in panels of 16, so that one instruction works on 16 rows at once. A panel
+of d features is d + 1 vectors of 16 numbers:
 
     h            |x̂|²/2 minus an allowance for rounding; inf in empty slots
     -x̂_1 … -x̂_d  the rows, shifted by their mean and scaled by a power of two
@@ -45,9 +45,8 @@ class Placed(NamedTuple):
 class PackedRows:
     """Rows in panels, class by class.
 
-    rows: of shape (n_rows, n_features). class_starts: the first row of each class and, last, the
-    number of rows, of shape (n_classes + 1,). order: positions of the rows in packing order, of
-    shape (n_rows,), class by class.
+    rows: of shape (n_rows, n_features). class_starts: see `StoredRows`. order: positions of the
+    rows in packing order, of shape (n_rows,), class by class.
     """
 
     def __init__(self, rows: Floats32, class_starts: Ints, order: Ints) -> None:
@@ -56,21 +55,18 @@ class PackedRows:
         self.scale = power_of_two_scale(rows, self.center)
         self.error, self.underflow = error_of_product(self.n_features)
         sizes = np.diff(class_starts)
-        n_panels = -(-sizes // LANES)
+        ends = np.cumsum(-(-sizes // LANES))
         # The first panel of each class and, last, the number of panels: shape (n_classes + 1,).
-        self.class_panels: Ints = np.concatenate([[0], np.cumsum(n_panels)]).astype(np.int64)
+        self.class_panels: Ints = np.concatenate([[0], ends]).astype(np.int64)
+        n_panels = int(self.class_panels[-1])
         # The row in each slot, -1 if the slot is empty: shape (n_panels * LANES,).
-        self.slots: Ints = np.full(int(self.class_panels[-1]) * LANES, -1, dtype=np.int64)
+        self.slots: Ints = np.full(n_panels * LANES, -1, dtype=np.int64)
         shift = np.repeat(self.class_panels[:-1] * LANES - class_starts[:-1], sizes)
         self.slots[np.arange(len(rows)) + shift] = order
-        self.panels: Floats32 = np.empty(
-            (int(self.class_panels[-1]), self.n_features + 1, LANES), dtype=np.float32
-        )
+        self.panels: Floats32 = np.empty((n_panels, self.n_features + 1, LANES), dtype=np.float32)
         step = max(1, ROWS_PER_TASK // LANES)
-        for_each(
-            lambda first: self._pack(rows, slice(first, first + step)),
-            range(0, len(self.panels), step),
-        )
+        parts = [slice(first, first + step) for first in range(0, n_panels, step)]
+        for_each(lambda part: self._pack(rows, part), parts)
 
     def place(self, queries: Floats32) -> Placed:
         """Queries of shape (n_queries, n_features), shifted and scaled."""
@@ -91,11 +87,7 @@ class PackedRows:
         shifted = self._shift(rows[np.maximum(slots, 0)])
         shifted[slots < 0] = 0.0
         squared = np.einsum("ij,ij->i", shifted, shifted, dtype=np.float64)
-        bounds = _round_down(squared * (0.5 - 2 * self.error))
+        bounds = (squared * (0.5 - 2 * self.error)).astype(np.float32)
+        bounds = np.nextafter(bounds, np.float32(-np.inf))  # rounded down
         panels[:, 0] = np.where(slots < 0, np.float32(np.inf), bounds).reshape(-1, LANES)
         np.negative(shifted.reshape(-1, LANES, self.n_features).transpose(0, 2, 1), panels[:, 1:])
-
-
-def _round_down(values: Floats) -> Floats32:
-    rounded: Floats32 = np.nextafter(values.astype(np.float32), np.float32(-np.inf))
-    return rounded

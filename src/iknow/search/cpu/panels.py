@@ -29,34 +29,20 @@ class PanelSearch:
     """
 
     def __init__(self, stored: StoredRows, order: Ints | None = None) -> None:
-        points = np.ascontiguousarray(stored.points)
-        self.packed = PackedRows(
-            points, stored.class_starts, np.arange(len(points)) if order is None else order
-        )
-        self.pack = Pack(
-            self.packed.panels.reshape(-1),
-            self.packed.slots,
-            _read_only(points),
-            _read_only(np.asarray(stored.rows)),
-            self.packed.scale,
-            self.packed.error,
-            self.packed.underflow,
-        )
-        self.blocks = _cut_blocks(self.packed.class_panels, self.packed.n_features)
+        points, rows = np.ascontiguousarray(stored.points), np.asarray(stored.rows)
+        order = np.arange(len(points)) if order is None else order
+        self.packed = packed = PackedRows(points, stored.class_starts, order)
+        arrays = packed.panels.reshape(-1), packed.slots, _read_only(points), _read_only(rows)
+        self.pack = Pack(*arrays, packed.scale, packed.error, packed.underflow)
+        self.blocks = _cut_blocks(packed.class_panels, packed.n_features)
 
     def fill(self, queries: Floats32, evidence: Evidence) -> None:
         """Write the evidence about queries of shape (n_queries, n_features) into `evidence`."""
 
         def work(part: slice) -> None:
-            gather_batch(
-                self.pack,
-                self.blocks,
-                self.place(queries[part]),
-                # The slices are views: each batch fills in its own queries.
-                evidence.class_distances[part],
-                evidence.exemplars[part],
-                evidence.neighbor_distances[part],
-            )
+            own = evidence[part]  # views
+            out = own.class_distances, own.exemplars, own.neighbor_distances
+            gather_batch(self.pack, self.blocks, self.place(queries[part]), *out)
 
         share(work, self.batches(len(queries)))
 
@@ -74,7 +60,7 @@ class PanelSearch:
 
 
 def cut_evenly(n: int, most: int) -> Iterator[slice]:
-    """Slices of similar size, at most `largest`, in a number that the cores can share evenly."""
+    """Slices of similar size, at most `most`, in a number that the cores can share evenly."""
     n_parts = min(n, -(-n // (most * n_cores())) * n_cores())
     size = max(1, -(-n // max(1, n_parts)))
     # Whole groups of queries go through the vector units together.
@@ -86,9 +72,9 @@ def cut_evenly(n: int, most: int) -> Iterator[slice]:
 def _cut_blocks(class_panels: Ints, n_features: int) -> Blocks:
     """Blocks of panels of one class each.
 
-    For each query and class, small blocks mean more minima to compare and large ones more rows to
-    measure, which takes about as long per feature as a comparison: the root balances the two.
-    Blocks grow with the index so that the minima of enough queries fit the memory set aside.
+    Small blocks mean more minima to compare and large ones more rows to measure, which takes about
+    as long per feature as a comparison: the root balances the two. Blocks grow with the index so
+    that the minima of enough queries fit the memory set aside.
     """
     n_panels = int(class_panels[-1])
     balance = np.sqrt(n_panels / (max(1, len(class_panels) - 1) * n_features))
@@ -103,7 +89,6 @@ def _cut_blocks(class_panels: Ints, n_features: int) -> Blocks:
 
 def _read_only(array: Any) -> Any:
     """A read-only view, so that arrays in memory and mapped ones have the same type."""
-    view = array.view(np.ndarray)
-    view = view[:]
+    view = array.view(np.ndarray)[:]
     view.flags.writeable = False
     return view

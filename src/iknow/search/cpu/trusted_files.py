@@ -1,9 +1,8 @@
 """The cache folder, and files in it that can be trusted.
 
 Reading a cached file may run code. So a file counts only if nobody else can have written it: it and
-its folder belong to this user, and neither group nor others may write to them. We open the folder
-first and check it then, and open its files through it. So we use exactly what we checked, even if
-the same path leads elsewhere a moment later.
+its folder belong to this user, and neither group nor others may write to them. We check the open
+folder and open files through it, so we use what we checked even if its path changes meanwhile.
 """
 
 from __future__ import annotations
@@ -101,7 +100,7 @@ class TrustedFolder:
             os.close(descriptor)
 
     def _at(self, name: str) -> str:
-        """How to refer to a file: by name in the opened folder, or by path if there is none."""
+        """How to refer to a file: by name if the folder is open, else by path."""
         return name if _HAS_OWNERS else str(self._path / name)
 
 
@@ -113,8 +112,7 @@ def _check(path: Path, status: os.stat_result) -> None:
     if not _HAS_OWNERS:
         return
     if status.st_uid != os.geteuid():
-        raise UnsafeError(
-            f"{path} belongs to user {status.st_uid}, and this process runs as user {os.geteuid()}"
-        )
+        owner, user = status.st_uid, os.geteuid()
+        raise UnsafeError(f"{path} belongs to user {owner}; this process runs as user {user}")
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise UnsafeError(f"others can write to {path} (mode {stat.filemode(status.st_mode)})")

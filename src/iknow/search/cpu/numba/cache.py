@@ -1,11 +1,9 @@
-"""Compiled functions, kept for the next process: a cache, and nothing but a cache.
+"""Compiled functions, kept for the next process.
 
 numba's own cache stops the program when the disk is full or a file is damaged, and runs any file it
 finds, no matter who wrote it. Here a file that cannot be read, written, trusted or understood
-counts as missing: the function is compiled again, in memory.
-
-Each function and signature has its own file. The name encodes the function, the processor, and the
-content of all sources.
+counts as missing, and the function is compiled again, in memory. Each function and signature has
+its own file, named after the function and the processor.
 """
 
 from __future__ import annotations
@@ -80,10 +78,7 @@ def _folder() -> TrustedFolder:
 
 @cache
 def _name_folder() -> str:
-    """The folder's name encodes all sources, because functions are compiled into each other.
-
-    So changed code never mixes with code compiled before.
-    """
+    """The folder's name encodes all sources, as functions are compiled into each other."""
     versions = numba.__version__, llvmlite.__version__, np.__version__, sys.version
     digest = hashlib.sha256(repr(versions).encode())
     for file in sorted(SEARCH.rglob("*.py")):

@@ -22,12 +22,10 @@ DEEPEST = 16
 def walk(pack: Pack, tree: Tree, queries: Queries, radii: Floats, support: Bools) -> Any:
     """The support of a batch of queries by walking down the tree; returns the panels visited.
 
-    radii: the reach for each class, of shape (n_classes,). support: of shape (n_queries,
-    n_classes), filled with False.
-
-    A query walks down its likeliest class alone, the nearest cell first, as its first hit settles
-    the class. In the other classes a walk must visit all cells in reach, so there the queries walk
-    together: each cell is read from memory once for all of them.
+    radii: the reach of each class, of shape (n_classes,). support: of shape (n_queries, n_classes),
+    filled with False. A query walks down its likeliest class alone, the nearest cell first, as its
+    first hit settles the class. In the other classes a walk must visit all cells in reach, so the
+    queries walk together, and each cell is read from memory once.
     """
     n_queries, n_features = queries.points.shape
     extended = np.empty((n_queries, n_features + 1), dtype=np.float32)
@@ -174,8 +172,8 @@ def _walk_together(
 ) -> Any:
     """Mark the chosen queries with a row of the class within the radius; returns panels visited.
 
-    Each panel waits with the list of queries that cannot rule it out. The lists lie one after the
-    other in `lists`; the panel added last has the last one, and is visited next.
+    Each panel waits with its queries, those that cannot rule it out, listed one panel after the
+    other in `lists`. The last panel is visited next.
     """
     panels, slots, points, nodes = pack.panels, pack.slots, pack.points, tree.nodes
     values = np.empty(LANES, dtype=np.float32)
@@ -242,9 +240,9 @@ def _mark_balls(
     marks: Any,
     counts: Ints,
 ) -> None:
-    """Which balls of a panel the queries cannot rule out: bits for each query, and their number.
+    """The balls of a panel that open queries cannot rule out: bits per query, counts per ball.
 
-    A query that is already settled has none. existing: the balls in the panel, as bits.
+    existing: the balls in the panel, as bits.
     """
     n_terms = extended.shape[1]
     start = panel * (n_terms + 1) * LANES

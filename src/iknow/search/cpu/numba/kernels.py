@@ -1,8 +1,7 @@
 """Search compiled for the current CPU: lower bounds on panels, exact distances where they matter.
 
-Each function works on a batch of queries without holding Python's lock, so batches share the cores.
-Rows with promising bounds are measured in float64, summed as numpy sums: the compiled search gives
-the same bits as the one in numpy.
+Each function works on a batch of queries without Python's lock, so batches share the cores. Rows
+with promising bounds are measured in float64, summed in numpy's order, to the same bits.
 """
 
 from __future__ import annotations
@@ -63,15 +62,10 @@ def find_block_minima(panels: Floats32, starts: Ints, points: Floats32) -> Any:
     for block in range(n_blocks):
         for group in range(n_groups):
             minimum_of_panels(
-                panels,
-                starts[block] * panel_size,
-                starts[block + 1] - starts[block],
-                n_features,
-                flat_queries,
-                group * n_features * QUERIES_AT_ONCE,
-                flat_minima,
-                (group * n_blocks + block) * QUERIES_AT_ONCE,
-            )
+                panels, starts[block] * panel_size, starts[block + 1] - starts[block], n_features,
+                flat_queries, group * n_features * QUERIES_AT_ONCE,
+                flat_minima, (group * n_blocks + block) * QUERIES_AT_ONCE,
+            )  # fmt: skip
     return minima
 
 
@@ -139,10 +133,8 @@ def _sort_by_block(best: Ints, first: int, last: int) -> Any:
 
 @inlined
 def _two_lowest(bounds: Any, first: int, last: int) -> Any:
-    """The two lowest bounds of blocks first..last-1, and the block with the lowest.
-
-    Without branches, which no processor could predict.
-    """
+    """The two lowest bounds of blocks first..last-1, and the block with the lowest."""
+    # Without branches, which no processor could predict.
     lowest, second, best = bounds[first], np.float32(np.inf), first
     for block in range(first + 1, last):
         bound = bounds[block]
@@ -172,10 +164,7 @@ def _improve(
     nearest: float,
     row: int,
 ) -> Any:
-    """Distance and row of the nearest so far, after panels first..last-1 within a limit.
-
-    On ties, the row with the lowest number.
-    """
+    """The nearest so far, after panels first..last-1 within a limit; on ties, the lowest row."""
     n_features = placed.shape[1]
     panel_size = (n_features + 1) * LANES
     for panel in range(first, last):

@@ -9,8 +9,7 @@ import numpy as np
 from iknow.core.arrays import Floats32
 from iknow.search.cpu.numba.compile import compiled, inlined
 
-PIECE = 128
-"""How many numbers numpy sums in one piece; it halves longer sums until they fit."""
+PIECE = 128  # numbers that numpy sums in one piece; it halves longer sums until they fit
 MOST_PIECES = 64
 
 

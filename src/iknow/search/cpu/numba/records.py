@@ -14,11 +14,10 @@ from iknow.search.cpu.numba.compile import inlined
 
 
 class Pack(NamedTuple):
-    """Packed rows as the compiled functions take them.
+    """Packed rows as the compiled functions take them, with the constants of the bounds.
 
     panels: flat, float32. slots: the row in each slot, or -1. points: the rows themselves, of shape
-    (n_rows, n_features). rows: their numbers in the training set, of shape (n_rows,). scale, error,
-    underflow: the constants of the bounds.
+    (n_rows, n_features). rows: their numbers in the training set, of shape (n_rows,).
     """
 
     panels: Floats32

@@ -42,10 +42,7 @@ def has_row_within(
 
 @compiled
 def sweep(pack: Pack, blocks: Blocks, queries: Queries, radii: Floats, support: Bools) -> None:
-    """The support of a batch of queries by bounds on all rows, for when no ball can be ruled out.
-
-    The arguments are those of `cells.walk`.
-    """
+    """Like `cells.walk`, by bounds on all rows, for when no ball can be ruled out."""
     minima = find_block_minima(pack.panels, blocks.starts, queries.points)
     panels, slots, points, starts = pack.panels, pack.slots, pack.points, blocks.starts
     placed, given = queries.points, queries.given
@@ -61,14 +58,6 @@ def sweep(pack: Pack, blocks: Blocks, queries: Queries, radii: Floats, support: 
                 for panel in range(starts[block], starts[block + 1]):
                     if not support[i, code]:
                         support[i, code] = has_row_within(
-                            panels,
-                            slots,
-                            points,
-                            panel,
-                            placed,
-                            given,
-                            i,
-                            radii[code],
-                            limit,
-                            values,
-                        )
+                            panels, slots, points, panel, placed, given, i, radii[code],
+                            limit, values,
+                        )  # fmt: skip

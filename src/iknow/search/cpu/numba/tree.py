@@ -11,16 +11,10 @@ from iknow.search.cpu.numba.compile import compiled, compiled_freely
 from iknow.search.cpu.numba.records import Pack
 from iknow.search.cpu.packed import LANES
 
-SAMPLE = 256
-"""How many rows to sample for the direction of a split."""
-TURNS = 4
-"""Steps of the power method toward the direction of largest spread."""
-
-
-MOST_WAITING = 128
-"""The most parts waiting to be split: one for each time that a class can be halved."""
-DRAWS = 40
-"""Steps toward the smallest ball around 16 members."""
+SAMPLE = 256  # rows to sample for the direction of a split
+TURNS = 4  # steps of the power method toward the direction of largest spread
+MOST_WAITING = 128  # parts waiting to be split: at most one for each halving of a class
+DRAWS = 40  # steps toward the smallest ball around 16 members
 
 
 class Tree(NamedTuple):
@@ -140,10 +134,7 @@ def _partition(keys: Floats, order: Ints, start: int, end: int, middle: int) -> 
 
 @compiled_freely
 def make_balls(pack: Pack, tree: Tree, code: int, level: int) -> None:
-    """Fill the panels of balls of one class at one level, each around all rows below it.
-
-    The levels below must be filled already.
-    """
+    """Fill the balls of one class at one level, each around all rows below; lower levels first."""
     panels, slots, nodes = pack.panels, pack.slots, tree.nodes
     n_features = pack.points.shape[1]
     node_size = (n_features + 2) * LANES
@@ -192,9 +183,9 @@ def make_balls(pack: Pack, tree: Tree, code: int, level: int) -> None:
 def _find_center(members: Floats, reaches: Floats, center: Floats) -> None:
     """The float32 center of a small ball around the members, balls of given reach.
 
-    It starts at their mean and moves toward the farthest member in ever smaller steps: Bădoiu and
-    Clarkson's method for the smallest enclosing ball. Its radius is often a tenth smaller than from
-    the mean, which in many dimensions halves the cells that cannot be ruled out.
+    By Bădoiu and Clarkson's method it moves from the mean toward the farthest member in ever
+    smaller steps. The radius is often a tenth smaller than from the mean, which in many dimensions
+    halves the cells that cannot be ruled out.
     """
     n_members, n_features = members.shape
     for j in range(n_features):
@@ -224,10 +215,7 @@ def _find_center(members: Floats, reaches: Floats, center: Floats) -> None:
 
 @compiled_freely
 def _reach(panels: Floats32, slots: Ints, first: int, last: int, center: Floats) -> Any:
-    """A float32 radius around the center that reaches all rows in panels first..last-1.
-
-    It covers the rounding of the packed rows.
-    """
+    """A float32 radius that reaches all rows in panels first..last-1, despite their rounding."""
     n_features = len(center)
     size = (n_features + 1) * LANES
     apart, norm = np.empty(LANES), np.empty(LANES)

@@ -1,8 +1,7 @@
 """The two inner loops of search in vector instructions, as numba intrinsics.
 
-numba turns them into the widest instructions of the CPU. Each docstring says what a loop in Python
-would compute; written as LLVM operations it keeps its sums in registers, which no loop over arrays
-does.
+Each docstring says what a loop in Python would compute. Written as LLVM operations, it uses the
+widest instructions of the CPU and keeps its sums in registers, as no loop over arrays does.
 """
 
 from __future__ import annotations
@@ -18,8 +17,7 @@ from iknow.search.cpu.packed import LANES
 
 QUERIES_AT_ONCE = 6
 """Queries per pass over a panel: 12 sums of 8 numbers and 3 operands fit AVX2's 16 registers."""
-CHAINS = 4
-"""Parallel sums for a single query, since each addition waits for the previous one."""
+CHAINS = 4  # parallel sums for a single query, since each addition waits for the previous one
 
 _intrinsic: Any = intrinsic  # callers omit the first argument of its definition
 _FLOAT = ir.FloatType()

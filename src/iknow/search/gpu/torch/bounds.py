@@ -63,12 +63,8 @@ SLACK = 2.0**-50
 UNDERFLOW = 2.0**-120
 TOP_EXPONENT = 15
 FAR_EXPONENT = 80  # of a query: too far away for float32, so nothing is ruled out
-SMALLEST_FACTOR: dict[Filter, float] = {
-    "fp16": 2.0**-14,
-    "bf16": 2.0**-60,
-    "tf32": 2.0**-60,
-    "float32": 2.0**-60,
-}
+SMALLEST_FACTOR: dict[Filter, float] = dict.fromkeys(("fp16", "bf16", "tf32", "float32"), 2.0**-60)
+SMALLEST_FACTOR["fp16"] = 2.0**-14
 
 
 @dataclass(frozen=True)

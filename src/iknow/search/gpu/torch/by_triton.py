@@ -164,9 +164,8 @@ class TritonOperations:
         self._half_norms = torch.full((n_padded, size), torch.inf, device=device)
         self._losses = torch.zeros(n_padded, device=device)
         self._lengths = torch.zeros(n_padded, device=device)
-        dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(
-            blocks.frame.filter, torch.float32
-        )
+        kinds = {"fp16": torch.float16, "bf16": torch.bfloat16}
+        dtype = kinds.get(blocks.frame.filter, torch.float32)
         low = torch.zeros(self._n_tiles, size, share, self._width, dtype=dtype, device=device)
         points = blocks.points.view(-1, size, blocks.n_features)
         for part in blocks.slices():

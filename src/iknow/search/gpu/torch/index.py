@@ -1,8 +1,8 @@
 """TorchIndex: exact search on any device of torch, with its own kernels on a GPU.
 
-Products in low precision bound all distances from below (`bounds`), and the rows that the bounds
-leave open are measured in float64 (`search`). An index too large for the device is searched in
-parts, one after the other. The answers are always the same, to the last bit.
+Products in low precision bound all distances from below (`bounds`), and we measure the rows that
+the bounds leave open in float64 (`search`). An index too large for the device is searched part by
+part. The answers are always the same, to the last bit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from iknow.search.gpu.torch.blocks import NO_ROW, make_blocks, to_device
 from iknow.search.gpu.torch.bounds import SMALLEST_FACTOR, Filter
 from iknow.search.gpu.torch.operations import Operations, PlainOperations
 from iknow.search.gpu.torch.search import DeviceEvidence, merge, search
-from iknow.search.index import check_activations, check_k, check_width
+from iknow.search.index import check_k
 from iknow.search.stored import StoredRows
 
 WORK_BYTES = 2 << 30
@@ -79,8 +79,7 @@ class TorchIndex(StoredRows):
 
     def gather(self, queries: Any, k: int = 0) -> Evidence:
         """Gather evidence about `queries`, (n_queries, n_features), with `k` neighbor distances."""
-        points = check_activations(queries, "queries")
-        check_width(points, self.n_features)
+        points = self._check(queries)
         if len(points) == 0:
             return empty_evidence(0, self.n_classes, check_k(k, self.n_rows))
         # All at once if their evidence fits: a larger index moves to the device once per batch.
@@ -89,14 +88,8 @@ class TorchIndex(StoredRows):
         parts = []
         for start in range(0, len(points), step):
             batch = to_device(points[start : start + step], self._exact_device)
-            found = self.gather_on_device(batch, k)
-            parts.append(
-                Evidence(
-                    class_distances=found.class_distances.cpu().numpy(),
-                    neighbor_distances=found.neighbor_distances.cpu().numpy(),
-                    exemplars=found.exemplars.cpu().numpy(),
-                )
-            )
+            found = self.gather_on_device(batch, k)._asdict()
+            parts.append(Evidence(**{name: each.cpu().numpy() for name, each in found.items()}))
         return parts[0] if len(parts) == 1 else stack_evidence(parts)
 
     def gather_on_device(self, queries: Tensor, k: int = 0) -> DeviceEvidence:
@@ -121,7 +114,7 @@ class TorchIndex(StoredRows):
         if points.ndim != 2:
             raise InputError(f"queries must have shape (n, n_features); got {tuple(points.shape)}")
         if points.shape[1] != self.n_features or not bool(points.isfinite().all()):
-            check_width(check_activations(points.cpu().numpy(), "queries"), self.n_features)
+            self._check(points.cpu().numpy())
         return points
 
     def _search_in_batches(self, operations: Operations, queries: Tensor, k: int) -> DeviceEvidence:
@@ -160,26 +153,19 @@ class TorchIndex(StoredRows):
         if memory is None:
             return 1
         # Laying out a part needs its rows twice, plus their factors and a few numbers.
-        of_rows = self.n_rows * (8 * self.n_features + 4 * max(16, self.n_features) + 96)
-        left = memory - self._work_bytes() * 3 // 2
-        if left * self.n_rows < of_rows:
+        per_row = 8 * self.n_features + 4 * max(16, self.n_features) + 96
+        reserved = self._work_bytes() * 3 // 2
+        if memory - reserved < per_row:
             raise InputError(
-                f"searching on {self.device} needs at least "
-                f"{self._work_bytes() * 3 // 2 + of_rows // self.n_rows:,} bytes; {memory:,} are "
-                "available: free some memory, raise `memory`, or use device='cpu'"
+                f"searching on {self.device} needs at least {reserved + per_row:,} bytes; "
+                f"{memory:,} are available: free memory, raise `memory`, or use device='cpu'"
             )
-        return -(-of_rows // left)
+        return -(-self.n_rows * per_row // (memory - reserved))
 
     def _lay_out(self, rows: slice) -> Operations:
-        labels = self.labels[rows]
-        blocks = make_blocks(
-            self.points[rows],
-            labels,
-            self.rows[rows],
-            self._block_size(len(labels), len(np.unique(labels))),
-            self.filter,
-            self._exact_device,
-        )
+        points, labels, numbers = self.points[rows], self.labels[rows], self.rows[rows]
+        size = self._block_size(len(labels), len(np.unique(labels)))
+        blocks = make_blocks(points, labels, numbers, size, self.filter, self._exact_device)
         if not self._fused:
             return PlainOperations(blocks, self.device)
         from iknow.search.gpu.torch.by_triton import TritonOperations

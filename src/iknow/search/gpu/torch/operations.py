@@ -32,11 +32,9 @@ class Operations(Protocol):
 
     def block_minima(self, queries: Tensor) -> tuple[Tensor, QueryBounds]:
         """A lower bound for each block, of shape (n_blocks, n_queries), and input for limits."""
-        ...
 
     def lowest(self, minima: Tensor, segments: Segments) -> tuple[Tensor, Tensor]:
         """Lowest minimum of each segment and its block, of shape (n_segments, n_queries)."""
-        ...
 
     def within(
         self, minima: Tensor, limits: Tensor, ranks: Tensor, at_once: int
@@ -45,18 +43,15 @@ class Operations(Protocol):
 
         limits: of shape (n_limits, n_queries); ranks: each block's limit, of shape (n_blocks,).
         """
-        ...
 
     def nearest(self, queries: Tensor, query: Tensor, block: Tensor) -> tuple[Tensor, Tensor]:
         """Distance and number of the row of a block nearest to a query, both of shape (n_pairs,).
 
         queries: of shape (n_queries, n_features); query, block: of shape (n_pairs,).
         """
-        ...
 
     def distances(self, queries: Tensor, query: Tensor, block: Tensor) -> Tensor:
         """Distances to all rows of a block, of shape (n_pairs, block size); inf for padding."""
-        ...
 
 
 class PlainOperations:
@@ -83,10 +78,8 @@ class PlainOperations:
         self._prepare(full)
         bounds = self._frames[full].bound_queries(queries)
         low, half_norms, losses, lengths = self._factors[full]
-        columns = bounds.low.float().T.to(self._device)
-        scales, norms, errors = (
-            numbers.to(self._device) for numbers in (bounds.scales, bounds.norms, bounds.errors)
-        )
+        numbers = bounds.low.float().T, bounds.scales, bounds.norms, bounds.errors
+        columns, scales, norms, errors = (each.to(self._device) for each in numbers)
         size, n_blocks = self._blocks.size, self._blocks.n_blocks
         minima = columns.new_empty(n_blocks, len(queries))
         step = max(1, BYTES_FOR_PRODUCTS // (4 * size * max(1, len(queries))))
@@ -158,14 +151,9 @@ class PlainOperations:
         for part in blocks.slices():
             is_row = blocks.numbers.view(-1, blocks.size)[part] != NO_ROW
             bounds = frame.bound_rows(blocks.points.view(shape)[part], is_row)
-            parts.append(
-                (
-                    bounds.low.float().flatten(0, 1).to(self._device),
-                    bounds.half_norms.flatten().to(self._device),
-                    bounds.losses.amax(1).to(self._device),
-                    bounds.lengths.amax(1).to(self._device),
-                )
-            )
+            per_row = bounds.low.float().flatten(0, 1), bounds.half_norms.flatten()
+            per_block = bounds.losses.amax(1), bounds.lengths.amax(1)
+            parts.append([each.to(self._device) for each in (*per_row, *per_block)])
         low, half_norms, losses, lengths = (torch.cat(part) for part in zip(*parts, strict=True))
         self._frames[full] = frame
         self._factors[full] = low, half_norms, losses, lengths

@@ -22,11 +22,7 @@ GROUPS_PER_NEIGHBOR = 8
 
 
 class DeviceEvidence(NamedTuple):
-    """Evidence as tensors on a device, as `iknow.core.evidence.Evidence` describes it.
-
-    class_distances: of shape (n_queries, n_classes), float64. exemplars: of shape (n_queries,
-    n_classes), int64. neighbor_distances: of shape (n_queries, k), float64.
-    """
+    """`iknow.core.evidence.Evidence` as tensors on a device."""
 
     class_distances: Tensor
     exemplars: Tensor
@@ -105,7 +101,7 @@ def _k_smallest(
 def _radius_of_k(operations: Operations, queries: Tensor, minima: Tensor, k: int) -> Tensor:
     """A distance within which at least k rows lie, of shape (n_queries,); inf if unknown.
 
-    It holds the nearest row of each of k promising blocks, the best of k groups, so that only the
+    It reaches the nearest row of each of k promising blocks, the best of their groups, so that only
     groups need to be ranked. Neighboring blocks are similar and go to different groups.
     """
     n_blocks, n_queries = operations.blocks.n_blocks, len(queries)
