@@ -459,7 +459,9 @@ def test_a_layer_that_returns_a_tuple_is_refused():
         fc=nn.Linear(5, 2),
     )
     sequences = np.zeros((2, 3, 4))
-    with pytest.raises(LayerError, match="layer 'lstm' must be a tensor; got tuple"):
+    with pytest.raises(
+        LayerError, match="layer 'lstm' must be a dense tensor of real numbers; got tuple"
+    ):
         TorchModel(net).observe(sequences, ("lstm",))
     TorchModel(net).observe(sequences, ("fc",))
 
@@ -471,7 +473,9 @@ def test_a_layer_that_returns_a_tuple_is_refused():
 )
 def test_a_module_that_returns_no_tensor_is_refused(X, wrap, kind):
     net = Net(lambda net, x: wrap(net.fc(x)), fc=nn.Linear(4, 2))
-    with pytest.raises(InputError, match=f"output of Net must be a tensor; got {kind}.*wrap the"):
+    with pytest.raises(
+        InputError, match=f"output of Net must be a dense tensor .* got {kind}.*wrap the"
+    ):
         TorchModel(net).observe(X, ("fc",))
 
 

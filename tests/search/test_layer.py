@@ -110,7 +110,7 @@ def test_a_metric_of_ones_own_survives_its_bundle_once_it_is_registered(data, tm
         del registry.METRICS["Shrunk"]
     assert loaded.metric == Shrunk(2)
     assert_same_evidence(loaded.assess(asked).evidence["a"], classifier.assess(asked).evidence["a"])
-    with pytest.raises(BundleError, match="no metric is registered by the name 'Shrunk'"):
+    with pytest.raises(BundleError, match="no metric is registered as 'Shrunk'"):
         EpistemicClassifier.load(path)
 
 

@@ -1,7 +1,4 @@
-"""The geometry of a layer: how distance is measured in it and how far an input change can reach.
-
-What looks into networks of torch and scikit-learn is loaded when it is first asked for.
-"""
+"""The geometry of a layer: how to measure distances in it, and how far an input change reaches."""
 
 from __future__ import annotations
 
@@ -18,11 +15,9 @@ if TYPE_CHECKING:
     from iknow.geometry.sklearn import mlp_lipschitz, sensitivity_of
     from iknow.geometry.torch.module import lipschitz_constants, sensitivities
 
-LAZY = {
-    "lipschitz_constants": "iknow.geometry.torch.module",
-    "mlp_lipschitz": "iknow.geometry.sklearn",
-    "sensitivities": "iknow.geometry.torch.module",
-    "sensitivity_of": "iknow.geometry.sklearn",
+LAZY = {  # so that torch loads on first use
+    **dict.fromkeys(("lipschitz_constants", "sensitivities"), "iknow.geometry.torch.module"),
+    **dict.fromkeys(("mlp_lipschitz", "sensitivity_of"), "iknow.geometry.sklearn"),
 }
 
 __all__ = [

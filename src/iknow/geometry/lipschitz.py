@@ -4,14 +4,12 @@ A layer h(x) = φ(Wᵀx + b) stretches ℓ2 distances by at most Lip(φ)·|W|₂
 at most the product of their constants. This carries a radius from the input to every layer (the
 paper's ε bound), and it is the L_i of a certificate.
 
-The paper's supplement also writes the bound of several layers with the norm of the product
-|W_1 W_2 ⋯ W_i|₂ in place of the product of the norms |W_1|₂|W_2|₂ ⋯ |W_i|₂. The first is smaller
-and holds only if no activation function lies in between: for x → relu(x) - relu(x - 1) the product
-of the weights is 0, yet the function is not constant. Here we multiply matrices only if no
-activation separates them.
+The paper's supplement also uses the norm of the product |W_1 W_2 ⋯ W_i|₂ in place of the product of
+the norms. It is smaller, but holds only without activation functions in between: for
+x → relu(x) - relu(x - 1) the product of the weights is 0, yet the function is not constant. Here we
+multiply matrices only if no activation separates them.
 
-All constants are for real arithmetic. A computed layer also carries rounding errors, which a
-`Sensitivity` adds: `iknow.geometry.rounding` follows them through a network.
+All constants are for real arithmetic; `iknow.geometry.rounding` adds the rounding errors.
 """
 
 from __future__ import annotations
@@ -27,13 +25,9 @@ from iknow.core.arrays import Floats
 from iknow.core.scalars import as_real
 from iknow.errors import InputError
 
-ROUND_UP = 1 + 1e-9
-"""Computed norms are multiplied by this, which exceeds any rounding error in them."""
-
-FLOAT32_ROUNDING = 2.0**-24
-FLOAT64_ROUNDING = 2.0**-53
+ROUND_UP = 1 + 1e-9  # exceeds any rounding error in a computed norm
+FLOAT32_ROUNDING, FLOAT64_ROUNDING = 2.0**-24, 2.0**-53
 """The largest relative error of rounding a number to float32 or float64."""
-
 ACTIVATION_LIPSCHITZ = {"identity": 1.0, "relu": 1.0, "tanh": 1.0, "logistic": 0.25}
 """The steepest slope of each activation function, by its name in scikit-learn."""
 
@@ -59,9 +53,8 @@ class Growth:
     """How much distances can have grown up to a point in a network of dense layers.
 
     lipschitz_before: the constant up to the last activation function. linear: the product of all
-    matrices since then, of shape (n_features there, n_features here), or None without any. Bounding
-    a product by its own norm, not by the norms of its factors, keeps the constants useful after a
-    scaler with one large scale.
+    matrices since then, of shape (n_features there, n_features here). The norm of the product, not
+    of each factor, keeps the constants useful after a scaler with one large scale.
     """
 
     lipschitz_before: float = 1.0
@@ -75,8 +68,15 @@ class Growth:
 
     def through_matrix(self, matrix: Any) -> Growth:
         """The growth after x → x @ matrix + offset, with matrix of shape (n_inputs, n_outputs)."""
-        matrix = as_matrix(matrix)
-        return Growth(self.lipschitz_before, _multiply(self.linear, matrix))
+        right = as_matrix(matrix)
+        if self.linear is None:
+            return Growth(self.lipschitz_before, right)
+        if self.linear.shape[1] != right.shape[0]:
+            raise InputError(
+                "consecutive matrices must have matching shapes; got "
+                f"{self.linear.shape} and {right.shape}"
+            )
+        return Growth(self.lipschitz_before, self.linear @ right)
 
     def through_function(self, lipschitz: float) -> Growth:
         """The growth after any function with this Lipschitz constant."""
@@ -85,9 +85,6 @@ class Growth:
 
 def spectral_norm(matrix: Any) -> float:
     """Return the largest singular value of a matrix, rounded up: never less than the true one.
-
-    It is the root of the largest eigenvalue of the smaller Gram matrix, which costs far less than a
-    singular value decomposition and loses nothing at that end of the spectrum.
 
     Args:
         matrix: Of any shape (m, n).
@@ -101,6 +98,7 @@ def spectral_norm(matrix: Any) -> float:
     if largest == 0:
         return 0.0
     scaled = values / largest  # so squares neither overflow nor underflow
+    # Far cheaper than a singular value decomposition, and as exact for the largest value.
     gram = scaled @ scaled.T if scaled.shape[0] <= scaled.shape[1] else scaled.T @ scaled
     return largest * math.sqrt(float(np.linalg.eigvalsh(gram)[-1])) * ROUND_UP
 
@@ -121,16 +119,14 @@ def accumulate(layers: Iterable[LayerBound]) -> dict[str, float]:
     for layer in layers:
         if layer.name in constants:
             raise InputError(f"two layers are named {layer.name!r}: give each layer its own name")
-        product *= layer.lipschitz
-        constants[layer.name] = product
+        constants[layer.name] = product = product * layer.lipschitz
     return constants
 
 
 def propagate_radius(radius: float, lipschitz: Mapping[str, float]) -> dict[str, float]:
     """Return the radius in each layer that holds everything within `radius` in the start layer.
 
-    Setting each layer's ε to its bound is the paper's conservative choice: a neighbor in the start
-    layer is then a neighbor in all of them.
+    This is the paper's conservative ε: neighbors in the start layer are neighbors in every layer.
 
     Args:
         radius: Radius in the start layer.
@@ -165,16 +161,6 @@ def as_matrix(matrix: Any, what: str = "a matrix") -> Floats:
     if not np.isfinite(values).all():
         raise InputError(f"{what} must be finite; {(~np.isfinite(values)).sum()} entries are not")
     return values
-
-
-def _multiply(left: Floats | None, right: Floats) -> Floats:
-    if left is None:
-        return right
-    if left.shape[1] != right.shape[0]:
-        raise InputError(
-            f"consecutive matrices must have matching shapes; got {left.shape} and {right.shape}"
-        )
-    return left @ right
 
 
 def _check_size(value: float, what: str) -> float:

@@ -1,7 +1,7 @@
 """Metrics: how distance is measured in a layer.
 
-Every metric is an ℓp norm behind a transformation: stored activations and queries alike go through
-`transform`, and the search that follows is plain ℓp. So an index knows p and nothing else.
+Every metric is a transformation followed by an ℓp norm: activations and queries go through
+`transform`, and the search after it is plain ℓp. So an index needs to know only p.
 """
 
 from __future__ import annotations
@@ -38,16 +38,12 @@ class Metric(ABC):
 
     @abstractmethod
     def expansion(self, n_features: int) -> float:
-        """Return the smallest c such that d(a, b) <= c · |a - b|₂ in `n_features`.
-
-        It carries a Lipschitz constant in ℓ2 over to this metric.
-        """
+        """Return the smallest c such that d(a, b) <= c · |a - b|₂ in `n_features`."""
 
     def rounding(self, n_features: int) -> float:
         """Return the τ such that `transform`, rounded to float32, is off by at most τ · |a|₂.
 
-        In the ℓp norm, for float32 activations a with `n_features`. It is part of every robust
-        radius; a metric that does not define it certifies nothing.
+        In ℓp, for float32 activations a with `n_features`; without it nothing can be certified.
         """
         raise LayerError(
             f"the metric {type(self).__name__} does not say how its transform rounds: give it a "
@@ -56,11 +52,11 @@ class Metric(ABC):
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """The metric as plain values for JSON: "metric", its type's name, and its arguments."""
+        """Return the metric as JSON values: "metric", the name of its type, and its arguments."""
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any], arrays: Mapping[str, Any]) -> Self:
-        """The metric with this `record` (`to_dict`) and these `arrays`: together its arguments."""
+        """Return the metric whose arguments are in `record`, from `to_dict`, and `arrays`."""
         arguments = {name: value for name, value in record.items() if name != "metric"}
         return cls(**arguments, **arrays)
 
@@ -69,16 +65,9 @@ class Metric(ABC):
         return {}
 
     def distances(self, a: Any, b: Any) -> Floats:
-        """Return all distances (n, m) between `a` (n, n_features) and `b` (m, n_features).
-
-        Measured one by one in float64, for checking and for small sets; an index is the fast way.
-        """
+        """Return the float64 distances (n, m) of `a` (n, n_features) and `b` (m, n_features)."""
         left, right = as_matrix(self.transform(a)), as_matrix(self.transform(b))
         return np.stack([_norms(right - row, self.p) for row in left]).reshape(-1, len(right))
-
-
-def _check_p(p: object) -> float:
-    return as_real(p, "p", "be a number from 1 to inf", lambda number: number >= 1)
 
 
 @dataclass(frozen=True)
@@ -96,7 +85,8 @@ class Minkowski(Metric):
     p: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "p", _check_p(self.p))
+        p = as_real(self.p, "p", "be a number from 1 to inf", lambda number: number >= 1)
+        object.__setattr__(self, "p", p)
 
     def transform(self, activations: Any) -> Any:
         return np.asarray(activations)
@@ -156,7 +146,7 @@ class Weighted(Metric):
         return spectral_norm(self.map)
 
     def rounding(self, n_features: int) -> float:
-        # |a| @ |map| bounds the sums whatever their order, and is at most |a|₂ times this norm.
+        # |a| @ |map| bounds the sums in any order, and is at most |a|₂ times this norm.
         size = float(np.linalg.norm(self.map))
         return (FLOAT32_ROUNDING + 2 * (len(self.map) + 1) * FLOAT64_ROUNDING) * size * ROUND_UP
 
@@ -168,23 +158,23 @@ class Weighted(Metric):
 
 
 def check_promises(metric: Metric) -> None:
-    """A metric that transforms in its own way must say itself how that expands and rounds."""
+    """Refuse a metric with its own `transform` but inherited `expansion` or `rounding`."""
     replaced = replaced_methods(metric)
     if replaced:
         raise LayerError(
-            f"the metric {type(metric).__name__} has a {replaced[0]!r} of its own in place of its "
-            "type's: make it a subclass"
+            f"an instance of {type(metric).__name__} replaces its method {replaced[0]!r}: make "
+            "the metric a subclass"
         )
     for promise in ("expansion", "rounding"):
         if not speaks_for(type(metric), promise, "transform"):
             raise LayerError(
-                f"the metric {type(metric).__name__} changes transform but not {promise}, which is "
-                f"about it: give it a method {promise}(n_features) of its own"
+                f"the metric {type(metric).__name__} changes transform but not {promise}, which "
+                f"depends on it: define {promise}(n_features) too"
             )
 
 
 def _norms(differences: Floats, p: float) -> Floats:
-    """ℓp norms of the rows. Scaled by the largest entry, so that no power leaves the range."""
+    """ℓp norms of the rows, scaled by the largest entry so that no power overflows."""
     sizes = np.abs(differences)
     largest: Floats = sizes.max(axis=1, initial=0.0)
     if math.isinf(p):

@@ -1,4 +1,4 @@
-"""The metrics that bundles can name: those of iknow, and your own once they are registered."""
+"""The metrics that bundles can name: those of iknow, and those you register."""
 
 from __future__ import annotations
 
@@ -9,22 +9,19 @@ from iknow.core.text import shown
 from iknow.errors import InputError
 from iknow.geometry.metric import Metric, Minkowski, Weighted
 
-METRICS: dict[str, type[Metric]] = {}
-"""By the names of their types."""
-
+METRICS: dict[str, type[Metric]] = {}  # by the names of their types
 Kind = TypeVar("Kind", bound=type[Metric])
 
 
 def register_metric(kind: Kind) -> Kind:
-    """Let classifiers with a metric of your own be saved, and loaded where it is registered too.
+    """Let classifiers with your own metric be saved, and loaded where it is registered too.
 
     Args:
-        kind: A subclass of `Metric`. Bundles know it by its name. Its `to_dict` returns
-            `{"metric": name, ...}` with its arguments, unless `arrays` has them: together they are
-            what `from_dict` calls the type with.
+        kind: A subclass of `Metric`; bundles store its name. `from_dict` calls it with the
+            arguments that `to_dict` and `arrays` return.
 
     Returns:
-        The same type, so that this can be used as a decorator.
+        The same type, so that this works as a decorator.
 
     Examples:
         >>> from dataclasses import dataclass
@@ -45,11 +42,10 @@ def register_metric(kind: Kind) -> Kind:
     if not (isinstance(kind, type) and issubclass(kind, Metric)):
         raise InputError(f"a metric to register must be a subclass of Metric; got {shown(kind)}")
     known = METRICS.setdefault(kind.__name__, kind)
-    # A cell of a notebook that runs again defines the same class anew.
+    # Running a notebook cell again redefines the same class.
     if (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):
         raise InputError(
-            f"a metric {kind.__name__} of {known.__module__} is registered already: give yours "
-            "another name"
+            f"a metric {kind.__name__} of {known.__module__} is already registered: rename yours"
         )
     METRICS[kind.__name__] = kind
     return kind
@@ -66,8 +62,8 @@ def metric_to_dict(metric: Metric) -> dict[str, Any]:
     again = metric_from_dict(record, metric.arrays())
     if type(again) is not kind or again.p != metric.p:
         raise InputError(
-            f"the metric {kind.__name__} is read back as another one: its to_dict must say "
-            f"'metric': {kind.__name__!r}, and with arrays() all its arguments"
+            f"the metric {kind.__name__} reads back as a different one: its to_dict must return "
+            f"'metric': {kind.__name__!r} and, together with arrays(), all its arguments"
         )
     return record
 
@@ -78,14 +74,14 @@ def metric_from_dict(record: Mapping[str, Any], arrays: Mapping[str, Any] | None
     kind = METRICS.get(name) if isinstance(name, str) else None
     if kind is None:
         raise InputError(
-            f"no metric is registered by the name {shown(name)}, only {', '.join(METRICS)}: call "
-            "iknow.geometry.register_metric(...) for one of your own"
+            f"no metric is registered as {shown(name)}, only {', '.join(METRICS)}: register your "
+            "own with iknow.geometry.register_metric(...)"
         )
     try:
         return kind.from_dict(record, arrays or {})
     except InputError:
         raise
-    except Exception as error:  # a type of the user's own may fail in any way
+    except Exception as error:  # the user's code may raise anything
         raise InputError(f"a {name} metric cannot be made of {shown(record)}: {error}") from error
 
 

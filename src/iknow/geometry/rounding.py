@@ -9,8 +9,8 @@ Numerical Algorithms, section 3.1). So a layer that receives v̂ instead of v re
 of the true ones. The size of the input bounds the size of the values: |h(x)| <= |h(0)| + L·|x|. So
 the error bound of a layer is linear in |x|₂, and stays linear through any number of layers.
 
-The next function could turn an overflow into a harmless-looking number, so `check_range` refuses
-values that might be too large for inputs up to `LONGEST`.
+An activation function could hide an overflow, so `check_range` refuses values that might be too
+large for inputs up to `LONGEST`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from iknow.core.sensitivity import LONGEST, Sensitivity
 from iknow.errors import LayerError
 from iknow.geometry.lipschitz import FLOAT32_ROUNDING, ROUND_UP
 
-SMALLEST = 2.0**-149
-"""The absolute error of float32, below its smallest normal number."""
+SMALLEST = 2.0**-149  # the absolute error of float32 below its smallest normal number
 
 
 @dataclass(frozen=True)

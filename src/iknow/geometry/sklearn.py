@@ -1,8 +1,7 @@
 """Lipschitz constants of scikit-learn's multilayer perceptron, and of the scalers before it.
 
-Layers are named as by `SklearnModel`: "input", each step of a pipeline, "hidden1", ...,
-"logits". Everything up to the first activation function is one linear map and is bounded as one.
-`iknow.geometry.sklearn_steps` says which steps are known.
+`SklearnModel` names the layers: "input", each step of a pipeline, "hidden1", ..., "logits".
+Everything up to the first activation function is one linear map and is bounded as one.
 """
 
 from __future__ import annotations
@@ -27,13 +26,12 @@ def mlp_lipschitz(
 ) -> dict[str, float]:
     """Return the ℓ2 Lipschitz constants from the layer `start` to every later layer.
 
-    Pass the result to `propagate_radius`. The ratio of two constants from the input is no bound
-    between their layers; `start` gives that bound.
+    Pass the result to `propagate_radius`.
 
     Args:
         network: A fitted MLPClassifier, or a pipeline of linear transformers that ends in one.
         layers: The layers to return. Default: all.
-        start: The layer to measure from.
+        start: The layer to measure from. The ratio of two constants from the input is no bound.
 
     Examples:
         >>> list(mlp_lipschitz(network))
@@ -60,9 +58,7 @@ def mlp_lipschitz(
 def sensitivity_of(
     estimator: Any, layer: str, dtype: np.dtype[Any], n_features: int
 ) -> Sensitivity:
-    """Bound how far a layer of a fitted estimator can move, as computed and stored.
-
-    Steps behind the layer may be anything; up to it, and at it, they must be known.
+    """Bound how far a layer of a fitted estimator, whose steps up to it are known, can move.
 
     Args:
         estimator: A fitted classifier or pipeline.
@@ -97,7 +93,7 @@ def _layer_names(steps: Sequence[tuple[str, Any]], network: Any) -> list[str]:
 def _step(
     steps: Sequence[tuple[str, Any]], network: Any, place: int, dtype: np.dtype[Any]
 ) -> Step | None:
-    """What leads to the layer in a place from the one before it."""
+    """The step to the layer at this place from the one before it."""
     if place <= len(steps):
         return transformer_step(*steps[place - 1], dtype)
     return dense_step(network, place - len(steps) - 1)
@@ -117,7 +113,6 @@ def _compute(computed: Computed, step: Step | None, lipschitz: float) -> Compute
     at_zero = computed.at_zero @ step.matrix + step.offset
     stretch = spectral_norm(step.matrix) if step.scale is None else float(np.abs(step.scale).max())
     noise, fixed = step.noise * step.slope, step.fixed * step.slope + step.function_noise
-    return computed.through(
-        at_zero if step.function is None else step.function(at_zero),
-        lipschitz, stretch * step.slope, noise, fixed,
-    )  # fmt: skip
+    if step.function is not None:
+        at_zero = step.function(at_zero)
+    return computed.through(at_zero, lipschitz, stretch * step.slope, noise, fixed)

@@ -1,4 +1,4 @@
-"""What is inside a fitted scikit-learn model: its steps, its classifier, a network's functions."""
+"""The parts of a fitted scikit-learn model: steps, classifier, activation functions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ACTIVATIONS: dict[str, Callable[[Floats], Floats]] = {
 
 
 def unwrap(estimator: Any) -> tuple[list[tuple[str, Any]], Any]:
-    """The transformers on the way and the classifier at the end, out of any wrapping."""
+    """The transformers of a pipeline and the classifier at its end, unwrapped."""
     steps: list[tuple[str, Any]] = []
     while True:
         if hasattr(estimator, "best_estimator_"):

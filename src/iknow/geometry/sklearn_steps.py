@@ -1,15 +1,14 @@
-"""Steps of a scikit-learn model as affine maps: of exactly the types known here, and no others.
+"""Steps of a scikit-learn model as affine maps, for the types listed here and no others.
 
-A subclass may do anything in its `transform`, and so may an instance with a `transform` of its own;
-a parameter may change the map after fitting. So types are matched exactly, parameters that matter
-are looked at, and whatever is not known is refused by name.
+A subclass, or an instance with its own `transform`, may compute anything, and a parameter may
+change the map after fitting. So we match types exactly, check parameters, and refuse all others.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -41,22 +40,20 @@ PROJECTION = {
         "random_state", "svd_solver", "tol", "whiten",
     }
 }  # fmt: skip
-"""The transformers that are known, with all parameters they may have."""
+"""The known transformers, with all parameters they may have."""
 
 KNOWN = ELEMENTWISE | PROJECTION
 NAMES = ", ".join(kind.__name__ for kind in KNOWN)
-
-USUAL = 1e-20, 1e20
-"""Sizes that parameters may have where float32 is kept: for inputs up to 1e15 none overflows."""
+USUAL = 1e-20, 1e20  # with parameters in this range float32 inputs up to 1e15 cannot overflow
 
 
 @dataclass(frozen=True, eq=False)
 class Step:
     """x → function(x @ matrix + offset), computed with some noise.
 
-    matrix: of shape (n_inputs, n_outputs); scale: its diagonal, where it is one. function: None for
-    none, else of Lipschitz constant `slope`. noise, fixed: what is computed, without the function,
-    is off by at most noise · |x|₂ + fixed; function_noise: by what more, with it.
+    matrix: of shape (n_inputs, n_outputs); scale: its diagonal, if it is diagonal. slope: the
+    Lipschitz constant of the function. The computed value is off by at most noise · |x|₂ + fixed
+    before the function, which adds function_noise.
     """
 
     matrix: Floats
@@ -70,7 +67,7 @@ class Step:
 
 
 def check_network(network: Any) -> None:
-    """A fitted MLPClassifier as scikit-learn has it."""
+    """Refuse anything but scikit-learn's own MLPClassifier, fitted."""
     if type(network) is not MLPClassifier or not hasattr(network, "coefs_"):
         raise InputError(
             "expected a fitted MLPClassifier or a pipeline that ends in one; got "
@@ -81,25 +78,24 @@ def check_network(network: Any) -> None:
 
 
 def dense_step(network: Any, i: int) -> Step:
-    """Layer i of a network, in float64; the last one, the logits, has no activation function."""
+    """Layer i of a network, in float64; the last one, the logits, has no activation."""
     matrix, offset = as_matrix(network.coefs_[i]), _vector(network.intercepts_[i])
     unit = 2 * (len(matrix) + 2) * FLOAT64_ROUNDING
-    step = Step(matrix, offset, unit * _frobenius(matrix), unit * _length(offset))
+    step = Step(matrix, offset, unit * _length(matrix), unit * _length(offset))
     if i == len(network.coefs_) - 1 or network.activation == "identity":
         return step
-    # numpy's tanh and scipy's expit are off by a few units in the last place of numbers below 1.
-    exact = network.activation == "relu"
-    noise = 0.0 if exact else 32 * FLOAT64_ROUNDING * math.sqrt(len(offset))
-    return Step(
-        matrix, offset, step.noise, step.fixed,
+    # relu is exact; tanh and expit are off by a few units in the last place of numbers below 1.
+    noise = 32 * FLOAT64_ROUNDING * math.sqrt(len(offset))
+    return replace(
+        step,
         function=ACTIVATIONS[network.activation],
         slope=ACTIVATION_LIPSCHITZ[network.activation],
-        function_noise=noise,
-    )  # fmt: skip
+        function_noise=0.0 if network.activation == "relu" else noise,
+    )
 
 
 def transformer_step(name: str, transformer: Any, dtype: np.dtype[Any]) -> Step | None:
-    """The step of a pipeline by this name, for inputs of a dtype; None if it does nothing."""
+    """The named step of a pipeline, for inputs of a dtype; None if it does nothing."""
     if isinstance(transformer, str):  # "passthrough"
         return None
     if type(transformer) is FrozenEstimator:
@@ -108,8 +104,8 @@ def transformer_step(name: str, transformer: Any, dtype: np.dtype[Any]) -> Step 
     kind = type(transformer)
     if kind not in KNOWN:
         raise LayerError(
-            f"step {name!r} ({kind.__name__}) cannot be bounded: {NAMES} and passthrough can, "
-            "themselves and not as subclasses; start after it, or bound it yourself and multiply"
+            f"step {name!r} ({kind.__name__}) cannot be bounded: {NAMES} and passthrough can, but "
+            "not their subclasses; start after it, or bound it yourself and multiply"
         )
     _check_methods(name, transformer)
     _check_parameters(name, transformer)
@@ -118,7 +114,7 @@ def transformer_step(name: str, transformer: Any, dtype: np.dtype[Any]) -> Step 
 
 
 def _scaler(name: str, scaler: Any, unit: float) -> Step:
-    """Feature by feature x · scale + offset, then perhaps clipped."""
+    """Each feature times its scale plus its offset, then perhaps clipped."""
     ones = np.ones(scaler.n_features_in_)
     scale, offset, limits = ones, np.zeros_like(ones), None
     if type(scaler) is StandardScaler:
@@ -137,32 +133,28 @@ def _scaler(name: str, scaler: Any, unit: float) -> Step:
     if unit > FLOAT64_ROUNDING:
         _check_sizes(name, scale, offset)
     largest = float(np.abs(scale).max(initial=0.0))
-    # Parameters and results are rounded, some twice: 4 units of (|x · scale| + |offset|), and what
-    # is lost below the smallest normal number.
+    # Parameters and results are rounded, some twice: 4 units of (|x · scale| + |offset|), plus
+    # the loss below the smallest normal number.
     lost = math.sqrt(len(scale)) * (1 + largest) * 1e-44
-    step = Step(
-        np.diag(scale), offset, 8 * unit * largest, 8 * unit * _length(offset) + lost, scale
-    )
+    fixed = 8 * unit * _length(offset) + lost
+    step = Step(np.diag(scale), offset, 8 * unit * largest, fixed, scale)
     if limits is None:
         return step
     low, high = limits
-    return Step(
-        step.matrix, offset, step.noise, step.fixed, scale,
-        function=lambda values: np.clip(values, low, high),
-        function_noise=2 * unit * max(abs(low), abs(high)) * math.sqrt(len(scale)),
-    )  # fmt: skip
+    noise = 2 * unit * max(abs(low), abs(high)) * math.sqrt(len(scale))
+    return replace(step, function=lambda x: np.clip(x, low, high), function_noise=noise)
 
 
 def _projection(pca: Any, unit: float) -> Step:
     matrix = as_matrix(pca.components_).T
     if pca.whiten:
-        # PCA.transform keeps its divisors from 0 in this way.
+        # PCA.transform keeps its divisors above 0 this way.
         smallest = np.finfo(pca.explained_variance_.dtype).eps
         matrix = matrix / np.maximum(np.sqrt(pca.explained_variance_), smallest)
     mean = _vector(pca.mean_)
-    noise = 2 * (len(matrix) + 8) * unit * _frobenius(matrix)
+    noise = 2 * (len(matrix) + 8) * unit * _length(matrix)
     lost = (len(matrix) + 2) * math.sqrt(matrix.shape[1]) * 1e-44 * (1 + np.abs(matrix).max())
-    # The mean is projected by itself and taken off afterwards, with noise of its own.
+    # PCA projects the mean by itself and subtracts it afterwards, with its own noise.
     return Step(matrix, -(mean @ matrix), noise, 2 * noise * _length(mean) + float(lost))
 
 
@@ -170,36 +162,33 @@ def _check_methods(name: str, thing: Any) -> None:
     replaced = replaced_methods(thing)
     if replaced:
         raise LayerError(
-            f"step {name!r} ({type(thing).__name__}) cannot be bounded: it has a "
-            f"{replaced[0]!r} of its own in place of its type's"
+            f"step {name!r} ({type(thing).__name__}) cannot be bounded: the instance replaces its "
+            f"method {replaced[0]!r}"
         )
 
 
 def _check_parameters(name: str, transformer: Any) -> None:
-    parameters = transformer.get_params(deep=False)
+    parameters, what = (
+        transformer.get_params(deep=False),
+        f"{name!r} ({type(transformer).__name__})",
+    )
     unknown = sorted(set(parameters) - KNOWN[type(transformer)])
     if unknown:
-        raise LayerError(
-            f"step {name!r} ({type(transformer).__name__}) cannot be bounded: it has a parameter "
-            f"{unknown[0]!r} that is not known here"
-        )
+        raise LayerError(f"step {what} cannot be bounded: its parameter {unknown[0]!r} is unknown")
     if type(transformer) in ELEMENTWISE and not parameters["copy"]:
         raise LayerError(
-            f"step {name!r} ({type(transformer).__name__}) cannot be bounded: with copy=False it "
-            "changes its input in place, which other layers read"
+            f"step {what} cannot be bounded: with copy=False it changes its input in place, which "
+            "other layers read"
         )
 
 
 def _unit_of(name: str, dtype: np.dtype[Any]) -> float:
-    """By how much numbers are rounded where the transformers work: they keep float32."""
+    """The rounding of the dtype that a transformer computes in; it keeps float32."""
     if dtype.kind in "iub" or (dtype.kind == "f" and dtype.itemsize >= 8):
         return FLOAT64_ROUNDING
     if dtype == np.float32:
         return FLOAT32_ROUNDING
-    raise LayerError(
-        f"step {name!r} cannot be bounded for inputs of dtype {dtype}: convert them to float32 or "
-        "float64"
-    )
+    raise LayerError(f"step {name!r} cannot be bounded for {dtype} inputs: convert them to float64")
 
 
 def _check_sizes(name: str, scale: Floats, offset: Floats) -> None:
@@ -218,9 +207,5 @@ def _vector(values: Any) -> Floats:
 
 
 def _length(values: Floats) -> float:
+    """The ℓ2 or Frobenius norm, which also bounds the norm of |matrix| that rounding needs."""
     return float(np.linalg.norm(values))
-
-
-def _frobenius(matrix: Floats) -> float:
-    """It bounds the norm of |matrix| too, which sums of absolute values need."""
-    return float(np.linalg.norm(matrix))

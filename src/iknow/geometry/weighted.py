@@ -12,22 +12,20 @@ For a linear network, where h(x) - h(z) = W̃ᵀδ with δ = x - z, they measure
                       and exactly |δ| if δ lies in the span of U
     previous  |Σ Uᵀδ| = |h(x) - h(z)|₂, the plain ℓ2 distance
 
-So the previous version does not weight anything: it projects onto the span of the layer's own
-values, where every difference of a linear network lies anyway; D = I if W̃ has full column rank.
-Its claimed bound, distance <= |δ|, holds only if |W̃|₂ <= 1. The two versions agree for all inputs
-exactly when every nonzero singular value of W̃ is 1. That is why we offer only the new version.
+So the previous version weights nothing: it projects onto the span of the layer's own values, which
+holds every difference of a linear network anyway, and its claimed bound, distance <= |δ|, holds
+only if |W̃|₂ <= 1. That is why we offer only the new version.
 
-With ReLU the claimed bound fails for the new version too. The proof drops the activation as a
-function of Lipschitz constant 1, but that constant is for the ℓ2 norm: relu may lengthen a
-difference as D measures it. For W = [[1, 1], [0, 1]] and b = (0, -2), the inputs z = (0, 0) and
-x = (1, 0) are 1 apart, but relu gives (0, 0) and (1, 0), which are √2 apart under D. With a small t
-for the last 1 of W they are √(1 + 1/t²) apart: no constant factor repairs it. What does hold:
+With ReLU the claimed bound fails for the new version too: relu has Lipschitz constant 1 in ℓ2, but
+may lengthen a difference as D measures it. For W = [[1, 1], [0, t]] and b = (0, -2), the inputs
+(0, 0) and (1, 0) are 1 apart, but relu gives (0, 0) and (1, 0), which are √(1 + 1/t²) apart under
+D: no constant factor repairs it. What does hold:
 
 - without activation functions (also for the first layer before its activation): <= |δ|;
 - one layer with ReLU whose W has orthogonal columns, which makes D diagonal: <= |δ|;
 - always: <= `metric.expansion(n)` · L_i · |δ|, with the layer's ℓ2 Lipschitz constant L_i.
 
-The metric remains a sensible choice if radii are tuned on data rather than taken from the bound.
+The metric remains a sensible choice if radii are tuned on data.
 """
 
 from __future__ import annotations
@@ -47,8 +45,7 @@ from iknow.geometry.metric import Weighted
 def weighted_metric(weights: Sequence[Any], rank_tolerance: float | None = None) -> Weighted:
     """Return the metric D_i of the layer that the weights W_1, ..., W_i lead to.
 
-    The map is V Σ⁻¹ of shape (n_outputs, r): D = map mapᵀ, with only as many columns to search in
-    as there are directions.
+    Its map is V Σ⁻¹ of shape (n_outputs, r), so that D = map mapᵀ.
 
     Args:
         weights: Matrices of shape (n_inputs, n_outputs), first layer first (a torch Linear stores

@@ -1,7 +1,4 @@
-"""Models: inputs in, scores and activations out. `EpistemicClassifier` finds the adapter itself.
-
-`TorchModel` and `SklearnModel` are loaded when they are first asked for.
-"""
+"""Models: inputs in, scores and activations out. `EpistemicClassifier` finds the adapter itself."""
 
 from __future__ import annotations
 

@@ -18,8 +18,7 @@ from iknow.models.model import Model
 def as_model(model: Any) -> Model:
     """The adapter for a torch module or a fitted scikit-learn classifier; a `Model` as it is."""
     if is_torch_module(model):
-        with unforked():
-            # Imported here so that only users of torch load it.
+        with unforked():  # only users of torch load it
             from iknow.models.torch import TorchModel
 
         return TorchModel(model)
@@ -51,17 +50,15 @@ def is_torch_module(model: Any) -> bool:
 
 def is_estimator(model: Any) -> bool:
     """Whether a model is an instance of a scikit-learn classifier."""
-    return (
-        not isinstance(model, type) and hasattr(model, "predict") and hasattr(model, "get_params")
-    )
+    is_instance = not isinstance(model, type)
+    return is_instance and hasattr(model, "predict") and hasattr(model, "get_params")
 
 
 def is_to_be_trained(model: Any, inputs: Any) -> bool:
     """Whether `fit` trains a model: a scikit-learn classifier, neither frozen nor fitted.
 
-    A fitted one knows its classes and answers the first of the inputs. Attributes are not enough:
-    the last step of a pipeline may be fitted and an earlier one not, and a transformer that learns
-    nothing looks the same before and after fitting.
+    A fitted one knows its classes and answers the first input. Attributes alone do not tell: an
+    earlier step of a pipeline may be unfitted, and some transformers learn nothing.
     """
     if not is_estimator(model) or isinstance(model, FrozenEstimator) or not hasattr(model, "fit"):
         return False

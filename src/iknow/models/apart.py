@@ -1,9 +1,8 @@
 """Apart: keep samples that a model may refuse away from the others.
 
-Many models accept NaN; others refuse a whole batch because of one sample. Then the model sees the
-ordinary samples without the strange ones, and the strange ones unchanged, one kind at a time. A
-sample that it still refuses has no belief. If it answers and only a layer cannot be computed, the
-answer counts and the sample is invalid.
+Some models refuse a whole batch because of one NaN. Then they get the ordinary samples without the
+strange ones, and the strange ones unchanged, one kind at a time. A sample that is still refused has
+no belief; one with an answer but without its layers is invalid.
 """
 
 from __future__ import annotations
@@ -19,31 +18,28 @@ from iknow.core.arrays import Ints
 from iknow.core.codes import NO_BELIEF
 from iknow.errors import RefusedError
 from iknow.models.inputs import take_rows
-from iknow.models.model import Observation
+from iknow.models.model import Observation, put
 from iknow.models.numbers import is_missing
 
-ORDINARY = 0
+ORDINARY, MISSING, INFINITE, NEGATIVE_INFINITE, BEYOND_FLOAT32 = range(5)
+"""Kinds of values; a model may accept one and refuse another."""
 
-MISSING, INFINITE, NEGATIVE_INFINITE, BEYOND_FLOAT32 = 1, 2, 3, 4
-"""What may be strange about a value; a model may accept one kind and refuse another."""
+
+Ask = Callable[[Any, Sequence[str]], Observation]
 
 
 def observe_apart(
-    ask: Callable[[Any, Sequence[str]], Observation],
-    batch: Any,
-    layers: Sequence[str],
-    kinds: Ints,
-    substitute: Callable[[], Any],
+    ask: Ask, batch: Any, layers: Sequence[str], kinds: Ints, substitute: Callable[[], Any]
 ) -> Observation:
-    """What a model says about a batch in which some samples are strange.
+    """What a model says about a batch with strange samples.
 
-    kinds: of shape (n,); `ORDINARY`, or a number for each way of being strange. substitute: makes a
-    batch of the same shape without strange values, for when there is no ordinary sample.
+    kinds: of shape (n,); `ORDINARY` or a number for each other kind. substitute: makes a batch of
+    the same shape without strange values, in case no sample is ordinary.
     """
     ordinary, answers = kinds == ORDINARY, None
     if ordinary.any():
-        # An ordinary sample replaces each strange one: the batch keeps its size, so the others are
-        # computed, and rounded, as they would be among ordinary samples.
+        # An ordinary sample replaces each strange one: with the same batch size the others round
+        # as they would among ordinary samples.
         rows = np.where(ordinary, np.arange(len(kinds)), ordinary.argmax())
         answers = silence(ask(take_rows(batch, rows), layers), ~ordinary)
     for kind in np.unique(kinds[~ordinary]):
@@ -55,13 +51,11 @@ def observe_apart(
             has_layers = len(part.activations) == len(layers)
             like = part[np.zeros_like(kinds)] if has_layers else ask(substitute(), layers)
             answers = silence(like, ~ordinary)
-        _put(answers, rows, part)
+        put(answers, rows, part)
     return silence(ask(substitute(), layers), ~ordinary) if answers is None else answers
 
 
-def _ask_what_it_takes(
-    ask: Callable[[Any, Sequence[str]], Observation], part: Any, layers: Sequence[str]
-) -> Observation | None:
+def _ask_what_it_takes(ask: Ask, part: Any, layers: Sequence[str]) -> Observation | None:
     """What a model says about samples: answers and layers, only answers, or nothing."""
     for wanted in (layers, ()):
         try:
@@ -74,23 +68,13 @@ def _ask_what_it_takes(
 
 def silence(observation: Observation, rows: NDArray[np.bool_]) -> Observation:
     """A copy without any answer for the marked samples; rows: mask of shape (n,)."""
-    mask = rows[:, None]
+    mask, layers = rows[:, None], observation.activations
     return Observation(
-        scores=np.where(mask, np.nan, observation.scores),
-        belief=np.where(rows, NO_BELIEF, observation.belief),
-        activations={
-            layer: np.where(mask, np.float32(0), values)
-            for layer, values in observation.activations.items()
-        },
-        invalid=rows | observation.invalid,
+        np.where(mask, np.nan, observation.scores),
+        np.where(rows, NO_BELIEF, observation.belief),
+        {layer: np.where(mask, np.float32(0), layers[layer]) for layer in layers},
+        rows | observation.invalid,
     )
-
-
-def _put(whole: Observation, rows: Ints, part: Observation) -> None:
-    whole.scores[rows], whole.belief[rows] = part.scores, part.belief
-    whole.invalid[rows] = part.invalid
-    for layer, values in part.activations.items():
-        whole.activations[layer][rows] = values
 
 
 def find_kinds(batch: Any) -> Ints:
@@ -139,11 +123,7 @@ def _is_numeric(dtype: Any) -> bool:
 
 
 def _mark_floats(values: NDArray[Any]) -> NDArray[np.uint8]:
-    conditions = [
-        np.isnan(values),
-        values == np.inf,
-        values == -np.inf,
-        np.abs(values) > np.finfo(np.float32).max,
-    ]
+    large = np.abs(values) > np.finfo(np.float32).max
+    conditions = [np.isnan(values), values == np.inf, values == -np.inf, large]
     kinds = [MISSING, INFINITE, NEGATIVE_INFINITE, BEYOND_FLOAT32]
     return np.select(conditions, kinds, default=ORDINARY).astype(np.uint8)

@@ -13,14 +13,9 @@ from iknow.core.text import shown
 from iknow.errors import InputError
 from iknow.models.numbers import as_array
 
-BYTES_PER_BATCH = 64 << 20
-"""Memory for the inputs of a batch; its activations take about as much."""
-
-LARGEST_BATCH = 4096
-"""Enough queries to keep every core busy, few enough that a progress bar moves."""
-
-BATCH_OF_UNKNOWN_SIZE = 1024
-"""Batch size for inputs that do not tell their size in bytes."""
+BYTES_PER_BATCH = 64 << 20  # of inputs; the activations take about as much
+LARGEST_BATCH = 4096  # enough to keep every core busy, small enough to move a progress bar
+BATCH_OF_UNKNOWN_SIZE = 1024  # for inputs whose size in bytes is unknown
 
 
 def as_dense(inputs: Any) -> Any:
@@ -33,7 +28,7 @@ def as_dense(inputs: Any) -> Any:
     if array.dtype.kind in "mMV":
         raise InputError(
             f"X must hold numbers or text; got dtype {array.dtype}: turn dates into numbers, or "
-            "give a data frame to a pipeline that does"
+            "pass a data frame to a pipeline that does"
         )
     if array.ndim < 2:
         raise InputError(
@@ -44,7 +39,6 @@ def as_dense(inputs: Any) -> Any:
 
 
 def count_samples(inputs: Any) -> int:
-    """Number of samples."""
     try:
         return len(inputs)
     except TypeError:
@@ -77,16 +71,10 @@ def own_copy(inputs: Any) -> Any:
 
 def affordable_batch_size(inputs: Any) -> int:
     """How many samples fit in the memory for a batch, at least 1."""
-    n_bytes = _count_bytes(inputs)
+    n_bytes = getattr(inputs, "nbytes", None)
+    if n_bytes is None and hasattr(inputs, "memory_usage"):  # a data frame
+        n_bytes = inputs.memory_usage(index=False).sum()
     if n_bytes is None:
         return BATCH_OF_UNKNOWN_SIZE
-    per_sample = n_bytes / max(1, count_samples(inputs))
+    per_sample = int(n_bytes) / max(1, count_samples(inputs))
     return max(1, min(LARGEST_BATCH, int(BYTES_PER_BATCH / max(1.0, per_sample))))
-
-
-def _count_bytes(inputs: Any) -> int | None:
-    """Bytes of all samples, if known: for arrays, tensors, observations and data frames."""
-    n_bytes = getattr(inputs, "nbytes", None)
-    if n_bytes is None and hasattr(inputs, "memory_usage"):
-        n_bytes = inputs.memory_usage(index=False).sum()
-    return None if n_bytes is None else int(n_bytes)

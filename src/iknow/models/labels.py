@@ -16,7 +16,7 @@ from iknow.models.numbers import as_array, is_missing
 
 
 def as_labels(y: Any, n_samples: int, what: str) -> Labels:
-    """Labels as an array of text or numbers of shape (n_samples,), none of them missing."""
+    """Labels as an array of text or numbers of shape (n_samples,), none missing."""
     if y is None:  # in scikit-learn's words
         raise InputError(f"fitting requires {what} to be passed, but the target {what} is None")
     labels = as_vector(y, what, column=True)
@@ -33,10 +33,7 @@ def as_labels(y: Any, n_samples: int, what: str) -> Labels:
 
 
 def as_vector(values: Any, what: str, *, column: bool = False) -> Labels:
-    """Any number of labels as text or numbers of shape (n,).
-
-    column: also accept a table of one column, with scikit-learn's warning.
-    """
+    """Labels as text or numbers of shape (n,); column: accept a table of one column, and warn."""
     given = isinstance(values, (list, tuple))
     # As objects: numpy would turn the 1 in [1, "a"] into the text "1".
     array = as_array(np.array(values, dtype=object) if given else values, what)
@@ -88,20 +85,15 @@ def _from_objects(array: Labels, what: str) -> Labels:
         raise InputError(
             f"{what} must hold labels that are all text or all numbers; got {', '.join(kinds[:5])}"
         )
-    labels = _as_whole_numbers(plain) if _are_whole(plain) else np.array(plain)
+    whole = all(isinstance(label, int) for label in plain)
+    bools = all(isinstance(label, bool) for label in plain)
+    labels = _as_whole_numbers(plain) if whole and not bools else np.array(plain)
     if labels is None or labels.tolist() != plain:
         raise InputError(
             f"{what} holds labels that do not fit in an array: integers beyond 64 bits, or text "
             "that ends in a NUL character"
         )
     return labels
-
-
-def _are_whole(plain: list[Any]) -> bool:
-    """Whether all are integers, and not all of them bools."""
-    return all(isinstance(label, int) for label in plain) and not all(
-        isinstance(label, bool) for label in plain
-    )
 
 
 def _as_whole_numbers(plain: list[int]) -> Labels | None:
@@ -137,8 +129,8 @@ def find_classes(
     """The labels of a model's score columns, of shape (n_columns,).
 
     known: the model's own labels. given: the user's, in the order of the columns; the two must not
-    differ. Without either, integers in range are column numbers, and any other labels, if there is
-    one per column, name the columns in sorted order.
+    differ. Without either, integers in range are column numbers, and any other labels, one per
+    column, name the columns in sorted order.
     """
     if known is not None:
         if given is not None and as_vector(given, "classes").tolist() != known.tolist():

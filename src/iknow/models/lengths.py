@@ -1,11 +1,12 @@
 """Lengths: the ℓ2 lengths of inputs, with which the rounding of their activations grows.
 
-They are measured, and a few inputs copied, before the model runs: certificates come later, when the
+We measure them, and copy a few inputs, before the model runs: when certificates need them, the
 caller may have reused the array.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,11 +15,8 @@ import numpy as np
 from iknow.core.arrays import Floats
 from iknow.geometry.lipschitz import ROUND_UP
 
-PROBES = 8
-"""How many inputs to copy, to run a model on them again."""
-
-NUMBERS_AT_ONCE = 1 << 22
-"""How many squared numbers to hold in memory at a time."""
+PROBES = 8  # how many inputs to copy, to run a model on them again
+NUMBERS_AT_ONCE = 1 << 22  # how many squared numbers to hold in memory at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +41,8 @@ def measure(inputs: Any) -> Sizes:
     """The sizes of prepared inputs: an array, a data frame, a tensor, or anything else."""
     shape = tuple(getattr(inputs, "shape", ())[1:])
     if hasattr(inputs, "detach"):
-        return Sizes(shape, None, inputs[:PROBES].detach().clone(), _measure_tensor(inputs))
+        odd = inputs.is_complex() or inputs.is_sparse or inputs.is_quantized
+        return Sizes(shape, None, inputs[:PROBES].detach().clone(), None if odd else norms(inputs))
     if hasattr(inputs, "iloc"):
         dtype = inputs.iloc[:0].to_numpy().dtype
         lengths = norms(inputs.to_numpy()) if dtype.kind in "fiub" else None
@@ -63,20 +62,11 @@ def as_rows(inputs: Any) -> Floats:
 
 
 def norms(values: Any) -> Floats:
-    """ℓ2 norms of the samples, rounded up, of shape (n,); not finite where a value is not."""
+    """ℓ2 norms of an array's or a tensor's samples, rounded up; not finite where a value is not."""
     found = np.zeros(len(values))
-    step = max(1, NUMBERS_AT_ONCE * len(values) // max(1, values.size))
+    step = max(1, NUMBERS_AT_ONCE * len(values) // max(1, math.prod(values.shape)))
     for start in range(0, len(values), step):
         part = as_rows(values[start : start + step])
         with np.errstate(over="ignore", invalid="ignore"):
             found[start : start + step] = np.sqrt(np.einsum("ij,ij->i", part, part))
     return found * ROUND_UP
-
-
-def _measure_tensor(tensor: Any) -> Floats | None:
-    """The lengths of a tensor's samples, on any device and in any precision."""
-    if tensor.is_complex() or tensor.is_sparse or tensor.is_quantized:
-        return None
-    step = max(1, NUMBERS_AT_ONCE * len(tensor) // max(1, tensor.numel()))
-    parts = [norms(as_rows(tensor[at : at + step])) for at in range(0, len(tensor), step)]
-    return np.concatenate([np.zeros(0), *parts])

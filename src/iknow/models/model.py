@@ -1,7 +1,4 @@
-"""What every model must do: turn a batch of inputs into scores and activations.
-
-Adapters answer one batch at a time; the classifier cuts the batches and keeps what they return.
-"""
+"""What every model must do: turn a batch of inputs into scores and activations."""
 
 from __future__ import annotations
 
@@ -29,8 +26,7 @@ class Observation:
         scores: The model's scores, of shape (n, n_classes); NaN where it gave none.
         belief: The position of the believed class, of shape (n,); `NO_BELIEF`, -1, for none.
         activations: By layer, of shape (n, n_features); 0 for invalid inputs.
-        invalid: Mask of shape (n,) of the inputs without a belief, or with an activation that is
-            not finite.
+        invalid: Mask of shape (n,) of the inputs without a belief or with non-finite activations.
     """
 
     scores: Floats
@@ -47,19 +43,14 @@ class Observation:
         return self.scores.nbytes + sum(values.nbytes for values in self.activations.values())
 
     def __getitem__(self, rows: Any) -> Observation:
-        return Observation(
-            scores=self.scores[rows],
-            belief=self.belief[rows],
-            activations={layer: values[rows] for layer, values in self.activations.items()},
-            invalid=self.invalid[rows],
-        )
+        layers = {layer: values[rows] for layer, values in self.activations.items()}
+        return Observation(self.scores[rows], self.belief[rows], layers, self.invalid[rows])
 
 
 class Model(ABC):
-    """A trained classifier that can be looked into; inherit from it to wrap one of your own.
+    """A trained classifier whose layers we can read; inherit from it to wrap your own.
 
-    `default_layers` and `observe` are needed; the rest says what is most often true.
-    `iknow.testing.ModelContract` holds the tests that go with it.
+    Define `default_layers` and `observe`; `iknow.testing.ModelContract` tests the result.
 
     Examples:
         >>> import numpy as np
@@ -83,44 +74,39 @@ class Model(ABC):
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether the model runs beside the CPU, on a device of its own."""
+        """Whether the model runs on another device than the CPU."""
         return False
 
     def prepare(self, inputs: Any) -> Any:
-        """Turn all `inputs` into something with a length that slicing cuts into batches.
-
-        Robust radii are distances between inputs as this returns them.
-        """
+        """Turn `inputs` into something to slice into batches; robust radii are distances in it."""
         return as_numbers(inputs, "X")
 
     @abstractmethod
     def default_layers(self, batch: Any) -> tuple[str, ...]:
-        """Return the layers to look at if you name none, found with the help of one `batch`."""
+        """Return the layers to use if the user names none, found by running one `batch`."""
 
     @abstractmethod
     def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
         """Return scores, and the activations of the named `layers`, for one `batch` of inputs.
 
-        What it says about a sample must not depend on the rest of the batch; `make_observation`
-        checks and converts arrays.
+        The result for a sample must not depend on the others. `make_observation` converts arrays.
         """
 
     def sensitivity(self, layer: str, inputs: Sizes) -> Sensitivity | float:
-        """How far the activations of a layer can move when the input does: robust radii rest on it.
+        """Return how far the activations of a layer can move when the input does.
 
-        It is about `observe`: a subclass that changes one must change the other, or nothing is
-        certified.
+        Robust radii rely on it. A subclass that changes `observe` must change it too.
 
         Args:
             layer: The name of a layer.
-            inputs: What is known of the inputs: the shape of one, dtype, lengths, a few copies.
+            inputs: The shape of an input, the dtype and lengths of all, copies of a few.
 
         Returns:
             The ℓ2 Lipschitz constant from the input to the activations as `observe` returns them,
             or a `Sensitivity`, which adds their rounding.
 
         Raises:
-            LayerError: Nothing is known, as here; the reason is shown and nothing is certified.
+            LayerError: Nothing is known, as here; then nothing is certified.
         """
         raise LayerError(f"nothing is known about the inside of {type(self).__name__}")
 
@@ -132,14 +118,14 @@ def make_observation(
     invalid: Bools | None = None,
     belief: Ints | None = None,
 ) -> Observation:
-    """Check and convert what a model returned, and mark what is not finite.
+    """Check and convert what a model returned, and mark non-finite samples.
 
     Args:
         scores: Of shape (n, n_classes), n_classes >= 2.
         activations: By layer, of shape (n, ...); flattened per sample here.
         invalid: Further inputs to mark, of shape (n,).
-        belief: Positions of shape (n,), `NO_BELIEF` for none. Default: the highest score; a score
-            that is NaN leaves none.
+        belief: Positions of shape (n,), `NO_BELIEF` for none. Default: the highest score, none if
+            a score is NaN.
 
     Examples:
         >>> make_observation([[0.2, 0.8]], {"hidden": [[1.0, 2.0]]}).belief
@@ -155,20 +141,15 @@ def make_observation(
     bad = believed == NO_BELIEF
     if invalid is not None:
         bad |= invalid
-    layers = {
-        name: as_activations(values, name, len(table)) for name, values in activations.items()
-    }
+    layers = {k: as_activations(v, k, len(table)) for k, v in activations.items()}
     return mark_invalid(Observation(table, believed, layers, bad))
 
 
 def find_belief(scores: Floats) -> Ints:
     """The position of the highest score, the first of equals, of shape (n,).
 
-    `NO_BELIEF` where there is no highest one: a score is NaN, several are infinite, or all are
-    minus infinity.
+    `NO_BELIEF` if a score is NaN, several are infinite, or all are minus infinity.
     """
-    if len(scores) == 0:
-        return np.zeros(0, dtype=np.int64)
     belief = scores.argmax(axis=1)
     highest = scores[np.arange(len(scores)), belief]
     several = (scores == np.inf).sum(axis=1) > 1
@@ -206,18 +187,12 @@ def as_activations(values: Any, layer: str, n_samples: int) -> Floats32:
 
 
 def mark_invalid(observation: Observation) -> Observation:
-    """Mark the inputs with an activation that is not finite; activations of all marked become 0.
-
-    What the model said about them stays.
-    """
-    bad = observation.invalid.copy()
-    for values in observation.activations.values():
+    """Mark inputs with non-finite activations; activations of all marked become 0."""
+    bad, layers = observation.invalid.copy(), observation.activations
+    for values in layers.values():
         bad |= ~np.isfinite(values).all(axis=1)
-    layers = observation.activations
     if bad.any():
-        layers = {
-            layer: np.where(bad[:, None], np.float32(0), values) for layer, values in layers.items()
-        }
+        layers = {name: np.where(bad[:, None], np.float32(0), layers[name]) for name in layers}
     return replace(observation, activations=layers, invalid=bad)
 
 
@@ -226,8 +201,7 @@ def observe_all(
 ) -> tuple[Observation, int]:
     """The observations of all batches as one, and the number of score columns.
 
-    The scores themselves are not kept: with many classes they would take more memory than all the
-    rest. What is returned has none, shape (n_samples, 0).
+    The result has scores of shape (n_samples, 0): with many classes they would take most memory.
     """
     widths: set[int] = set()
 
@@ -253,46 +227,42 @@ def join_whole(parts: Iterable[Observation], n_samples: int) -> Observation:
     for part in parts:
         if whole is None:
             whole = _allocate_like(part, n_samples)
-        rows = slice(start, start + len(part))
-        start = rows.stop
-        whole.scores[rows], whole.belief[rows] = part.scores, part.belief
-        whole.invalid[rows] = part.invalid
-        for layer, values in part.activations.items():
-            if values.shape[1] != whole.activations[layer].shape[1]:
-                raise LayerError(
-                    f"layer {layer!r} gives {values.shape[1]} features for some samples and "
-                    f"{whole.activations[layer].shape[1]} for others: choose a layer of fixed size"
-                )
-            whole.activations[layer][rows] = values
+        put(whole, slice(start, start + len(part)), part)
+        start += len(part)
     if whole is None or start != n_samples:
         raise InputError(f"expected observations of {n_samples} samples; got {start}")
     return whole
 
 
+def put(whole: Observation, rows: slice | Ints, part: Observation) -> None:
+    """Copy an observation of some samples to these rows of another."""
+    whole.scores[rows], whole.belief[rows] = part.scores, part.belief
+    whole.invalid[rows] = part.invalid
+    for layer, values in part.activations.items():
+        if values.shape[1] != whole.activations[layer].shape[1]:
+            raise LayerError(
+                f"layer {layer!r} gives {values.shape[1]} features for some samples and "
+                f"{whole.activations[layer].shape[1]} for others: choose a layer of fixed size"
+            )
+        whole.activations[layer][rows] = values
+
+
 def join_observations(parts: Sequence[Observation]) -> Observation:
     """Successive observations without activations as one."""
-    return Observation(
-        scores=np.concatenate([part.scores for part in parts]),
-        belief=np.concatenate([part.belief for part in parts]),
-        activations={},
-        invalid=np.concatenate([part.invalid for part in parts]),
-    )
+    rows = ((part.scores, part.belief, part.invalid) for part in parts)
+    scores, belief, invalid = map(np.concatenate, zip(*rows, strict=True))
+    return Observation(scores, belief, {}, invalid)
 
 
 def _allocate_like(part: Observation, n: int) -> Observation:
-    return Observation(
-        scores=np.empty((n, part.scores.shape[1])),
-        belief=np.empty(n, dtype=np.int64),
-        activations={
-            layer: np.empty((n, values.shape[1]), dtype=np.float32)
-            for layer, values in part.activations.items()
-        },
-        invalid=np.empty(n, dtype=bool),
-    )
+    widths = {layer: values.shape[1] for layer, values in part.activations.items()}
+    layers = {layer: np.empty((n, width), dtype=np.float32) for layer, width in widths.items()}
+    scores = np.empty((n, part.scores.shape[1]))
+    return Observation(scores, np.empty(n, dtype=np.int64), layers, np.empty(n, dtype=bool))
 
 
 def check_layers(layers: Iterable[str], available: Iterable[str], model: str) -> None:
-    """Every layer asked for must be one the model has."""
+    """Refuse layers that the model does not have."""
     names = list(available)
     unknown = [layer for layer in layers if layer not in names]
     if unknown:

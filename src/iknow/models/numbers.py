@@ -1,7 +1,6 @@
 """Numbers: every array comes in through here.
 
-Arrays can hold more than they show: a mask, a date, an imaginary part, a gradient, None. What numpy
-would silently drop or reinterpret is an error here, which says what to do about it.
+What numpy would silently drop or reinterpret (a mask, a date, an imaginary part) is an error here.
 """
 
 from __future__ import annotations
@@ -16,23 +15,19 @@ from numpy.typing import NDArray
 from iknow.core.text import shown
 from iknow.errors import InputError
 
-NUMERIC_KINDS = "fiub"
-"""numpy's letters for real floats, signed and unsigned integers, and bools."""
-
+NUMERIC_KINDS = "fiub"  # numpy's letters for floats, signed and unsigned integers, and bools
 MISSING_TYPES = ("NoneType", "NAType", "NaTType", "MaskedConstant")
-"""Names of types whose only value means "missing"."""
 
 
 def as_array(values: Any, what: str, error: type[InputError] = InputError) -> NDArray[Any]:
-    """Values as an array of at least one axis and any dtype.
+    """Values, named `what` in errors, as an array of at least one axis and any dtype.
 
-    what: names the values in errors. Masked entries, sparse matrices, ragged lists, and anything
-    without a first axis (a generator, a set, a single number) are refused.
+    It refuses masked entries, sparse matrices, ragged lists, and anything without a first axis.
     """
     if hasattr(values, "detach"):  # a tensor, perhaps on another device or with a gradient
         try:
             values = _tensor_to_array(values)
-        except Exception as cause:  # without values, of several shapes, quantized, ...
+        except Exception as cause:  # a meta, nested or quantized tensor
             raise error(f"{what} is a tensor that cannot be read as numbers: {cause}") from cause
     if hasattr(values, "toarray"):
         raise error(f"{what} must be dense; got a sparse matrix: use {what}.toarray()")
@@ -41,7 +36,7 @@ def as_array(values: Any, what: str, error: type[InputError] = InputError) -> ND
     check_unmasked(values, what, error)
     try:
         array = np.asarray(values)
-    except Exception as cause:  # the object may fail in any way
+    except Exception as cause:  # the object may raise anything
         raise error(f"{what} must be an array, not {type(values).__name__}: {cause}") from cause
     if array.ndim == 0:
         raise error(
@@ -54,12 +49,10 @@ def as_array(values: Any, what: str, error: type[InputError] = InputError) -> ND
 def as_numbers(values: Any, what: str, error: type[InputError] = InputError) -> NDArray[Any]:
     """Values as an array of real numbers of at most 8 bytes each; missing values become NaN.
 
-    Objects must each be a real number, None or pandas' NA. Text, dates, time spans, complex numbers
-    and records are refused.
+    It refuses text, dates, time spans, complex numbers and records.
     """
-    array = _frame_to_array(values, what, error) if hasattr(values, "iloc") else None
-    if array is None:
-        array = as_array(values, what, error)
+    read = _frame_to_array if hasattr(values, "iloc") else as_array
+    array = read(values, what, error)
     if array.dtype.kind == "O":
         array = _objects_to_floats(array, what, error)
     if array.dtype.kind not in NUMERIC_KINDS:
@@ -108,8 +101,7 @@ def _frame_to_array(frame: Any, what: str, error: type[InputError]) -> NDArray[A
         kind = getattr(kinds[0], "kind", "O")
         if isinstance(kinds[0], np.dtype) or kind not in NUMERIC_KINDS:
             return np.asarray(frame)
-        numbers: NDArray[Any] = frame.to_numpy(dtype=np.float64, na_value=np.nan)
-        return numbers
+        return np.asarray(frame.to_numpy(dtype=np.float64, na_value=np.nan))
     columns = [
         as_numbers(frame.iloc[:, j], f"column {name!r} of {what}", error)
         for j, name in enumerate(frame.columns)
@@ -122,9 +114,8 @@ def _objects_to_floats(
 ) -> NDArray[np.float64]:
     found = np.empty(array.shape)
     for place, value in np.ndenumerate(array):
-        real = isinstance(value, (Real, Decimal, np.bool_)) and not isinstance(
-            value, np.timedelta64
-        )
+        is_time = isinstance(value, np.timedelta64)
+        real = isinstance(value, (Real, Decimal, np.bool_)) and not is_time
         if not real and not is_missing(value):
             raise error(
                 f"{what} must hold real numbers; at {place} it has {shown(value, 60)} of type "

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-PLAIN = "biufmM"
-"""Kinds of numpy arrays that hold a column as it is."""
+PLAIN = "biufmM"  # kinds of numpy arrays that hold a column as it is
 WITH_GAPS = re.compile(r"object|str|string(\[\w{1,20}\])?|boolean|U?Int(8|16|32|64)|Float(32|64)")
-"""Names of dtypes whose columns are values and a mask of the missing ones."""
+"""Names of dtypes whose columns we store as values and a mask of the missing ones."""
 
 
 def store_frame(frame: Any) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -67,7 +66,7 @@ def _store_column(column: Any, name: str, arrays: dict[str, Any]) -> dict[str, A
     filled[~missing] = present
     arrays[name], arrays[f"{name}-missing"] = filled, missing
     lacks_nan = any(value is None for value in column[missing])
-    return {"array": name, "dtype": str(dtype), "none": bool(lacks_nan)}
+    return {"array": name, "dtype": str(dtype), "none": lacks_nan}
 
 
 def _restore_column(record: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:

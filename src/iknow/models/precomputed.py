@@ -1,7 +1,4 @@
-"""PrecomputedModel: the outputs of any framework, given as arrays.
-
-The inputs of such a model are its outputs: `(scores, {layer: activations})`, or an `Observation`.
-"""
+"""PrecomputedModel: takes the outputs of any framework, as arrays, for its inputs."""
 
 from __future__ import annotations
 
@@ -23,8 +20,6 @@ from iknow.models.model import (
 class PrecomputedModel(Model):
     """A model that ran elsewhere: its inputs are `(scores, {layer: activations})`.
 
-    Nothing is known about how its layers move.
-
     Examples:
         >>> outputs = (np.array([[0.9, 0.1]]), {"hidden": np.array([[1.0, 2.0]])})
         >>> PrecomputedModel().prepare(outputs).belief
@@ -36,7 +31,10 @@ class PrecomputedModel(Model):
         if isinstance(inputs, Observation):
             return inputs
         if isinstance(inputs, tuple) and len(inputs) == 2 and isinstance(inputs[1], Mapping):
-            return _take_outputs(*inputs)
+            said = make_observation(inputs[0], {})
+            # Layers that the user does not choose may hold non-finite activations.
+            layers = {k: as_activations(v, k, len(said)) for k, v in inputs[1].items()}
+            return replace(said, activations=layers)
         raise InputError(
             "without a model the inputs must be its outputs, (scores, {layer: activations}); got "
             f"{type(inputs).__name__}: pass such a pair, or pass the model"
@@ -54,12 +52,3 @@ class PrecomputedModel(Model):
         check_layers(layers, batch.activations, "the precomputed data")
         chosen = {layer: batch.activations[layer] for layer in layers}
         return mark_invalid(replace(batch, activations=chosen))
-
-
-def _take_outputs(scores: Any, activations: Mapping[str, Any]) -> Observation:
-    """All outputs, checked; layers that are not chosen may hold non-finite activations."""
-    said = make_observation(scores, {})
-    layers = {
-        layer: as_activations(values, layer, len(said)) for layer, values in activations.items()
-    }
-    return replace(said, activations=layers)

@@ -1,15 +1,14 @@
 """Probes: some training inputs, and what the model said about them.
 
-A bundle does not hold its model, and the user may load it with another one. Weights, versions and
-parameters cannot identify it: two models that share none of them may give the same answers, and one
-changed number outside the weights may change every answer. So iknow recognizes a model by its
-answers: it keeps some inputs with their scores and activations, which the same model repeats.
+A bundle does not hold its model, and the user may load it with another one. Weights and versions
+cannot identify a model: one changed number outside the weights may change every answer. So iknow
+keeps some inputs with their scores and activations, which the same model repeats.
 
-It need not repeat them to the last bit: other batch sizes, threads, processors and libraries add in
-another order. An activation may differ by 1/10,000 of the layer's spread (the root mean square
-distance of the activations from their mean), or by ten times the difference that other batches of
-the same inputs made at `fit`, whichever is larger, plus a few units in the last place. A smaller
-change, or one on inputs unlike any of the probes, goes unnoticed.
+Batch sizes, threads, processors and libraries change the order of sums. So an activation may differ
+by 1/10,000 of the layer's spread (the root mean square distance of the activations from their
+mean), or by ten times the difference that other batches of the same inputs made at `fit`, whichever
+is larger, plus a few units in the last place. A smaller change, or one on inputs unlike any of the
+probes, goes unnoticed.
 """
 
 from __future__ import annotations
@@ -28,8 +27,7 @@ from iknow.models.precomputed import PrecomputedModel
 from iknow.models.stored_inputs import restore_inputs, store_inputs, take_rows
 
 MOST_ROWS = 32
-MOST_BYTES = 1 << 20
-"""Bytes of all inputs, scores and activations to keep."""
+MOST_BYTES = 1 << 20  # of all inputs, scores and activations
 SHARE_OF_SPREAD = 1e-4
 TIMES_NOISE = 10.0
 UNITS_IN_LAST_PLACE = 16 * float(np.finfo(np.float32).eps)
@@ -43,8 +41,7 @@ class Probe:
     Attributes:
         inputs: The inputs, as the model takes them.
         observed: What the model said about them.
-        tolerances: For each layer, and for the scores, how large the difference of two answers may
-            be.
+        tolerances: For each layer, and for the scores, how far two answers may differ.
     """
 
     inputs: Any
@@ -55,7 +52,7 @@ class Probe:
         """Say how `model`, in batches of `batch_size`, answers differently; None for alike."""
         try:
             found = _ask(model, self.inputs, tuple(self.observed.activations), batch_size)
-        except Exception as error:  # a model may fail in any way on the inputs of another
+        except Exception as error:  # a model may raise anything on the inputs of another
             return f"it fails on inputs that the original model accepted ({error})"
         worst, words = 1.0, None
         for name, before in _tables(self.observed).items():
@@ -74,9 +71,8 @@ class Probe:
 
     def _find_other_belief(self, found: Observation) -> str | None:
         """A belief that changed although the scores of the two classes are not tied."""
-        rows = np.flatnonzero(found.belief != self.observed.belief)
         scores, before, after = self.observed.scores, self.observed.belief, found.belief
-        for row in rows:
+        for row in np.flatnonzero(before != after):
             lead = abs(scores[row, before[row]] - scores[row, after[row]])
             if lead > 2 * self.tolerances[SCORES]:
                 return f"it believes another class on input {row} of the {len(scores)} kept"
@@ -98,23 +94,17 @@ def restore_probe(
     """The probe that `Probe.store` wrote for these layers."""
     try:
         scores = np.asarray(arrays["scores"], dtype=np.float64)
-        observed = Observation(
-            scores=scores,
-            belief=arrays["belief"],
-            activations={layer: arrays[f"layer{i}"] for i, layer in enumerate(layers)},
-            invalid=np.zeros(len(scores), dtype=bool),
-        )
-        lengths = [float(length) for length in record["tolerances"]]
-        probe = Probe(
-            inputs=restore_inputs(record["inputs"], arrays),
-            observed=observed,
-            tolerances=dict(zip(_tables(observed), lengths, strict=True)),
-        )
+        activations = {layer: arrays[f"layer{i}"] for i, layer in enumerate(layers)}
+        invalid = np.zeros(len(scores), dtype=bool)
+        observed = Observation(scores, arrays["belief"], activations, invalid)
+        lengths = map(float, record["tolerances"])
+        tolerances = dict(zip(_tables(observed), lengths, strict=True))
+        probe = Probe(restore_inputs(record["inputs"], arrays), observed, tolerances)
         _check_restored(probe)
         return probe
     except ImportError:
         raise
-    except Exception as error:  # a file from elsewhere can be wrong in any way
+    except Exception as error:  # a foreign file can be wrong in any way
         raise BundleError(f"the record of its model cannot be read: {error!r}") from error
 
 
@@ -135,16 +125,11 @@ def _check_restored(probe: Probe) -> None:
 
 
 def make_probe(
-    model: Model,
-    inputs: Any,
-    codes: Ints,
-    layers: Sequence[str],
-    batch_size: int | None = None,
+    model: Model, inputs: Any, codes: Ints, layers: Sequence[str], batch_size: int | None = None
 ) -> Probe | str:
-    """A probe of a model by some training inputs, or the reason why there is none.
+    """A probe of a model by some training inputs, or the reason why that is impossible.
 
-    codes: the classes of the inputs, of shape (n,); the probe covers all of them if there is room.
-    batch_size: the most inputs per call of the model.
+    codes: the classes of the inputs, of shape (n,); the probe covers all of them if possible.
     """
     if isinstance(model, PrecomputedModel):
         return "it was made from precomputed outputs, without the model"
@@ -158,22 +143,18 @@ def make_probe(
         parts = [_ask(model, take_rows(chosen, rows), layers, batch_size) for rows in batches]
     except Exception as error:  # it may require a fixed batch size
         return f"the model cannot run on a few inputs at a time ({error})"
-    again = {
-        name: np.concatenate([_tables(part)[name] for part in parts]) for name in _tables(whole)
-    }
     tolerances = {}
     for name, values in _tables(whole).items():
-        noise = float(_lengths(values, again[name]).max())
+        again = np.concatenate([_tables(part)[name] for part in parts])
+        noise = TIMES_NOISE * float(_lengths(values, again).max())
         spread, size = _spread_and_size(values)
-        if TIMES_NOISE * noise > max(spread, UNITS_IN_LAST_PLACE * size):
+        if noise > max(spread, UNITS_IN_LAST_PLACE * size):
             return "the model gives different answers each time for the same inputs"
-        tolerances[name] = (
-            max(SHARE_OF_SPREAD * spread, TIMES_NOISE * noise) + UNITS_IN_LAST_PLACE * size
-        )
+        tolerances[name] = max(SHARE_OF_SPREAD * spread, noise) + UNITS_IN_LAST_PLACE * size
     probe = Probe(chosen, whole, tolerances)
     try:
         n_bytes = sum(np.asarray(array).nbytes for array in probe.store()[1].values())
-    except Exception as error:  # data frames vary widely, and a probe must not make fit fail
+    except Exception as error:  # no data frame may make `fit` fail
         return str(error)
     kept = np.arange(min(n, n * MOST_BYTES // n_bytes))
     if not len(kept):

@@ -1,7 +1,7 @@
-"""Promises: how far a layer of a model can move, where the model really says so of itself.
+"""Promises: how far a layer can move, as `Model.sensitivity` says.
 
-Certificates rest on what `Model.sensitivity` returns, so a promise counts only if it is about the
-`observe` that runs: whoever changes `observe`, in a subclass or on one object, must promise anew.
+Certificates rely on it, so it counts only for the `observe` that it was written for: code that
+changes `observe`, in a subclass or on one object, must define `sensitivity` again.
 """
 
 from __future__ import annotations
@@ -15,21 +15,23 @@ from iknow.models.model import Model
 
 
 def promised_sensitivity(model: Model, layer: str, inputs: Sizes) -> Sensitivity:
-    """What a model promises of a layer; `LayerError` where that is nothing, or about another model.
+    """What a model promises for a layer; `LayerError` if nothing, or for another `observe`.
 
-    A bare constant is about the activations that the model returns: it cannot know that they are
-    stored in float32, which is added here.
+    We add the rounding to float32 to a bare constant.
     """
     kind = type(model)
     if "sensitivity" not in getattr(model, "__dict__", {}):
         replaced = replaced_methods(model)
         if replaced:
-            raise _unknown(f"a {kind.__name__} with its own {replaced[0]!r}")
+            raise LayerError(
+                f"nothing is known about the inside of a {kind.__name__} with its own "
+                f"{replaced[0]!r}"
+            )
         says = kind.sensitivity is not Model.sensitivity
         if says and not speaks_for(kind, "sensitivity", "observe"):
             raise LayerError(
-                f"{kind.__name__} changes observe but not sensitivity, which is about it: give it "
-                "a method sensitivity(layer, inputs) of its own"
+                f"{kind.__name__} changes observe but not sensitivity, which depends on it: define "
+                "sensitivity(layer, inputs) too"
             )
     promise = model.sensitivity(layer, inputs)
     if isinstance(promise, Sensitivity):
@@ -38,10 +40,6 @@ def promised_sensitivity(model: Model, layer: str, inputs: Sizes) -> Sensitivity
 
 
 def check_type(model: Model, kind: type[Model]) -> None:
-    """An adapter speaks for itself alone: what a subclass makes of its parts it cannot know."""
+    """Refuse subclasses of an adapter, which may compute anything."""
     if type(model) is not kind:
-        raise _unknown(type(model).__name__)
-
-
-def _unknown(what: str) -> LayerError:
-    return LayerError(f"nothing is known about the inside of {what}")
+        raise LayerError(f"nothing is known about the inside of {type(model).__name__}")

@@ -1,13 +1,12 @@
 """Scales: whether distances between raw inputs reflect all of their features.
 
 A distance adds up squared differences, so a feature in square millimeters drowns out one between 0
-and 1, although a random forest reads both equally well. What matters is the share of the squared
-distance that comes from the quieter half of the features: one half if all have the same spread, a
-hundredth if the other half spreads ten times as far. Below that a ball is blind to half of what the
-model may use.
+and 1, although a random forest reads both equally well. If the quieter half of the features makes
+up less than a hundredth of the squared distance (the other half spreads over ten times as far), a
+ball is blind to half of what the model may use.
 
 Activations are float32, with about 7 digits: timestamps in seconds that are two minutes apart may
-become equal. If its steps are coarse relative to a feature's spread, distances are mostly rounding.
+become equal, and distances are then mostly rounding.
 """
 
 from __future__ import annotations
@@ -19,33 +18,16 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Floats32
 
-LEAST_SHARE = 0.01
-"""The least share of the squared distance for the quieter half of the features."""
-
-TAILS = (5, 95)
-"""Percentiles between which to measure a feature's spread, without outliers and rare values."""
-
-LARGEST_EXACT = 2.0**24
-"""float32 holds all integers up to here; beyond are timestamps, money and ids."""
-
-STEPS_IN_SPREAD = 100
-"""How many float32 numbers the spread of a feature beyond that should contain."""
-
-MOST_ROWS = 10_000
-"""Enough samples to estimate the spread of a feature."""
+LEAST_SHARE = 0.01  # of the squared distance, for the quieter half of the features
+TAILS = (5, 95)  # the percentiles that a spread lies between, without outliers and rare values
+LARGEST_EXACT = 2.0**24  # float32 holds all integers up to here, but few timestamps, money and ids
+STEPS_IN_SPREAD = 100  # how many float32 numbers the spread of a larger feature should contain
+MOST_ROWS = 10_000  # enough samples to estimate a spread
 
 
 def warn_of_layers(activations: Mapping[str, Floats32], *, raw: bool) -> None:
     """Warn of layers where distances mean little; raw: the user did not choose "input"."""
-    if raw and "input" in activations:
-        warn_of_scales(activations["input"])
-    for layer, values in activations.items():
-        warn_of_rounding(layer, values)
-
-
-def warn_of_scales(inputs: Floats32) -> None:
-    """Warn if half of the features hardly count in distances; inputs: shape (n, n_features)."""
-    share = share_of_quieter_half(inputs)
+    share = share_of_quieter_half(activations["input"]) if raw and "input" in activations else 1.0
     if share < LEAST_SHARE:
         warnings.warn(
             f"the features have very different scales: half of them make up {100 * share:.2g}% of "
@@ -53,22 +35,20 @@ def warn_of_scales(inputs: Floats32) -> None:
             "them. Put a scaler before it, make_pipeline(StandardScaler(), classifier), whose "
             "output then becomes the default layer; or pass metric=..., or layers=... to confirm "
             "'input'",
-            stacklevel=6,
+            stacklevel=5,
         )
-
-
-def warn_of_rounding(layer: str, activations: Floats32) -> None:
-    """Warn if a feature of a layer, shape (n, n_features), varies by little more than rounding."""
-    coarse = np.flatnonzero(are_coarse(activations))
-    if len(coarse):
-        size = float(np.abs(activations[:, coarse[0]]).max())
-        warnings.warn(
-            f"feature {coarse[0]} of layer {layer!r} has values near {size:.6g}, where float32 has "
-            f"steps of {float(np.spacing(np.float32(size))):.2g}, too coarse for how little they "
-            f"vary (features affected: {len(coarse)}); subtract an offset, for example with a "
-            "StandardScaler before the model",
-            stacklevel=6,
-        )
+    for layer, values in activations.items():
+        coarse = np.flatnonzero(are_coarse(values))
+        if len(coarse):
+            size = float(np.abs(values[:, coarse[0]]).max())
+            step = float(np.spacing(np.float32(size)))
+            warnings.warn(
+                f"feature {coarse[0]} of layer {layer!r} has values near {size:.6g}, where float32 "
+                f"has steps of {step:.2g}, too coarse for how little they vary (features affected: "
+                f"{len(coarse)}); subtract an offset, for example with a StandardScaler before the "
+                "model",
+                stacklevel=5,
+            )
 
 
 def are_coarse(activations: Floats32) -> Bools:
@@ -83,19 +63,14 @@ def are_coarse(activations: Floats32) -> Bools:
 def share_of_quieter_half(inputs: Floats32) -> float:
     """The share of the sum of squared spreads that comes from the quieter half of the features.
 
-    Constant features are left out; 1 if fewer than two are left.
+    Constant features do not count; 1 if fewer than two others are left.
     """
-    spreads = spread(inputs)
+    low, high = _percentiles(inputs)
+    spreads = high - low
     squares = np.sort(spreads[spreads > 0]) ** 2
     if len(squares) < 2:
         return 1.0
     return float(squares[: len(squares) // 2].sum() / squares.sum())
-
-
-def spread(inputs: Floats32) -> Floats:
-    """The distance between the percentiles `TAILS` of each feature, of shape (n_features,)."""
-    low, high = _percentiles(inputs)
-    return high - low
 
 
 def _percentiles(inputs: Floats32) -> tuple[Floats, Floats]:

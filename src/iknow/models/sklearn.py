@@ -1,4 +1,4 @@
-"""SklearnModel: looking into a fitted scikit-learn classifier.
+"""SklearnModel: reads the layers of a fitted scikit-learn classifier.
 
 Layers: "input"; each transformer of a pipeline by its step's name; "hidden1", "hidden2", ... and
 "logits" of an MLPClassifier; "output" (decision function, else probabilities) of any other.
@@ -26,7 +26,7 @@ from iknow.models.promise import check_type
 
 
 class SklearnModel(Model):
-    """A fitted classifier, a pipeline ending in one, or either of them frozen.
+    """A fitted classifier or a pipeline that ends in one, frozen or not.
 
     Args:
         estimator: The classifier.
@@ -40,9 +40,8 @@ class SklearnModel(Model):
         if not hasattr(estimator, "classes_"):
             raise InputError(
                 f"{type(estimator).__name__} is not a fitted classifier (it has no classes_): "
-                "fit it first, or give it unfrozen to EpistemicClassifier, which trains a clone"
+                "fit it first, or pass it unfrozen to EpistemicClassifier, which trains a clone"
             )
-        # The wrapping by which a user says "do not train this" is not part of the model.
         while isinstance(estimator, FrozenEstimator):
             estimator = estimator.estimator
         check_classes(estimator)
@@ -61,8 +60,8 @@ class SklearnModel(Model):
         if self._is_network:
             n_hidden = len(self._final.coefs_) - 1
             return (f"hidden{n_hidden}" if n_hidden else "input", "logits")
-        # What the classifier itself is given: a pipeline's transformers bring features of different
-        # scales, missing values and text to numbers that can be compared.
+        # The classifier's own input: the pipeline has already turned features of different scales,
+        # missing values and text into comparable numbers.
         given = [name for name, step in self._steps if step != "passthrough"]
         first = given[-1] if given else "input"
         return (first, "output") if "output" in self._layer_names else (first,)
@@ -87,14 +86,14 @@ class SklearnModel(Model):
     def sensitivity(self, layer: str, inputs: Sizes) -> Sensitivity:
         check_type(self, SklearnModel)
         if inputs.dtype is None or len(inputs.shape) != 1:
-            raise LayerError("nothing is known about inputs that are no array with two axes")
-        # Imported here because it loads much of scikit-learn, and only certificates need it.
+            raise LayerError("nothing is known about inputs other than a 2D array")
+        # It loads much of scikit-learn, and only certificates need it.
         from iknow.geometry.sklearn import sensitivity_of
 
         return sensitivity_of(self.estimator, layer, inputs.dtype, inputs.shape[0])
 
     def _ask(self, batch: Any, layers: Sequence[str]) -> Observation:
-        """What the estimator says about a batch as it is; `RefusedError` where it raises one."""
+        """The estimator's answer for a batch as it is; `RefusedError` if it raises an error."""
         try:
             belief = self._belief(batch)
             scores = self._scores(batch, belief)
@@ -121,15 +120,15 @@ class SklearnModel(Model):
         return names
 
     def _belief(self, batch: Any) -> Ints:
-        # Asked of the model itself: it need not be the highest score (SVC votes, for one).
+        # The prediction need not be the highest score: SVC votes.
         said = as_array(self.estimator.predict(own_copy(batch)), "predictions")
         labels = said.reshape(len(said)) if said.shape == (len(batch), 1) else said
         codes = positions_of(labels, self.classes)
         if labels.shape != (len(batch),) or (codes == UNKNOWN).any():
             strange = labels[codes == UNKNOWN][:3].tolist() if labels.ndim == 1 else labels.shape
             raise InputError(
-                f"{type(self._final).__name__} must predict one of its classes_ for each input; "
-                f"got {strange}, and its classes_ are {self.classes.tolist()[:10]}"
+                f"{type(self._final).__name__} must predict one of its classes_ for each input, "
+                f"{self.classes.tolist()[:10]}; got {strange}"
             )
         return codes
 
@@ -162,8 +161,7 @@ class SklearnModel(Model):
             if name in layers:
                 found[name] = _layer_numbers(inside)
         if "output" in layers and "output" not in found:
-            method = _output_method(self._final)
-            found["output"] = getattr(self._final, str(method))(inside)
+            found["output"] = getattr(self._final, str(_output_method(self._final)))(inside)
         if self._is_network:
             found |= _network_activations(self._final, _layer_numbers(inside))
         return {layer: found[layer] for layer in layers}
@@ -176,20 +174,15 @@ def _output_method(classifier: Any) -> str | None:
 
 def _network_activations(network: Any, inputs: Floats) -> dict[str, Floats]:
     """Hidden activations, after the activation function, and logits of an MLPClassifier."""
-    activate = ACTIVATIONS[network.activation]
     values, found = inputs, {}
-    for i, (weights, bias) in enumerate(zip(network.coefs_, network.intercepts_, strict=True)):
-        values = values @ weights + bias
-        if i == len(network.coefs_) - 1:
-            found["logits"] = values
-        else:
-            values = activate(values)
-            found[f"hidden{i + 1}"] = values
-    return found
+    *hidden, (weights, bias) = zip(network.coefs_, network.intercepts_, strict=True)
+    for i, (each, offset) in enumerate(hidden):
+        found[f"hidden{i + 1}"] = values = ACTIVATIONS[network.activation](values @ each + offset)
+    return {**found, "logits": values @ weights + bias}
 
 
 def _layer_numbers(batch: Any) -> Floats:
-    """Numbers of a layer, in an array of its own: a step that works in place must not change it."""
+    """A copy of a layer's numbers, which no step that works in place can change."""
     if hasattr(batch, "toarray"):  # a transformer's sparse output
         batch = batch.toarray()
     try:
@@ -202,13 +195,13 @@ def _layer_numbers(batch: Any) -> Floats:
 
 
 def check_classes(estimator: Any) -> None:
-    """Its classes must be one list of labels, each of them once."""
+    """Refuse an estimator with several outputs, or with a class listed twice."""
     classes = estimator.classes_
     several = isinstance(classes, (list, tuple)) and any(np.ndim(part) for part in classes)
     if several or np.ndim(classes) != 1:
         raise InputError(
-            f"{type(estimator).__name__} predicts more than one label for each sample: wrap one "
-            "classifier for each output"
+            f"{type(estimator).__name__} predicts more than one label per sample: wrap one "
+            "classifier per output"
         )
     labels = np.asarray(classes).tolist()
     if len(set(labels)) < len(labels):

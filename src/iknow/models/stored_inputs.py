@@ -1,8 +1,4 @@
-"""Inputs of a model as plain arrays and values, and back, without pickle or loss.
-
-Arrays and tensors are stored as they are, data frames column by column (`pandas`). Anything that
-would not come back unchanged is refused.
-"""
+"""Inputs of a model as plain arrays and values, and back, without pickle or loss."""
 
 from __future__ import annotations
 
@@ -13,8 +9,7 @@ import numpy as np
 
 from iknow.core.arrays import Ints
 
-KINDS = "biufUmM"
-"""Kinds of arrays that need no pickle: numbers, bools, text and times."""
+KINDS = "biufUmM"  # arrays that need no pickle: numbers, bools, text and times
 
 
 def take_rows(inputs: Any, rows: Ints) -> Any:
@@ -33,7 +28,10 @@ def store_inputs(inputs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
 
         return store_frame(inputs)
     if hasattr(inputs, "detach"):
-        inputs = _from_tensor(inputs)
+        inputs = inputs.detach().cpu()
+        # numpy has no bfloat16; single precision holds every number in half precision.
+        is_half = inputs.is_floating_point() and inputs.element_size() < 4
+        inputs = (inputs.float() if is_half else inputs).numpy()
     if type(inputs) is not np.ndarray or inputs.dtype.kind not in KINDS:
         raise ValueError(f"inputs of dtype {inputs.dtype} cannot be kept in a bundle")
     return {"kind": "array"}, {"inputs": inputs}
@@ -46,10 +44,3 @@ def restore_inputs(record: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
 
         return restore_frame(record, arrays)
     return np.array(arrays["inputs"])
-
-
-def _from_tensor(tensor: Any) -> Any:
-    values = tensor.detach().cpu()
-    is_float = values.is_floating_point()
-    # numpy has no bfloat16; single precision holds every number in half precision.
-    return (values.float() if is_float and values.element_size() < 4 else values).numpy()

@@ -1,12 +1,11 @@
-"""TorchModel: looking into a torch module through forward hooks.
+"""TorchModel: reads the layers of a torch module through forward hooks.
 
-Layers are named as in `named_modules()`; "input" is what goes in and "output" what comes out. The
-module is run in eval mode without gradients, on its own device and in its own precision, and is
-left as it was found: mode, hooks and parameters, also when something goes wrong and whatever other
-threads ask of it (`iknow.geometry.torch.passes`).
+Layers are "input", "output" and the names in `named_modules()`. The module runs in eval mode
+without gradients, on its own device and in its own precision. Its mode, hooks and parameters are
+restored, even after an error, whatever other threads do with it (`iknow.geometry.torch.passes`).
 
-One row may come out some units in the last place apart in batches of different sizes: torch chooses
-other kernels, which add in another order.
+A row may differ by some units in the last place between batch sizes: torch chooses other kernels,
+which add in another order.
 """
 
 from __future__ import annotations
@@ -33,8 +32,7 @@ from iknow.models.promise import check_type
 class TorchModel(Model):
     """A trained torch module that maps a batch to scores of shape (n, n_classes).
 
-    iknow unwraps `torch.compile`, `DataParallel` and `DistributedDataParallel`: the module inside
-    answers alike, and only the module itself can be looked into.
+    It unwraps `torch.compile`, `DataParallel` and `DistributedDataParallel` to read the layers.
 
     Args:
         module: The module.
@@ -50,7 +48,6 @@ class TorchModel(Model):
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether the module runs beside the CPU, on a device of its own."""
         return any(like.device.type != "cpu" for like in self.module.parameters())
 
     def prepare(self, inputs: Any) -> Any:
@@ -81,16 +78,10 @@ class TorchModel(Model):
         if not weighted:
             return ("input", "output")
         last = weighted[-1]
-        # Dropout and the like change nothing in eval mode; the layer before them has the name.
-        before = [
-            name
-            for name in order[:last]
-            if name not in unreadable and not isinstance(leaves[name], (nn.Dropout, nn.Identity))
-        ]
-        return (
-            before[-1] if before else "input",
-            "output" if order[last] in unreadable else order[last],
-        )
+        # Dropout changes nothing in eval mode: take the layer before it.
+        skipped = unreadable | {n for n in order if isinstance(leaves[n], nn.Dropout | nn.Identity)}
+        before = ["input", *(name for name in order[:last] if name not in skipped)]
+        return (before[-1], "output" if order[last] in unreadable else order[last])
 
     def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
         modules = dict(self.module.named_modules())
@@ -109,15 +100,14 @@ class TorchModel(Model):
 
     def sensitivity(self, layer: str, inputs: Sizes) -> Sensitivity:
         check_type(self, TorchModel)
-        # Imported here because only certificates need it.
-        from iknow.geometry.torch.module import sensitivities
+        from iknow.geometry.torch.module import sensitivities  # only certificates need it
 
         return sensitivities(self.module, inputs.shape, [layer], inputs.probe, TorchModel)[layer]
 
     def _ask(
         self, inputs: Tensor, layers: Sequence[str], modules: dict[str, nn.Module]
     ) -> Observation:
-        """What the module says about a tensor that it may write to."""
+        """The module's answer for a tensor that it may write to."""
         found: dict[str, Any] = {}
         if "input" not in modules:  # read before the module runs: it may work in place
             found["input"] = _to_array(inputs, "the input")
@@ -125,8 +115,8 @@ class TorchModel(Model):
         def keep(name: str, output: Any) -> None:
             if name in found:
                 raise LayerError(
-                    f"layer {name!r} ran more than once in one forward pass, so its activation is "
-                    "not one thing: give each use a module of its own, or choose another layer"
+                    f"layer {name!r} ran more than once in one forward pass, so it has no single "
+                    "activation: use a separate module each time, or choose another layer"
                 )
             found[name] = _to_array(output, f"layer {name!r}")
 
@@ -147,13 +137,9 @@ class TorchModel(Model):
         return type(self.module).__name__
 
     def _run(
-        self,
-        inputs: Tensor,
-        watched: Mapping[str, nn.Module],
-        act: Callable[[str, Any], None],
+        self, inputs: Tensor, watched: Mapping[str, nn.Module], act: Callable[[str, Any], None]
     ) -> Any:
-        # In its own precision, whatever the caller is in the middle of: evidence and queries must
-        # not be computed in different ones.
+        # Evidence and queries need the same precision, even if the caller uses autocast.
         exact = torch.autocast(inputs.device.type, enabled=False)
         with forward_pass(self.module, watched, act), torch.no_grad(), exact:
             try:
@@ -168,26 +154,24 @@ class TorchModel(Model):
         return _to_array(output, f"the output of {self._name}")
 
     def _to_tensor(self, batch: Any) -> tuple[Tensor, Bools]:
-        """A copy on the module's device and in its precision, and which samples are not finite.
-
-        Whole numbers stay whole: they may be positions in an embedding.
-        """
+        """A copy on the module's device and in its precision, and which samples are not finite."""
         like = next(self.module.parameters(), next(self.module.buffers(), torch.empty(0)))
-        tensor = batch if isinstance(batch, Tensor) else _from_array(np.asarray(batch))
-        if not tensor.is_floating_point():
+        if not isinstance(batch, Tensor):
+            # torch takes no read-only, reversed or byte-swapped arrays.
+            dtype = np.asarray(batch).dtype.newbyteorder("=")
+            batch = torch.from_numpy(np.array(batch, dtype=dtype, order="C"))
+        tensor: Tensor = batch
+        if not tensor.is_floating_point():  # integers may be positions in an embedding
             return tensor.to(like.device, copy=True), np.zeros(len(tensor), dtype=bool)
-        tensor = tensor.detach().to(
-            like.device,
-            like.dtype if like.is_floating_point() else torch.get_default_dtype(),
-            copy=True,
-        )
+        precision = like.dtype if like.is_floating_point() else torch.get_default_dtype()
+        tensor = tensor.detach().to(like.device, precision, copy=True)
         finite = torch.isfinite(tensor)
         invalid = ~finite.flatten(1).all(dim=1) if tensor.ndim > 1 else ~finite
         return tensor, invalid.cpu().numpy()
 
 
 def _unwrap(module: Any) -> Any:
-    """The module itself, out of what runs it faster."""
+    """The module inside wrappers that only run it faster."""
     while True:
         if isinstance(module, (nn.DataParallel, nn.parallel.DistributedDataParallel)):
             module = module.module
@@ -197,13 +181,8 @@ def _unwrap(module: Any) -> Any:
             return module
 
 
-def _from_array(array: np.ndarray[Any, Any]) -> Tensor:
-    """An array as a tensor; torch takes no read-only, reversed or byte-swapped ones as they are."""
-    return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("="), order="C"))
-
-
 def _is_plain(tensor: Tensor) -> bool:
-    """Whether a tensor holds real numbers, all of them, in rows of one length."""
+    """Whether a tensor is dense and holds real numbers."""
     dense = tensor.layout == torch.strided and not tensor.is_nested and not tensor.is_meta
     return dense and not tensor.is_complex() and not tensor.is_quantized
 
@@ -215,30 +194,27 @@ def _describe(tensor: Tensor) -> str:
 
 
 def _to_array(output: Any, what: str) -> Any:
-    """A tensor as a numpy array of its own: a later in-place operation must not change it."""
-    if not isinstance(output, Tensor):
+    """A copy of a tensor as an array, which no later in-place operation can change."""
+    is_tensor = isinstance(output, Tensor)
+    if not is_tensor or not _is_plain(output):
+        got = _describe(output) if is_tensor else type(output).__name__
         raise LayerError(
-            f"{what} must be a tensor; got {type(output).__name__}: choose another layer, or wrap "
-            "the module so that it returns one"
-        )
-    if not _is_plain(output):
-        raise LayerError(
-            f"{what} must be a dense tensor of real numbers; got {_describe(output)}: choose "
-            "another layer, or wrap the module so that it returns one"
+            f"{what} must be a dense tensor of real numbers; got {got}: choose another layer, or "
+            "wrap the module so that it returns one"
         )
     wide = torch.float64 if output.dtype == torch.float64 else torch.float32
     return output.detach().to("cpu", wide, copy=True).numpy()
 
 
 def load_module(path: str | os.PathLike[str]) -> nn.Module:
-    """A whole module saved by torch.save. Such a file can run code: open only what you trust."""
+    """A whole module saved by torch.save. Such a file can run code: load only what you trust."""
     try:
         module = torch.load(path, map_location="cpu", weights_only=False)
-    except Exception as error:  # a pickle can fail in any way
+    except Exception as error:  # a pickle may raise anything
         raise InputError(f"{path} cannot be loaded as a torch module: {error}") from error
     if not isinstance(module, nn.Module):
         raise InputError(
-            f"{path} holds {type(module).__name__}, not a module: save the whole module by "
+            f"{path} holds {type(module).__name__}, not a module: save the whole module with "
             "torch.save(module, path), or name code that builds it as package.module:function"
         )
     return module

@@ -292,7 +292,7 @@ def test_a_module_that_overrides_what_runs_it_is_refused(name):
 def test_a_decorated_forward_of_torch_is_refused():
     decorated = torch.autocast("cpu", torch.bfloat16)(nn.Sequential.forward)
     network = type("Odd", (nn.Sequential,), {"forward": decorated})(nn.Linear(4, 4))
-    with pytest.raises(LayerError, match="Odd has a forward that is no plain function"):
+    with pytest.raises(LayerError, match="Odd has a forward that is not a plain function"):
         lipschitz_constants(network, (4,))
 
 
@@ -318,14 +318,14 @@ class Heavier(nn.Linear):
     ids=lambda value: type(value).__name__,
 )
 def test_a_subclass_with_code_of_its_own_is_refused_by_name(module, shape):
-    with pytest.raises(LayerError, match=rf"'0' \({type(module).__name__}\) is of a type whose"):
+    with pytest.raises(LayerError, match=rf"'0' \({type(module).__name__}\) has no known bound"):
         lipschitz_constants(nn.Sequential(module), shape)
 
 
 def test_a_method_on_the_instance_is_refused_by_name():
     module = nn.Conv1d(1, 2, 3)
     module._conv_forward = lambda batch, weight, bias: 100 * batch
-    with pytest.raises(LayerError, match=r"'0' \(Conv1d\) has a _conv_forward of its own"):
+    with pytest.raises(LayerError, match=r"'0' \(Conv1d\) has its own _conv_forward"):
         lipschitz_constants(nn.Sequential(module), (1, 8))
 
 
@@ -337,7 +337,7 @@ def test_a_tensor_of_another_kind_is_refused_by_name():
 
     module = nn.Linear(4, 4)
     module._parameters["weight"] = torch.zeros(4, 4).as_subclass(Doubling)
-    with pytest.raises(LayerError, match="'weight', a Doubling that is no plain real tensor"):
+    with pytest.raises(LayerError, match="'weight', a Doubling that is not a plain real tensor"):
         lipschitz_constants(nn.Sequential(module), (4,))
 
 

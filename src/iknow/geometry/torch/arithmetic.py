@@ -2,13 +2,11 @@
 
 A module runs in the dtype of its parameters. One operation is off by at most u times the size of
 its result (u is 2⁻²⁴ in float32, 2⁻⁸ in bfloat16), and n of them, summed in any order, by γ_n = n·u
-/ (1 - n·u) times the sum of the sizes. Results too small for the dtype may become 0, an absolute
-error. Matrix products may round their factors first (to TensorFloat-32, or to bfloat16 if the user
-allowed it). Operations that sum in ways that no such bound covers are refused.
+/ (1 - n·u) times the sum of the sizes. Results too small for the dtype may become 0. Matrix
+products may round their factors first. We refuse operations that no such bound covers.
 
-Results too large become inf. In the output that shows; but an activation function can turn an
-infinity that real arithmetic would not have into a harmless-looking number. So nothing in between
-may overflow for inputs up to the length LONGEST.
+Results too large become inf, which an activation function may turn into a harmless-looking number.
+So nothing in between may overflow for inputs up to the length LONGEST.
 """
 
 from __future__ import annotations
@@ -23,14 +21,9 @@ from torch import nn
 from iknow.core.sensitivity import LONGEST as LONGEST  # far from where float32 overflows
 from iknow.errors import LayerError
 
-UNIT_ROUNDOFF = {
-    torch.float64: 2.0**-53,
-    torch.float32: 2.0**-24,
-    torch.bfloat16: 2.0**-8,
-    torch.float16: 2.0**-11,
-}
-TENSOR_FLOAT_32 = 2.0**-10
-BFLOAT_16 = 2.0**-7
+DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+UNIT_ROUNDOFF = {dtype: torch.finfo(dtype).eps / 2 for dtype in DTYPES}
+TENSOR_FLOAT_32, BFLOAT_16 = 2.0**-10, 2.0**-7
 """The relative error of a factor that was first rounded, or truncated, to this format."""
 
 
@@ -38,9 +31,8 @@ BFLOAT_16 = 2.0**-7
 class Arithmetic:
     """What one dtype on one device does to numbers.
 
-    unit: the relative error of one operation. smallest: results below it may become 0. largest:
-    results above it may become inf. factors: the relative error of rounding each factor of a matrix
-    product or a convolution first.
+    unit: the relative error of one operation. Results below `smallest` may become 0, above
+    `largest` inf. factors: the relative error of rounding each factor of a product first.
     """
 
     dtype: torch.dtype

@@ -5,9 +5,8 @@ stretches errors,
 
     error of the result  <=  s·e + relative · (|y| + e) + constant       (`rounding`).
 
-The size of y is at most |y(0)| + L·|x|, so each error is at most a + b·|x|, and we carry a and b
-along. We start with the cast of the input to the module's dtype and end with the cast of the
-activation to float32.
+The size of y is at most |y(0)| + L·|x|, so each error is at most a + b·|x|, from the cast of the
+input to the module's dtype up to the cast of the activation to float32.
 """
 
 from __future__ import annotations
@@ -27,8 +26,7 @@ from iknow.geometry.torch.layers import is_affine
 from iknow.geometry.torch.rounding import LocalError, local_error
 from iknow.geometry.torch.standin import Node
 
-SAFE = 1 + 1e-6
-"""More than the rounding errors of these bounds themselves, which are computed in float64."""
+SAFE = 1 + 1e-6  # exceeds the rounding errors of these bounds themselves, in float64
 
 
 @dataclass(frozen=True)
@@ -61,11 +59,9 @@ class Forward:
 
     def sensitivity(self, node: Node) -> Sensitivity:
         error = self._error(node)
-        n_values = math.prod(node.shape)
-        stored = error
         if self._arithmetic.dtype == torch.float64:  # the other dtypes fit into float32
-            stored = error + _cast(self._size(node) + error, n_values, torch.float32)
-        bound = Sensitivity(self._growth.of(node), stored.constant * SAFE, stored.slope * SAFE)
+            error += _cast(self._size(node) + error, math.prod(node.shape), torch.float32)
+        bound = Sensitivity(self._growth.of(node), error.constant * SAFE, error.slope * SAFE)
         if not math.isfinite(bound.lipschitz + bound.rounding + bound.rounding_per_length):
             raise LayerError(f"the bounds of {node.what} are not finite")
         return bound
@@ -80,10 +76,8 @@ class Forward:
             return _cast(self._size(node), n_values, self._arithmetic.dtype)
         errors = [self._error(value) for value in node.inputs]
         if isinstance(node.operation, int):
-            return Affine(
-                math.hypot(*(error.constant for error in errors)),
-                math.hypot(*(error.slope for error in errors)),
-            )
+            constants, slopes = zip(*((e.constant, e.slope) for e in errors), strict=True)
+            return Affine(math.hypot(*constants), math.hypot(*slopes))
         given = [self._size(v) + error for v, error in zip(node.inputs, errors, strict=True)]
         if node.operation == "add":
             small = 4 * math.sqrt(n_values) * self._arithmetic.smallest
@@ -133,9 +127,7 @@ class Forward:
 
     def _longest(self, node: Node) -> float:
         """The longest possible input: longer ones are not finite in the module's dtype."""
-        while node.inputs:
-            node = node.inputs[0]
-        return min(LONGEST, self._arithmetic.largest * math.sqrt(math.prod(node.shape)))
+        return min(LONGEST, self._arithmetic.largest * math.sqrt(math.prod(_input_shape(node))))
 
 
 def center(node: Node) -> Tensor:
@@ -169,9 +161,6 @@ def _input_shape(node: Node) -> tuple[int, ...]:
 
 
 def _cast(size: Affine, n_values: int, dtype: torch.dtype) -> Affine:
-    """How far a cast from any dtype to this one moves values of this size.
-
-    A little more than the unit: a cast may go through float32, which rounds too.
-    """
+    """How far a cast to this dtype, perhaps through float32, moves values of this size."""
     small = math.sqrt(n_values) * torch.finfo(dtype).tiny
     return size.times(UNIT_ROUNDOFF[dtype] * (1 + 2**-10), small)

@@ -1,7 +1,6 @@
-"""Functions and methods of torch that do the same as a known module, and that module.
+"""The module that does the same as a function or method of torch, so that its bounds hold for both.
 
-Each entry takes the arguments after the tensor and returns a module, so that the bounds for modules
-(`layers`, `rounding`) hold for functions too.
+Each entry takes the arguments after the tensor and returns a module.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ class Scaled(nn.Module):
 
 
 def _clamp(min: Any = None, max: Any = None) -> nn.Module:  # torch's names
-    low = -math.inf if min is None else float(min)
-    high = math.inf if max is None else float(max)
-    return nn.Hardtanh(low, high)
+    return nn.Hardtanh(
+        -math.inf if min is None else float(min), math.inf if max is None else float(max)
+    )
 
 
 def _dropout(p: float = 0.5, training: bool = True, inplace: bool = False) -> nn.Module:
@@ -51,22 +50,29 @@ def _dropout(p: float = 0.5, training: bool = True, inplace: bool = False) -> nn
     return nn.Dropout(p, inplace)
 
 
-def _softmax(dim: Any = None, _stacklevel: int = 3, dtype: Any = None) -> nn.Module:
+def _softmax(dim: Any = None, _stacklevel: int = 3, dtype: Any = None) -> nn.Softmax:
     if dtype is not None:
-        raise ValueError("softmax in another dtype")
+        raise ValueError("it computes in another dtype")
     return nn.Softmax(dim)
 
 
-def _log_softmax(dim: Any = None, _stacklevel: int = 3, dtype: Any = None) -> nn.Module:
-    if dtype is not None:
-        raise ValueError("log_softmax in another dtype")
-    return nn.LogSoftmax(dim)
+def _log_softmax(*args: Any, **kwargs: Any) -> nn.Module:
+    return nn.LogSoftmax(_softmax(*args, **kwargs).dim)
 
 
+SHARED: dict[str, Make] = {
+    "relu": nn.ReLU,
+    "relu_": lambda: nn.ReLU(inplace=True),
+    "tanh": nn.Tanh,
+    "sigmoid": nn.Sigmoid,
+    "clamp": _clamp,
+    "softmax": _softmax,
+    "log_softmax": _log_softmax,
+}
+METHODS = SHARED | dict.fromkeys(("contiguous", "detach", "clone"), nn.Identity)
 FUNCTIONS: dict[Any, Make] = {
+    **{getattr(torch, name): make for name, make in SHARED.items()},
     functional.relu: nn.ReLU,
-    torch.relu: nn.ReLU,
-    torch.relu_: lambda: nn.ReLU(inplace=True),
     functional.relu6: nn.ReLU6,
     functional.leaky_relu: nn.LeakyReLU,
     functional.elu: nn.ELU,
@@ -76,13 +82,8 @@ FUNCTIONS: dict[Any, Make] = {
     functional.hardtanh: nn.Hardtanh,
     functional.hardswish: nn.Hardswish,
     functional.logsigmoid: nn.LogSigmoid,
-    torch.tanh: nn.Tanh,
-    torch.sigmoid: nn.Sigmoid,
-    torch.clamp: _clamp,
     functional.softmax: _softmax,
-    torch.softmax: _softmax,
     functional.log_softmax: _log_softmax,
-    torch.log_softmax: _log_softmax,
     functional.dropout: _dropout,
     functional.max_pool1d: nn.MaxPool1d,
     functional.max_pool2d: nn.MaxPool2d,
@@ -92,16 +93,3 @@ FUNCTIONS: dict[Any, Make] = {
     functional.adaptive_avg_pool2d: nn.AdaptiveAvgPool2d,
 }
 """Most take the module's arguments in the same order; the others have a function above."""
-
-METHODS: dict[str, Make] = {
-    "relu": nn.ReLU,
-    "relu_": lambda: nn.ReLU(inplace=True),
-    "tanh": nn.Tanh,
-    "sigmoid": nn.Sigmoid,
-    "clamp": _clamp,
-    "softmax": _softmax,
-    "log_softmax": _log_softmax,
-    "contiguous": nn.Identity,
-    "detach": nn.Identity,
-    "clone": nn.Identity,
-}

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from torch import Tensor, nn
 
-from iknow.core.arrays import Floats
 from iknow.errors import LayerError
 from iknow.geometry.lipschitz import ROUND_UP, spectral_norm
 from iknow.geometry.torch.layers import (
@@ -23,15 +22,11 @@ from iknow.geometry.torch.layers import (
 from iknow.geometry.torch.operators import linear_part, operator_norm
 from iknow.geometry.torch.standin import Node
 
-LARGEST_JUMP = 1e-8
-"""Softplus with its usual threshold jumps by 2e-9, which a Lipschitz constant may ignore."""
+LARGEST_JUMP = 1e-8  # Softplus jumps by 2e-9 at its usual threshold, which we may ignore
 
 
 class Growth:
-    """The constants from a source, by default the network's input, to any node.
-
-    jumps: whether functions may jump, because the caller accounts for jumps.
-    """
+    """The constants from a source, by default the input; jumps: whether functions may jump."""
 
     def __init__(self, source: Node | None = None, jumps: bool = True) -> None:
         self._source, self._jumps = source, jumps
@@ -91,7 +86,7 @@ def _run_norm(run: tuple[Node, ...]) -> float:
         return 1.0
     modules: list[Any] = [node.operation for node in run]
     if len(run) == 1 and base_of(modules[0]) is nn.Linear:
-        return spectral_norm(_array(modules[0].weight))
+        return spectral_norm(modules[0].weight.numpy())
     if len(run) == 1 and isinstance(modules[0], BATCH_NORMS):
         return _batch_norm(modules[0])
     parts = [linear_part(module) for module in modules]
@@ -106,11 +101,6 @@ def _run_norm(run: tuple[Node, ...]) -> float:
 
 def _batch_norm(module: Any) -> float:
     """The largest |γ|/√(var + eps): in eval mode each channel is scaled by a constant."""
-    variance = _array(module.running_var)
-    gamma = np.ones_like(variance) if module.weight is None else _array(module.weight)
+    variance = module.running_var.numpy()
+    gamma = np.ones_like(variance) if module.weight is None else module.weight.numpy()
     return float(np.max(np.abs(gamma) / np.sqrt(variance + module.eps))) * ROUND_UP
-
-
-def _array(tensor: Any) -> Floats:
-    values: Floats = tensor.numpy()
-    return values

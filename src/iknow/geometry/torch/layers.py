@@ -1,8 +1,7 @@
 """Facts about torch's modules: which are affine, and the ℓ2 Lipschitz constants of the others.
 
-They hold in eval mode, for one sample, in real arithmetic; `rounding` bounds how far torch's
-computation is from that. The constants of elementwise functions are the suprema of their slopes.
-They are exact, and so are those of the pools and of Softmax.
+They hold in eval mode, for one sample, in real arithmetic. The constants of elementwise functions
+are the suprema of their slopes. These, and those of the pools and of Softmax, are exact.
 """
 
 from __future__ import annotations
@@ -37,11 +36,8 @@ ISOMETRIES: tuple[type[nn.Module], ...] = (
 )
 """Affine modules that preserve distances in eval mode."""
 
-VIEWS = (*ISOMETRIES, nn.PixelShuffle)
-"""Modules that may return the memory of their input."""
-
+VIEWS = (*ISOMETRIES, nn.PixelShuffle)  # they may return the memory of their input
 Constant = Callable[[Any, tuple[int, ...]], float]
-"""The Lipschitz constant of a module for samples of a shape."""
 
 
 def _always(value: float) -> Constant:
@@ -68,10 +64,9 @@ def _softplus(module: Any, _shape: tuple[int, ...]) -> float:
 
 
 def jump_of(module: nn.Module) -> float:
-    """How far a module's function jumps, apart from being Lipschitz.
+    """How far a function jumps: above its threshold torch replaces Softplus by the identity.
 
-    Above its threshold torch replaces Softplus by the identity, which is off by
-    log(1 + exp(-threshold)) / β: 2e-9 by default, and a thousand times that for β = 1e-3.
+    That is off by log(1 + exp(-threshold)) / β: 2e-9 by default, 2e-6 for β = 1e-3.
     """
     if type(module) is not nn.Softplus:
         return 0.0
@@ -91,7 +86,7 @@ def _log_softmax(module: Any, shape: tuple[int, ...]) -> float:
 
 
 def _check_within_sample(module: Any, shape: tuple[int, ...]) -> int:
-    """The axis of a sample that a module works along; the batch axis would mix samples."""
+    """The axis of a sample that a module works along."""
     axis: int | None = module.dim
     if axis is None or axis % (len(shape) + 1) == 0:
         raise LayerError(f"dim={axis} is not an axis of a sample: choose another")
@@ -101,23 +96,20 @@ def _check_within_sample(module: Any, shape: tuple[int, ...]) -> int:
 def _layer_norm(module: Any, _shape: tuple[int, ...]) -> float:
     """max|γ|/√eps. For u = x - mean(x) the Jacobian of u/√(|u|²/n + eps) is largest at u = 0.
 
-    Nearly constant samples attain it, so it cannot be improved, but it is large: 316 for the usual
-    eps.
+    Nearly constant samples attain it.
     """
     if module.eps <= 0:
         raise LayerError("with eps=0 a sample of equal values has no bound")
-    return (1.0 if module.weight is None else float(module.weight.abs().max())) / math.sqrt(
-        module.eps
-    )
+    weight = 1.0 if module.weight is None else float(module.weight.abs().max())
+    return weight / math.sqrt(module.eps)
 
 
 def _max_pool(module: Any, shape: tuple[int, ...]) -> float:
     """√m, where m is the largest number of windows that share an entry.
 
-    A maximum moves at most as far as the entry of its window that moves most, so its square is at
-    most the sum of squares over the window, and the sum over all windows counts each entry up to m
-    times. One entry above all others attains it. Windows are products of intervals, so m is a
-    product over the axes.
+    The square of a maximum's move is at most the sum of squares over its window, and the sum over
+    all windows counts each entry up to m times. One entry above all others attains it. Windows are
+    products of intervals, so m is a product over the axes.
     """
     output = module.forward(torch.zeros(1, *shape, dtype=torch.float64)).shape
     n_axes = int(base_of(module).__name__[-2])  # e.g. of MaxPool2d
@@ -145,11 +137,8 @@ def _window(module: Any, axis: int, o: int, n_in: int, n_out: int) -> list[int]:
 
 
 LIPSCHITZ: dict[type[nn.Module], Constant] = {
-    **dict.fromkeys(
-        (nn.ReLU, nn.ReLU6, nn.Hardtanh, nn.Tanh, nn.Softsign, nn.LogSigmoid, nn.Softshrink),
-        _always(1.0),
-    ),
-    nn.Tanhshrink: _always(1.0),
+    **dict.fromkeys((nn.ReLU, nn.ReLU6, nn.Hardtanh, nn.Tanh, nn.Tanhshrink), _always(1.0)),
+    **dict.fromkeys((nn.Softsign, nn.LogSigmoid, nn.Softshrink), _always(1.0)),
     nn.Sigmoid: _always(0.25),
     nn.Hardsigmoid: _always(1 / 6),
     nn.Hardswish: _always(1.5),
@@ -170,13 +159,11 @@ LIPSCHITZ: dict[type[nn.Module], Constant] = {
     **dict.fromkeys((nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d), _max_pool),
     **dict.fromkeys((nn.AdaptiveMaxPool1d, nn.AdaptiveMaxPool2d, nn.AdaptiveMaxPool3d), _max_pool),
 }
-
-
 KNOWN = frozenset((*LIPSCHITZ, *AFFINE))
 
 
 def base_of(module: nn.Module) -> type[nn.Module]:
-    """The known type of a module, or the known type that it derives from without additions."""
+    """The known type that a module has or derives from."""
     for base in type(module).__mro__:
         if base in KNOWN:
             return base

@@ -1,14 +1,13 @@
 """What a torch module does to distances: how far apart two inputs can end up in each layer.
 
-What the module does is proven, not assumed: a stand-in for a batch goes through it (`trace`),
-and every operation on the way to a layer must be known. Affine parts that follow one another, such
-as a convolution, its batch normalization and an average pool, are measured as the one linear
-operator they are (`operators`); each other part contributes its own constant
-(`layers`). A sum of ways is bounded by the sum of their constants, a concatenation by the
-root of the sum of their squares.
+We prove what the module does: a stand-in for a batch goes through it (`trace`), and every operation
+on the way to a layer must be known. Consecutive affine parts, such as a convolution and its batch
+normalization, are measured as one linear operator (`operators`); every other part contributes its
+own constant (`layers`). A sum of paths is bounded by the sum of their constants, a concatenation by
+the root of the sum of their squares.
 
-`lipschitz_constants` are facts about real arithmetic. `sensitivities` also bound how far what torch
-computes is from it (`forward`), and compare with the module itself (`trial`).
+`lipschitz_constants` hold in real arithmetic. `sensitivities` also bound how far torch's results
+are from it (`forward`), and compare with the module itself (`trial`).
 """
 
 from __future__ import annotations
@@ -38,9 +37,8 @@ def lipschitz_constants(
 ) -> dict[str, float]:
     """Return the ℓ2 Lipschitz constants from the input to every layer, or to the named ones.
 
-    They hold for real arithmetic; `sensitivities` certifies what torch computes in its own
-    precision. The work is done in float64 on a copy and leaves the module alone. Only what the
-    named layers need is measured, and only that must be known. Pass the result to
+    They hold in real arithmetic; `sensitivities` adds torch's rounding. The work is done on a
+    float64 copy. Only operations that the named layers depend on must be known. Pass the result to
     `propagate_radius`.
 
     Args:
@@ -48,8 +46,8 @@ def lipschitz_constants(
         input_shape: Shape of one sample, without the batch.
         layers: Layers as `TorchModel` names them: modules as in `named_modules()`, "input",
             "output".
-        start: A layer to measure from instead of the input; the ratio of two constants from the
-            input is no bound between their layers.
+        start: The layer to measure from. Default: the input. The ratio of two constants from the
+            input is no bound.
 
     Examples:
         >>> list(lipschitz_constants(nn.Sequential(nn.Linear(2, 3), nn.ReLU()), (2,)))
@@ -57,8 +55,7 @@ def lipschitz_constants(
     """
     with torch.inference_mode(False), torch.no_grad():
         found = trace(module, tuple(input_shape))
-        source = None if start is None else found[start]
-        growth = Growth(source, jumps=False)
+        growth = Growth(None if start is None else found[start], jumps=False)
         if layers is None:
             names = list(found.nodes)
             if found.unknown:
@@ -82,34 +79,30 @@ def sensitivities(
 ) -> dict[str, Sensitivity]:
     """Bound how far the named layers, as `TorchModel` computes and iknow stores them, can move.
 
-    Rounding covers everything from the given input to the activation in float32: the cast to the
-    module's dtype, each operation in that dtype, in any order of summation, and the cast of the
-    result. It holds for inputs of a length up to 1e15, and for torch's settings at the time of the
-    call.
+    Rounding covers the cast of the input to the module's dtype, each operation in it, in any order
+    of summation, and the cast of the result to float32, for inputs of a length up to 1e15 and for
+    torch's current settings.
 
     Args:
         module: A trained module.
         input_shape: Shape of one sample, without the batch.
         layers: Names of the layers; "input" is always known.
-        probe: Some real inputs of shape (n, *input_shape), as the classifier gets them. The
-            module's output for them must match the proven one, up to its rounding.
+        probe: Some real inputs of shape (n, *input_shape). The module's activations for them must
+            match the proven ones, up to rounding.
         adapter: What runs the module on the probe: `TorchModel`.
 
-    Returns:
-        By layer, what `Model.sensitivity` promises.
-
     Raises:
-        LayerError: Some layer is not known; ask for the others one by one.
+        LayerError: A layer cannot be bounded; ask for the others one by one.
 
     Examples:
         >>> sensitivities(nn.Linear(2, 2), (2,), ["input"])["input"].lipschitz
         1.0
     """
     if probe is not None and adapter is None:
-        raise InputError("to try a probe, say what runs the module on it: adapter=TorchModel")
+        raise InputError("a probe needs something to run the module on it: pass adapter=TorchModel")
     with torch.inference_mode(False), torch.no_grad():
         if list(layers) == ["input"] and "input" not in dict(module.named_modules()):
-            # Whatever the module does with it, it is cast to the module's dtype.
+            # Whatever the module is, `TorchModel` only casts the input to its dtype.
             arithmetic = plain_arithmetic(input_dtype(module))
             node = Node("the input", None, (), tuple(input_shape))
             return {"input": Forward(arithmetic).sensitivity(node)}

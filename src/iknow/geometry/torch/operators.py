@@ -1,8 +1,7 @@
 """The norm of a linear operator that we know only as a function of tensors, such as a convolution.
 
-The norm of a convolution depends on the size of its input, its stride and its padding: it is not
-the norm of the kernel reshaped to a matrix, which can be smaller or larger. Here we measure the
-operator itself: running it forward applies it, running autograd backward applies its transpose.
+The norm of a convolution is not that of its kernel reshaped to a matrix, which can be smaller or
+larger. We measure the operator itself: forward applies it, autograd applies its transpose.
 
 Small operators are written out as matrices. Large ones are measured by Lanczos iteration on AᵀA.
 An iterated norm is always too small: it is the largest value found, not the largest that exists. A
@@ -18,9 +17,8 @@ and a uniform start has |c| < t with probability at most t·√(2n/π). So, for 
     |A| <= √θ · cosh( arccosh(√(2n/π)/q) / (2k-1) )    except with probability q over the start.
 
 We take q = 1e-12 and k = 128: the factor is 1.009 for a million inputs. (Kuczyński and
-Woźniakowski, 1992, give nearly the same probability.) The start is seeded, so the same network
-always has the same bound. Without reorthogonalization rounding repeats Ritz values but invents none
-(Paige), so three vectors are all the memory it takes.
+Woźniakowski, 1992, give nearly the same probability.) The start is seeded. Without
+reorthogonalization rounding repeats Ritz values but invents none (Paige).
 """
 
 from __future__ import annotations
@@ -28,7 +26,6 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
@@ -41,11 +38,13 @@ LARGEST_DENSE_SIDE = 1024
 LARGEST_DENSE = 1 << 23
 STEPS = 128
 FAILURE = 1e-12
+Map = Callable[[Tensor], Tensor]
+Shape = tuple[int, ...]
 
 
 def linear_part(module: nn.Module) -> nn.Module:
     """A copy of a known affine module without the terms that do not depend on its input."""
-    bare: Any = copy.deepcopy(module)
+    bare = copy.deepcopy(module)
     for name in ("bias", "running_mean"):
         value = getattr(bare, name, None)
         if isinstance(value, Tensor) and not parametrize.is_parametrized(bare, name):
@@ -53,21 +52,17 @@ def linear_part(module: nn.Module) -> nn.Module:
     for name in ("value", "shift"):  # of constant padding, of adding a number
         if hasattr(bare, name):
             setattr(bare, name, 0.0)
-    plain: nn.Module = bare
-    return plain
+    return bare
 
 
 def operator_norm(
-    function: Callable[[Tensor], Tensor],
-    shape: tuple[int, ...],
-    dense: bool | None = None,
-    steps: int = STEPS,
+    function: Map, shape: Shape, dense: bool | None = None, steps: int = STEPS
 ) -> float:
     """An upper bound of the ℓ2 operator norm of the linear part of an affine function.
 
-    function: maps float64 batches of shape (n, *shape) to batches, each sample separately; best
-    without its offset (`linear_part`), which could swamp small entries. dense: whether to write out
-    the matrix; by default, if it is small enough. steps: of the iteration otherwise.
+    function: maps float64 batches of shape (n, *shape), each sample separately; an offset could
+    swamp small entries (`linear_part`). dense: whether to write out the matrix; by default, if it
+    is small enough. steps: of the iteration otherwise.
     """
     with torch.inference_mode(False), torch.no_grad():
         offset = function(torch.zeros(1, *shape, dtype=torch.float64))
@@ -83,18 +78,14 @@ def operator_norm(
         return math.sqrt(lanczos(square, size, steps)) * safety_factor(size, steps) * ROUND_UP
 
 
-def nonnegative_norm(
-    function: Callable[[Tensor], Tensor], shape: tuple[int, ...], steps: int = 10
-) -> float:
+def nonnegative_norm(function: Map, shape: Shape, steps: int = 10) -> float:
     """An upper bound of the ℓ2 norm of a linear function whose matrix B has no negative entry.
 
     For every v > 0 the largest eigenvalue of BᵀB is at most max_i (BᵀBv)_i / v_i (Collatz and
     Wielandt), so power iteration bounds it from above at every step.
     """
     with torch.inference_mode(False), torch.no_grad():
-        place = torch.zeros(1, *shape, dtype=torch.float64, requires_grad=True)
-        with torch.enable_grad():
-            value = function(place)
+        place, value = _with_graph(function, 1, shape)
         if place.numel() == 0 or value.numel() == 0:
             return 0.0
         vector, best = torch.ones(1, *shape, dtype=torch.float64), math.inf
@@ -111,49 +102,46 @@ def safety_factor(size: int, steps: int, failure: float = FAILURE) -> float:
     return math.cosh(math.acosh(odds) / (2 * steps - 1))
 
 
-def _matrix(function: Callable[[Tensor], Tensor], shape: tuple[int, ...], offset: Tensor) -> Tensor:
+def _matrix(function: Map, shape: Shape, offset: Tensor) -> Tensor:
     """The operator or its transpose, by running the smaller of the two unit bases through it."""
     n_inputs, n_outputs = math.prod(shape), offset.numel()
     if n_inputs <= n_outputs:
         basis = torch.eye(n_inputs, dtype=torch.float64).reshape(n_inputs, *shape)
         return (function(basis) - offset).flatten(1)
-    places = torch.zeros(n_outputs, *shape, dtype=torch.float64, requires_grad=True)
-    with torch.enable_grad():
-        values = function(places)
+    places, values = _with_graph(function, n_outputs, shape)
     basis = torch.eye(n_outputs, dtype=torch.float64).reshape(values.shape)
     (rows,) = torch.autograd.grad(values, places, basis)
     return rows.flatten(1)
 
 
-def _gram(
-    function: Callable[[Tensor], Tensor], shape: tuple[int, ...], offset: Tensor
-) -> tuple[Callable[[Tensor], Tensor], int]:
+def _with_graph(function: Map, n: int, shape: Shape) -> tuple[Tensor, Tensor]:
+    """A batch of n zeros and its image, for autograd to go back from."""
+    places = torch.zeros(n, *shape, dtype=torch.float64, requires_grad=True)
+    with torch.enable_grad():
+        return places, function(places)
+
+
+def _gram(function: Map, shape: Shape, offset: Tensor) -> tuple[Map, int]:
     """AᵀA or AAᵀ, whichever is smaller, as a map of flat vectors, and its size."""
     # The transpose of an affine function's linear part is the same everywhere: one graph suffices.
-    place = torch.zeros(1, *shape, dtype=torch.float64, requires_grad=True)
-    with torch.enable_grad():
-        value = function(place)
+    place, value = _with_graph(function, 1, shape)
 
     def forward(vector: Tensor) -> Tensor:
         return (function(vector.reshape(1, *shape)) - offset).flatten()
 
     def backward(vector: Tensor) -> Tensor:
-        (result,) = torch.autograd.grad(
-            value, place, vector.reshape(value.shape), retain_graph=True
-        )
-        return result.flatten()
+        vector = vector.reshape(value.shape)
+        return torch.autograd.grad(value, place, vector, retain_graph=True)[0].flatten()
 
     if place.numel() <= offset.numel():
         return lambda vector: backward(forward(vector)), place.numel()
     return lambda vector: forward(backward(vector)), offset.numel()
 
 
-def lanczos(
-    square: Callable[[Tensor], Tensor], size: int, steps: int = STEPS, random_state: int = 0
-) -> float:
-    """The largest Ritz value of a positive semi-definite operator: at most its largest eigenvalue.
+def lanczos(square: Map, size: int, steps: int = STEPS, random_state: int = 0) -> float:
+    """The largest Ritz value of a positive semi-definite map of vectors of shape (size,).
 
-    square: maps vectors of shape (size,) to vectors of the same shape.
+    It is at most the largest eigenvalue.
     """
     generator = torch.Generator().manual_seed(random_state)
     vector = torch.randn(size, dtype=torch.float64, generator=generator)

@@ -1,9 +1,8 @@
-"""A network's own tensors: checks that a forward neither computes with them nor asks their type.
+"""A network's own tensors: checks that a forward neither computes with them nor reads their type.
 
-We trace a float64 copy of the network whose parameters need no gradient. Code that reads the dtype
-of a parameter, or adds two of them in Python, may find something else there than in the network
-itself. Operators and attributes call no function that a profiler would see, but a torch function
-mode, which holds for this thread alone, sees them all.
+We trace a float64 copy of the network, where the dtype of a parameter or the sum of two may differ
+from the original. A profiler does not see operators and attributes, but a torch function mode,
+which affects only this thread, does.
 """
 
 from __future__ import annotations
@@ -22,11 +21,7 @@ SAME_IN_A_COPY: Set[Any] = {
 
 
 class OwnTensors(TorchFunctionMode):
-    """Records what code asks of tensors that are not stand-ins.
-
-    stand_in: the type that answers for itself. is_on: whether the network's code is running. note:
-    called with what is wrong.
-    """
+    """Calls `note` with what code reads of tensors that are not stand-ins, while `is_on()`."""
 
     def __init__(
         self, stand_in: type, is_on: Callable[[], bool], note: Callable[[str], None]

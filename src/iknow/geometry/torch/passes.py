@@ -1,11 +1,9 @@
-"""Forward passes: one at a time through each part of a torch module, whatever the thread.
+"""Forward passes: one at a time through each part of a torch module, in any thread.
 
 To read a module's layers, a pass puts hooks on its parts and sets all of them to eval mode. Both
-belong to the module, not to the thread: a second pass would read the first one's layers and, once
-one of them restores the modes, apply dropout in the other. So each pass has its parts to itself.
-Modules that share parts wait for each other; others run side by side.
-
-In a child forked in the meantime every part is free, in its own mode and without our hooks.
+belong to the module, not to the thread: a second pass would read the first one's layers, and the
+first to restore the modes would switch dropout on in the other. So modules that share parts wait
+for each other; others run side by side. A forked child finds every part free and restored.
 """
 
 from __future__ import annotations
@@ -32,8 +30,7 @@ def forward_pass(
 ) -> Iterator[None]:
     """Exclusive use of a module in eval mode; `act(name, output)` after a watched part runs.
 
-    Only runs in this thread count: other code may run the module without asking us. A pass may
-    begin within another pass of the same thread, whose hooks are then silent.
+    Only runs in this thread count. A pass inside another one of the same thread silences its hooks.
     """
     one = _Pass(module)
     try:
@@ -53,7 +50,7 @@ def forward_pass(
 
 
 def copy_at_rest(module: nn.Module) -> nn.Module:
-    """A deep copy of a module, made while no pass is changing it."""
+    """A deep copy of a module, made while no pass changes it."""
     with _turn:
         _turn.wait_for(_Pass(module).is_free)
         return copy.deepcopy(module)
@@ -80,7 +77,7 @@ class _Pass:
     def take(self) -> None:
         """Record what the pass will change, before it does."""
         self._training = [part for part in self._parts if part.training]
-        # A part compiled by `module.compile()` ignores hooks that are added later.
+        # A part compiled by `module.compile()` ignores hooks added later.
         found = [(part, vars(part).get("_compiled_call_impl")) for part in self._parts]
         self._compiled = [(part, call) for part, call in found if call is not None]
 
@@ -100,7 +97,6 @@ class _Pass:
             part._compiled_call_impl = None
 
     def undo(self) -> None:
-        """Restore the parts."""
         for handle in self._handles:
             handle.remove()
         for part in self._training:

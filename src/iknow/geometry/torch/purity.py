@@ -1,10 +1,9 @@
 """Which code a forward may run, so that tracing it once shows what it always does.
 
 A stand-in for the batch goes through a forward once (`trace`). That shows what the forward does to
-every batch only if it cannot behave differently next time. It cannot if none of its code writes
-anything that outlives the call: then each call finds the same state as the one before, and takes
-the same path. (If code asks about the batch itself, its values, size or dtype, the stand-in refuses
-to answer.) So a profiler watches all Python functions that run:
+every batch only if none of its code writes anything that outlives the call: then each call finds
+the same state and takes the same path. (The stand-in itself refuses to say anything about the
+batch's values, size or dtype.) So a profiler watches all Python functions that run:
 
 - their code does not assign to attributes, items, globals or outer variables, and has no `try`,
   `with`, `import`, and no `is` except `is None`: an exception or an identity can tell a stand-in
@@ -14,8 +13,7 @@ to answer.) So a profiler watches all Python functions that run:
 - they call only compiled functions that always return the same;
 - they compute nothing with parameters and buffers (`own`).
 
-Other threads and monkey patches, which may change torch or the model for the whole process, are not
-watched.
+Nothing watches other threads and monkey patches, which may change torch or the model.
 """
 
 from __future__ import annotations
@@ -42,6 +40,7 @@ PURE_BUILTINS: Set[Any] = {
     *(abs, all, any, divmod, iter, len, max, min, next, pow, round, sorted, sum),
     *(value for value in vars(math).values() if callable(value)),
 }
+PURE_OWNERS = (list, tuple, dict, set, str, int, float, torch.Size)
 PURE_TYPES: Set[Any] = {
     *(bool, dict, enumerate, float, int, list, range, reversed, set, slice, str, super, tuple, zip),
 }
@@ -66,21 +65,21 @@ FORBIDDEN = (
     *("IMPORT", "WITH", "EXC", "FINALLY", "MATCH", "AWAIT", "ASYNC", "SEND", "BUILD_CLASS"),
 )
 """Parts of instruction names, which vary between versions of Python."""
+GLOBALS = ("LOAD_GLOBAL", "LOAD_NAME")
 
 
 @contextmanager
 def watched(network: nn.Module, stand_in: type, answered: Counter[Any]) -> Iterator[None]:
     """Raise, at the end, if the code that ran inside may behave differently another time.
 
-    stand_in: what goes through the network; the code of its file is not checked. answered: how
-    often each function of torch called it: torch itself did not compute what the stand-in answered.
+    answered: how often each function of torch called the stand-in, so did not compute anything.
     """
     watch = _Watch(network, stand_in, answered)
     before, collecting = sys.getprofile(), gc.isenabled()
     gc.disable()  # code that it calls would be mistaken for the network's
     sys.setprofile(watch)
     try:
-        with OwnTensors(stand_in, lambda: sys.getprofile() is watch, watch.note):
+        with OwnTensors(stand_in, lambda: sys.getprofile() is watch, watch.faults.append):
             yield
     finally:
         sys.setprofile(before)
@@ -109,7 +108,7 @@ class _Watch:
         self._asked: Counter[Any] = Counter()
         self._codes: set[tuple[types.CodeType, int]] = set()
         self._names: set[str] = set()
-        self._faults: list[str] = []
+        self.faults: list[str] = []
 
     def __call__(self, frame: types.FrameType, event: str, argument: Any) -> None:
         if event == "call":
@@ -117,15 +116,12 @@ class _Watch:
                 self._enter(frame)
             elif frame.f_back is not None and _is_foreign(frame.f_back):
                 self._enter_library(frame)
-        elif event == "c_call" and _is_foreign(frame) and not self._is_pure(argument):
+        elif event == "c_call" and _is_foreign(frame) and not _is_pure(argument):
             self._asked[argument] += 1
-
-    def note(self, fault: str) -> None:
-        self._faults.append(fault)
 
     def finish(self) -> None:
         for function in self._asked - self._answered:
-            self._faults.append(f"it calls {_name(function)}")
+            self.faults.append(f"it calls {_name(function)}")
         for part in self._parts:
             for name in sorted(self._names & vars(part).keys()):
                 self._check(vars(part)[name], f"reads {name!r} of {type(part).__name__}")
@@ -135,10 +131,10 @@ class _Watch:
                         value = vars(kind)[name]
                         if not isinstance(value, property | staticmethod | classmethod):
                             self._check(value, f"reads {name!r} of {kind.__name__}")
-        if self._faults:
+        if self.faults:
             raise LayerError(
                 f"the code of {type(self._network).__name__} may behave differently another time: "
-                f"{self._faults[0]}"
+                f"{self.faults[0]}"
             )
 
     def _enter(self, frame: types.FrameType) -> None:
@@ -159,7 +155,7 @@ class _Watch:
         self._names.update(code.co_names)
         for fault in _faults_of(code):
             self._fault(frame, fault)
-        for name in _globals_of(code):
+        for name in {s.argval for s in dis.get_instructions(code) if s.opname in GLOBALS}:
             missing = name not in frame.f_globals
             value = getattr(builtins, name, None) if missing else frame.f_globals[name]
             self._check(value, f"{code.co_name} reads the global {name!r}")
@@ -177,16 +173,9 @@ class _Watch:
             assert frame.f_back is not None
             self._fault(frame.f_back, f"calls {module}.{name}")
 
-    def _is_pure(self, function: Any) -> bool:
-        if isinstance(function, types.BuiltinMethodType):
-            owner = function.__self__
-            if type(owner) in (list, tuple, dict, set, str, int, float, torch.Size):
-                return True
-        return any(function is pure for pure in PURE_BUILTINS)
-
     def _check(self, value: Any, what: str) -> None:
         if not self._never_changes(value):
-            self._faults.append(f"{what}, a {type(value).__name__} that could change")
+            self.faults.append(f"{what}, a {type(value).__name__} that could change")
 
     def _never_changes(self, value: Any) -> bool:
         kind = type(value)
@@ -213,7 +202,13 @@ class _Watch:
 
     def _fault(self, frame: types.FrameType, what: str) -> None:
         code = frame.f_code
-        self._faults.append(f"{code.co_name} (line {code.co_firstlineno}) {what}")
+        self.faults.append(f"{code.co_name} (line {code.co_firstlineno}) {what}")
+
+
+def _is_pure(function: Any) -> bool:
+    if isinstance(function, types.BuiltinMethodType) and type(function.__self__) in PURE_OWNERS:
+        return True
+    return any(function is pure for pure in PURE_BUILTINS)
 
 
 def _faults_of(code: types.CodeType) -> Iterator[str]:
@@ -234,19 +229,10 @@ def _faults_of(code: types.CodeType) -> Iterator[str]:
             yield f"uses {name}"
 
 
-def _globals_of(code: types.CodeType) -> set[str]:
-    return {
-        step.argval
-        for step in dis.get_instructions(code)
-        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")
-    }
-
-
 def _is_farewell(frame: types.FrameType) -> bool:
-    """Whether this is torch's callback for an object whose weak reference just died.
+    """Whether this is torch's callback for a dead weak reference, which runs without a caller.
 
-    It runs wherever the last reference ends, without a caller. torch.compile keeps such references
-    once it has been used.
+    torch.compile keeps such references once it has been used.
     """
     code = frame.f_code
     values = [frame.f_locals.get(name) for name in code.co_varnames[: code.co_argcount]]
@@ -266,7 +252,7 @@ def _is_foreign(frame: types.FrameType) -> bool:
 
 
 def _belongs_to(namespace: dict[str, Any], package: str) -> bool:
-    """Whether this namespace belongs to a module of a package, not to one that borrows its name."""
+    """Whether a namespace is that of a package's module, not of one that borrows its name."""
     name = str(namespace.get("__name__", ""))
     if package == "iknow" and not name.startswith("iknow.geometry.torch."):
         return False

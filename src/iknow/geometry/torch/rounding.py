@@ -6,9 +6,8 @@ For a module's real function f and its computed version F, on any input y of F,
 
 Affine modules sum products. With |A| the matrix of absolute values, a sum of n products is within
 γ_n·(|A||y| + |b|) of Ay + b entry by entry, in any order (Higham, Accuracy and Stability, 3.1), so
-within γ_n·(‖|A|‖·|y| + ‖b‖). Elementwise functions are within a few units in the last place of a
-number of size A·|y| + K, which is more than the error of any of torch's vectorized functions. Each
-operation may turn results that are too small for the dtype into 0.
+within γ_n·(‖|A|‖·|y| + ‖b‖). Elementwise functions, vectorized or not, are within a few units in
+the last place of A·|y| + K. Results too small for the dtype may become 0.
 """
 
 from __future__ import annotations
@@ -33,9 +32,7 @@ from iknow.geometry.torch.layers import (
 )
 from iknow.geometry.torch.operators import linear_part, nonnegative_norm
 
-ULPS = 32
-"""The error of an elementwise function, at most, in units in the last place."""
-
+ULPS = 32  # the largest error of an elementwise function, in units in the last place
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 POOLS = (nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d)

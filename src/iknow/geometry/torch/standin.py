@@ -1,10 +1,9 @@
 """The stand-in: a batch that goes through a network and records what happens to it.
 
-It knows the shape of a sample and nothing else. Asked for a value, for the number of samples or for
-a dtype it raises, so no branch of a forward can depend on them. Functions of torch reach it through
-`__torch_function__`. An unsupported operation returns an unknown value, with the reason, and so
-does every operation on an unknown value. An unsupported operation may also have written to its
-arguments, so they become unknown too.
+It knows only the shape of a sample. Asked for a value, the number of samples or a dtype, it raises,
+so no branch of a forward can depend on them. An unsupported operation, and every operation on an
+unknown value, returns an unknown value with the reason. An unsupported operation may also have
+written to its arguments, so they become unknown too.
 """
 
 from __future__ import annotations
@@ -33,8 +32,7 @@ ANSWERED: ContextVar[Counter[Any]] = ContextVar("ANSWERED")
 class Node:
     """An intermediate value: the operation that made it, its inputs, and the shape of a sample.
 
-    operation: for one input, a module of a known type; for several, "add" or the axis of the batch
-    to concatenate along; None for the network's input.
+    operation: a known module, "add", the axis of a concatenation, or None for the network's input.
     """
 
     what: str
@@ -44,7 +42,7 @@ class Node:
 
 
 class _Memory:
-    """The memory that a value shares with its views; counts how often it was written to."""
+    """The memory that a value shares with its views, and how often it was written to."""
 
     version = 0
 
@@ -83,9 +81,8 @@ class StandIn:
         if name in ("size", "dim", *SHAPES, *_ARITHMETIC, *METHODS):
             return lambda *args, **kwargs: self._method(name, args, kwargs)
         if callable(getattr(Tensor, name, None)):
-            return lambda *args, **kwargs: unknown(
-                f"the method {name} is not supported", self, *args, *kwargs.values()
-            )
+            why = f"the method {name} is not supported"
+            return lambda *args, **kwargs: unknown(why, self, *args, *kwargs.values())
         raise LayerError(f"its forward reads .{name} of a tensor")
 
     def _method(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -146,16 +143,13 @@ class StandIn:
         raise LayerError(self.why or "its forward depends on the values or the length of a tensor")
 
     def _operator(symbol: str) -> Any:  # type: ignore[misc]  # noqa: N805
-        return lambda self, *others: unknown(
-            f"the operator {symbol} is not supported", self, *others
-        )
+        why = f"the operator {symbol} is not supported"
+        return lambda self, *others: unknown(why, self, *others)
 
     __bool__ = __len__ = __iter__ = __int__ = __float__ = __index__ = __contains__ = _refuse
-    __setitem__ = __format__ = __str__ = __repr__ = __complex__ = _refuse
-    __hash__ = _refuse
-    __eq__, __ne__, __lt__, __le__, __gt__, __ge__ = map(
-        _operator, ("==", "!=", "<", "<=", ">", ">=")
-    )
+    __setitem__ = __format__ = __str__ = __repr__ = __complex__ = __hash__ = _refuse
+    __eq__, __ne__ = map(_operator, ("==", "!="))
+    __lt__, __le__, __gt__, __ge__ = map(_operator, ("<", "<=", ">", ">="))
     __pow__, __rpow__, __matmul__, __rmatmul__ = map(_operator, ("**", "**", "@", "@"))
     __mod__, __floordiv__, __getitem__, __abs__ = map(_operator, ("%", "//", "[]", "abs"))
     __and__, __or__, __xor__, __invert__ = map(_operator, ("&", "|", "^", "~"))
@@ -163,14 +157,24 @@ class StandIn:
     __ipow__, __imatmul__, __imod__, __ifloordiv__ = map(_operator, ("**=", "@=", "%=", "//="))
 
     def __add__(self, other: Any) -> StandIn:
-        return _add(self, other)
+        if _is_number(other):
+            return self.step(f"+ {other}", Scaled(1.0, other))
+        if not isinstance(other, StandIn):
+            return unknown("the sum with a tensor from elsewhere is not supported", self, other)
+        left, right = self.current(), other.current()
+        if left.node is None or right.node is None:
+            return unknown("", left, right)
+        shape, shapes = left.node.shape, f"{left.node.shape} and {right.node.shape}"
+        if shape != right.node.shape:
+            return unknown(f"adding shapes {shapes} is not supported", left, right)
+        return StandIn(Node("the sum", "add", (left.node, right.node), shape))
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> StandIn:
         if not _is_number(other):
             return unknown("the operator - between tensors is not supported", self, other)
-        return _add(self, -other)
+        return StandIn.__add__(self, -other)
 
     def __rsub__(self, other: Any) -> StandIn:
         if not _is_number(other):
@@ -192,22 +196,18 @@ class StandIn:
     def __neg__(self) -> StandIn:
         return self.step("-", Scaled(-1.0, 0.0))
 
-    def __iadd__(self, other: Any) -> StandIn:
-        return self._written(self + other)
+    def _in_place(operate: Any) -> Any:  # noqa: N805
+        """The operator that overwrites this value and its views with the result."""
 
-    def __isub__(self, other: Any) -> StandIn:
-        return self._written(self - other)
+        def overwrite(self: StandIn, other: Any) -> StandIn:
+            result = operate(self, other)
+            self._memory.version += 1
+            return StandIn(result.node, self._memory, result.why)
 
-    def __imul__(self, other: Any) -> StandIn:
-        return self._written(self * other)
+        return overwrite
 
-    def __itruediv__(self, other: Any) -> StandIn:
-        return self._written(self / other)
-
-    def _written(self, result: StandIn) -> StandIn:
-        """The result of an operation that overwrites this value and its views."""
-        self._memory.version += 1
-        return StandIn(result.node, self._memory, result.why)
+    __iadd__, __isub__ = _in_place(__add__), _in_place(__sub__)
+    __imul__, __itruediv__ = _in_place(__mul__), _in_place(__truediv__)
 
 
 def shape_after(module: nn.Module, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -235,7 +235,7 @@ def _run(module: nn.Module, batch: Tensor) -> Tensor:
 
 
 def unknown(why: str, *values: Any) -> StandIn:
-    """An unknown value. The arguments it was made from may have been overwritten."""
+    """An unknown value, made from these values, which may have been overwritten."""
     for value in values:
         for part in value if isinstance(value, tuple | list) else (value,):
             if isinstance(part, StandIn):
@@ -254,33 +254,15 @@ def _is_plain(value: Any) -> bool:
     return type(value) in (int, float, bool, str, type(None), torch.Size)
 
 
-def _add(value: StandIn, other: Any) -> StandIn:
-    if _is_number(other):
-        return value.step(f"+ {other}", Scaled(1.0, other))
-    if not isinstance(other, StandIn):
-        return unknown("the sum with a tensor from elsewhere is not supported", value, other)
-    left, right = value.current(), other.current()
-    if left.node is None or right.node is None:
-        return unknown("", left, right)
-    if left.node.shape != right.node.shape:
-        return unknown(
-            f"adding shapes {left.node.shape} and {right.node.shape} is not supported", left, right
-        )
-    node = Node("the sum", "add", (left.node, right.node), left.node.shape)
-    return StandIn(node)
-
-
 def _concatenate(tensors: Any, dim: Any = 0, **others: Any) -> StandIn:
     values = [v.current() if isinstance(v, StandIn) else v for v in tensors]
-    nodes = [value.node for value in values if isinstance(value, StandIn)]
-    shapes = [node.shape for node in nodes if node is not None]
-    if others or len(shapes) < len(values):
+    nodes = [v.node for v in values if isinstance(v, StandIn) and v.node is not None]
+    if others or len(nodes) < len(values):
         return unknown("concatenation with something from elsewhere is not supported", values)
-    found = shape_of_concatenation(shapes, dim)
+    found = shape_of_concatenation([node.shape for node in nodes], dim)
     if found is None:
         return unknown("concatenation along the batch is not supported", values)
-    known = tuple(node for node in nodes if node is not None)
-    return StandIn(Node("the concatenation", found[0], known, found[1]))
+    return StandIn(Node("the concatenation", found[0], tuple(nodes), found[1]))
 
 
 def _reshape(name: str, value: StandIn, *args: Any, **kwargs: Any) -> StandIn:
@@ -288,9 +270,8 @@ def _reshape(name: str, value: StandIn, *args: Any, **kwargs: Any) -> StandIn:
         shape = SHAPES[name](value.known_shape(), *args, **kwargs)
     except TypeError:
         shape = None
-    if shape is None:
-        return unknown(f"{name} that may mix samples is not supported", value)
-    return value.step(name, Reshaped(shape))
+    mixed = f"{name} that may mix samples is not supported"
+    return unknown(mixed, value) if shape is None else value.step(name, Reshaped(shape))
 
 
 _ARITHMETIC: dict[str, Callable[[Any, Any], StandIn]] = {

@@ -1,9 +1,8 @@
 """The trace: what a network does to a batch, as a graph in which every operation is known.
 
-A stand-in for the batch (`standin`) goes through a copy of the network. Known modules are
-noted, not run; the code of other modules is followed, and watched (`purity`). What is not
-known makes unknown all that is made of it, with the reason. No state of torch is touched, so other
-threads may run the network meanwhile.
+A stand-in for the batch (`standin`) goes through a copy of the network. Known modules are recorded,
+not run; the code of others runs under watch (`purity`). An unknown operation makes everything that
+depends on it unknown. No state of torch changes, so other threads may run the network meanwhile.
 """
 
 from __future__ import annotations
@@ -24,10 +23,7 @@ from iknow.geometry.torch.standin import ANSWERED, Node, StandIn, unknown
 
 @dataclass
 class Trace:
-    """nodes: by layer, None if it ran more than once. unknown: by layer, why there is none.
-
-    opaque: by module, why what is inside was not followed.
-    """
+    """By layer: nodes, None for one that ran twice; unknown and opaque, why a bound is missing."""
 
     kind: str
     names: set[str]
@@ -49,11 +45,11 @@ class Trace:
     def __getitem__(self, name: str) -> Node:
         if name not in self.names:
             raise LayerError(f"{self.kind} has no layer {name!r}")
+        found = self.nodes.get(name)
+        if found is not None:
+            return found
         if name in self.nodes:
-            node = self.nodes[name]
-            if node is None:
-                raise LayerError(f"layer {name!r} ran more than once, so it has no single bound")
-            return node
+            raise LayerError(f"layer {name!r} ran more than once, so it has no single bound")
         if name in self.unknown:
             followed = [known for known, node in self.nodes.items() if node is not None]
             raise LayerError(
@@ -67,10 +63,7 @@ class Trace:
 
 
 def trace(module: nn.Module, input_shape: tuple[int, ...]) -> Trace:
-    """Follow a batch of samples of a shape through a float64 copy of a module in eval mode.
-
-    Named are the layers as by `TorchModel`, in the order in which they end.
-    """
+    """Follow a batch of samples of a shape through a float64 copy of a module in eval mode."""
     check_parts(module)
     network = copy_at_rest(module).to("cpu", torch.float64).eval().requires_grad_(False)
     check_mode(network)
@@ -87,9 +80,11 @@ def trace(module: nn.Module, input_shape: tuple[int, ...]) -> Trace:
         part._forward_pre_hooks.clear()
         if known_type(part) is not None or is_opaque(part):
             inside += (f"{name}." if name else "",)
-            part.forward = _recorder(name, part)
+            kind = type(part).__name__
+            what = f"{name!r} ({kind})" if name else kind
             if known_type(part) is None:
-                found.opaque[name] = _not_known(name, part)
+                found.opaque[name] = f"{what} has no known bound"
+            part.forward = _recorder(what, part, found.opaque.get(name))
         if name:
             part.register_forward_hook(lambda _m, _i, out, name=name: found.mark(name, out))
     answered: Counter[Any] = Counter()
@@ -99,38 +94,30 @@ def trace(module: nn.Module, input_shape: tuple[int, ...]) -> Trace:
             output = network(start)
     except LayerError as error:
         raise LayerError(f"{found.kind} cannot be followed: {error}") from error
-    except Exception as error:  # a stranger's code can fail in any way
+    except Exception as error:  # the user's code may raise anything
         raise InputError(
             f"{found.kind} failed on a batch of samples of shape {input_shape}: {error}"
         ) from error
     finally:
         ANSWERED.reset(token)
         for part in names.values():
-            part.__dict__.pop("forward", None)  # the copy's own again; refused in the original
+            part.__dict__.pop("forward", None)
     if "output" not in names:
         found.mark("output", output)
     _check_untouched(module, network)
     return found
 
 
-def _recorder(name: str, part: nn.Module) -> Any:
-    """What takes the place of a module's forward: it notes that the module ran."""
-    what, is_known = f"{name!r} ({type(part).__name__})", known_type(part) is not None
+def _recorder(what: str, part: nn.Module, opaque: str | None) -> Any:
+    """A replacement for a module's forward that records that the module ran."""
 
     def forward(*args: Any, **kwargs: Any) -> Any:
-        value = args[0] if len(args) == 1 and not kwargs else None
-        if not is_known:
-            return unknown(_not_known(name, part), *args, *kwargs.values())
-        if not isinstance(value, StandIn):
-            return unknown(f"{what} is not given one tensor", *args, *kwargs.values())
-        return value.step(what, part)
+        if not opaque and len(args) == 1 and not kwargs and isinstance(args[0], StandIn):
+            return args[0].step(what, part)
+        why = opaque or f"{what} does not get exactly one tensor"
+        return unknown(why, *args, *kwargs.values())
 
     return forward
-
-
-def _not_known(name: str, part: nn.Module) -> str:
-    kind = type(part).__name__
-    return f"{f'{name!r} ({kind})' if name else kind} is of a type whose bound is not known"
 
 
 def _check_untouched(module: nn.Module, network: nn.Module) -> None:
