@@ -110,10 +110,7 @@ class Assessment:
 
     @cached_property
     def answered(self) -> Bools:
-        """Mask of shape (n,) of the samples that the model gave an answer about.
-
-        It may refuse a sample that is not finite, or give it the score NaN.
-        """
+        """Mask of shape (n,) of the samples that the model gave an answer about."""
         answered: Bools = self.belief_codes != NO_BELIEF
         return answered
 

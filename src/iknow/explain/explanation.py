@@ -180,10 +180,7 @@ def explain_sample(
 def explain_layer(
     one: Assessment, layer: str, training: Any, renderer: Renderer | None
 ) -> LayerExplanation:
-    """Explain what a layer says about the one sample that `one` is about.
-
-    training: the training samples by row, for pictures of the exemplars.
-    """
+    """What a layer says about the one sample of `one`. training: samples by row, for pictures."""
     evidence, neighborhood = one.evidence[layer], one.neighborhoods[layer]
     labels, belief = one.classes.tolist(), int(one.belief_codes[0])
     distances = evidence.class_distances[0]
