@@ -14,14 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iknow.core.arrays import Ints
-from iknow.explain.picture import (
-    Image,
-    Picture,
-    Renderer,
-    Series,
-    picture_of,
-    take_sample,
-)
+from iknow.explain.picture import Image, Picture, Renderer, Series, picture_of, take_sample
 from iknow.report.packing import compress
 
 GRAY, COLOR, SERIES, FEATURES = range(4)

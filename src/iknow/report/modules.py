@@ -26,10 +26,7 @@ REFUSED = re.compile(r"^[ \t]*(?:import|export)\b.*|</script|<!--", re.M | re.I)
 
 
 def bundle(sources: Mapping[str, str], entry: str) -> str:
-    """One script that runs the module `entry` after everything it imports.
-
-    sources: modules by path. In the script, `modules` holds their exports.
-    """
+    """One script that runs the module `entry` after everything it imports; sources: by path."""
     imports: dict[str, list[str]] = {}
     waiting = [entry]
     while waiting:

@@ -42,10 +42,7 @@ def pack_arrays(arrays: Mapping[str, NDArray[Any]]) -> tuple[dict[str, Any], str
 
 
 def to_json(value: Any) -> str:
-    """A value as JSON for a <script>: no text in it can end the element.
-
-    JSON has no infinity: it is written as text, which `Number(...)` reads back.
-    """
+    """JSON for a <script>: no text can end the element; infinity is text that `Number` reads."""
     return json.dumps(_finite(value), allow_nan=False).replace("<", "\\u003c")
 
 

@@ -83,7 +83,15 @@ def make_html(
     named = find_named(columns, len(assessment.classes), len(true_classes))
     columns = rename_columns(columns, named)
     facts = _facts(assessment, report, chosen, selection, named)
-    prose = _prose(assessment, report, chosen, selection, notes, title)
+    wrong_known = 0 if report is None else report.wrong(Assertion.IK)
+    prose = {
+        "title": html.escape(name(title or "What the classifier knows")),
+        "version": html.escape(__version__),
+        "summary": words.paragraphs(words.summarise(assessment, report)),
+        "sampling": words.paragraphs(words.describe_sample(chosen, wrong_known)),
+        "certified": words.paragraphs(words.describe_certificate(assessment, report, selection)),
+        "notes": words.paragraphs(notes),
+    }
     bare = len(assemble(prose, facts, columns, Album(0)).encode())
     if bare > max_bytes:
         raise InputError(
@@ -147,23 +155,3 @@ def _facts(
 
 def _texts(labels: Labels, codes: Ints) -> list[str]:
     return [name(label) for label in labels[codes].tolist()]
-
-
-def _prose(
-    assessment: Assessment,
-    report: Report | None,
-    chosen: Chosen,
-    selection: Selection | None,
-    notes: Sequence[str],
-    title: str | None,
-) -> dict[str, str]:
-    """The parts of the page that are plain text, ready for markup."""
-    wrong_known = 0 if report is None else report.wrong(Assertion.IK)
-    return {
-        "title": html.escape(name(title or "What the classifier knows")),
-        "version": html.escape(__version__),
-        "summary": words.paragraphs(words.summarise(assessment, report)),
-        "sampling": words.paragraphs(words.describe_sample(chosen, wrong_known)),
-        "certified": words.paragraphs(words.describe_certificate(assessment, report, selection)),
-        "notes": words.paragraphs(notes),
-    }
