@@ -33,7 +33,7 @@ def has_mirror(rule: type[Neighborhood]) -> bool:
 
 def describe_setting(rule: Neighborhood, classes: Ints | None = None) -> dict[str, Any]:
     """A rule and its parameters for static/rules/registry.js; classes: codes of those to name."""
-    setting = {"rule": type(rule).__name__}
+    setting: dict[str, Any] = {"rule": type(rule).__name__}
     if not has_mirror(type(rule)):
         return setting | {"text": name(repr(rule))}
     setting |= vars(rule)

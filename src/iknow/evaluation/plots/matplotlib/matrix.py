@@ -86,13 +86,11 @@ def _draw_block(
 
 
 def _shade(counts: Ints, most: int, color: str) -> Floats:
-    """Colors of shape (height, width, 3): right beliefs on the diagonal in `color`, others violet.
-
-    Strong by order of magnitude, as a single mistake matters.
-    """
+    """Colors of shape (height, width, 3), by order of magnitude: a single mistake matters."""
+    height, width = counts.shape
     shares = np.log1p(counts) / np.log1p(max(most, 1))
     strengths = np.where(counts > 0, FAINTEST + (1 - FAINTEST) * shares, 0.0)
-    right = np.eye(*counts.shape, dtype=bool)[..., None]
+    right = np.eye(height, width, dtype=bool)[..., None]
     full = np.where(right, to_rgb(color), to_rgb(WRONG))
     shaded: Floats = 1 - strengths[..., None] * (1 - full)
     return shaded
