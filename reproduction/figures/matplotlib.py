@@ -10,9 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle
+from matplotlib.patheffects import withStroke
 from numpy.typing import NDArray
 
-from iknow.core.arrays import Floats
+from iknow.core.arrays import Floats, Ints
 from iknow.core.assertion import Assertion
 from iknow.core.colors import COLORS
 from iknow.errors import InputError
@@ -20,19 +21,14 @@ from iknow.evaluation.curves import RadiusCurve
 from iknow.evaluation.metrics import Report
 from iknow.evaluation.plots.matplotlib.regions import most_inside
 from iknow.evaluation.plots.matplotlib.style import (
-    BOX,
     CENTERED,
     CLASS_COLORS,
-    DASHED,
-    HALO,
+    CLASS_MARKERS,
     INK,
-    scatter,
     styled,
     tint,
     titled,
     to_png,
-    write,
-    write_at,
 )
 from reproduction.figures.toy import Experiment, Query, Regions, Supports
 
@@ -47,6 +43,9 @@ __all__ = [
 ]
 
 SMALLEST_RADIUS = 1e-3
+DASHED: dict[str, Any] = {"color": INK, "linewidth": 1.3, "linestyle": (0, (4, 1.5))}
+BOX = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "boxstyle": "round,pad=0.3"}
+HALO = [withStroke(linewidth=4, foreground="white")]  # keeps words readable on top of points
 
 
 @styled
@@ -268,3 +267,26 @@ def _free_side(query: Query, supports: Supports) -> int:
 def _verdict(query: Query) -> str:
     support = f"{{{', '.join(map(str, query.support))}}}" if query.support else "∅"
     return f"belief {query.belief}, support {support} → {query.assertion.name}"
+
+
+def write(
+    axes: Axes, x: float, y: float, text: str, color: str, offset: tuple[float, float], **look: Any
+) -> None:
+    """Text at an offset, in points, from a place in the data."""
+    look = {**CENTERED, "size": 12, "weight": "bold", "color": color, **look}
+    axes.annotate(text, (x, y), xytext=offset, textcoords="offset points", **look)
+
+
+def write_at(axes: Axes, place: tuple[float, float], text: str, color: str, **look: Any) -> None:
+    """A heading beside an axes, at a place in fractions of its size."""
+    look = {**CENTERED, "size": 14, "weight": "bold", "color": color, **look}
+    axes.text(*place, text, transform=axes.transAxes, **look)
+
+
+def scatter(axes: Axes, points: Floats, labels: Ints, size: float, alpha: float) -> None:
+    """Points of shape (n, 2), each class with its color and marker."""
+    for code in np.unique(labels):
+        x, y = points[labels == code].T
+        look: dict[str, Any] = {"marker": CLASS_MARKERS[code], "color": CLASS_COLORS[code]}
+        look |= {"linewidths": 0.3, "edgecolors": "white"}
+        axes.scatter(x, y, s=size, alpha=alpha, label=f"class {code}", **look)

@@ -50,7 +50,7 @@ def test_kinds_of_pictures():
     album.add(("sample", 1), np.zeros((2, 3)), 1, as_series())
     album.add(("training", 5), [[1.23456789, np.nan], ["x", 2]], 0, as_features(["a", "b"]))
     album.close_part()
-    assert album.names == [("a", "b", "c"), ("a", "b")]
+    assert list(album.names) == [("a", "b", "c"), ("a", "b")]
     assert album.index()[:, 0].tolist() == [FEATURES, SERIES, FEATURES]
     assert album.index()[:, 1].tolist() == [0, 1, 1]
     assert album.training_rows() == [5]

@@ -189,7 +189,7 @@ def test_training_samples_come_from_a_mapping_too(assessed):
 
 def test_what_cannot_be_reported_is_refused(assessed):
     assessment, y_true = assessed(n=10)
-    with pytest.raises(InputError, match="a page is made of an Assessment"):
+    with pytest.raises(InputError, match="a page needs an Assessment"):
         make_html(evaluate(assessment, y_true))
     with pytest.raises(InputError, match="10 inputs that were assessed; got 9"):
         make_html(assessment, y_true, samples=np.zeros((9, 2)))

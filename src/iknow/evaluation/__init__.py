@@ -1,7 +1,4 @@
-"""Evaluation: assessments and the truth → figures, curves, and plots of them.
-
-Plots are here too, under their names, and load matplotlib when they are first asked for.
-"""
+"""Evaluation: assessments and the truth → figures, curves, and plots, which load matplotlib."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -16,14 +13,7 @@ from iknow.evaluation.surface import CoverageSurface, coverage_surface
 from iknow.evaluation.tradeoff import Tradeoff, TradeoffLine, tradeoff
 
 if TYPE_CHECKING:
-    from iknow.evaluation.plots import column_figure as column_figure
-    from iknow.evaluation.plots import draw_confusion as draw_confusion
-    from iknow.evaluation.plots import draw_evidence as draw_evidence
-    from iknow.evaluation.plots import draw_radius_curve as draw_radius_curve
-    from iknow.evaluation.plots import draw_regions as draw_regions
-    from iknow.evaluation.plots import draw_robust as draw_robust
-    from iknow.evaluation.plots import draw_surface as draw_surface
-    from iknow.evaluation.plots import draw_tradeoff as draw_tradeoff
+    from iknow.evaluation.plots import *  # noqa: F403
 
 __all__ = [
     "CoverageSurface", "EvidenceScatter", "RadiusCurve", "Regions", "Report", "RobustCurve",

@@ -1,42 +1,40 @@
 """Curves: all that the radius of one layer decides, for every radius at once.
 
 A growing ball only gains support, so two distances tell the whole story of a sample: its belief is
-justified from some radius on, and from another one on it is no longer the only class that is.
+justified from one radius on, and no longer the only justified class from another.
 
     IDK, until the ball reaches the believed class         justified
     IK,  until something else is within reach as well      contested
     IMK, from then on
 
-Sorted, these distances are the only radii where anything changes: the curve is exact between them
-as well, and no radius is searched for twice. Other layers, if there are any, stay as they are: a
-class that they support is justified as soon as the ball is not empty, and a layer without support
-keeps the sample at IDK.
+Anything changes only at these distances, so the curve is exact between them as well. Other layers
+stay as they are: a class that they support is justified as soon as the ball is not empty, and a
+layer without support keeps the sample at IDK.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion
 from iknow.errors import InputError
-from iknow.evaluation.metrics import evaluate
+from iknow.evaluation.metrics import Figures, evaluate
 from iknow.explain.assessment import Assessment
 
 
 @dataclass(frozen=True, eq=False)
-class RadiusCurve:
+class RadiusCurve(Figures[Floats]):
     """The paper's figures as the radius of one layer grows, constant from each radius to the next.
 
     Attributes:
         layer: The layer whose radius varies.
         radii: Where something changes, ascending from 0, of shape (m,). The last one holds for all
             larger radii.
-        counts: Number of samples, of shape (3, m): by assertion (in the order of `Assertion`: IDK,
-            IMK, IK) and radius.
+        counts: Number of samples by assertion (IDK, IMK, IK) and radius, of shape (3, m).
         right: Number of samples whose belief is correct, of shape (3, m).
     """
 
@@ -63,37 +61,13 @@ class RadiusCurve:
         return accuracies
 
     @property
-    def f_ik(self) -> Floats:
-        return self.fraction(Assertion.IK)
-
-    @property
-    def f_imk(self) -> Floats:
-        return self.fraction(Assertion.IMK)
-
-    @property
-    def f_idk(self) -> Floats:
-        return self.fraction(Assertion.IDK)
-
-    @property
-    def a_ik(self) -> Floats:
-        return self.accuracy(Assertion.IK)
-
-    @property
-    def a_not_ik(self) -> Floats:
-        return self.accuracy(Assertion.IMK, Assertion.IDK)
-
-    @property
     def best(self) -> int:
         """The position in `radii` where F_IK is largest; the first if there are several."""
         return int(np.argmax(self.counts[Assertion.IK]))
 
     def places(self, radii: Any) -> Ints:
         """Return the positions in `self.radii` that hold for `radii`, in the shape of those."""
-        asked = np.asarray(radii, dtype=np.float64)
-        if not (asked >= 0).all():  # NaN included
-            raise InputError(f"radii must be numbers >= 0; got {radii}")
-        found: Ints = np.searchsorted(self.radii, asked, side="right") - 1
-        return found
+        return find_places(self.radii, radii, side="right") - 1
 
 
 def radius_curve(assessment: Assessment, y_true: Any, layer: str | None = None) -> RadiusCurve:
@@ -125,14 +99,13 @@ def radius_curve(assessment: Assessment, y_true: Any, layer: str | None = None) 
 
 
 def _turning_points(assessment: Assessment, layer: str) -> tuple[Floats, Floats]:
-    """The radii from which each belief is justified, and contested too; inf: from none."""
+    """The radii from which each belief is justified, and contested too; inf for none."""
     distances = assessment.evidence[layer].class_distances
     others = [mask for name, mask in assessment.supports.items() if name != layer]
     mute = assessment.invalid | np.logical_or.reduce(
         [~mask.any(axis=1) for mask in others], initial=False
     )
-    # Where another layer supports a class, any sample within the ball justifies it: an empty ball
-    # is the only thing in its way.
+    # A class that another layer supports is justified unless the ball is empty.
     elsewhere = np.logical_or.reduce(others, initial=False)
     reached = np.where(elsewhere, distances.min(axis=1, keepdims=True), distances)
     rows = np.arange(len(reached))
@@ -146,18 +119,24 @@ def _count(radii: Floats, justified: Floats, contested: Floats) -> Ints:
     """How many samples get each assertion at each radius, of shape (3, m)."""
     n_justified = np.searchsorted(np.sort(justified), radii, side="right")
     n_contested = np.searchsorted(np.sort(contested), radii, side="right")
-    counts = np.empty((len(Assertion), len(radii)), dtype=np.int64)
-    counts[Assertion.IDK] = len(justified) - n_justified
-    counts[Assertion.IK] = n_justified - n_contested
-    counts[Assertion.IMK] = n_contested
-    return counts
+    # In the order of `Assertion`: IDK, IMK, IK.
+    return np.stack([len(justified) - n_justified, n_contested, n_justified - n_contested])
+
+
+def find_places(ascending: Floats, radii: Any, side: Literal["left", "right"]) -> Ints:
+    """Where `radii` belong among ascending ones, in the shape of `radii`."""
+    asked = np.asarray(radii, dtype=np.float64)
+    if not (asked >= 0).all():  # NaN included
+        raise InputError(f"radii must be numbers >= 0; got {radii}")
+    found: Ints = np.searchsorted(ascending, asked, side=side)
+    return found
 
 
 def check_layer(assessment: Assessment, layer: str | None) -> str:
-    """Return the named layer, or the only one."""
+    """The named layer, or the only one."""
     layers = list(assessment.evidence)
     if layer is None and len(layers) == 1:
         return layers[0]
     if layer is None or layer not in layers:
-        raise InputError(f"layer must name the layer to look at, one of {layers}; got {layer!r}")
+        raise InputError(f"layer must be one of {layers}; got {layer!r}")
     return layer

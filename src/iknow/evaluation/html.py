@@ -14,8 +14,7 @@ from iknow.core.text import name, percent
 from iknow.evaluation.metrics import Report
 
 WRONG = "#b3123c"
-MOST_CLASSES = 12
-"""Classes of which a matrix fits into a notebook; of more there is the page."""
+MOST_CLASSES = 12  # whose matrix fits into a notebook; the page holds more
 FAINTEST, STRONGEST = 0.12, 0.6
 SQUARE = "min-width:2em;height:1.8em;padding:0 3px;text-align:center;border:none"
 

@@ -1,16 +1,16 @@
 """How much is known, and how often rightly: the paper's metrics.
 
 F_IK, F_IMK, F_IDK are the fractions of the assertions; A_IK and A_¬IK the accuracies of the belief
-inside and outside IK. The augmented confusion matrix holds all of it: a confusion matrix per
-assertion.
+inside and outside IK. The augmented confusion matrix, one for each assertion, holds all of it.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -23,16 +23,44 @@ from iknow.explain.assessment import Assessment
 from iknow.models.labels import as_vector
 
 NO_ANSWER = "no answer"
-"""What is shown as the belief where the model gave none."""
-
-LARGEST_MATRIX = 1 << 30
-"""Bytes that a whole matrix may take; above, only the pairs that occur are at hand."""
-
+LARGEST_MATRIX = 1 << 30  # bytes
 MOST_CELLS_IN_JSON = 1_000_000
+
+Value = TypeVar("Value")
+
+
+class Figures(ABC, Generic[Value]):
+    """The paper's five figures, from the fraction and accuracy of assertions."""
+
+    @abstractmethod
+    def fraction(self, assertion: Assertion) -> Value: ...
+
+    @abstractmethod
+    def accuracy(self, *assertions: Assertion) -> Value: ...
+
+    @property
+    def f_ik(self) -> Value:
+        return self.fraction(Assertion.IK)
+
+    @property
+    def f_imk(self) -> Value:
+        return self.fraction(Assertion.IMK)
+
+    @property
+    def f_idk(self) -> Value:
+        return self.fraction(Assertion.IDK)
+
+    @property
+    def a_ik(self) -> Value:
+        return self.accuracy(Assertion.IK)
+
+    @property
+    def a_not_ik(self) -> Value:
+        return self.accuracy(Assertion.IMK, Assertion.IDK)
 
 
 @dataclass(frozen=True, eq=False)
-class Report:
+class Report(Figures[float]):
     """Figures about an assessment whose truth is known; `evaluate` makes it.
 
     Attributes:
@@ -41,8 +69,8 @@ class Report:
             does not know.
         pairs: Of shape (m, 4), one row per combination that occurs: assertion, predicted class,
             true class, and number of samples, ordered by the first three.
-        unanswered: Samples without a belief, by assertion (in the order of `Assertion`: IDK, IMK,
-            IK), of shape (3,); they are in no pair.
+        unanswered: Number of samples without a belief, which are in no pair, by assertion (IDK,
+            IMK, IK), of shape (3,).
         reasons: Number of samples per `Reason`.
         assessment: What was evaluated.
         y_true: True labels of shape (n,).
@@ -89,34 +117,11 @@ class Report:
         return self.count(assertion) / self.n_samples
 
     def accuracy(self, *assertions: Assertion) -> float:
-        """Return the fraction of correct beliefs among the `assertions`; NaN of none.
-
-        A sample without a belief is neither right nor wrong, and does not count.
-        """
+        """Return the fraction of correct beliefs among the `assertions`; NaN without any."""
         chosen = self.pairs[np.isin(self.pairs[:, 0], assertions)]
         total = int(chosen[:, 3].sum())
         right = int(chosen[chosen[:, 1] == chosen[:, 2], 3].sum())
         return right / total if total else float("nan")
-
-    @property
-    def f_ik(self) -> float:
-        return self.fraction(Assertion.IK)
-
-    @property
-    def f_imk(self) -> float:
-        return self.fraction(Assertion.IMK)
-
-    @property
-    def f_idk(self) -> float:
-        return self.fraction(Assertion.IDK)
-
-    @property
-    def a_ik(self) -> float:
-        return self.accuracy(Assertion.IK)
-
-    @property
-    def a_not_ik(self) -> float:
-        return self.accuracy(Assertion.IMK, Assertion.IDK)
 
     @property
     def overall_accuracy(self) -> float:
@@ -145,12 +150,11 @@ class Report:
         return int(self.unanswered.sum())
 
     def _counts_for_json(self) -> dict[str, Any]:
-        """The matrix, or of many classes the pairs: predicted class, true class, count."""
+        """The matrix, or for many classes the pairs: predicted class, true class, count."""
         if len(self.classes) * len(self.true_classes) <= MOST_CELLS_IN_JSON:
             return {"matrix": {a.name: self.matrix[a].tolist() for a in Assertion}}
-        return {
-            "pairs": {a.name: self.pairs[self.pairs[:, 0] == a, 1:].tolist() for a in Assertion}
-        }
+        assertion, pairs = self.pairs[:, 0], self.pairs[:, 1:]
+        return {"pairs": {a.name: pairs[assertion == a].tolist() for a in Assertion}}
 
     def _repr_html_(self) -> str:
         from iknow.evaluation.html import to_html  # markup is for notebooks alone
@@ -158,21 +162,18 @@ class Report:
         return to_html(self)
 
     def __str__(self) -> str:
-        lines = [f"{self.n_samples} samples, accuracy {percent(self.overall_accuracy)}", ""]
-        lines.append(f"{'':<8}{'samples':>9}{'fraction':>10}{'accuracy':>10}")
-        lines += [
-            f"{assertion.name:<8}{self.count(assertion):>9}{percent(self.fraction(assertion)):>10}"
-            f"{percent(self.accuracy(assertion), '-'):>10}"
-            for assertion in reversed(Assertion)
-        ]
-        others = self.count(Assertion.IDK, Assertion.IMK)
-        lines.append(
-            f"{'not IK':<8}{others:>9}{percent(1 - self.f_ik):>10}{percent(self.a_not_ik, '-'):>10}"
-        )
-        return "\n".join([*lines, "", *self.remarks()])
+        rows: list[tuple[Any, ...]] = [("", "samples", "fraction", "accuracy")]
+        for a in reversed(Assertion):
+            accuracy = percent(self.accuracy(a), "-")
+            rows.append((a.name, self.count(a), percent(self.fraction(a)), accuracy))
+        others, accuracy = self.count(Assertion.IDK, Assertion.IMK), percent(self.a_not_ik, "-")
+        rows.append(("not IK", others, percent(1 - self.f_ik), accuracy))
+        lines = ["{:<8}{:>9}{:>10}{:>10}".format(*row) for row in rows]
+        title = f"{self.n_samples} samples, accuracy {percent(self.overall_accuracy)}"
+        return "\n".join([title, "", *lines, "", *self.remarks()])
 
     def remarks(self) -> list[str]:
-        """What the table of figures does not say: the reasons, and where there is no answer."""
+        """What the table of figures does not say: the reasons, and how often there is no answer."""
         reasons = ", ".join(f"{r.name.lower()} {n}" for r, n in self.reasons.items() if n)
         silent = [f"{NO_ANSWER}: {self._silent}, not counted as right or wrong"]
         return [f"reasons: {reasons}", *(silent if self._silent else [])]
@@ -193,7 +194,7 @@ def evaluate(assessment: Assessment, y_true: Any) -> Report:
     """
     if not isinstance(assessment, Assessment):
         raise InputError(
-            f"what is evaluated is an Assessment, as assess(X) returns it; got {shown(assessment)}"
+            f"evaluate needs an Assessment, as assess(X) returns it; got {shown(assessment)}"
         )
     y_true = as_vector(y_true, "y_true")
     if y_true.shape != (len(assessment),):

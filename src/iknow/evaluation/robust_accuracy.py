@@ -1,8 +1,8 @@
 """Robust fractions: how much stays certain when inputs may change by up to a given amount.
 
-A sample's robust radius is the change of its input, in the ℓ2 norm, below which no other class
-can become IK. An adversary with a budget below r cannot turn the samples that are IK, correct, and
-have a robust radius of at least r into confident mistakes.
+No change of the input shorter than the robust radius, in the ℓ2 norm, makes another class IK. So
+an adversary with a budget below r cannot turn the samples that are IK, correct, and have a robust
+radius of at least r into confident mistakes.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion
 from iknow.errors import InputError
+from iknow.evaluation.curves import find_places
 from iknow.evaluation.metrics import evaluate
 from iknow.explain.assessment import Assessment
 
@@ -51,11 +52,7 @@ class RobustCurve:
 
     def places(self, radii: Any) -> Ints:
         """Return the positions in the counts that hold for `radii`, in the shape of those."""
-        asked = np.asarray(radii, dtype=np.float64)
-        if not (asked >= 0).all():  # NaN included
-            raise InputError(f"radii must be numbers >= 0; got {radii}")
-        found: Ints = np.searchsorted(self.radii, asked, side="left")
-        return found
+        return find_places(self.radii, radii, side="left")
 
 
 def robust_curve(assessment: Assessment, y_true: Any = None) -> RobustCurve:
@@ -74,8 +71,7 @@ def robust_curve(assessment: Assessment, y_true: Any = None) -> RobustCurve:
         raise InputError("there is nothing to certify: the assessment is empty")
     ik: Bools = assessment.assertion == Assertion.IK
     certified = assessment.robust_radius
-    finite = certified[ik & np.isfinite(certified)]
-    radii = np.unique(np.append(finite, 0.0))
+    radii = np.unique(np.append(certified[ik & np.isfinite(certified)], 0.0))
     right = None
     if y_true is not None:
         evaluate(assessment, y_true)  # refuses labels that do not fit

@@ -1,8 +1,7 @@
 """Distances for and against: the whole method as points in a plane.
 
-All that a layer says about a sample lies in two distances: d_g to the nearest training sample of
-the believed class, and d_¬g to the nearest of any other. A rule cuts this plane into what is known,
-what may be known and what is not.
+Two distances hold all that a layer says about a sample: d_g to the nearest training sample of the
+believed class, and d_¬g to the nearest of any other. A rule divides this plane into IK, IMK, IDK.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The coverage surface: F_IK over the radii of two layers, with its true maximum.
 
-A sample is IK for the radii in a box (`iknow.selection.exact`), if the other layers know it as
-well. A box covers a rectangle of a grid: two marks where it begins and two where it ends, summed
-along both axes, count the boxes around all grid points at once. The grid is only for the eye: the
-optimum comes from the boxes themselves.
+A sample is IK for the radii in a box (`iknow.selection.exact`), if the other layers know it too. A
+box covers a rectangle of a grid: marks at its four corners, summed along both axes, count the boxes
+around all grid points at once. The optimum comes from the boxes themselves, not from the grid.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import numpy as np
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion, make_assertions
 from iknow.core.justification import justify
-from iknow.core.neighborhood import Neighborhood, axes_of
+from iknow.core.neighborhood import axes_of
 from iknow.errors import InputError
 from iknow.explain.assessment import Assessment
 from iknow.rules import Ball
@@ -86,7 +85,7 @@ def coverage_surface(
     """
     first, second = _check_layers(assessment, layers)
     if len(assessment) == 0:
-        raise InputError("there is no coverage of nothing: the assessment is empty")
+        raise InputError("there is nothing to cover: the assessment is empty")
     sides = [_interval(assessment, layer) for layer in (first, second)]
     lows, highs = (np.column_stack([side[end] for side in sides]) for end in (0, 1))
     possible = _known_elsewhere(assessment, (first, second)) & (lows < highs).all(axis=1)
@@ -110,28 +109,26 @@ def coverage_surface(
 
 def _interval(assessment: Assessment, layer: str) -> tuple[Floats, Floats]:
     """The radii [low, high) at which the layer is pure for each sample, of shape (n,)."""
-    rule: type[Neighborhood] = type(assessment.neighborhoods[layer])
-    k = assessment.neighborhoods[layer].n_neighbors
-    if axes_of(rule) != ("radius",):
-        rule = Ball
+    own = assessment.neighborhoods[layer]
+    rule = type(own) if axes_of(type(own)) == ("radius",) else Ball
     evidence = {layer: assessment.evidence[layer]}
-    low, high = sample_boxes(evidence, assessment.belief_codes, rule, k)
+    low, high = sample_boxes(evidence, assessment.belief_codes, rule, own.n_neighbors)
     return low[:, 0], high[:, 0]
 
 
 def _known_elsewhere(assessment: Assessment, layers: tuple[str, str]) -> Bools:
     """The valid samples that all other layers know."""
     others = [mask for name, mask in assessment.supports.items() if name not in layers]
-    if not others:
-        return ~assessment.never_known
-    known: Bools = make_assertions(assessment.belief_codes, justify(others)) == Assertion.IK
-    return known & ~assessment.never_known
+    known: Bools = ~assessment.never_known
+    if others:
+        known &= make_assertions(assessment.belief_codes, justify(others)) == Assertion.IK
+    return known
 
 
 def _count(lows: Floats, highs: Floats, x: Floats, y: Floats) -> Ints:
     """The number of boxes [low, high) around each grid point, of shape (h, w)."""
     marks = np.zeros((len(y) + 1, len(x) + 1), dtype=np.int64)
-    # The first grid point inside a box, and the first past it: low counts as inside, high does not.
+    # The first grid point inside a box, and the first past it: low is inside, high is not.
     left, right = (np.searchsorted(x, places[:, 0], side="left") for places in (lows, highs))
     below, above = (np.searchsorted(y, places[:, 1], side="left") for places in (lows, highs))
     np.add.at(marks, (below, left), 1)
@@ -156,13 +153,10 @@ def _chosen(assessment: Assessment, first: str, second: str) -> Pair | None:
 
 
 def _worth_seeing(low: Floats, high: Floats, resolution: int) -> Floats:
-    """Radii from where the first samples become IK to where the last cease to be.
-
-    Even steps, or even ratios where the distances span orders of magnitude.
-    """
+    """Radii over which samples become and cease to be IK, in even steps, or ratios if far apart."""
     begins = low[low > 0]
     begin = float(np.quantile(begins, 0.01)) if len(begins) else 0.0
-    ends = np.where(np.isfinite(high), high, low)  # some never cease: they count from where on
+    ends = np.where(np.isfinite(high), high, low)  # those that never cease: where they begin
     end = (float(np.quantile(ends, 0.99)) if len(ends) else 0.0) or 1.0
     if 0 < begin < end / 100:
         return np.geomspace(begin, end, resolution)

@@ -1,18 +1,17 @@
-"""The trade-off: how accurate is what is known, when so much is to be known?
+"""The trade-off: how accurate the known predictions are at each coverage.
 
-Every method gets one knob, and each setting of it a coverage and an accuracy. For softmax it is the
-threshold on the highest score, for a rule whose radius is all there is to choose a common factor on
-the radii of all layers, for another what its `sweep` says, such as k. A rule with several
-parameters to choose has no one knob, and no line.
+Every method has one knob, and each setting of it a coverage and an accuracy. For softmax it is the
+threshold on the highest score; for a rule with only a radius to choose, a common factor on the
+radii of all layers; for another what its `sweep` says, such as k. A rule with several parameters to
+choose has no line.
 
-For each coverage that can be had, the strictest setting that has it is taken: the highest
-threshold, the largest k, the smallest ball. (A ball's coverage grows with its radius only up to a
-point; past it, coverage is lost again to overlap. The smallest that will do extrapolates least.)
-Where a rule says that its strictest is the widest, it is the largest ball. The choice never looks
-at the truth: a line is no better than what a user of the method would get.
+For each possible coverage we take the strictest setting that has it: the highest threshold, the
+largest k, the smallest ball, which extrapolates least. (Past a point a growing ball loses coverage
+again, to overlap.) It is the largest ball if the rule says that its strictest is the widest. The
+choice never uses the truth: a line is no better than what a user of the method would get.
 
-Radii are tried at every factor where anything changes, so no coverage is missed. A sample that is
-not finite is covered by none: a softmax would have no number for it either.
+Radii are tried at every factor where anything changes, so no coverage is missed. No method covers a
+sample that is not finite.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from typing import Any
 import numpy as np
 from scipy.special import softmax
 
-from iknow.core.arrays import Bools, Floats, Ints
+from iknow.core.arrays import Bools, Floats
 from iknow.core.assertion import Assertion
 from iknow.core.neighborhood import Neighborhood, axes_of, make_rule, says
 from iknow.errors import InputError
@@ -108,18 +107,18 @@ def tradeoff(
             f"confidence must hold one number for each of the {len(right)} assessed samples; "
             f"got shape {confident.shape}"
         )
-    swept = [rule for rule in RULES.values() if _sweeps(rule)]
-    lines = [
+    rules = [r for r in RULES.values() if axes_of(r) == ("radius",) or says(r, "sweep")]
+    lines = (
         _softmax_line(np.where(assessment.invalid, np.nan, confident), right),
-        *(_rule_line(assessment, right, rule, given, k) for rule in swept),
-    ]
-    return Tradeoff(tuple(lines), report.overall_accuracy, len(right))
+        *(_rule_line(assessment, right, rule, given, k) for rule in rules),
+    )
+    return Tradeoff(lines, report.overall_accuracy, len(right))
 
 
 def highest_probability(scores: Floats) -> Floats:
-    """The highest of each row of scores, of shape (n, n_classes), as probabilities.
+    """The highest probability in each row of scores, of shape (n, n_classes).
 
-    NaN where a score is NaN or infinite: there is none, and the other rows do not depend on it.
+    NaN where a score is NaN or infinite; the other rows do not depend on such a row.
     """
     usable = (scores < np.inf).all(axis=1)  # also false for NaN
     given = scores[usable]
@@ -131,16 +130,12 @@ def highest_probability(scores: Floats) -> Floats:
 
 
 def _softmax_line(confidence: Floats, right: Bools) -> TradeoffLine:
-    """Equal scores are covered together: no threshold tells them apart."""
+    """Equal scores are covered together: no threshold separates them."""
     asked = ~np.isnan(confidence)
     # As the threshold falls, a sample is covered from its confidence on, for good.
     ends = np.full(asked.sum(), np.inf)
     falling, known, correct = _profiles(-confidence[asked], ends, right[asked])
     return _line(SOFTMAX, -falling[:-1], known[:-1], correct[:-1], len(right), None)
-
-
-def _sweeps(rule: type[Neighborhood]) -> bool:
-    return axes_of(rule) == ("radius",) or says(rule, "sweep")
 
 
 def _rule_line(
@@ -166,7 +161,7 @@ def _rule_line(
     order = slice(None, None, -1 if rule.strictest_is_widest else 1)  # the strictest first
     return _line(
         rule.__name__,
-        np.abs(factors[finite][order]),  # of a knob that is turned down, what it stands at
+        np.abs(factors[finite][order]),  # a knob that is turned down comes negated
         known[finite][order],
         correct[finite][order],
         len(right),
@@ -175,7 +170,7 @@ def _rule_line(
 
 
 def _profiles(low: Floats, high: Floats, right: Bools) -> tuple[Floats, Floats, Floats]:
-    """Where intervals [low, high) begin or end; how many are open from there on; how many right."""
+    """Where intervals [low, high) begin or end, and how many and how many right are open there."""
     places, known = profile(low, high, np.ones(len(low)))
     _, correct = profile(low, high, right.astype(np.float64))
     return places, known, correct
@@ -183,21 +178,16 @@ def _profiles(low: Floats, high: Floats, right: Bools) -> tuple[Floats, Floats, 
 
 def _line(
     method: str,
-    settings: Any,
-    known: Floats | Ints,
-    correct: Floats | Ints,
+    settings: Floats,
+    known: Floats,
+    correct: Floats,
     n_samples: int,
     chosen: tuple[float, float] | None,
 ) -> TradeoffLine:
     """Of settings from strict to lax, those that cover more than any stricter one."""
     more = known > np.maximum.accumulate(np.append(0, known))[:-1]
-    return TradeoffLine(
-        method=method,
-        settings=np.asarray(settings, dtype=np.float64)[more],
-        coverage=known[more] / n_samples,
-        accuracy=correct[more] / known[more],
-        chosen=chosen,
-    )
+    known, correct = known[more], correct[more]
+    return TradeoffLine(method, settings[more], known / n_samples, correct / known, chosen)
 
 
 def _outcome(

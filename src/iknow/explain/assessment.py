@@ -1,7 +1,7 @@
 """Assessment: everything iknow says about a set of predictions, column by column.
 
-It holds the evidence, or a way to it, so other neighborhoods can be tried (`under`) and predictions
-explained (`explain`) without asking the model again.
+It holds the evidence, or a way to it, so you can try other neighborhoods (`under`) and explain
+predictions (`explain`) without asking the model again.
 """
 
 from __future__ import annotations
@@ -51,14 +51,13 @@ class Assessment:
         scores: The model's scores, of shape (n, n_classes); NaN where it gave none.
         evidence: Evidence by layer.
         neighborhoods: Rules by layer.
-        invalid: Mask of shape (n,), True where activations are not finite or the model gave no
-            answer.
-        knowable: Codes of the classes that a belief may be IK in, if a certificate names them; in
-            any other class the most is IMK. None means all.
+        invalid: Mask of shape (n,): an activation is not finite, or the model gave no answer.
+        knowable: Codes of the classes that a certificate allows to be IK; a belief in any other
+            class is at most IMK. None means all.
         found: By layer, the classes within reach, masks of shape (n, n_classes), if they were found
             without the evidence. They must agree with it.
-        movements: By layer, how far a change of the inputs can move the samples' points; missing,
-            or a constant of inf, if that is unknown.
+        movements: By layer, how far a change of the inputs can move the samples' points. If that is
+            unknown, the layer is missing or its constant is inf.
 
     Examples:
         >>> from iknow import Ball
@@ -84,28 +83,24 @@ class Assessment:
                 f"supports are needed for the layers {sorted(self.evidence)}; "
                 f"got them for {sorted(self.found)}"
             )
-
-        if (~self.answered & ~self.invalid).any():
+        unmarked = np.flatnonzero(~self.answered & ~self.invalid)
+        if len(unmarked):
             raise InputError(
-                "a sample without belief must be invalid; row "
-                f"{int((~self.answered & ~self.invalid).argmax())} is not marked so"
+                f"a sample without belief must be invalid; row {unmarked[0]} is not marked so"
             )
 
     def __len__(self) -> int:
         return len(self.belief_codes)
 
     def __repr__(self) -> str:
-        counts = ", ".join(
-            f"{assertion.name} {int((self.assertion == assertion).sum())}"
-            for assertion in reversed(Assertion)
-        )
-        return f"Assessment of {len(self)} predictions: {counts}"
+        counts = [f"{a.name} {int((self.assertion == a).sum())}" for a in reversed(Assertion)]
+        return f"Assessment of {len(self)} predictions: {', '.join(counts)}"
 
     @cached_property
     def belief(self) -> Labels:
-        """The model's answer as labels, of shape (n,): what it said about each sample as given.
+        """The model's answers as labels, of shape (n,).
 
-        Where it said nothing (`answered` is False), None, in an array of objects.
+        If it did not answer about every sample, an array of objects with None for the others.
         """
         if self.answered.all():
             return self.classes[self.belief_codes]
@@ -115,10 +110,7 @@ class Assessment:
 
     @cached_property
     def answered(self) -> Bools:
-        """Mask of shape (n,) of the samples that the model gave an answer about.
-
-        It may refuse one that is not finite, or score it by NaN; no answer is made up then.
-        """
+        """Mask of shape (n,) of the samples that the model gave an answer about."""
         answered: Bools = self.belief_codes != NO_BELIEF
         return answered
 
@@ -126,7 +118,7 @@ class Assessment:
     def supports(self) -> dict[str, Bools]:
         """For each layer, the classes within reach: masks of shape (n, n_classes).
 
-        An invalid sample has none, whatever evidence came with it: it fails closed, to IDK.
+        An invalid sample has none, whatever its evidence: it fails closed, to IDK.
         """
         valid = ~self.invalid[:, None]
         if self.found is not None:
@@ -157,7 +149,7 @@ class Assessment:
 
     @cached_property
     def never_known(self) -> Bools:
-        """Mask of shape (n,) of the samples that are IK under no neighborhoods whatever."""
+        """Mask of shape (n,) of the samples that no neighborhoods make IK."""
         return self.invalid | ~may_be_known(self.belief_codes, self.knowable)
 
     @cached_property
@@ -166,46 +158,40 @@ class Assessment:
 
         Negative where it does; -inf for an invalid sample.
         """
-        return {
-            layer: np.where(
-                self.invalid,
-                -np.inf,
-                find_margins(evidence, self.neighborhoods[layer], self.belief_codes),
-            )
+        margins = {
+            layer: find_margins(evidence, self.neighborhoods[layer], self.belief_codes)
             for layer, evidence in self.evidence.items()
         }
+        return {layer: np.where(self.invalid, -np.inf, each) for layer, each in margins.items()}
 
     @cached_property
     def margin(self) -> Floats:
         """The smallest of the layers' margins, of shape (n,): above 0 for IK, below for the rest.
 
-        How much nearer to a boundary distances may come before an IK is lost; or how much they lack
-        for one, below 0. At 0 a distance equals the reach, and the sample may be either. -inf for
-        a belief that no distance makes IK, as it is not `knowable`.
+        How much distances may change before an IK is lost, or must change, below 0, to gain one. At
+        0 a distance equals the reach, and the sample may be either. -inf for a belief that is not
+        `knowable`.
         """
         margins: Floats = np.min(list(self.layer_margins.values()), axis=0)
         return np.where(may_be_known(self.belief_codes, self.knowable), margins, -np.inf)
 
     @cached_property
     def robust_radius(self) -> Floats:
-        """The ℓ2 length, of shape (n,), below which no change of the input has another label IK.
+        """The ℓ2 length, of shape (n,), below which no change of the input makes another label IK.
 
-        It holds for what the model computes, rounding included (see `iknow.classifier.moving`).
-        0 where nothing is certified: a sample whose belief has no lead over the other classes, or
-        none beyond rounding, an invalid one, or all of them where no layer is known well enough.
+        It holds for what the model computes, rounding included (see `iknow.classifier.moving`). 0
+        where nothing is certified: the belief has no lead over the other classes beyond rounding,
+        the sample is invalid, or no layer is known well enough.
         """
-        movements = {
-            layer: self.movements[layer] for layer in self.evidence if layer in self.movements
-        }
+        movements = {name: self.movements[name] for name in self.evidence if name in self.movements}
         radii = find_robust_radii(self.evidence, self.neighborhoods, self.belief_codes, movements)
         return np.where(self.invalid, 0.0, radii)
 
     @cached_property
     def stability(self) -> Stability:
-        """How many training samples must be removed for each IK to be lost; 0 where there is none.
+        """How many training samples you must remove for each IK to be lost; 0 for other samples.
 
-        A lower bound where all the neighbours in the evidence count, and there may be more:
-        `assess(X, k=...)` gathers more of them.
+        A lower bound if all neighbors in the evidence count: `assess(X, k=...)` gathers more.
         """
         return find_stability(
             list(self.evidence.values()),
@@ -229,16 +215,13 @@ class Assessment:
         )
 
     def __getitem__(self, samples: Any) -> Assessment:
-        """The assessment of some of the samples; evidence is gathered about no others.
+        """Return the assessment of some samples, in that order, gathering evidence for no others.
 
         Args:
             samples: A position, a slice, positions or a mask of shape (n,). A single position gives
                 an assessment of one sample.
-
-        Returns:
-            An assessment of the samples, in the order they were asked for.
         """
-        rows = pick_samples(samples, len(self))
+        rows, found = pick_samples(samples, len(self)), self.found
         return replace(
             self,
             belief_codes=self.belief_codes[rows],
@@ -246,9 +229,7 @@ class Assessment:
             evidence=about(self.evidence, rows),
             movements=about(self.movements, rows),
             invalid=self.invalid[rows],
-            found=None
-            if self.found is None
-            else {layer: mask[rows] for layer, mask in self.found.items()},
+            found=None if found is None else {layer: found[layer][rows] for layer in found},
         )
 
     def __iter__(self) -> Iterator[Assessment]:
@@ -256,23 +237,23 @@ class Assessment:
         return (self[i] for i in range(len(self)))
 
     def to_dict(self) -> dict[str, Any]:
-        """The answers as plain values for JSON, each a list with an entry for every sample.
+        """Return the answers as plain values for JSON, lists with an entry for each sample.
 
-        No evidence is gathered for it. What JSON has no word for is None if it is a score, and its
-        text, `str(label)`, if it is a label: a date, bytes, NaN.
+        It gathers no evidence. A score that JSON cannot express becomes None; a label, such as a
+        date, bytes or NaN, becomes `str(label)`.
 
         Returns:
-            `classes`, the labels; `belief`, a label or None; `score`, the model's of its belief;
+            `classes`, the labels; `belief`, a label or None; `score`, the model's for its belief;
             `assertion` and `reason`, by name; `justified`, the labels of the justified classes.
         """
         return as_plain(self)
 
     def to_frame(self) -> Any:
-        """The answers as a `pandas.DataFrame` with a row for each sample.
+        """Return the answers as a `pandas.DataFrame` with a row for each sample.
 
-        Its columns: `belief`; `score`, the model's of its belief; `assertion`, an ordered category
-        (IDK < IMK < IK); `reason`; `justified`, the justified classes, with | between them. No
-        evidence is gathered for it: add what you need of it, as `frame["margin"] = a.margin`.
+        Its columns: `belief`; `score`, the model's for its belief; `assertion`, an ordered category
+        (IDK < IMK < IK); `reason`; `justified`, the justified classes, with | between them. It
+        gathers no evidence: add what you need, such as `frame["margin"] = a.margin`.
 
         Raises:
             MissingExtraError: pandas is not installed.
@@ -289,12 +270,7 @@ class Assessment:
         return assessment_to_html(self)
 
     def explain(
-        self,
-        i: int,
-        *,
-        samples: Any = None,
-        training: Any = None,
-        renderer: Renderer | None = None,
+        self, i: int, *, samples: Any = None, training: Any = None, renderer: Renderer | None = None
     ) -> Explanation:
         """Explain the assertion about sample `i`: the training samples for and against, per layer.
 

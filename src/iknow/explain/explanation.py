@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from iknow.core.arrays import Bools, Labels
 from iknow.core.assertion import Assertion, Reason
 from iknow.core.codes import NO_BELIEF
-from iknow.core.evidence import NO_EXEMPLAR, Evidence
-from iknow.core.neighborhood import NO_REACH, Neighborhood
+from iknow.core.evidence import NO_EXEMPLAR
+from iknow.core.neighborhood import NO_REACH
 from iknow.core.slack import Slack, find_slack
 from iknow.core.text import name
 from iknow.explain.picture import Picture, Renderer, picture_of, take_sample
@@ -89,14 +87,13 @@ class LayerExplanation:
     @property
     def finding(self) -> str:
         """What the layer finds, in words."""
-        reach = "" if self.reach is None else f" the reach {self.reach:.4g}"
-        if not self.support:
-            exemplars = [e for e in (self.nearest_for, self.nearest_against) if e is not None]
-            nearest = min(exemplars, key=lambda e: e.distance, default=None)
-            beyond = "" if nearest is None else f"; the nearest is {nearest}"
-            return f"{name(self.layer)} finds no training sample within{reach or ' reach'}{beyond}"
-        found = " and ".join(map(name, self.support))
-        return f"{name(self.layer)} finds {found} within{reach}"
+        reach = "reach" if self.reach is None else f"the reach {self.reach:.4g}"
+        found = " and ".join(map(name, self.support)) or "no training sample"
+        finding = f"{name(self.layer)} finds {found} within {reach}"
+        exemplars = [e for e in (self.nearest_for, self.nearest_against) if e is not None]
+        if self.support or not exemplars:
+            return finding
+        return f"{finding}; the nearest is {min(exemplars, key=lambda e: e.distance)}"
 
 
 @dataclass(frozen=True)
@@ -110,8 +107,8 @@ class Explanation:
         reason: Why.
         layers: What each layer says.
         margin: The smallest margin of the layers.
-        stability: How many training samples you must remove for an IK to be lost, at least, and
-            whether that is the exact number.
+        stability: The least number of training samples you must remove for an IK to be lost, and
+            whether it is exact.
         picture: What the sample looks like, if you gave the samples.
     """
 
@@ -148,13 +145,12 @@ class Explanation:
         )
 
     def __str__(self) -> str:
+        belief = "no belief" if self.belief is None else f"belief {name(self.belief)}"
         lines = [
-            f"sample {self.index}: {self.assertion.name}, "
-            f"{'no belief' if self.belief is None else f'belief {name(self.belief)}'}",
+            f"sample {self.index}: {self.assertion.name}, {belief}",
             f"  {self.reason.name}: {self.sentence}",
         ]
-        for layer in self.layers:
-            lines += [f"  {line}" for line in str(layer).splitlines()]
+        lines += [f"  {line}" for layer in self.layers for line in str(layer).splitlines()]
         if self.assertion == Assertion.IK:
             lines.append(f"  {self.foundation}")
         return "\n".join(lines)
@@ -169,53 +165,24 @@ def explain_sample(
     one: Assessment, index: int, *, samples: Any, training: Any, renderer: Renderer | None
 ) -> Explanation:
     """Explain the one sample that `one` is about, at `index` among those that were assessed."""
-    sample = None if samples is None else take_sample(samples, index)
     return Explanation(
         index=index,
         belief=one.belief.tolist()[0],
         assertion=one.assertion[0],
         reason=one.reason[0],
-        layers=tuple(
-            explain_layer(
-                layer,
-                evidence,
-                one.neighborhoods[layer],
-                classes=one.classes,
-                belief=int(one.belief_codes[0]),
-                margin=float(one.layer_margins[layer][0]),
-                supports=one.supports,
-                knowable=one.knowable,
-                training=training,
-                renderer=renderer,
-            )
-            for layer, evidence in one.evidence.items()
-        ),
+        layers=tuple(explain_layer(one, layer, training, renderer) for layer in one.evidence),
         margin=float(one.margin[0]),
         stability=(int(one.stability.at_least[0]), bool(one.stability.exact[0])),
-        picture=None if sample is None else picture_of(sample, renderer),
+        picture=_picture(samples, index, renderer),
     )
 
 
 def explain_layer(
-    layer: str,
-    evidence: Evidence,
-    neighborhood: Neighborhood,
-    *,
-    classes: Labels,
-    belief: int,
-    margin: float,
-    supports: Mapping[str, Bools],
-    knowable: Sequence[int] | None = None,
-    training: Any = None,
-    renderer: Renderer | None = None,
+    one: Assessment, layer: str, training: Any, renderer: Renderer | None
 ) -> LayerExplanation:
-    """Explain the one sample that `evidence` is about.
-
-    belief: its class code, or `NO_BELIEF`. supports: of all layers, by name, masks of shape
-    (1, n_classes). knowable: codes of the classes that may be IK, where not all may. training: the
-    training samples by row, for pictures of the exemplars.
-    """
-    labels = classes.tolist()
+    """What a layer says about the one sample of `one`. training: samples by row, for pictures."""
+    evidence, neighborhood = one.evidence[layer], one.neighborhoods[layer]
+    labels, belief = one.classes.tolist(), int(one.belief_codes[0])
     distances = evidence.class_distances[0]
     others = np.where(np.arange(len(labels)) == belief, np.inf, distances)
     # A rule with a radius for each class reaches as far as that of the believed one.
@@ -226,25 +193,24 @@ def explain_layer(
         row = int(evidence.exemplars[0, code])
         if row == NO_EXEMPLAR:
             return None
-        sample = None if training is None else take_sample(training, row)
-        picture = None if sample is None else picture_of(sample, renderer)
+        picture = _picture(training, row, renderer)
         return Exemplar(row, labels[code], float(distances[code]), picture)
 
     valid = bool(np.isfinite(distances).any())
+    elsewhere = [mask for name, mask in one.supports.items() if name != layer]
     return LayerExplanation(
         layer=layer,
         nearest_for=None if belief == NO_BELIEF else exemplar(belief),
         nearest_against=exemplar(int(others.argmin())) if np.isfinite(others).any() else None,
         reach=reach if valid and reach != NO_REACH else None,
-        support=tuple(labels[code] for code in np.flatnonzero(supports[layer][0])),
-        margin=margin,
-        slack=find_slack(
-            evidence,
-            neighborhood,
-            [mask for name, mask in supports.items() if name != layer],
-            belief,
-            knowable,
-        )
+        support=tuple(labels[code] for code in np.flatnonzero(one.supports[layer][0])),
+        margin=float(one.layer_margins[layer][0]),
+        slack=find_slack(evidence, neighborhood, elsewhere, belief, one.knowable)
         if valid and belief != NO_BELIEF
         else None,
     )
+
+
+def _picture(samples: Any, row: int, renderer: Renderer | None) -> Picture | None:
+    sample = None if samples is None else take_sample(samples, row)
+    return None if sample is None else picture_of(sample, renderer)

@@ -1,12 +1,10 @@
-"""Assessments, explanations and pictures as HTML, for notebooks.
-
-Everything that comes from data is escaped: a label with markup in it is shown as text.
-"""
+"""Assessments, explanations and pictures as HTML, for notebooks; all data is escaped."""
 
 from __future__ import annotations
 
 import base64
 from html import escape
+from itertools import cycle
 
 import numpy as np
 
@@ -103,18 +101,12 @@ def _draw(series: Series) -> str:
     """The channels of a series as lines over one another, on a common scale."""
     values = series.values
     low, high = float(values.min()), float(values.max())
-    scaled = scale(values, low, high)
+    heights = HEIGHT - 3 - scale(values, low, high) * (HEIGHT - 6)
     places = np.linspace(2, WIDTH - 2, values.shape[1])
-    lines = "".join(
-        f'<polyline fill="none" stroke="{SERIES_COLORS[i % len(SERIES_COLORS)]}" '
-        'stroke-width="1.5" points="'
-        + " ".join(
-            f"{x:.1f},{HEIGHT - 3 - y * (HEIGHT - 6):.1f}"
-            for x, y in zip(places, channel, strict=True)
-        )
-        + '"/>'
-        for i, channel in enumerate(scaled)
-    )
+    lines = ""
+    for channel, color in zip(heights, cycle(SERIES_COLORS), strict=False):
+        points = " ".join(f"{x:.1f},{y:.1f}" for x, y in zip(places, channel, strict=True))
+        lines += f'<polyline fill="none" stroke="{color}" stroke-width="1.5" points="{points}"/>'
     return (
         f'<svg width="{WIDTH}" height="{HEIGHT}" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
         f'aria-label="a series from {low:.4g} to {high:.4g}">{lines}</svg>'

@@ -1,8 +1,8 @@
-"""On request: what takes time is found for those who ask for it.
+"""On request: what takes time is found when it is first needed.
 
-Assertions need only to know which classes lie within reach, which an index may find out without
-measuring. Explanations, and other neighborhoods, need the distances themselves, and certificates
-need to know how far a change of the input can carry a point.
+Assertions need only the classes within reach, which an index may find without measuring.
+Explanations and other neighborhoods need the distances, and certificates how far a change of the
+input can move a point.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Found = TypeVar("Found", Evidence, Movement)
 
 
 class OnRequest(Mapping[str, Found], Generic[Found]):
-    """What there is to say about samples in each layer, by name, found when it is first looked at.
+    """What is known about samples in each layer, by name, found on first access.
 
-    find: finds it in a layer, of the samples at some positions. It is let go, with all it holds on
-    to, when every layer is there. positions: which samples this is about, of shape (n,). Copies and
-    pickles are plain dicts of all there is to find.
+    find: finds it in a layer, for the samples at some positions; released, with all it holds, when
+    every layer is found. positions: of the samples, of shape (n,). Copies and pickles are plain
+    dicts of all layers.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class OnRequest(Mapping[str, Found], Generic[Found]):
     def __getitem__(self, layer: str) -> Found:
         if layer not in self._layers:
             raise KeyError(layer)
-        with self._lock.held():  # a second thread waits, rather than find it all again
+        with self._lock.held():  # a second thread waits rather than find it again
             if layer not in self._found and self._find is not None:
                 self._found[layer] = self._find(layer, self._positions)
             if len(self._found) == len(self._layers):
@@ -52,21 +52,20 @@ class OnRequest(Mapping[str, Found], Generic[Found]):
     def __len__(self) -> int:
         return len(self._layers)
 
-    def __contains__(self, layer: object) -> bool:  # a Mapping's own would look, and so find
+    def __contains__(self, layer: object) -> bool:  # Mapping's own would find the value
         return layer in self._layers
 
     def __repr__(self) -> str:
         return f"OnRequest of {', '.join(self._layers)}; found: {len(self._found)}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A copy cannot take the model along. Making one does not ask for a certificate: that there
-        # will be none is no warning to give here.
+        # A copy cannot take the model along. It did not ask for a certificate, so no warnings.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return dict, (dict(self.items()),)
 
     def about(self, samples: slice | Ints) -> OnRequest[Found]:
-        """The same about some of the samples, and found for these alone, if there is none yet."""
+        """The same about some of the samples; what is not found yet is found for them alone."""
         with self._lock.held():
             find, found = self._find, dict(self._found)
         part = OnRequest(self._layers, find, self._positions[samples])
@@ -75,7 +74,7 @@ class OnRequest(Mapping[str, Found], Generic[Found]):
 
 
 def about(by_layer: Mapping[str, Found], samples: slice | Ints) -> Mapping[str, Found]:
-    """What is said about some of the samples, without finding it of any others."""
+    """What is known about some of the samples, without finding it for any others."""
     if isinstance(by_layer, OnRequest):
         return by_layer.about(samples)
     return {layer: whole[samples] for layer, whole in by_layer.items()}

@@ -1,13 +1,13 @@
-"""Pictures: what one sample looks like to a person: an image, a series, or a row of features.
+"""Pictures: how to show a sample to a person: as an image, a series, or a row of features.
 
 A renderer makes a picture of a sample. A picture is data, never markup, so nothing in a sample can
-run in the page that shows it. Without a renderer the shape of the sample says what it is:
+run in the page that shows it. Without a renderer the shape of the sample decides:
 
     (n,)                                            a row of features
     (1, n), (n, 1)                                  a series of n steps
     (h, w), (1, h, w), (h, w, 1), (3, h, w), (h, w, 3)    an image
 
-Whatever cannot be rendered is shown by its numbers.
+What cannot be rendered is shown as numbers.
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ from iknow.core.scalars import as_whole
 from iknow.core.text import name, shown
 from iknow.errors import InputError
 
-MOST_FEATURES = 256
-"""No more values of a sample than this are shown as numbers."""
-
+MOST_FEATURES = 256  # values of a sample that are shown as numbers
 BRIGHTEST = 255
 
 
@@ -149,8 +147,8 @@ def as_features(names: Sequence[str] | None = None) -> Renderer:
 
 
 def picture_of(sample: Any, renderer: Renderer | None = None) -> Picture:
-    """The picture of a sample; where it cannot be made, the numbers of the sample."""
-    # A renderer is the caller's code, and a picture less is no reason to lose a report.
+    """The picture of a sample, or its numbers if that fails."""
+    # A renderer is the caller's code, and its failure is no reason to lose a report.
     for make in (_by_shape if renderer is None else renderer, as_features()):
         try:
             picture = make(sample)
@@ -162,10 +160,7 @@ def picture_of(sample: Any, renderer: Renderer | None = None) -> Picture:
 
 
 def take_sample(samples: Any, row: int) -> Any:
-    """One of many samples: of an array, a sequence, a table of pandas, or a mapping by row.
-
-    None where there is no such row.
-    """
+    """One sample of an array, a sequence, a pandas table or a mapping by row; None if missing."""
     try:
         if isinstance(samples, Mapping):
             return samples.get(row)
@@ -174,7 +169,7 @@ def take_sample(samples: Any, row: int) -> Any:
             return None
         sample = samples.iloc[row] if hasattr(samples, "iloc") else samples[row]
         return sample.toarray().ravel() if hasattr(sample, "toarray") else sample
-    except Exception:  # what was given may answer in any way
+    except Exception:  # a user's object may raise anything
         return None
 
 
@@ -203,7 +198,7 @@ def _as_pixels(values: NDArray[Any], limits: tuple[float, float] | None) -> NDAr
 
 
 def scale(values: Floats, low: float, high: float) -> Floats:
-    """Values with `low` at 0 and `high` at 1; halved first, as their distance may be no float."""
+    """Values with `low` at 0 and `high` at 1; halved first, as high - low may overflow."""
     extent = high / 2 - low / 2
     scaled: Floats = (values / 2 - low / 2) / (extent if extent > 0 else 0.5)
     return scaled
@@ -217,7 +212,7 @@ def _numbers(sample: Any) -> NDArray[Any]:
 
 
 def _plain(value: Any) -> float | str:
-    """A number, or a text that is no longer than anybody reads."""
+    """A number, or a text of bounded length."""
     try:
         if isinstance(value, (bool, int, float)) and math.isfinite(value):
             return float(value)

@@ -1,4 +1,4 @@
-"""Samples and layers: which ones of an assessment are asked for."""
+"""Samples and layers: which of an assessment's are meant."""
 
 from __future__ import annotations
 
@@ -57,10 +57,9 @@ def _check_within(position: Any, n: int) -> None:
 
 
 def choose_layers(layers: Any, there: Collection[str]) -> list[str]:
-    """Layers that there is evidence for, at least one; a single name may stand alone."""
-    several = isinstance(layers, Collection) and getattr(layers, "ndim", 1) == 1
-    several = several and not isinstance(layers, str)
-    chosen = list(layers) if several else [layers]
+    """The named layers, at least one; a single name may stand alone."""
+    several = isinstance(layers, Collection) and not isinstance(layers, str)
+    chosen = list(layers) if several and getattr(layers, "ndim", 1) == 1 else [layers]
     missing = [n for n in chosen if not isinstance(n, str) or n not in there]
     if missing or not chosen:
         raise InputError(

@@ -1,8 +1,8 @@
-"""The album: pictures of samples, as many as there is room for.
+"""The album: as many pictures of samples as there is room for.
 
-Pixels and series travel as numbers and are drawn by the page; features travel as text. They are
-compressed together, a few hundred kilobytes at a time: small images share most of what they look
-like, and the page opens only the part it needs.
+Pixels and series travel as numbers that the page draws, features as text. They are compressed a few
+hundred kilobytes at a time: small images have much in common, and the page opens only the part it
+needs.
 """
 
 from __future__ import annotations
@@ -14,48 +14,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iknow.core.arrays import Ints
-from iknow.explain.picture import (
-    Features,
-    Image,
-    Picture,
-    Renderer,
-    Series,
-    picture_of,
-    take_sample,
-)
+from iknow.explain.picture import Image, Picture, Renderer, Series, picture_of, take_sample
 from iknow.report.packing import compress
 
 GRAY, COLOR, SERIES, FEATURES = range(4)
 PART_BYTES = 200_000
 LONGEST_SIDE = 128
 MOST_STEPS = 600
-INDEX_BYTES = 12
-"""What the entry of a picture in the page's list comes to, about, when compressed."""
+INDEX_BYTES = 12  # about what an entry in the page's list of pictures takes when compressed
 
-Key = tuple[str, int]
-"""("sample", its position in the page) or ("training", its row)."""
+Key = tuple[str, int]  # ("sample", its position in the page) or ("training", its row)
 
 
 class Album:
     """Pictures by key, in the order they came, within a budget of bytes in the page.
 
     parts: compressed. entries: (kind, height | channels | names, width | steps | more, part,
-    offset, length) of each picture. names: the lists of features' names.
+    offset, length) of each picture. names: of features, with their positions.
     """
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
         self.parts: list[str] = []
         self.entries: list[tuple[int, ...]] = []
-        self.names: list[tuple[str, ...]] = []
+        self.names: dict[tuple[str, ...], int] = {}
         self.full = False
         self._places: dict[Key, int] = {}
         self._open: list[bytes] = []
         self._open_bytes = 0
-        self._names: dict[tuple[str, ...], int] = {}
 
     def add(self, key: Key, samples: Any, row: int, renderer: Renderer | None) -> None:
-        """Draw one of the samples, if there is one and still room."""
+        """Draw one of the samples, if it exists and there is still room."""
         if self.full or key in self._places or samples is None or row < 0:
             return
         sample = take_sample(samples, row)
@@ -71,7 +60,7 @@ class Album:
             self.close_part()
 
     def close_part(self) -> None:
-        """Compress what came since the last part; without room for it, forget it."""
+        """Compress what came since the last part; drop it if there is no room."""
         if not self._open:
             return
         self.parts.append(compress(b"".join(self._open)))
@@ -80,14 +69,14 @@ class Album:
             self.drop_part()
 
     def drop_part(self) -> None:
-        """Make room: forget the last part and take nothing more."""
+        """Make room: drop the last part and take nothing more."""
         self.full = True
         self.parts.pop()
         self.entries = [entry for entry in self.entries if entry[3] < len(self.parts)]
         self._places = {k: at for k, at in self._places.items() if at < len(self.entries)}
 
     def place(self, key: Key) -> int:
-        """Where the picture is in `entries`; -1 for none."""
+        """The position of a picture in `entries`; -1 for none."""
         return self._places.get(key, -1)
 
     def training_rows(self) -> list[int]:
@@ -107,19 +96,14 @@ class Album:
             largest = np.finfo(np.float32).max
             values = np.clip(shrink_series(picture.values), -largest, largest).astype("<f4")
             return SERIES, values.shape[0], values.shape[1], values.tobytes()
-        return FEATURES, self._names_of(picture), picture.n_more, _features_as_text(picture)
-
-    def _names_of(self, picture: Features) -> int:
-        if picture.names is None:
-            return -1
-        place = self._names.setdefault(picture.names, len(self.names))
-        if place == len(self.names):
-            self.names.append(picture.names)
-        return place
+        titles = picture.names
+        names = -1 if titles is None else self.names.setdefault(titles, len(self.names))
+        values = [v if isinstance(v, str) else float(f"{v:.6g}") for v in picture.values]
+        return FEATURES, names, picture.n_more, json.dumps(values).encode()
 
 
 def shrink_image(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """An image of at most `LONGEST_SIDE` pixels a side, by means over squares."""
+    """An image of at most `LONGEST_SIDE` pixels a side: the means of squares."""
     step = -(-max(pixels.shape[:2]) // LONGEST_SIDE)
     if step <= 1:
         return pixels
@@ -131,7 +115,7 @@ def shrink_image(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def shrink_series(values: NDArray[Any]) -> NDArray[Any]:
-    """A series of at most `MOST_STEPS` steps: of each stretch its extremes, so no peak is lost."""
+    """A series of at most `MOST_STEPS` steps: the extremes of each stretch, to lose no peak."""
     channels, steps = values.shape
     if steps <= MOST_STEPS:
         return values
@@ -139,11 +123,6 @@ def shrink_series(values: NDArray[Any]) -> NDArray[Any]:
     lowest = np.minimum.reduceat(values, edges, axis=1)
     highest = np.maximum.reduceat(values, edges, axis=1)
     return np.stack([lowest, highest], axis=2).reshape(channels, -1)
-
-
-def _features_as_text(picture: Features) -> bytes:
-    values = [v if isinstance(v, str) else float(f"{v:.6g}") for v in picture.values]
-    return json.dumps(values).encode()
 
 
 def fill_album(
@@ -155,10 +134,10 @@ def fill_album(
     training: Any,
     renderer: Renderer | None,
 ) -> Album:
-    """The pictures of samples, each followed by its exemplars', until the room is used.
+    """The pictures of samples, each followed by those of its exemplars, until the album is full.
 
-    order: positions in `rows`, most important first. exemplars: training rows, of shape
-    (m, n_exemplars), for the samples in `rows`; -1 for none.
+    order: positions in `rows`, most important first. exemplars: training rows of shape
+    (m, n_exemplars); -1 for none.
     """
     album = Album(budget)
     for position in order.tolist():

@@ -41,19 +41,19 @@ def assemble(
         "script": script,
         "policy": "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; "
         f"style-src {_fingerprint(style)}; script-src {_fingerprint(script)}",
-        "facts": to_json({**facts, "arrays": arrays, "names": album.names}),
+        "facts": to_json({**facts, "arrays": arrays, "names": list(album.names)}),
         "arrays": packed,
         "pictures": "\n".join(
             f'<script type="application/octet-stream" id="pictures-{place}">{part}</script>'
             for place, part in enumerate(album.parts)
         ),
     }
-    # One pass: what is put in is not searched for places again.
+    # One pass: what is inserted is not searched again.
     return re.sub(r"\{\{(\w+)\}\}", lambda place: parts[place[1]], _read("page.html"))
 
 
 def _picture_columns(album: Album, n_samples: int) -> dict[str, NDArray[Any]]:
-    """Where the pictures of samples and of training rows are; -1 for a sample that has none."""
+    """The positions of the pictures of samples and training rows; -1 for a sample without one."""
     training = album.training_rows()
     places = [album.place(("training", row)) for row in training]
     samples = [album.place(("sample", at)) for at in range(n_samples)]
@@ -66,7 +66,7 @@ def _picture_columns(album: Album, n_samples: int) -> dict[str, NDArray[Any]]:
 
 
 def _colors() -> str:
-    """The colors of the assertions, by names that the style sheet chooses from."""
+    """The colors of the assertions, under names for the style sheet to choose from."""
     shades = (
         f"--{assertion.name.lower()}-{on.replace('_', '-')}: {shade}; "
         for assertion, colors in SHADES.items()

@@ -11,16 +11,15 @@ from iknow.core.assertion import Assertion
 from iknow.errors import InputError
 from iknow.explain.assessment import Assessment
 
-MOST_EXTRAS = 300
-"""Wrong IKs that are shown although the draw left them out: no more than a person can look at."""
+MOST_EXTRAS = 300  # wrong IKs shown although they were not drawn: as many as a person can inspect
 
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
     """The samples in the page.
 
-    rows: their places in the assessment, ascending, of shape (m,). counted: mask of shape (m,); the
-    others are wrong IKs outside the random draw, shown but not counted. n_samples: of all.
+    rows: their positions in the assessment, ascending, of shape (m,). counted: mask of shape (m,);
+    the others are wrong IKs outside the random draw, which are only shown. n_samples: of all.
     """
 
     rows: Ints
@@ -39,9 +38,9 @@ class Chosen:
 def choose_samples(
     assessment: Assessment, wrong: Bools | None, most: int, rng: np.random.Generator
 ) -> Chosen:
-    """All samples, or `most` of them drawn at random and the wrong IKs that were not.
+    """All samples, or `most` of them drawn at random, plus the wrong IKs that were not drawn.
 
-    wrong: mask of shape (n,) of the beliefs that are not true, if the truth is known.
+    wrong: mask of shape (n,) of the wrong beliefs, if the truth is known.
     """
     if most < 1:
         raise InputError(f"a report must hold at least one sample; got room for {most}")
@@ -61,10 +60,7 @@ def choose_samples(
 
 
 def order_for_pictures(assessment: Assessment, rows: Ints, wrong: Bools | None) -> Ints:
-    """Positions in `rows`, those a reader looks at first in front, of shape (m,).
-
-    Wrong IKs, other wrong beliefs, and then whatever is nearest to another assertion.
-    """
+    """Positions in `rows`, of shape (m,): wrong IKs, other wrong beliefs, then closest calls."""
     closeness = np.abs(assessment.margin[rows])
     if wrong is None:
         return np.argsort(closeness, kind="stable")

@@ -1,7 +1,7 @@
 """Columns: the evidence as the page's algebra reads it (static/layer.js says why it is enough).
 
-For each layer and sample: the distance to the nearest training sample of the believed class, and of
-the two nearest other classes, which training samples these are, and how many neighbors are nearer.
+For each layer and sample: the nearest training samples of the believed class and of the two nearest
+other classes, their distances, and how many neighbors are nearer.
 """
 
 from __future__ import annotations
@@ -21,19 +21,18 @@ from iknow.core.text import name as shown_name
 from iknow.explain.assessment import Assessment
 from iknow.report.mirrors import describe_setting, find_fixed, has_mirror
 
-MOST_NEIGHBORS = 30
-"""How many neighbors the page holds, unless a rule needs more; they are most of its size."""
+MOST_NEIGHBORS = 30  # unless a rule needs more: neighbors are most of the page's size
 
 Columns = dict[str, NDArray[Any]]
 
 
 def count_neighbors(evidence: Evidence, neighborhood: Neighborhood) -> int:
-    """How many neighbors of each sample the page holds, and so the largest k it can show."""
+    """How many neighbors of each sample the page holds: the largest k it can show."""
     return max(neighborhood.n_neighbors, min(evidence.n_neighbors, MOST_NEIGHBORS))
 
 
 def count_others(evidence: Evidence, neighborhood: Neighborhood) -> int:
-    """How many other classes: two, or all of them where each has a reach of its own."""
+    """How many other classes the page holds: two, or all if each has its own reach."""
     others = evidence.n_classes - 1
     return others if neighborhood.reach(evidence[:1]).ndim == 2 else min(others, 2)
 
@@ -45,7 +44,7 @@ def bytes_per_sample(assessment: Assessment) -> int:
 
 
 def layer_columns(evidence: Evidence, neighborhood: Neighborhood, belief: Ints) -> Columns:
-    """The columns of one layer. belief: class codes of shape (n,), -1 where there is none.
+    """The columns of one layer. belief: class codes of shape (n,), -1 for no belief.
 
     distances, codes, rows and ranks have shape (n, 1 + others), the believed class first, then
     others by distance; neighbors has shape (n, k).
@@ -56,15 +55,14 @@ def layer_columns(evidence: Evidence, neighborhood: Neighborhood, belief: Ints) 
     others[answered, belief[answered]] = np.nan  # sorted to the end, behind inf
     order = np.argsort(others, axis=1, kind="stable")[:, : count_others(evidence, neighborhood)]
     codes = np.hstack([belief[:, None], order])
-    # Of a class that nobody named nothing is near.
+    # Nothing is near a class that was not named.
     distances = np.where(codes < 0, np.inf, evidence.class_distances[samples, codes])
     rows = np.where(codes < 0, NO_EXEMPLAR, evidence.exemplars[samples, codes])
     neighbors = evidence.neighbor_distances[:, : count_neighbors(evidence, neighborhood)]
     return {
         "distances": distances.astype(np.float64),
         "codes": codes.astype(np.int32),
-        # Users number training samples as they like, say by the ids of a database.
-        "rows": rows.astype(np.int64),
+        "rows": rows.astype(np.int64),  # users may number samples by the ids of a database
         "ranks": _ranks(distances, neighbors),
         "neighbors": neighbors.astype(np.float32),
     }
@@ -82,11 +80,7 @@ def _ranks(distances: Floats, neighbors: Floats) -> NDArray[Any]:
 def sample_columns(
     assessment: Assessment, rows: Ints, counted: Bools, y_true: Ints | None
 ) -> Columns:
-    """What the page holds of each sample besides its evidence.
-
-    rows: which samples, of shape (m,). counted: mask of shape (m,) of those that figures count.
-    y_true: codes of all true labels, of shape (n,).
-    """
+    """What the page holds about each sample besides its evidence; y_true: codes of shape (n,)."""
     known = assessment.assertion[rows] == Assertion.IK
     stability = assessment.stability
     belief = assessment.belief_codes[rows]
@@ -122,12 +116,12 @@ def describe_layers(assessment: Assessment, classes: Ints | None = None) -> list
 
 
 def movement_of(assessment: Assessment, layer: str) -> Movement:
-    """How far the layer's points can move: by any length, where that is not known."""
+    """How far the layer's points can move: any length, if that is unknown."""
     return assessment.movements[layer] if layer in assessment.movements else Movement(np.inf)
 
 
 def _movement_columns(movement: Movement, rows: Ints) -> Columns:
-    """What rounding takes from each clearance, and how far bisectors are; none if none help."""
+    """What rounding takes from each clearance, and the distances of bisectors, if they help."""
     if not np.isfinite(movement.lipschitz):
         return {}
     part = movement[rows]
@@ -140,13 +134,17 @@ def _movement_columns(movement: Movement, rows: Ints) -> Columns:
 def gather_columns(
     assessment: Assessment, rows: Ints, counted: Bools, y_true: Ints | None
 ) -> Mapping[str, NDArray[Any]]:
-    """All columns of the chosen samples; those of the layer in place i are named "i.distances"."""
+    """All columns of some samples; those of the layer at position i are named "i.distances".
+
+    rows: which samples, of shape (m,). counted: mask of shape (m,) of those that figures count.
+    y_true: codes of all true labels, of shape (n,).
+    """
     columns = sample_columns(assessment, rows, counted, y_true)
     belief = assessment.belief_codes[rows]
     for place, (name, evidence) in enumerate(assessment.evidence.items()):
         rule, movement = assessment.neighborhoods[name], movement_of(assessment, name)
         layer = layer_columns(evidence[rows], rule, belief) | _movement_columns(movement, rows)
-        if not has_mirror(rule):
+        if not has_mirror(type(rule)):
             layer |= find_fixed(evidence[rows], rule, belief, movement[rows], layer["codes"])
         columns |= {f"{place}.{column}": values for column, values in layer.items()}
     return columns

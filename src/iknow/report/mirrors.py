@@ -1,11 +1,12 @@
 """Mirrors: rules that the page's JavaScript knows too, and what stands in for the others.
 
-The page moves a rule by its mirror in static/rules. A rule of a user's own has none there: for it
-the page holds what Python found, shows that, and offers no slider.
+The page moves a rule by its mirror in static/rules. A user's own rule has none: the page shows what
+Python found for it, and offers no slider.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,28 +17,26 @@ from iknow.core.evidence import Evidence
 from iknow.core.margin import find_margins
 from iknow.core.movement import Movement
 from iknow.core.neighborhood import NO_REACH, Neighborhood
+from iknow.core.overriding import said
 from iknow.core.robustness import find_robust_radii
 from iknow.core.support import find_support
 from iknow.core.text import name
 
-MIRRORED = ("Ball", "Nearest", "BallElseNearest", "BallWithNearest", "RelativeBall")
-"""The rules in static/rules/registry.js."""
+MIRRORS = {path.stem for path in (Path(__file__).parent / "static" / "rules").glob("*.js")}
 
 
-def has_mirror(rule: Neighborhood) -> bool:
-    """Whether the page can move a rule: a subclass may do anything, so the class itself counts."""
-    return type(rule).__module__.startswith("iknow.") and type(rule).__name__ in MIRRORED
+def has_mirror(rule: type[Neighborhood]) -> bool:
+    """Whether a rule of iknow has its file in static/rules; a subclass elsewhere has none."""
+    package, _, file = rule.__module__.rpartition(".")
+    return package == "iknow.rules" and file in MIRRORS
 
 
 def describe_setting(rule: Neighborhood, classes: Ints | None = None) -> dict[str, Any]:
-    """A rule and its parameters as static/rules/registry.js reads them.
-
-    classes: codes of the classes that the page names; all unless given.
-    """
-    kind = type(rule).__name__
-    if not has_mirror(rule):
-        return {"rule": kind, "text": name(repr(rule))}
-    setting = {"rule": kind, **vars(rule)}
+    """A rule and its parameters for static/rules/registry.js; classes: codes of those to name."""
+    setting: dict[str, Any] = {"rule": type(rule).__name__}
+    if not has_mirror(type(rule)):
+        return setting | {"text": name(repr(rule))}
+    setting |= vars(rule)
     if classes is not None and isinstance(setting.get("radius"), tuple):
         setting["radius"] = [setting["radius"][code] for code in classes.tolist()]
     return setting
@@ -48,12 +47,13 @@ def find_fixed(
 ) -> dict[str, NDArray[Any]]:
     """What the page cannot find itself: the columns that static/rules/fixed.js reads.
 
-    codes: the classes in the page's columns, of shape (n, width), -1 for none.
+    codes: the classes in the page's columns, of shape (n, width); -1 for none.
     """
     samples = np.arange(len(evidence))[:, None]
     reach = rule.reach(evidence)
     reach = np.broadcast_to(reach.reshape(len(evidence), -1), evidence.class_distances.shape)
-    shown = np.where(reach == NO_REACH, rule.empty_beyond, reach)  # as for margins
+    limit = np.asarray(said(rule, "empty_beyond"))  # as for margins: inf is no limit
+    shown = np.where(reach == NO_REACH, np.where(np.isinf(limit), NO_REACH, limit), reach)
     return {
         "within": (find_support(evidence, rule)[samples, codes] & (codes >= 0)).astype(np.uint8),
         "reach": shown[samples, codes].astype(np.float64),

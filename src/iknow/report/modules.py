@@ -1,8 +1,8 @@
 """Modules: the page's ES modules → one script, ordered by what they import.
 
 A page opened from disk may not load modules, so they travel as one classic script: each becomes a
-function that returns what it exports, called after those that it imports. Only these forms are
-understood, each at the beginning of a line; others are refused:
+function that returns its exports, called after those that it imports. Only these forms are
+understood, at the beginning of a line; others are refused:
 
     import { a, b } from "./x.js";      import * as X from "./x.js";
     export const a = ...                export function a(...)      export async function a(...)
@@ -26,10 +26,7 @@ REFUSED = re.compile(r"^[ \t]*(?:import|export)\b.*|</script|<!--", re.M | re.I)
 
 
 def bundle(sources: Mapping[str, str], entry: str) -> str:
-    """One script that runs the module `entry` after all that it imports, directly or not.
-
-    sources: the texts of modules by their paths. In the script `modules` holds their exports.
-    """
+    """One script that runs the module `entry` after everything it imports; sources: by path."""
     imports: dict[str, list[str]] = {}
     waiting = [entry]
     while waiting:

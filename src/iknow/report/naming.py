@@ -1,66 +1,50 @@
 """Naming: which classes the page knows by name, and by what number.
 
-A page about a few classes names all of them. Of very many it names those that occur in it, and its
-columns count these alone: a hundred thousand names, most of them of nothing that is shown, would
-leave no room for samples.
+A page names all of a few classes. Of very many it names and numbers only those that occur in it: a
+hundred thousand names that nothing uses would leave no room for samples.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from iknow.core.arrays import Ints, Labels
-from iknow.core.text import name
+from iknow.core.arrays import Ints
 
-ALL_NAMED = 1_000
-"""Up to this many classes, all are named, whether they occur or not."""
+ALL_NAMED = 1_000  # up to this many classes, all are named, whether they occur or not
 
 
 @dataclass(frozen=True, eq=False)
 class Named:
     """The classes in the page, as codes among all, ascending.
 
-    classes: those that a model can say. unknown: true ones beyond these, which it cannot.
+    classes: those that the model can say. true_classes: these, then true ones that it cannot.
     """
 
     classes: Ints
-    unknown: Ints
-
-    def texts(self, labels: Labels) -> list[str]:
-        """The names of the classes, given the labels of all."""
-        return [name(label) for label in labels[self.classes].tolist()]
-
-    def true_texts(self, labels: Labels) -> list[str]:
-        """The names of all that is true of some sample, given the labels of all."""
-        return [name(label) for label in labels[self._all].tolist()]
-
-    def renumber(self, codes: NDArray[Any]) -> NDArray[np.int32]:
-        """Codes among all classes as places among the named ones; -1 stays -1."""
-        places = np.searchsorted(self._all, codes)
-        return np.where(codes < 0, -1, places).astype(np.int32)
-
-    @property
-    def _all(self) -> Ints:
-        return np.concatenate([self.classes, self.unknown])
+    true_classes: Ints
 
 
-def find_named(
-    codes: list[NDArray[Any]], y_true: Ints | None, n_classes: int, n_true: int
-) -> Named:
-    """The classes to name. codes: of the page's beliefs and evidence; y_true: its true codes."""
-    if max(n_classes, n_true) <= ALL_NAMED:
-        return Named(np.arange(n_classes), np.arange(n_classes, n_true))
-    found = np.unique(np.concatenate([np.ravel(each) for each in codes]))
-    true = np.empty(0, dtype=np.int64) if y_true is None else np.unique(y_true)
-    classes = np.union1d(found[found >= 0], true[true < n_classes]).astype(np.int64)
-    return Named(classes, true[true >= n_classes].astype(np.int64))
+def find_named(columns: Mapping[str, NDArray[Any]], n_classes: int, n_true: int) -> Named:
+    """The classes to name, out of `n_true`. The first `n_classes` are those a model can say."""
+    if n_true <= ALL_NAMED:
+        return Named(np.arange(n_classes), np.arange(n_true))
+    found = np.unique(np.concatenate([columns[key].ravel() for key in _with_codes(columns)]))
+    return Named(found[(found >= 0) & (found < n_classes)], found[found >= 0])
 
 
 def rename_columns(columns: dict[str, NDArray[Any]], named: Named) -> dict[str, NDArray[Any]]:
-    """The columns with classes by their places among the named ones."""
-    holds_codes = [key for key in columns if key in ("belief", "truth") or key.endswith(".codes")]
-    return columns | {key: named.renumber(columns[key]) for key in holds_codes}
+    """The columns with classes as positions among the named ones; -1 stays -1."""
+    renamed = {key: columns[key] for key in _with_codes(columns)}
+    for key, codes in renamed.items():
+        places = np.searchsorted(named.true_classes, codes)
+        renamed[key] = np.where(codes < 0, -1, places).astype(np.int32)
+    return columns | renamed
+
+
+def _with_codes(columns: Mapping[str, NDArray[Any]]) -> list[str]:
+    return [key for key in columns if key in ("belief", "truth") or key.endswith(".codes")]

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-ALIGNMENT = 8
-"""A typed array in a browser must begin at a multiple of its item's size."""
+ALIGNMENT = 8  # a browser's typed array must begin at a multiple of its item's size
 
 TYPES = {
     "float64": "Float64Array",
@@ -30,15 +29,12 @@ def compress(data: bytes) -> str:
 
 
 def pack_arrays(arrays: Mapping[str, NDArray[Any]]) -> tuple[dict[str, Any], str]:
-    """Arrays by name as one compressed text, and the list that says where each of them is."""
+    """Where each array is, by name, and all of them as one compressed text."""
     entries, parts, offset = {}, [], 0
     for name, array in arrays.items():
         data = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")).tobytes()
-        entries[name] = {
-            "type": TYPES[array.dtype.name],
-            "offset": offset,
-            "length": int(array.size),
-        }
+        kind = TYPES[array.dtype.name]
+        entries[name] = {"type": kind, "offset": offset, "length": int(array.size)}
         padding = -len(data) % ALIGNMENT
         parts += [data, bytes(padding)]
         offset += len(data) + padding
@@ -46,10 +42,7 @@ def pack_arrays(arrays: Mapping[str, NDArray[Any]]) -> tuple[dict[str, Any], str
 
 
 def to_json(value: Any) -> str:
-    """A value as JSON for the inside of a <script>: no text in it can end the element.
-
-    JSON has no infinity; it is written as text, which `Number(...)` reads back.
-    """
+    """JSON for a <script>: no text can end the element; infinity is text that `Number` reads."""
     return json.dumps(_finite(value), allow_nan=False).replace("<", "\\u003c")
 
 

@@ -2,8 +2,7 @@
 
 The evidence is in the page and its algebra is small, so the page itself can answer what another
 radius would do. Data never becomes markup: labels and samples travel as JSON and numbers and are
-shown as text; a content security policy lets nothing run but the page's own script, and nothing
-load.
+shown as text. A content security policy lets only the page's own script run, and nothing load.
 """
 
 from __future__ import annotations
@@ -13,9 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from iknow.core.arrays import Bools, Ints
+from iknow.core.arrays import Bools, Ints, Labels
 from iknow.core.assertion import Assertion
 from iknow.core.codes import positions_of
 from iknow.core.text import name, shown
@@ -27,21 +25,13 @@ from iknow.report import words
 from iknow.report.album import Album, fill_album
 from iknow.report.assembly import assemble
 from iknow.report.choosing import Chosen, choose_samples, order_for_pictures
-from iknow.report.columns import (
-    bytes_per_sample,
-    describe_layers,
-    gather_columns,
-    movement_of,
-)
+from iknow.report.columns import bytes_per_sample, describe_layers, gather_columns, movement_of
 from iknow.report.naming import Named, find_named, rename_columns
 from iknow.selection import Selection
 from iknow.version import __version__
 
-USUAL_NEIGHBORS = 20
-"""How many neighbours to assess with for a report: the slider of k goes so far."""
-
-EVIDENCE_SHARE = 0.7
-"""Of the room, what evidence may take at most; the rest is for pictures and the page itself."""
+USUAL_NEIGHBORS = 20  # to assess with for a report: the slider for k ends here
+EVIDENCE_SHARE = 0.7  # of the room, at most; the rest is for pictures and the page itself
 
 
 def make_html(
@@ -82,24 +72,34 @@ def make_html(
     _check(assessment, samples, max_samples)
     report = None if y_true is None else evaluate(assessment, y_true)
     codes = None if report is None else positions_of(report.y_true, report.true_classes)
-    wrong: Bools | None = None if codes is None else _wrong(assessment, codes)
+    wrong: Bools | None = None
+    if codes is not None:  # a belief that is absent is not wrong
+        wrong = assessment.answered & (assessment.belief_codes != codes)
     room = int(EVIDENCE_SHARE * max_bytes * 3 / 4 / bytes_per_sample(assessment))
     most = min(max_samples, max(room, 1))
     chosen = choose_samples(assessment, wrong, most, np.random.default_rng(random_state))
     columns = dict(gather_columns(assessment, chosen.rows, chosen.counted, codes))
-    named = _find_named(assessment, report, columns)
+    true_classes = assessment.classes if report is None else report.true_classes
+    named = find_named(columns, len(assessment.classes), len(true_classes))
     columns = rename_columns(columns, named)
     facts = _facts(assessment, report, chosen, selection, named)
-    prose = _prose(assessment, report, chosen, selection, notes, title)
+    wrong_known = 0 if report is None else report.wrong(Assertion.IK)
+    prose = {
+        "title": html.escape(name(title or "What the classifier knows")),
+        "version": html.escape(__version__),
+        "summary": words.paragraphs(words.summarise(assessment, report)),
+        "sampling": words.paragraphs(words.describe_sample(chosen, wrong_known)),
+        "certified": words.paragraphs(words.describe_certificate(assessment, report, selection)),
+        "notes": words.paragraphs(notes),
+    }
     bare = len(assemble(prose, facts, columns, Album(0)).encode())
     if bare > max_bytes:
         raise InputError(
             f"max_bytes must leave room for the page and its evidence, {bare} bytes here; got "
             f"{max_bytes}"
         )
-    exemplars = np.hstack(
-        [columns[f"{place}.rows"][:, :2] for place in range(len(assessment.evidence))]
-    )
+    layers = range(len(assessment.evidence))
+    exemplars = np.hstack([columns[f"{layer}.rows"][:, :2] for layer in layers])
     album = fill_album(
         max_bytes - bare,
         order_for_pictures(assessment, chosen.rows, wrong),
@@ -115,7 +115,7 @@ def make_html(
 def _check(assessment: Any, samples: Any, max_samples: int) -> None:
     if not isinstance(assessment, Assessment):
         raise InputError(
-            f"a page is made of an Assessment, as assess(X) returns it; got {shown(assessment)}"
+            f"a page needs an Assessment, as assess(X) returns it; got {shown(assessment)}"
         )
     if len(assessment) == 0:
         raise InputError("there is nothing to report: the assessment is empty")
@@ -130,25 +130,6 @@ def _check(assessment: Any, samples: Any, max_samples: int) -> None:
         )
 
 
-def _wrong(assessment: Assessment, y_true: Ints) -> Bools:
-    """Mask of shape (n,) of the beliefs that are not true; one that is absent is not wrong."""
-    belief = assessment.belief_codes
-    wrong: Bools = (belief >= 0) & (belief != y_true)
-    return wrong
-
-
-def _find_named(
-    assessment: Assessment, report: Report | None, columns: Mapping[str, NDArray[Any]]
-) -> Named:
-    n_classes = len(assessment.classes)
-    return find_named(
-        [array for key, array in columns.items() if key == "belief" or key.endswith(".codes")],
-        columns.get("truth"),
-        n_classes,
-        n_classes if report is None else len(report.true_classes),
-    )
-
-
 def _facts(
     assessment: Assessment,
     report: Report | None,
@@ -157,9 +138,10 @@ def _facts(
     named: Named,
 ) -> dict[str, Any]:
     """What the page's script has to know besides the columns."""
+    true = None if report is None else _texts(report.true_classes, named.true_classes)
     return {
-        "classes": named.texts(assessment.classes),
-        "trueClasses": None if report is None else named.true_texts(report.true_classes),
+        "classes": _texts(assessment.classes, named.classes),
+        "trueClasses": true,
         "layers": describe_layers(assessment, named.classes),
         "nSamples": len(assessment),
         "n": len(chosen.rows),
@@ -171,23 +153,5 @@ def _facts(
     }
 
 
-def _prose(
-    assessment: Assessment,
-    report: Report | None,
-    chosen: Chosen,
-    selection: Selection | None,
-    notes: Sequence[str],
-    title: str | None,
-) -> dict[str, str]:
-    """The parts of the page that are plain text, ready for markup."""
-    wrong_known = 0
-    if report is not None:
-        wrong_known = report.wrong(Assertion.IK)
-    return {
-        "title": html.escape(name(title or "What the classifier knows")),
-        "version": html.escape(__version__),
-        "summary": words.paragraphs(words.summarise(assessment, report)),
-        "sampling": words.paragraphs(words.describe_sample(chosen, wrong_known)),
-        "certified": words.paragraphs(words.describe_certificate(assessment, report, selection)),
-        "notes": words.paragraphs(notes),
-    }
+def _texts(labels: Labels, codes: Ints) -> list[str]:
+    return [name(label) for label in labels[codes].tolist()]

@@ -1,4 +1,4 @@
-"""Words: what the figures say, and what was promised, in sentences."""
+"""Words: what the figures say, and what is certified, in sentences."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from iknow.cards import MEANINGS
 from iknow.core.assertion import Assertion
 from iknow.core.neighborhood import Neighborhood
 from iknow.core.text import name, percent, visible
@@ -16,8 +17,7 @@ from iknow.report.choosing import Chosen
 from iknow.selection import Selection
 from iknow.selection.selection import Certificate
 
-MOST_BOUNDS = 100
-"""Classes whose certified bounds are listed; nobody reads more."""
+MOST_BOUNDS = 100  # classes whose certified bounds are listed; nobody reads more
 
 
 def paragraphs(sentences: Sequence[str]) -> str:
@@ -29,15 +29,10 @@ def summarise(assessment: Assessment, report: Report | None) -> list[str]:
     """How many samples are known, and how often that is right."""
     n = len(assessment)
     counts = {a: int((assessment.assertion == a).sum()) for a in Assertion}
-    parts = [
-        f"{phrase} for {counts[a]:,} ({percent(counts[a] / n)})"
-        for a, phrase in (
-            (Assertion.IK, "“I know”"),
-            (Assertion.IMK, "“I may know”"),
-            (Assertion.IDK, "“I don't know”"),
-        )
-    ]
-    said = f"{parts[0]}, {parts[1]} and {parts[2]}"
+    know, may_know, do_not_know = (
+        f"“{phrase}” for {counts[a]:,} ({percent(counts[a] / n)})" for a, phrase in MEANINGS.items()
+    )
+    said = f"{know}, {may_know} and {do_not_know}"
     sentences = [f"Of {n:,} predictions, the classifier says {said}."]
     silent = int((assessment.belief_codes < 0).sum())
     if silent:
@@ -60,7 +55,7 @@ def summarise(assessment: Assessment, report: Report | None) -> list[str]:
 
 
 def describe_sample(chosen: Chosen, n_wrong_known: int) -> list[str]:
-    """That not all samples are in the page, where that is so."""
+    """Says so if the page does not hold all samples."""
     if chosen.n_counted == chosen.n_samples:
         return []
     words = (
@@ -76,7 +71,7 @@ def describe_sample(chosen: Chosen, n_wrong_known: int) -> list[str]:
 
 
 def describe_pictures(n_pictured: int, n_shown: int) -> list[str]:
-    """That not all samples have a picture, where some have."""
+    """Says so if only some samples have a picture."""
     if n_pictured in (0, n_shown):
         return []
     return [
@@ -89,14 +84,12 @@ def describe_certificate(
     assessment: Assessment, report: Report | None, selection: Selection | None
 ) -> list[str]:
     """What was certified about accuracy and about changes of the input, and what was not."""
-    return [
-        *_about_accuracy(assessment.neighborhoods, report, selection),
-        *_about_inputs(assessment),
-    ]
+    accuracy = _about_accuracy(assessment.neighborhoods, report, selection)
+    return [*accuracy, _about_inputs(assessment)]
 
 
 def holds_here(neighborhoods: Mapping[str, Neighborhood], selection: Selection | None) -> bool:
-    """Whether there is a certificate, and it is for these neighborhoods."""
+    """Whether there is a certificate for these neighborhoods."""
     return (
         selection is not None
         and selection.certificate is not None
@@ -128,12 +121,10 @@ def _about_accuracy(
 
 
 def _promise(certificate: Certificate) -> list[str]:
-    scope = "of the IK predictions" if certificate.by_class is None else (
-        "of the IK predictions of each class"
-    )  # fmt: skip
+    of_class = "" if certificate.by_class is None else " of each class"
     sentences = [
-        f"Certified: at least {percent(certificate.accuracy)} {scope} are right, with "
-        f"{percent(certificate.confidence)} confidence.",
+        f"Certified: at least {percent(certificate.accuracy)} of the IK predictions{of_class} are "
+        f"right, with {percent(certificate.confidence)} confidence.",
         f"It rests on {certificate.n_samples:,} validation samples set aside for it: "
         f"{certificate.known:,} were IK, {certificate.errors:,} of them wrong (lower bound "
         f"{percent(certificate.bound)}; {certificate.procedure}). It holds for samples drawn as "
@@ -158,22 +149,22 @@ def _promise(certificate: Certificate) -> list[str]:
 def _compare(certificate: Certificate, report: Report | None) -> list[str]:
     if report is None or np.isnan(report.a_ik):
         return []
-    if report.a_ik >= certificate.accuracy:
-        return [f"On the samples of this report it is {percent(report.a_ik)}."]
-    return [
-        f"On the samples of this report it is {percent(report.a_ik)}, less than certified: these "
-        "may not be samples like those it was certified on, or it is chance."
-    ]
+    less = (
+        ", less than certified: these may not be samples like those it was certified on, or it is "
+        "chance"
+    )
+    here = f"On the samples of this report it is {percent(report.a_ik)}"
+    return [f"{here}{less if report.a_ik < certificate.accuracy else ''}."]
 
 
-def _about_inputs(assessment: Assessment) -> list[str]:
+def _about_inputs(assessment: Assessment) -> str:
     known = assessment.assertion == Assertion.IK
     radii = assessment.robust_radius[known]
     certified = radii[radii > 0]
     if not len(certified):
-        return ["No robustness against changed inputs is certified."]
-    return [
+        return "No robustness against changed inputs is certified."
+    return (
         f"For {len(certified):,} of {int(known.sum()):,} IK predictions, no change of the input "
         f"shorter (in ℓ2) than the robust radius in its row (median {np.median(certified):.3g}) "
         "can make the classifier know another class."
-    ]
+    )

@@ -4,10 +4,9 @@
     draw_evidence(figure.axes[0], evidence_scatter(assessment))
     figure.savefig("evidence.pdf")
 
-Each function draws one record on one axes and nothing else: pyplot and the user's settings are not
-touched. Letters take their size from the axes, so a plot fits wherever its axes does. All of them
-can be read in grey and by the colour-blind: what differs in colour differs in line, marker or
-lightness as well.
+Each function draws one record on one axes and touches neither pyplot nor the user's settings.
+Letters take their size from the axes. You can read all plots in gray and if color-blind: what
+differs in color differs in line, marker or lightness as well.
 """
 
 from iknow.errors import MissingExtraError

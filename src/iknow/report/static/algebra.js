@@ -41,11 +41,9 @@ export function judge(evidence, settings, i) {
   if (evidence.uncertified[i]) margin = -Infinity;
   if (empty) return { assertion: IDK, reason: EXTRAPOLATION, margin };
   if (!believed) return { assertion: IDK, reason: CONTRADICTION, margin };
-  if (!contested && evidence.uncertified[i]) {
-    return { assertion: IMK, reason: UNCERTIFIED, margin };
-  }
-  if (!contested) return { assertion: IK, reason: KNOWN, margin };
-  return { assertion: IMK, reason: mixed ? OVERLAP : DISAGREEMENT, margin };
+  if (contested) return { assertion: IMK, reason: mixed ? OVERLAP : DISAGREEMENT, margin };
+  if (evidence.uncertified[i]) return { assertion: IMK, reason: UNCERTIFIED, margin };
+  return { assertion: IK, reason: KNOWN, margin };
 }
 
 /* All samples: columns of shape (n,). */
@@ -54,17 +52,15 @@ export function assess(evidence, settings) {
   const margin = new Float64Array(evidence.n);
   for (let i = 0; i < evidence.n; i++) {
     const judged = judge(evidence, settings, i);
-    assertion[i] = judged.assertion;
-    reason[i] = judged.reason;
-    margin[i] = judged.margin;
+    [assertion[i], reason[i], margin[i]] = [judged.assertion, judged.reason, judged.margin];
   }
   return { assertion, reason, margin };
 }
 
 /* What the assertions add up to. matrix: counts of shape (3, nClasses, nTrue), flat. */
 export function summarise(evidence, assessed, nClasses, nTrue) {
-  const counts = [0, 0, 0], right = [0, 0, 0], reasons = [0, 0, 0, 0, 0, 0, 0];
-  const answered = [0, 0, 0];
+  const counts = [0, 0, 0], answered = [0, 0, 0], right = [0, 0, 0];
+  const reasons = REASONS.map(() => 0);
   const columns = evidence.truth ? nTrue : 1;
   const pairs = new Map();
   for (let i = 0; i < evidence.n; i++) {
@@ -89,13 +85,6 @@ export const countAt = ({ pairs, nClasses, columns }, a, said, was) =>
   pairs.get((a * nClasses + said) * columns + was) ?? 0;
 
 /* The pairs that occur with an assertion: { said, was, n }. */
-export function pairsOf({ pairs, nClasses, columns }, a) {
-  const found = [];
-  for (const [key, n] of pairs) {
-    const row = Math.floor(key / columns);
-    if (Math.floor(row / nClasses) === a) {
-      found.push({ said: row % nClasses, was: key % columns, n });
-    }
-  }
-  return found;
-}
+export const pairsOf = ({ pairs, nClasses, columns }, a) => [...pairs]
+  .filter(([key]) => Math.floor(key / (columns * nClasses)) === a)
+  .map(([key, n]) => ({ said: Math.floor(key / columns) % nClasses, was: key % columns, n }));

@@ -18,22 +18,19 @@ function facts(page, i, judged) {
   const answered = evidence.belief[i] >= 0;
   const list = [...fact("the model says", h("b", null, label(page.facts, evidence.belief[i])),
     answered ? h("span", { class: "soft" }, ` score ${short(evidence.score[i])}`) : null)];
-  if (evidence.truth && !answered) {
-    list.push(...fact("it is", h("b", null, trueClasses[evidence.truth[i]])));
-  } else if (evidence.truth) {
-    const right = Order.isRight(evidence, i);
-    list.push(...fact("it is", h("b", { class: right ? "right" : "wrong" },
-      `${trueClasses[evidence.truth[i]]} ${right ? "✓ right" : "✗ wrong"}`)));
+  if (evidence.truth) {
+    const judgment = !answered ? "" : Order.isRight(evidence, i) ? "right" : "wrong";
+    const sign = { "": "", right: " ✓ right", wrong: " ✗ wrong" }[judgment];
+    list.push(...fact("it is", h("b", { class: judgment || null },
+      `${trueClasses[evidence.truth[i]]}${sign}`)));
   }
   list.push(...fact("margin", short(judged.margin)));
   const radius = page.assessed.radius[i];
-  if (radius > 0) {
-    list.push(...fact("robust radius", `${short(radius)} of change in the input`));
-  }
+  if (radius > 0) list.push(...fact("robust radius", `${short(radius)} of change in the input`));
   const counted = judged.assertion === Algebra.IK && layers.every((layer) => layer.nHeld > 0);
   if (page.isGiven() && counted) {
-    list.push(...fact("rests on", `${evidence.removalsExact[i] ? "" : "at least "}`
-      + `${evidence.removals[i]} training sample${evidence.removals[i] === 1 ? "" : "s"}`));
+    const n = evidence.removals[i], bound = evidence.removalsExact[i] ? "" : "at least ";
+    list.push(...fact("rests on", `${bound}${n} training sample${n === 1 ? "" : "s"}`));
   }
   return h("dl", { class: "facts" }, list);
 }
@@ -43,13 +40,12 @@ function exemplar(candidate, kind) {
     return h("figure", { class: `exemplar ${kind}` }, h("figcaption", null, h("b", null, kind),
       h("span", { class: "soft" }, "no training sample")));
   }
-  const at = Pictures.ofTraining(candidate.row);
-  const within = candidate.within ? "within reach" : "beyond reach";
-  return h("figure", { class: `exemplar ${kind}${candidate.within ? "" : " far"}` },
-    Pictures.draw(at, `training sample ${candidate.row}`),
+  const { row, distance, within } = candidate;
+  return h("figure", { class: `exemplar ${kind}${within ? "" : " far"}` },
+    Pictures.draw(Pictures.ofTraining(row), `training sample ${row}`),
     h("figcaption", null, h("b", null, `${kind}: ${candidate.label}`),
-      h("span", null, `training #${candidate.row}`),
-      h("span", null, `at ${short(candidate.distance)}, ${within}`)));
+      h("span", null, `training #${row}`),
+      h("span", null, `at ${short(distance)}, ${within ? "within" : "beyond"} reach`)));
 }
 
 function slackWords(slack, { rule }) {
@@ -67,42 +63,33 @@ function slackWords(slack, { rule }) {
 function verdict(look) {
   if (look.empty) return "nothing within reach";
   const within = [look.own, ...look.rivals].filter((candidate) => candidate.within).slice(0, 3);
-  const words = Words.list(within.map(Words.name));
-  return look.alone ? `only ${words} within reach` : `${words} within reach`;
+  return `${look.alone ? "only " : ""}${Words.list(within.map(Words.name))} within reach`;
 }
 
 function layerPart(page, i, look, l) {
-  const { evidence } = page;
   const part = h("section", { class: "layer" },
     h("h4", null, `Layer ${look.layer.name} `, h("span", { class: "verdict" }, verdict(look))),
     Ruler.draw(look),
     h("p", { class: "hint" }, `Reach: ${Words.reachWords(look, i)}.`),
     h("div", { class: "exemplars" },
       exemplar(look.own, "for"), exemplar(look.against, "against")));
-  const columns = [
-    { at: Pictures.ofSample(i), title: "this sample" },
-    { at: Pictures.ofTraining(look.own.row), title: `for: #${look.own.row}` },
-  ];
-  if (Words.exists(look.against)) {
-    const { row } = look.against;
-    columns.push({ at: Pictures.ofTraining(row), title: `against: #${row}` });
-  }
+  const ofTraining = (kind, { row }) => ({ at: Pictures.ofTraining(row), title: `${kind}: #${row}` });
+  const columns = [{ at: Pictures.ofSample(i), title: "this sample" }, ofTraining("for", look.own)];
+  if (Words.exists(look.against)) columns.push(ofTraining("against", look.against));
   if (columns.some(({ at }) => Pictures.isFeatures(at))) {
     const place = part.appendChild(h("div"));
     Pictures.compare(columns).then((table) => { if (table) place.replaceWith(table); });
   }
-  part.append(slackWords(Slack.find(evidence, page.settings, i, l), look.setting));
+  part.append(slackWords(Slack.find(page.evidence, page.settings, i, l), look.setting));
   return part;
 }
 
 function picturePart(page, i) {
   const at = Pictures.ofSample(i);
-  if (at < 0) {
-    return h("p", { class: "hint nopicture" }, page.album.index.length
-      ? "No picture of this sample: there was no room for it."
-      : "The report was made without the samples themselves.");
-  }
-  return Pictures.draw(at, `sample ${page.evidence.index[i]}`);
+  if (at >= 0) return Pictures.draw(at, `sample ${page.evidence.index[i]}`);
+  return h("p", { class: "hint nopicture" }, page.album.index.length
+    ? "No picture of this sample: there was no room for it."
+    : "The report was made without the samples themselves.");
 }
 
 export function show(page) {
@@ -112,10 +99,9 @@ export function show(page) {
       h("p", { class: "hint" }, "Choose a sample to see its evidence."));
     return;
   }
-  const { evidence } = page;
-  const judged = Algebra.judge(evidence, page.settings, i);
-  const looks = evidence.layers.map((layer, l) =>
-    Words.look(page.facts, layer, page.settings[l], i));
+  const { evidence, settings } = page;
+  const judged = Algebra.judge(evidence, settings, i);
+  const looks = evidence.layers.map((layer, l) => Words.look(page.facts, layer, settings[l], i));
   byId("detail").replaceChildren(
     h("h3", null, `Sample #${evidence.index[i]} `, badge(judged.assertion),
       h("span", { class: "reason" }, Algebra.REASONS[judged.reason])),

@@ -8,8 +8,7 @@ function fill(element, attributes, children) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else element.setAttribute(name, value === true ? "" : value);
   }
-  const exists = (child) => child !== null && child !== undefined;
-  element.append(...children.flat(Infinity).filter(exists));
+  element.append(...children.flat(Infinity).filter((child) => (child ?? null) !== null));
   return element;
 }
 
@@ -23,16 +22,16 @@ export const byId = (id) => document.getElementById(id);
 /* A color, or another word, of the style sheet. */
 export const token = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-/* What a class is called; what is said of a model that gave no answer. */
+/* The name of a class, or what to say if the model gave no answer. */
 export const label = (facts, code) => (code < 0 ? "no answer" : facts.classes[code]);
 
-/* The beginning of a long text, for where there is no room; the rest belongs into a title. */
+/* The beginning of a long text; the rest belongs in a title. */
 export const brief = (text, most = 60) =>
   (text.length > most ? `${[...text].slice(0, most - 1).join("")}…` : text);
 
 export const count = (n) => n.toLocaleString("en-US");
 
-/* As Python writes it. Of two equally near, which only x.25 and x.75 have, it takes the even. */
+/* As Python writes it. Only x.25 and x.75 are ties, which go to the even digit. */
 export function percent(part, whole) {
   if (!whole) return "–";
   const value = 100 * (part / whole);

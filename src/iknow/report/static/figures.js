@@ -12,10 +12,9 @@ const REASONS_OF = { IK: [], IMK: [1, 2, 6], IDK: [3, 4, 5] };
 
 const add = (numbers, places) => places.reduce((sum, place) => sum + numbers[place], 0);
 
-/* Beside a figure: what it was with the given settings, if that is another. */
-function before(now, given) {
-  return now === given ? null : h("span", { class: "before" }, `given: ${given}`);
-}
+/* Beside a figure: its value with the given settings, if that differs. */
+const before = (now, given) =>
+  (now === given ? null : h("span", { class: "before" }, `given: ${given}`));
 
 function tile(a, now, given, hasTruth) {
   const name = Algebra.ASSERTIONS[a];
@@ -23,8 +22,7 @@ function tile(a, now, given, hasTruth) {
   const right = (summary) => percent(summary.right[a], summary.answered[a]);
   const wrong = now.answered[a] - now.right[a];
   const reasons = REASONS_OF[name].filter((r) => now.reasons[r] > 0)
-    .map((r) => h("li", null, `${Algebra.REASONS[r]} `,
-      h("b", null, count(now.reasons[r]))));
+    .map((r) => h("li", null, `${Algebra.REASONS[r]} `, h("b", null, count(now.reasons[r]))));
   return h("div", { class: `tile ${name.toLowerCase()}` },
     h("h3", null, h("span", { class: "shape", "aria-hidden": "true" }, SHAPES[a]),
       `${MEANINGS[a]} `, h("abbr", null, name)),

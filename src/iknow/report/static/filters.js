@@ -19,8 +19,8 @@ export function create(facts, evidence, onchange) {
   let order = "attention";
   const names = (labels) => labels.map((label, code) => [code, label]);
   const found = (labels, codes) => {
-    const present = labels.length > MOST_OFFERED ? new Set(codes) : null;
-    return names(labels).filter(([code]) => present === null || present.has(code));
+    const present = new Set(codes);
+    return names(labels).filter(([code]) => labels.length <= MOST_OFFERED || present.has(code));
   };
   const pick = (name) => (value) => {
     filter[name] = value === null ? null : Number(value);
@@ -32,20 +32,14 @@ export function create(facts, evidence, onchange) {
 
   const search = h("input", { type: "search", id: "filter-index", inputmode: "numeric", size: 7,
     placeholder: "number", autocomplete: "off" });
-  search.addEventListener("input", () => {
-    const text = search.value.replace("#", "").trim();
-    pick("index")(text === "" ? null : text);
-  });
+  search.addEventListener("input", () =>
+    pick("index")(search.value.replace("#", "").trim() || null));
   const orders = h("select", { id: "order" },
     shown.map(([name, [text]]) => h("option", { value: name },
       hasTruth ? text : text.replace("wrong IKs, then ", ""))));
   orders.addEventListener("change", () => { order = orders.value; onchange(filter, order); });
   const right = choice("filter-right", "The model is", [["1", "right"], ["0", "wrong"]],
-    (value) => {
-      filter.right = value === null ? null : value === "1";
-      onchange(filter, order);
-    });
-
+    pick("right"));
   const assertions = [2, 1, 0].map((a) => [a, `${Algebra.ASSERTIONS[a]}: ${MEANINGS[a]}`]);
   byId("filters").replaceChildren(...[
     choice("filter-assertion", "Assertion", assertions, pick("assertion")),
@@ -64,11 +58,10 @@ export function create(facts, evidence, onchange) {
   /* Filter by these and nothing else. */
   function set(wanted) {
     filter = { ...Order.EMPTY, ...wanted };
-    for (const name of ["assertion", "reason", "belief", "truth", "index"]) {
+    for (const [name, value] of Object.entries(filter)) {
       const field = byId(`filter-${name}`);
-      if (field) field.value = filter[name] ?? "";
+      if (field) field.value = value ?? "";
     }
-    if (hasTruth) byId("filter-right").value = filter.right === null ? "" : Number(filter.right);
     onchange(filter, order);
   }
 

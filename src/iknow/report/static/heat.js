@@ -10,7 +10,7 @@ export const hue = (a) => `--${Algebra.ASSERTIONS[a].toLowerCase()}`;
 /* How strongly a cell is tinted: by square root, so that small counts are seen. */
 export const strength = (n, most) => (n ? 0.12 + 0.6 * Math.sqrt(n / most) : 0);
 
-/* Many classes: a picture to point at. */
+/* A picture to point at. */
 export function draw(page, a, at, most) {
   const { classes, trueClasses } = page.facts;
   if (trueClasses.length > MOST_IN_A_PICTURE) return largest(page, a);
@@ -25,7 +25,7 @@ export function draw(page, a, at, most) {
     pen.fillStyle = said !== was && a === Algebra.IK ? alarm : color;
     pen.fillRect(was * size, said * size, size - 1, size - 1);
   });
-  const place = (event) => [Math.floor(event.offsetY / size), Math.floor(event.offsetX / size)];
+  const place = ({ offsetX, offsetY }) => [offsetY, offsetX].map((away) => Math.floor(away / size));
   canvas.addEventListener("mousemove", (event) => {
     const [said, was] = place(event);
     if (said >= classes.length || was >= trueClasses.length) return;
@@ -38,7 +38,7 @@ export function draw(page, a, at, most) {
   return h("div", { class: "scroll" }, canvas, largest(page, a));
 }
 
-/* The most frequent mistakes as buttons, for those who do not point. */
+/* The most frequent mistakes as buttons, for keyboards. */
 function largest(page, a) {
   const { classes, trueClasses } = page.facts;
   const found = Algebra.pairsOf(page.summary, a).filter(({ said, was }) => said !== was);

@@ -1,13 +1,13 @@
 /* One layer of the evidence, sample by sample.
 
-A layer holds, for each sample i, its distance to the nearest training sample of the believed class
-(column 0) and of other classes, nearest first (columns 1, 2, ...). Two others are enough to tell
-every assertion and reason, as a reach either holds the nearest others or none. Only where classes
-have reaches of their own are all of them needed, and there.
+For each sample i, a layer holds the distance to the nearest training sample of the believed class
+(column 0) and of other classes, nearest first (columns 1, 2, ...). Two others decide every
+assertion and reason, as a reach holds the nearest others or none; classes with reaches of their
+own need all columns.
 
-A rank is 1 + the number of neighbors nearer than that distance. So d <= r_k exactly when its rank
-<= k, and the r_j themselves are needed for margins only: they come in single precision, and are
-compared in single precision, which keeps ties ties. */
+A rank is 1 + the number of neighbors nearer than that distance: d <= r_k exactly when its rank <= k.
+The r_j are needed for margins only; they are stored and compared in single precision, which keeps
+ties ties. */
 
 /** @type {(layer: Layer, i: number, j: number) => number} */
 export const distanceAt = (layer, i, j) => layer.distances[i * layer.width + j];

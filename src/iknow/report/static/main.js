@@ -14,14 +14,12 @@ import * as Scatter from "./scatter.js";
 import * as Settings from "./settings.js";
 import * as Table from "./table.js";
 
-/* What tests and the curious look at from the console. */
-/** @type {{ page: any }} */
+/** What tests and the curious inspect from the console. @type {{ page: any }} */
 export const report = { page: null };
 
 function build({ facts, evidence, album }) {
-  const nTrue = facts.trueClasses?.length ?? 1;
-  const summarise = (assessed) =>
-    Algebra.summarise(evidence, assessed, facts.classes.length, nTrue);
+  const summarise = (assessed) => Algebra.summarise(
+    evidence, assessed, facts.classes.length, facts.trueClasses?.length ?? 1);
   const assess = (settings) => ({ ...Algebra.assess(evidence, settings),
     radius: Robustness.find(evidence, settings) });
   const given = evidence.layers.map((layer) => layer.given);
@@ -70,9 +68,8 @@ function build({ facts, evidence, album }) {
   page.assessed = assess(given);
   const table = Table.create(page);
 
-  function arrange() {
+  const arrange = () =>
     table.update(Order.arrange(evidence, page.assessed, ...filters.current()));
-  }
 
   function recompute() {
     page.settings = settings.current();

@@ -7,7 +7,6 @@ import * as Heat from "./heat.js";
 const MOST_IN_A_TABLE = 16, MOST_LISTED = 1000;
 const ORDER = [2, 1, 0];
 
-
 /* Fill a cell, unless it shows that number already: most do while a slider moves. */
 function fill(td, page, a, said, was, n, most) {
   if (td.dataset.n === String(n)) return;
@@ -16,14 +15,11 @@ function fill(td, page, a, said, was, n, most) {
   td.style.background = n
     ? `color-mix(in srgb, var(${Heat.hue(a)}) ${100 * Heat.strength(n, most)}%, transparent)` : "";
   if (!n) { td.textContent = "·"; return; }
-  const { facts } = page;
-  const words = was === null ? `${count(n)} said “${facts.classes[said]}”`
-    : `${count(n)} said “${facts.classes[said]}”, actually “${facts.trueClasses[was]}”`;
-  const button = h("button", {
-    type: "button", title: `${words}: ${MEANINGS[a]}`, "aria-label": `${words}: ${MEANINGS[a]}`,
-    onclick: () => page.filter({ assertion: a, belief: said, truth: was }),
-  }, count(n));
-  td.replaceChildren(button);
+  const { classes, trueClasses } = page.facts;
+  const truth = was === null ? "" : `, actually “${trueClasses[was]}”`;
+  const words = `${count(n)} said “${classes[said]}”${truth}: ${MEANINGS[a]}`;
+  td.replaceChildren(h("button", { type: "button", title: words, "aria-label": words,
+    onclick: () => page.filter({ assertion: a, belief: said, truth: was }) }, count(n)));
   td.classList.toggle("alarm", was !== null && was !== said && a === Algebra.IK);
 }
 
@@ -33,53 +29,45 @@ function cell(page, a, said, was, n, most) {
   return td;
 }
 
-/* Tables that are there already, with new numbers in them. */
+/* New numbers in the tables that exist already. */
 function refill(page, at, most) {
-  const tables = byId("matrices").querySelectorAll("figure");
+  const tables = byId("matrices").querySelectorAll("figure"), { length } = page.facts.trueClasses;
   ORDER.forEach((a, place) => {
-    const { trueClasses } = page.facts;
     tables[place].querySelector(".total").textContent = ` ${count(page.summary.counts[a])}`;
-    const cells = tables[place].querySelectorAll("tbody td");
-    cells.forEach((td, c) => {
-      const [said, was] = [Math.floor(c / trueClasses.length), c % trueClasses.length];
+    tables[place].querySelectorAll("tbody td").forEach((td, c) => {
+      const [said, was] = [Math.floor(c / length), c % length];
       fill(td, page, a, said, was, at(a, said, was), most);
     });
   });
 }
 
-/* The most samples that any cell can have, whatever is set: tints keep their meaning. */
-function mostIn({ pairs, nClasses, columns }) {
-  const cells = new Map();
-  let most = 1;
-  for (const [key, n] of pairs) {
-    const cell = key % (nClasses * columns);
-    cells.set(cell, (cells.get(cell) ?? 0) + n);
-    most = Math.max(most, cells.get(cell));
-  }
-  return most;
+/* Counts of pairs, added up over all whose keys differ by a multiple of the period. */
+function addUp(pairs, period) {
+  const sums = new Map();
+  for (const [key, n] of pairs) sums.set(key % period, (sums.get(key % period) ?? 0) + n);
+  return sums;
 }
+
+/* The most samples that any cell can have, whatever is set: tints keep their meaning. */
+const mostIn = ({ pairs, nClasses, columns }) =>
+  [...addUp(pairs, nClasses * columns).values()].reduce((a, b) => Math.max(a, b), 1);
 
 function asTable(page, a, at, most) {
   const { classes, trueClasses } = page.facts;
-  const head = trueClasses.map((label) => h("th", { scope: "col", title: label },
-    h("span", null, label)));
-  const corner = h("td", { class: "corner" },
-    h("span", null, "true →"), h("span", null, "said ↓"));
+  const head = trueClasses.map((label) =>
+    h("th", { scope: "col", title: label }, h("span", null, label)));
+  const corner = h("td", { class: "corner" }, h("span", null, "true →"), h("span", null, "said ↓"));
   const rows = classes.map((label, said) => h("tr", null,
     h("th", { scope: "row", title: label }, label),
     trueClasses.map((_, was) => cell(page, a, said, was, at(a, said, was), most))));
   return h("table", { class: most < 100 ? "counts" : "counts dense" },
-    h("thead", null, h("tr", null, corner, head)),
-    h("tbody", null, rows));
+    h("thead", null, h("tr", null, corner, head)), h("tbody", null, rows));
 }
 
-/* The classes to list: all of a few, of many those that were said most often. */
+/* The classes to list: all, or of many those that were said most often. */
 function listed({ pairs, nClasses }) {
   if (nClasses <= MOST_LISTED) return Array.from({ length: nClasses }, (_, said) => said);
-  const often = new Map();
-  for (const [key, n] of pairs) {
-    often.set(key % nClasses, (often.get(key % nClasses) ?? 0) + n);
-  }
+  const often = addUp(pairs, nClasses);
   return [...often.keys()].sort((one, other) => often.get(other) - often.get(one) || one - other)
     .slice(0, MOST_LISTED);
 }
@@ -97,16 +85,15 @@ function byClass(page, summary) {
 }
 
 export function update(page, summary) {
-  const { trueClasses } = page.facts;
-  if (trueClasses) byId("matrix-title").textContent = "What was said, and what was true";
-  byId("matrix-hint").textContent = trueClasses === null
-    ? "How often each class was said. Click a number to see these samples."
-    : "For each assertion, what the model said (rows) against what was true (columns). "
-      + "A wrong “I know” is outlined. Click a number to see these samples.";
+  const { trueClasses } = page.facts, click = "Click a number to see these samples.";
   if (trueClasses === null) {
+    byId("matrix-hint").textContent = `How often each class was said. ${click}`;
     byId("matrices").replaceChildren(byClass(page, summary));
     return;
   }
+  byId("matrix-title").textContent = "What was said, and what was true";
+  byId("matrix-hint").textContent = "For each assertion, what the model said (rows) against what "
+    + `was true (columns). A wrong “I know” is outlined. ${click}`;
   const at = (a, said, was) => Algebra.countAt(summary, a, said, was);
   const most = mostIn(summary);
   const draw = trueClasses.length > MOST_IN_A_TABLE ? Heat.draw : asTable;

@@ -10,16 +10,16 @@ export const EMPTY = {
 /* Whether the model is right about a sample; null where it says nothing. */
 export const isRight = (evidence, i) =>
   (evidence.belief[i] < 0 ? null : evidence.truth[i] === evidence.belief[i]);
+export const isWrong = (evidence, i) => evidence.truth !== null && isRight(evidence, i) === false;
 export const wrongIk = (evidence, assessed, i) =>
-  evidence.truth !== null && assessed.assertion[i] === Algebra.IK
-    && isRight(evidence, i) === false;
+  assessed.assertion[i] === Algebra.IK && isWrong(evidence, i);
 
 function passes(evidence, assessed, filter, i) {
   const same = (wanted, value) => wanted === null || wanted === value;
   return same(filter.assertion, assessed.assertion[i]) && same(filter.reason, assessed.reason[i])
     && same(filter.belief, evidence.belief[i]) && same(filter.index, evidence.index[i])
     && (evidence.truth === null || (same(filter.truth, evidence.truth[i])
-      && same(filter.right, isRight(evidence, i))));
+      && (filter.right === null || isRight(evidence, i) === Boolean(filter.right))));
 }
 
 /* Wrong IKs in front, the surest of them first; then what is nearest to another assertion. */

@@ -8,7 +8,7 @@ const middle = (values) => values.sort((a, b) => a - b)[values.length >> 1];
 const samplesOf = (layer) => Array.from({ length: layer.distances.length / layer.width }, (_, i) => i);
 
 /* Distances of a sample to the nearest few classes, as the rule measures them. */
-const measured = (layer, setting, i, most = layer.width) =>
+export const measured = (layer, setting, i, most = layer.width) =>
   Array.from({ length: most }, (_, j) => setting.rule.measure(layer, setting, i, j));
 
 /* A radius to start from where none was given: the middle of those of the classes, or of d_g. */

@@ -73,13 +73,11 @@ export async function compare(columns) {
   const first = rows.find((row) => row !== null);
   if (!first) return null;
   const show = (value) => (typeof value === "number" ? short(value) : value ?? "");
+  const head = [{ title: "feature" }, ...columns].map(({ title }) => h("th", { scope: "col" }, title));
   const body = first.values.map((_, f) => h("tr", null,
     h("th", { scope: "row" }, first.names?.[f] ?? `[${f}]`),
     rows.map((row) => h("td", null, row ? show(row.values[f]) : "–"))));
-  const head = columns.map(({ title }) => h("th", { scope: "col" }, title));
   return h("div", { class: "features", tabindex: "0", role: "group", "aria-label": "Features" },
-    h("table", null,
-      h("thead", null, h("tr", null, h("th", { scope: "col" }, "feature"), head)),
-      h("tbody", null, body)),
+    h("table", null, h("thead", null, h("tr", null, head)), h("tbody", null, body)),
     first.more ? h("p", { class: "hint" }, `and ${first.more} more`) : null);
 }

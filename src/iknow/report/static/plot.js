@@ -70,6 +70,5 @@ export function cross(plot, at, dash) {
   const [left, right, top, bottom] = [x(0) + 8, x(mostX) - 8, y(mostY) + 16, y(0) - 8];
   name(plot, "IK", left, top, "left");
   name(plot, "IMK", left, bottom, "left");
-  if (at < mostX) name(plot, "IDK", right, top, "right");
-  if (at < mostX) name(plot, "IDK", right, bottom, "right");
+  if (at < mostX) [top, bottom].forEach((height) => name(plot, "IDK", right, height, "right"));
 }

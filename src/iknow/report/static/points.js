@@ -48,9 +48,9 @@ function press({ data, width, height }, ink, x, y) {
     const over = ink[at + 5];
     const under = (data[to + 3] / 255) * (1 - over);
     const all = over + under;
-    data[to] = (ink[at + 2] * over + data[to] * under) / all;
-    data[to + 1] = (ink[at + 3] * over + data[to + 1] * under) / all;
-    data[to + 2] = (ink[at + 4] * over + data[to + 2] * under) / all;
+    for (let c = 0; c < 3; c++) {
+      data[to + c] = (ink[at + 2 + c] * over + data[to + c] * under) / all;
+    }
     data[to + 3] = 255 * all;
   }
 }
@@ -60,8 +60,7 @@ export function paint(width, height, spots, assertion, layers, scale) {
   const [wide, high] = [Math.round(width * scale), Math.round(height * scale)];
   const canvas = h("canvas", { width: wide, height: high });
   const pen = canvas.getContext("2d");
-  const picture = pen.createImageData(wide, high);
-  const image = { data: picture.data, width: wide, height: high };
+  const image = pen.createImageData(wide, high);
   for (const { passes, stamps } of layers) {
     for (let i = 0; i < assertion.length; i++) {
       if (!passes(i)) continue;
@@ -69,6 +68,6 @@ export function paint(width, height, spots, assertion, layers, scale) {
       press(image, stamps[assertion[i]], x, y);
     }
   }
-  pen.putImageData(picture, 0, 0);
+  pen.putImageData(image, 0, 0);
   return canvas;
 }

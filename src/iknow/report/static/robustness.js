@@ -1,9 +1,8 @@
 /* Robustness: how far an input may be moved before something else could be known about it.
 
-As in iknow.core.robustness, which says why: each of several lengths in a layer must be used up
-first, so the largest counts; rounding uses up some of it, and a layer stretches a change of the
-input by no more than its Lipschitz constant; and of the layers, again the largest counts, as IK
-needs all of them. Neither rounding nor bisectors ("crossing") depend on the settings. */
+As in iknow.core.robustness, which says why: a change must use up each of several lengths in a
+layer, so the largest counts, less rounding, divided by the layer's Lipschitz constant. Of the
+layers the largest counts, as IK needs all. Rounding and bisectors ("crossing") are not settings. */
 
 import { distanceAt } from "./layer.js";
 

@@ -1,21 +1,18 @@
 /* The ruler: distances of one sample in one layer on a line, and how far the reach goes. */
 
-import { svg, short } from "./dom.js";
+import { brief, svg, short } from "./dom.js";
 import * as Words from "./words.js";
 
 const [WIDTH, LEFT, RIGHT, BASE] = [400, 12, 12, 46];
 
 function mark(x, candidate) {
   const side = x > WIDTH * 0.72 ? "end" : x < WIDTH * 0.28 ? "start" : "middle";
-  const kind = candidate.own ? "for" : "against";
-  const { label: whole } = candidate;
-  const label = whole.length > 14 ? `${whole.slice(0, 13)}…` : whole;
   const shape = candidate.own
     ? svg("circle", { cx: x, cy: BASE, r: 6.5 })
     : svg("path", { d: `M${x} ${BASE - 7}l7 7l-7 7l-7-7z` });
-  return svg("g", { class: `mark ${kind}` }, shape,
+  return svg("g", { class: candidate.own ? "mark for" : "mark against" }, shape,
     svg("text", { x, y: candidate.own ? BASE - 14 : BASE + 25, "text-anchor": side },
-      `${label} ${short(candidate.measured)}`));
+      `${brief(candidate.label, 14)} ${short(candidate.measured)}`));
 }
 
 /* look: what words.js says about the layer. */
@@ -24,18 +21,18 @@ export function draw(look) {
   const candidates = [own, against].filter(Words.exists);
   const values = [...candidates.map((c) => c.measured), reach].filter(Number.isFinite);
   const most = 1.18 * Math.max(...values, 1e-300);
-  const x = (value) => LEFT + ((WIDTH - LEFT - RIGHT) * Math.min(value, most)) / most;
+  const x = (value) => LEFT + ((WIDTH - LEFT - RIGHT) * Math.max(0, Math.min(value, most))) / most;
   const end = x(reach);
   const unit = setting.rule.unit && ` ${setting.rule.unit}`;
   const side = end > WIDTH * 0.75 ? "end" : end < WIDTH * 0.2 ? "start" : "middle";
   const words = candidates.map((c) => `${c.label} at ${short(c.measured)}`).join(", ");
+  const far = reach === -Infinity ? "no reach" : `${none ? "limit" : "ρ"} ${short(reach)}${unit}`;
   return svg("svg", { class: "ruler", viewBox: `0 0 ${WIDTH} 80`, role: "img",
-    "aria-label": `${none ? "limit" : "reach"} ${short(reach)}; ${words}` },
+    "aria-label": `${far.replace("ρ", "reach")}; ${words}` },
   svg("rect", { class: none ? "reach none" : "reach", x: LEFT, y: BASE - 9,
-    width: Math.max(0, end - LEFT), height: 18, rx: 4 }),
+    width: end - LEFT, height: 18, rx: 4 }),
   svg("line", { class: "axis", x1: LEFT, x2: WIDTH - RIGHT, y1: BASE, y2: BASE }),
   svg("line", { class: "end", x1: end, x2: end, y1: 16, y2: BASE + 11 }),
-  svg("text", { class: "reach-label", x: end, y: 12, "text-anchor": side },
-    `${none ? "limit" : "ρ"} ${short(reach)}${unit}`),
+  svg("text", { class: "reach-label", x: end, y: 12, "text-anchor": side }, far),
   candidates.map((candidate) => mark(x(candidate.measured), candidate)));
 }

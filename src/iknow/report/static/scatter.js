@@ -3,7 +3,7 @@
 import * as Algebra from "./algebra.js";
 import { h, badge, byId, token } from "./dom.js";
 import * as Order from "./order.js";
-import { PARAMETERS } from "./parameters.js";
+import { measured, PARAMETERS } from "./parameters.js";
 import * as Plot from "./plot.js";
 import * as Points from "./points.js";
 
@@ -14,12 +14,8 @@ const NEAR = 14;
 function placesOf(evidence, layer, setting) {
   const places = new Float64Array(2 * evidence.n);
   for (let i = 0; i < evidence.n; i++) {
-    let nearest = Infinity;
-    for (let j = 0; j < layer.width; j++) {
-      const distance = setting.rule.measure(layer, setting, i, j);
-      if (j === 0) places[2 * i] = distance; else nearest = Math.min(nearest, distance);
-    }
-    places[2 * i + 1] = nearest;
+    const [own, ...others] = measured(layer, setting, i);
+    places.set([own, others.reduce((a, b) => Math.min(a, b), Infinity)], 2 * i);
   }
   return places;
 }
@@ -46,14 +42,12 @@ function points({ pen, width, height, spots }, { evidence, assessed, chosen }) {
   const outlined = (size, strength, line) => colors.map((_, a) =>
     Points.stamp(a, size, token("--wrong"), strength, line, scale));
   const [fine, bold] = [outlined(r, 0.7, 1), outlined(r + 0.8, 1, many ? 1.5 : 2)];
-  const isWrong = (i) => evidence.truth !== null && Order.isRight(evidence, i) === false;
   const layers = [
     ...[0, 1, 2].map((a) => ({ passes: (i) => assertion[i] === a, stamps: filled })),
-    { passes: (i) => isWrong(i) && assertion[i] !== Algebra.IK, stamps: fine },
-    { passes: (i) => isWrong(i) && assertion[i] === Algebra.IK, stamps: bold },
+    { passes: (i) => Order.isWrong(evidence, i) && assertion[i] !== Algebra.IK, stamps: fine },
+    { passes: (i) => Order.wrongIk(evidence, assessed, i), stamps: bold },
   ];
-  const marks = Points.paint(width, height, spots, assertion, layers, scale);
-  pen.drawImage(marks, 0, 0, width, height);
+  pen.drawImage(Points.paint(width, height, spots, assertion, layers, scale), 0, 0, width, height);
   if (chosen === null) return;
   pen.strokeStyle = token("--focus");
   pen.lineWidth = 3;
@@ -103,9 +97,6 @@ function nearest(spots, px, py) {
   return found;
 }
 
-/* What the lines do not tell. */
-const lineWords = (settings) => [...new Set(settings.map(({ rule }) => rule.lines))].join(" ");
-
 export function create(layers, evidence, select) {
   const plots = layers.map((layer) => {
     const canvas = h("canvas", { class: "plot", role: "img",
@@ -132,7 +123,8 @@ export function create(layers, evidence, select) {
     h("figure", null, h("figcaption", null, `Layer ${plot.layer.name}`), plot.canvas))));
   function update(state) {
     plots.forEach((plot, l) => { plot.spots = draw(plot, state.settings[l], state); });
-    byId("lines").textContent = lineWords(state.settings);
+    const words = new Set(state.settings.map(({ rule }) => rule.lines));
+    byId("lines").textContent = [...words].join(" ");  // what the lines do not tell
   }
   return { plots, update };
 }

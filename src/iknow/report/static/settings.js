@@ -56,7 +56,7 @@ export function create(layers, onchange) {
       return users.length ? [slider(name, users)] : [];
     });
     if (usersOf("k").length || !mostNeighbors) return made;
-    // Where no rule has a k its slider stays, at rest: it tells that there are rules that do.
+    // Without a rule that has a k, an idle slider shows that there are such rules.
     const having = Object.keys(RULES).filter((name) => RULES[name].parameters.includes("k"));
     return [...made, slider("k", layers.map((_, l) => l), true), hint(`For ${having.join(", ")}.`)];
   }
@@ -71,21 +71,17 @@ export function create(layers, onchange) {
     return h("div", { class: "chooser" }, h("label", { for: "rule" }, "Rule"), select);
   }
 
-  function ruleWords() {
-    if (rule !== "given") return [RULES[rule].words];
-    return [...new Set(layers.map(({ name, given }) => (given.rule.parameters.length
+  const ruleWords = () => (rule !== "given" ? [RULES[rule].words]
+    : [...new Set(layers.map(({ name, given }) => (given.rule.parameters.length
       ? `${given.rule.name}: ${given.rule.words}`
-      : `Layer ${name}: ${given.text}. ${given.rule.words}`)))];
-  }
+      : `Layer ${name}: ${given.text}. ${given.rule.words}`)))]);
 
   function neighborWords() {
     const held = Math.min(...layers.map((layer) => layer.nHeld));
-    if (!mostNeighbors) {
-      return ["The rules with k need neighbors, which this evidence does not hold: "
-        + "assess(X, k=20) collects them."];
-    }
-    if (mostNeighbors === held) return [];
-    return [`k goes up to ${mostNeighbors} here; the evidence holds ${held} neighbors.`];
+    if (mostNeighbors) return mostNeighbors === held ? []
+      : [`k goes up to ${mostNeighbors} here; the evidence holds ${held} neighbors.`];
+    return ["The rules with k need neighbors, which this evidence does not hold: "
+      + "assess(X, k=20) collects them."];
   }
 
   function show() {

@@ -25,11 +25,8 @@ export function find(evidence, settings, i, l) {
   const up = values.find((tried) => tried > value && differs(tried));
   const down = values.findLast((tried) => tried < value && differs(tried));
   const grow = up === undefined ? null : { at: up, becomes: assertion(up) };
-  let shrink = null;
-  if (down !== undefined) {
-    // It holds up to the next value, where the present assertion begins.
-    const next = values.find((tried) => tried > down) ?? value;
-    shrink = { at: Math.min(next, value), becomes: assertion(down) };
-  }
+  // What shrinking turns to holds up to the next value, where the present assertion begins.
+  const shrink = down === undefined ? null : { becomes: assertion(down),
+    at: Math.min(values.find((tried) => tried > down) ?? value, value) };
   return { parameter, value, shrink, grow };
 }

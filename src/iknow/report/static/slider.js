@@ -31,16 +31,15 @@ export function linearScale(from, to, steps) {
 
 export const wholeScale = (most) => ({ valueAt: Number, placeOf: Number, steps: most, first: 1 });
 
-/* A slider with a box for exact values and a mark at the given one. idle: it can be seen, but
-what it sets does not count at present. */
+/* idle: the slider can be seen, but its value does not count at present. */
 export function create({ id, label, scale, value, given, smallest, whole = false, onset,
   idle = false }) {
   const givenPlace = given === null ? null : Math.round(scale.placeOf(given));
   const range = h("input", { type: "range", id, min: scale.first, max: scale.steps, step: 1,
     disabled: idle });
   const box = h("input", { type: "text", inputmode: "decimal", id: `${id}-exact`, size: 8,
-    disabled: idle,
-    "aria-label": `${label}, exact value`, autocomplete: "off", spellcheck: "false" });
+    disabled: idle, "aria-label": `${label}, exact value`, autocomplete: "off",
+    spellcheck: "false" });
   /* The box shows six digits; what is set has all of them. */
   const tell = (now) => {
     box.value = String(Number(now.toPrecision(6)));
@@ -59,9 +58,8 @@ export function create({ id, label, scale, value, given, smallest, whole = false
     const now = /^(inf|∞)/i.test(text) ? Infinity : Number(text);
     const usable = text !== "" && now >= smallest
       && (!whole || (Number.isInteger(now) && now <= scale.steps));
-    if (!usable) { show(value()); return; }
-    show(now);
-    onset(now);
+    show(usable ? now : value());
+    if (usable) onset(now);
   });
   show(value());
   const track = h("div", { class: "track" }, range);

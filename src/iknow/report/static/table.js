@@ -19,8 +19,7 @@ const COLUMNS = [
 /* The columns that there is something to show in. */
 function columnsOf({ facts, album }) {
   const drawn = album.samples.some((at) => at >= 0 && !Pictures.isFeatures(at));
-  const empty = { picture: !drawn, truth: facts.trueClasses === null,
-    radius: !facts.knowsRobustness };
+  const empty = { picture: !drawn, truth: !facts.trueClasses, radius: !facts.knowsRobustness };
   return COLUMNS.filter(([name]) => !empty[name]);
 }
 
@@ -53,11 +52,13 @@ function cells(page, i) {
 
 function row(page, i, at) {
   const alarm = Order.wrongIk(page.evidence, page.assessed, i);
-  return h("div", {
+  const element = h("div", {
     role: "row", id: `row-${i}`, "aria-rowindex": at + 2, "data-at": at,
     class: `row${alarm ? " alarm" : ""}${page.chosen === i ? " chosen" : ""}`,
-    "aria-selected": page.chosen === i ? "true" : "false",
+    "aria-selected": String(page.chosen === i),
   }, cells(page, i));
+  element.style.top = `${at * ROW}px`;
+  return element;
 }
 
 /* page: { facts, evidence, assessed, chosen, choose, isGiven, order(name), enter() } */
@@ -78,35 +79,22 @@ export function create(page) {
   grid.style.setProperty("--columns-narrow", widths(3));
   byId("table").replaceChildren(grid);
 
-  function render(from, to) {
-    const rows = [];
-    for (let at = from; at < to; at++) {
-      const element = row(page, shown[at], at);
-      element.style.top = `${at * ROW}px`;
-      rows.push(element);
-    }
-    body.replaceChildren(...rows);
-  }
+  const render = (from, to) =>
+    body.replaceChildren(...Array.from(shown.slice(from, to), (i, n) => row(page, i, from + n)));
+  const print = () => render(0, PRINTED);  // on paper nothing scrolls
 
   function draw() {
     if (window.matchMedia("print").matches) { print(); return; }
     const from = Math.max(0, Math.floor(view.scrollTop / ROW) - SPARE);
-    render(from, Math.min(shown.length, from + Math.ceil(view.clientHeight / ROW) + 2 * SPARE));
-    const at = shown.indexOf(page.chosen);
-    if (at >= 0) grid.setAttribute("aria-activedescendant", `row-${page.chosen}`);
-  }
-
-  /* On paper nothing scrolls: the first rows, one below the other. */
-  function print() {
-    render(0, Math.min(shown.length, PRINTED));
+    render(from, from + Math.ceil(view.clientHeight / ROW) + 2 * SPARE);
+    if (shown.includes(page.chosen)) {
+      grid.setAttribute("aria-activedescendant", `row-${page.chosen}`);
+    }
   }
 
   function reveal(at) {
-    const top = at * ROW;
-    if (top < view.scrollTop) view.scrollTop = top;
-    else if (top + ROW > view.scrollTop + view.clientHeight) {
-      view.scrollTop = top + ROW - view.clientHeight;
-    }
+    const lowest = (at + 1) * ROW - view.clientHeight;
+    view.scrollTop = Math.min(at * ROW, Math.max(lowest, view.scrollTop));
   }
 
   /* Show these samples. */
@@ -143,6 +131,6 @@ export function create(page) {
   window.addEventListener("afterprint", draw);
   new ResizeObserver(draw).observe(view);
 
-  return { update, draw, show: (i) => { reveal(Math.max(0, shown.indexOf(i))); draw(); },
+  return { update, show: (i) => { reveal(Math.max(0, shown.indexOf(i))); draw(); },
     isShown: (i) => shown.includes(i), first: () => shown[0] ?? null };
 }

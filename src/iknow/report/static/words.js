@@ -66,7 +66,7 @@ function overlap(looks) {
     ?? looks.find((l) => l.rivals.length > 1);
   const rivals = mixed.rivals.slice(0, 2);
   if (mixed.own.within) {
-    const rival = rivals[0];
+    const [rival] = rivals;
     const its = rival.reach === mixed.own.reach ? "" : ` within ${again(mixed, rival)}`;
     return `In layer ${mixed.layer.name} ${ownFact(mixed)}, within ${limit(mixed.own)}. But so `
       + `is ${id(rival)}, at ${short(rival.distance)}${its}. Both classes are supported, `
@@ -80,31 +80,27 @@ function overlap(looks) {
 }
 
 function disagreement(looks) {
-  const found = looks.map((l) => {
+  const words = list(looks.map((l) => {
     const only = l.own.within ? l.own : l.rivals[0];
     return `layer ${l.layer.name} has only samples of ${name(only)} within reach `
       + `(#${only.row} at ${short(only.distance)}, reach ${short(only.reach)})`;
-  });
-  const words = list(found);
+  }));
   return `${words[0].toUpperCase()}${words.slice(1)}. The layers disagree, so: I may know.`;
 }
 
 function extrapolation(looks) {
-  const empty = looks.find((l) => l.empty);
-  if (!exists(empty.nearest)) {
-    return `In layer ${empty.layer.name} there is no training sample at all, so: I don't know.`;
+  const { layer, nearest } = looks.find((l) => l.empty);
+  if (!exists(nearest)) {
+    return `In layer ${layer.name} there is no training sample at all, so: I don't know.`;
   }
-  const { nearest } = empty;
   const where = Number.isFinite(nearest.reach) ? `beyond ${limit(nearest)}`
     : "and the rule gives no reach there";
-  return `In layer ${empty.layer.name} even the nearest training sample, ${id(nearest)}, is at `
-    + `${short(nearest.distance)}, ${where}. Nothing like this was seen in training, so: `
-    + "I don't know.";
+  return `In layer ${layer.name} even the nearest training sample, ${id(nearest)}, is at `
+    + `${short(nearest.distance)}, ${where}. Nothing like this was seen in training, so: I don't know.`;
 }
 
 function contradiction(looks) {
-  const [first] = looks;
-  const rival = first.rivals[0];
+  const [first] = looks, [rival] = first.rivals;
   const where = looks.length > 1 ? "In no layer is that class within reach" : "That is too far";
   return `In layer ${first.layer.name} ${ownFact(first)}, beyond ${limit(first.own)}, while `
     + `${id(rival)} is within ${again(first, rival)}, at ${short(rival.distance)}. `
@@ -113,8 +109,8 @@ function contradiction(looks) {
 
 /* The reason of an assertion in plain sentences. looks: of each layer, with its margin. */
 export function explain(looks, reason) {
-  const opening = looks[0].own.code < 0 ? "The model gives no answer. "
-    : `The model says ${name(looks[0].own)}. `;
+  const [{ own }] = looks;
+  const opening = own.code < 0 ? "The model gives no answer. " : `The model says ${name(own)}. `;
   if (reason === Algebra.INVALID) {
     return `${opening}But the input, or what the model makes of it, is not a finite number. `
       + "Nothing can be compared with it, so: I don't know.";

@@ -1,4 +1,4 @@
-"""What all plots need of an axes: its letters' size, a legend above it, and a figure to be in."""
+"""What all plots share: the size of letters, a legend above the axes, and a figure."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from matplotlib.ticker import NullFormatter
 from iknow.core.arrays import Floats
 from iknow.evaluation.plots.matplotlib.style import INK, STYLE
 
-COLUMN_WIDTH = 3.4
-"""Inches: a column of the usual two-column papers is 3.25 to 3.5 wide."""
-THIN_HALO = [withStroke(linewidth=2, foreground="white")]
-"""Keeps small words readable on top of what is drawn, without hiding it."""
+COLUMN_WIDTH = 3.4  # inches: a column of the usual two-column papers is 3.25 to 3.5 wide
+THIN_HALO = [withStroke(linewidth=2, foreground="white")]  # keeps words readable on top of a plot
+TICKS = {"major.size": 2.5, "major.width": 0.6, "minor.size": 1.5, "minor.width": 0.4}
 COLUMN_STYLE: dict[str, Any] = STYLE | {
     "font.size": 8,
     "axes.labelsize": 8,
@@ -25,16 +24,8 @@ COLUMN_STYLE: dict[str, Any] = STYLE | {
     "axes.linewidth": 0.6,
     "axes.labelpad": 2,
     "axes.titlepad": 4,
-    "xtick.labelsize": 7,
-    "ytick.labelsize": 7,
-    "xtick.major.size": 2.5,
-    "ytick.major.size": 2.5,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "xtick.minor.size": 1.5,
-    "ytick.minor.size": 1.5,
-    "xtick.minor.width": 0.4,
-    "ytick.minor.width": 0.4,
+    **{f"{axis}tick.labelsize": 7 for axis in "xy"},
+    **{f"{axis}tick.{part}": size for axis in "xy" for part, size in TICKS.items()},
     "figure.constrained_layout.h_pad": 0.03,
     "figure.constrained_layout.w_pad": 0.03,
 }
@@ -59,12 +50,12 @@ def column_figure(rows: int = 1, columns: int = 1, height: float = 2.4) -> Figur
 
 
 def letter_size(axes: Axes) -> float:
-    """The size of the axes' own labels, in points: all other letters go by it."""
+    """The size of the axes' own labels, in points: all other letters follow it."""
     return float(axes.xaxis.label.get_fontsize())
 
 
 def legend_above(axes: Axes, columns: int, **look: Any) -> None:
-    """What is what, above the picture, where it hides nothing."""
+    """A legend above the axes, where it hides nothing."""
     if not axes.get_legend_handles_labels()[0]:
         return
     sizes = {"fontsize": letter_size(axes) - 0.5, "handlelength": 2.0, "columnspacing": 0.9}
@@ -76,7 +67,7 @@ def legend_above(axes: Axes, columns: int, **look: Any) -> None:
 
 
 def spans_magnitudes(values: Floats) -> bool:
-    """Whether values need a logarithmic axis: half of them in the first twentieth of the range."""
+    """Whether values need a logarithmic axis: half lie in the first twentieth of the range."""
     positive = values[(values > 0) & np.isfinite(values)]
     return len(positive) > 0 and float(np.median(positive)) < float(positive.max()) / 20
 
@@ -88,8 +79,3 @@ def use_logarithm(axes: Axes, *which: Literal["x", "y"]) -> None:
         axis = axes.xaxis if name == "x" else axes.yaxis
         axis.set_major_formatter(lambda value, _: f"{value:g}")
         axis.set_minor_formatter(NullFormatter())
-
-
-def plain_number(value: float) -> str:
-    """A number as one would write it on paper."""
-    return f"{value:.3g}"

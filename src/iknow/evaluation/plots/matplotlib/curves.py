@@ -15,7 +15,6 @@ from iknow.evaluation.plots.matplotlib.axes import (
     THIN_HALO,
     legend_above,
     letter_size,
-    plain_number,
     spans_magnitudes,
     use_logarithm,
 )
@@ -35,19 +34,16 @@ ACCURACY_LOOK: dict[str, Any] = {
 SOFTMAX_LOOK: dict[str, Any] = {
     "color": INK, "linewidth": 1.4, "linestyle": (0, (1, 1)), "marker": "",
 }  # fmt: skip
-ENOUGH_COVERAGE = 0.1
-"""Accuracies of less than so much of the samples are too shaky to stretch the axis for."""
+ENOUGH_COVERAGE = 0.1  # accuracies of fewer samples are too shaky to stretch the axis for
 
 
 def method_look(method: str, place: int = 0) -> dict[str, Any]:
-    """How the line of a rule, or of softmax, is drawn. place: among others that choose no look."""
+    """How to draw the line of a rule or softmax. place: among the rules without a look."""
     if method == SOFTMAX:
         return SOFTMAX_LOOK
     look = RULES[method].look or Look(2 + place, "vP*X<>"[place % 6], dashes=(3 + place, 1, 1, 1))
-    if isinstance(look.color, Assertion):
-        color = COLORS[look.color]
-    else:
-        color = CLASS_COLORS[look.color % len(CLASS_COLORS)]
+    of_class = CLASS_COLORS[look.color % len(CLASS_COLORS)]
+    color = COLORS[look.color] if isinstance(look.color, Assertion) else of_class
     line = {"linestyle": (0, look.dashes)} if look.dashes else {}
     return {"color": color, "linewidth": look.width, **line, "marker": look.marker}
 
@@ -77,7 +73,7 @@ def draw_radius_curve(axes: Axes, curve: RadiusCurve, chosen: float | None = Non
     steps(curve.a_not_ik, r"$A_{\neg IK}$", **ACCURACY_LOOK, marker="x")
     axes.set(xlabel="radius ε", ylabel="fraction, accuracy", xlim=(0, end), ylim=(-0.02, 1.12))
     if spans_magnitudes(curve.radii):
-        # What happens below a thousandth of the usual radius is beneath notice.
+        # Nothing matters below a thousandth of the usual radius.
         least = max(float(curve.radii[1]), float(np.median(curve.radii)) / 1000)
         use_logarithm(axes, "x")
         axes.set(xlim=(min(least, chosen or least) / 1.5, end))
@@ -130,18 +126,15 @@ def draw_robust(axes: Axes, curve: RobustCurve) -> None:
     """
     end = 1.08 * float(curve.radii[-1]) or 1.0
     radii = np.append(curve.radii, end)
-    green = COLORS[Assertion.IK]
-    right = curve.right_fraction
+    green, known, right = COLORS[Assertion.IK], curve.known_fraction, curve.right_fraction
+    name, shown = ("IK", known) if right is None else ("IK and right", right)
     # A radius belongs to the step that ends there.
     look: dict[str, Any] = {"drawstyle": "steps-pre"}
-    if right is None:
-        axes.plot(radii, curve.known_fraction, **look, color=green, linewidth=2.0, label="IK")
-        axes.fill_between(radii, curve.known_fraction, step="pre", color=tint(green, 0.2))
-    else:
-        axes.plot(radii, right, **look, color=green, linewidth=2.0, label="IK and right")
-        axes.fill_between(radii, right, step="pre", color=tint(green, 0.2))
+    axes.plot(radii, shown, **look, color=green, linewidth=2.0, label=name)
+    axes.fill_between(radii, shown, step="pre", color=tint(green, 0.2))
+    if right is not None:
         dashes: dict[str, Any] = {"color": INK, "linewidth": 0.9, "linestyle": (0, (4, 1.5))}
-        axes.plot(radii, curve.known_fraction, **look, **dashes, label="IK")
+        axes.plot(radii, known, **look, **dashes, label="IK")
     axes.set(xlabel="robust radius: ℓ2 change of the input", ylabel="fraction of samples")
     axes.set(xlim=(0, end), ylim=(0, 1.02))
     legend_above(axes, columns=2)
@@ -153,7 +146,7 @@ def _mark_radius(axes: Axes, radius: float) -> None:
     place = axes.transAxes.inverted().transform(axes.transData.transform((radius, 0)))[0]
     left = place > 0.6
     axes.annotate(
-        f"ε = {plain_number(radius)}", (radius, 1.0), xycoords=axes.get_xaxis_transform(),
+        f"ε = {radius:.3g}", (radius, 1.0), xycoords=axes.get_xaxis_transform(),
         xytext=(-3 if left else 3, -1), textcoords="offset points",
         va="top", ha="right" if left else "left", size=letter_size(axes) - 0.5, color=INK,
         path_effects=THIN_HALO,

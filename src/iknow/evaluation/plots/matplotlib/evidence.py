@@ -1,7 +1,7 @@
 """Drawing distances for and against: the whole method in one picture.
 
-Each sample is a point (d_g, d_¬g). Which areas of this plane a rule decides by these distances
-alone it says itself (`iknow.core.drawing`); they are shaded and named here.
+Each sample is a point (d_g, d_¬g). A rule says which areas of this plane it decides by these
+distances alone (`iknow.core.drawing`); here they are shaded and named.
 """
 
 from __future__ import annotations
@@ -21,37 +21,27 @@ from iknow.evaluation.plots.matplotlib.axes import (
     THIN_HALO,
     legend_above,
     letter_size,
-    plain_number,
     spans_magnitudes,
     use_logarithm,
 )
-from iknow.evaluation.plots.matplotlib.style import INK, PENCIL, tint
+from iknow.evaluation.plots.matplotlib.style import CENTERED, INK, PENCIL, tint
 from iknow.evaluation.scatter import EvidenceScatter
 
-GREEN, AMBER, GREY = (COLORS[a] for a in (Assertion.IK, Assertion.IMK, Assertion.IDK))
+GREEN, AMBER, GRAY = (COLORS[a] for a in (Assertion.IK, Assertion.IMK, Assertion.IDK))
 LOOKS: dict[Assertion, dict[str, Any]] = {
     Assertion.IK: {"marker": "o", "s": 7, "linewidths": 0, "alpha": 0.6, "color": GREEN},
     Assertion.IMK: {
         "marker": "^", "s": 14, "linewidths": 0.8, "facecolors": "none", "edgecolors": AMBER,
     },
-    Assertion.IDK: {"marker": "x", "s": 11, "linewidths": 0.9, "color": GREY},
+    Assertion.IDK: {"marker": "x", "s": 11, "linewidths": 0.9, "color": GRAY},
 }  # fmt: skip
-KNOWN, OVERLAP, EXTRAPOLATION, CONTRADICTION = (
-    Reason.KNOWN, Reason.OVERLAP, Reason.EXTRAPOLATION, Reason.CONTRADICTION,
-)  # fmt: skip
-AREA_LOOKS = {
-    KNOWN: ("IK", GREEN, 0.1),
-    OVERLAP: ("IMK", AMBER, 0.16),
-    EXTRAPOLATION: ("IDK: extrapolation", GREY, 0.06),
-    CONTRADICTION: ("IDK: contradiction", GREY, 0.2),
+AREA_LOOKS = {  # name, color and strength of the shade; the corner of the name
+    Reason.KNOWN: ("IK", GREEN, 0.1, "left", "top"),
+    Reason.OVERLAP: ("IMK", AMBER, 0.16, "left", "bottom"),
+    Reason.EXTRAPOLATION: ("IDK: extrapolation", GRAY, 0.06, "right", "top"),
+    Reason.CONTRADICTION: ("IDK: contradiction", GRAY, 0.2, "right", "bottom"),
 }
-"""Name, colour and strength of its shade."""
-CORNERS: dict[Reason, tuple[float, float, str, str]] = {
-    KNOWN: (0.015, 0.98, "left", "top"),
-    OVERLAP: (0.015, 0.02, "left", "bottom"),
-    EXTRAPOLATION: (0.985, 0.98, "right", "top"),
-    CONTRADICTION: (0.985, 0.02, "right", "bottom"),
-}
+CORNERS = {"left": 0.015, "right": 0.985, "bottom": 0.02, "top": 0.98}
 
 
 def draw_evidence(axes: Axes, scatter: EvidenceScatter) -> None:
@@ -83,7 +73,7 @@ def draw_evidence(axes: Axes, scatter: EvidenceScatter) -> None:
         _draw_areas(axes, drawing)
         radius = drawing.marks[0]
         axes.annotate(
-            f"ε = {plain_number(radius)}", (1, radius), xycoords=axes.get_yaxis_transform(),
+            f"ε = {radius:.3g}", (1, radius), xycoords=axes.get_yaxis_transform(),
             xytext=(-2, 3), textcoords="offset points", ha="right", color=INK,
             size=letter_size(axes) - 0.5, path_effects=THIN_HALO, zorder=5,
         )  # fmt: skip
@@ -95,18 +85,14 @@ def draw_evidence(axes: Axes, scatter: EvidenceScatter) -> None:
 def _draw_areas(axes: Axes, drawing: Drawing) -> None:
     """Shade and name the areas; their edges are where the rule decides."""
     for reason, corners in drawing.areas(axes.get_xlim(), axes.get_ylim()).items():
-        name, color, strength = AREA_LOOKS[reason]
-        shade: dict[str, Any] = {
-            "facecolor": tint(color, strength),
-            "edgecolor": INK,
-            "linewidth": 0.8,
-        }
-        axes.add_patch(Polygon(np.array(corners), **shade, zorder=0.5))
-        x, y, horizontal, vertical = CORNERS[reason]
+        name, color, strength, horizontal, vertical = AREA_LOOKS[reason]
+        shade: dict[str, Any] = {"facecolor": tint(color, strength), "edgecolor": INK}
+        axes.add_patch(Polygon(np.array(corners), **shade, linewidth=0.8, zorder=0.5))
+        x, y = CORNERS[horizontal], CORNERS[vertical]
         place: Any = {"transform": axes.transAxes, "ha": horizontal, "va": vertical}
         if reason in drawing.on_diagonal:
             x = y = (0.35 if axes.get_xscale() == "log" else 0.8) * drawing.marks[0]
-            place = {"ha": "center", "va": "center"}
+            place = CENTERED
         axes.text(
             x, y, name, **place, color=color, weight="bold", size=letter_size(axes),
             path_effects=THIN_HALO, zorder=5,
@@ -117,7 +103,7 @@ def _find_limits(scatter: EvidenceScatter, drawing: Drawing | None) -> tuple[Lim
     """The limits of both axes, and whether they are logarithmic."""
     line = list(drawing.marks) if drawing is not None and drawing.marks[0] else []
     sides = [np.append(side[np.isfinite(side)], line) for side in (scatter.own, scatter.other)]
-    # Where the lines would be at the very edge, magnitudes are what matters, too.
+    # Also logarithmic if the lines would be at the very edge.
     largest = max(float(side.max(initial=0.0)) for side in sides)
     logarithmic = any(map(spans_magnitudes, sides)) or 0 < min(line, default=0.0) < largest / 12
     limits = _logarithmic_limits if logarithmic else _linear_limits

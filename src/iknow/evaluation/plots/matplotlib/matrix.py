@@ -1,8 +1,8 @@
-"""Drawing the augmented confusion matrix: what is believed and true, for IK, IMK and IDK apart.
+"""Drawing the augmented confusion matrix: what is believed and true, for each assertion.
 
 Four blocks share one picture: IK and IMK above, IDK and all three together below. Rows are beliefs,
-columns the truth. Wrong beliefs are violet, so that a mistake among what is known leaps to the eye;
-the darker a cell, the more samples are in it. Counts stand in the cells while they can be read.
+columns the truth. Wrong beliefs are violet; the darker a cell, the more samples are in it. Cells
+hold counts while these can be read.
 """
 
 from __future__ import annotations
@@ -21,13 +21,11 @@ from iknow.evaluation.metrics import Report
 from iknow.evaluation.plots.matplotlib.axes import letter_size
 from iknow.evaluation.plots.matplotlib.style import CENTERED, CLASS_COLORS, INK
 
-MOST_COUNTED = 10
-"""With more classes, counts in the cells would be too small to read."""
-FAINTEST = 0.3
-"""The strength of a cell with a single sample: it must be seen."""
+MOST_COUNTED = 10  # classes: with more, counts in the cells would be too small to read
+FAINTEST = 0.3  # the strength of a cell with a single sample, which must be seen
 LUMINANCE = np.array([0.2126, 0.7152, 0.0722])
 WRONG = CLASS_COLORS[1]
-GREY = "#999999"
+GRAY = "#999999"
 EVERYTHING = "all"
 
 
@@ -46,7 +44,7 @@ def draw_confusion(axes: Axes, report: Report) -> None:
     blocks = [
         (Assertion.IK, 0, 0), (Assertion.IMK, 0, 1), (Assertion.IDK, 1, 0), (None, 1, 1),
     ]  # fmt: skip
-    gap = _gap(height)
+    gap = 0.17 * height + 0.1  # room for a line of words above a block, in cells
     for assertion, down, across in blocks:
         counts = everything if assertion is None else report.matrix[assertion]
         color = INK if assertion is None else COLORS[assertion]
@@ -63,26 +61,21 @@ def draw_confusion(axes: Axes, report: Report) -> None:
     axes.tick_params(length=0)
 
 
-def _gap(height: int) -> float:
-    """Room for a line of words above a block, in cells."""
-    return 0.17 * height + 0.1
-
-
 def _draw_block(
     axes: Axes, counts: Ints, color: str, corner: tuple[float, float], most: int
 ) -> None:
     """One matrix whose first cell has its middle at a corner."""
     x, y = corner
     height, width = counts.shape
-    shades = _shade(_strengths(counts, most), color)
+    shades = _shade(counts, most, color)
     axes.imshow(
         shades, extent=(x - 0.5, x + width - 0.5, y + height - 0.5, y - 0.5),
         interpolation="nearest",
     )  # fmt: skip
-    frame: dict[str, Any] = {"fill": False, "edgecolor": GREY, "linewidth": 0.6}
+    frame: dict[str, Any] = {"fill": False, "edgecolor": GRAY, "linewidth": 0.6}
     axes.add_patch(Rectangle((x - 0.5, y - 0.5), width, height, **frame))
     if width > height:  # what the classifier has never heard of
-        axes.plot([x + height - 0.5] * 2, [y - 0.5, y + height - 0.5], color=GREY, linewidth=0.6)
+        axes.plot([x + height - 0.5] * 2, [y - 0.5, y + height - 0.5], color=GRAY, linewidth=0.6)
     if max(height, width) > MOST_COUNTED:
         return
     size = min(letter_size(axes), 9.0 - 0.4 * max(height, width))
@@ -92,15 +85,11 @@ def _draw_block(
             axes.text(x + column, y + row, str(count), color=ink, size=size, **CENTERED)
 
 
-def _strengths(counts: Ints, most: int) -> Floats:
-    """How dark each cell is, 0 for none: by order of magnitude, as one mistake matters."""
+def _shade(counts: Ints, most: int, color: str) -> Floats:
+    """Colors of shape (height, width, 3), by order of magnitude: a single mistake matters."""
+    height, width = counts.shape
     shares = np.log1p(counts) / np.log1p(max(most, 1))
-    return np.where(counts > 0, FAINTEST + (1 - FAINTEST) * shares, 0.0)
-
-
-def _shade(strengths: Floats, color: str) -> Floats:
-    """Colours of shape (height, width, 3): right beliefs on the diagonal in one, others violet."""
-    height, width = strengths.shape
+    strengths = np.where(counts > 0, FAINTEST + (1 - FAINTEST) * shares, 0.0)
     right = np.eye(height, width, dtype=bool)[..., None]
     full = np.where(right, to_rgb(color), to_rgb(WRONG))
     shaded: Floats = 1 - strengths[..., None] * (1 - full)
@@ -110,7 +99,7 @@ def _shade(strengths: Floats, color: str) -> Floats:
 def _name_block(
     axes: Axes, name: str, counts: Ints, total: int, corner: tuple[float, float], color: str
 ) -> None:
-    """Above a block: what it is, how much of all samples it has, and how much of that is right."""
+    """Above a block: its name, its share of all samples, and how many of these are right."""
     x, y = corner
     n = int(counts.sum())
     share = f"{n:,}" if name == EVERYTHING else f"{n / total:.1%}"
@@ -125,7 +114,7 @@ def _name_block(
 
 
 def _name_classes(axes: Axes, report: Report, gap: float) -> None:
-    """Labels below the lower blocks and left of the left ones, as many as there is room for."""
+    """Labels below the lower blocks and left of the left ones, as many as fit."""
     height, width = report.matrix.shape[1:]
     longest = max(len(str(label)) for label in report.true_classes.tolist())
     rows, columns = np.arange(0, height, _stride(height)), np.arange(0, width, _stride(width))

@@ -18,8 +18,7 @@ from iknow.evaluation.plots.matplotlib.style import CENTERED, CLASS_COLORS, CLAS
 from iknow.evaluation.regions import Regions
 
 UNKNOWN_SHADES = (tint(COLORS[Assertion.IDK], 0.06), tint(COLORS[Assertion.IMK], 0.4))
-KNOWN_STRENGTHS = (0.5, 0.8)
-"""Of the green of IK, in turns: neighbouring classes are told apart by the line between as well."""
+KNOWN_STRENGTHS = (0.5, 0.8)  # of the green of IK, in turns; a line separates classes as well
 
 
 def draw_regions(axes: Axes, regions: Regions, points: Any = None, labels: Any = None) -> None:
@@ -35,13 +34,9 @@ def draw_regions(axes: Axes, regions: Regions, points: Any = None, labels: Any =
         >>> flat = EpistemicClassifier(LogisticRegression()).fit(X[:, :2], y)
         >>> draw_regions(column_figure().axes[0], map_regions(flat.assess, (4, 8), (2, 5), 50))
     """
-    codes = np.where(
-        regions.assertion == Assertion.IK, Assertion.IK + regions.belief, regions.assertion
-    )
-    known = [
-        tint(COLORS[Assertion.IK], KNOWN_STRENGTHS[code % len(KNOWN_STRENGTHS)])
-        for code in range(len(regions.classes))
-    ]
+    codes = regions.assertion + np.where(regions.assertion == Assertion.IK, regions.belief, 0)
+    greens = [tint(COLORS[Assertion.IK], strength) for strength in KNOWN_STRENGTHS]
+    known = [greens[code % len(greens)] for code in range(len(regions.classes))]
     shades = [*UNKNOWN_SHADES, *known]
     axes.imshow(
         codes, cmap=ListedColormap(shades), vmin=-0.5, vmax=len(shades) - 0.5, origin="lower",
@@ -65,21 +60,21 @@ def most_inside(area: Bools, x: Floats, y: Floats) -> tuple[float, float]:
 
 
 def _extent(regions: Regions) -> tuple[float, float, float, float]:
-    """The outer edges of the cells whose middles are the places of the grid."""
-    across, up = (float(places[1] - places[0]) / 2 for places in (regions.x, regions.y))
+    """The outer edges of the cells around the points of the grid."""
     x, y = regions.x, regions.y
+    across, up = (float(places[1] - places[0]) / 2 for places in (x, y))
     return float(x[0]) - across, float(x[-1]) + across, float(y[0]) - up, float(y[-1]) + up
 
 
 def _name_areas(axes: Axes, regions: Regions, codes: Any) -> None:
-    """The name of each assertion, and of each class that is known, where there is most room."""
+    """Name each assertion, and each class that is known, where there is most room."""
     names = {int(a): (a.name, a) for a in (Assertion.IDK, Assertion.IMK)}
     for code, label in enumerate(regions.classes.tolist()):
         names[Assertion.IK + code] = (f"IK: {label}", Assertion.IK)
     for code, (name, assertion) in names.items():
         area = codes == code
         if area.any():
-            # Within what is believed there most, so that no border of the belief crosses the name.
+            # Within the most frequent belief, so that no border of a belief crosses the name.
             area &= regions.belief == np.bincount(regions.belief[area]).argmax()
             axes.text(
                 *most_inside(area, regions.x, regions.y), name, color=COLORS[assertion],
@@ -97,10 +92,8 @@ def _show_points(axes: Axes, regions: Regions, points: Any, labels: Any) -> None
     for code, label in enumerate(regions.classes.tolist()):
         x, y = places[names == label].T
         n = len(CLASS_COLORS)
-        look: dict[str, Any] = {
-            # Past the last colour, each gets the next marker: n² classes are told apart.
-            "marker": CLASS_MARKERS[(code + code // n) % len(CLASS_MARKERS)],
-            "color": CLASS_COLORS[code % n],
-        }
+        # Past the last color, each gets the next marker: n² combinations.
+        marker = CLASS_MARKERS[(code + code // n) % len(CLASS_MARKERS)]
+        look: dict[str, Any] = {"marker": marker, "color": CLASS_COLORS[code % n]}
         axes.scatter(x, y, s=9, linewidths=0.4, edgecolors="white", label=label, **look)
     legend_above(axes, columns=min(len(regions.classes), 6), markerscale=1.4)

@@ -1,8 +1,7 @@
-"""How the figures look: colours, letters, and the few marks that all of them use.
+"""How the figures look: the same colors and letters everywhere.
 
-Assertions and classes have the same colours everywhere; the colour-blind can tell them apart.
-Neither pyplot nor the user's own settings are touched, and the bytes of a picture depend on nothing
-but what is in it.
+The color-blind can distinguish all assertions and classes. Neither pyplot nor the user's settings
+are touched, and the bytes of a picture depend on nothing but its content.
 """
 
 from __future__ import annotations
@@ -12,14 +11,9 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-import numpy as np
 from matplotlib import style
-from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.patheffects import withStroke
-
-from iknow.core.arrays import Floats, Ints
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -29,10 +23,6 @@ CLASS_MARKERS = ("o", "^", "s", "D")
 INK, PENCIL = "#222222", "#5c5c5c"
 DPI = 150
 CENTERED: dict[str, Any] = {"ha": "center", "va": "center"}
-DASHED: dict[str, Any] = {"color": INK, "linewidth": 1.3, "linestyle": (0, (4, 1.5))}
-BOX = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "boxstyle": "round,pad=0.3"}
-HALO = [withStroke(linewidth=4, foreground="white")]
-"""Keeps words readable on top of points without hiding them."""
 STYLE: dict[str, Any] = {
     "font.size": 11,
     "text.color": INK,
@@ -67,7 +57,7 @@ def styled(draw: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
 
 @styled
 def to_png(figure: Figure) -> bytes:
-    """The picture as a PNG that tells neither a date nor a version."""
+    """The picture as a PNG without a date or version."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=DPI, metadata={"Software": None})
     return buffer.getvalue()
@@ -80,30 +70,7 @@ def titled(size: tuple[float, float], title: str) -> Figure:
     return figure
 
 
-def write(
-    axes: Axes, x: float, y: float, text: str, color: str, offset: tuple[float, float], **look: Any
-) -> None:
-    """Text that is so many points away from a place in the data."""
-    look = {**CENTERED, "size": 12, "weight": "bold", "color": color, **look}
-    axes.annotate(text, (x, y), xytext=offset, textcoords="offset points", **look)
-
-
-def write_at(axes: Axes, place: tuple[float, float], text: str, color: str, **look: Any) -> None:
-    """A heading beside an axes, at a place in fractions of its size."""
-    look = {**CENTERED, "size": 14, "weight": "bold", "color": color, **look}
-    axes.text(*place, text, transform=axes.transAxes, **look)
-
-
-def scatter(axes: Axes, points: Floats, labels: Ints, size: float, alpha: float) -> None:
-    """Points of shape (n, 2), each class with its colour and marker."""
-    for code in np.unique(labels):
-        x, y = points[labels == code].T
-        look: dict[str, Any] = {"marker": CLASS_MARKERS[code], "color": CLASS_COLORS[code]}
-        look |= {"linewidths": 0.3, "edgecolors": "white"}
-        axes.scatter(x, y, s=size, alpha=alpha, label=f"class {code}", **look)
-
-
 def tint(color: str, strength: float) -> tuple[float, float, float]:
-    """A colour on white paper."""
+    """A color on white paper."""
     red, green, blue = (1 - strength * (1 - part) for part in to_rgb(color))
     return red, green, blue

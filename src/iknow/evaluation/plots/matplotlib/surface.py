@@ -13,19 +13,16 @@ from iknow.core.colors import COLORS
 from iknow.evaluation.plots.matplotlib.axes import (
     legend_above,
     letter_size,
-    plain_number,
     spans_magnitudes,
     use_logarithm,
 )
 from iknow.evaluation.plots.matplotlib.style import INK
 from iknow.evaluation.surface import CoverageSurface
 
+# From light to dark throughout, so that gray shows the same.
 SHADES = LinearSegmentedColormap.from_list("coverage", ["#ffffff", COLORS[Assertion.IK], "#00130d"])
-"""From light to dark without a turn, so that grey tells the same."""
-STEPS = (0.01, 0.02, 0.05, 0.1, 0.2)
-"""Between contours: the finest that makes no more than five of them."""
-DARKEST = 1.35
-"""The end of the shades, beyond 1, so that what is drawn on top can still be seen."""
+STEPS = (0.01, 0.02, 0.05, 0.1, 0.2)  # between contours: the finest that gives at most five
+DARKEST = 1.35  # the end of the shades, beyond 1 to keep what is drawn on top visible
 STAR: dict[str, Any] = {
     "marker": "*", "markersize": 10, "color": "white", "markeredgecolor": INK,
     "markeredgewidth": 0.8, "linestyle": "",
@@ -54,7 +51,7 @@ def draw_surface(axes: Axes, surface: CoverageSurface) -> None:
     )  # fmt: skip
     _draw_contours(axes, surface)
     if surface.best is not None:
-        label = f"largest $F_{{IK}}$ = {plain_number(surface.best_f_ik)}"
+        label = f"largest $F_{{IK}}$ = {surface.best_f_ik:.3g}"
         axes.plot(*surface.best, **STAR, label=label, zorder=4)
     if surface.chosen is not None:
         axes.plot(*surface.chosen, **RING, label="in use", zorder=3)
@@ -64,10 +61,7 @@ def draw_surface(axes: Axes, surface: CoverageSurface) -> None:
 def _set_scales(axes: Axes, surface: CoverageSurface) -> None:
     first, second = surface.layers
     axes.set(xlabel=f"radius ε of {first}", ylabel=f"radius ε of {second}")
-    if spans_magnitudes(surface.x):
-        use_logarithm(axes, "x")
-    if spans_magnitudes(surface.y):
-        use_logarithm(axes, "y")
+    use_logarithm(axes, *(name for name in ("x", "y") if spans_magnitudes(getattr(surface, name))))
     axes.set(xlim=surface.x[[0, -1]], ylim=surface.y[[0, -1]])
 
 

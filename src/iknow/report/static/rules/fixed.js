@@ -1,4 +1,4 @@
-/* Fixed: a rule that this page has no mirror of. What Python found for it is in the page. */
+/* Fixed: a rule that this page cannot move. It shows what Python found. */
 
 import { makeRule } from "./rule.js";
 
