@@ -123,7 +123,7 @@ def test_a_device_says_the_same(folder):
     succeed(*asked, "-o", "here.csv")
     succeed(*asked, "-o", "there.csv", "--device", "cpu")
     assert (folder / "here.csv").read_bytes() == (folder / "there.csv").read_bytes()
-    assert "device 'abacus' cannot be used" in fail(*asked, "--device", "abacus")
+    assert "cannot use device 'abacus'" in fail(*asked, "--device", "abacus")
 
 
 def _columns(path):

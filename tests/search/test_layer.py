@@ -131,7 +131,7 @@ def test_metrics_are_checked_with_the_layers():
     assert as_metrics({"a": Minkowski(1)}, ["a", "b"]) == {"a": Minkowski(1), "b": Euclidean}
     with pytest.raises(InputError, match=r"such as Minkowski\(1\)"):
         as_metrics("l1", ["a"])
-    with pytest.raises(InputError, match="given for 'c', which is not among the layers a, b"):
+    with pytest.raises(InputError, match="metric names 'c', which is not among the layers a, b"):
         as_metrics({"c": Minkowski(1)}, ["a", "b"])
 
 
