@@ -26,8 +26,7 @@ def count_copies(
 ) -> tuple[int, int, int, int]:
     """Count the copies and all samples, then the same for the training samples.
 
-    evidence: about the samples, by layer. Training samples are checked only if there is a copy at
-    all, and no more than `SAMPLES_MEASURED` of them.
+    Training samples are checked only if there is a copy, at most `SAMPLES_MEASURED` of them.
     """
     limits = {layer: TOLERANCE * _size(index) for layer, index in indexes.items()}
     copied = _in_every_layer(
