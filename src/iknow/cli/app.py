@@ -30,14 +30,10 @@ def rule_by_name(name: str) -> type[Neighborhood]:
     return rules[name]
 
 
+DEMO, PAGE = Path("iknow-demo.html"), Path("report.html")
+RULE_NAMES = "|".join(rule.command_name() for rule in RULES.values())
 MATCHED = [rule.command_name() for rule in RULES.values() if says(rule, "match")]
-RuleOption = Annotated[
-    str,
-    typer.Option(
-        help="The kind of neighborhood.",
-        metavar="|".join(rule.command_name() for rule in RULES.values()),
-    ),
-]
+RuleOption = Annotated[str, typer.Option(help="The kind of neighborhood.", metavar=RULE_NAMES)]
 LabelOption = Annotated[str | None, typer.Option(help="Column or array that holds the labels.")]
 LabelsOption = Annotated[Path | None, typer.Option(help="File of labels: .npy or .csv.")]
 ModelOption = Annotated[
@@ -53,14 +49,10 @@ SeedOption = Annotated[
 DeviceOption = Annotated[
     str | None, typer.Option(help="Search by torch on cuda, cuda:1, mps or cpu.")
 ]
-
-NoCheckOption = Annotated[
-    bool,
-    typer.Option(
-        "--no-check-model",
-        help="Accept any model, even one whose answers differ from the bundle's.",
-    ),
-]
+BundleArgument = Annotated[Path, typer.Argument(help="The bundle that `iknow fit` wrote.")]
+DataArgument = Annotated[Path, typer.Argument(help="Samples: .csv, .npz, .npy or .parquet.")]
+ANY_MODEL = "Accept any model, even one whose answers differ from the bundle's."
+NoCheckOption = Annotated[bool, typer.Option("--no-check-model", help=ANY_MODEL)]
 
 
 def _console(output: Path | None) -> Console:
@@ -85,9 +77,7 @@ def main(
 def demo(
     left_out: Annotated[int, typer.Option(help="The digit the network never sees.")] = 4,
     random_state: SeedOption = 0,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The report to write.")] = Path(
-        "iknow-demo.html"
-    ),
+    output: Annotated[Path, typer.Option("--output", "-o", help="The report to write.")] = DEMO,
 ) -> None:
     """Train on scikit-learn's digits and see what the network knows. Needs no data."""
     from iknow.cli.console import show_demonstration, show_report
@@ -95,14 +85,13 @@ def demo(
     from iknow.cli.jobs import check_page
     from iknow.storage.atomic import write_bytes
 
-    console = _console(output)
     check_page(output)
     with Console(stderr=True).status("Training on digits ..."):
         demonstration = demonstrate(left_out, random_state)
-        report = make_report(demonstration)
-    show_demonstration(demonstration, console)
-    write_bytes(output, report.encode())
-    show_report(output, console)
+        page = make_report(demonstration)
+    show_demonstration(demonstration, _console(output))
+    write_bytes(output, page.encode())
+    show_report(output, _console(output))
 
 
 @app.command()
@@ -143,7 +132,6 @@ def fit(
     from iknow.cli.console import show_fit
     from iknow.cli.jobs import Source, fit_job
 
-    console = _console(output)
     classifier = fit_job(
         Source(data, label, labels),
         output,
@@ -160,13 +148,13 @@ def fit(
         random_state=random_state,
         force=force,
     )
-    show_fit(classifier, output, console)
+    show_fit(classifier, output, _console(output))
 
 
 @app.command()
 def assess(
-    bundle: Annotated[Path, typer.Argument(help="The bundle that `iknow fit` wrote.")],
-    data: Annotated[Path, typer.Argument(help="Samples: .csv, .npz, .npy or .parquet.")],
+    bundle: BundleArgument,
+    data: DataArgument,
     model: ModelOption = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Write a row per sample: .csv, ...")
@@ -180,25 +168,18 @@ def assess(
     from iknow.cli.console import show_assessment
     from iknow.cli.jobs import Source, assess_job
 
-    console = _console(output)
+    console, source = _console(output), Source(data, label, labels)
     assessment, y_true = assess_job(
-        bundle,
-        Source(data, label, labels),
-        output,
-        model=model,
-        device=device,
-        check_model=not no_check_model,
+        bundle, source, output, model=model, device=device, check_model=not no_check_model
     )
     show_assessment(assessment, y_true, output, console)
 
 
 @app.command()
 def report(
-    bundle: Annotated[Path, typer.Argument(help="The bundle that `iknow fit` wrote.")],
-    data: Annotated[Path, typer.Argument(help="Samples: .csv, .npz, .npy or .parquet.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path(
-        "report.html"
-    ),
+    bundle: BundleArgument,
+    data: DataArgument,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = PAGE,
     model: ModelOption = None,
     label: LabelOption = None,
     labels: LabelsOption = None,
@@ -220,11 +201,9 @@ def report(
     from iknow.cli.console import show_figures, show_report
     from iknow.cli.jobs import Source, renderer_by_name, report_job
 
-    console = _console(output)
-    source = Source(data, label, labels)
     assessment, y_true = report_job(
         bundle,
-        source,
+        Source(data, label, labels),
         output,
         model=model,
         training=None if training is None else Source(training, training_label or label),
@@ -233,5 +212,5 @@ def report(
         device=device,
         check_model=not no_check_model,
     )
-    show_figures(assessment, y_true, console)
-    show_report(output, console)
+    show_figures(assessment, y_true, _console(output))
+    show_report(output, _console(output))

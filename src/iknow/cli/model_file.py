@@ -4,8 +4,7 @@
     model.pt, model.pth        a whole torch module, saved by torch.save(module, ...)
     package.module:name        an object in Python code, or a function that returns it
 
-Loading any of these can run code: iknow loads them only because the user named them. Bundles never
-hold code.
+Loading any of these can run code: the user must name them. Bundles never hold code.
 """
 
 from __future__ import annotations

@@ -50,9 +50,7 @@ def report_job(
     names = trained_names(classifier) or table.feature_names
     if renderer is None and names is not None:
         renderer = as_features(names)
-    exemplars = (
-        _stored_inputs(classifier) if training is None else _features(training.read(), names)
-    )
+    exemplars = _features(training.read(), names) if training else _stored_inputs(classifier)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="no layer has a known Lipschitz constant")
         page = make_html(
