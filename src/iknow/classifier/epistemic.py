@@ -16,25 +16,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
+from iknow.classifier import gathering, parameters
 from iknow.classifier.copying import count_copies
-from iknow.classifier.gathering import (
-    check_answered,
-    check_columns,
-    check_valid,
-    find_supports,
-    gather_evidence,
-    gather_validation,
-    observe_batches,
-)
 from iknow.classifier.moving import movements_on_request
-from iknow.classifier.parameters import (
-    as_layer_names,
-    as_metrics,
-    check_features,
-    check_neighbors,
-    check_rule,
-    fixed_neighborhoods,
-)
 from iknow.classifier.progress import track
 from iknow.classifier.training import as_random_state, seeded_clone, split_rows, train
 from iknow.core.arrays import Ints, Labels
@@ -149,12 +133,15 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         """
         before = self.__dict__.copy()
         try:
-            for learned in [name for name in before if name.endswith("_")]:
-                delattr(self, learned)
+            self.__dict__ = {name: old for name, old in before.items() if not name.endswith("_")}
             if is_estimator(self.model):
-                check_features(self, X, reset=True)
-            begin = self._train if is_to_be_trained(self.model, X) else self._wrap
-            return begin(X, y, rows)
+                parameters.check_features(self, X, reset=True)
+            if is_to_be_trained(self.model, X):
+                return self._train(X, y, rows)
+            self.model_ = as_model(self.model)
+            inputs = self.model_.prepare(X)
+            labels = as_labels(y, count_samples(inputs), "y")
+            return self._collect(inputs, labels, as_row_numbers(rows, len(labels)))
         except BaseException:
             self.__dict__ = before  # a failed fit changes nothing
             raise
@@ -225,16 +212,15 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
                 "no neighborhoods yet: call tune(X_val, y_val), or give neighborhoods=... (fit "
                 "tunes only a scikit-learn classifier that it trains itself, not a fitted one)"
             )
-        gathers = as_flag(evidence, "evidence")
-        least = as_whole(k, "k", "be a whole number >= 0")
+        gathers, least = as_flag(evidence, "evidence"), as_whole(k, "k", "be a whole number >= 0")
         inputs, rules = self._prepare(X), self.neighborhoods_
         n_samples, sizes = count_samples(inputs), measure(inputs)
         observed = self._observe(inputs)
         if gathers or least > 0:
             wanted = max(least, *(rule.n_neighbors for rule in rules.values()))
-            found = gather_evidence(observed, self.indexes_, wanted, keep_of=n_samples)
+            found = gathering.gather_evidence(observed, self.indexes_, wanted, keep_of=n_samples)
         else:
-            found = find_supports(observed, self.indexes_, rules, n_samples)
+            found = gathering.find_supports(observed, self.indexes_, rules, n_samples)
         return Assessment(
             classes=self.classes_,
             belief_codes=found.observation.belief,
@@ -256,8 +242,8 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         inputs = self._prepare(X)
         batches = cut_batches(inputs, self.batch_size)
         observation, n_columns = observe_all(self.model_, batches, count_samples(inputs), ())
-        check_columns(n_columns, len(self.classes_))
-        check_answered(observation.belief)
+        gathering.check_columns(n_columns, len(self.classes_))
+        gathering.check_answered(observation.belief)
         labels: Labels = self.classes_[observation.belief]
         return labels
 
@@ -276,27 +262,20 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
     def _select(
         self, goal: Goal, inputs: Any, labels: Labels, what: str, positions: Ints | None = None
     ) -> Self:
-        """Choose neighborhoods for a goal on prepared samples; `positions`: see `check_valid`."""
+        """Choose neighborhoods for a goal on prepared samples; positions: see `check_valid`."""
         y_true = encode(labels, self.classes_, "y")
         index = self.indexes_[self.layers_[0]]
         check_trained(y_true, index.labels, self.classes_)
         k, whole = goal.neighbors_needed(self.rule, index.n_rows), goal.needs_every_class
-        belief, invalid, evidence = gather_validation(
+        belief, invalid, evidence = gathering.gather_validation(
             self._observe(inputs), self.indexes_, k, whole=whole
         )
-        check_valid(invalid, what, positions, self.layers_)
+        gathering.check_valid(invalid, what, positions, self.layers_)
         if positions is None:  # otherwise fit held them out itself
             check_unseen(*count_copies(evidence, self.indexes_))
         self.selection_ = choose(goal, evidence, belief, y_true, self.rule, self.classes_)
         self.neighborhoods_ = dict(self.selection_.neighborhoods)
         return self
-
-    def _wrap(self, X: Any, y: Any, rows: Any) -> Self:
-        """Take the model as it is."""
-        self.model_ = as_model(self.model)
-        inputs = self.model_.prepare(X)
-        labels = as_labels(y, count_samples(inputs), "y")
-        return self._collect(inputs, labels, as_row_numbers(rows, len(labels)))
 
     def _train(self, X: Any, y: Any, rows: Any) -> Self:
         """Train a clone of the estimator; if there is a radius, tune on a held-out part."""
@@ -304,7 +283,7 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         labels = as_labels(y, count_samples(inputs), "y")
         check_several_classes(labels)
         numbers = as_row_numbers(rows, len(labels))
-        tunes = self.neighborhoods is None and tunes_for_coverage(check_rule(self.rule))
+        tunes = self.neighborhoods is None and tunes_for_coverage(parameters.check_rule(self.rule))
         training = np.arange(len(labels))
         if tunes:
             training, validation = split_rows(labels, self.validation_fraction, self.random_state)
@@ -332,16 +311,17 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         """Build one index per layer; rows: as in `fit`, positions: see `check_valid`."""
         batches = cut_batches(inputs, self.batch_size)
         check_several_classes(labels)
-        named = as_layer_names(self.layers)
+        named = parameters.as_layer_names(self.layers)
         layers = named or self.model_.default_layers(batches[0])
-        fixed = fixed_neighborhoods(self.neighborhoods, check_rule(self.rule), self.k, layers)
-        check_neighbors(fixed, self.rule, self.k, len(labels))
-        metrics = as_metrics(self.metric, layers)
+        rule = parameters.check_rule(self.rule)
+        fixed = parameters.fixed_neighborhoods(self.neighborhoods, rule, self.k, layers)
+        parameters.check_neighbors(fixed, self.rule, self.k, len(labels))
+        metrics = parameters.as_metrics(self.metric, layers)
         for metric in metrics.values():  # refuse before the model does its work
             find_index_type(metric, self.device, self.index)
         shown = track(batches, "Collecting evidence", enabled=as_flag(self.progress, "progress"))
         observation, n_columns = observe_all(self.model_, shown, len(labels), layers)
-        check_valid(observation.invalid, "training", positions, layers)
+        gathering.check_valid(observation.invalid, "training", positions, layers)
         warn_of_layers(observation.activations, raw=named is None and self.metric is None)
         self.classes_ = find_classes(labels, n_columns, self.model_.classes, self.classes)
         codes = encode(labels, self.classes_, "y")
@@ -360,10 +340,10 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
     def _prepare(self, X: Any) -> Any:
         inputs = self.model_.prepare(X)
         if hasattr(self, "n_features_in_"):
-            check_features(self, X, reset=False)
+            parameters.check_features(self, X, reset=False)
         return inputs
 
     def _observe(self, inputs: Any) -> Iterator[Observation]:
         batches = cut_batches(inputs, self.batch_size)
         shown = track(batches, "Gathering evidence", enabled=self.progress)
-        return observe_batches(self.model_, self.indexes_, shown)
+        return gathering.observe_batches(self.model_, self.indexes_, shown)

@@ -108,8 +108,7 @@ def gather_validation(
 ) -> tuple[Ints, Bools, Mapping[str, Evidence] | Mapping[str, Contrast]]:
     """What tuning needs: beliefs and invalid samples, both of shape (n,), and evidence by layer.
 
-    whole: keep the distances to every class. Otherwise neither these nor the scores are kept: with
-    many classes they would take most of the memory.
+    whole: keep the distances to every class, which take most of the memory if classes are many.
     """
     beliefs, invalid = [], []
     parts: dict[str, list[Any]] = {layer: [] for layer in indexes}
@@ -150,12 +149,9 @@ def find_supports(
             yield observation
 
     whole = join_whole(searched(), n_samples)
-    return Findings(
-        observation=replace(whole, activations={}),
-        evidence=_gather_later(whole, indexes, k),
-        supports={layer: np.concatenate(parts) for layer, parts in supports.items()},
-        activations=whole.activations,
-    )
+    found = {layer: np.concatenate(parts) for layer, parts in supports.items()}
+    later = _gather_later(whole, indexes, k)
+    return Findings(replace(whole, activations={}), later, found, whole.activations)
 
 
 def _can_be_kept(
@@ -199,8 +195,7 @@ def check_columns(n_columns: int, n_classes: int) -> None:
     """The model must score every class."""
     if n_columns != n_classes:
         raise InputError(
-            f"the scores must have a column for each of the {n_classes} classes; "
-            f"got {n_columns} columns"
+            f"the scores must have a column for each of the {n_classes} classes; got {n_columns}"
         )
 
 

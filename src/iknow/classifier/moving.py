@@ -122,10 +122,7 @@ class Mover:
         parts = tuple(vars(bound).values())
         # Both are false for NaN.
         if not (all(part >= 0 for part in parts) and bound.relative_rounding < 1):
-            raise LayerError(
-                "a Lipschitz constant and roundings must be >= 0, and a relative rounding below 1; "
-                f"got {parts}"
-            )
+            raise LayerError(f"bounds must be >= 0, the relative rounding below 1; got {parts}")
         if bound.rounding_per_length and self.sizes.lengths is None:
             raise LayerError("its rounding grows with the inputs, which are not numeric arrays")
         by_activation = bound.relative_rounding or type(index.metric) is not Minkowski

@@ -32,23 +32,16 @@ def rule_by_name(name: str) -> type[Neighborhood]:
 
 DEMO, PAGE = Path("iknow-demo.html"), Path("report.html")
 RULE_NAMES = "|".join(rule.command_name() for rule in RULES.values())
-MATCHED = [rule.command_name() for rule in RULES.values() if says(rule, "match")]
+MATCHED = ", ".join(rule.command_name() for rule in RULES.values() if says(rule, "match"))
 RuleOption = Annotated[str, typer.Option(help="The kind of neighborhood.", metavar=RULE_NAMES)]
 LabelOption = Annotated[str | None, typer.Option(help="Column or array that holds the labels.")]
 LabelsOption = Annotated[Path | None, typer.Option(help="File of labels: .npy or .csv.")]
-ModelOption = Annotated[
-    str | None,
-    typer.Option(
-        help="A .joblib, .pkl, .pt or .pth file, or package.module:name. Loading a model can run "
-        "code: name only what you trust."
-    ),
-]
-SeedOption = Annotated[
-    int, typer.Option(min=0, max=2**32 - 1, help="Seed of the split and the training.")
-]
-DeviceOption = Annotated[
-    str | None, typer.Option(help="Search by torch on cuda, cuda:1, mps or cpu.")
-]
+MODEL = (
+    "A .joblib, .pkl, .pt or .pth file, or package.module:name, that you trust: it can run code."
+)
+ModelOption = Annotated[str | None, typer.Option(help=MODEL)]
+SeedOption = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of split and training.")]
+DeviceOption = Annotated[str | None, typer.Option(help="Search by torch on cuda:1, mps or cpu.")]
 BundleArgument = Annotated[Path, typer.Argument(help="The bundle that `iknow fit` wrote.")]
 DataArgument = Annotated[Path, typer.Argument(help="Samples: .csv, .npz, .npy or .parquet.")]
 ANY_MODEL = "Accept any model, even one whose answers differ from the bundle's."
@@ -82,7 +75,7 @@ def demo(
     """Train on scikit-learn's digits and see what the network knows. Needs no data."""
     from iknow.cli.console import show_demonstration, show_report
     from iknow.cli.demo import demonstrate, make_report
-    from iknow.cli.jobs import check_page
+    from iknow.cli.jobs.outputs import check_page
     from iknow.storage.atomic import write_bytes
 
     check_page(output)
@@ -99,38 +92,25 @@ def fit(
     data: Annotated[Path, typer.Argument(help="Training samples: .csv, .npz, .npy or .parquet.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The bundle to write.")],
     model: ModelOption = None,
-    train: Annotated[
-        bool, typer.Option("--train", help="Train a network first and write it to --model.")
-    ] = False,
-    validation: Annotated[
-        Path | None, typer.Option(help="Labeled samples to choose the radii on.")
-    ] = None,
+    train: Annotated[bool, typer.Option("--train", help="Train and write --model first.")] = False,
+    validation: Annotated[Path | None, typer.Option(help="Labeled samples to tune on.")] = None,
     validation_labels: LabelsOption = None,
-    hold_out: Annotated[
-        float | None, typer.Option(help="Fraction of DATA to choose the radii on instead.")
-    ] = None,
+    hold_out: Annotated[float | None, typer.Option(help="Or tune on this share of DATA.")] = None,
     label: LabelOption = None,
     labels: LabelsOption = None,
-    layer: Annotated[
-        list[str] | None, typer.Option(help="A layer to find support in; may be repeated.")
-    ] = None,
+    layer: Annotated[list[str] | None, typer.Option(help="A layer to search; repeatable.")] = None,
     rule: RuleOption = "ball",
     k: Annotated[int, typer.Option(min=1, help="Neighbors, for the rules that use them.")] = 5,
-    accuracy: Annotated[
-        float | None, typer.Option(help="Guarantee this accuracy on IK, or fail.")
-    ] = None,
+    accuracy: Annotated[float | None, typer.Option(help="Certify accuracy on IK, or fail.")] = None,
     confidence: Annotated[float, typer.Option(help="With this probability.")] = 0.95,
-    coverage: Annotated[
-        float | None, typer.Option(help=f"Match this coverage ({', '.join(MATCHED)}).")
-    ] = None,
+    coverage: Annotated[float | None, typer.Option(help=f"Match coverage ({MATCHED}).")] = None,
     random_state: SeedOption = 0,
-    force: Annotated[
-        bool, typer.Option("--force", help="With --train, overwrite an existing model.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Let --train overwrite a model.")] = False,
 ) -> None:
     """Collect the evidence for a model and write it as a bundle."""
     from iknow.cli.console import show_fit
-    from iknow.cli.jobs import Source, fit_job
+    from iknow.cli.jobs.fit import fit_job
+    from iknow.cli.jobs.source import Source
 
     classifier = fit_job(
         Source(data, label, labels),
@@ -156,9 +136,7 @@ def assess(
     bundle: BundleArgument,
     data: DataArgument,
     model: ModelOption = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write a row per sample: .csv, ...")
-    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Table to write.")] = None,
     label: LabelOption = None,
     labels: LabelsOption = None,
     device: DeviceOption = None,
@@ -166,7 +144,8 @@ def assess(
 ) -> None:
     """Say IK, IMK or IDK for each prediction; with labels, also how often that is right."""
     from iknow.cli.console import show_assessment
-    from iknow.cli.jobs import Source, assess_job
+    from iknow.cli.jobs.assess import assess_job
+    from iknow.cli.jobs.source import Source
 
     console, source = _console(output), Source(data, label, labels)
     assessment, y_true = assess_job(
@@ -188,7 +167,7 @@ def report(
     ] = None,
     training_label: LabelOption = None,
     layer: Annotated[
-        list[str] | None, typer.Option(help="A layer that decides; may be repeated.")
+        list[str] | None, typer.Option(help="A layer that decides; repeatable.")
     ] = None,
     show: Annotated[
         str | None,
@@ -199,7 +178,8 @@ def report(
 ) -> None:
     """Write what is known, and why, as one HTML page that opens anywhere."""
     from iknow.cli.console import show_figures, show_report
-    from iknow.cli.jobs import Source, renderer_by_name, report_job
+    from iknow.cli.jobs.report import renderer_by_name, report_job
+    from iknow.cli.jobs.source import Source
 
     assessment, y_true = report_job(
         bundle,

@@ -70,10 +70,10 @@ def _explained(example: Example) -> Panel:
         _picture(f"nearest {explanation.belief}", example.nearest_for),
         _picture(f"nearest other: {other.label}" if other else "", example.nearest_against),
     )
+    unseen = ", which it has never seen" if example.condition == UNSEEN else ""
     title = Text.assemble(
         (f" {explanation.assertion.name} ", f"bold {color} reverse"),
-        f" the model says {explanation.belief}, it is a {example.y_true}"
-        + (", which it has never seen" if example.condition == UNSEEN else ""),
+        f" the model says {explanation.belief}, it is a {example.y_true}{unseen}",
     )
     body = Group(title, Text(""), pictures, Text(""), _reasons(explanation))
     return Panel(body, border_style=color, width=78)

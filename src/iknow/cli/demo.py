@@ -100,15 +100,9 @@ def demonstrate(left_out: int = 4, random_state: int = 0) -> Demonstration:
         for name, neighborhoods in rules.items():
             knows = assessment.under(neighborhoods).assertion == Assertion.IK
             outcomes[name][condition] = _outcome(knows, right)
-    return Demonstration(
-        left_out=left_out,
-        model_accuracy=float((assessments["clean"].belief == digits.conditions["clean"][1]).mean()),
-        validation_coverage=coverage,
-        outcomes=outcomes,
-        examples=_examples(assessments, digits),
-        classifier=classifier,
-        digits=digits,
-    )
+    accuracy = float((assessments["clean"].belief == digits.conditions["clean"][1]).mean())
+    examples = _examples(assessments, digits)
+    return Demonstration(left_out, accuracy, coverage, outcomes, examples, classifier, digits)
 
 
 def make_report(demonstration: Demonstration) -> str:
@@ -169,8 +163,8 @@ def _equal_coverage_rules(balls: Mapping[str, Any], k: int) -> dict[str, Mapping
 
 
 def _outcome(covered: Bools, right: Any) -> Outcome:
-    accuracy = float(right[covered].mean()) if covered.any() else float("nan")
-    return Outcome(coverage=float(covered.mean()), accuracy=accuracy)
+    accuracy = float(right[covered].mean()) if covered.any() else np.nan
+    return Outcome(float(covered.mean()), accuracy)
 
 
 def _examples(assessments: Mapping[str, Assessment], digits: Digits) -> tuple[Example, ...]:
@@ -187,15 +181,8 @@ def _example(assessment: Assessment, i: int, condition: str, digits: Digits) -> 
     images, y_true = digits.conditions[condition]
     explanation = assessment.explain(i)
     layer = explanation.layers[0]
-
-    def image(exemplar: Any) -> Floats | None:
-        return None if exemplar is None else digits.train[0][exemplar.row].reshape(8, 8)
-
-    return Example(
-        condition=condition,
-        y_true=int(y_true[i]),
-        explanation=explanation,
-        image=images[i].reshape(8, 8),
-        nearest_for=image(layer.nearest_for),
-        nearest_against=image(layer.nearest_against),
-    )
+    nearest = [
+        None if exemplar is None else digits.train[0][exemplar.row].reshape(8, 8)
+        for exemplar in (layer.nearest_for, layer.nearest_against)
+    ]
+    return Example(condition, int(y_true[i]), explanation, images[i].reshape(8, 8), *nearest)

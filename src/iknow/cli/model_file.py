@@ -68,9 +68,7 @@ def _load_pickle(path: Path) -> Any:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a pickle may fail in any way
-        raise InputError(
-            f"{path} cannot be loaded as a model: {type(error).__name__}: {error}"
-        ) from error
+        raise InputError(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
 
 
 def _load_torch(path: Path) -> Any:

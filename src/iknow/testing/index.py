@@ -43,17 +43,15 @@ def brute_force(
         neighbors[i] = np.sort(all_distances)[:k]
         for code in np.unique(codes):
             members = np.flatnonzero(codes == code)
-            nearest = all_distances[members].min()
-            distances[i, code] = nearest
+            nearest = distances[i, code] = all_distances[members].min()
             exemplars[i, code] = numbers[members[all_distances[members] == nearest]].min()
     return Evidence(distances, neighbors, exemplars)
 
 
 def assert_same_evidence(actual: Evidence, expected: Evidence) -> None:
     """Equal to the last bit, exemplars included."""
-    np.testing.assert_array_equal(actual.class_distances, expected.class_distances)
-    np.testing.assert_array_equal(actual.neighbor_distances, expected.neighbor_distances)
-    np.testing.assert_array_equal(actual.exemplars, expected.exemplars)
+    for part in ("class_distances", "neighbor_distances", "exemplars"):
+        np.testing.assert_array_equal(getattr(actual, part), getattr(expected, part), part)
 
 
 class Problem:

@@ -114,8 +114,7 @@ class ModelContract:
         """Move each input by steps of a size, and go on from where it came closest to breaking."""
         rng = np.random.default_rng(0)
         before = model.observe(inputs, (layer,)).activations[layer]
-        best = inputs.copy()
-        height = np.full(len(inputs), -np.inf)
+        best, height = inputs.copy(), np.full(len(inputs), -np.inf)
         for step in range(STEPS):
             scale = size * 0.8 ** (step // 4)
             other = (best + scale * rng.standard_normal(inputs.shape)).astype(inputs.dtype)

@@ -158,7 +158,9 @@ def test_a_header_without_rows_is_empty(csv):
 
 @pytest.mark.parametrize("content", ["", "\n", "\n1,2\n", "a,b", '"a,b\n1,2\n'])
 def test_a_file_without_header_and_rows_is_refused(csv, content):
-    with pytest.raises(InputError, match=r"data\.csv .*(Empty CSV file.*a header and rows|no rows)"):
+    with pytest.raises(
+        InputError, match=r"data\.csv .*(Empty CSV file.*a header and rows|no rows)"
+    ):
         read_table(csv(content))
 
 

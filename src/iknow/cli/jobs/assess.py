@@ -77,16 +77,11 @@ def load_classifier(
 def assess_table(classifier: EpistemicClassifier, table: Table, **how: Any) -> Assessment:
     precomputed = isinstance(classifier.model_, PrecomputedModel)
     if table.features is not None and precomputed:
-        raise InputError(
-            "the file holds inputs, but a bundle does not hold the model: name it with --model"
-        )
+        raise InputError("the file holds inputs, but the bundle no model: name it with --model")
     if table.features is None and not precomputed:
         raise InputError("the file already holds a model's outputs: leave out --model")
     if not hasattr(classifier, "neighborhoods_"):
-        raise InputError(
-            "the bundle holds evidence but no neighborhoods: call tune(...) before save(...), or "
-            "make it with `iknow fit`"
-        )
+        raise InputError("the bundle has no neighborhoods: tune before saving, or run `iknow fit`")
     check_width(table, classifier.model)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="X does not have valid feature names")

@@ -55,9 +55,7 @@ def fit_job(
     table, y = training.read_labelled()
     tuned, y_tuned = (table, y) if validation is None else validation.read_labelled()
     if (table.features is None) != (tuned.features is None):
-        raise InputError(
-            "training and validation files must both hold inputs of the model, or both its outputs"
-        )
+        raise InputError("both files must hold the model's inputs, or both its outputs")
     rows, tuned_rows = np.arange(len(table)), np.arange(len(tuned))
     tunes = is_tuned(rule) or coverage is not None
     if validation is None and tunes:
@@ -96,9 +94,7 @@ def _find_model(
             raise InputError("the file already holds a model's outputs: leave out --model, --train")
         return PrecomputedModel()
     if name is None:
-        raise InputError(
-            "name the model to wrap with --model; --train trains one and writes it there"
-        )
+        raise InputError("name the model with --model; --train trains one and writes it there")
     if not train:
         loaded = load_model(name)
         check_width(table, loaded)

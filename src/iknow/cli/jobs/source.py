@@ -27,8 +27,7 @@ class Source:
         table = self.read()
         if table.labels is None:
             raise InputError(
-                f"{self.path} has no labels: name their column with --label, or their file with "
-                "--labels"
+                f"{self.path} has no labels: name a column with --label, or a file with --labels"
             )
         return table, table.labels
 
@@ -66,6 +65,5 @@ def check_width(table: Table, model: Any) -> None:
         return
     if (width := table.features.shape[1]) != wanted:
         raise InputError(
-            f"the model takes samples of {wanted} features; the file has {width} (name the label "
-            "column with --label)"
+            f"the model takes {wanted} features; the file has {width} (name the labels by --label)"
         )

@@ -37,8 +37,7 @@ def read_table(
         a feature.
     labels_path: an .npy, or a .csv with one column, whose labels replace those in `path`.
     """
-    source = Path(path)
-    labelled = labels_path is None
+    source, labelled = Path(path), labels_path is None
     match source.suffix.lower():
         case ".csv" | ".parquet" as ending:
             arrow = _pyarrow(f"reading {ending} files")

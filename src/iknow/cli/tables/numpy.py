@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from iknow.cli.tables.table import Table, as_features, as_labels, check_fits, check_rows, decoding
@@ -61,7 +62,7 @@ def write_npz(columns: Mapping[str, NDArray[Any]], file: IO[bytes]) -> None:
     with zipfile.ZipFile(file, "w") as archive:
         for name, column in columns.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, column, allow_pickle=False)
+                npy.write_array(member, column, allow_pickle=False)
 
 
 def _read_features(archive: Archive, path: Path) -> Table:
@@ -132,10 +133,8 @@ def _load_npy(path: Path) -> NDArray[Any]:
 def _read_array(file: IO[bytes], what: str, path: Path) -> NDArray[Any]:
     """The array in an .npy stream, after checking its type and size."""
     head = io.BytesIO(file.read(HEAD_BYTES))
-    old = np.lib.format.read_magic(head) == (1, 0)
-    read_header = (
-        np.lib.format.read_array_header_1_0 if old else np.lib.format.read_array_header_2_0
-    )
+    old = npy.read_magic(head) == (1, 0)
+    read_header = npy.read_array_header_1_0 if old else npy.read_array_header_2_0
     shape, _, kind = read_header(head)
     if kind.hasobject:
         raise ValueError(
@@ -147,5 +146,5 @@ def _read_array(file: IO[bytes], what: str, path: Path) -> NDArray[Any]:
     # As it is read, and then as float64.
     check_fits(math.prod(shape) * (kind.itemsize + 8), f"{what} of {path}")
     file.seek(0)
-    array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
+    array: NDArray[Any] = npy.read_array(file, allow_pickle=False)
     return array

@@ -7,8 +7,8 @@ and NA into nothing. Rows count as in pyarrow's errors: the header is row 1, bla
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -60,14 +60,16 @@ def read_parquet(path: Path, label: str | None, *, labelled: bool = True) -> Tab
     """Read a table as `read_csv` does."""
     # pq.read_table would take folders named like label=cat for columns.
     with decoding(path), pq.ParquetFile(path) as file:
-        schema, n_rows = file.schema_arrow, file.metadata.num_rows
+        schema, meta = file.schema_arrow, file.metadata
         check_names(schema.names, label, path)
         names = tuple(name for name in schema.names if name != label)
         for name in names:
             _check_numbers(schema.field(name).type, f"column {name!r} of {path}")
-        if not n_rows:
+        if not meta.num_rows:
             raise InputError(f"{path} is empty: it has columns but no rows")
-        check_fits(_bytes_of(file.metadata), str(path))
+        # About what the columns take when unpacked, and their copy in float64.
+        unpacked = sum(meta.row_group(i).total_byte_size for i in range(meta.num_row_groups))
+        check_fits(unpacked + 16 * meta.num_rows * meta.num_columns, str(path))
         content = file.read()
     features = np.empty((content.num_rows, len(names)))
     for j, name in enumerate(names):
@@ -85,14 +87,14 @@ def write_parquet(columns: Mapping[str, NDArray[Any]], file: IO[bytes]) -> None:
 
 
 def _header(path: Path) -> list[str]:
-    with _parsing(path), path.open("rb") as file, _open(file, ()) as reader:
+    with _reading(path) as reader:
         return list(reader.schema.names)
 
 
 def _batches(path: Path, names: list[str]) -> Iterator[tuple[int, Any]]:
     """The rows of a file in parts, every cell a string, each with the number of its first row."""
     row = 2
-    with _parsing(path), path.open("rb") as file, _open(file, names) as reader:
+    with _reading(path, names) as reader:
         for batch in reader:
             if len(batch):
                 yield row, batch
@@ -102,17 +104,15 @@ def _batches(path: Path, names: list[str]) -> Iterator[tuple[int, Any]]:
     _check_quotes(path)
 
 
-def _open(file: IO[bytes], names: list[str] | tuple[()]) -> Any:
-    return pcsv.open_csv(
-        file,
-        pcsv.ReadOptions(use_threads=False, block_size=BLOCK),  # threads lose count of rows
-        pcsv.ParseOptions(newlines_in_values=True),
-        pcsv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
-    )
-
-
-def _parsing(path: Path) -> Any:
-    return decoding(path, "; save it as UTF-8 text: a header and rows of equally many cells")
+@contextmanager
+def _reading(path: Path, names: Sequence[str] = ()) -> Iterator[Any]:
+    read = pcsv.ReadOptions(use_threads=False, block_size=BLOCK)  # threads lose count of rows
+    parse = pcsv.ParseOptions(newlines_in_values=True)
+    convert = pcsv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
+    advice = "; save it as UTF-8 text: a header and rows of equally many cells"
+    options = read, parse, convert
+    with decoding(path, advice), path.open("rb") as file, pcsv.open_csv(file, *options) as reader:
+        yield reader
 
 
 def _check_quotes(path: Path) -> None:
@@ -160,12 +160,6 @@ def _as_labels(cells: list[str], path: Path) -> Labels:
         with suppress(OverflowError, ValueError):  # more digits than an int64 holds: an identifier
             return np.array([int(cell) for cell in cells], dtype=np.int64)
     return as_text(cells, str(path))
-
-
-def _bytes_of(metadata: Any) -> int:
-    """About what the columns take when unpacked, and their copy in float64."""
-    unpacked = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
-    return int(unpacked) + 16 * int(metadata.num_rows) * int(metadata.num_columns)
 
 
 def _check_numbers(kind: Any, source: str) -> None:

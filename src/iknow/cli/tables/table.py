@@ -77,7 +77,9 @@ def as_features(values: NDArray[Any], source: str) -> Floats:
     if values.dtype.kind not in "biuf":
         raise InputError(f"{source} must hold numbers; got an array of {values.dtype}")
     if values.ndim == 0 or values.size == 0:
-        raise InputError(f"{source} is empty: expected at least one value, got shape {values.shape}")
+        raise InputError(
+            f"{source} is empty: expected at least one value, got shape {values.shape}"
+        )
     with np.errstate(over="ignore"):  # what float64 cannot hold becomes infinite: not finite
         features: Floats = np.asarray(values, dtype=np.float64)
     return features[:, None] if features.ndim == 1 else features
