@@ -195,7 +195,7 @@ def test_labels_do_not_reach_the_terminal_raw_and_csv_holds_no_formulas(folder):
 
 def test_an_untuned_bundle_says_what_it_lacks(folder):
     words = ["assess", "untuned.iknow", "test.npz", "--model", "model.joblib"]
-    assert "evidence but no neighborhoods" in fail(*words)
+    assert "the bundle has no neighborhoods: tune before saving" in fail(*words)
 
 
 @pytest.mark.parametrize("command", [ASSESS, REPORT], ids=["assess", "report"])
