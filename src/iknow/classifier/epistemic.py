@@ -117,8 +117,9 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         # If the raw input is a layer it must be finite, whatever the model accepts.
-        named = isinstance(self.layers, (str, list, tuple))
-        raw = "input" in self.layers if named else not hasattr(self.model, "steps")
+        raw = not hasattr(self.model, "steps")
+        if isinstance(self.layers, (str, list, tuple)):
+            raw = "input" in self.layers
         if is_estimator(self.model) and not raw:
             tags.input_tags.allow_nan = get_tags(self.model).input_tags.allow_nan
         return tags

@@ -90,7 +90,7 @@ def demonstrate(left_out: int = 4, random_state: int = 0) -> Demonstration:
     k = match_k(validation.evidence, validation.belief_codes, coverage)
     threshold = match_threshold(validation.scores.max(axis=1), coverage)
     rules = _equal_coverage_rules(classifier.neighborhoods_, k)
-    assessments = {}
+    assessments: dict[str, Assessment] = {}
     outcomes: dict[str, dict[str, Outcome]] = {name: {} for name in ("softmax", *rules)}
     for condition, (images, y_true) in digits.conditions.items():
         assessment = assessments[condition] = classifier.assess(images, k=LARGEST_K)
@@ -109,7 +109,7 @@ def make_report(demonstration: Demonstration) -> str:
     """A page of the clean digits and the unseen one, with all their evidence."""
     digits, classifier = demonstration.digits, demonstration.classifier
     parts = [digits.conditions[name] for name in ("clean", UNSEEN)]
-    images, y_true = map(np.concatenate, zip(*parts, strict=True))
+    images, y_true = (np.concatenate(part) for part in zip(*parts, strict=True))
     return make_html(
         classifier.assess(images, k=USUAL_NEIGHBORS),
         y_true,
