@@ -331,7 +331,7 @@ def test_without_activations_there_are_no_bisectors_and_still_certificates(tree,
     assert (dropped.robust_radius > 0).any()
     assert (dropped.robust_radius <= kept.robust_radius).all()
     weighted = assess(tree, ["input"], Weighted(np.eye(4)))
-    with pytest.warns(UserWarning, match="too many to be kept: assess fewer samples at once"):
+    with pytest.warns(UserWarning, match="too large to keep: assess fewer samples at once"):
         assert not weighted.robust_radius.any()
 
 
@@ -359,7 +359,10 @@ def test_a_model_that_has_changed_since_certifies_nothing():
     assessment = assess(module, ["1"])
     with torch.no_grad():
         module[0].weight.mul_(0.5)  # with constants of half the size: radii of twice the length
-    with pytest.warns(UserWarning, match="otherwise than when they were assessed: it has changed"):
+    with pytest.warns(
+        UserWarning,
+        match="no longer answers some inputs as it did in the assessment: it has changed",
+    ):
         assert not assessment.robust_radius.any()
 
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from iknow import EpistemicClassifier
 from iknow.cli.app import app
-from iknow.cli.jobs import renderer_by_name
+from iknow.cli.jobs.report import renderer_by_name
 from iknow.cli.tables import write_table
 from iknow.version import __version__
 
@@ -123,7 +123,7 @@ def test_a_device_says_the_same(folder):
     succeed(*asked, "-o", "here.csv")
     succeed(*asked, "-o", "there.csv", "--device", "cpu")
     assert (folder / "here.csv").read_bytes() == (folder / "there.csv").read_bytes()
-    assert "device 'abacus' cannot be used" in fail(*asked, "--device", "abacus")
+    assert "cannot use device 'abacus'" in fail(*asked, "--device", "abacus")
 
 
 def _columns(path):

@@ -86,7 +86,7 @@ def process(*words, **how):
 def test_another_number_of_features_is_told_with_both(folder):
     np.save("wide.npy", np.zeros((3, 7)))
     said = fail("assess", "b.iknow", "wide.npy", "--model", "model.joblib")
-    assert "takes samples of 4 features; the file has 7" in said
+    assert "takes 4 features; the file has 7" in said
     np.savez("wide.npz", X=np.zeros((30, 7)), y=np.arange(30) % 2)
     fit = ["fit", "wide.npz", "--hold-out", "0.3", "--model", "model.joblib", "-o", "c.iknow"]
     assert "4 features" in fail(*fit)
@@ -96,8 +96,8 @@ def test_a_models_outputs_and_its_inputs_are_not_mixed_up(folder):
     words = ["assess", "b.iknow", "test_made.npz", "--model", "model.joblib"]
     assert "leave out --model" in fail(*words)
     fit = ["fit", "train.npz", "--model", "model.joblib", "-o", "c.iknow"]
-    assert "must both hold inputs" in fail(*fit, "--validation", "val_made.npz")
-    assert "must both hold inputs" in fail(
+    assert "both files must hold the model's inputs" in fail(*fit, "--validation", "val_made.npz")
+    assert "both files must hold the model's inputs" in fail(
         "fit", "train_made.npz", "--validation", "val.npz", "-o", "c.iknow"
     )
 
@@ -195,7 +195,7 @@ def test_labels_do_not_reach_the_terminal_raw_and_csv_holds_no_formulas(folder):
 
 def test_an_untuned_bundle_says_what_it_lacks(folder):
     words = ["assess", "untuned.iknow", "test.npz", "--model", "model.joblib"]
-    assert "evidence but no neighborhoods" in fail(*words)
+    assert "the bundle has no neighborhoods: tune before saving" in fail(*words)
 
 
 @pytest.mark.parametrize("command", [ASSESS, REPORT], ids=["assess", "report"])

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from iknow.core.arrays import Bools, Floats, Ints
+from iknow.core.arrays import Floats, Ints
 from iknow.core.contrast import Contrast
 from iknow.core.evidence import Evidence
 from iknow.search.layer import LayerIndex
@@ -26,21 +26,21 @@ def count_copies(
 ) -> tuple[int, int, int, int]:
     """Count the copies and all samples, then the same for the training samples.
 
-    evidence: about the samples, by layer. Training samples are checked only if there is a copy at
-    all, and no more than `SAMPLES_MEASURED` of them.
+    Training samples are checked only if there is a copy, at most `SAMPLES_MEASURED` of them.
     """
     limits = {layer: TOLERANCE * _size(index) for layer, index in indexes.items()}
-    copied = _in_every_layer(
-        {layer: each.nearest_distance() <= limits[layer] for layer, each in evidence.items()}
-    )
-    n_samples = max(len(each) for each in evidence.values())
+
+    def copies(nearest: Mapping[str, Floats]) -> int:
+        close = [nearest[layer] <= limit for layer, limit in limits.items()]
+        return int(np.logical_and.reduce(close).sum())
+
+    copied = copies({layer: each.nearest_distance() for layer, each in evidence.items()})
+    n_samples = max(map(len, evidence.values()))
     n_rows = next(iter(indexes.values())).n_rows
     if not copied:
         return 0, n_samples, 0, n_rows
     rows = np.arange(0, n_rows, -(-n_rows // SAMPLES_MEASURED))
-    repeated = _in_every_layer(
-        {layer: _nearest_other(index, rows) <= limits[layer] for layer, index in indexes.items()}
-    )
+    repeated = copies({layer: _nearest_other(index, rows) for layer, index in indexes.items()})
     return copied, n_samples, repeated, len(rows)
 
 
@@ -49,10 +49,6 @@ def _nearest_other(index: LayerIndex, rows: Ints) -> Floats:
     parts = [rows[start : start + ROWS_AT_ONCE] for start in range(0, len(rows), ROWS_AT_ONCE)]
     # Each sample is its own nearest neighbor, so the other one comes second.
     return np.concatenate([index.gather_among(part, 2).neighbor_distance(2) for part in parts])
-
-
-def _in_every_layer(masks: Mapping[str, Bools]) -> int:
-    return int(np.logical_and.reduce(list(masks.values())).sum())
 
 
 def _size(index: LayerIndex) -> float:

@@ -16,25 +16,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
+from iknow.classifier import gathering, parameters
 from iknow.classifier.copying import count_copies
-from iknow.classifier.gathering import (
-    check_answered,
-    check_columns,
-    check_valid,
-    find_supports,
-    gather_evidence,
-    gather_validation,
-    observe_batches,
-)
 from iknow.classifier.moving import movements_on_request
-from iknow.classifier.parameters import (
-    as_layer_names,
-    as_metrics,
-    check_features,
-    check_neighbors,
-    check_rule,
-    fixed_neighborhoods,
-)
 from iknow.classifier.progress import track
 from iknow.classifier.training import as_random_state, seeded_clone, split_rows, train
 from iknow.core.arrays import Ints, Labels
@@ -70,32 +54,28 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
 
     Args:
         model: A trained torch module, a scikit-learn classifier, or any `iknow.models.Model`. A
-            fitted scikit-learn classifier is used as it is, like a torch module: `fit` collects the
-            evidence, then call `tune`. `fit` clones an unfitted one, trains it on all but
-            `validation_fraction` of the data, and tunes the radii on the rest. `clone`, and with it
-            `cross_val_score` and `GridSearchCV`, makes a fitted classifier unfitted, so that each
-            fold trains its own; a `FrozenEstimator` stays fitted.
-        layers: Names of the layers to find support in. Default for a network: the last hidden layer
-            and the output. For any other classifier: its input, which is "input" or the last
-            transformer of its pipeline, and "output".
+            trained model is used as it is: `fit` collects the evidence, then call `tune`. `fit`
+            clones an unfitted scikit-learn classifier, trains it on all but `validation_fraction`
+            of the data, and tunes the radii on the rest. `clone`, and so `cross_val_score` and
+            `GridSearchCV`, makes a fitted classifier unfitted; a `FrozenEstimator` stays fitted.
+        layers: Names of the layers to find support in. Default: the last hidden layer and the
+            output of a network; otherwise "output" and "input" or a pipeline's last transformer.
         rule: The kind of neighborhood whose radii `tune` chooses.
         neighborhoods: Fixed neighborhoods, one for all layers or a mapping by layer, instead of
-            tuning. A `Selection`, such as the `selection_` of another classifier with the same
-            classes, gives its neighborhoods and the classes that may be known.
+            tuning. A `Selection`, such as another classifier's `selection_`, also says which
+            classes may be known.
         k: Number of neighbors, for rules that use it.
-        metric: How to measure distance, one metric for all layers or a mapping by layer (see
-            `iknow.geometry`). Default: Euclidean.
+        metric: One `iknow.geometry` metric for all layers or a mapping. Default: Euclidean.
         classes: Labels of the model's score columns in order, if y does not determine them.
         validation_fraction: Share of the data that `fit` keeps for tuning when it trains the model.
         batch_size: Number of samples to ask the model about at a time. Default: as memory permits.
         random_state: Seed for all random choices.
-        progress: Show a progress bar when somebody watches.
-        device: Where to search: torch does it on "cuda", "cuda:1", "mps" or "cpu"; None searches on
-            the CPU without torch. The answers are the same.
-        index: What searches instead of iknow's own index: a type or function, called with
-            (activations, labels, n_classes, rows=...) for each layer, that passes
-            `iknow.testing.IndexContract`. It searches in the Euclidean norm and excludes `device`.
-            Like the device it belongs to the machine: `save` does not keep it.
+        progress: Show a progress bar in a terminal.
+        device: "cuda", "cuda:1", "mps" or "cpu" to search with torch; None searches on the CPU
+            without it. The answers are the same.
+        index: A Euclidean index to use instead of iknow's own: a type or function that takes
+            (activations, labels, n_classes, rows=...) and passes `iknow.testing.IndexContract`.
+            It excludes `device`. Both belong to the machine: `save` does not keep them.
 
     Examples:
         >>> ec = EpistemicClassifier(trained).fit(X_train, y_train)
@@ -150,17 +130,19 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         Args:
             X: n samples, in any form the model takes.
             y: Labels of shape (n,).
-            rows: Whole numbers of shape (n,) that identify the samples in explanations. Default:
-                their positions in X.
+            rows: Numbers of shape (n,) that identify the samples. Default: their positions in X.
         """
         before = self.__dict__.copy()
         try:
-            for learned in [name for name in before if name.endswith("_")]:
-                delattr(self, learned)
+            self.__dict__ = {name: old for name, old in before.items() if not name.endswith("_")}
             if is_estimator(self.model):
-                check_features(self, X, reset=True)
-            begin = self._train if is_to_be_trained(self.model, X) else self._wrap
-            return begin(X, y, rows)
+                parameters.check_features(self, X, reset=True)
+            if is_to_be_trained(self.model, X):
+                return self._train(X, y, rows)
+            self.model_ = as_model(self.model)
+            inputs = self.model_.prepare(X)
+            labels = as_labels(y, count_samples(inputs), "y")
+            return self._collect(inputs, labels, as_row_numbers(rows, len(labels)))
         except BaseException:
             self.__dict__ = before  # a failed fit changes nothing
             raise
@@ -184,12 +166,11 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
             X: n samples that are not in the training data.
             y: Their labels, of shape (n,).
             accuracy: Choose the largest coverage whose accuracy on IK is certified to be at least
-                this; raises a `SelectionError` if there is none.
+                this; raises a `SelectionError` if no coverage qualifies.
             confidence: Probability, over the draw of the data, with which that guarantee holds.
             each_class: Certify the accuracy of each class by itself.
             coverage: Match this coverage instead (for `Nearest` and `RelativeBall`).
-            method: "per-class" gives each class its own radius; "grid" and "bayes" exist for
-                comparison.
+            method: "per-class" chooses a radius per class; "grid" and "bayes" are for comparison.
             k: Number of neighbors, or several to try, for rules that use it.
             time_limit: Seconds that the search may take.
 
@@ -217,16 +198,14 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
     def assess(self, X: Any, k: int = 0, *, evidence: bool = False) -> Assessment:
         """Assert IK, IMK or IDK about each prediction.
 
-        The assessment gathers evidence and robust radii when you first ask for them. Until then it
-        keeps the activations, 4 bytes per feature and sample, if they take less than a gigabyte. A
-        sample with an activation that is not finite, or that the model gives no answer for, is
-        INVALID and IDK; it does not affect the others.
+        The assessment gathers evidence and robust radii when you first ask for them, from the
+        activations, which it keeps if they take less than a gigabyte. A sample with a non-finite
+        activation, or without an answer, is INVALID and IDK; it does not affect the others.
 
         Args:
             X: n samples, in any form the model takes.
-            k: Gather the evidence at once, with at least this many neighbor distances, to try rules
-                with another k on it.
-            evidence: Gather the evidence at once, which is faster overall if you need all of it.
+            k: Gather evidence now, with at least k neighbor distances, to try rules with another k.
+            evidence: Gather the evidence now, which is faster overall if you need all of it.
         """
         check_is_fitted(self, "indexes_")
         if not hasattr(self, "neighborhoods_"):
@@ -234,16 +213,15 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
                 "no neighborhoods yet: call tune(X_val, y_val), or give neighborhoods=... (fit "
                 "tunes only a scikit-learn classifier that it trains itself, not a fitted one)"
             )
-        gathers = as_flag(evidence, "evidence")
-        least = as_whole(k, "k", "be a whole number >= 0")
+        gathers, least = as_flag(evidence, "evidence"), as_whole(k, "k", "be a whole number >= 0")
         inputs, rules = self._prepare(X), self.neighborhoods_
         n_samples, sizes = count_samples(inputs), measure(inputs)
         observed = self._observe(inputs)
         if gathers or least > 0:
             wanted = max(least, *(rule.n_neighbors for rule in rules.values()))
-            found = gather_evidence(observed, self.indexes_, wanted, keep_of=n_samples)
+            found = gathering.gather_evidence(observed, self.indexes_, wanted, keep_of=n_samples)
         else:
-            found = find_supports(observed, self.indexes_, rules, n_samples)
+            found = gathering.find_supports(observed, self.indexes_, rules, n_samples)
         return Assessment(
             classes=self.classes_,
             belief_codes=found.observation.belief,
@@ -265,16 +243,15 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         inputs = self._prepare(X)
         batches = cut_batches(inputs, self.batch_size)
         observation, n_columns = observe_all(self.model_, batches, count_samples(inputs), ())
-        check_columns(n_columns, len(self.classes_))
-        check_answered(observation.belief)
+        gathering.check_columns(n_columns, len(self.classes_))
+        gathering.check_answered(observation.belief)
         labels: Labels = self.classes_[observation.belief]
         return labels
 
     def warm_up(self) -> Self:
-        """Do now what the first request would wait for: check, prepare and compile the search.
+        """Check, prepare and compile the search now, and ask the model once, on its probe.
 
-        Compiling takes seconds if no earlier process has cached the result; afterwards no request
-        compiles anything. This also asks the model once, about the inputs kept to recognize it by.
+        Otherwise the first request waits for this: seconds, if no process has compiled it before.
         """
         check_is_fitted(self, "indexes_")
         for index in self.indexes_.values():
@@ -286,28 +263,20 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
     def _select(
         self, goal: Goal, inputs: Any, labels: Labels, what: str, positions: Ints | None = None
     ) -> Self:
-        """Choose neighborhoods for a goal on prepared samples; `positions`: see `check_valid`."""
+        """Choose neighborhoods for a goal on prepared samples; positions: see `check_valid`."""
         y_true = encode(labels, self.classes_, "y")
         index = self.indexes_[self.layers_[0]]
         check_trained(y_true, index.labels, self.classes_)
-        k = goal.neighbors_needed(self.rule, index.n_rows)
-        found = gather_validation(
-            self._observe(inputs), self.indexes_, k, whole=goal.needs_every_class
+        k, whole = goal.neighbors_needed(self.rule, index.n_rows), goal.needs_every_class
+        belief, invalid, evidence = gathering.gather_validation(
+            self._observe(inputs), self.indexes_, k, whole=whole
         )
-        check_valid(found.invalid, what, positions, self.layers_)
+        gathering.check_valid(invalid, what, positions, self.layers_)
         if positions is None:  # otherwise fit held them out itself
-            check_unseen(*count_copies(found.evidence, self.indexes_))
-        belief = found.belief
-        self.selection_ = choose(goal, found.evidence, belief, y_true, self.rule, self.classes_)
+            check_unseen(*count_copies(evidence, self.indexes_))
+        self.selection_ = choose(goal, evidence, belief, y_true, self.rule, self.classes_)
         self.neighborhoods_ = dict(self.selection_.neighborhoods)
         return self
-
-    def _wrap(self, X: Any, y: Any, rows: Any) -> Self:
-        """Take the model as it is."""
-        self.model_ = as_model(self.model)
-        inputs = self.model_.prepare(X)
-        labels = as_labels(y, count_samples(inputs), "y")
-        return self._collect(inputs, labels, as_row_numbers(rows, len(labels)))
 
     def _train(self, X: Any, y: Any, rows: Any) -> Self:
         """Train a clone of the estimator; if there is a radius, tune on a held-out part."""
@@ -315,7 +284,7 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         labels = as_labels(y, count_samples(inputs), "y")
         check_several_classes(labels)
         numbers = as_row_numbers(rows, len(labels))
-        tunes = self.neighborhoods is None and tunes_for_coverage(check_rule(self.rule))
+        tunes = self.neighborhoods is None and tunes_for_coverage(parameters.check_rule(self.rule))
         training = np.arange(len(labels))
         if tunes:
             training, validation = split_rows(labels, self.validation_fraction, self.random_state)
@@ -323,44 +292,37 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         estimator = seeded_clone(self.model, self.random_state)
         self.model_ = as_model(train(estimator, seen, labels[training], training))
         self._collect(seen, labels[training], numbers[training], training)
-        if tunes:
-            self._tune_or_know_nothing(inputs, labels, validation)
-        return self
-
-    def _tune_or_know_nothing(self, inputs: Any, labels: Labels, held_out: Ints) -> None:
-        """Tune on the held-out part; warn if no radius yields any IK."""
+        if not tunes:
+            return self
         try:
-            part = take_rows(inputs, held_out)
-            self._select(Goal(k=self.k), part, labels[held_out], "training", held_out)
+            part = take_rows(inputs, validation)
+            return self._select(Goal(k=self.k), part, labels[validation], "training", validation)
         except SelectionError as error:
             warnings.warn(
                 f"{error}. Until it is tuned again this classifier answers IDK for all but exact "
                 "copies of training samples",
-                stacklevel=4,
+                stacklevel=3,
             )
             self.neighborhoods_ = dict.fromkeys(self.layers_, Ball(0.0))
+            return self
 
     def _collect(
         self, inputs: Any, labels: Labels, rows: Ints, positions: Ints | None = None
     ) -> Self:
-        """Build one index per layer from the activations of the training samples.
-
-        rows: the number that identifies each sample in explanations, of shape (n,). positions: see
-        `check_valid`.
-        """
+        """Build one index per layer; rows: as in `fit`, positions: see `check_valid`."""
         batches = cut_batches(inputs, self.batch_size)
         check_several_classes(labels)
-        named = as_layer_names(self.layers)
+        named = parameters.as_layer_names(self.layers)
         layers = named or self.model_.default_layers(batches[0])
-        fixed = fixed_neighborhoods(self.neighborhoods, check_rule(self.rule), self.k, layers)
-        check_neighbors(fixed, self.rule, self.k, len(labels))
-        metrics = as_metrics(self.metric, layers)
-        for metric in metrics.values():
-            # It refuses before the model has done its work.
+        rule = parameters.check_rule(self.rule)
+        fixed = parameters.fixed_neighborhoods(self.neighborhoods, rule, self.k, layers)
+        parameters.check_neighbors(fixed, self.rule, self.k, len(labels))
+        metrics = parameters.as_metrics(self.metric, layers)
+        for metric in metrics.values():  # refuse before the model does its work
             find_index_type(metric, self.device, self.index)
         shown = track(batches, "Collecting evidence", enabled=as_flag(self.progress, "progress"))
         observation, n_columns = observe_all(self.model_, shown, len(labels), layers)
-        check_valid(observation.invalid, "training", positions, layers)
+        gathering.check_valid(observation.invalid, "training", positions, layers)
         warn_of_layers(observation.activations, raw=named is None and self.metric is None)
         self.classes_ = find_classes(labels, n_columns, self.model_.classes, self.classes)
         codes = encode(labels, self.classes_, "y")
@@ -379,10 +341,10 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
     def _prepare(self, X: Any) -> Any:
         inputs = self.model_.prepare(X)
         if hasattr(self, "n_features_in_"):
-            check_features(self, X, reset=False)
+            parameters.check_features(self, X, reset=False)
         return inputs
 
     def _observe(self, inputs: Any) -> Iterator[Observation]:
         batches = cut_batches(inputs, self.batch_size)
         shown = track(batches, "Gathering evidence", enabled=self.progress)
-        return observe_batches(self.model_, self.indexes_, shown)
+        return gathering.observe_batches(self.model_, self.indexes_, shown)

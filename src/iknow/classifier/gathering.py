@@ -23,21 +23,17 @@ from iknow.search.index import Index
 
 Item = TypeVar("Item")
 
-BYTES_OF_ACTIVATIONS_KEPT = 1 << 30
-"""Most memory for activations kept to gather evidence later, over all layers."""
-
-QUERIES_AT_ONCE = 4096
-"""How many kept activations to search for at a time, so that copies of them stay small."""
+BYTES_OF_ACTIVATIONS_KEPT = 1 << 30  # over all layers, to gather evidence later
+QUERIES_AT_ONCE = 4096  # of the kept activations, so that copies of them stay small
 
 
 @dataclass(frozen=True, eq=False)
 class Findings:
     """What a model and the indexes of its layers say about n samples.
 
-    observation: of all samples, without activations. evidence: by layer, present or on request.
+    observation: of all samples, without activations. evidence: by layer, now or on request.
     supports: by layer, masks of shape (n, n_classes), meaningless for invalid samples; None if they
-    follow from the evidence. activations: by layer, of shape (n, n_features), for certificates;
-    None if they were not kept.
+    follow from the evidence. activations: by layer, of shape (n, n_features); None if not kept.
     """
 
     observation: Observation
@@ -46,25 +42,13 @@ class Findings:
     activations: Mapping[str, Floats32] | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Validation:
-    """What tuning needs to know about n samples.
-
-    belief: class codes of shape (n,). invalid: mask of shape (n,). evidence: by layer.
-    """
-
-    belief: Ints
-    invalid: Bools
-    evidence: Mapping[str, Evidence] | Mapping[str, Contrast]
-
-
 def observe_batches(
     model: Model, indexes: Mapping[str, Index], batches: Iterable[Any]
 ) -> Iterator[Observation]:
     """Run the model on one batch after another, in the layers that have an index.
 
-    A model on its own device computes the next batch during the search for this one. On the same
-    cores the two would only take turns, and search can use all cores.
+    A model on its own device computes the next batch during the search for this one; on the same
+    cores the two would only take turns.
     """
 
     def observe() -> Iterator[Observation]:
@@ -93,10 +77,9 @@ def gather_evidence(
     k: int,
     keep_of: int | None = None,
 ) -> Findings:
-    """Search the layers, observation by observation.
+    """Search the layers, with k neighbor distances; discard the evidence of invalid inputs.
 
-    The evidence of each layer has k neighbor distances, and none for invalid inputs. keep_of: the
-    number of samples, to keep their activations if memory allows.
+    keep_of: the number of samples, to keep their activations if memory allows.
     """
     evidence: dict[str, list[Evidence]] = {layer: [] for layer in indexes}
 
@@ -108,49 +91,37 @@ def gather_evidence(
                 evidence[layer].append(discard_evidence(found, observation.invalid))
             yield observation
 
+    kept = False
     if keep_of is not None:
-        first, observations = _look_ahead(observations)
-    activations = None
-    if keep_of is not None and _can_be_kept(first, keep_of):
-        observation = join_whole(searched(), keep_of)
-        activations = observation.activations
+        kept, observations = _can_be_kept(observations, keep_of)
+    if keep_of is not None and kept:
+        whole = join_whole(searched(), keep_of)
     else:
-        observation = join_observations([replace(o, activations={}) for o in searched()])
-    return Findings(
-        observation=replace(observation, activations={}),
-        evidence={layer: stack_evidence(parts) for layer, parts in evidence.items()},
-        supports=None,
-        activations=activations,
-    )
+        whole = join_observations([replace(o, activations={}) for o in searched()])
+    stacked = {layer: stack_evidence(parts) for layer, parts in evidence.items()}
+    activations = whole.activations if kept else None
+    return Findings(replace(whole, activations={}), stacked, None, activations)
 
 
 def gather_validation(
     observations: Iterable[Observation], indexes: Mapping[str, Index], k: int, *, whole: bool
-) -> Validation:
-    """Search the layers, observation by observation, and keep what tuning needs.
+) -> tuple[Ints, Bools, Mapping[str, Evidence] | Mapping[str, Contrast]]:
+    """What tuning needs: beliefs and invalid samples, both of shape (n,), and evidence by layer.
 
-    whole: keep the distances to every class. Otherwise neither these nor the scores are kept: with
-    many classes they would take most of the memory.
+    whole: keep the distances to every class, which take most of the memory if classes are many.
     """
     beliefs, invalid = [], []
-    parts: dict[str, list[Evidence]] = {layer: [] for layer in indexes}
-    contrasts: dict[str, list[Contrast]] = {layer: [] for layer in indexes}
+    parts: dict[str, list[Any]] = {layer: [] for layer in indexes}
     for observation in observations:
         for layer, index in indexes.items():
             with _errors_that_name(layer):
                 found = index.gather(observation.activations[layer], k)
-            if whole:
-                parts[layer].append(found)
-            else:
-                contrasts[layer].append(find_contrast(found, observation.belief))
+            parts[layer].append(found if whole else find_contrast(found, observation.belief))
         beliefs.append(observation.belief)
         invalid.append(observation.invalid)
-    evidence: Mapping[str, Evidence] | Mapping[str, Contrast]
-    if whole:
-        evidence = {layer: stack_evidence(found) for layer, found in parts.items()}
-    else:
-        evidence = {layer: stack_contrasts(found) for layer, found in contrasts.items()}
-    return Validation(np.concatenate(beliefs), np.concatenate(invalid), evidence)
+    stack: Any = stack_evidence if whole else stack_contrasts
+    evidence = {layer: stack(found) for layer, found in parts.items()}
+    return np.concatenate(beliefs), np.concatenate(invalid), evidence
 
 
 def find_supports(
@@ -159,14 +130,13 @@ def find_supports(
     neighborhoods: Mapping[str, Neighborhood],
     n_samples: int,
 ) -> Findings:
-    """Find which classes are within reach in each layer; gather evidence only on request.
+    """Find which classes are within reach in each layer, and keep the activations.
 
-    This keeps the activations, 4 bytes per feature and sample. If they would take more than
-    `BYTES_OF_ACTIVATIONS_KEPT`, it gathers the evidence now instead.
+    Evidence is gathered from these on request, or now if they are too large to keep.
     """
     k = max(neighborhood.n_neighbors for neighborhood in neighborhoods.values())
-    first, observations = _look_ahead(observations)
-    if not _can_be_kept(first, n_samples):
+    kept, observations = _can_be_kept(observations, n_samples)
+    if not kept:
         return gather_evidence(observations, indexes, k)
     supports: dict[str, list[Bools]] = {layer: [] for layer in indexes}
 
@@ -179,31 +149,26 @@ def find_supports(
             yield observation
 
     whole = join_whole(searched(), n_samples)
-    return Findings(
-        observation=replace(whole, activations={}),
-        evidence=_gather_later(whole, indexes, k),
-        supports={layer: np.concatenate(parts) for layer, parts in supports.items()},
-        activations=whole.activations,
-    )
+    found = {layer: np.concatenate(parts) for layer, parts in supports.items()}
+    later = _gather_later(whole, indexes, k)
+    return Findings(replace(whole, activations={}), later, found, whole.activations)
 
 
-def _look_ahead(observations: Iterable[Observation]) -> tuple[Observation, Iterable[Observation]]:
-    """The first observation, and all of them."""
+def _can_be_kept(
+    observations: Iterable[Observation], n_samples: int
+) -> tuple[bool, Iterable[Observation]]:
+    """Whether the activations, judged by the first observation, may be kept; all observations."""
     remaining = iter(observations)
     first = next(remaining)
-    return first, chain([first], remaining)
-
-
-def _can_be_kept(first: Observation, n_samples: int) -> bool:
-    """Whether the activations of n_samples, if they are like the first ones, fit in memory."""
     n_features = sum(values.shape[1] for values in first.activations.values())
-    return bool(4 * n_features * n_samples <= BYTES_OF_ACTIVATIONS_KEPT)
+    fits = bool(4 * n_features * n_samples <= BYTES_OF_ACTIVATIONS_KEPT)
+    return fits, chain([first], remaining)
 
 
 def _gather_later(
     observation: Observation, indexes: Mapping[str, Index], k: int
 ) -> OnRequest[Evidence]:
-    """The evidence about an observation with its activations, gathered when it is asked for."""
+    """The evidence about an observation with its activations, gathered on request."""
 
     def gather(layer: str, samples: Ints) -> Evidence:
         queries = observation.activations[layer]
@@ -230,8 +195,7 @@ def check_columns(n_columns: int, n_classes: int) -> None:
     """The model must score every class."""
     if n_columns != n_classes:
         raise InputError(
-            f"the scores must have a column for each of the {n_classes} classes; "
-            f"got {n_columns} columns"
+            f"the scores must have a column for each of the {n_classes} classes; got {n_columns}"
         )
 
 
@@ -240,23 +204,19 @@ def check_valid(
 ) -> None:
     """Refuse invalid samples; the error names the first one by its row in the user's X.
 
-    positions: those rows, of shape (n,), if the samples are a part of X. layers: the layers in use,
-    to suggest a remedy.
+    positions: those rows, of shape (n,), if the samples are a part of X. layers: those in use.
     """
     if invalid.any():
-        first = int(np.flatnonzero(invalid)[0])
-        row = first if positions is None else int(positions[first])
-        raise InputError(
-            f"{what} data must be finite: row {row} has a NaN or inf value or activation "
-            f"(rows affected: {int(invalid.sum())}); remove or fix these rows"
-            + (INPUT_REMEDY if "input" in layers else "")
+        first = int(invalid.argmax())
+        remedy = (
+            ". The layer 'input' holds the values as given: if the model accepts NaN, choose layers"
+            " after the step that fills it in, such as an imputer in a pipeline, or 'output' alone"
         )
-
-
-INPUT_REMEDY = (
-    ". The layer 'input' holds the values as given: if the model accepts NaN, choose layers after "
-    "the step that fills it in, such as an imputer in a pipeline, or 'output' alone"
-)
+        raise InputError(
+            f"{what} data must be finite: row {first if positions is None else positions[first]} "
+            f"has a NaN or inf value or activation (rows affected: {int(invalid.sum())}); remove "
+            f"or fix these rows{remedy if 'input' in layers else ''}"
+        )
 
 
 def check_answered(belief: Ints) -> None:

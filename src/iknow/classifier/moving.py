@@ -1,7 +1,7 @@
-"""Certifying: how far a change of the input can move the points of a wrapped model's layers.
+"""How far a change of the input can move a layer: the points of a wrapped model.
 
-What `iknow.geometry` can bound it bounds, in real arithmetic and with the rounding of the model in
-its own precision; a layer of which nothing is known has the constant inf, and certifies nothing.
+`iknow.geometry` bounds what it can, in real arithmetic and with the model's own rounding; a layer
+without a bound has the constant inf and no robust radius.
 
 Let H(x) be a layer's activation as computed and stored, within r + s·|x| + κ·|H(x)| of a function
 of constant L (see `Sensitivity`). For an input x' at a distance δ from x, |x'| <= |x| + δ and
@@ -10,11 +10,11 @@ of constant L (see `Sensitivity`). For an input x' at a distance δ from x, |x'|
     D  <=  ((L + s) δ + 2 (r + s·|x| + κ·|H(x)|)) / (1 - κ).
 
 The layer's metric expands that by at most E, and its transformation is off by at most τ·|H| in
-either place. So the point that is searched for moves by at most (E + τ) D + 2 τ·|H(x)|: a
-`Movement`, with a part that grows with δ and one that does not.
+either place. So the searched point moves by at most (E + τ) D + 2 τ·|H(x)|: a `Movement`, with a
+part that grows with δ and one that does not.
 
-Not covered: a machine that computes wrongly, a model that changes after the assessment (some inputs
-are tried again, and would show most changes), and inputs of another dtype than those assessed.
+Not covered: a machine that computes wrongly, a model that changes after the assessment (a probe
+shows most changes), and inputs of another dtype than those assessed.
 """
 
 from __future__ import annotations
@@ -45,28 +45,23 @@ from iknow.search.layer import LayerIndex
 
 NOT_BOUNDED = (
     IknowError, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError
-)  # fmt: skip
-"""What may go wrong with a stranger's model on the way to a bound."""
+)  # fmt: skip  # whatever an unknown model may raise on the way to a bound
 
 
 def movements_on_request(
     model: Model, indexes: Mapping[str, LayerIndex], sizes: Sizes, found: Findings
 ) -> OnRequest[Movement]:
-    """How far the points of each layer can move, when that is asked for.
-
-    sizes: of what was assessed. found: what was found about it.
-    """
-    belief, activations = found.observation.belief, found.activations
-    mover = Mover(model, indexes, sizes, activations, belief)
+    """How far the points of each layer can move, on request; sizes: of the assessed inputs."""
+    belief = found.observation.belief
+    mover = Mover(model, indexes, sizes, found.activations, belief)
     return OnRequest(indexes, mover.find, np.arange(len(belief)))
 
 
 @dataclass(frozen=True, eq=False)
 class Mover:
-    """What is needed to find how far the points of n samples can move.
+    """Finds how far the points of n samples can move.
 
-    activations: by layer, of shape (n, n_features); None if they were not kept. belief: class codes
-    of shape (n,).
+    activations: by layer, of shape (n, n_features); None if not kept. belief: of shape (n,).
     """
 
     model: Model
@@ -81,7 +76,7 @@ class Mover:
         if not math.isfinite(bound.lipschitz):
             return Movement(math.inf)
         index = self.indexes[layer]
-        # Of the activations: a metric may make points of another width of them.
+        # Of the activations: the metric's points may have another width.
         width = index.n_features if self.activations is None else self.activations[layer].shape[1]
         transform = index.metric.rounding(width)
         stretch = (index.metric.expansion(width) + transform) / (1 - bound.relative_rounding)
@@ -97,14 +92,12 @@ class Mover:
         return Movement(
             lipschitz=stretch * (bound.lipschitz + bound.rounding_per_length) * ROUND_UP,
             rounding=np.nan_to_num(2 * lost * ROUND_UP, nan=np.inf, posinf=np.inf),
-            crossing=-np.inf
-            if queries is None
-            else _crossings(index, queries, self.belief[positions]),
+            crossing=_crossings(index, queries, self.belief[positions]),
         )
 
     @cached_property
     def _bounds(self) -> dict[str, Sensitivity]:
-        """The sensitivity of each layer. It warns if that leaves nothing to certify by."""
+        """The sensitivity of each layer; warns if none has a finite one."""
         bounds: dict[str, Sensitivity] = {}
         reasons: list[str] = []
         for layer, index in self.indexes.items():
@@ -118,38 +111,29 @@ class Mover:
                 reasons.append(f"layer {layer!r}: {error}")
         if all(math.isinf(bound.lipschitz) for bound in bounds.values()):
             warnings.warn(
-                "no layer has a known Lipschitz constant, so nothing is certified; of the layer "
-                f"'input' it is known for arrays of numbers. {'; '.join(reasons)}",
+                "no layer has a known Lipschitz constant, so robust radii are 0; that of the "
+                f"layer 'input' is known for arrays of numbers. {'; '.join(reasons)}",
                 stacklevel=2,
             )
         return bounds
 
     def _check_known(self, bound: Sensitivity, index: LayerIndex) -> None:
-        """All that rounding depends on must be there."""
+        """Everything that rounding depends on must be known."""
         parts = tuple(vars(bound).values())
         # Both are false for NaN.
         if not (all(part >= 0 for part in parts) and bound.relative_rounding < 1):
-            raise LayerError(
-                "a Lipschitz constant and roundings must be >= 0, and a relative rounding below 1; "
-                f"got {parts}"
-            )
+            raise LayerError(f"bounds must be >= 0, the relative rounding below 1; got {parts}")
         if bound.rounding_per_length and self.sizes.lengths is None:
+            raise LayerError("its rounding grows with the inputs, which are not numeric arrays")
+        by_activation = bound.relative_rounding or type(index.metric) is not Minkowski
+        if self.activations is None and by_activation:
             raise LayerError(
-                "its rounding grows with the inputs, and these are no array of numbers"
-            )
-        if self.activations is None and (
-            bound.relative_rounding or type(index.metric) is not Minkowski
-        ):
-            raise LayerError(
-                "its rounding depends on the activations, which were too many to be kept: assess "
+                "its rounding depends on the activations, which were too large to keep: assess "
                 "fewer samples at once"
             )
 
     def _check_probe(self, layer: str, bound: Sensitivity) -> None:
-        """Some inputs must be answered as when they were assessed, and move as is promised.
-
-        A second net: it catches a model that was trained further, or is not the same twice.
-        """
+        """A second net: the probe must be answered as in the assessment, and move as promised."""
         if self.sizes.probe is None or self.activations is None or self.sizes.lengths is None:
             return
         observation = self.model.observe(self.sizes.probe, (layer,))
@@ -162,21 +146,21 @@ class Mover:
         usable = np.isfinite(lengths) & ~observation.invalid
         if (norms(now - before) > 2 * off * ROUND_UP**2)[usable].any():
             raise LayerError(
-                "the model answers some inputs otherwise than when they were assessed: it has "
-                "changed, or is never the same twice. Assess them again, before it changes"
+                "the model no longer answers some inputs as it did in the assessment: it has "
+                "changed, or is random. Assess them again, before it changes"
             )
         for i in np.flatnonzero(usable):
             allowed = bound.lipschitz * norms(inputs - inputs[i]) + off + off[i]
             if (norms(now - now[i]) > allowed * ROUND_UP**2)[usable].any():
                 raise LayerError(
-                    "some inputs are carried further apart than the bound of "
-                    f"{bound.lipschitz:.3g} allows: it does not hold for this model"
+                    f"some inputs move further apart than the bound of {bound.lipschitz:.3g} "
+                    "allows: it does not hold for this model"
                 )
 
 
-def _crossings(index: LayerIndex, queries: Floats32, belief: Ints) -> Floats | float:
+def _crossings(index: LayerIndex, queries: Floats32 | None, belief: Ints) -> Floats | float:
     """How far points may move with no other class nearer, where bisectors are flat."""
-    if index.metric.p != 2:
+    if queries is None or index.metric.p != 2:
         return -np.inf
     points = np.asarray(index.metric.transform(queries)).astype(np.float32)
     return find_crossings(index.points, index.labels, points, belief)

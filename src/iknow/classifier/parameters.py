@@ -54,8 +54,7 @@ def fixed_neighborhoods(
         given = given.neighborhoods
     if isinstance(given, Neighborhood):
         return dict.fromkeys(layers, given)
-    kind = "one such as Ball(0.5), or a dict of one per layer"
-    check_by_layer(given, layers, kind=kind)
+    check_by_layer(given, layers, kind="one such as Ball(0.5), or a dict of one per layer")
     return {layer: given[layer] for layer in layers}
 
 
@@ -68,8 +67,7 @@ def as_metrics(metric: Any, layers: Sequence[str]) -> dict[str, Metric]:
             "metric must be a metric such as Minkowski(1), or a dict of metrics by layer; got "
             f"{shown(metric)}"
         )
-    unknown = [layer for layer in metric if layer not in layers]
-    if unknown:
+    if unknown := [layer for layer in metric if layer not in layers]:
         raise InputError(
             f"metric names {names(unknown)}, which is not among the layers {', '.join(layers)}"
         )
@@ -80,15 +78,11 @@ def check_neighbors(
     fixed: Mapping[str, Neighborhood] | None, rule: type[Neighborhood], k: int, n_rows: int
 ) -> None:
     """Refuse a k larger than the training set."""
-    needed, given = [0], check_k(k)  # also where no rule asks for it yet: a bundle keeps it
+    needed = check_k(k)  # even if no rule asks for it yet: a bundle keeps it
     if fixed is not None:
-        needed += [neighborhood.n_neighbors for neighborhood in fixed.values()]
-    elif has_k(rule):
-        needed += [given]
-    if max(needed) > n_rows:
-        raise InputError(
-            f"k={max(needed)} is more than the {n_rows} training samples: choose a smaller k"
-        )
+        needed = max((each.n_neighbors for each in fixed.values()), default=0)
+    if (fixed is not None or has_k(rule)) and needed > n_rows:
+        raise InputError(f"k={needed} is more than the {n_rows} training samples: use a smaller k")
 
 
 def check_features(estimator: Any, X: Any, *, reset: bool) -> None:

@@ -18,7 +18,7 @@ from iknow.models.inputs import own_copy
 
 
 def seeded_clone(estimator: Any, random_state: Any) -> Any:
-    """An unfitted clone of an estimator; every random_state that is None is drawn from ours."""
+    """An unfitted clone; every random_state that is None gets a seed drawn from ours."""
     copy = clone(estimator)
     rng = as_random_state(random_state)
     seeds = {
@@ -41,10 +41,7 @@ def as_random_state(random_state: Any) -> Any:
 
 
 def train(estimator: Any, inputs: Any, labels: Labels, positions: Ints) -> Any:
-    """Train the estimator on a copy; if it refuses a non-finite value, the error names the row.
-
-    positions: the rows of the inputs in the user's X, of shape (n,).
-    """
+    """Train on a copy; an error about a non-finite value names its row in X, by `positions`."""
     try:
         # A copy, because scalers and imputers with copy=False write to their input.
         return estimator.fit(own_copy(inputs), labels.copy())
@@ -59,11 +56,9 @@ def split_rows(labels: Labels, fraction: float, random_state: Any) -> tuple[Ints
     """Rows to train on and rows to hold out, both ascending.
 
     Each class holds out this fraction of its samples, rounded down, and keeps at least one to train
-    on. If no class can hold out any that way, the largest class holds out one.
+    on. If that holds out nothing, the largest class holds out one.
     """
-    share = as_real(
-        fraction, "validation_fraction", "lie between 0 and 1", lambda share: 0 < share < 1
-    )
+    share = as_real(fraction, "validation_fraction", "lie between 0 and 1", lambda x: 0 < x < 1)
     rng = as_random_state(random_state)
     _, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
     quota = np.floor(share * counts).astype(np.int64)
@@ -76,7 +71,6 @@ def split_rows(labels: Labels, fraction: float, random_state: Any) -> tuple[Ints
             "tuning: add a second sample for each class, or give neighborhoods=..."
         )
     held_out = np.zeros(len(labels), dtype=bool)
-    for code, share in enumerate(quota):
-        members = np.flatnonzero(codes == code)
-        held_out[rng.permutation(members)[:share]] = True
+    for code, n_held in enumerate(quota):
+        held_out[rng.permutation(np.flatnonzero(codes == code))[:n_held]] = True
     return np.flatnonzero(~held_out), np.flatnonzero(held_out)

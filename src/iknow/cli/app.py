@@ -30,37 +30,22 @@ def rule_by_name(name: str) -> type[Neighborhood]:
     return rules[name]
 
 
-MATCHED = [rule.command_name() for rule in RULES.values() if says(rule, "match")]
-RuleOption = Annotated[
-    str,
-    typer.Option(
-        help="The kind of neighborhood.",
-        metavar="|".join(rule.command_name() for rule in RULES.values()),
-    ),
-]
+DEMO, PAGE = Path("iknow-demo.html"), Path("report.html")
+RULE_NAMES = "|".join(rule.command_name() for rule in RULES.values())
+MATCHED = ", ".join(rule.command_name() for rule in RULES.values() if says(rule, "match"))
+RuleOption = Annotated[str, typer.Option(help="The kind of neighborhood.", metavar=RULE_NAMES)]
 LabelOption = Annotated[str | None, typer.Option(help="Column or array that holds the labels.")]
 LabelsOption = Annotated[Path | None, typer.Option(help="File of labels: .npy or .csv.")]
-ModelOption = Annotated[
-    str | None,
-    typer.Option(
-        help="A .joblib, .pkl, .pt or .pth file, or package.module:name. Loading a model can run "
-        "code: name only what you trust."
-    ),
-]
-SeedOption = Annotated[
-    int, typer.Option(min=0, max=2**32 - 1, help="Seed of the split and the training.")
-]
-DeviceOption = Annotated[
-    str | None, typer.Option(help="Search by torch on cuda, cuda:1, mps or cpu.")
-]
-
-NoCheckOption = Annotated[
-    bool,
-    typer.Option(
-        "--no-check-model",
-        help="Accept any model, even one whose answers differ from the bundle's.",
-    ),
-]
+MODEL = (
+    "A .joblib, .pkl, .pt or .pth file, or package.module:name, that you trust: it can run code."
+)
+ModelOption = Annotated[str | None, typer.Option(help=MODEL)]
+SeedOption = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of split and training.")]
+DeviceOption = Annotated[str | None, typer.Option(help="Search by torch on cuda:1, mps or cpu.")]
+BundleArgument = Annotated[Path, typer.Argument(help="The bundle that `iknow fit` wrote.")]
+DataArgument = Annotated[Path, typer.Argument(help="Samples: .csv, .npz, .npy or .parquet.")]
+ANY_MODEL = "Accept any model, even one whose answers differ from the bundle's."
+NoCheckOption = Annotated[bool, typer.Option("--no-check-model", help=ANY_MODEL)]
 
 
 def _console(output: Path | None) -> Console:
@@ -85,24 +70,21 @@ def main(
 def demo(
     left_out: Annotated[int, typer.Option(help="The digit the network never sees.")] = 4,
     random_state: SeedOption = 0,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The report to write.")] = Path(
-        "iknow-demo.html"
-    ),
+    output: Annotated[Path, typer.Option("--output", "-o", help="The report to write.")] = DEMO,
 ) -> None:
     """Train on scikit-learn's digits and see what the network knows. Needs no data."""
     from iknow.cli.console import show_demonstration, show_report
     from iknow.cli.demo import demonstrate, make_report
-    from iknow.cli.jobs import check_page
+    from iknow.cli.jobs.outputs import check_page
     from iknow.storage.atomic import write_bytes
 
-    console = _console(output)
     check_page(output)
     with Console(stderr=True).status("Training on digits ..."):
         demonstration = demonstrate(left_out, random_state)
-        report = make_report(demonstration)
-    show_demonstration(demonstration, console)
-    write_bytes(output, report.encode())
-    show_report(output, console)
+        page = make_report(demonstration)
+    show_demonstration(demonstration, _console(output))
+    write_bytes(output, page.encode())
+    show_report(output, _console(output))
 
 
 @app.command()
@@ -110,40 +92,26 @@ def fit(
     data: Annotated[Path, typer.Argument(help="Training samples: .csv, .npz, .npy or .parquet.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The bundle to write.")],
     model: ModelOption = None,
-    train: Annotated[
-        bool, typer.Option("--train", help="Train a network first and write it to --model.")
-    ] = False,
-    validation: Annotated[
-        Path | None, typer.Option(help="Labeled samples to choose the radii on.")
-    ] = None,
+    train: Annotated[bool, typer.Option("--train", help="Train and write --model first.")] = False,
+    validation: Annotated[Path | None, typer.Option(help="Labeled samples to tune on.")] = None,
     validation_labels: LabelsOption = None,
-    hold_out: Annotated[
-        float | None, typer.Option(help="Fraction of DATA to choose the radii on instead.")
-    ] = None,
+    hold_out: Annotated[float | None, typer.Option(help="Or tune on this share of DATA.")] = None,
     label: LabelOption = None,
     labels: LabelsOption = None,
-    layer: Annotated[
-        list[str] | None, typer.Option(help="A layer to find support in; may be repeated.")
-    ] = None,
+    layer: Annotated[list[str] | None, typer.Option(help="A layer to search; repeatable.")] = None,
     rule: RuleOption = "ball",
     k: Annotated[int, typer.Option(min=1, help="Neighbors, for the rules that use them.")] = 5,
-    accuracy: Annotated[
-        float | None, typer.Option(help="Guarantee this accuracy on IK, or fail.")
-    ] = None,
+    accuracy: Annotated[float | None, typer.Option(help="Certify accuracy on IK, or fail.")] = None,
     confidence: Annotated[float, typer.Option(help="With this probability.")] = 0.95,
-    coverage: Annotated[
-        float | None, typer.Option(help=f"Match this coverage ({', '.join(MATCHED)}).")
-    ] = None,
+    coverage: Annotated[float | None, typer.Option(help=f"Match coverage ({MATCHED}).")] = None,
     random_state: SeedOption = 0,
-    force: Annotated[
-        bool, typer.Option("--force", help="With --train, overwrite an existing model.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Let --train overwrite a model.")] = False,
 ) -> None:
     """Collect the evidence for a model and write it as a bundle."""
     from iknow.cli.console import show_fit
-    from iknow.cli.jobs import Source, fit_job
+    from iknow.cli.jobs.fit import fit_job
+    from iknow.cli.jobs.source import Source
 
-    console = _console(output)
     classifier = fit_job(
         Source(data, label, labels),
         output,
@@ -160,17 +128,15 @@ def fit(
         random_state=random_state,
         force=force,
     )
-    show_fit(classifier, output, console)
+    show_fit(classifier, output, _console(output))
 
 
 @app.command()
 def assess(
-    bundle: Annotated[Path, typer.Argument(help="The bundle that `iknow fit` wrote.")],
-    data: Annotated[Path, typer.Argument(help="Samples: .csv, .npz, .npy or .parquet.")],
+    bundle: BundleArgument,
+    data: DataArgument,
     model: ModelOption = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write a row per sample: .csv, ...")
-    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Table to write.")] = None,
     label: LabelOption = None,
     labels: LabelsOption = None,
     device: DeviceOption = None,
@@ -178,27 +144,21 @@ def assess(
 ) -> None:
     """Say IK, IMK or IDK for each prediction; with labels, also how often that is right."""
     from iknow.cli.console import show_assessment
-    from iknow.cli.jobs import Source, assess_job
+    from iknow.cli.jobs.assess import assess_job
+    from iknow.cli.jobs.source import Source
 
-    console = _console(output)
+    console, source = _console(output), Source(data, label, labels)
     assessment, y_true = assess_job(
-        bundle,
-        Source(data, label, labels),
-        output,
-        model=model,
-        device=device,
-        check_model=not no_check_model,
+        bundle, source, output, model=model, device=device, check_model=not no_check_model
     )
     show_assessment(assessment, y_true, output, console)
 
 
 @app.command()
 def report(
-    bundle: Annotated[Path, typer.Argument(help="The bundle that `iknow fit` wrote.")],
-    data: Annotated[Path, typer.Argument(help="Samples: .csv, .npz, .npy or .parquet.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = Path(
-        "report.html"
-    ),
+    bundle: BundleArgument,
+    data: DataArgument,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = PAGE,
     model: ModelOption = None,
     label: LabelOption = None,
     labels: LabelsOption = None,
@@ -207,7 +167,7 @@ def report(
     ] = None,
     training_label: LabelOption = None,
     layer: Annotated[
-        list[str] | None, typer.Option(help="A layer that decides; may be repeated.")
+        list[str] | None, typer.Option(help="A layer that decides; repeatable.")
     ] = None,
     show: Annotated[
         str | None,
@@ -218,13 +178,12 @@ def report(
 ) -> None:
     """Write what is known, and why, as one HTML page that opens anywhere."""
     from iknow.cli.console import show_figures, show_report
-    from iknow.cli.jobs import Source, renderer_by_name, report_job
+    from iknow.cli.jobs.report import renderer_by_name, report_job
+    from iknow.cli.jobs.source import Source
 
-    console = _console(output)
-    source = Source(data, label, labels)
     assessment, y_true = report_job(
         bundle,
-        source,
+        Source(data, label, labels),
         output,
         model=model,
         training=None if training is None else Source(training, training_label or label),
@@ -233,5 +192,5 @@ def report(
         device=device,
         check_model=not no_check_model,
     )
-    show_figures(assessment, y_true, console)
-    show_report(output, console)
+    show_figures(assessment, y_true, _console(output))
+    show_report(output, _console(output))

@@ -30,21 +30,17 @@ ROWS_SHOWN = 10
 
 def show_demonstration(demonstration: Demonstration, console: Console) -> None:
     """Print the comparison and the explained predictions."""
-    console.print()
     console.print(
-        f"A network that never saw the digit {demonstration.left_out}, right on "
+        f"\nA network that never saw the digit {demonstration.left_out}, right on "
         f"{percent(demonstration.model_accuracy)} of the others. Every method is set to stand "
-        f"behind {percent(demonstration.validation_coverage)} of the validation answers."
+        f"behind {percent(demonstration.validation_coverage)} of the validation answers.\n"
     )
-    console.print()
     console.print(_comparison(demonstration))
     console.print(
         "[dim]IK: answers it stands behind (coverage). right: how many of those are right. No "
         "answer can be right about an unseen digit, and few can under large noise: there, less is "
-        "better.[/dim]"
+        "better.[/dim]\n\n[bold]Three predictions explained[/bold]"
     )
-    console.print()
-    console.print("[bold]Three predictions explained[/bold]")
     for example in demonstration.examples:
         console.print(_explained(example))
 
@@ -52,14 +48,12 @@ def show_demonstration(demonstration: Demonstration, console: Console) -> None:
 def _comparison(demonstration: Demonstration) -> Table:
     table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("\nmethod", no_wrap=True)
-    conditions = list(next(iter(demonstration.outcomes.values())))
-    for condition in conditions:
+    for condition in next(iter(demonstration.outcomes.values())):
         heading = "IK" if condition == UNSEEN else f"{'IK':>6} {'right':>6}"
         table.add_column(f"{condition}\n{heading}", justify="right", no_wrap=True)
     for method, outcomes in demonstration.outcomes.items():
         cells = []
-        for condition in conditions:
-            outcome = outcomes[condition]
+        for condition, outcome in outcomes.items():
             right = "" if condition == UNSEEN else f" [dim]{percent(outcome.accuracy):>6}[/dim]"
             cells.append(f"{percent(outcome.coverage):>6}{right}")
         table.add_row(method, *cells, style="bold" if method == "Ball" else None)
@@ -69,20 +63,17 @@ def _comparison(demonstration: Demonstration) -> Table:
 def _explained(example: Example) -> Panel:
     explanation = example.explanation
     color = COLORS[explanation.assertion]
-    layer = explanation.layers[0]
+    other = explanation.layers[0].nearest_against
     pictures = Table.grid(padding=(0, 4))
     pictures.add_row(
         _picture("asked about", example.image),
         _picture(f"nearest {explanation.belief}", example.nearest_for),
-        _picture(
-            f"nearest other: {layer.nearest_against.label}" if layer.nearest_against else "",
-            example.nearest_against,
-        ),
+        _picture(f"nearest other: {other.label}" if other else "", example.nearest_against),
     )
+    unseen = ", which it has never seen" if example.condition == UNSEEN else ""
     title = Text.assemble(
         (f" {explanation.assertion.name} ", f"bold {color} reverse"),
-        f" the model says {explanation.belief}, it is a {example.y_true}"
-        + (", which it has never seen" if example.condition == UNSEEN else ""),
+        f" the model says {explanation.belief}, it is a {example.y_true}{unseen}",
     )
     body = Group(title, Text(""), pictures, Text(""), _reasons(explanation))
     return Panel(body, border_style=color, width=78)
@@ -116,19 +107,24 @@ def _picture(title: str, image: Floats | None) -> Group:
 
 def show_fit(classifier: EpistemicClassifier, output: Path, console: Console) -> None:
     """Print what was learned and where it was written."""
-    table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
-    for heading in ("layer", "features", "neighborhood"):
-        table.add_column(heading, justify="right" if heading == "features" else "left")
+    table = _table("layer", "features", "neighborhood", right="features")
     for layer, index in classifier.indexes_.items():
         rule = name(repr(classifier.neighborhoods_[layer]))
         table.add_row(Text(name(layer)), str(index.n_features), Text(rule))
     n_rows = next(iter(classifier.indexes_.values())).n_rows
     console.print(f"{n_rows:,} training samples of {len(classifier.classes_)} classes")
     console.print(table)
-    selection = getattr(classifier, "selection_", None)
-    for sentence in [] if selection is None else selection.sentences():
-        console.print(sentence)
+    if hasattr(classifier, "selection_"):
+        for sentence in classifier.selection_.sentences():
+            console.print(sentence)
     show_written(output, console)
+
+
+def _table(*headings: str, right: str) -> Table:
+    table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, justify="right" if heading == right else "left")
+    return table
 
 
 def show_written(output: Path, console: Console) -> None:
@@ -168,19 +164,12 @@ def show_assessment(
     if output is not None:
         show_written(output, console)
         return
-    table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
-    for heading in ("sample", "belief", "assertion", "reason"):
-        table.add_column(heading, justify="right" if heading == "sample" else "left")
+    table = _table("sample", "belief", "assertion", "reason", right="sample")
     for i in range(min(ROWS_SHOWN, len(assessment))):
-        assertion = assessment.assertion[i]
         code = int(assessment.belief_codes[i])
-        belief = name(assessment.classes[code]) if code >= 0 else NO_ANSWER
-        table.add_row(
-            str(i),
-            Text(belief),
-            Text(assertion.name, style=COLORS[assertion]),
-            assessment.reason[i].name.lower(),
-        )
+        belief = Text(name(assessment.classes[code]) if code >= 0 else NO_ANSWER)
+        assertion = Text(assessment.assertion[i].name, style=COLORS[assessment.assertion[i]])
+        table.add_row(str(i), belief, assertion, assessment.reason[i].name.lower())
     console.print(table)
     if len(assessment) > ROWS_SHOWN:
         console.print(f"... and {len(assessment) - ROWS_SHOWN:,} more: write all of them with -o")

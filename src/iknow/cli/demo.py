@@ -19,13 +19,12 @@ from sklearn.neural_network import MLPClassifier
 from iknow.classifier.epistemic import EpistemicClassifier
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion
-from iknow.core.neighborhood import Neighborhood
 from iknow.errors import InputError
 from iknow.explain.assessment import Assessment
 from iknow.explain.explanation import Explanation
 from iknow.explain.picture import as_image
 from iknow.report import USUAL_NEIGHBORS, make_html
-from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest
+from iknow.rules import BallElseNearest, BallWithNearest, Nearest
 from iknow.search.threads import single_threaded_blas
 from iknow.selection import match_k, match_threshold
 
@@ -67,10 +66,7 @@ class Example:
 
 @dataclass(frozen=True, eq=False)
 class Demonstration:
-    """Everything the demonstration shows. outcomes: by method, then by condition.
-
-    classifier: the network with the tuned balls. digits: its training and test data.
-    """
+    """Everything the demonstration shows. outcomes: by method, then by condition."""
 
     left_out: int
     model_accuracy: float
@@ -84,51 +80,38 @@ class Demonstration:
 def demonstrate(left_out: int = 4, random_state: int = 0) -> Demonstration:
     """Train, fit, tune and compare."""
     digits = make_digits(left_out, random_state)
+    network = MLPClassifier((64, 32), max_iter=400, random_state=random_state)
     with single_threaded_blas():  # threads only slow down such small products
-        network = MLPClassifier((64, 32), max_iter=400, random_state=random_state).fit(
-            *digits.train
-        )
+        network.fit(*digits.train)
     classifier = EpistemicClassifier(network, progress=False)
     classifier.fit(*digits.train).tune(*digits.validation)
-
     coverage = classifier.selection_.coverage
     validation = classifier.assess(digits.validation[0], k=LARGEST_K)
     k = match_k(validation.evidence, validation.belief_codes, coverage)
     threshold = match_threshold(validation.scores.max(axis=1), coverage)
     rules = _equal_coverage_rules(classifier.neighborhoods_, k)
-
-    assessments = {
-        name: classifier.assess(images, k=LARGEST_K)
-        for name, (images, _) in digits.conditions.items()
-    }
+    assessments: dict[str, Assessment] = {}
     outcomes: dict[str, dict[str, Outcome]] = {name: {} for name in ("softmax", *rules)}
-    for condition, assessment in assessments.items():
-        right = assessment.belief == digits.conditions[condition][1]
+    for condition, (images, y_true) in digits.conditions.items():
+        assessment = assessments[condition] = classifier.assess(images, k=LARGEST_K)
+        right = assessment.belief == y_true
         confident = assessment.scores.max(axis=1) >= threshold
         outcomes["softmax"][condition] = _outcome(confident, right)
         for name, neighborhoods in rules.items():
             knows = assessment.under(neighborhoods).assertion == Assertion.IK
             outcomes[name][condition] = _outcome(knows, right)
-    return Demonstration(
-        left_out=left_out,
-        model_accuracy=float((assessments["clean"].belief == digits.conditions["clean"][1]).mean()),
-        validation_coverage=coverage,
-        outcomes=outcomes,
-        examples=tuple(_examples(assessments, digits)),
-        classifier=classifier,
-        digits=digits,
-    )
+    accuracy = float((assessments["clean"].belief == digits.conditions["clean"][1]).mean())
+    examples = _examples(assessments, digits)
+    return Demonstration(left_out, accuracy, coverage, outcomes, examples, classifier, digits)
 
 
 def make_report(demonstration: Demonstration) -> str:
     """A page of the clean digits and the unseen one, with all their evidence."""
     digits, classifier = demonstration.digits, demonstration.classifier
     parts = [digits.conditions[name] for name in ("clean", UNSEEN)]
-    images = np.concatenate([images for images, _ in parts])
-    y_true = np.concatenate([y_true for _, y_true in parts])
-    assessment = classifier.assess(images, k=USUAL_NEIGHBORS)
+    images, y_true = (np.concatenate(part) for part in zip(*parts, strict=True))
     return make_html(
-        assessment,
+        classifier.assess(images, k=USUAL_NEIGHBORS),
         y_true,
         samples=images,
         training=digits.train[0],
@@ -150,16 +133,12 @@ def make_digits(left_out: int, random_state: int) -> Digits:
     bunch = load_digits()
     images, targets = bunch.data / BRIGHTEST, bunch.target
     known = targets != left_out
-    train_x, rest_x, train_y, rest_y = train_test_split(
-        images[known],
-        targets[known],
-        test_size=0.5,
-        stratify=targets[known],
-        random_state=random_state,
-    )
-    validation_x, test_x, validation_y, test_y = train_test_split(
-        rest_x, rest_y, test_size=0.5, stratify=rest_y, random_state=random_state
-    )
+
+    def halves(x: Floats, y: Ints) -> Any:
+        return train_test_split(x, y, test_size=0.5, stratify=y, random_state=random_state)
+
+    train_x, rest_x, train_y, rest_y = halves(images[known], targets[known])
+    validation_x, test_x, validation_y, test_y = halves(rest_x, rest_y)
     rng = np.random.default_rng(random_state)
     return Digits(
         train=(train_x, train_y),
@@ -173,48 +152,37 @@ def make_digits(left_out: int, random_state: int) -> Digits:
     )
 
 
-def _equal_coverage_rules(
-    balls: Mapping[str, Neighborhood], k: int
-) -> dict[str, dict[str, Neighborhood]]:
+def _equal_coverage_rules(balls: Mapping[str, Any], k: int) -> dict[str, Mapping[str, Any]]:
     """The tuned balls, a k that matches their coverage, and the two hybrids of both."""
-    radii = {layer: float(ball.radius) for layer, ball in balls.items()}  # type: ignore[attr-defined]
     return {
-        "Nearest": {layer: Nearest(k) for layer in radii},
-        "Ball": {layer: Ball(radius) for layer, radius in radii.items()},
-        "BallElseNearest": {layer: BallElseNearest(r, k) for layer, r in radii.items()},
-        "BallWithNearest": {layer: BallWithNearest(r, k) for layer, r in radii.items()},
+        "Nearest": {layer: Nearest(k) for layer in balls},
+        "Ball": balls,
+        "BallElseNearest": {layer: BallElseNearest(b.radius, k) for layer, b in balls.items()},
+        "BallWithNearest": {layer: BallWithNearest(b.radius, k) for layer, b in balls.items()},
     }
 
 
 def _outcome(covered: Bools, right: Any) -> Outcome:
-    accuracy = float(right[covered].mean()) if covered.any() else float("nan")
-    return Outcome(coverage=float(covered.mean()), accuracy=accuracy)
+    accuracy = float(right[covered].mean()) if covered.any() else np.nan
+    return Outcome(float(covered.mean()), accuracy)
 
 
-def _examples(assessments: Mapping[str, Assessment], digits: Digits) -> list[Example]:
+def _examples(assessments: Mapping[str, Assessment], digits: Digits) -> tuple[Example, ...]:
     """The first IK and IMK among the clean digits, and the first IDK of the unseen one."""
     wanted = [(Assertion.IK, "clean"), (Assertion.IMK, "clean"), (Assertion.IDK, UNSEEN)]
-    examples = []
-    for assertion, condition in wanted:
-        found = np.flatnonzero(assessments[condition].assertion == assertion)
-        if len(found):
-            examples.append(_example(assessments[condition], int(found[0]), condition, digits))
-    return examples
+    return tuple(
+        _example(assessments[condition], int(i), condition, digits)
+        for assertion, condition in wanted
+        for i in np.flatnonzero(assessments[condition].assertion == assertion)[:1]
+    )
 
 
 def _example(assessment: Assessment, i: int, condition: str, digits: Digits) -> Example:
     images, y_true = digits.conditions[condition]
     explanation = assessment.explain(i)
     layer = explanation.layers[0]
-
-    def image(exemplar: Any) -> Floats | None:
-        return None if exemplar is None else digits.train[0][exemplar.row].reshape(8, 8)
-
-    return Example(
-        condition=condition,
-        y_true=int(y_true[i]),
-        explanation=explanation,
-        image=images[i].reshape(8, 8),
-        nearest_for=image(layer.nearest_for),
-        nearest_against=image(layer.nearest_against),
-    )
+    nearest = [
+        None if exemplar is None else digits.train[0][exemplar.row].reshape(8, 8)
+        for exemplar in (layer.nearest_for, layer.nearest_against)
+    ]
+    return Example(condition, int(y_true[i]), explanation, images[i].reshape(8, 8), *nearest)

@@ -13,7 +13,7 @@ import os
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -35,22 +35,12 @@ USER_CODE = ("iknow.models.", "iknow.cli.model_file", "iknow.geometry.")
 class OneLine:
     """A command line that reports every error in one line, never as a traceback."""
 
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
-        standalone_mode: bool = True,
-        windows_expand_args: bool = True,
-        **extra: Any,
-    ) -> Any:
+    def main(self, *args: Any, standalone_mode: bool = True, **extra: Any) -> Any:
         """Run a command; exit with its code in standalone mode, else return its result."""
         _open_streams()
         with _warnings_in_a_line():
             try:
-                code = super().main(  # type: ignore[misc]
-                    args, prog_name, complete_var, False, windows_expand_args, **extra
-                )
+                code = super().main(*args, standalone_mode=False, **extra)  # type: ignore[misc]
                 sys.stdout.flush()
             except Exception as error:
                 code = tell(error)
@@ -59,12 +49,10 @@ class OneLine:
         return code
 
 
-class OneLineErrors(OneLine, TyperGroup):
-    """Several commands."""
+class OneLineErrors(OneLine, TyperGroup): ...
 
 
-class OneLineCommand(OneLine, TyperCommand):
-    """A single one."""
+class OneLineCommand(OneLine, TyperCommand): ...
 
 
 def _open_streams() -> None:
@@ -101,40 +89,23 @@ def describe(error: Exception) -> tuple[str, int]:
         return "interrupted", INTERRUPTED
     if isinstance(error, MemoryError):
         return f"not enough memory: {error or 'it ran out'}", FAILURE
-    if _is_the_models(error):
+    # The modules that the error passed through; the last one raised it.
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    modules = [str(frame.f_globals.get("__name__", "")) for frame in frames]
+    own = [module for module in modules if module.startswith("iknow.")]
+    if own and f"{own[-1]}.".startswith(USER_CODE):
         return f"the model raised {kind}: {error} ({DEBUG}=1 shows where)", FAILURE
     if isinstance(error, OSError):
-        return _about_a_file(error), FAILURE
+        reason = error.strerror or str(error)
+        file = "" if error.filename is None else f": {os.fsdecode(error.filename)}"
+        return f"{reason}{file}", FAILURE
     if isinstance(error, UnicodeError):
         return f"some text cannot be read or written: {error}", FAILURE
-    if isinstance(error, ValueError) and _is_sklearns(error):
+    # scikit-learn may refuse the data, for example in `fit --train`.
+    if isinstance(error, ValueError) and modules[-1].startswith("sklearn."):
         return str(error), FAILURE
-    return (
-        f"iknow failed because of a bug: {kind}: {error}. Please report it, with the output under "
-        f"{DEBUG}=1",
-        BUG,
-    )
-
-
-def _about_a_file(error: OSError) -> str:
-    reason = error.strerror or str(error)
-    return reason if error.filename is None else f"{reason}: {os.fsdecode(error.filename)}"
-
-
-def _modules(error: Exception) -> list[str]:
-    """The modules that an error passed through; the last one raised it."""
-    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
-    return [str(frame.f_globals.get("__name__", "")) for frame in frames]
-
-
-def _is_the_models(error: Exception) -> bool:
-    own = [module for module in _modules(error) if module.startswith("iknow.")]
-    return bool(own) and f"{own[-1]}.".startswith(USER_CODE)
-
-
-def _is_sklearns(error: Exception) -> bool:
-    """Whether scikit-learn refused the data, for example in `fit --train`."""
-    return _modules(error)[-1].startswith("sklearn.")
+    bug = f"iknow failed because of a bug: {kind}: {error}"
+    return f"{bug}. Please report it, with the output under {DEBUG}=1", BUG
 
 
 def _say(word: str, style: str, line: str) -> None:
@@ -154,10 +125,7 @@ def _warnings_in_a_line() -> Iterator[None]:
 
 
 def _silence_if_broken(stream: Any) -> None:
-    """Discard what is left for a stream that is full or closed.
-
-    Python would write it at exit, and report the failure once more.
-    """
+    """Discard the rest for a full or closed stream; Python would fail on it again at exit."""
     try:
         stream.flush()
     except (OSError, ValueError):

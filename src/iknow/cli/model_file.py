@@ -4,8 +4,7 @@
     model.pt, model.pth        a whole torch module, saved by torch.save(module, ...)
     package.module:name        an object in Python code, or a function that returns it
 
-Loading any of these can run code: iknow loads them only because the user named them. Bundles never
-hold code.
+Loading any of these can run code: the user must name them. Bundles never hold code.
 """
 
 from __future__ import annotations
@@ -69,9 +68,7 @@ def _load_pickle(path: Path) -> Any:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a pickle may fail in any way
-        raise InputError(
-            f"{path} cannot be loaded as a model: {type(error).__name__}: {error}"
-        ) from error
+        raise InputError(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
 
 
 def _load_torch(path: Path) -> Any:

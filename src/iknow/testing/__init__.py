@@ -6,12 +6,6 @@ from iknow.testing.model import ModelContract
 from iknow.testing.rule import RuleContract
 
 __all__ = [
-    "KINDS",
-    "IndexContract",
-    "MetricContract",
-    "ModelContract",
-    "Problem",
-    "RuleContract",
-    "assert_same_evidence",
-    "brute_force",
-]
+    "KINDS", "IndexContract", "MetricContract", "ModelContract", "Problem", "RuleContract",
+    "assert_same_evidence", "brute_force",
+]  # fmt: skip

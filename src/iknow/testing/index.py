@@ -7,7 +7,7 @@ A new backend is tested by a class with one method:
             return MyIndex(activations, labels, n_classes, rows=rows)
 
 The oracle is float64 brute force on the stored float32 activations. Distances are compared bit for
-bit: each must be what float64 makes of its two points, whatever else was in the batch.
+bit: each must be what float64 makes of its two points, whatever else is in the batch.
 """
 
 from __future__ import annotations
@@ -43,17 +43,15 @@ def brute_force(
         neighbors[i] = np.sort(all_distances)[:k]
         for code in np.unique(codes):
             members = np.flatnonzero(codes == code)
-            nearest = all_distances[members].min()
-            distances[i, code] = nearest
+            nearest = distances[i, code] = all_distances[members].min()
             exemplars[i, code] = numbers[members[all_distances[members] == nearest]].min()
     return Evidence(distances, neighbors, exemplars)
 
 
 def assert_same_evidence(actual: Evidence, expected: Evidence) -> None:
     """Equal to the last bit, exemplars included."""
-    np.testing.assert_array_equal(actual.class_distances, expected.class_distances)
-    np.testing.assert_array_equal(actual.neighbor_distances, expected.neighbor_distances)
-    np.testing.assert_array_equal(actual.exemplars, expected.exemplars)
+    for part in ("class_distances", "neighbor_distances", "exemplars"):
+        np.testing.assert_array_equal(getattr(actual, part), getattr(expected, part), part)
 
 
 class Problem:
@@ -69,6 +67,8 @@ class Problem:
         self.labels: Ints = rng.integers(self.n_classes, size=n_rows)
         self.k = int(rng.integers(0, min(8, n_rows) + 1))
         self._distort(kind, rng)
+
+        self.training = self.points, self.labels, self.n_classes
 
     def _distort(self, kind: str, rng: np.random.Generator) -> None:
         if kind == "far from the origin":
@@ -86,10 +86,9 @@ class Problem:
             direction = self.points / np.linalg.norm(self.points, axis=1, keepdims=True)
             self.points = direction * (1 + 1e-7 * rng.integers(-3, 4, size=(len(direction), 1)))
             self.queries *= 1e-7
-        elif kind == "huge":
-            self.points, self.queries = 1e37 * self.points, 1e37 * self.queries
-        elif kind == "tiny":
-            self.points, self.queries = 1e-41 * self.points, 1e-41 * self.queries
+        elif kind in ("huge", "tiny"):
+            scale = 1e37 if kind == "huge" else 1e-41
+            self.points, self.queries = scale * self.points, scale * self.queries
         elif kind == "mixed magnitudes":
             self.points = self.points * 10.0 ** rng.integers(-12, 12, size=(len(self.points), 1))
             self.queries = self.queries * 10.0 ** rng.integers(-12, 30, size=(len(self.queries), 1))
@@ -110,20 +109,10 @@ def _ratio_at_a_tie(evidence: Evidence) -> float:
 
 
 KINDS = [
-    "plain",
-    "far from the origin",
-    "two far clusters",
-    "integer grid",
-    "duplicates",
-    "near ties",
-    "huge",
-    "tiny",
-    "mixed magnitudes",
-    "constant feature",
-    "empty class",
-    "queries from training",
+    "plain", "far from the origin", "two far clusters", "integer grid", "duplicates", "near ties",
+    "huge", "tiny", "mixed magnitudes", "constant feature", "empty class", "queries from training",
     "one feature",
-]
+]  # fmt: skip
 
 
 class IndexContract:
@@ -142,11 +131,8 @@ class IndexContract:
     def test_evidence_equals_float64_brute_force(self, kind: str) -> None:
         for seed in range(self.seeds_per_kind):
             problem = Problem(kind, seed)
-            index = self.make_index(problem.points, problem.labels, problem.n_classes)
-            evidence = index.gather(problem.queries, problem.k)
-            expected = brute_force(
-                problem.points, problem.labels, problem.n_classes, problem.queries, problem.k
-            )
+            evidence = self.make_index(*problem.training).gather(problem.queries, problem.k)
+            expected = brute_force(*problem.training, problem.queries, problem.k)
             assert_same_evidence(evidence, expected)
 
     @pytest.mark.parametrize("kind", KINDS)
@@ -155,23 +141,16 @@ class IndexContract:
         for seed in range(self.seeds_per_kind):
             problem = Problem(kind, seed)
             k = max(1, problem.k)
-            index = self.make_index(problem.points, problem.labels, problem.n_classes)
+            index = self.make_index(*problem.training)
             evidence = index.gather(problem.queries, k)
-            expected = brute_force(
-                problem.points, problem.labels, problem.n_classes, problem.queries, k
-            )
+            expected = brute_force(*problem.training, problem.queries, k)
             belief = np.random.default_rng(seed).integers(problem.n_classes, size=len(evidence))
             finite = expected.class_distances[np.isfinite(expected.class_distances)]
             radius = float(np.random.default_rng(seed).choice(finite))
-            radii = np.random.default_rng(seed).choice(finite, size=problem.n_classes)
-            for rule in (
-                Ball(radius),
-                Ball(tuple(radii.tolist())),
-                RelativeBall(radius, _ratio_at_a_tie(expected)),
-                Nearest(k),
-                BallElseNearest(radius, k),
-                BallWithNearest(radius, k),
-            ):
+            radii = np.random.default_rng(seed).choice(finite, size=problem.n_classes).tolist()
+            hybrids = BallElseNearest(radius, k), BallWithNearest(radius, k)
+            relative = RelativeBall(radius, _ratio_at_a_tie(expected))
+            for rule in (Ball(radius), Ball(tuple(radii)), relative, Nearest(k), *hybrids):
                 supports = find_support(evidence, rule)
                 np.testing.assert_array_equal(index.find_support(problem.queries, rule), supports)
                 actual = make_assertions(belief, justify([supports]))
@@ -191,36 +170,32 @@ class IndexContract:
     def test_order_of_training_rows_does_not_matter(self, kind: str) -> None:
         problem = Problem(kind, seed=1)
         order = np.random.default_rng(0).permutation(len(problem.points))
-        index = self.make_index(problem.points, problem.labels, problem.n_classes)
-        shuffled = self.make_index(
-            problem.points[order], problem.labels[order], problem.n_classes, rows=order
-        )
-        assert_same_evidence(
-            shuffled.gather(problem.queries, problem.k), index.gather(problem.queries, problem.k)
-        )
+        points, labels, n_classes = problem.training
+        shuffled = self.make_index(points[order], labels[order], n_classes, rows=order)
+        expected = self.make_index(*problem.training).gather(problem.queries, problem.k)
+        assert_same_evidence(shuffled.gather(problem.queries, problem.k), expected)
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_merged_shards_equal_the_whole(self, kind: str) -> None:
         problem = Problem(kind, seed=2)
-        k = min(problem.k, len(problem.points) // 3)
-        shards = np.array_split(np.random.default_rng(0).permutation(len(problem.points)), 3)
-        parts = [
-            self.make_index(
-                problem.points[rows], problem.labels[rows], problem.n_classes, rows=rows
-            ).gather(problem.queries, k)
+        points, labels, n_classes = problem.training
+        k = min(problem.k, len(points) // 3)
+        shards = np.array_split(np.random.default_rng(0).permutation(len(points)), 3)
+        indexes = [
+            self.make_index(points[rows], labels[rows], n_classes, rows=rows)
             for rows in shards
             if len(rows)
         ]
-        whole = self.make_index(problem.points, problem.labels, problem.n_classes)
-        assert_same_evidence(merge_evidence(parts), whole.gather(problem.queries, k))
+        merged = merge_evidence([index.gather(problem.queries, k) for index in indexes])
+        whole = self.make_index(*problem.training)
+        assert_same_evidence(merged, whole.gather(problem.queries, k))
 
     def test_a_query_is_answered_alike_alone_and_in_a_batch(self) -> None:
         problem = Problem("plain", seed=3)
-        index = self.make_index(problem.points, problem.labels, problem.n_classes)
+        index = self.make_index(*problem.training)
         batch = index.gather(problem.queries, 1)
         for i in range(len(problem.queries)):
-            alone = index.gather(problem.queries[i : i + 1], 1)
-            assert_same_evidence(alone, batch[i : i + 1])
+            assert_same_evidence(index.gather(problem.queries[i : i + 1], 1), batch[i : i + 1])
 
     def test_no_queries_give_empty_evidence(self) -> None:
         index = self.make_index(np.zeros((3, 2)), np.array([0, 1, 1]), 2)

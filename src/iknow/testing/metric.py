@@ -6,8 +6,8 @@
         def make_metric(self):
             return MyMetric(...)
 
-Distances are compared with norms in long doubles. `expansion` and `rounding`, on which certificates
-rest, are attacked: pairs of activations are drawn, and then moved to where they come off worst.
+Distances are compared with norms in long doubles. `expansion` and `rounding`, on which robust radii
+rest, are attacked: activations are drawn, and then moved to where they come closest to breaking.
 """
 
 from __future__ import annotations
@@ -45,10 +45,9 @@ class MetricContract:
             a, b = self._draw(0, 9, size), self._draw(1, 7, size)
             left, right = metric.transform(a), metric.transform(b)
             assert np.asarray(left).shape == (9, np.asarray(right).shape[1])
-            expected = [[_norm(x - y, metric.p) for y in _long(right)] for x in _long(left)]
-            np.testing.assert_allclose(
-                metric.distances(a, b), np.array(expected, dtype=np.float64), rtol=1e-12
-            )
+            norms = [[_norm(x - y, metric.p) for y in _long(right)] for x in _long(left)]
+            expected = np.array(norms, dtype=np.float64)
+            np.testing.assert_allclose(metric.distances(a, b), expected, rtol=1e-12)
 
     def test_a_sample_is_transformed_alike_alone_and_in_a_batch(self) -> None:
         metric = self.make_metric()
@@ -73,8 +72,7 @@ class MetricContract:
         metric = self.make_metric()
         check_promises(metric)
         expansion = metric.expansion(self.n_features)
-        assert math.isfinite(expansion)
-        assert expansion >= 0
+        assert 0 <= expansion < math.inf
 
         def excess(pair: Floats) -> float:
             left, right = _long(metric.transform(pair[:1]))[0], _long(metric.transform(pair[1:]))[0]
@@ -90,7 +88,7 @@ class MetricContract:
         try:
             unit = metric.rounding(self.n_features)
         except LayerError:
-            return  # it does not say, and certifies nothing
+            return  # it does not say, and has no robust radii
 
         def excess(row: Floats) -> float:
             activation = row.astype(np.float32)
@@ -106,12 +104,9 @@ class MetricContract:
     def test_its_record_and_arrays_make_the_same_metric_again(self) -> None:
         metric = self.make_metric()
         record = json.loads(json.dumps(metric_to_dict(metric), allow_nan=False))
-        arrays = {
-            name: np.array(values, dtype=np.float64) for name, values in metric.arrays().items()
-        }
+        arrays = {name: np.array(a, dtype=np.float64) for name, a in metric.arrays().items()}
         again = metric_from_dict(record, arrays)
-        assert type(again) is type(metric)
-        assert again.p == metric.p
+        assert (type(again), again.p) == (type(metric), metric.p)
         assert again.to_dict() == metric.to_dict()
         for size in SIZES:
             points = self._draw(4, 6, size)
@@ -134,8 +129,7 @@ class MetricContract:
                 for step in range(STEPS):
                     pace = size * 0.5 ** (step / 15)
                     other = place + pace * rng.standard_normal(place.shape)
-                    found = excess(other)
-                    if found > height:
+                    if (found := excess(other)) > height:
                         place, height = other, found
                 assert height <= 0, f"broken by {height:.3g} of its size at {place.tolist()}"
 
@@ -146,9 +140,7 @@ def _long(values: Any) -> Any:
 
 def _norm(values: Any, p: float) -> Any:
     sizes = np.abs(values).ravel()
-    if math.isinf(p):
-        return sizes.max()
     largest = sizes.max()
-    if largest == 0:
+    if math.isinf(p) or largest == 0:
         return largest
     return largest * np.power((sizes / largest), np.longdouble(p)).sum() ** (1 / np.longdouble(p))

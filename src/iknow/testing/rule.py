@@ -1,8 +1,8 @@
 """The contract of a rule, as tests to inherit.
 
-Whatever the rule says of itself is compared with applying its reach: on random training sets in the
-plane, some of them full of ties, with samples removed, parameters turned and queries moved. What it
-does not say is not asked for. The rules are for three classes and distances around 1.
+What the rule says of itself is compared with applying its reach, on random training sets in the
+plane, some full of ties, with samples removed, parameters turned and queries moved. What it does
+not say is not checked. The rules are for three classes and distances around 1.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Scene:
     def __init__(self, seed: int, n_rows: int = 12, n_queries: int = 8) -> None:
         rng = np.random.default_rng(seed)
         places = np.array([[0.0, 0.0], [1.5, 0.0], [0.0, 1.5]])
-        # Now and then a class has no sample at all.
+        # Every fifth time a class has no sample at all.
         self.labels: Ints = rng.integers(0, N_CLASSES - (seed % 5 == 4), n_rows)
         self.train: Floats = places[self.labels] + rng.normal(0, 0.5, (n_rows, 2))
         truth = rng.integers(0, N_CLASSES, n_queries)
@@ -55,17 +55,14 @@ class Scene:
 
     def look_without(self, i: int) -> tuple[Evidence, Ints]:
         """The evidence about one query without every set of samples, and their sizes."""
-        n_rows = len(self.labels)
-        removed = np.array(list(product([False, True], repeat=n_rows)))
-        steps = self.queries[i] - self.train
-        distances = np.where(removed, np.inf, np.sqrt(np.square(steps).sum(axis=1)))
-        return self._gather(distances, 99), removed.sum(axis=1)
+        removed = np.array(list(product([False, True], repeat=len(self.labels))))
+        distances = np.sqrt(np.square(self.queries[i] - self.train).sum(axis=1))
+        return self._gather(np.where(removed, np.inf, distances), 99), removed.sum(axis=1)
 
     def _gather(self, distances: Floats, k: int) -> Evidence:
-        """distances: to each training row, of shape (n, n_rows); inf for one that is not there."""
+        """distances: to each training row, of shape (n, n_rows); inf if it was removed."""
         of_class = self.labels == np.arange(N_CLASSES)[:, None]
         nearest = np.where(of_class, distances[:, None, :], np.inf).min(axis=2)
-        # Past the last sample there is none, at any distance.
         padded = np.pad(np.sort(distances), ((0, 0), (0, LARGEST_K)), constant_values=np.inf)
         return Evidence(nearest, padded[:, :k], np.where(np.isinf(nearest), NO_EXEMPLAR, 0))
 
@@ -125,12 +122,11 @@ class RuleContract:
 
     def test_a_query_is_answered_alike_alone_and_whatever_else_the_evidence_holds(self) -> None:
         for rule in self.make_rules():
-            scene = Scene(0)
-            evidence = scene.look()
+            evidence = Scene(0).look()
             reach = rule.reach(evidence)
             assert reach.shape in {(len(evidence),), (len(evidence), N_CLASSES)}
             assert not np.isnan(reach).any()
-            least = scene.look(k=rule.n_neighbors)
+            least = Scene(0).look(k=rule.n_neighbors)
             np.testing.assert_array_equal(rule.reach(least), reach)
             for i in range(len(evidence)):
                 np.testing.assert_array_equal(rule.reach(evidence[i : i + 1]), reach[i : i + 1])
@@ -141,10 +137,9 @@ class RuleContract:
             for seed in range(40):
                 evidence = Scene(seed).look()
                 distances, support = evidence.class_distances, find_support(evidence, rule)
-                some = support.any(axis=1, keepdims=True)
-                there = np.isfinite(distances)
-                limit = np.asarray(said(rule, "empty_beyond"))
-                assert not support[(distances > limit).all(axis=1)].any()
+                some, there = support.any(axis=1, keepdims=True), np.isfinite(distances)
+                beyond = distances > np.asarray(said(rule, "empty_beyond"))
+                assert not support[beyond.all(axis=1)].any()
                 # At distance 0 a promise of 0 is none.
                 full = (distances <= said(rule, "full_within")) & (distances > 0)
                 assert support[full & there].all()
@@ -153,8 +148,8 @@ class RuleContract:
                     assert support[some & there & (distances <= lead)].all()
                 if (radius := said(rule, "decided_within")) is not None:
                     inside = (distances <= np.asarray(radius)) & there
-                    settled = inside.any(axis=1)
-                    np.testing.assert_array_equal(support[settled], inside[settled])
+                    decided = inside.any(axis=1)
+                    np.testing.assert_array_equal(support[decided], inside[decided])
 
     def test_a_sample_is_known_exactly_in_its_box(self) -> None:
         rule = type(self.make_rules()[0])
@@ -202,9 +197,8 @@ class RuleContract:
         turns = 0
         for rule in self.make_rules():
             for seed in range(6):
-                scene = Scene(seed)
-                evidence = scene.look()
-                for i, belief in enumerate(scene.belief):
+                evidence = Scene(seed).look()
+                for i, belief in enumerate(Scene(seed).belief):
                     turns += self._count_turns(evidence[i : i + 1], rule, int(belief))
         assert turns > 20
 
@@ -257,9 +251,8 @@ class RuleContract:
         low = 0.0 if slack.shrink is None else slack.shrink.at
         high = np.inf if slack.grow is None else slack.grow.at
         whole = dial.parameter == "k"
-        ends = [*dial.settings, dial.value, low, *([high] if slack.grow else [])]
-        tried = dial.settings if whole else numbers_around(ends)
-        for setting in tried:
+        around = numbers_around([*dial.settings, dial.value, low, high])
+        for setting in dial.settings if whole else around:
             if low <= setting < high:
                 assert assertion(setting) == now
         if slack.grow is not None:

@@ -133,7 +133,7 @@ def test_a_missing_label_array_lists_those_that_exist(npz):
 
 
 def test_one_array_has_no_label_column(npy):
-    with pytest.raises(InputError, match=r"has no labels 'y', as an \.npy file holds one array"):
+    with pytest.raises(InputError, match=r"holds one array, without 'y': give a file of labels"):
         read_table(npy(X), label="y")
 
 

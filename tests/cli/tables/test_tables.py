@@ -129,7 +129,9 @@ def test_columns_that_cannot_be_written_are_refused(tmp_path, columns, message):
 
 
 def test_named_columns_do_not_fit_a_single_array(tmp_path):
-    with pytest.raises(InputError, match=r"named columns, as an \.npy file holds one array"):
+    with pytest.raises(
+        InputError, match=r"named columns, only one array: expected a file ending in \.csv"
+    ):
         write_table(tmp_path / "t.npy", {"a": [1], "b": [2]})
 
 

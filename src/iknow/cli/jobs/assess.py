@@ -44,33 +44,27 @@ def assess_job(
 def assertion_columns(assessment: Assessment) -> dict[str, Any]:
     """An assessment as columns for a file, one row per sample, with distances for and against."""
     labels = np.array([str(label) for label in assessment.classes.tolist()])
+    rows = np.arange(len(assessment))
+    answered = assessment.belief_codes >= 0
+    codes = np.where(answered, assessment.belief_codes, 0)
+    belief = assessment.classes[codes]
     columns: dict[str, Any] = {
-        "belief": _beliefs(assessment),
+        # As text if some are missing, which are empty.
+        "belief": belief if answered.all() else np.where(answered, belief.astype(np.str_), ""),
         "assertion": np.array([assertion.name for assertion in assessment.assertion]),
         "reason": np.array([reason.name for reason in assessment.reason]),
         "justified": np.array(["|".join(labels[row]) for row in assessment.justification]),
     }
-    rows = np.arange(len(assessment))
-    answered = assessment.belief_codes >= 0
-    codes = np.where(answered, assessment.belief_codes, 0)
     for layer, evidence in assessment.evidence.items():
         own, other = distances_for_and_against(evidence, codes)
         nearest = evidence.nearest_distance()  # without a belief, every class is another class
         columns[f"{layer}:for"] = np.where(answered, own, np.inf)
-        columns[f"{layer}:for_row"] = np.where(
-            answered, evidence.exemplars[rows, codes], NO_EXEMPLAR
-        )
+        exemplars = evidence.exemplars[rows, codes]
+        columns[f"{layer}:for_row"] = np.where(answered, exemplars, NO_EXEMPLAR)
         columns[f"{layer}:against"] = np.where(answered, other, nearest)
         reach = assessment.neighborhoods[layer].reach(evidence)
         columns[f"{layer}:reach"] = reach[rows, codes] if reach.ndim == 2 else reach
     return columns
-
-
-def _beliefs(assessment: Assessment) -> Labels:
-    """The beliefs as labels of shape (n,); as text if some are missing, which are empty."""
-    answered = assessment.belief_codes >= 0
-    labels = assessment.classes[np.where(answered, assessment.belief_codes, 0)]
-    return labels if answered.all() else np.where(answered, labels.astype(np.str_), "")
 
 
 def load_classifier(
@@ -83,16 +77,11 @@ def load_classifier(
 def assess_table(classifier: EpistemicClassifier, table: Table, **how: Any) -> Assessment:
     precomputed = isinstance(classifier.model_, PrecomputedModel)
     if table.features is not None and precomputed:
-        raise InputError(
-            "the file holds inputs, but a bundle does not hold the model: name it with --model"
-        )
+        raise InputError("the file holds inputs, but the bundle no model: name it with --model")
     if table.features is None and not precomputed:
         raise InputError("the file already holds a model's outputs: leave out --model")
     if not hasattr(classifier, "neighborhoods_"):
-        raise InputError(
-            "the bundle holds evidence but no neighborhoods: call tune(...) before save(...), or "
-            "make it with `iknow fit`"
-        )
+        raise InputError("the bundle has no neighborhoods: tune before saving, or run `iknow fit`")
     check_width(table, classifier.model)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="X does not have valid feature names")

@@ -19,7 +19,7 @@ from iknow.cli.jobs.outputs import check_model, check_output, paths_read
 from iknow.cli.jobs.source import Source, check_width, take_inputs, trained_names
 from iknow.cli.model_file import check_model_name, load_model, save_model
 from iknow.cli.tables import Table
-from iknow.core.arrays import Ints
+from iknow.core.arrays import Ints, Labels
 from iknow.core.neighborhood import Neighborhood, is_tuned
 from iknow.errors import InputError
 from iknow.models.adapt import is_estimator
@@ -47,38 +47,35 @@ def fit_job(
 
     force: a newly trained model may replace an existing one.
     """
-    _check_outputs(training, validation, output, model, train=train, force=force)
-    table = training.read_labelled()
-    tuned = table if validation is None else validation.read_labelled()
+    reads = paths_read(training, validation)
+    check_output(output, [*reads, *paths_read(model=model)])
+    if train and model is not None:
+        check_model_name(model)
+        check_model(model, reads, force=force)
+    table, y = training.read_labelled()
+    tuned, y_tuned = (table, y) if validation is None else validation.read_labelled()
     if (table.features is None) != (tuned.features is None):
-        raise InputError(
-            "training and validation files must both hold inputs of the model, or both its outputs"
-        )
-    rows = np.arange(len(table))
-    tuned_rows = np.arange(len(tuned))
+        raise InputError("both files must hold the model's inputs, or both its outputs")
+    rows, tuned_rows = np.arange(len(table)), np.arange(len(tuned))
     tunes = is_tuned(rule) or coverage is not None
     if validation is None and tunes:
         if hold_out is None and not train:
             raise InputError(
                 "radii need data that the model was not trained on: pass it with --validation, "
-                "or hold out a part of these samples with --hold-out 0.25 if the model has not "
-                "seen them"
+                "or with --hold-out 0.25 hold out a part of samples that the model has not seen"
             )
-        rows, tuned_rows = split_rows(_labels(table), hold_out or 0.25, random_state)
-    wrapped = _find_model(table, rows, model, train=train, random_state=random_state)
+        rows, tuned_rows = split_rows(y, hold_out or 0.25, random_state)
+    wrapped = _find_model(table, y, rows, model, train=train, random_state=random_state)
     classifier = EpistemicClassifier(wrapped, layers or None, rule, k=k, classes=table.classes)
     names = trained_names(wrapped) or table.feature_names
     with warnings.catch_warnings():
         # `take_inputs` compares the column names and restores their order.
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
-        classifier.fit(take_inputs(table, names, rows), _labels(table)[rows], rows=rows)
+        classifier.fit(take_inputs(table, names, rows), y[rows], rows=rows)
         if tunes:
+            inputs, labels = take_inputs(tuned, names, tuned_rows), y_tuned[tuned_rows]
             classifier.tune(
-                take_inputs(tuned, names, tuned_rows),
-                _labels(tuned)[tuned_rows],
-                accuracy=accuracy,
-                confidence=confidence,
-                coverage=coverage,
+                inputs, labels, accuracy=accuracy, confidence=confidence, coverage=coverage
             )
     if names is not None:
         classifier.feature_names_in_ = np.asarray(names, dtype=object)
@@ -88,25 +85,8 @@ def fit_job(
     return classifier
 
 
-def _check_outputs(
-    training: Source,
-    validation: Source | None,
-    output: Path,
-    model: str | None,
-    *,
-    train: bool,
-    force: bool,
-) -> None:
-    """Refuse to write over an input, or over an existing model."""
-    reads = paths_read(training, validation)
-    check_output(output, [*reads, *paths_read(model=model)])
-    if train and model is not None:
-        check_model_name(model)
-        check_model(model, reads, force=force)
-
-
 def _find_model(
-    table: Table, rows: Ints, name: str | None, *, train: bool, random_state: int
+    table: Table, y: Labels, rows: Ints, name: str | None, *, train: bool, random_state: int
 ) -> Any:
     """The model to wrap: precomputed outputs, a loaded one, or one trained here."""
     if table.features is None:
@@ -114,9 +94,7 @@ def _find_model(
             raise InputError("the file already holds a model's outputs: leave out --model, --train")
         return PrecomputedModel()
     if name is None:
-        raise InputError(
-            "name the model to wrap with --model; --train trains one and writes it there"
-        )
+        raise InputError("name the model with --model; --train trains one and writes it there")
     if not train:
         loaded = load_model(name)
         check_width(table, loaded)
@@ -124,9 +102,4 @@ def _find_model(
         return FrozenEstimator(loaded) if is_estimator(loaded) else loaded
     network = MLPClassifier((64, 32), max_iter=500, early_stopping=False, random_state=random_state)
     estimator = make_pipeline(StandardScaler(), network)
-    estimator.fit(take_inputs(table, None, rows), _labels(table)[rows])
-    return FrozenEstimator(estimator)
-
-
-def _labels(table: Table) -> Any:
-    return table.labels
+    return FrozenEstimator(estimator.fit(take_inputs(table, None, rows), y[rows]))

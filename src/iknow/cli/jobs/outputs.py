@@ -24,8 +24,7 @@ def check_output(output: Path, reads: Sequence[Path] = ()) -> None:
             raise InputError(f"{output} is an input and would be lost: write to another file")
         if is_within(output, path) or is_within(path, output):
             raise InputError(
-                f"one of {output} and the input {path} contains the other, and the input would be "
-                "lost: write somewhere else"
+                f"the input {path} would be lost, as {output} holds it or is in it: write elsewhere"
             )
 
 
@@ -50,11 +49,9 @@ def check_model(model: str, reads: Sequence[Path], *, force: bool) -> None:
 
 def paths_read(*sources: Source | None, model: str | None = None) -> list[Path]:
     """All files that hold samples, labels and the model."""
-    paths: list[Path | None] = [] if model is None else list(files_of(model))
-    for source in sources:
-        if source is not None:
-            paths += [source.path, source.labels_path]
-    return [path for path in paths if path is not None]
+    given = [source for source in sources if source is not None]
+    paths = [path for source in given for path in (source.path, source.labels_path)]
+    return [path for path in (*files_of(model or ""), *paths) if path is not None]
 
 
 def is_same(one: Path, other: Path) -> bool:

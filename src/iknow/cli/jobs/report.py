@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,9 +50,7 @@ def report_job(
     names = trained_names(classifier) or table.feature_names
     if renderer is None and names is not None:
         renderer = as_features(names)
-    exemplars = (
-        _stored_inputs(classifier) if training is None else _features(training.read(), names)
-    )
+    exemplars = _features(training.read(), names) if training else _stored_inputs(classifier)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="no layer has a known Lipschitz constant")
         page = make_html(
@@ -75,15 +73,12 @@ def renderer_by_name(show: str | None) -> Renderer | None:
     kind, _, numbers = show.partition(":")
     try:
         sizes = [int(size) for size in numbers.split("x")] if numbers else []
-        if kind == "image":
-            return as_image(*sizes)
-        if kind == "series":
-            return as_series(*sizes)
         if kind == "features" and not sizes:
             return as_features()
-    except (TypeError, ValueError) as error:  # an InputError is a ValueError
+        makers: dict[str, Callable[..., Renderer]] = {"image": as_image, "series": as_series}
+        return makers[kind](*sizes)
+    except (KeyError, TypeError, ValueError) as error:  # an InputError is a ValueError
         raise InputError(f"{SHOWN_AS}; got {show!r}") from error
-    raise InputError(f"{SHOWN_AS}; got {show!r}")
 
 
 def _features(table: Table, names: tuple[str, ...] | None) -> Any:

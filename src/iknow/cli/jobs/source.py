@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from iknow.cli.tables import Table, read_table
-from iknow.core.arrays import Ints
+from iknow.core.arrays import Ints, Labels
 from iknow.core.text import names as quoted
 from iknow.errors import InputError
 
@@ -23,14 +23,13 @@ class Source:
     def read(self) -> Table:
         return read_table(self.path, label=self.label, labels_path=self.labels_path)
 
-    def read_labelled(self) -> Table:
+    def read_labelled(self) -> tuple[Table, Labels]:
         table = self.read()
         if table.labels is None:
             raise InputError(
-                f"{self.path} has no labels: name their column with --label, or their file with "
-                "--labels"
+                f"{self.path} has no labels: name a column with --label, or a file with --labels"
             )
-        return table
+        return table, table.labels
 
 
 def trained_names(fitted: Any) -> tuple[str, ...] | None:
@@ -48,8 +47,8 @@ def take_inputs(table: Table, names: tuple[str, ...] | None, rows: Ints) -> Any:
     if names is None or table.feature_names is None or table.feature_names == names:
         return features
     places = {name: place for place, name in enumerate(table.feature_names)}
-    known = set(names)
     missing = [name for name in names if name not in places]
+    known = set(names)
     extra = [name for name in table.feature_names if name not in known]
     if missing or extra:
         raise InputError(
@@ -64,8 +63,7 @@ def check_width(table: Table, model: Any) -> None:
     wanted = getattr(model, "n_features_in_", None)
     if table.features is None or table.features.ndim != 2 or not isinstance(wanted, int):
         return
-    if table.features.shape[1] != wanted:
+    if (width := table.features.shape[1]) != wanted:
         raise InputError(
-            f"the model takes samples of {wanted} features; the file has "
-            f"{table.features.shape[1]} (name the label column with --label)"
+            f"the model takes {wanted} features; the file has {width} (name the labels by --label)"
         )

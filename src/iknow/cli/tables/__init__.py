@@ -1,9 +1,9 @@
 """Reading and writing the data files of the command line.
 
 The ending of a file says its format: `.csv` and `.parquet` hold named columns, `.npz` named arrays,
-`.npy` one array. Whatever the format, `read_table` gives the same record, and what cannot be used
-is an `InputError` that names the file and the place in it. Nothing that is read can execute code.
-Reading named columns needs pyarrow, the extra `tables`; numpy's own files never do.
+`.npy` one array. All formats become the same record; an `InputError` names the file and the place
+of what cannot be used. Nothing that is read can execute code. Only reading named columns and
+writing Parquet need pyarrow, the extra `tables`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +31,13 @@ def read_table(
     label: str | None = None,
     labels_path: str | os.PathLike[str] | None = None,
 ) -> Table:
-    """Read samples, and their labels where there are any, from one file.
+    """Read samples, and their labels if present, from one file.
 
-    label: the column (.csv, .parquet) or array (.npz, where it is `y` unless told) of the labels;
-        a label column is never a feature.
-    labels_path: a file of labels alone, an .npy or a .csv with one column. They replace those in
-        `path`, which are then not looked at.
+    label: the column (.csv, .parquet) or array (.npz, by default `y`) of the labels, which is never
+        a feature.
+    labels_path: an .npy, or a .csv with one column, whose labels replace those in `path`.
     """
-    source = Path(path)
-    labelled = labels_path is None
+    source, labelled = Path(path), labels_path is None
     match source.suffix.lower():
         case ".csv" | ".parquet" as ending:
             arrow = _pyarrow(f"reading {ending} files")
@@ -62,40 +59,31 @@ def write_table(path: str | os.PathLike[str], columns: Mapping[str, ArrayLike]) 
 
     The file appears whole or not at all: after a failure the old one, if any, is still there.
     """
-    target = Path(path)
-    ending = check_ending(target)
+    ending = check_ending(Path(path))
     arrays = as_columns(columns)
-    match ending:
-        case ".csv":
-            write = partial(write_csv, arrays)
-        case ".npz":
-            write = partial(write_npz, arrays)
-        case ".parquet":
-            write = partial(_pyarrow("writing .parquet files").write_parquet, arrays)
-    with replacing(target) as file:
-        write(file)
+    if ending == ".parquet":
+        write = _pyarrow("writing .parquet files").write_parquet
+    else:
+        write = write_csv if ending == ".csv" else write_npz
+    with replacing(Path(path)) as file:
+        write(arrays, file)
 
 
 def check_ending(path: Path) -> str:
-    """The ending by which a table is written; a file that cannot hold one is refused by it."""
-    match path.suffix.lower():
-        case ".csv" | ".npz" | ".parquet" as ending:
-            return ending
-        case _ if is_stream(path):  # such as /dev/stdout
-            return ".csv"
-        case ".npy":
-            raise InputError(
-                f"{path} cannot hold named columns, as an .npy file holds one array: write a .csv, "
-                ".npz or .parquet file"
-            )
-        case _:
-            raise InputError(
-                f"{path} cannot be written: expected a file ending in .csv, .npz or .parquet"
-            )
+    """The ending that says how to write a table; refuse a file that cannot hold one."""
+    ending = path.suffix.lower()
+    if ending in (".csv", ".npz", ".parquet"):
+        return ending
+    if is_stream(path):  # such as /dev/stdout
+        return ".csv"
+    reason = (
+        "cannot hold named columns, only one array" if ending == ".npy" else "cannot be written"
+    )
+    raise InputError(f"{path} {reason}: expected a file ending in .csv, .npz or .parquet")
 
 
 def _pyarrow(feature: str) -> Any:
-    """The module of what needs pyarrow; where it is missing, the error names the extra."""
+    """Our module that needs pyarrow; if that is missing, the error names the extra."""
     try:
         from iknow.cli.tables import pyarrow
     except ImportError as error:

@@ -1,9 +1,8 @@
 """Writing comma-separated text, UTF-8, with the column names on its first line.
 
-A spreadsheet takes a cell that begins with =, +, -, @, a tab or a carriage return for a formula,
-and runs it. Such text is written with an apostrophe in front, which the spreadsheet shows as text;
-numbers stay as they are. A program that reads the file takes the apostrophe away again, or reads an
-.npz or .parquet file, where text is never touched. `pyarrow.py` reads cells as they are.
+A spreadsheet runs a cell that begins with =, +, -, @, a tab or a carriage return as a formula. Such
+text, unless it is a number, gets an apostrophe in front, which makes it text. `pyarrow.py` reads
+cells as they are; in .npz and .parquet files text is never changed.
 """
 
 from __future__ import annotations
@@ -33,8 +32,7 @@ def write_csv(columns: Mapping[str, NDArray[Any]], file: IO[bytes]) -> None:
 
 
 def _cells(column: NDArray[Any]) -> Iterator[Any]:
-    values = column.tolist()
-    return iter(values) if column.dtype.kind != "U" else map(_harmless, values)
+    return map(_harmless, column.tolist()) if column.dtype.kind == "U" else iter(column.tolist())
 
 
 def _harmless(cell: str) -> str:

@@ -1,14 +1,14 @@
 """Tables of named columns, through pyarrow: comma-separated text and Parquet, by the same rules.
 
-A cell of text is text until a rule of ours makes it a number: pyarrow's own guesses would turn the
-label 007 into 7 and NA into nothing. Rows are counted as pyarrow's errors count them: the header is
-row 1, and blank lines do not count.
+A cell is text until our rules make it a number: pyarrow's guesses would turn the label 007 into 7
+and NA into nothing. Rows count as in pyarrow's errors: the header is row 1, blank lines are none.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -24,9 +24,8 @@ from iknow.core.text import name as name_of
 from iknow.core.text import names as quoted
 from iknow.errors import InputError
 
+# Bytes of text at a time. A longer row is no row of a table: it is another file, or a trap.
 BLOCK = 1 << 26
-"""Bytes of text at a time. A longer row is no row of a table: it is another file, or a trap."""
-
 # 007 is a code, not a number: as an int it would come out as another label, 7.
 _INTEGER = re.compile(r"\s*[+-]?(0|[1-9][0-9]*)\s*")
 
@@ -42,44 +41,40 @@ def read_csv(path: Path, label: str | None, *, labelled: bool = True) -> Table:
         parts.append(np.column_stack(columns))
         if label is not None and labelled:
             labels += _label_cells(batch[label], f"{path}, column {label!r}, row ", row)
-    return Table(
-        features=np.concatenate(parts),
-        labels=_as_labels(labels, path) if labels else None,
-        feature_names=features,
-    )
+    found = _as_labels(labels, path) if labels else None
+    return Table(np.concatenate(parts), labels=found, feature_names=features)
 
 
 def read_csv_labels(path: Path) -> Labels:
     """Labels of shape (n,) from the only column of a file."""
     names = _header(path)
     if len(names) != 1:
-        raise InputError(
-            f"{path} must have one column, the labels; its columns are {quoted(names)}"
-        )
-    cells = [
-        cell
-        for row, batch in _batches(path, names)
-        for cell in _label_cells(batch[0], f"{path}, row ", row)
-    ]
+        raise InputError(f"{path} must have one column, the labels; it has {quoted(names)}")
+    cells = list[str]()
+    for row, batch in _batches(path, names):
+        cells += _label_cells(batch[0], f"{path}, row ", row)
     return _as_labels(cells, path)
 
 
 def read_parquet(path: Path, label: str | None, *, labelled: bool = True) -> Table:
-    """Read a table whose features are all columns but the label."""
+    """Read a table as `read_csv` does."""
     # pq.read_table would take folders named like label=cat for columns.
     with decoding(path), pq.ParquetFile(path) as file:
-        schema, n_rows = file.schema_arrow, file.metadata.num_rows
+        schema, meta = file.schema_arrow, file.metadata
         check_names(schema.names, label, path)
         names = tuple(name for name in schema.names if name != label)
         for name in names:
             _check_numbers(schema.field(name).type, f"column {name!r} of {path}")
-        if not n_rows:
+        if not meta.num_rows:
             raise InputError(f"{path} is empty: it has columns but no rows")
-        check_fits(_bytes_of(file.metadata), str(path))
+        # About what the columns take when unpacked, and their copy in float64.
+        unpacked = sum(meta.row_group(i).total_byte_size for i in range(meta.num_row_groups))
+        check_fits(unpacked + 16 * meta.num_rows * meta.num_columns, str(path))
         content = file.read()
     features = np.empty((content.num_rows, len(names)))
     for j, name in enumerate(names):
-        features[:, j] = _numbers(content[name])
+        # NaN where it is null. Unsafe as numpy is: an int of more than 53 bits is rounded.
+        features[:, j] = _plain(content[name]).cast(pa.float64(), safe=False).to_numpy()
     labels = None
     if label is not None and labelled:
         labels = _labels(content[label], f"column {label!r} of {path}")
@@ -92,14 +87,14 @@ def write_parquet(columns: Mapping[str, NDArray[Any]], file: IO[bytes]) -> None:
 
 
 def _header(path: Path) -> list[str]:
-    with _parsing(path), path.open("rb") as file, _open(file, ()) as reader:
+    with _reading(path) as reader:
         return list(reader.schema.names)
 
 
 def _batches(path: Path, names: list[str]) -> Iterator[tuple[int, Any]]:
     """The rows of a file in parts, every cell a string, each with the number of its first row."""
     row = 2
-    with _parsing(path), path.open("rb") as file, _open(file, names) as reader:
+    with _reading(path, names) as reader:
         for batch in reader:
             if len(batch):
                 yield row, batch
@@ -109,22 +104,19 @@ def _batches(path: Path, names: list[str]) -> Iterator[tuple[int, Any]]:
     _check_quotes(path)
 
 
-def _open(file: IO[bytes], names: list[str] | tuple[()]) -> Any:
-    return pcsv.open_csv(
-        file,
-        pcsv.ReadOptions(use_threads=False, block_size=BLOCK),  # threads lose count of rows
-        pcsv.ParseOptions(newlines_in_values=True),
-        pcsv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
-    )
-
-
-def _parsing(path: Path) -> Any:
-    what = "save it as UTF-8 text: a header, and rows of as many cells with commas between them"
-    return decoding(path, f"; {what}")
+@contextmanager
+def _reading(path: Path, names: Sequence[str] = ()) -> Iterator[Any]:
+    read = pcsv.ReadOptions(use_threads=False, block_size=BLOCK)  # threads lose count of rows
+    parse = pcsv.ParseOptions(newlines_in_values=True)
+    convert = pcsv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
+    advice = "; save it as UTF-8 text: a header and rows of equally many cells"
+    options = read, parse, convert
+    with decoding(path, advice), path.open("rb") as file, pcsv.open_csv(file, *options) as reader:
+        yield reader
 
 
 def _check_quotes(path: Path) -> None:
-    """Refuse an odd number of quotes: pyarrow ends the odd one at the next, or with the file."""
+    """Refuse an odd number of quotes: pyarrow closes the odd one at the next, or at the end."""
     with path.open("rb") as file:
         n_quotes = sum(part.count(b'"') for part in iter(lambda: file.read(BLOCK), b""))
     if n_quotes % 2:
@@ -147,12 +139,10 @@ def _parse(column: Any, place: str, row: int) -> Floats:
 def _number(cell: str, place: str) -> float:
     if not cell.strip():
         return np.nan
-    try:
-        # float() also takes 1_000 and the digits of other scripts, which no file means as numbers.
+    # float() also takes 1_000 and the digits of other scripts, which no file means as numbers.
+    with suppress(ValueError):
         if cell.isascii() and "_" not in cell:
             return float(cell)
-    except ValueError:
-        pass
     raise InputError(f"{place}: expected a number, got {name_of(repr(cell))}")
 
 
@@ -167,36 +157,16 @@ def _label_cells(column: Any, place: str, row: int) -> list[str]:
 def _as_labels(cells: list[str], path: Path) -> Labels:
     """Ints if every cell is one, else the cells as they are."""
     if all(map(_INTEGER.fullmatch, cells)):
-        try:
+        with suppress(OverflowError, ValueError):  # more digits than an int64 holds: an identifier
             return np.array([int(cell) for cell in cells], dtype=np.int64)
-        except (OverflowError, ValueError):
-            pass  # more digits than an int64 holds: an identifier
     return as_text(cells, str(path))
-
-
-def _bytes_of(metadata: Any) -> int:
-    """About what the columns take once they are unpacked, and their copy in float64."""
-    unpacked = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
-    return int(unpacked) + 16 * int(metadata.num_rows) * int(metadata.num_columns)
-
-
-def _numbers(column: Any) -> Floats:
-    """A column as float64 of shape (n,), NaN where it is null."""
-    # Unsafe as numpy is: an int of more than 53 bits is rounded.
-    values: Floats = _plain(column).cast(pa.float64(), safe=False).to_numpy()
-    return values
 
 
 def _check_numbers(kind: Any, source: str) -> None:
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    if not (
-        pa.types.is_integer(kind)
-        or pa.types.is_floating(kind)
-        or pa.types.is_boolean(kind)
-        or pa.types.is_decimal(kind)
-        or pa.types.is_null(kind)
-    ):
+    numeric = ("integer", "floating", "boolean", "decimal", "null")
+    if not any(getattr(pa.types, f"is_{name}")(kind) for name in numeric):
         raise InputError(f"{source} must hold numbers or bools; got {name_of(kind)}")
 
 

@@ -28,7 +28,7 @@ class Table:
     feature_names: one per column of the features; None if the file does not name them.
     scores: of shape (n_samples, n_classes); None unless precomputed.
     activations: by layer, each of shape (n_samples, ...); empty unless precomputed.
-    classes: strings or ints of shape (n_classes,), in the order of the scores; None if not told.
+    classes: strings or ints of shape (n_classes,), in the order of the scores; None if unknown.
     """
 
     features: Floats | None
@@ -45,18 +45,14 @@ class Table:
 
 
 def existing(path: Path) -> Path:
-    """The same path, of a file that is there."""
+    """The same path, of a file that exists."""
     if not path.is_file():
-        what = "no ordinary file" if os.path.lexists(path) else "no file"
-        raise InputError(f"there is {what} {path}")
+        raise InputError(f"there is no {'ordinary ' if os.path.lexists(path) else ''}file {path}")
     return path
 
 
 def check_fits(n_bytes: int, source: str) -> None:
-    """Refuse what would not fit into memory before any of it is there.
-
-    A few bytes can claim, or unpack into, any number of values.
-    """
+    """Refuse what would not fit into memory: a few bytes can unpack into any number of values."""
     free = free_memory()
     if free is not None and n_bytes > free:
         raise InputError(
@@ -67,7 +63,7 @@ def check_fits(n_bytes: int, source: str) -> None:
 
 @contextmanager
 def decoding(path: Path, advice: str = "") -> Iterator[None]:
-    """Say which file it was, and what to do, when a library fails to decode its bytes."""
+    """Name the file, and what to do, when a library fails to decode its bytes."""
     try:
         yield
     except IknowError:
@@ -82,8 +78,7 @@ def as_features(values: NDArray[Any], source: str) -> Floats:
         raise InputError(f"{source} must hold numbers; got an array of {values.dtype}")
     if values.ndim == 0 or values.size == 0:
         raise InputError(
-            f"{source} is empty: expected at least one sample and one value, got shape "
-            f"{values.shape}"
+            f"{source} is empty: expected at least one value, got shape {values.shape}"
         )
     with np.errstate(over="ignore"):  # what float64 cannot hold becomes infinite: not finite
         features: Floats = np.asarray(values, dtype=np.float64)
@@ -94,18 +89,18 @@ def as_labels(values: NDArray[Any], source: str) -> Labels:
     """Labels of shape (n,) as int64 or strings."""
     if values.ndim != 1:
         raise InputError(f"{source} must have one axis; got shape {values.shape}")
-    if values.dtype.kind in "biu":
-        if values.dtype.kind == "u" and values.size and int(values.max()) >= 2**63:
-            raise InputError(f"{source} must be ints below 2^63; got {values.max()}")
-        return values.astype(np.int64)
-    if values.dtype.kind == "f":
+    kind = values.dtype.kind
+    if kind == "u" and values.size and int(values.max()) >= 2**63:
+        raise InputError(f"{source} must be ints below 2^63; got {values.max()}")
+    if kind == "f":
         # Tools without an integer type write 0.0 and 1.0; what int64 cannot hold is not rounded.
         numbers = values.astype(np.float64)
         whole = (numbers == np.floor(numbers)) & (np.abs(numbers) < 2.0**63)
         if not whole.all():
             raise InputError(f"{source} must be ints or strings; got {values[~whole][0]}")
+    if kind in "biuf":
         return values.astype(np.int64)
-    if values.dtype.kind != "U":
+    if kind != "U":
         raise InputError(f"{source} must be ints or strings; got an array of {values.dtype}")
     _check_text(values, source)
     if (values == "").any():
@@ -114,7 +109,7 @@ def as_labels(values: NDArray[Any], source: str) -> Labels:
 
 
 def _check_text(values: NDArray[Any], source: str) -> None:
-    """Strings of shape (n,) must be text: numpy keeps any number in the place of a character."""
+    """Strings of shape (n,) must be text: numpy stores any number as a character."""
     native = np.ascontiguousarray(values, dtype=values.dtype.newbyteorder("="))
     points = native.view(np.uint32).reshape(len(values), -1)
     wrong = ((points >= 0xD800) & (points <= 0xDFFF)) | (points > 0x10FFFF)
@@ -124,7 +119,7 @@ def _check_text(values: NDArray[Any], source: str) -> None:
 
 
 def as_text(cells: Sequence[str], source: str) -> Labels:
-    """Strings as an array of shape (n,), in which all take as much room as the longest."""
+    """Strings as an array of shape (n,), where each takes as much room as the longest."""
     longest = max(map(len, cells), default=0)
     check_fits(4 * longest * len(cells), f"{source}, whose longest label has {longest:,} letters,")
     if any("\0" in cell for cell in cells):  # numpy would drop it from a string's end
@@ -133,11 +128,10 @@ def as_text(cells: Sequence[str], source: str) -> Labels:
 
 
 def check_names(names: Sequence[str], label: str | None, path: Path) -> None:
-    """Columns must be told apart by name, the label must be one of them, not the only one."""
+    """Columns must have distinct names; the label must be one of them, and not the only one."""
     if any("\0" in name for name in names):
         raise InputError(f"{path} is no table of text: the name of a column holds NUL characters")
-    repeated = [name for name, count in Counter(names).items() if count > 1]
-    if repeated:
+    if repeated := [name for name, count in Counter(names).items() if count > 1]:
         raise InputError(f"{path} has several columns named {quoted(repeated)}")
     if label is not None and label not in names:
         raise InputError(f"{path} has no column {label!r}; its columns are {quoted(names)}")
@@ -146,7 +140,7 @@ def check_names(names: Sequence[str], label: str | None, path: Path) -> None:
 
 
 def check_rows(rows: Mapping[str, int]) -> None:
-    """All parts, given by name, must be about the same number of samples."""
+    """All parts, given by name, must have the same number of samples."""
     if len(set(rows.values())) > 1:
         counts = ", ".join(f"{name} has {n}" for name, n in rows.items())
         raise InputError(f"the numbers of samples differ: {counts}")
@@ -155,7 +149,7 @@ def check_rows(rows: Mapping[str, int]) -> None:
 def as_columns(columns: Mapping[str, ArrayLike]) -> dict[str, NDArray[Any]]:
     """Columns to be written: numbers, bools or strings, all of one shape (n,)."""
     if not columns:
-        raise InputError("there is nothing to write: expected at least one column, got none")
+        raise InputError("nothing to write: expected at least one column, got none")
     arrays = {name: np.asarray(values) for name, values in columns.items()}
     for name, array in arrays.items():
         if array.dtype.kind == "O" and all(isinstance(value, str) for value in array.flat):
