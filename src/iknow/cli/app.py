@@ -41,7 +41,7 @@ MODEL = (
 )
 ModelOption = Annotated[str | None, typer.Option(help=MODEL)]
 SeedOption = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of split and training.")]
-DeviceOption = Annotated[str | None, typer.Option(help="Search by torch on cuda:1, mps or cpu.")]
+DeviceOption = Annotated[str | None, typer.Option(help="Search by torch: cuda, cuda:1, mps, cpu.")]
 BundleArgument = Annotated[Path, typer.Argument(help="The bundle that `iknow fit` wrote.")]
 DataArgument = Annotated[Path, typer.Argument(help="Samples: .csv, .npz, .npy or .parquet.")]
 ANY_MODEL = "Accept any model, even one whose answers differ from the bundle's."

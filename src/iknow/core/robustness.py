@@ -38,7 +38,7 @@ AT_MOST, AT_LEAST = 1 + 1e-9, 1 - 1e-9
 """More than a measured distance can be off by: float64 loses 1e-16 for each feature."""
 
 FURTHEST = LONGEST / 2
-"""The largest radius that a layer's movement can certify; inputs must not be longer either."""
+"""The largest radius that a layer's movement can prove; inputs must not be longer either."""
 
 
 def find_robust_radii(
@@ -50,8 +50,8 @@ def find_robust_radii(
     """The ℓ2 length below which no change of the input makes another class than the belief IK.
 
     belief: class codes of shape (n_queries,). movements: how far the layers' points can move; a
-    layer without one, or with a constant of inf, certifies nothing. Returns radii of shape
-    (n_queries,), 0 where nothing is certified.
+    layer without one, or with a constant of inf, proves nothing. Returns radii of shape
+    (n_queries,), 0 where nothing is proven.
     """
     radii = np.zeros(len(belief))
     for layer, movement in movements.items():
@@ -65,7 +65,7 @@ def find_robust_radii(
             clearance = find_clearance(evidence[layer], neighborhoods[layer], belief, crossing)
             with np.errstate(divide="ignore", invalid="ignore"):
                 left = clearance - movement.rounding
-                # A layer that does not move at all, L = 0, certifies FURTHEST.
+                # A layer that does not move at all, L = 0, proves FURTHEST.
                 moved = np.minimum(left / movement.lipschitz, FURTHEST)
             # Where no movement, however long, reaches another class, rounding cannot either.
             moved = np.where(np.isposinf(left), np.inf, moved)

@@ -180,7 +180,7 @@ class Assessment:
         """The ℓ2 length, of shape (n,), below which no change of the input makes another label IK.
 
         It holds for what the model computes, rounding included (see `iknow.classifier.moving`). 0
-        where nothing is certified: the belief has no lead over the other classes beyond rounding,
+        where nothing is proven: the belief has no lead over the other classes beyond rounding,
         the sample is invalid, or no layer is known well enough.
         """
         movements = {name: self.movements[name] for name in self.evidence if name in self.movements}

@@ -106,7 +106,7 @@ class Model(ABC):
             or a `Sensitivity`, which adds their rounding.
 
         Raises:
-            LayerError: Nothing is known, as here; then nothing is certified.
+            LayerError: Nothing is known, as here; then robust radii are 0.
         """
         raise LayerError(f"nothing is known about the inside of {type(self).__name__}")
 

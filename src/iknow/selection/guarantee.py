@@ -209,7 +209,7 @@ def _nothing_certified(
 
 
 def _with_those_that_choose(n_certifying: float) -> int:
-    """The least total number of samples of which `n_certifying` certify."""
+    """The least number of samples that leaves `n_certifying` to certify."""
     return int(np.ceil(n_certifying * SHARE_TO_CHOOSE / (SHARE_TO_CHOOSE - 1)))
 
 
