@@ -407,7 +407,7 @@ def test_a_model_that_contradicts_its_own_classes_is_refused(model, message):
 def test_a_model_of_several_outputs_is_refused():
     model = Unsorted([0, 1]).fit(None, None)
     model.classes_ = [np.array([0, 1]), np.array([0, 1, 2])]
-    with pytest.raises(InputError, match="more than one label for each sample"):
+    with pytest.raises(InputError, match="more than one label per sample"):
         SklearnModel(model)
 
 

@@ -137,12 +137,9 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
             self.__dict__ = {name: old for name, old in before.items() if not name.endswith("_")}
             if is_estimator(self.model):
                 parameters.check_features(self, X, reset=True)
-            if is_to_be_trained(self.model, X):
-                return self._train(X, y, rows)
-            self.model_ = as_model(self.model)
-            inputs = self.model_.prepare(X)
-            labels = as_labels(y, count_samples(inputs), "y")
-            return self._collect(inputs, labels, as_row_numbers(rows, len(labels)))
+            # Both are as deep, so that warnings point at the line that called fit.
+            begin = self._train if is_to_be_trained(self.model, X) else self._wrap
+            return begin(X, y, rows)
         except BaseException:
             self.__dict__ = before  # a failed fit changes nothing
             raise
@@ -277,6 +274,13 @@ class EpistemicClassifier(SavingMixin, ClassifierMixin, BaseEstimator):  # type:
         self.selection_ = choose(goal, evidence, belief, y_true, self.rule, self.classes_)
         self.neighborhoods_ = dict(self.selection_.neighborhoods)
         return self
+
+    def _wrap(self, X: Any, y: Any, rows: Any) -> Self:
+        """Take the model as it is."""
+        self.model_ = as_model(self.model)
+        inputs = self.model_.prepare(X)
+        labels = as_labels(y, count_samples(inputs), "y")
+        return self._collect(inputs, labels, as_row_numbers(rows, len(labels)))
 
     def _train(self, X: Any, y: Any, rows: Any) -> Self:
         """Train a clone of the estimator; if there is a radius, tune on a held-out part."""

@@ -135,7 +135,8 @@ def test_a_pickle_holds_the_points_and_nothing_derived():
     pickled = pickle.dumps(index)
     assert len(pickled) < points.nbytes + labels.nbytes + index.rows.nbytes + 2000
     again = pickle.loads(pickled)
-    assert set(vars(again)) == {"points", "labels", "rows", "_n_classes"}
+    sizes = {"n_rows", "n_features", "n_classes"}
+    assert set(vars(again)) == {"points", "labels", "rows"} | sizes
     assert_same_evidence(again.gather(points[:20], 4), before)
 
 
