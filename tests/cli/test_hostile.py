@@ -252,6 +252,7 @@ def test_files_of_nul_bytes_are_told(folder):
     assert "cannot be loaded" in fail(*ASSESS[:3], "--model", "nul.joblib")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no device that is full")
 def test_a_full_or_closed_stdout_is_told_in_a_line(folder):
     with open("/dev/full", "w") as full:
@@ -340,6 +341,7 @@ def test_devices_and_pipes_are_written_into(folder):
     assert not os.path.isfile("/dev/null")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/dev/stdout"), reason="there are no devices")
 def test_what_people_are_told_stays_out_of_the_stream_that_the_result_goes_to(folder):
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

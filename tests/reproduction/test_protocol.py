@@ -141,6 +141,7 @@ print(json.dumps(asdict(run_seed(setup, 3))))
 """
 
 
+@pytest.mark.slow
 def test_another_process_with_other_threads_gives_the_same():
     here = run_seed(replace(SETUPS["iris"], training=TRAINING), 3)
     threads = {f"{name}_NUM_THREADS": "3" for name in ("OMP", "MKL", "OPENBLAS")}

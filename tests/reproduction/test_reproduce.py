@@ -198,6 +198,7 @@ def test_a_seed_that_runs_beside_a_failing_one_is_kept(stub, tmp_path, monkeypat
     assert stored(tmp_path) == ["iris-1.json"]
 
 
+@pytest.mark.slow
 def test_two_processes_give_what_one_gives(tmp_path):
     runs = runs_of(2, TINY)
     one = reproduce(runs, tmp_path / "one", jobs=1)
@@ -267,6 +268,7 @@ def test_the_agreement_is_shown_by_experiment(stub, tmp_path):
     assert "100" in row.split()[4]
 
 
+@pytest.mark.slow
 def test_all_runs_all_experiments_but_no_other_readings(stub, tmp_path):
     result = run("all", "--seeds", 1, "--out", tmp_path, "--jobs", 1)
     assert result.exit_code == 0, result.output

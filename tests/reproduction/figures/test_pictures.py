@@ -50,6 +50,7 @@ def texts(axes):
     return [text.get_text() for text in axes.texts]
 
 
+@pytest.mark.slow
 def test_make_figures_writes_every_picture_and_nothing_else(tmp_path):
     out = tmp_path / "new" / "folder"
     paths = make_figures(out, quick=True, signs=make_signs(m=10))

@@ -129,6 +129,7 @@ def assert_noise_as_in_the_paper(seeds):
     assert abs(np.mean(largest[1.5]) - 0.44) < 0.03
 
 
+@pytest.mark.slow
 def test_more_noise_leaves_less_to_know_as_in_the_paper():
     assert_noise_as_in_the_paper(range(3))
 
