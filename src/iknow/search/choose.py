@@ -29,26 +29,26 @@ def find_index_type(
             raise InputError(
                 "index must be a type or a function, called as index(activations, labels, "
                 "n_classes, rows=rows), and device must be None, as the index chooses its own; got "
-                f"index={shown(index)} and device={device!r}"
+                f"index={shown(index)} and device={shown(device)}"
             )
         _check_euclidean(metric, "by a given index", "index")
         return partial(GivenIndex, make=index)
     if device is None:
         # Only the Euclidean norm turns into matrix products.
         return CellIndex if metric.p == 2 else partial(MinkowskiIndex, p=metric.p)
-    _check_euclidean(metric, f"on device={device!r}", "device")
+    _check_euclidean(metric, f"on device={shown(device)}", "device")
     try:
         with unforked():
             # Imported here because only users of torch should pay for loading it.
             from iknow.search.gpu.torch.index import TorchIndex
     except ImportError as error:
-        raise MissingExtraError(f"searching on device {device!r}", "torch") from error
+        raise MissingExtraError(f"searching on device {shown(device)}", "torch") from error
     return partial(TorchIndex, device=device)
 
 
 def _check_euclidean(metric: Metric, where: str, what: str) -> None:
     if metric.p != 2:
         raise InputError(
-            f"{where}, search uses the Euclidean norm, p=2; got {metric!r}: omit the {what}, or "
-            "choose a metric with p=2"
+            f"{where}, search uses the Euclidean norm, p=2; got {shown(metric)}: omit the "
+            f"{what}, or choose a metric with p=2"
         )
