@@ -10,6 +10,7 @@ too, for those who read it there, a test compares; `python docs/hooks/blocks.py`
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -42,6 +43,7 @@ def fill(markdown: str, makers: Makers, *, empty: bool = True) -> str:
 
 def main() -> None:
     """Write the blocks of the pages in the repository anew, but for those that are empty there."""
+    sys.path.insert(0, str(Path(__file__).parents[2]))  # the benchmarks and the reproduction
     from results import MAKERS
 
     for path in sorted(Path(__file__).parents[1].rglob("*.md")):
