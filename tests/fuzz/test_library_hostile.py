@@ -39,6 +39,7 @@ from iknow import (
 from iknow.errors import IknowError
 from iknow.geometry import Minkowski, Weighted
 from iknow.models.precomputed import PrecomputedModel
+from iknow.search.cpu.dense_index import DenseIndex
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what is strange may be warned of
 
@@ -136,7 +137,8 @@ ANYTHING = {
     "float16": lambda: np.ones((3, 3), np.float16),
     "long double": lambda: np.full((3, 3), np.finfo(np.longdouble).max),
     "bools": lambda: np.ones((3, 3), bool), "text array": lambda: np.array([["a", "b", "c"]] * 3),
-    "variable text": lambda: np.array(["a", "b"], "T"),
+    "variable text": lambda: np.array(["a", "b"], "T"), "index": lambda: DenseIndex,
+    "layer": lambda: ["output"], "device": lambda: "cpu",
 }  # fmt: skip
 
 
@@ -493,8 +495,7 @@ def test_every_call_answers_or_raises_a_typed_error_and_nothing_is_lost(
     monkeypatch.chdir(tmp_path)
     faults, answered = run_cases(fitted, tmp_path, shard, CASES)
     assert_no_faults(faults)
-    # Most calls are hostile by design; this only guards against a fuzz that never gets through.
-    assert answered > CASES / 20, "the good ones are too few to tell anything"
+    assert answered > CASES / 10, "the good ones are too few to tell anything"
 
 
 def test_some_calls_answer_or_raise_a_typed_error(fitted, tmp_path, monkeypatch):
