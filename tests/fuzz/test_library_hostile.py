@@ -223,7 +223,7 @@ def subjects():
 
 
 PARAMETERS = ("layers", "rule", "neighborhoods", "k", "metric", "classes", "validation_fraction",
-              "batch_size", "random_state", "progress", "device", "model")  # fmt: skip
+              "batch_size", "random_state", "progress", "device", "index", "model")  # fmt: skip
 
 
 class Case:
@@ -351,7 +351,7 @@ class Case:
     def do_load(self):
         path = self.folder / "x.iknow"
         self.classifier.save(path)
-        which = self.one(("path", "model", "verify", "device", "check_model"))
+        which = self.one(("path", "model", "verify", "device", "index", "check_model"))
         self.told += f" {which}"
         if which == "path":
             loaded = EpistemicClassifier.load(self.anything())

@@ -197,6 +197,7 @@ WRONG = {
     ),
     "support": (changed(find_support=lambda self, q, rule: np.ones((6, 2), bool)), r"\(6, 3\)"),
     "numbers": (changed(find_support=lambda self, q, rule: np.ones((6, 3))), "got float64"),
+    "another signature": (dict, r"index could not be made: .* raised TypeError"),
 }
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from iknow.core.arrays import Bools, Ints
 from iknow.core.evidence import Evidence
 from iknow.core.neighborhood import Neighborhood
-from iknow.errors import InputError
+from iknow.errors import IknowError, InputError
 from iknow.search.index import Index, IndexFactory, check_k
 from iknow.search.stored import StoredRows
 
@@ -31,7 +31,15 @@ class GivenIndex(StoredRows):
         make: IndexFactory,
     ) -> None:
         super().__init__(activations, labels, n_classes, rows)
-        self._given = make(self.points, self.labels, n_classes, rows=self.rows)
+        try:
+            self._given = make(self.points, self.labels, n_classes, rows=self.rows)
+        except IknowError:
+            raise
+        except Exception as error:
+            raise InputError(
+                "index could not be made: index(activations, labels, n_classes, rows=rows) raised "
+                f"{type(error).__name__}: {error}"
+            ) from error
         self._name = type(self._given).__name__
         if not isinstance(self._given, Index):
             raise InputError(
