@@ -114,7 +114,7 @@ def test_merging_nothing_is_refused():
     ids=["queries", "classes", "k"],
 )
 def test_merging_evidence_of_different_shapes_is_refused(sizes, named):
-    with pytest.raises(InputError, match=f"same queries, classes and k; .*{named}"):
+    with pytest.raises(InputError, match=f"same queries, classes, k and per_class; .*{named}"):
         merge_evidence([empty_evidence(3, 2, 1), empty_evidence(*sizes)])
 
 

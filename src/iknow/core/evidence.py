@@ -5,6 +5,7 @@ For a query x, a class c and a layer with activations h, the evidence is
     d_c = distance from h(x) to the nearest training activation of class c   (inf if none)
     r_j = distance from h(x) to the j-th nearest training activation, of any class
 
+and, where a quorum asks for them, the distances to the second, third, ... nearest of each class.
 Only label *sets* matter to the method, so these minima replace lists of neighbors: their size does
 not depend on the training set, one pass finds them, and they serve every radius at once. Evidence
 from parts of a training set merges into the evidence of the whole.
@@ -34,6 +35,9 @@ class Evidence:
         neighbor_distances: Of shape (n_queries, n_neighbors), ascending; inf past the last sample.
         exemplars: The training row that each class distance belongs to (the lowest of equals), of
             shape (n_queries, n_classes); -1 where there is none.
+        further_distances: Distances to the second, third, ... nearest sample of each class, of
+            shape (n_queries, n_classes, per_class - 1), ascending; inf past the last.
+        further_exemplars: The training rows they belong to, of the same shape, by (distance, row).
 
     Examples:
         >>> Evidence(np.array([[0.4, 1.5]]), np.empty((1, 0)), np.array([[0, 5]])).n_classes
@@ -43,6 +47,8 @@ class Evidence:
     class_distances: Floats
     neighbor_distances: Floats
     exemplars: Ints
+    further_distances: Floats = None  # type: ignore[assignment]
+    further_exemplars: Ints = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         shape = self.class_distances.shape
@@ -55,6 +61,15 @@ class Evidence:
             raise InputError(
                 f"neighbor_distances must have shape ({shape[0]}, n_neighbors); "
                 f"got {self.neighbor_distances.shape}"
+            )
+        if self.further_distances is None and self.further_exemplars is None:
+            object.__setattr__(self, "further_distances", np.empty((*shape, 0)))
+            object.__setattr__(self, "further_exemplars", np.empty((*shape, 0), dtype=np.int64))
+        further = np.shape(self.further_distances), np.shape(self.further_exemplars)
+        if further[0] != further[1] or further[0][:2] != shape or len(further[0]) != 3:
+            raise InputError(
+                "further_distances and further_exemplars must both have shape "
+                f"({shape[0]}, {shape[1]}, per_class - 1); got {further[0]} and {further[1]}"
             )
 
     def __len__(self) -> int:
@@ -70,6 +85,19 @@ class Evidence:
     @property
     def n_neighbors(self) -> int:
         return int(self.neighbor_distances.shape[1])
+
+    @property
+    def per_class(self) -> int:
+        """How many of the nearest samples of each class the evidence holds."""
+        return 1 + int(self.further_distances.shape[2])
+
+    def ranked_distances(self) -> Floats:
+        """Return the distances to the nearest of each class, (n_queries, n_classes, per_class)."""
+        return np.concatenate([self.class_distances[:, :, None], self.further_distances], axis=2)
+
+    def ranked_exemplars(self) -> Ints:
+        """Return the rows of the nearest of each class, (n_queries, n_classes, per_class)."""
+        return np.concatenate([self.exemplars[:, :, None], self.further_exemplars], axis=2)
 
     def nearest_distance(self) -> Floats:
         """Return the distance to the nearest training activation, of shape (n_queries,)."""
@@ -88,10 +116,18 @@ class Evidence:
         return self.neighbor_distances[:, k - 1]
 
 
-def empty_evidence(n_queries: int, n_classes: int, n_neighbors: int) -> Evidence:
+def empty_evidence(
+    n_queries: int, n_classes: int, n_neighbors: int, per_class: int = 1
+) -> Evidence:
     """The evidence of an empty training set: the neutral element of merging."""
-    shape, neighbors = (n_queries, n_classes), np.full((n_queries, n_neighbors), np.inf)
-    return Evidence(np.full(shape, np.inf), neighbors, np.full(shape, NO_EXEMPLAR, dtype=np.int64))
+    shape, further = (n_queries, n_classes), (n_queries, n_classes, per_class - 1)
+    return Evidence(
+        np.full(shape, np.inf),
+        np.full((n_queries, n_neighbors), np.inf),
+        np.full(shape, NO_EXEMPLAR, dtype=np.int64),
+        np.full(further, np.inf),
+        np.full(further, NO_EXEMPLAR, dtype=np.int64),
+    )
 
 
 def merge_evidence(parts: Sequence[Evidence]) -> Evidence:
@@ -106,21 +142,28 @@ def merge_evidence(parts: Sequence[Evidence]) -> Evidence:
     """
     if not parts:
         raise InputError("nothing to merge: expected at least one Evidence, got none")
-    shapes = {(part.class_distances.shape, part.n_neighbors) for part in parts}
+    shapes = {(part.class_distances.shape, part.n_neighbors, part.per_class) for part in parts}
     if len(shapes) > 1:
         raise InputError(
-            "all parts must cover the same queries, classes and k; got (queries, classes), k = "
-            f"{', '.join(f'{shape}, {k}' for shape, k in sorted(shapes))}"
+            "all parts must cover the same queries, classes, k and per_class; got (queries, "
+            "classes), k, per_class = "
+            f"{', '.join(f'{shape}, {k}, {m}' for shape, k, m in sorted(shapes))}"
         )
-    distances = np.stack([part.class_distances for part in parts])
-    exemplars = np.stack([part.exemplars for part in parts])
-    nearest = distances.min(axis=0)
-    # On ties the exemplar with the lowest row wins, whatever the order of the parts.
-    tied = (distances == nearest) & (exemplars != NO_EXEMPLAR)
-    chosen = np.where(tied, exemplars, np.iinfo(np.int64).max).min(axis=0)
+    distances = np.concatenate([part.ranked_distances() for part in parts], axis=2)
+    exemplars = np.concatenate([part.ranked_exemplars() for part in parts], axis=2)
+    # On ties the exemplar with the lowest row comes first, whatever the order of the parts.
+    order = np.lexsort((exemplars, distances), axis=2)[:, :, : parts[0].per_class]
+    distances = np.take_along_axis(distances, order, axis=2)
+    exemplars = np.take_along_axis(exemplars, order, axis=2)
+    exemplars[np.isinf(distances)] = NO_EXEMPLAR
     neighbors = np.sort(np.concatenate([part.neighbor_distances for part in parts], axis=1), axis=1)
-    exemplars = np.where(np.isinf(nearest), NO_EXEMPLAR, chosen)
-    return Evidence(nearest, neighbors[:, : parts[0].n_neighbors], exemplars)
+    return from_ranked(distances, neighbors[:, : parts[0].n_neighbors], exemplars)
+
+
+def from_ranked(distances: Floats, neighbors: Floats, exemplars: Ints) -> Evidence:
+    """Evidence from the nearest of each class, both (n_queries, n_classes, per_class)."""
+    nearest = np.ascontiguousarray(distances[:, :, 0]), np.ascontiguousarray(exemplars[:, :, 0])
+    return Evidence(nearest[0], neighbors, nearest[1], distances[:, :, 1:], exemplars[:, :, 1:])
 
 
 def stack_evidence(parts: Sequence[Evidence]) -> Evidence:
@@ -131,8 +174,15 @@ def stack_evidence(parts: Sequence[Evidence]) -> Evidence:
 
 def discard_evidence(evidence: Evidence, rows: Bools) -> Evidence:
     """Erase the evidence of the queries marked by `rows`, a mask of shape (n_queries,)."""
-    columns = zip((np.inf, np.inf, NO_EXEMPLAR), vars(evidence).values(), strict=True)
-    return Evidence(*(np.where(rows[:, None], erased, kept) for erased, kept in columns))
+    if not rows.any():
+        return evidence
+    erased = empty_evidence(
+        int(rows.sum()), evidence.n_classes, evidence.n_neighbors, evidence.per_class
+    )
+    columns = {name: column.copy() for name, column in vars(evidence).items()}
+    for name, column in columns.items():
+        column[rows] = getattr(erased, name)
+    return Evidence(**columns)
 
 
 def distances_for_and_against(evidence: Evidence, belief: Ints) -> tuple[Floats, Floats]:
