@@ -27,6 +27,7 @@ from iknow.core.assertion import Reason
 from iknow.core.contrast import Contrast
 from iknow.core.drawing import Areas, Drawing, Limits
 from iknow.core.evidence import Evidence, distances_for_and_against
+from iknow.core.level import least_ratio
 from iknow.core.neighborhood import NO_REACH, Checks, Neighborhood, Sides, parameter
 from iknow.core.quorum import ONE, Quorum, own_distances, weigh
 from iknow.core.scalars import as_real
@@ -65,6 +66,8 @@ class RelativeBall(Neighborhood):
 
     checks: ClassVar[Checks] = {**Neighborhood.checks, "ratio": check_ratio}
     axes = ("radius", "ratio")
+    by_level = True
+    usual_quorum = (1, 3)  # two wrong labels nearby contradict nothing
     empty_beyond = parameter("radius")
     lead = parameter("ratio")
     dial = dial_radius
@@ -121,8 +124,7 @@ class RelativeBall(Neighborhood):
     def why_not_for_coverage(cls) -> str:
         return (
             f"maximizing coverage cannot choose a {cls.__name__}, as coverage always grows with "
-            "the radius and falls with the ratio: ask for an accuracy with "
-            "tune(..., accuracy=0.99), or match a coverage with tune(..., coverage=0.7)"
+            "the radius and falls with the ratio: leave the method out, and levels choose it"
         )
 
     def drawing(self) -> Drawing | None:
@@ -145,17 +147,3 @@ class RelativeBall(Neighborhood):
             }
 
         return Drawing((radius, ratio * radius), areas) if np.isfinite(radius) else None
-
-
-def least_ratio(own: Floats, other: Floats) -> Floats:
-    """The least number whose product with `own` reaches `other`, as the rule rounds it.
-
-    0 where the other distance is 0, which any ratio reaches; inf where none does.
-    """
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        quotient = other / own
-        below = np.nextafter(quotient, 0)
-        least = np.where(quotient * own >= other, quotient, np.nextafter(quotient, np.inf))
-        least = np.where(below * own >= other, below, least)
-    least = np.where(other == 0, 0.0, least)
-    return np.where(np.isinf(other), np.inf, least)  # a class without samples is never reached
