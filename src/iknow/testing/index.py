@@ -26,7 +26,6 @@ from iknow.errors import InputError
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 from iknow.search.index import Index
 
-
 SEVERAL = (3, 2, 20, 5)  # samples of each class; many classes of a problem have fewer
 
 
