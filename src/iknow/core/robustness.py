@@ -31,6 +31,7 @@ from iknow.core.evidence import Evidence, distances_for_and_against
 from iknow.core.movement import Movement
 from iknow.core.neighborhood import Neighborhood
 from iknow.core.overriding import said
+from iknow.core.quorum import ONE, weigh
 from iknow.core.sensitivity import LONGEST
 from iknow.errors import InputError
 
@@ -81,6 +82,10 @@ def find_clearance(
     In the layer's own distance, of shape (n_queries,); not positive if one could be already.
     crossing: how far it may move with no other class nearer, if known from more than distances.
     """
+    if (quorum := neighborhood.quorum) != ONE:
+        # The other class needs as many as a belief does, and g as many as contradict one. Bisectors
+        # are between nearest samples, and say nothing about further ones.
+        evidence, crossing = weigh(evidence, quorum[::-1], belief), -np.inf
     own, other = distances_for_and_against(evidence, belief)
     own, other = own * AT_MOST, other * AT_LEAST
     shape, lead = evidence.class_distances.shape, said(neighborhood, "lead")

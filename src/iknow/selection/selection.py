@@ -189,7 +189,7 @@ def _is_pure(evidence: Evidence | Contrast, belief: Ints, neighborhood: Neighbor
     """For which samples a layer supports the belief alone, of shape (n,)."""
     if isinstance(evidence, Contrast):
         evidence, belief = evidence.as_evidence(), np.zeros(len(evidence), dtype=np.int64)
-    justification = justify([find_support(evidence, neighborhood)])
+    justification = justify([find_support(evidence, neighborhood, belief)])
     return np.asarray(make_assertions(belief, justification) == Assertion.IK)
 
 
