@@ -18,6 +18,7 @@ from iknow.classifier.progress import track
 from iknow.classifier.training import seeded_clone, split_rows, train
 from iknow.core.arrays import Ints, Labels
 from iknow.core.neighborhood import Neighborhood
+from iknow.core.quorum import Quorum
 from iknow.core.scalars import as_flag
 from iknow.errors import SelectionError
 from iknow.geometry import Metric
@@ -46,6 +47,7 @@ class FittingMixin(SavingMixin):
     model: Any
     layers: Sequence[str] | None
     rule: type[Neighborhood]
+    quorum: int | Quorum | None
     k: int
     metric: Metric | Mapping[str, Metric] | None
     classes: Any
@@ -76,7 +78,13 @@ class FittingMixin(SavingMixin):
 
     @abstractmethod
     def _select(
-        self, goal: Goal, inputs: Any, labels: Labels, what: str, positions: Ints | None = None
+        self,
+        goal: Goal,
+        inputs: Any,
+        labels: Labels | None,
+        what: str,
+        positions: Ints | None = None,
+        reference: Any = None,
     ) -> Self:
         """Choose neighborhoods for a goal on prepared samples; positions: see `check_valid`."""
 
@@ -93,7 +101,8 @@ class FittingMixin(SavingMixin):
         labels = as_labels(y, count_samples(inputs), "y")
         check_several_classes(labels)
         numbers = as_row_numbers(rows, len(labels))
-        tunes = self.neighborhoods is None and tunes_for_coverage(parameters.check_rule(self.rule))
+        rule = parameters.check_rule(self.rule)
+        tunes = self.neighborhoods is None and (rule.by_level or tunes_for_coverage(rule))
         training = np.arange(len(labels))
         if tunes:
             training, validation = split_rows(labels, self.validation_fraction, self.random_state)
@@ -122,9 +131,11 @@ class FittingMixin(SavingMixin):
         batches = cut_batches(inputs, self.batch_size)
         check_several_classes(labels)
         named = parameters.as_layer_names(self.layers)
-        layers = named or self.model_.default_layers(batches[0])
         rule = parameters.check_rule(self.rule)
-        fixed = parameters.fixed_neighborhoods(self.neighborhoods, rule, self.k, layers)
+        find_layers = self.model_.level_layers if rule.by_level else self.model_.default_layers
+        layers = named or find_layers(batches[0])
+        quorum = parameters.as_quorum(self.quorum, rule)
+        fixed = parameters.fixed_neighborhoods(self.neighborhoods, rule, self.k, layers, quorum)
         parameters.check_neighbors(fixed, self.rule, self.k, len(labels))
         metrics = parameters.as_metrics(self.metric, layers)
         for metric in metrics.values():  # refuse before the model does its work

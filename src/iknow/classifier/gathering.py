@@ -215,7 +215,9 @@ def _gather_later(
         queries = observation.activations[layer]
         with _errors_that_name(layer):
             parts = [
-                indexes[layer].gather(queries[samples[start : start + QUERIES_AT_ONCE]], k, per_class)
+                indexes[layer].gather(
+                    queries[samples[start : start + QUERIES_AT_ONCE]], k, per_class
+                )
                 for start in range(0, max(1, len(samples)), QUERIES_AT_ONCE)
             ]
         return discard_evidence(stack_evidence(parts), observation.invalid[samples])

@@ -14,7 +14,9 @@ from iknow.core.neighborhood import (
     has_k,
     is_tuned,
     make_rule,
+    takes,
 )
+from iknow.core.quorum import Quorum, check_quorum
 from iknow.core.text import names, shown
 from iknow.errors import InputError
 from iknow.geometry import Euclidean, Metric
@@ -42,15 +44,23 @@ def check_rule(rule: Any) -> type[Neighborhood]:
     return rule
 
 
+def as_quorum(quorum: Any, rule: type[Neighborhood]) -> Quorum:
+    """The quorum that the user asks for, or the usual one of the rule."""
+    pair = rule.usual_quorum if quorum is None else check_quorum(quorum)
+    takes(rule, pair)
+    return pair
+
+
 def fixed_neighborhoods(
-    given: Any, rule: type[Neighborhood], k: int, layers: Sequence[str]
+    given: Any, rule: type[Neighborhood], k: int, layers: Sequence[str], quorum: Quorum
 ) -> dict[str, Neighborhood] | None:
     """The neighborhoods that need no tuning, by layer, or None if there is something to tune."""
     if given is None:
         if is_tuned(rule):
             return None
-        given = make_rule(rule, k)
+        given = make_rule(rule, k, quorum)
     if isinstance(given, Selection):
+        layers = [layer for layer in layers if layer not in given.left_out]
         given = given.neighborhoods
     if isinstance(given, Neighborhood):
         return dict.fromkeys(layers, given)

@@ -178,7 +178,9 @@ def _choose_level(
     if goal.coverage is not None:
         return match_level(whole, whole if reference is None else reference, goal.coverage)
     if goal.false_alarm is not None:
-        laying, rest = split(whole, goal.random_state) if reference is None else (reference, whole)
+        laying, rest = reference, whole
+        if laying is None:  # both parts rank samples, and take as many
+            laying, rest = split(whole, goal.random_state, share=2)
         return limit_false_alarm(rest, laying, goal.false_alarm)
     if goal.accuracy is None:
         return choose_usual(whole, reference, goal.confidence, goal.random_state)

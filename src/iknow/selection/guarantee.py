@@ -153,10 +153,10 @@ def try_in_turn(
     return best.candidate, certificate
 
 
-def split(whole: Part, random_state: int) -> tuple[Part, Part]:
-    """The samples that choose and those that certify, drawn at random."""
+def split(whole: Part, random_state: int, share: int = SHARE_TO_CHOOSE) -> tuple[Part, Part]:
+    """The samples that choose, one in `share`, and those that certify, drawn at random."""
     order = np.random.default_rng(random_state).permutation(len(whole))
-    cut = max(1, len(order) // SHARE_TO_CHOOSE)
+    cut = max(1, len(order) // share)
     return whole[np.sort(order[:cut])], whole[np.sort(order[cut:])]
 
 
