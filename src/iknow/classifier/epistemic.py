@@ -58,7 +58,8 @@ class EpistemicClassifier(FittingMixin, ClassifierMixin, BaseEstimator):  # type
             tuning. A `Selection`, such as another classifier's `selection_`, also says which
             classes may be known.
         k: Number of neighbors, for rules that use it.
-        metric: One `iknow.geometry` metric for all layers or a mapping. Default: Euclidean.
+        metric: "cosine", "euclidean", "scaled", "whitened" or an `iknow.geometry` metric, for all
+            layers or in a mapping. Default: Euclidean.
         classes: Labels of the model's score columns in order, if y does not determine them.
         validation_fraction: Share of the data that `fit` keeps for tuning when it trains the model.
         batch_size: Number of samples to ask the model about at a time. Default: as memory permits.
@@ -84,7 +85,7 @@ class EpistemicClassifier(FittingMixin, ClassifierMixin, BaseEstimator):  # type
         neighborhoods: Neighborhood | Mapping[str, Neighborhood] | Selection | None = None,
         *,
         k: int = 5,
-        metric: Metric | Mapping[str, Metric] | None = None,
+        metric: str | Metric | Mapping[str, str | Metric] | None = None,
         classes: Any = None,
         validation_fraction: float = 0.25,
         batch_size: int | None = None,

@@ -20,7 +20,7 @@ from iknow.core.arrays import Ints, Labels
 from iknow.core.neighborhood import Neighborhood
 from iknow.core.scalars import as_flag
 from iknow.errors import SelectionError
-from iknow.geometry import Metric
+from iknow.geometry import Euclidean, Metric
 from iknow.models.adapt import as_model, is_estimator, is_to_be_trained
 from iknow.models.inputs import as_dense, count_samples, cut_batches, take_rows
 from iknow.models.labels import (
@@ -47,7 +47,7 @@ class FittingMixin(SavingMixin):
     layers: Sequence[str] | None
     rule: type[Neighborhood]
     k: int
-    metric: Metric | Mapping[str, Metric] | None
+    metric: str | Metric | Mapping[str, str | Metric] | None
     classes: Any
     validation_fraction: float
     batch_size: int | None
@@ -126,7 +126,8 @@ class FittingMixin(SavingMixin):
         rule = parameters.check_rule(self.rule)
         fixed = parameters.fixed_neighborhoods(self.neighborhoods, rule, self.k, layers)
         parameters.check_neighbors(fixed, self.rule, self.k, len(labels))
-        metrics = parameters.as_metrics(self.metric, layers)
+        given = parameters.as_metrics(self.metric, layers)
+        metrics = {layer: given[layer] or Euclidean for layer in layers}
         for metric in metrics.values():  # refuse before the model does its work
             find_index_type(metric, self.device, self.index)
         shown = track(batches, "Collecting evidence", enabled=as_flag(self.progress, "progress"))
@@ -138,7 +139,13 @@ class FittingMixin(SavingMixin):
         self.layers_ = layers
         self.indexes_ = {
             layer: LayerIndex.build(
-                values, codes, len(self.classes_), rows, metrics[layer], self.device, self.index
+                values,
+                codes,
+                len(self.classes_),
+                rows,
+                metrics[layer].fit(values, codes),
+                self.device,
+                self.index,
             )
             for layer, values in observation.activations.items()
         }
