@@ -65,8 +65,10 @@ class EpistemicClassifier(FittingMixin, ClassifierMixin, BaseEstimator):  # type
             many the belief needs, and how many another class needs to contradict it. Default:
             (1, 3) for `RelativeBall`, so that two wrong labels nearby contradict nothing; else 1.
         k: Number of neighbors, for rules that use it.
-        metric: One `iknow.geometry` metric for all layers or a mapping. Default: cosine in hidden
-            layers and features by their robust scales in tables; Euclidean for the paper's rules.
+        metric: "cosine", "euclidean", "scaled", "whitened" or an `iknow.geometry` metric, for all
+            layers or in a mapping. Default: cosine in hidden layers, and features by their robust
+            scales in tables (`iknow.classifier.default_metrics`); Euclidean for the paper's rules
+            and for fixed neighborhoods.
         classes: Labels of the model's score columns in order, if y does not determine them.
         validation_fraction: Share of the data that `fit` keeps for tuning when it trains the model.
         batch_size: Number of samples to ask the model about at a time. Default: as memory permits.
@@ -93,7 +95,7 @@ class EpistemicClassifier(FittingMixin, ClassifierMixin, BaseEstimator):  # type
         *,
         quorum: int | Quorum | None = None,
         k: int = 5,
-        metric: Metric | Mapping[str, Metric] | None = None,
+        metric: str | Metric | Mapping[str, str | Metric] | None = None,
         classes: Any = None,
         validation_fraction: float = 0.25,
         batch_size: int | None = None,

@@ -24,7 +24,7 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Reason
-from iknow.core.contrast import Contrast
+from iknow.core.contrast import Contrast, ValidationEvidence, find_contrast, quorum_of
 from iknow.core.drawing import Areas, Drawing, Limits
 from iknow.core.evidence import Evidence, distances_for_and_against
 from iknow.core.level import least_ratio
@@ -33,7 +33,10 @@ from iknow.core.quorum import ONE, Quorum, own_distances, weigh
 from iknow.core.scalars import as_real
 from iknow.core.slack import dial_radius
 from iknow.core.stability import Stability, count_nearest
+from iknow.errors import SelectionError
 from iknow.rules.ball import count_own
+
+RATIOS = 256  # to try when matching a coverage
 
 
 def check_ratio(ratio: object) -> float:
@@ -127,6 +130,40 @@ class RelativeBall(Neighborhood):
             "the radius and falls with the ratio: leave the method out, and levels choose it"
         )
 
+    @classmethod
+    def match(
+        cls, evidence: ValidationEvidence, belief: Ints, y_true: Ints, coverage: float
+    ) -> dict[str, RelativeBall]:
+        # One ratio for all layers, and radii at one common rank of the distances to the belief. For
+        # each of many ratios we take the rank whose number of IK samples is nearest to the target;
+        # of the nearest ratios the one with the fewest errors, and of equals the largest.
+        boxes = [cls.box(find_contrast(layer, belief), None) for layer in evidence.values()]
+        radii = np.column_stack([low for (low, _), _ in boxes])
+        ratios = np.min([high for _, (_, high) in boxes], axis=0)
+        able = np.sort(ratios[ratios > 1])
+        if len(able) == 0:
+            raise SelectionError(
+                f"no {cls.__name__} makes any validation sample IK: none is nearest to its "
+                "believed class in every layer"
+            )
+        ordered = np.sort(radii, axis=0)
+        # From this rank on a sample is within the radii in every layer.
+        columns = zip(ordered.T, radii.T, strict=True)
+        ranks = np.max([np.searchsorted(places, column) for places, column in columns], axis=0)
+        limits = able[np.linspace(0, len(able) - 1, RATIOS).astype(int)]
+        tries: list[tuple[float, int, float, int]] = []
+        for ratio in np.unique(np.append(1.0, limits[limits < able[-1]])).tolist():
+            known = _count_up_to(ranks[ratios > ratio], len(ranks))
+            wrong = _count_up_to(ranks[(ratios > ratio) & (belief != y_true)], len(ranks))
+            misses = np.where(known > 0, np.abs(known - coverage * len(ranks)), np.inf)
+            rank = int(np.lexsort((wrong, misses))[0])
+            tries.append((float(misses[rank]), int(wrong[rank]), -ratio, rank))
+        *_, ratio, rank = min(tries)
+        return {
+            layer: cls(float(radius), -ratio, quorum=quorum_of(evidence))
+            for layer, radius in zip(evidence, ordered[rank], strict=True)
+        }
+
     def drawing(self) -> Drawing | None:
         # It compares the two distances: its line is a ray through the origin, up to ε.
         radius, ratio = self.radius, self.ratio
@@ -147,3 +184,8 @@ class RelativeBall(Neighborhood):
             }
 
         return Drawing((radius, ratio * radius), areas) if np.isfinite(radius) else None
+
+
+def _count_up_to(ranks: Ints, n: int) -> Ints:
+    """How many of the ranks are at most 0, 1, ..., n - 1."""
+    return np.cumsum(np.bincount(ranks, minlength=n))
