@@ -14,9 +14,9 @@ from typing import Any, Self
 import numpy as np
 
 from iknow.classifier import gathering, parameters
+from iknow.classifier.default_metrics import default_metric, role_of
 from iknow.classifier.progress import track
 from iknow.classifier.training import seeded_clone, split_rows, train
-from iknow.classifier.default_metrics import default_metric, role_of
 from iknow.core.arrays import Floats32, Ints, Labels
 from iknow.core.neighborhood import Neighborhood
 from iknow.core.quorum import Quorum
@@ -145,7 +145,9 @@ class FittingMixin(SavingMixin):
         shown = track(batches, "Collecting evidence", enabled=as_flag(self.progress, "progress"))
         observation, n_columns = observe_all(self.model_, shown, len(labels), layers)
         gathering.check_valid(observation.invalid, "training", positions, layers)
-        warn_of_layers(observation.activations, raw=not levels and named is None and self.metric is None)
+        warn_of_layers(
+            observation.activations, raw=not levels and named is None and self.metric is None
+        )
         self.classes_ = find_classes(labels, n_columns, self.model_.classes, self.classes)
         codes = encode(labels, self.classes_, "y")
         self.layers_ = layers
