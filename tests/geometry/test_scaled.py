@@ -90,7 +90,7 @@ def test_without_fit_it_says_so():
 def test_bad_data_is_refused_with_the_fact():
     with pytest.raises(InputError, match="activations must be finite; 1 entries are not"):
         fit(np.array([1.0, np.nan]))
-    with pytest.raises(InputError, match=r"samples with features; got shape \(0, 3\)"):
+    with pytest.raises(InputError, match=r"of shape \(n, n_features\); got \(0, 3\)"):
         Scaled().fit(np.empty((0, 3)), [])
     with pytest.raises(InputError, match="the smallest scale 0"):
         Scaled(np.zeros(2), np.array([1.0, 0.0]))

@@ -39,7 +39,7 @@ from iknow.core.robustness import FURTHEST
 from iknow.core.sensitivity import Sensitivity
 from iknow.errors import IknowError, LayerError
 from iknow.explain.on_request import OnRequest
-from iknow.geometry.lipschitz import ROUND_UP
+from iknow.geometry.lipschitz import FLOAT32_ROUNDING, ROUND_UP
 from iknow.geometry.metric import Minkowski, check_promises, lp_norms
 from iknow.geometry.rounding import SMALLEST
 from iknow.models.lengths import Sizes, as_rows, norms
@@ -98,7 +98,9 @@ class Mover:
         with np.errstate(invalid="ignore"):  # no bound times no error
             lost = stretch * (off + bound.relative_rounding * length) + transform * length
         if relative and points is not None:
-            lost += relative * lp_norms(points.astype(np.float64), metric.p)
+            # They are in float32, and may have been rounded down.
+            sizes = lp_norms(points.astype(np.float64), metric.p) * (1 + 2 * FLOAT32_ROUNDING)
+            lost += relative * sizes
         lost += SMALLEST * math.sqrt(index.n_features)
         if self.sizes.lengths is not None:
             lost[self.sizes.lengths[positions] > FURTHEST] = np.inf

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 
-from iknow.core.arrays import Floats
+from iknow.core.arrays import Floats, Floats32
 from iknow.core.overriding import replaced_methods, speaks_for
 from iknow.core.scalars import as_real
 from iknow.errors import InputError, LayerError
@@ -32,6 +32,8 @@ from iknow.geometry.lipschitz import (
     as_matrix,
     spectral_norm,
 )
+
+NUMBERS_AT_ONCE = 1 << 22  # how many to hold in float64 at a time
 
 
 class Metric(ABC):
@@ -102,7 +104,7 @@ class Metric(ABC):
 
     def distances(self, a: Any, b: Any) -> Floats:
         """Return the float64 distances (n, m) of `a` (n, n_features) and `b` (m, n_features)."""
-        left, right = as_matrix(self.transform(a)), as_matrix(self.transform(b))
+        left, right = (as_matrix(self.transform(as_matrix(each))) for each in (a, b))
         return np.stack([lp_norms(right - row, self.p) for row in left]).reshape(-1, len(right))
 
 
@@ -174,7 +176,7 @@ class Weighted(Metric):
         return int(self.map.shape[1])
 
     def transform(self, activations: Any) -> Any:
-        return as_features(activations, len(self.map)) @ self.map
+        return in_parts(lambda values: values @ self.map, activations, len(self.map))
 
     def expansion(self, n_features: int) -> float:
         return spectral_norm(self.map)
@@ -191,8 +193,13 @@ class Weighted(Metric):
         return {"map": self.map}
 
 
-def as_features(activations: Any, n_features: int | None = None) -> Floats:
-    """Activations as a float64 array of shape (n, n_features)."""
+def in_parts(
+    change: Callable[[Floats], Floats], activations: Any, n_features: int | None = None
+) -> Floats | Floats32:
+    """What `change` makes of activations in float64, of shape (n, m); of float32, in float32.
+
+    It sees some rows at a time, so that copies in float64 stay small.
+    """
     values = np.asarray(activations)
     if values.ndim != 2 or n_features not in (None, values.shape[1]):
         columns = "n_features" if n_features is None else n_features
@@ -200,7 +207,18 @@ def as_features(activations: Any, n_features: int | None = None) -> Floats:
         raise InputError(
             f"activations must have shape (n, {columns}){made_for}; got {values.shape}"
         )
-    return values.astype(np.float64)
+    step = max(1, NUMBERS_AT_ONCE // max(1, values.shape[1]))
+    first = change(values[:step].astype(np.float64))
+    if len(values) <= step and values.dtype != np.float32:
+        return first
+    kind = np.float32 if values.dtype == np.float32 else np.float64
+    points = np.empty((len(values), first.shape[1]), dtype=kind)
+    with np.errstate(over="ignore"):  # an index reports what is not finite in float32
+        points[:step] = first
+        for start in range(step, len(values), step):
+            part = slice(start, start + step)
+            points[part] = change(values[part].astype(np.float64))
+    return points
 
 
 def not_fitted(metric: Metric) -> InputError:
