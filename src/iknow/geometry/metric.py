@@ -61,6 +61,10 @@ class Metric(ABC):
     def transform(self, activations: Any) -> Any:
         """Map `activations` of shape (n, n_features) to points of shape (n, m) to search among."""
 
+    def restore(self, points: Any) -> Any:
+        """Return the activations behind `points` as far as rounding allows; None if unknown."""
+        return None
+
     @abstractmethod
     def expansion(self, n_features: int) -> float:
         """Return the smallest c such that d(a, b) <= c · |a - b|₂ in `n_features`; inf if none."""
@@ -128,6 +132,9 @@ class Minkowski(Metric):
 
     def transform(self, activations: Any) -> Any:
         return np.asarray(activations)
+
+    def restore(self, points: Any) -> Any:
+        return points
 
     def expansion(self, n_features: int) -> float:
         # For p >= 2 an axis attains it, for p < 2 the diagonal does.

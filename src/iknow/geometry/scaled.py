@@ -59,9 +59,9 @@ class Scaled(Metric):
 
     def __post_init__(self) -> None:
         for name in ("center", "scale"):
-            values = as_matrix(np.atleast_2d(getattr(self, name)), f"the {name} of a metric")
+            values = as_matrix([getattr(self, name)], f"the {name} of a scaled metric")[0]
             values.flags.writeable = False
-            object.__setattr__(self, name, values.ravel())
+            object.__setattr__(self, name, values)
         if self.center.shape != self.scale.shape or not (self.scale > 0).all():
             raise InputError(
                 "a scaled metric needs a center and a positive scale for each feature; got shapes "
@@ -98,6 +98,9 @@ class Scaled(Metric):
         with np.errstate(over="ignore"):
             points: Floats = (values - self.center) / self.scale
         return np.clip(points, -LARGEST, LARGEST, out=points)
+
+    def restore(self, points: Any) -> Any:
+        return in_parts(lambda part: part * self.scale + self.center, points, len(self.center))
 
     def expansion(self, n_features: int) -> float:
         if not len(self.center):
