@@ -27,7 +27,8 @@ import numpy as np
 
 from iknow.core.arrays import Floats
 from iknow.geometry.lipschitz import FLOAT32_ROUNDING, FLOAT64_ROUNDING, ROUND_UP
-from iknow.geometry.metric import Metric, in_parts
+from iknow.geometry.metric import Metric
+from iknow.geometry.rows import in_parts
 
 
 @dataclass(frozen=True)

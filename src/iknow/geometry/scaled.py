@@ -31,7 +31,8 @@ import numpy as np
 from iknow.core.arrays import Floats
 from iknow.errors import InputError
 from iknow.geometry.lipschitz import FLOAT32_ROUNDING, FLOAT64_ROUNDING, ROUND_UP, as_matrix
-from iknow.geometry.metric import Metric, in_parts, not_fitted
+from iknow.geometry.metric import Metric, not_fitted
+from iknow.geometry.rows import in_parts
 
 NORMAL_IQR = 1.3489795003921634  # the interquartile range of the standard normal distribution
 LARGEST = float(np.finfo(np.float32).max)
