@@ -215,6 +215,9 @@ def test_constants_and_roundings_must_be_sizes(size):
         Movement(size)
     with pytest.raises(InputError, match="rounding of a layer must be >= 0"):
         Movement(1.0, np.array([0.0, size]))
+    for stretch in (size, 0.0, math.inf):
+        with pytest.raises(InputError, match="stretch of a layer must be positive and finite"):
+            Movement(1.0, stretch=np.array([1.0, stretch]))
 
 
 def test_a_movement_must_belong_to_a_layer(assessment):
@@ -224,7 +227,7 @@ def test_a_movement_must_belong_to_a_layer(assessment):
 
 
 def test_a_part_of_an_assessment_is_certified_as_it_was_in_the_whole(assessment):
-    movement = Movement(2.0, np.arange(6.0), np.linspace(0, 9, 6))
+    movement = Movement(2.0, np.arange(6.0), np.linspace(0, 9, 6), np.geomspace(0.5, 2, 6))
     whole = dataclasses.replace(
         assessment, movements={"hidden": movement, "logits": Movement(math.inf)}
     )

@@ -154,12 +154,13 @@ def test_the_pages_own_settings_are_the_given_ones(gathered, open_page):
 
 
 def random_movement(rng, constant, n):
-    """With rounding and bisectors that decide now and then, or without."""
+    """With rounding, bisectors and stretches that decide now and then, or without."""
     if rng.random() < 0.3:
         return Movement(constant)
     rounding = rng.choice([0.0, 1e-9, 0.3, np.inf], size=n, p=[0.2, 0.3, 0.4, 0.1])
     crossing = rng.choice([-np.inf, 0.2, 1.7, np.inf], size=n, p=[0.4, 0.3, 0.2, 0.1])
-    return Movement(constant, rounding * rng.random(n), crossing * rng.random(n))
+    stretch = rng.choice([1.0, 1e-3, 0.7, 40.0], size=n)
+    return Movement(constant, rounding * rng.random(n), crossing * rng.random(n), stretch)
 
 
 def test_certified_radii_equal_pythons(gathered, open_page):
