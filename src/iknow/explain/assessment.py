@@ -27,6 +27,7 @@ from iknow.core.justification import justify
 from iknow.core.margin import find_margins
 from iknow.core.movement import Movement
 from iknow.core.neighborhood import Neighborhood, check_by_layer
+from iknow.core.quorum import Weighed, weigh
 from iknow.core.robustness import find_robust_radii
 from iknow.core.scalars import as_whole
 from iknow.core.stability import Stability, find_stability
@@ -58,6 +59,8 @@ class Assessment:
             without the evidence. They must agree with it.
         movements: By layer, how far a change of the inputs can move the samples' points. If that is
             unknown, the layer is missing or its constant is inf.
+        doubted: Mask of shape (n,) of the samples that the model has too little confidence in to be
+            IK. None means no sample.
 
     Examples:
         >>> from iknow import Ball
@@ -74,6 +77,7 @@ class Assessment:
     knowable: Sequence[int] | None = None
     found: Mapping[str, Bools] | None = None
     movements: Mapping[str, Movement] = field(default_factory=dict)
+    doubted: Bools | None = None
 
     def __post_init__(self) -> None:
         kind = "given by layer, such as {'output': Ball(0.5)}"
@@ -115,6 +119,14 @@ class Assessment:
         return answered
 
     @cached_property
+    def weighed(self) -> dict[str, Weighed]:
+        """For each layer, the evidence as the quorum of its neighborhood counts it."""
+        return {
+            layer: weigh(evidence, self.neighborhoods[layer].quorum, self.belief_codes)
+            for layer, evidence in self.evidence.items()
+        }
+
+    @cached_property
     def supports(self) -> dict[str, Bools]:
         """For each layer, the classes within reach: masks of shape (n, n_classes).
 
@@ -124,8 +136,8 @@ class Assessment:
         if self.found is not None:
             return {layer: self.found[layer] & valid for layer in self.evidence}
         return {
-            layer: find_support(evidence, self.neighborhoods[layer]) & valid
-            for layer, evidence in self.evidence.items()
+            layer: find_support(evidence, self.neighborhoods[layer], self.belief_codes) & valid
+            for layer, evidence in self.weighed.items()
         }
 
     @cached_property
@@ -139,18 +151,18 @@ class Assessment:
 
         It prints as names, `[IK IDK IMK]`, and computes as numbers, `a.assertion == Assertion.IK`.
         """
-        return make_assertions(self.belief_codes, self.justification, self.knowable)
+        return make_assertions(self.belief_codes, self.justification, self.knowable, self.doubted)
 
     @cached_property
     def reason(self) -> Reasons:
         """A `Reason` for each assertion, of shape (n,)."""
         supports = list(self.supports.values())
-        return find_reasons(self.belief_codes, supports, self.invalid, self.knowable)
+        return find_reasons(self.belief_codes, supports, self.invalid, self.knowable, self.doubted)
 
     @cached_property
     def never_known(self) -> Bools:
         """Mask of shape (n,) of the samples that no neighborhoods make IK."""
-        return self.invalid | ~may_be_known(self.belief_codes, self.knowable)
+        return self.invalid | ~may_be_known(self.belief_codes, self.knowable, self.doubted)
 
     @cached_property
     def layer_margins(self) -> dict[str, Floats]:
@@ -160,7 +172,7 @@ class Assessment:
         """
         margins = {
             layer: find_margins(evidence, self.neighborhoods[layer], self.belief_codes)
-            for layer, evidence in self.evidence.items()
+            for layer, evidence in self.weighed.items()
         }
         return {layer: np.where(self.invalid, -np.inf, each) for layer, each in margins.items()}
 
@@ -170,10 +182,11 @@ class Assessment:
 
         How much distances may change before an IK is lost, or must change, below 0, to gain one. At
         0 a distance equals the reach, and the sample may be either. -inf for a belief that is not
-        `knowable`.
+        `knowable`, or that the model doubts.
         """
         margins: Floats = np.min(list(self.layer_margins.values()), axis=0)
-        return np.where(may_be_known(self.belief_codes, self.knowable), margins, -np.inf)
+        known = may_be_known(self.belief_codes, self.knowable, self.doubted)
+        return np.where(known, margins, -np.inf)
 
     @cached_property
     def robust_radius(self) -> Floats:
@@ -229,6 +242,7 @@ class Assessment:
             evidence=about(self.evidence, rows),
             movements=about(self.movements, rows),
             invalid=self.invalid[rows],
+            doubted=None if self.doubted is None else self.doubted[rows],
             found=None if found is None else {layer: found[layer][rows] for layer in found},
         )
 
