@@ -100,6 +100,12 @@ class Neighborhood(ABC):
     neighbors_to_match: ClassVar[int] = 0
     """How many neighbor distances `match` uses at most."""
 
+    by_level: ClassVar[bool] = False
+    """Whether levels choose the parameters, along one path through those of all layers."""
+
+    usual_quorum: ClassVar[Quorum] = ONE
+    """The quorum to use if the user names none."""
+
     takes_radius_per_class: ClassVar[bool] = False
     """Whether the radius may be a tuple, so that class c counts where d_c <= radius[c]."""
 

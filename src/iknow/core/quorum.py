@@ -12,6 +12,7 @@ and all that follows from distances to classes stands: supports, boxes, margins,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -98,6 +99,13 @@ def weigh(evidence: Evidence, quorum: Quorum, belief: Ints | None = None) -> Wei
             whole[rows, belief[rows]] = believed[rows, belief[rows]]
     distances, exemplars = others
     return Weighed(distances, evidence.neighbor_distances, exemplars, belief=belief, quorum=quorum)
+
+
+def stack_weighed(parts: Sequence[Weighed]) -> Weighed:
+    """Join the weighed evidence of successive batches of queries."""
+    columns = [np.concatenate(column) for column in zip(*map(_columns_of, parts), strict=True)]
+    belief = np.concatenate([part.belief for part in parts])
+    return Weighed(*columns, belief=belief, quorum=parts[0].quorum)
 
 
 def own_distances(evidence: Evidence, belief: Ints) -> Floats:

@@ -36,8 +36,11 @@ function ray(plot, { radius, ratio }) {
 export const RelativeBall = makeRule({
   name: "RelativeBall", parameters: ["radius", "ratio"], fromBelief: true,
   words: "If the class it says is within ε, others count up to a multiple of its distance.",
-  ballOf: (layer, setting, i) => (distanceAt(layer, i, 0) <= setting.radius
-    ? (setting.ratio < 1 ? SHORT : MULTIPLE) : FAR),
+  ballOf(layer, { radius, ratio }, i) {
+    const own = distanceAt(layer, i, 0);
+    if (own > radius || own === Infinity) return FAR;
+    return ratio < 1 ? SHORT : MULTIPLE;
+  },
   emptyBeyond: WITHIN_RADIUS.reach,
   ratioOf: ({ ratio }) => (ratio < 1 ? null : ratio),
   drawLines: ray,
