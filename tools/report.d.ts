@@ -24,6 +24,7 @@ interface Evidence {
   index: Int32Array; counted: Uint8Array; belief: Int32Array; truth: Int32Array | null;
   invalid: Uint8Array; uncertified: Uint8Array; doubted: Uint8Array; score: Float32Array;
   removals: Int32Array; removalsExact: Uint8Array; changes: Int32Array;
+  level: Float32Array | null; weakest: Uint16Array | null;
 }
 
 type OfClass<T> = (layer: Layer, setting: Setting, i: number, j: number) => T;

@@ -43,6 +43,8 @@ class Explanation:
         stability: The least number of training samples you must remove for an IK to be lost, and
             whether it is exact.
         changes: How many training samples may be added, removed or relabeled with the IK kept.
+        level: How ordinary the prediction is, from 0 to 1; None without levels.
+        weakest: What holds the level down, such as "clarity in hidden".
         picture: What the sample looks like, if you gave the samples.
     """
 
@@ -54,6 +56,8 @@ class Explanation:
     margin: float
     stability: tuple[int, bool]
     changes: int = 0
+    level: float | None = None
+    weakest: str = ""
     picture: Picture | None = None
 
     @property
@@ -83,12 +87,21 @@ class Explanation:
         are = "sample is" if self.changes == 1 else "samples are"
         return f"{rests}; it stands whatever {self.changes} {are} added, removed or relabeled"
 
+    @property
+    def standing(self) -> str:
+        """The level, and what holds it down, in words; nothing without levels."""
+        if self.level is None:
+            return ""
+        held = f", held down by {name(self.weakest)}" if self.level < 1 else ""
+        return f"level {self.level:.2g}{held}"
+
     def __str__(self) -> str:
         belief = "no belief" if self.belief is None else f"belief {name(self.belief)}"
         lines = [
             f"sample {self.index}: {self.assertion.name}, {belief}",
             f"  {self.reason.name}: {self.sentence}",
         ]
+        lines += [f"  {self.standing}"] if self.standing else []
         lines += [f"  {line}" for layer in self.layers for line in str(layer).splitlines()]
         if self.assertion == Assertion.IK:
             lines.append(f"  {self.foundation}")
@@ -104,6 +117,7 @@ def explain_sample(
     one: Assessment, index: int, *, samples: Any, training: Any, renderer: Renderer | None
 ) -> Explanation:
     """Explain the one sample that `one` is about, at `index` among those that were assessed."""
+    leveled = one.levels is not None and not one.invalid[0]
     return Explanation(
         index=index,
         belief=one.belief.tolist()[0],
@@ -113,5 +127,7 @@ def explain_sample(
         margin=float(one.margin[0]),
         stability=(int(one.stability.at_least[0]), bool(one.stability.exact[0])),
         changes=int(one.stability.changes[0]),
+        level=float(one.level[0]) if leveled else None,
+        weakest=str(one.weakest[0]) if leveled else "",
         picture=picture_at(samples, index, renderer),
     )

@@ -30,6 +30,7 @@ def to_html(explanation: Explanation) -> str:
     belief = "none" if explanation.belief is None else text(explanation.belief)
     sample = "" if explanation.picture is None else picture_to_html(explanation.picture)
     headings = ("layer", "for", "against", "within reach", "turns")
+    standing = [f"{_capital(explanation.standing)}."] if explanation.standing else []
     rests = [f"{_capital(explanation.foundation)}."] if assertion == Assertion.IK else []
     return card(
         f"<div>{badge(assertion)} {MEANINGS[assertion]}, sample {explanation.index}, belief "
@@ -38,7 +39,7 @@ def to_html(explanation: Explanation) -> str:
         f'<div style="display:flex;flex-wrap:wrap;gap:8px 32px"><div>{sample}</div>',
         table(headings, map(_layer_row, explanation.layers)),
         "</div>",
-        paragraphs(rests),
+        paragraphs(standing + rests),
         color=COLORS[assertion],
     )
 

@@ -100,6 +100,12 @@ def sample_columns(
         "removalsExact": stability.exact[rows].astype(np.uint8),
         "changes": stability.changes[rows].astype(np.int32),
     }
+    if assessment.levels is not None:
+        voices = [str(voice) for voice in assessment.levels.voices()]
+        columns["level"] = assessment.level[rows].astype(np.float32)
+        columns["weakest"] = np.array(
+            [voices.index(each) for each in assessment.weakest[rows]], dtype=np.uint16
+        )
     if y_true is not None:
         columns["truth"] = y_true[rows].astype(np.int32)
     return columns

@@ -147,6 +147,7 @@ def _facts(
         "classes": _texts(assessment.classes, named.classes),
         "trueClasses": true,
         "layers": describe_layers(assessment, named.classes),
+        "voices": _voices(assessment),
         "nSamples": len(assessment),
         "n": len(chosen.rows),
         "sampled": chosen.n_counted < chosen.n_samples,
@@ -155,6 +156,12 @@ def _facts(
             np.isfinite(movement_of(assessment, layer).lipschitz) for layer in assessment.evidence
         ),
     }
+
+
+def _voices(assessment: Assessment) -> list[str]:
+    """What can hold a level down, in the order of the column `weakest`."""
+    voices = [] if assessment.levels is None else assessment.levels.voices()
+    return [name(str(voice)) for voice in voices]
 
 
 def _texts(labels: Labels, codes: Ints) -> list[str]:

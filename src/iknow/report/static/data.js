@@ -40,7 +40,7 @@ export async function read() {
   };
   const evidence = { n: facts.n, layers: facts.layers.map((l, i) => readLayer(l, i, column)) };
   for (const name of ["index", "counted", "belief", "truth", "invalid", "uncertified", "doubted",
-    "score", "removals", "removalsExact", "changes"]) evidence[name] = column(name);
+    "score", "removals", "removalsExact", "changes", "level", "weakest"]) evidence[name] = column(name);
   const rows = column("trainingRows"), places = column("trainingPictures");
   const training = new Map(Array.from(rows, (row, at) => [row, places[at]]));
   const album = {

@@ -24,6 +24,10 @@ function facts(page, i, judged) {
     list.push(...fact("it is", h("b", { class: judgment || null },
       `${trueClasses[evidence.truth[i]]}${sign}`)));
   }
+  if (evidence.level && !evidence.invalid[i]) {
+    const held = evidence.level[i] < 1 ? `, held down by ${page.facts.voices[evidence.weakest[i]]}` : "";
+    list.push(...fact("level", `${evidence.level[i].toPrecision(2)}${held}`));
+  }
   list.push(...fact("margin", short(judged.margin)));
   const radius = page.assessed.radius[i];
   if (radius > 0) list.push(...fact("robust radius", `${short(radius)} of change in the input`));
