@@ -22,6 +22,7 @@ from iknow.core.assertion import Assertion, Reason, find_reasons, make_assertion
 from iknow.core.contrast import find_contrast
 from iknow.core.evidence import NO_EXEMPLAR, Evidence
 from iknow.core.justification import justify
+from iknow.core.margin import find_margins
 from iknow.core.neighborhood import Neighborhood, axes_of, make_rule, parameters_of, says
 from iknow.core.overriding import said
 from iknow.core.quorum import ONE, Quorum, Weighed, weigh
@@ -126,6 +127,16 @@ class RuleContract:
                     inside = (distances <= np.asarray(radius)) & there
                     decided = inside.any(axis=1)
                     np.testing.assert_array_equal(support[decided], inside[decided])
+
+    def test_the_sign_of_its_margin_is_whether_it_knows(self) -> None:
+        for rule in self.make_all():
+            for seed in range(20):
+                evidence, belief = Scene(seed).look(), Scene(seed).belief
+                margins = find_margins(evidence, rule, belief)
+                assert not np.isnan(margins).any()
+                decided = margins != 0
+                known = is_known(evidence, rule, belief)
+                np.testing.assert_array_equal(known[decided], margins[decided] > 0)
 
     def test_a_sample_is_known_exactly_in_its_box(self) -> None:
         kind = type(self.make_rules()[0])
