@@ -5,7 +5,7 @@ interface Layer {
   given: Setting;
   distances: Float64Array; codes: Int32Array; rows: BigInt64Array;
   ranks: Uint8Array | Uint16Array; neighbors: Float32Array;
-  rounding: Float64Array; crossing: Float64Array;
+  rounding: Float64Array; crossing: Float64Array; stretch: Float64Array;
   /* Of a layer with a fixed rule. */
   within: Uint8Array; reach: Float64Array; none: Uint8Array; margin: Float64Array;
   robust: Float64Array;

@@ -9,9 +9,11 @@ of constant L (see `Sensitivity`). For an input x' at a distance δ from x, |x'|
 
     D  <=  ((L + s) δ + 2 (r + s·|x| + κ·|H(x)|)) / (1 - κ).
 
-The layer's metric expands that by at most E, and its transformation is off by at most τ·|H| in
-either place. So the searched point moves by at most (E + τ) D + 2 τ·|H(x)|: a `Movement`, with a
-part that grows with δ and one that does not.
+The layer's metric t expands that by at most E, for all activations or, such as `Cosine`, for those
+of this sample; and t is off by at most τ·|H| + ρ·|t(H)| in either place, where
+|t(H(x'))| <= |t(H(x))| + E D. So the searched point moves by at most
+(E + τ + ρ E) D + 2 (τ·|H(x)| + ρ·|t(H(x))|): a `Movement`, with a part that grows with δ and one
+that does not.
 
 Not covered: a machine that computes wrongly, a model that changes after the assessment (a probe
 shows most changes), and inputs of another dtype than those assessed.
@@ -24,6 +26,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -31,12 +34,13 @@ from iknow.classifier.gathering import Findings
 from iknow.core.arrays import Floats, Floats32, Ints
 from iknow.core.bisector import find_crossings
 from iknow.core.movement import Movement
+from iknow.core.overriding import said
 from iknow.core.robustness import FURTHEST
 from iknow.core.sensitivity import Sensitivity
 from iknow.errors import IknowError, LayerError
 from iknow.explain.on_request import OnRequest
 from iknow.geometry.lipschitz import ROUND_UP
-from iknow.geometry.metric import Minkowski, check_promises
+from iknow.geometry.metric import Minkowski, check_promises, lp_norms
 from iknow.geometry.rounding import SMALLEST
 from iknow.models.lengths import Sizes, as_rows, norms
 from iknow.models.model import Model
@@ -78,21 +82,31 @@ class Mover:
         index = self.indexes[layer]
         # Of the activations: the metric's points may have another width.
         width = index.n_features if self.activations is None else self.activations[layer].shape[1]
-        transform = index.metric.rounding(width)
-        stretch = (index.metric.expansion(width) + transform) / (1 - bound.relative_rounding)
+        metric, kept = index.metric, 1 - bound.relative_rounding
+        queries = None if self.activations is None else self.activations[layer][positions]
+        transform = metric.rounding(width)
+        relative = said(metric, "relative_rounding", "transform")(width)
+        expansion: Floats | float = metric.expansion(width)
+        if queries is not None and math.isinf(expansion):
+            expansion = said(metric, "expansion_at", "transform")(queries)
+        stretch = (expansion * (1 + relative) + transform) / kept
         off = np.full(len(positions), bound.rounding)
         if bound.rounding_per_length and self.sizes.lengths is not None:
             off += bound.rounding_per_length * self.sizes.lengths[positions]
-        queries = None if self.activations is None else self.activations[layer][positions]
         length = np.zeros(len(positions)) if queries is None else norms(queries)
-        lost = stretch * (off + bound.relative_rounding * length) + transform * length
+        points = None if queries is None else np.asarray(metric.transform(queries))
+        with np.errstate(invalid="ignore"):  # no bound times no error
+            lost = stretch * (off + bound.relative_rounding * length) + transform * length
+        if relative and points is not None:
+            lost += relative * lp_norms(points.astype(np.float64), metric.p)
         lost += SMALLEST * math.sqrt(index.n_features)
         if self.sizes.lengths is not None:
             lost[self.sizes.lengths[positions] > FURTHEST] = np.inf
-        return Movement(
-            lipschitz=stretch * (bound.lipschitz + bound.rounding_per_length) * ROUND_UP,
-            rounding=np.nan_to_num(2 * lost * ROUND_UP, nan=np.inf, posinf=np.inf),
-            crossing=_crossings(index, queries, self.belief[positions]),
+        return _movement(
+            (bound.lipschitz + bound.rounding_per_length) * ROUND_UP,
+            stretch,
+            np.nan_to_num(2 * lost * ROUND_UP, nan=np.inf, posinf=np.inf),
+            _crossings(index, points, self.belief[positions]),
         )
 
     @cached_property
@@ -158,9 +172,23 @@ class Mover:
                 )
 
 
-def _crossings(index: LayerIndex, queries: Floats32 | None, belief: Ints) -> Floats | float:
+def _movement(
+    lipschitz: float, stretch: Floats | float, rounding: Floats, crossing: Floats | float
+) -> Movement:
+    """A stretch that is the same for all samples is part of the constant."""
+    if not isinstance(stretch, np.ndarray):
+        return Movement(stretch * lipschitz, rounding, crossing)
+    known = np.isfinite(stretch)
+    return Movement(
+        lipschitz,
+        np.where(known, rounding, np.inf),
+        crossing,
+        np.where(known & (stretch > 0), stretch, 1.0),
+    )
+
+
+def _crossings(index: LayerIndex, points: Any, belief: Ints) -> Floats | float:
     """How far points may move with no other class nearer, where bisectors are flat."""
-    if queries is None or index.metric.p != 2:
+    if points is None or index.metric.p != 2:
         return -np.inf
-    points = np.asarray(index.metric.transform(queries)).astype(np.float32)
-    return find_crossings(index.points, index.labels, points, belief)
+    return find_crossings(index.points, index.labels, points.astype(np.float32), belief)

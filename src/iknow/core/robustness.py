@@ -14,7 +14,7 @@ then believes, the support in every layer must be {c}. So in each layer
 
 Each bound holds on its own, so the largest counts: the clearance. The last holds for every rule
 whose reach does not depend on the class. When the input moves by δ, the point moves by at most
-rounding + L·δ (`iknow.core.movement`), so no other class is IK while
+rounding + L·δ (`iknow.core.movement`; L may differ between samples), so no other class is IK while
 δ < (clearance - rounding) / L. As IK needs {c} in every layer, the largest of all layers counts.
 
 We assume that distances measured in float64 are off by as much as they can be.
@@ -31,6 +31,7 @@ from iknow.core.evidence import Evidence, distances_for_and_against
 from iknow.core.movement import Movement
 from iknow.core.neighborhood import Neighborhood
 from iknow.core.overriding import said
+from iknow.core.quorum import ONE, weigh
 from iknow.core.sensitivity import LONGEST
 from iknow.errors import InputError
 
@@ -66,7 +67,7 @@ def find_robust_radii(
             with np.errstate(divide="ignore", invalid="ignore"):
                 left = clearance - movement.rounding
                 # A layer that does not move at all, L = 0, proves FURTHEST.
-                moved = np.minimum(left / movement.lipschitz, FURTHEST)
+                moved = np.minimum(left / (movement.lipschitz * movement.stretch), FURTHEST)
             # Where no movement, however long, reaches another class, rounding cannot either.
             moved = np.where(np.isposinf(left), np.inf, moved)
             radii = np.maximum(radii, np.where(left > 0, moved, 0.0))
@@ -81,6 +82,10 @@ def find_clearance(
     In the layer's own distance, of shape (n_queries,); not positive if one could be already.
     crossing: how far it may move with no other class nearer, if known from more than distances.
     """
+    if (quorum := neighborhood.quorum) != ONE:
+        # The other class needs as many as a belief does, and g as many as contradict one. Bisectors
+        # are between nearest samples, and say nothing about further ones.
+        evidence, crossing = weigh(evidence, quorum[::-1], belief), -np.inf
     own, other = distances_for_and_against(evidence, belief)
     own, other = own * AT_MOST, other * AT_LEAST
     shape, lead = evidence.class_distances.shape, said(neighborhood, "lead")

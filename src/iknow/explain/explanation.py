@@ -27,6 +27,8 @@ SENTENCES = {
     Reason.INVALID: "an activation is not finite, or the model gives no answer",
     Reason.UNCERTIFIED: "all training samples within reach have the believed class, but beliefs in "
     "it have no certified accuracy",
+    Reason.DOUBT: "all training samples within reach have the believed class, but the model's own "
+    "confidence is below the threshold",
 }
 
 

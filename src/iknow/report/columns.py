@@ -121,13 +121,13 @@ def movement_of(assessment: Assessment, layer: str) -> Movement:
 
 
 def _movement_columns(movement: Movement, rows: Ints) -> Columns:
-    """What rounding takes from each clearance, and the distances of bisectors, if they help."""
+    """What rounding takes from each clearance, the distances of bisectors, and each stretch."""
     if not np.isfinite(movement.lipschitz):
         return {}
     part = movement[rows]
     return {
-        name: np.array(np.broadcast_to(values, len(rows)), dtype=np.float64)
-        for name, values in (("rounding", part.rounding), ("crossing", part.crossing))
+        name: np.array(np.broadcast_to(getattr(part, name), len(rows)), dtype=np.float64)
+        for name in ("rounding", "crossing", "stretch")
     }
 
 

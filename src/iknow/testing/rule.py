@@ -23,6 +23,7 @@ from iknow.core.evidence import NO_EXEMPLAR, Evidence
 from iknow.core.justification import justify
 from iknow.core.neighborhood import Neighborhood, axes_of, make_rule, parameters_of
 from iknow.core.overriding import said
+from iknow.core.quorum import ONE
 from iknow.core.robustness import find_clearance
 from iknow.core.slack import Dial, find_slack
 from iknow.core.support import find_support
@@ -166,7 +167,7 @@ class RuleContract:
                 ends = [end if np.isfinite(end) else 2.0 for end in corner]
                 point = [float(rng.choice(numbers_around(end))) for end in ends]
                 try:
-                    setting = make_rule(rule, k, **dict(zip(rule.axes, point, strict=True)))
+                    setting = make_rule(rule, k, ONE, **dict(zip(rule.axes, point, strict=True)))
                 except InputError:  # no parameters that it takes
                     continue
                 expected = is_known(evidence, setting, scene.belief)

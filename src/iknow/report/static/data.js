@@ -17,7 +17,7 @@ export async function bytesOf(id) {
 /** @returns {Layer} */
 function readLayer(layer, place, column) {
   const columns = ["distances", "codes", "rows", "ranks", "neighbors", "rounding", "crossing",
-    "within", "reach", "none", "margin", "robust"];
+    "stretch", "within", "reach", "none", "margin", "robust"];
   /** @type {any} */
   const arrays = Object.fromEntries(columns.map((name) => [name, column(`${place}.${name}`)]));
   const { name, width, nNeighbors, nHeld } = layer;

@@ -32,7 +32,8 @@ function clearance(layer, setting, i) {
 export function layerRadius(layer, setting, i) {
   const room = clearance(layer, setting, i) - layer.rounding[i];
   if (!(room > 0)) return 0;
-  return room === Infinity ? Infinity : Math.min(room / layer.lipschitz, FURTHEST);
+  const lipschitz = layer.lipschitz * layer.stretch[i];
+  return room === Infinity ? Infinity : Math.min(room / lipschitz, FURTHEST);
 }
 
 function radiusOf({ invalid, layers }, settings, i) {
