@@ -27,7 +27,7 @@ from iknow.evaluation.comparison import (
 from iknow.evaluation.peers import Softmax
 from iknow.evaluation.risk_coverage import RiskCoverage
 
-WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 220, 150, 38, 22, 26  # of a drawing and its margins
+WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 224, 150, 44, 22, 26  # of a drawing and its margins
 POINTS = 61  # of a line: more cannot be seen
 
 

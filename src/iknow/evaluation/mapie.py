@@ -50,7 +50,7 @@ def certify_by_mapie(
     right = (~wrong).astype(np.int64)
     with warnings.catch_warnings():  # it warns where no threshold is valid: we say it ourselves
         warnings.simplefilter("ignore")
-        controller.learn_fixed_sequence_order(shares[laying, None], right[laying])
+        controller.learn_fixed_sequence_order(shares[laying, None], right[laying], binary=True)
         controller.calibrate(shares[testing, None], right[testing])
     best: Any = controller.best_predict_param
     if best is None:
