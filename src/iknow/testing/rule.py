@@ -175,7 +175,7 @@ class RuleContract:
                 for per_class in (max(rule.quorum), ALL):
                     evidence = scene.look(per_class=per_class)
                     changes = said(rule, "changes")(evidence, scene.belief)
-                    for i in np.flatnonzero(is_known(evidence, rule, scene.belief)):
+                    for i in np.flatnonzero(is_known(evidence, rule, scene.belief)).tolist():
                         for n_changes in range(1, min(int(changes[i]), 2) + 1):
                             if (i, n_changes) not in tried:
                                 tried[i, n_changes] = scene.look_changed(int(i), n_changes)
