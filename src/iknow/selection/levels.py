@@ -33,7 +33,7 @@ from iknow.selection.selection import Certificate, Selection, mean_or_nan
 STEPS = 200
 """Levels to test at most, evenly spaced in coverage."""
 
-NEARNESSES = (1.0, 0.5, 0.2, 0.05)
+NEARNESSES = (1.0, 0.5, 0.2, 0.05, 0.01)
 """How much nearness may count, for an accuracy."""
 
 USUAL_COVERAGE = 0.75
