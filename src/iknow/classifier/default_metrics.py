@@ -47,6 +47,13 @@ def default_metric(
     return Euclidean
 
 
+def usual_metric(
+    model: Model, sample_shape: tuple[int, ...] | None, layer: str, activations: Floats32
+) -> Metric:
+    """The metric of a layer of a model; see `default_metric`."""
+    return default_metric(role_of(layer, model), activations, sample_shape)
+
+
 def role_of(layer: str, model: Model) -> Role:
     """What a layer is to its model; what a pipeline's transformers return counts as input."""
     if isinstance(model, SklearnModel):
