@@ -85,7 +85,9 @@ def weigh(evidence: Evidence, quorum: Quorum, belief: Ints | None = None) -> Wei
     """
     if isinstance(evidence, Weighed):
         if quorum not in (evidence.quorum, ONE):
-            raise InputError(f"the evidence is weighed by {evidence.quorum}; {quorum} was asked for")
+            raise InputError(
+                f"the evidence is weighed by {evidence.quorum}; {quorum} was asked for"
+            )
         return evidence
     if belief is None:
         if quorum[0] != quorum[1]:
