@@ -34,6 +34,8 @@ MORE_RULES = [
     RelativeBall(0.8, 0.8),
     RelativeBall(1.5, 1.2, quorum=(1, 3)),
     Ball(0.8, quorum=(2, 1)),
+    Nearest(2, quorum=(2, 1)),
+    RelativeBall(1.5, 1.2, quorum=(2, 1)),
 ]
 
 
