@@ -178,7 +178,7 @@ class RuleContract:
                     for i in np.flatnonzero(is_known(evidence, rule, scene.belief)).tolist():
                         for n_changes in range(1, min(int(changes[i]), 2) + 1):
                             if (i, n_changes) not in tried:
-                                tried[i, n_changes] = scene.look_changed(i, n_changes)
+                                tried[i, n_changes] = scene.look_changed(int(i), n_changes)
                             known = is_known(tried[i, n_changes], rule, scene.belief[i])
                             assert known.all(), f"{rule}, seed {seed}, query {i}"
 
