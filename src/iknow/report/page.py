@@ -153,6 +153,7 @@ def _facts(
         "trueClasses": true,
         "layers": describe_layers(assessment, named.classes),
         "voices": _voices(assessment),
+        "level": words.chosen_level(assessment, selection),
         "nSamples": len(assessment),
         "n": len(chosen.rows),
         "sampled": chosen.n_counted < chosen.n_samples,

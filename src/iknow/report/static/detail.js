@@ -25,8 +25,10 @@ function facts(page, i, judged) {
       `${trueClasses[evidence.truth[i]]}${sign}`)));
   }
   if (evidence.level && !evidence.invalid[i]) {
-    const held = evidence.level[i] < 1 ? `, held down by ${page.facts.voices[evidence.weakest[i]]}` : "";
-    list.push(...fact("level", `${evidence.level[i].toPrecision(2)}${held}`));
+    const { voices, level: least } = page.facts, level = evidence.level[i];
+    const held = level < 1 ? `, held down by ${voices[evidence.weakest[i]]}` : "";
+    list.push(...fact("level", `${short(level, 2)}${held}`,
+      least === null ? null : h("span", { class: "soft" }, ` (IK from ${short(least, 2)} on)`)));
   }
   list.push(...fact("margin", short(judged.margin)));
   const radius = page.assessed.radius[i];
