@@ -25,27 +25,27 @@ def distance(x, z):
     return math.sqrt(sum((a - b) * (a - b) for a, b in zip(x, z, strict=True)))
 
 
-def gather(train, labels, queries, n_classes, n_neighbors, rows=None):
+def gather(train, labels, queries, n_classes, n_neighbors, rows=None, per_class=1):
     """Evidence by all Euclidean distances. rows: numbers of the training rows."""
     distances = np.sqrt(((queries[:, None, :] - train[None, :, :]) ** 2).sum(axis=2))
-    return evidence_of(distances, labels, n_classes, n_neighbors, rows)
+    return evidence_of(distances, labels, n_classes, n_neighbors, rows, per_class)
 
 
-def evidence_of(distances, labels, n_classes, n_neighbors, rows=None):
+def evidence_of(distances, labels, n_classes, n_neighbors, rows=None, per_class=1):
     """The evidence in a table of distances, of shape (n_queries, n_rows)."""
     n_queries, n_rows = distances.shape
     rows = np.arange(n_rows) if rows is None else rows
-    class_distances = np.full((n_queries, n_classes), np.inf)
-    exemplars = np.full((n_queries, n_classes), -1)
+    nearest = np.full((n_queries, n_classes, per_class), np.inf)
+    exemplars = np.full((n_queries, n_classes, per_class), -1)
     for query in range(n_queries):
-        for row in range(n_rows):
-            label = labels[row]
-            found = (distances[query, row], rows[row])
-            if found < (class_distances[query, label], exemplars[query, label]):
-                class_distances[query, label], exemplars[query, label] = found
+        for label in range(n_classes):
+            own = [(distances[query, i], rows[i]) for i in range(n_rows) if labels[i] == label]
+            for rank, found in enumerate(sorted(own)[:per_class]):
+                nearest[query, label, rank], exemplars[query, label, rank] = found
     padding = np.full((n_queries, n_neighbors), np.inf)
     neighbor_distances = np.sort(np.hstack([distances, padding]), axis=1)[:, :n_neighbors]
-    return Evidence(class_distances, neighbor_distances, exemplars)
+    first = nearest[:, :, 0], neighbor_distances, exemplars[:, :, 0]
+    return Evidence(*first, nearest[:, :, 1:], exemplars[:, :, 1:])
 
 
 def support_of(rule, distances, codes):
