@@ -100,6 +100,12 @@ class Neighborhood(ABC):
     neighbors_to_match: ClassVar[int] = 0
     """How many neighbor distances `match` uses at most."""
 
+    by_level: ClassVar[bool] = False
+    """Whether levels choose the parameters, along one path through those of all layers."""
+
+    usual_quorum: ClassVar[Quorum] = ONE
+    """The quorum to use if the user names none."""
+
     takes_radius_per_class: ClassVar[bool] = False
     """Whether the radius may be a tuple, so that class c counts where d_c <= radius[c]."""
 
@@ -163,7 +169,9 @@ class Neighborhood(ABC):
 
     @property
     def lead(self) -> float:
-        """Where any sample counts, so do all up to this many times as far as the nearest one."""
+        """Another class contradicts the belief up to this many times as far as the belief itself:
+        it is IK only if d_other > lead · d_g. At least 1 is true of a reach that all classes share.
+        """
         return 1.0
 
     @property

@@ -24,15 +24,19 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Reason
-from iknow.core.contrast import Contrast
+from iknow.core.contrast import Contrast, ValidationEvidence, find_contrast, quorum_of
 from iknow.core.drawing import Areas, Drawing, Limits
 from iknow.core.evidence import Evidence, distances_for_and_against
+from iknow.core.level import least_ratio
 from iknow.core.neighborhood import NO_REACH, Checks, Neighborhood, Sides, parameter
 from iknow.core.quorum import ONE, Quorum, own_distances, weigh
 from iknow.core.scalars import as_real
 from iknow.core.slack import dial_radius
 from iknow.core.stability import Stability, count_nearest
+from iknow.errors import SelectionError
 from iknow.rules.ball import count_own
+
+RATIOS = 256  # to try when matching a coverage
 
 
 def check_ratio(ratio: object) -> float:
@@ -65,6 +69,8 @@ class RelativeBall(Neighborhood):
 
     checks: ClassVar[Checks] = {**Neighborhood.checks, "ratio": check_ratio}
     axes = ("radius", "ratio")
+    by_level = True
+    usual_quorum = (1, 3)  # two wrong labels nearby contradict nothing
     empty_beyond = parameter("radius")
     lead = parameter("ratio")
     dial = dial_radius
@@ -72,13 +78,14 @@ class RelativeBall(Neighborhood):
     def reach(self, evidence: Evidence) -> Floats:
         weighed = weigh(evidence, ONE)
         own = weighed.believed_distance()
+        near = (own <= self.radius) & np.isfinite(own)  # a belief without samples is not near
+        reach = np.full(len(own), NO_REACH)
         with np.errstate(over="ignore"):
-            reach = np.where(own <= self.radius, self.ratio * own, NO_REACH)
+            reach[near] = self.ratio * own[near]
         if self.ratio >= 1:
             return reach
         # The belief itself counts all the same.
         reaches = np.repeat(reach[:, None], evidence.n_classes, axis=1)
-        near = np.flatnonzero(reach != NO_REACH)
         reaches[near, weighed.belief[near]] = own[near]
         return reaches
 
@@ -94,7 +101,9 @@ class RelativeBall(Neighborhood):
             distances = evidence.neighbor_distances
             # Those nearer than another class are of the believed one.
             own = np.where(distances < other[:, None], distances, np.inf)
-            return count_nearest(evidence, self._supports(own, other))
+            nearer = count_nearest(evidence, self._supports(own, other))
+            # With a ratio below 1 those further than another class may count as well.
+            return Stability(nearer.at_least, nearer.exact & (self.ratio >= 1))
         _, other = distances_for_and_against(weigh(evidence, self.quorum, belief), belief)
         return count_own(evidence, self._supports(own_distances(evidence, belief), other), self)
 
@@ -113,7 +122,7 @@ class RelativeBall(Neighborhood):
 
     def _supports(self, own: Floats, other: Floats) -> Bools:
         """Whether a believed class at distances (n, m) is near, and another, (n,), out of reach."""
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):  # where own is inf, nothing is near
             clear: Bools = (self.ratio * own < other[:, None]) | np.isinf(other)[:, None]
         return (own <= self.radius) & np.isfinite(own) & clear
 
@@ -121,9 +130,42 @@ class RelativeBall(Neighborhood):
     def why_not_for_coverage(cls) -> str:
         return (
             f"maximizing coverage cannot choose a {cls.__name__}, as coverage always grows with "
-            "the radius and falls with the ratio: ask for an accuracy with "
-            "tune(..., accuracy=0.99), or match a coverage with tune(..., coverage=0.7)"
+            "the radius and falls with the ratio: leave the method out, and levels choose it"
         )
+
+    @classmethod
+    def match(
+        cls, evidence: ValidationEvidence, belief: Ints, y_true: Ints, coverage: float
+    ) -> dict[str, RelativeBall]:
+        # One ratio for all layers, and radii at one common rank of the distances to the belief. For
+        # each of many ratios we take the rank whose number of IK samples is nearest to the target;
+        # of the nearest ratios the one with the fewest errors, and of equals the largest.
+        boxes = [cls.box(find_contrast(layer, belief), None) for layer in evidence.values()]
+        radii = np.column_stack([low for (low, _), _ in boxes])
+        ratios = np.min([high for _, (_, high) in boxes], axis=0)
+        able = np.sort(ratios[ratios > 1])
+        if len(able) == 0:
+            raise SelectionError(
+                f"no {cls.__name__} makes any validation sample IK: none is nearest to its "
+                "believed class in every layer"
+            )
+        ordered = np.sort(radii, axis=0)
+        # From this rank on a sample is within the radii in every layer.
+        columns = zip(ordered.T, radii.T, strict=True)
+        ranks = np.max([np.searchsorted(places, column) for places, column in columns], axis=0)
+        limits = able[np.linspace(0, len(able) - 1, RATIOS).astype(int)]
+        tries: list[tuple[float, int, float, int]] = []
+        for ratio in np.unique(np.append(1.0, limits[limits < able[-1]])).tolist():
+            known = _count_up_to(ranks[ratios > ratio], len(ranks))
+            wrong = _count_up_to(ranks[(ratios > ratio) & (belief != y_true)], len(ranks))
+            misses = np.where(known > 0, np.abs(known - coverage * len(ranks)), np.inf)
+            rank = int(np.lexsort((wrong, misses))[0])
+            tries.append((float(misses[rank]), int(wrong[rank]), -ratio, rank))
+        *_, ratio, rank = min(tries)
+        return {
+            layer: cls(float(radius), -ratio, quorum=quorum_of(evidence))
+            for layer, radius in zip(evidence, ordered[rank], strict=True)
+        }
 
     def drawing(self) -> Drawing | None:
         # It compares the two distances: its line is a ray through the origin, up to ε.
@@ -144,18 +186,10 @@ class RelativeBall(Neighborhood):
                 ],
             }
 
-        return Drawing((radius, ratio * radius), areas) if np.isfinite(radius) else None
+        marks = (radius, ratio * radius) if ratio > 1 else (radius,)
+        return Drawing(marks, areas, across=False) if np.isfinite(radius) else None
 
 
-def least_ratio(own: Floats, other: Floats) -> Floats:
-    """The least number whose product with `own` reaches `other`, as the rule rounds it.
-
-    0 where the other distance is 0, which any ratio reaches; inf where none does.
-    """
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        quotient = other / own
-        below = np.nextafter(quotient, 0)
-        least = np.where(quotient * own >= other, quotient, np.nextafter(quotient, np.inf))
-        least = np.where(below * own >= other, below, least)
-    least = np.where(other == 0, 0.0, least)
-    return np.where(np.isinf(other), np.inf, least)  # a class without samples is never reached
+def _count_up_to(ranks: Ints, n: int) -> Ints:
+    """How many of the ranks are at most 0, 1, ..., n - 1."""
+    return np.cumsum(np.bincount(ranks, minlength=n))
