@@ -1,5 +1,7 @@
 """The trade-off against methods really applied, setting by setting."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -14,7 +16,8 @@ METHODS = ["softmax", "Ball", "Nearest", "BallElseNearest", "BallWithNearest"]
 
 @pytest.fixture(params=range(25))
 def case(request, random_assessment):
-    rules = {layer: Ball(radius) for layer, radius in RADII.items()}
+    quorum = [(1, 1), (1, 3), (2, 2)][request.param % 3]
+    rules = {layer: Ball(radius, quorum=quorum) for layer, radius in RADII.items()}
     return random_assessment(request.param, rules, discard=request.param % 2 == 0)
 
 
@@ -34,7 +37,11 @@ def outcome(assessment, y_true, method, setting):
     if method == "softmax":
         covered = (highest_probability(assessment.scores) >= setting) & ~assessment.invalid
     else:
-        covered = assessment.under(rules_at(method, setting)).assertion == Assertion.IK
+        quorum = assessment.neighborhoods["a"].quorum
+        rules = {
+            layer: replace(rule, quorum=quorum) for layer, rule in rules_at(method, setting).items()
+        }
+        covered = assessment.under(rules).assertion == Assertion.IK
     right = (assessment.belief == y_true)[covered]
     return covered.mean(), right.mean() if len(right) else np.nan
 

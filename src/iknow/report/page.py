@@ -18,6 +18,7 @@ from iknow.core.assertion import Assertion
 from iknow.core.codes import positions_of
 from iknow.core.text import name, shown
 from iknow.errors import InputError
+from iknow.evaluation.comparison import Comparison
 from iknow.evaluation.metrics import Report, evaluate
 from iknow.explain.assessment import Assessment
 from iknow.explain.picture import Renderer
@@ -25,7 +26,14 @@ from iknow.report import words
 from iknow.report.album import Album, fill_album
 from iknow.report.assembly import assemble
 from iknow.report.choosing import Chosen, choose_samples, order_for_pictures
-from iknow.report.columns import bytes_per_sample, describe_layers, gather_columns, movement_of
+from iknow.report.columns import (
+    bytes_per_sample,
+    describe_layers,
+    gather_columns,
+    movement_of,
+    shown_rows,
+)
+from iknow.report.comparison import comparison_section
 from iknow.report.naming import Named, find_named, rename_columns
 from iknow.selection import Selection
 from iknow.version import __version__
@@ -44,6 +52,7 @@ def make_html(
     title: str | None = None,
     notes: Sequence[str] = (),
     selection: Selection | None = None,
+    comparison: Comparison | None = None,
     max_samples: int = 10_000,
     max_bytes: int = 9_500_000,
     random_state: int = 0,
@@ -61,6 +70,7 @@ def make_html(
         title: Title of the page.
         notes: Sentences to add.
         selection: How the neighborhoods were chosen, to say what is certified.
+        comparison: What `iknow.evaluation.compare` returned, to show beside it.
         max_samples: Show at most this many samples, drawn at random.
         max_bytes: Largest size of the page; pictures give way first, then samples.
         random_state: Seed for that draw.
@@ -91,6 +101,7 @@ def make_html(
         "sampling": words.paragraphs(words.describe_sample(chosen, wrong_known)),
         "certified": words.paragraphs(words.describe_certificate(assessment, report, selection)),
         "notes": words.paragraphs(notes),
+        "comparison": comparison_section(comparison),
     }
     bare = len(assemble(prose, facts, columns, Album(0)).encode())
     if bare > max_bytes:
@@ -98,12 +109,10 @@ def make_html(
             f"max_bytes must leave room for the page and its evidence, {bare} bytes here; got "
             f"{max_bytes}"
         )
-    layers = range(len(assessment.evidence))
-    exemplars = np.hstack([columns[f"{layer}.rows"][:, :2] for layer in layers])
     album = fill_album(
         max_bytes - bare,
         order_for_pictures(assessment, chosen.rows, wrong),
-        chosen.rows, exemplars, samples, training, renderer,
+        chosen.rows, shown_rows(columns, len(assessment.evidence)), samples, training, renderer,
     )  # fmt: skip
     page = assemble(prose, facts, columns, album)
     while len(page.encode()) > max_bytes and album.parts:
@@ -143,6 +152,8 @@ def _facts(
         "classes": _texts(assessment.classes, named.classes),
         "trueClasses": true,
         "layers": describe_layers(assessment, named.classes),
+        "voices": _voices(assessment),
+        "level": words.chosen_level(assessment, selection),
         "nSamples": len(assessment),
         "n": len(chosen.rows),
         "sampled": chosen.n_counted < chosen.n_samples,
@@ -151,6 +162,12 @@ def _facts(
             np.isfinite(movement_of(assessment, layer).lipschitz) for layer in assessment.evidence
         ),
     }
+
+
+def _voices(assessment: Assessment) -> list[str]:
+    """What can hold a level down, in the order of the column `weakest`."""
+    voices = [] if assessment.levels is None else assessment.levels.voices()
+    return [name(str(voice)) for voice in voices]
 
 
 def _texts(labels: Labels, codes: Ints) -> list[str]:

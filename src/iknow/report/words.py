@@ -88,6 +88,12 @@ def describe_certificate(
     return [*accuracy, _about_inputs(assessment)]
 
 
+def chosen_level(assessment: Assessment, selection: Selection | None) -> float | None:
+    """The level from which on samples are IK, if these neighborhoods were chosen by it."""
+    same = selection is not None and dict(selection.neighborhoods) == dict(assessment.neighborhoods)
+    return selection.level if selection is not None and same and assessment.levels else None
+
+
 def holds_here(neighborhoods: Mapping[str, Neighborhood], selection: Selection | None) -> bool:
     """Whether there is a certificate for these neighborhoods."""
     return (

@@ -54,7 +54,8 @@ class StoredRows(ABC):
         self, queries: Any, neighborhood: Neighborhood, belief: Ints | None = None
     ) -> Bools:
         """Find the classes in `neighborhood`: a mask (n_queries, n_classes) for `queries`."""
-        return find_support(self.gather(queries, neighborhood.n_neighbors), neighborhood)
+        evidence = self.gather(queries, neighborhood.n_neighbors, max(neighborhood.quorum))
+        return find_support(evidence, neighborhood, belief)
 
     def warm_up(self) -> None:
         """Prepare and compile everything that searching needs, by searching for a stored row."""

@@ -26,7 +26,6 @@ from iknow.errors import InputError
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 from iknow.search.index import Index
 
-
 SEVERAL = (3, 2, 20, 5)  # samples of each class; many classes of a problem have fewer
 
 
@@ -164,20 +163,33 @@ class IndexContract:
             problem = Problem(kind, seed)
             k = max(1, problem.k)
             index = self.make_index(*problem.training)
-            evidence = index.gather(problem.queries, k)
-            expected = brute_force(*problem.training, problem.queries, k)
+            evidence = index.gather(problem.queries, k, per_class=3)
+            expected = brute_force(*problem.training, problem.queries, k, per_class=3)
             belief = np.random.default_rng(seed).integers(problem.n_classes, size=len(evidence))
-            finite = expected.class_distances[np.isfinite(expected.class_distances)]
+            ranked = expected.ranked_distances()
+            finite = ranked[np.isfinite(ranked)]
             radius = float(np.random.default_rng(seed).choice(finite))
             radii = np.random.default_rng(seed).choice(finite, size=problem.n_classes).tolist()
+            ratio = _ratio_at_a_tie(expected)
             hybrids = BallElseNearest(radius, k), BallWithNearest(radius, k)
-            relative = RelativeBall(radius, _ratio_at_a_tie(expected))
-            for rule in (Ball(radius), Ball(tuple(radii)), relative, Nearest(k), *hybrids):
-                supports = find_support(evidence, rule)
-                np.testing.assert_array_equal(index.find_support(problem.queries, rule), supports)
+            relative = RelativeBall(radius, ratio), RelativeBall(radius, ratio, quorum=(1, 3))
+            several = Ball(radius, quorum=(2, 3)), Nearest(k, quorum=(2, 2))
+            for rule in (
+                Ball(radius),
+                Ball(tuple(radii)),
+                Nearest(k),
+                *hybrids,
+                *relative,
+                *several,
+            ):
+                supports = find_support(evidence, rule, belief)
+                found = index.find_support(problem.queries, rule, belief)
+                np.testing.assert_array_equal(found, supports)
                 actual = make_assertions(belief, justify([supports]))
-                wanted = make_assertions(belief, justify([find_support(expected, rule)]))
+                wanted = make_assertions(belief, justify([find_support(expected, rule, belief)]))
                 np.testing.assert_array_equal(actual, wanted)
+            found = index.find_support(problem.queries, relative[0])
+            np.testing.assert_array_equal(found, find_support(expected, relative[0]))
 
     def test_a_larger_problem_of_many_blocks_and_tasks(self) -> None:
         rng = np.random.default_rng(0)
