@@ -54,7 +54,8 @@ def lowest_of_list(
     order = order[distances[order].argsort(stable=True)]
     order = order[column[order].argsort(stable=True)]
     rank = rank_in_column(column[order], n_columns)
-    order, rank = order[rank < m], rank[rank < m]
+    is_kept = rank < m
+    order, rank = order[is_kept], rank[is_kept]
     lowest = distances.new_full((m, n_columns), torch.inf)
     number = numbers.new_full((m, n_columns), NO_ROW)
     lowest[rank, column[order]] = distances[order]

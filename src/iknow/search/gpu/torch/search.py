@@ -158,7 +158,8 @@ def _k_smallest_of_list(distances: Tensor, query: Tensor, like: Tensor) -> Tenso
     order = distances.argsort()
     order = order[query[order].argsort(stable=True)]
     rank = rank_in_column(query[order], len(like))
-    order, rank = order[rank < like.shape[1]], rank[rank < like.shape[1]]
+    is_kept = rank < like.shape[1]
+    order, rank = order[is_kept], rank[is_kept]
     smallest = torch.full_like(like, torch.inf)
     smallest[query[order], rank] = distances[order]
     return smallest
