@@ -1,4 +1,4 @@
-"""The command line: `iknow demo`, `fit`, `assess` and `report`."""
+"""The command line: `iknow demo`, `fit`, `assess`, `report` and `compare`."""
 
 from __future__ import annotations
 
@@ -194,3 +194,55 @@ def report(
     )
     show_figures(assessment, y_true, _console(output))
     show_report(output, _console(output))
+
+
+@app.command()
+def compare(
+    model: Annotated[str, typer.Argument(help=MODEL)],
+    training: Annotated[Path, typer.Argument(help="The samples that the model was trained on.")],
+    validation: Annotated[Path, typer.Argument(help="Labeled samples that it was not.")],
+    test: Annotated[Path, typer.Argument(help="Further labeled samples, as clean.")],
+    label: LabelOption = None,
+    training_labels: LabelsOption = None,
+    validation_labels: LabelsOption = None,
+    test_labels: LabelsOption = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Further labeled data, NAME=FILE; repeatable.")
+    ] = None,
+    foreign: Annotated[
+        list[str] | None,
+        typer.Option(help="Data on which no answer is right, NAME=FILE; repeatable."),
+    ] = None,
+    layer: Annotated[list[str] | None, typer.Option(help="A layer to search; repeatable.")] = None,
+    coverage: Annotated[
+        list[float], typer.Option(help="Share of clean data to assert; repeatable.")
+    ] = [0.6, 0.75, 0.9],  # noqa: B006
+    accuracy: Annotated[float, typer.Option(help="The accuracy to certify.")] = 0.99,
+    confidence: Annotated[float, typer.Option(help="Of certificates and intervals.")] = 0.95,
+    random_state: SeedOption = 0,
+    json: Annotated[Path | None, typer.Option(help="Write all figures as JSON.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page with the curves.")] = None,
+) -> None:
+    """Compare iknow with other methods on your model and data, at equal coverage."""
+    from iknow.cli.console import show_comparison
+    from iknow.cli.jobs.compare import compare_job, sources_by_name
+    from iknow.cli.jobs.source import Source
+
+    with Console(stderr=True).status("Comparing ..."):
+        comparison = compare_job(
+            model,
+            Source(training, label, training_labels),
+            Source(validation, label, validation_labels),
+            Source(test, label, test_labels),
+            sets=sources_by_name(set_ or (), "--set", label),
+            foreign=sources_by_name(foreign or (), "--foreign", None),
+            layers=layer,
+            coverages=coverage,
+            accuracy=accuracy,
+            confidence=confidence,
+            random_state=random_state,
+            json_output=json,
+            page=html,
+        )
+    streams = [path for path in (json, html) if path is not None and is_stream(path)]
+    show_comparison(comparison, [json, html], _console(streams[0] if streams else None))

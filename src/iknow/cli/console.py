@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from iknow.core.assertion import Assertion
 from iknow.core.colors import COLORS
 from iknow.core.text import name, percent, visible
 from iknow.evaluation import evaluate
+from iknow.evaluation.comparison import OURS, Comparison
 from iknow.evaluation.metrics import NO_ANSWER
 from iknow.explain.assessment import Assessment
 from iknow.explain.explanation import SENTENCES, Explanation
@@ -173,3 +175,15 @@ def show_assessment(
     console.print(table)
     if len(assessment) > ROWS_SHOWN:
         console.print(f"... and {len(assessment) - ROWS_SHOWN:,} more: write all of them with -o")
+
+
+def show_comparison(
+    comparison: Comparison, outputs: Sequence[Path | None], console: Console
+) -> None:
+    """Print the tables, our own rows in bold, and where the results were written."""
+    for line in str(comparison).splitlines():
+        own = line.startswith(f"{OURS} ") and "%" in line and ":" not in line
+        console.print(Text(line, style="bold" if own else ""), soft_wrap=True)
+    for output in outputs:
+        if output is not None:
+            show_written(output, console)

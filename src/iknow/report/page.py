@@ -18,6 +18,7 @@ from iknow.core.assertion import Assertion
 from iknow.core.codes import positions_of
 from iknow.core.text import name, shown
 from iknow.errors import InputError
+from iknow.evaluation.comparison import Comparison
 from iknow.evaluation.metrics import Report, evaluate
 from iknow.explain.assessment import Assessment
 from iknow.explain.picture import Renderer
@@ -32,6 +33,7 @@ from iknow.report.columns import (
     movement_of,
     shown_rows,
 )
+from iknow.report.comparison import comparison_section
 from iknow.report.naming import Named, find_named, rename_columns
 from iknow.selection import Selection
 from iknow.version import __version__
@@ -50,6 +52,7 @@ def make_html(
     title: str | None = None,
     notes: Sequence[str] = (),
     selection: Selection | None = None,
+    comparison: Comparison | None = None,
     max_samples: int = 10_000,
     max_bytes: int = 9_500_000,
     random_state: int = 0,
@@ -67,6 +70,7 @@ def make_html(
         title: Title of the page.
         notes: Sentences to add.
         selection: How the neighborhoods were chosen, to say what is certified.
+        comparison: What `iknow.evaluation.compare` returned, to show beside it.
         max_samples: Show at most this many samples, drawn at random.
         max_bytes: Largest size of the page; pictures give way first, then samples.
         random_state: Seed for that draw.
@@ -97,6 +101,7 @@ def make_html(
         "sampling": words.paragraphs(words.describe_sample(chosen, wrong_known)),
         "certified": words.paragraphs(words.describe_certificate(assessment, report, selection)),
         "notes": words.paragraphs(notes),
+        "comparison": comparison_section(comparison),
     }
     bare = len(assemble(prose, facts, columns, Album(0)).encode())
     if bare > max_bytes:

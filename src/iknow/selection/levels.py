@@ -33,11 +33,14 @@ from iknow.selection.selection import Certificate, Selection, mean_or_nan
 STEPS = 200
 """Levels to test at most, evenly spaced in coverage."""
 
-NEARNESSES = (1.0, 0.5, 0.2, 0.05)
+NEARNESSES = (1.0, 0.5, 0.2, 0.05, 0.01)
 """How much nearness may count, for an accuracy."""
 
 USUAL_COVERAGE = 0.75
 """What to match if nothing is asked for and nothing can be certified."""
+
+MOST_REFERENCES = 100_000
+"""Samples that lay a path at most: more say little more, and every bundle would carry them."""
 
 FEWER_ERRORS = 10
 """Without a goal, IK shall be wrong this many times less often than the model."""
@@ -52,6 +55,9 @@ def lay_path(
     confident: bool = False,
 ) -> Levels:
     """The path that samples fix. confident: whether the model's confidence is a voice."""
+    if len(part) > MOST_REFERENCES:  # drawn without looking at them, so they stay exchangeable
+        rows = np.random.default_rng(0).choice(len(part), MOST_REFERENCES, replace=False)
+        part = part[rows]
     return Levels(
         {layer: refer(find_contrast(part.evidence[layer], part.belief)) for layer in layers},
         quorum=quorum_of(part.evidence),

@@ -77,8 +77,9 @@ def merge(one: DeviceEvidence, other: DeviceEvidence) -> DeviceEvidence:
     distances, exemplars = (torch.cat(each) for each in both)
     per_class, k = len(distances) // 2, one.neighbor_distances.shape[1]
     neighbors = torch.cat([one.neighbor_distances, other.neighbor_distances], 1).sort(1).values
-    ranked = lowest_of_stack(distances, exemplars, per_class)
-    return _from_ranked(*ranked, neighbors[:, :k])
+    nearest, number = lowest_of_stack(distances.flatten(1), exemplars.flatten(1), per_class)
+    shape = -1, *one.class_distances.shape
+    return _from_ranked(nearest.view(shape), number.view(shape), neighbors[:, :k])
 
 
 def _from_ranked(distances: Tensor, exemplars: Tensor, neighbors: Tensor) -> DeviceEvidence:
