@@ -50,6 +50,7 @@ class FittingMixin(SavingMixin):
     layers: Sequence[str] | None
     rule: type[Neighborhood]
     quorum: int | Quorum | None
+    confidence: bool | None
     k: int
     metric: str | Metric | Mapping[str, str | Metric] | None
     classes: Any
@@ -116,7 +117,13 @@ class FittingMixin(SavingMixin):
             return self
         try:
             part = take_rows(inputs, validation)
-            return self._select(Goal(k=self.k), part, labels[validation], "training", validation)
+            return self._select(
+                Goal(k=self.k, model_confidence=self.confidence),
+                part,
+                labels[validation],
+                "training",
+                validation,
+            )
         except SelectionError as error:
             warnings.warn(
                 f"{error}. Until it is tuned again this classifier answers IDK for all but exact "

@@ -6,9 +6,9 @@ precision is the accuracy of what is asserted, and a threshold that controls it 
 accuracy, exactly as we mean it.
 
 Its defaults test a hundred thresholds, corrected by Bonferroni and Holm, which mostly certified
-more than its fixed sequences when we tried both. We only choose the hundred: quantiles of the scores of
-a fifth of the data, as an even grid from 0 to 0.99 is too coarse for a network that is nearly
-always sure; the rest calibrates. The extra `compare` installs it.
+more than its fixed sequences when we tried both. We only choose the hundred: quantiles of the
+scores of a fifth of the data, as an even grid from 0 to 0.99 is too coarse for a network that is
+nearly always sure; the rest calibrates. The extra `compare` installs it.
 """
 
 from __future__ import annotations

@@ -41,6 +41,7 @@ class Parameters:
     random_state: int | None
     progress: bool
     quorum: int | Sequence[int] | None
+    confidence: bool | None
 
 
 KEYS = tuple(field.name for field in fields(Parameters))
@@ -67,6 +68,7 @@ def parameters_to_dict(classifier: Any) -> dict[str, Any]:
         random_state=int(seed) if isinstance(seed, Integral) else None,
         progress=as_flag(classifier.progress, "progress"),
         quorum=_plain_quorum(classifier.quorum),
+        confidence=None if classifier.confidence is None else bool(classifier.confidence),
     )
     return vars(record)
 
@@ -82,7 +84,7 @@ def upgrade(settings: Mapping[str, Any], bundle: Bundle) -> dict[str, Any]:
         lost = {"layers": True, "neighborhoods": EACH if fixed else None, "classes": False}
         defaults = {"validation_fraction": 0.25, "random_state": 0, "progress": True}
         found = add_missing(found, {**lost, "metric": list(bundle.metrics), **defaults})
-    return add_missing(found, {"quorum": 1}) if bundle.format < 4 else found
+    return add_missing(found, {"quorum": 1, "confidence": None}) if bundle.format < 4 else found
 
 
 def _plain_quorum(quorum: Any) -> int | list[int] | None:
@@ -114,7 +116,7 @@ def check_parameters(settings: Mapping[str, Any], bundle: Bundle) -> None:
 def parameters_from_dict(settings: Mapping[str, Any], bundle: Bundle) -> dict[str, Any]:
     """The arguments behind `parameters_to_dict`, from checked settings."""
     quorum = settings["quorum"]
-    names = ("k", "batch_size", "validation_fraction", "random_state", "progress")
+    names = ("k", "confidence", "batch_size", "validation_fraction", "random_state", "progress")
     rules, metrics, metric = settings["neighborhoods"], bundle.metrics, settings["metric"]
     if rules == CHOSEN:
         neighborhoods: Any = Selection.from_dict(settings["selection"])
