@@ -105,13 +105,12 @@ def test_fit_and_assess_work_on_every_format_as_the_library_does(folder, wine, e
     columns = _columns(folder / out)
     assert columns["belief"] == assessment.belief.tolist()
     assert columns["assertion"] == [("IDK", "IMK", "IK")[a] for a in assessment.assertion]
-    # One sample for the belief, the third of another class against it.
-    ranked, rows = assessment.evidence["standardscaler"].ranked_distances(), np.arange(48)
-    own = ranked[rows, assessment.belief_codes, 0]
-    ranked[rows, assessment.belief_codes] = np.inf
-    for side, distances in (("for", own), ("against", ranked[:, :, 2].min(axis=1))):
-        written = np.array(columns[f"standardscaler:{side}"], dtype=float)
-        np.testing.assert_allclose(written, distances, rtol=1e-12)
+    distances = assessment.evidence["standardscaler"].class_distances.min(axis=1)
+    written = np.minimum(
+        np.array(columns["standardscaler:for"], dtype=float),
+        np.array(columns["standardscaler:against"], dtype=float),
+    )
+    np.testing.assert_allclose(written, distances, rtol=1e-12)
 
 
 def test_a_device_says_the_same(folder):
@@ -431,5 +430,6 @@ def test_a_coverage_can_be_matched_and_an_accuracy_guaranteed(folder):
     manifest = read_manifest_of(folder / "b.iknow")
     assert manifest["settings"]["selection"]["certificate"]["accuracy"] == 0.5
     assert "takes at least 299 IK samples" in fail(*words, "-o", "c.iknow", "--accuracy", "0.99")
-    said = " ".join(succeed(*words, "-o", "c.iknow").split())
-    assert "Nothing is guaranteed: too few samples" in said
+    assert "coverage cannot choose a RelativeBall" in fail(
+        *words, "-o", "c.iknow", "--rule", "relative-ball"
+    )

@@ -99,7 +99,7 @@ def fit(
     label: LabelOption = None,
     labels: LabelsOption = None,
     layer: Annotated[list[str] | None, typer.Option(help="A layer to search; repeatable.")] = None,
-    rule: RuleOption = "relative-ball",
+    rule: RuleOption = "ball",
     k: Annotated[int, typer.Option(min=1, help="Neighbors, for the rules that use them.")] = 5,
     accuracy: Annotated[float | None, typer.Option(help="Certify accuracy on IK, or fail.")] = None,
     confidence: Annotated[float, typer.Option(help="With this probability.")] = 0.95,
