@@ -60,8 +60,8 @@ def test_for_each_coverage_the_strictest_setting_is_taken(case, method):
     every = {
         "softmax": np.unique(highest_probability(case[0].scores))[::-1],
         "Nearest": np.arange(6, 0, -1),
-        "BallElseNearest": np.arange(12, -1, -1) / 2,
-    }.get(method, np.arange(0, 13) / 2)
+        "BallElseNearest": np.arange(24, -1, -1) / 2,
+    }.get(method, np.arange(0, 25) / 2)
     expected, most = [], 0.0
     for setting in every:
         coverage, accuracy = outcome(*case, method, setting)
@@ -96,7 +96,8 @@ def test_all_is_told_of_all(case):
 
 def test_radii_may_be_given_and_only_their_ratio_counts(case):
     assessment, y_true = case
-    other = assessment.under({layer: Nearest(1) for layer in RADII})
+    quorum = assessment.neighborhoods["a"].quorum
+    other = assessment.under({layer: Nearest(1, quorum=quorum) for layer in RADII})
     twice = {layer: 2 * radius for layer, radius in RADII.items()}
     for method in METHODS:
         once, again = (

@@ -86,7 +86,7 @@ def draw_evidence(axes: Axes, scatter: EvidenceScatter) -> None:
 
 
 def _several(quorum: int) -> str:
-    return "" if quorum == 1 else f"{quorum} samples of "
+    return "" if quorum == 1 else f"{quorum} of "
 
 
 def _draw_areas(axes: Axes, drawing: Drawing) -> None:
