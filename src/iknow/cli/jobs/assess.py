@@ -55,6 +55,9 @@ def assertion_columns(assessment: Assessment) -> dict[str, Any]:
         "reason": np.array([reason.name for reason in assessment.reason]),
         "justified": np.array(["|".join(labels[row]) for row in assessment.justification]),
     }
+    if assessment.levels is not None:
+        columns["level"] = assessment.level
+        columns["weakest"] = assessment.weakest.astype(np.str_)
     for layer, evidence in assessment.evidence.items():
         own, other = distances_for_and_against(evidence, codes)
         nearest = evidence.nearest_distance()  # without a belief, every class is another class
