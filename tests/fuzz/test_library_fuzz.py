@@ -97,7 +97,7 @@ class Oracle:
         for layer, rule in rules.items():
             kept = ~np.isin(self.indexes[layer].rows, list(without))
             row, codes = self.distances[layer][i][kept], self.codes[layer][kept]
-            found.append(support_of(rule, row, codes))
+            found.append(support_of(rule, row, codes, self.belief[i]))
         return found
 
     def answer(self, i, rules, without=()):
@@ -589,6 +589,9 @@ def check_saved(problem, classifier, a, test, folder, told):
     np.testing.assert_array_equal(again.assertion, a.assertion, told)
     np.testing.assert_array_equal(again.reason, a.reason, told)
     assert again.belief.tolist() == a.belief.tolist(), told
+    if a.levels is not None:
+        np.testing.assert_array_equal(again.level, a.level, told)
+        np.testing.assert_array_equal(again.weakest, a.weakest, told)
 
 
 def run_cases(seed, n_cases, folder):

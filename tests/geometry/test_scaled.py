@@ -5,7 +5,7 @@ import pytest
 from sklearn.preprocessing import RobustScaler
 
 from iknow.errors import InputError
-from iknow.geometry import Euclidean, Scaled
+from iknow.geometry import Cosine, Euclidean, Scaled
 from iknow.testing import MetricContract
 
 
@@ -80,6 +80,15 @@ def test_no_query_leaves_the_range_of_float32():
     assert points[0, 0] == -points[1, 0] > 1e38
 
 
+def test_what_was_scaled_can_be_shown_as_it_was():
+    rng = np.random.default_rng(3)
+    table = (rng.standard_normal((50, 3)) * [1e-3, 1, 1e4] + [0, 5, 1e6]).astype(np.float32)
+    metric = Scaled().fit(table, np.zeros(50))
+    restored = metric.restore(metric.transform(table))
+    np.testing.assert_allclose(restored, table, rtol=2**-22, atol=1e-9)
+    assert Cosine().restore(Cosine().transform(table)) is None
+
+
 def test_without_fit_it_says_so():
     for use in (lambda: Scaled().transform(np.eye(2)), lambda: Scaled().expansion(2)):
         with pytest.raises(InputError, match=r"Scaled is not fitted: use what its fit\("):
@@ -90,10 +99,12 @@ def test_without_fit_it_says_so():
 def test_bad_data_is_refused_with_the_fact():
     with pytest.raises(InputError, match="activations must be finite; 1 entries are not"):
         fit(np.array([1.0, np.nan]))
-    with pytest.raises(InputError, match=r"samples with features; got shape \(0, 3\)"):
+    with pytest.raises(InputError, match=r"of shape \(n, n_features\); got \(0, 3\)"):
         Scaled().fit(np.empty((0, 3)), [])
     with pytest.raises(InputError, match="the smallest scale 0"):
         Scaled(np.zeros(2), np.array([1.0, 0.0]))
+    with pytest.raises(InputError, match=r"center of a scaled metric must be a real 2D array"):
+        Scaled(np.zeros((2, 3)), np.ones((2, 3)))
     with pytest.raises(InputError, match=r"got shapes \(2,\) and \(1,\)"):
         Scaled(np.zeros(2), np.ones(1))
     with pytest.raises(

@@ -39,9 +39,10 @@ from iknow.core.robustness import FURTHEST
 from iknow.core.sensitivity import Sensitivity
 from iknow.errors import IknowError, LayerError
 from iknow.explain.on_request import OnRequest
-from iknow.geometry.lipschitz import ROUND_UP
-from iknow.geometry.metric import Minkowski, check_promises, lp_norms
+from iknow.geometry.lipschitz import FLOAT32_ROUNDING, ROUND_UP
+from iknow.geometry.metric import Minkowski, check_promises
 from iknow.geometry.rounding import SMALLEST
+from iknow.geometry.rows import lp_norms
 from iknow.models.lengths import Sizes, as_rows, norms
 from iknow.models.model import Model
 from iknow.models.promise import promised_sensitivity
@@ -80,33 +81,23 @@ class Mover:
         if not math.isfinite(bound.lipschitz):
             return Movement(math.inf)
         index = self.indexes[layer]
-        # Of the activations: the metric's points may have another width.
-        width = index.n_features if self.activations is None else self.activations[layer].shape[1]
-        metric, kept = index.metric, 1 - bound.relative_rounding
         queries = None if self.activations is None else self.activations[layer][positions]
-        transform = metric.rounding(width)
-        relative = said(metric, "relative_rounding", "transform")(width)
-        expansion: Floats | float = metric.expansion(width)
-        if queries is not None and math.isinf(expansion):
-            expansion = said(metric, "expansion_at", "transform")(queries)
-        stretch = (expansion * (1 + relative) + transform) / kept
+        metric = _measure(index, queries)
+        stretch = metric.stretch / (1 - bound.relative_rounding)
         off = np.full(len(positions), bound.rounding)
         if bound.rounding_per_length and self.sizes.lengths is not None:
             off += bound.rounding_per_length * self.sizes.lengths[positions]
-        length = np.zeros(len(positions)) if queries is None else norms(queries)
-        points = None if queries is None else np.asarray(metric.transform(queries))
+        if queries is not None:
+            off += bound.relative_rounding * norms(queries)
         with np.errstate(invalid="ignore"):  # no bound times no error
-            lost = stretch * (off + bound.relative_rounding * length) + transform * length
-        if relative and points is not None:
-            lost += relative * lp_norms(points.astype(np.float64), metric.p)
-        lost += SMALLEST * math.sqrt(index.n_features)
+            lost = stretch * off + metric.rounding + SMALLEST * math.sqrt(index.n_features)
         if self.sizes.lengths is not None:
             lost[self.sizes.lengths[positions] > FURTHEST] = np.inf
         return _movement(
             (bound.lipschitz + bound.rounding_per_length) * ROUND_UP,
             stretch,
             np.nan_to_num(2 * lost * ROUND_UP, nan=np.inf, posinf=np.inf),
-            _crossings(index, points, self.belief[positions]),
+            _crossings(index, metric.points, self.belief[positions]),
         )
 
     @cached_property
@@ -170,6 +161,37 @@ class Mover:
                     f"some inputs move further apart than the bound of {bound.lipschitz:.3g} "
                     "allows: it does not hold for this model"
                 )
+
+
+@dataclass(frozen=True, eq=False)
+class _Measure:
+    """What a metric makes of n activations: points of shape (n, m), or None; E + τ + ρ E, a number
+    or of shape (n,); and τ·|H| + ρ·|t(H)|, likewise.
+    """
+
+    points: Any
+    stretch: Floats | float
+    rounding: Floats | float
+
+
+def _measure(index: LayerIndex, queries: Floats32 | None) -> _Measure:
+    """What the layer's metric says of these activations, or of all if none were kept."""
+    metric = index.metric
+    # Of the activations: the metric's points may have another width.
+    width = index.n_features if queries is None else queries.shape[1]
+    unit, expansion = metric.rounding(width), metric.expansion(width)
+    relative = said(metric, "relative_rounding", "transform")(width)
+    if queries is None:  # `_check_known` saw that nothing depends on them
+        return _Measure(None, expansion * (1 + relative) + unit, 0.0)
+    grown: Floats | float = expansion
+    if math.isinf(expansion):
+        grown = said(metric, "expansion_at", "transform")(queries)
+    points, rounding = np.asarray(metric.transform(queries)), unit * norms(queries)
+    if relative:
+        # Points are in float32, and may have been rounded down.
+        lengths = lp_norms(points.astype(np.float64), metric.p) * (1 + 2 * FLOAT32_ROUNDING)
+        rounding = rounding + relative * lengths
+    return _Measure(points, grown * (1 + relative) + unit, rounding)
 
 
 def _movement(

@@ -34,15 +34,15 @@ class Reason(Word):
     """Why an assertion was made."""
 
     KNOWN = 0
-    """IK: in every layer all samples within reach have the believed class."""
+    """IK: in every layer only the believed class has enough samples within reach."""
     OVERLAP = 1
-    """IMK: a layer finds several classes within reach, and the belief is justified."""
+    """IMK: a layer finds enough samples of several classes, and the belief is justified."""
     DISAGREEMENT = 2
     """IMK: every layer finds one class, but not the same; the belief is among them."""
     EXTRAPOLATION = 3
-    """IDK: a layer finds no training sample within reach."""
+    """IDK: a layer finds too few training samples within reach."""
     CONTRADICTION = 4
-    """IDK: every layer finds samples within reach, none of the believed class."""
+    """IDK: every layer finds enough samples within reach, but not of the believed class."""
     INVALID = 5
     """IDK: an activation in a chosen layer is not finite, or the model gives no answer."""
     UNCERTIFIED = 6

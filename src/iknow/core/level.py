@@ -188,7 +188,7 @@ def log_odds(scores: Floats, belief: Ints, from_probabilities: bool) -> Floats:
     softmax takes them. Unlike the probability itself, the result does not saturate at 1.
     """
     rows = np.arange(len(belief))
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         logs = np.log(np.maximum(scores, 0)) if from_probabilities else np.array(scores, np.float64)
         own = logs[rows, belief].copy()
         logs[rows, belief] = -np.inf

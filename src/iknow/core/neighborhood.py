@@ -169,7 +169,9 @@ class Neighborhood(ABC):
 
     @property
     def lead(self) -> float:
-        """Where any sample counts, so do all up to this many times as far as the nearest one."""
+        """Another class contradicts the belief up to this many times as far as the belief itself:
+        it is IK only if d_other > lead · d_g. At least 1 is true of a reach that all classes share.
+        """
         return 1.0
 
     @property

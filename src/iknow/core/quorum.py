@@ -34,7 +34,8 @@ ONE: Quorum = (1, 1)
 def check_quorum(quorum: Any) -> Quorum:
     """A quorum from one number, for both sides, or a pair (for, against)."""
     kind = "be a whole number >= 1, or two: (for, against)"
-    pair = quorum if isinstance(quorum, (tuple, list, np.ndarray)) else (quorum, quorum)
+    several = isinstance(quorum, (tuple, list)) or (isinstance(quorum, np.ndarray) and quorum.ndim)
+    pair = quorum if several else (quorum, quorum)
     if len(pair) != 2:
         raise InputError(f"a quorum must {kind}; got {shown(quorum)}")
     numbers = [as_whole(each, "a quorum", kind) for each in pair]
@@ -84,6 +85,10 @@ def weigh(evidence: Evidence, quorum: Quorum, belief: Ints | None = None) -> Wei
         array([[1., 9.]])
     """
     if isinstance(evidence, Weighed):
+        if quorum not in (evidence.quorum, ONE):
+            raise InputError(
+                f"the evidence is weighed by {evidence.quorum}; {quorum} was asked for"
+            )
         return evidence
     if belief is None:
         if quorum[0] != quorum[1]:

@@ -41,7 +41,7 @@ def find_support(
 
 
 def within(distances: Floats, reach: Floats | float) -> Bools:
-    """Which of the distances, of shape (n_queries, n_classes), are within reach.
+    """Which of the distances, of shape (n_queries, n_classes) or any other, are within reach.
 
     A class without training samples is at distance inf and never counts, even if the reach is inf.
     """

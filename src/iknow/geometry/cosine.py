@@ -27,7 +27,8 @@ import numpy as np
 
 from iknow.core.arrays import Floats
 from iknow.geometry.lipschitz import FLOAT32_ROUNDING, FLOAT64_ROUNDING, ROUND_UP
-from iknow.geometry.metric import Metric, as_features
+from iknow.geometry.metric import Metric
+from iknow.geometry.rows import in_parts
 
 
 @dataclass(frozen=True)
@@ -44,16 +45,14 @@ class Cosine(Metric):
 
     p = 2.0
 
-    def transform(self, activations: Any) -> Floats:
-        scaled, _, norms = _parts(as_features(activations))
-        directions: Floats = scaled / norms[:, None]
-        return directions
+    def transform(self, activations: Any) -> Any:
+        return in_parts(_directions, activations)
 
     def expansion(self, n_features: int) -> float:
         return math.inf
 
     def expansion_at(self, activations: Any) -> Floats:
-        _, largest, norms = _parts(as_features(activations))
+        _, largest, norms = _measure(np.asarray(activations, dtype=np.float64))
         with np.errstate(divide="ignore", over="ignore"):
             found = 2 / largest / norms * ROUND_UP
         # Zero vectors, and activations that are not finite.
@@ -70,7 +69,13 @@ class Cosine(Metric):
         return {"metric": type(self).__name__}
 
 
-def _parts(values: Floats) -> tuple[Floats, Floats, Floats]:
+def _directions(values: Floats) -> Floats:
+    scaled, _, norms = _measure(values)
+    directions: Floats = scaled / norms[:, None]
+    return directions
+
+
+def _measure(values: Floats) -> tuple[Floats, Floats, Floats]:
     """Rows divided by their largest entry, that entry, and the norms of what is left.
 
     So no square overflows or underflows. Norms are at least 1, and 1 for zero vectors.

@@ -32,6 +32,7 @@ from iknow.geometry.lipschitz import (
     as_matrix,
     spectral_norm,
 )
+from iknow.geometry.rows import in_parts, lp_norms
 
 
 class Metric(ABC):
@@ -59,6 +60,10 @@ class Metric(ABC):
     def transform(self, activations: Any) -> Any:
         """Map `activations` of shape (n, n_features) to points of shape (n, m) to search among."""
 
+    def restore(self, points: Any) -> Any:
+        """Return the activations behind `points` as far as rounding allows; None if unknown."""
+        return None
+
     @abstractmethod
     def expansion(self, n_features: int) -> float:
         """Return the smallest c such that d(a, b) <= c · |a - b|₂ in `n_features`; inf if none."""
@@ -83,7 +88,10 @@ class Metric(ABC):
         )
 
     def relative_rounding(self, n_features: int) -> float:
-        """Return how far `transform` may be off, beyond `rounding`, per ℓp length of the point."""
+        """Return how far `transform` may be off, beyond `rounding`, per ℓp length of the point.
+
+        For float32 activations with `n_features`.
+        """
         return 0.0
 
     @abstractmethod
@@ -102,7 +110,7 @@ class Metric(ABC):
 
     def distances(self, a: Any, b: Any) -> Floats:
         """Return the float64 distances (n, m) of `a` (n, n_features) and `b` (m, n_features)."""
-        left, right = as_matrix(self.transform(a)), as_matrix(self.transform(b))
+        left, right = (as_matrix(self.transform(as_matrix(each))) for each in (a, b))
         return np.stack([lp_norms(right - row, self.p) for row in left]).reshape(-1, len(right))
 
 
@@ -126,6 +134,9 @@ class Minkowski(Metric):
 
     def transform(self, activations: Any) -> Any:
         return np.asarray(activations)
+
+    def restore(self, points: Any) -> Any:
+        return points
 
     def expansion(self, n_features: int) -> float:
         # For p >= 2 an axis attains it, for p < 2 the diagonal does.
@@ -174,7 +185,7 @@ class Weighted(Metric):
         return int(self.map.shape[1])
 
     def transform(self, activations: Any) -> Any:
-        return as_features(activations, len(self.map)) @ self.map
+        return in_parts(lambda values: values @ self.map, activations, len(self.map))
 
     def expansion(self, n_features: int) -> float:
         return spectral_norm(self.map)
@@ -189,18 +200,6 @@ class Weighted(Metric):
 
     def arrays(self) -> dict[str, Floats]:
         return {"map": self.map}
-
-
-def as_features(activations: Any, n_features: int | None = None) -> Floats:
-    """Activations as a float64 array of shape (n, n_features)."""
-    values = np.asarray(activations)
-    if values.ndim != 2 or n_features not in (None, values.shape[1]):
-        columns = "n_features" if n_features is None else n_features
-        made_for = "" if n_features is None else " as the metric was made for"
-        raise InputError(
-            f"activations must have shape (n, {columns}){made_for}; got {values.shape}"
-        )
-    return values.astype(np.float64)
 
 
 def not_fitted(metric: Metric) -> InputError:
@@ -225,14 +224,3 @@ def check_promises(metric: Metric) -> None:
                 f"the metric {type(metric).__name__} changes transform but not {promise}, which "
                 f"depends on it: define {promise}(n_features) too"
             )
-
-
-def lp_norms(differences: Floats, p: float) -> Floats:
-    """ℓp norms of the rows, scaled by the largest entry so that no power overflows."""
-    sizes = np.abs(differences)
-    largest: Floats = sizes.max(axis=1, initial=0.0)
-    if math.isinf(p):
-        return largest
-    scaled = sizes / np.where(largest > 0, largest, 1.0)[:, None]
-    norms: Floats = largest * np.power(scaled, p).sum(axis=1) ** (1 / p)
-    return norms

@@ -31,7 +31,8 @@ import numpy as np
 from iknow.core.arrays import Floats
 from iknow.errors import InputError
 from iknow.geometry.lipschitz import FLOAT32_ROUNDING, FLOAT64_ROUNDING, ROUND_UP, as_matrix
-from iknow.geometry.metric import Metric, as_features, not_fitted
+from iknow.geometry.metric import Metric, not_fitted
+from iknow.geometry.rows import in_parts
 
 NORMAL_IQR = 1.3489795003921634  # the interquartile range of the standard normal distribution
 LARGEST = float(np.finfo(np.float32).max)
@@ -59,9 +60,9 @@ class Scaled(Metric):
 
     def __post_init__(self) -> None:
         for name in ("center", "scale"):
-            values = as_matrix(np.atleast_2d(getattr(self, name)), f"the {name} of a metric")
+            values = as_matrix([getattr(self, name)], f"the {name} of a scaled metric")[0]
             values.flags.writeable = False
-            object.__setattr__(self, name, values.ravel())
+            object.__setattr__(self, name, values)
         if self.center.shape != self.scale.shape or not (self.scale > 0).all():
             raise InputError(
                 "a scaled metric needs a center and a positive scale for each feature; got shapes "
@@ -78,21 +79,29 @@ class Scaled(Metric):
         return len(self.center)
 
     def fit(self, activations: Any, labels: Any) -> Scaled:
-        values = as_matrix(activations, "activations")
-        if not values.size:
-            raise InputError(f"scales need samples with features; got shape {values.shape}")
-        center, scale = np.array([find_spread(column) for column in values.T]).T
+        values = np.asarray(activations)
+        if values.ndim != 2 or not values.size:
+            raise InputError(
+                f"scales need activations of shape (n, n_features); got {values.shape}"
+            )
+        columns = (values[:, j : j + 1] for j in range(values.shape[1]))
+        center, scale = np.array([find_spread(column) for column in columns]).T
         varies = scale > 0
         scale[~varies] = scale[varies].min(initial=np.inf) if varies.any() else 1.0
         return Scaled(center, scale)
 
-    def transform(self, activations: Any) -> Floats:
+    def transform(self, activations: Any) -> Any:
         if not len(self.center):
             raise not_fitted(self)
-        values = as_features(activations, len(self.center))
+        return in_parts(self._scale, activations, len(self.center))
+
+    def _scale(self, values: Floats) -> Floats:
         with np.errstate(over="ignore"):
-            points = (values - self.center) / self.scale
-        return np.clip(points, -LARGEST, LARGEST)
+            points: Floats = (values - self.center) / self.scale
+        return np.clip(points, -LARGEST, LARGEST, out=points)
+
+    def restore(self, points: Any) -> Any:
+        return in_parts(lambda part: part * self.scale + self.center, points, len(self.center))
 
     def expansion(self, n_features: int) -> float:
         if not len(self.center):
@@ -115,11 +124,12 @@ class Scaled(Metric):
         return f"Scaled({len(self.center)} features)" if len(self.center) else "Scaled()"
 
 
-def find_spread(column: Floats) -> tuple[float, float]:
-    """The median and the scale of one feature; a scale of 0 if it is constant.
+def find_spread(feature: Any) -> tuple[float, float]:
+    """The median and the scale of one feature, of shape (n, 1); the scale is 0 if it is constant.
 
     Quantiles are values that occur: between two of them a flag would have a tiny spread.
     """
+    column = as_matrix(feature, "activations").ravel()
     low, center, high = np.quantile(column, [0.25, 0.5, 0.75], method="inverted_cdf")
     apart = np.abs(column - center)
     apart = apart[apart > 0]

@@ -30,7 +30,7 @@ from iknow.core.arrays import Floats
 from iknow.core.scalars import as_real
 from iknow.errors import InputError
 from iknow.geometry.lipschitz import FLOAT32_ROUNDING, as_matrix
-from iknow.geometry.metric import Weighted, as_features, not_fitted
+from iknow.geometry.metric import Weighted, not_fitted
 
 LEAST_EIGENVALUE = 1e-6  # of a correlation matrix, whose eigenvalues are 1 on average
 MOST_FEATURES = 8192  # a square matrix of them takes half a gigabyte
@@ -79,20 +79,21 @@ class Whitened(Weighted):
         inverse = _inverse_root(_correlate(values, codes, spread, varies, self.shrinkage))
         return Whitened(self.shrinkage, map=inverse / spread[:, None])
 
-    def transform(self, activations: Any) -> Floats:
-        return as_features(activations, self._n_features) @ self.map
+    def transform(self, activations: Any) -> Any:
+        self._check_fitted()
+        return super().transform(activations)
 
     def expansion(self, n_features: int) -> float:
-        return super().expansion(self._n_features)
+        self._check_fitted()
+        return super().expansion(n_features)
 
     def rounding(self, n_features: int) -> float:
-        return super().rounding(self._n_features)
+        self._check_fitted()
+        return super().rounding(n_features)
 
-    @property
-    def _n_features(self) -> int:
+    def _check_fitted(self) -> None:
         if not self.map.size:
             raise not_fitted(self)
-        return len(self.map)
 
     def to_dict(self) -> dict[str, Any]:
         return {"metric": type(self).__name__, "shrinkage": self.shrinkage}

@@ -26,9 +26,16 @@ from iknow.report import words
 from iknow.report.album import Album, fill_album
 from iknow.report.assembly import assemble
 from iknow.report.choosing import Chosen, choose_samples, order_for_pictures
-from iknow.report.columns import bytes_per_sample, describe_layers, gather_columns, movement_of
+from iknow.report.columns import (
+    bytes_per_sample,
+    describe_layers,
+    gather_columns,
+    movement_of,
+    shown_rows,
+)
 from iknow.report.comparison import comparison_section
 from iknow.report.naming import Named, find_named, rename_columns
+from iknow.report.promises import chosen_level, describe_certificate, holds_here
 from iknow.selection import Selection
 from iknow.version import __version__
 
@@ -93,7 +100,7 @@ def make_html(
         "version": html.escape(__version__),
         "summary": words.paragraphs(words.summarise(assessment, report)),
         "sampling": words.paragraphs(words.describe_sample(chosen, wrong_known)),
-        "certified": words.paragraphs(words.describe_certificate(assessment, report, selection)),
+        "certified": words.paragraphs(describe_certificate(assessment, report, selection)),
         "notes": words.paragraphs(notes),
         "comparison": comparison_section(comparison),
     }
@@ -103,12 +110,10 @@ def make_html(
             f"max_bytes must leave room for the page and its evidence, {bare} bytes here; got "
             f"{max_bytes}"
         )
-    layers = range(len(assessment.evidence))
-    exemplars = np.hstack([columns[f"{layer}.rows"][:, :2] for layer in layers])
     album = fill_album(
         max_bytes - bare,
         order_for_pictures(assessment, chosen.rows, wrong),
-        chosen.rows, exemplars, samples, training, renderer,
+        chosen.rows, shown_rows(columns, len(assessment.evidence)), samples, training, renderer,
     )  # fmt: skip
     page = assemble(prose, facts, columns, album)
     while len(page.encode()) > max_bytes and album.parts:
@@ -148,14 +153,22 @@ def _facts(
         "classes": _texts(assessment.classes, named.classes),
         "trueClasses": true,
         "layers": describe_layers(assessment, named.classes),
+        "voices": _voices(assessment),
+        "level": chosen_level(assessment, selection),
         "nSamples": len(assessment),
         "n": len(chosen.rows),
         "sampled": chosen.n_counted < chosen.n_samples,
-        "certified": words.holds_here(assessment.neighborhoods, selection),
+        "certified": holds_here(assessment.neighborhoods, selection),
         "knowsRobustness": any(
             np.isfinite(movement_of(assessment, layer).lipschitz) for layer in assessment.evidence
         ),
     }
+
+
+def _voices(assessment: Assessment) -> list[str]:
+    """What can hold a level down, in the order of the column `weakest`."""
+    voices = [] if assessment.levels is None else assessment.levels.voices()
+    return [name(str(voice)) for voice in voices]
 
 
 def _texts(labels: Labels, codes: Ints) -> list[str]:

@@ -22,6 +22,7 @@ from iknow.core.neighborhood import Checks, Neighborhood, Radius, Sides, check_r
 from iknow.core.quorum import ONE, Quorum, own_distances
 from iknow.core.slack import Dial, dial_radius
 from iknow.core.stability import Stability, count_nearest
+from iknow.core.support import within
 from iknow.errors import InputError
 
 
@@ -85,15 +86,16 @@ class Ball(Neighborhood):
         radii = np.asarray(self.radius)
         radius = radii[belief] if radii.ndim else np.full(len(belief), radii)
         if self.quorum != ONE:
-            return count_own(evidence, own_distances(evidence, belief) <= radius[:, None], self)
-        inside = count_within(evidence, radius, belief)
+            inside = within(own_distances(evidence, belief), radius[:, None])
+            return count_own(evidence, inside, self)
+        nearer = count_within(evidence, radius, belief)
         # With a radius for each class, another class may be nearer and yet out of reach.
         _, other = distances_for_and_against(evidence, belief)
-        return Stability(inside.at_least, inside.exact & (other > radius))
+        return Stability(nearer.at_least, nearer.exact & (other > radius))
 
     def changes(self, evidence: Evidence, belief: Ints) -> Ints:
         radii = np.broadcast_to(self.radius, (evidence.n_classes,))
-        inside = (evidence.ranked_distances() <= radii[:, None]).sum(axis=2)
+        inside = within(evidence.ranked_distances(), radii[:, None]).sum(axis=2)
         rows = np.arange(len(belief))
         own = inside[rows, belief]
         inside[rows, belief] = 0

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from iknow.core.arrays import Floats, Ints
-from iknow.core.contrast import ValidationEvidence, find_contrast
+from iknow.core.contrast import ValidationEvidence, find_contrast, quorum_of
 from iknow.core.drawing import Look
 from iknow.core.evidence import Evidence, distances_for_and_against
 from iknow.core.neighborhood import Neighborhood
@@ -67,7 +67,8 @@ class Nearest(Neighborhood):
     def match(
         cls, evidence: ValidationEvidence, belief: Ints, y_true: Ints, coverage: float
     ) -> dict[str, Nearest]:
-        return dict.fromkeys(evidence, cls(match_k(evidence, belief, coverage)))
+        k, quorum = match_k(evidence, belief, coverage), quorum_of(evidence)
+        return dict.fromkeys(evidence, cls(k, quorum=quorum))
 
     @classmethod
     def sweep(cls, evidence: Mapping[str, Evidence], belief: Ints) -> tuple[Floats, Floats]:

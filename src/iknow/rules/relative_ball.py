@@ -78,13 +78,14 @@ class RelativeBall(Neighborhood):
     def reach(self, evidence: Evidence) -> Floats:
         weighed = weigh(evidence, ONE)
         own = weighed.believed_distance()
+        near = (own <= self.radius) & np.isfinite(own)  # a belief without samples is not near
+        reach = np.full(len(own), NO_REACH)
         with np.errstate(over="ignore"):
-            reach = np.where(own <= self.radius, self.ratio * own, NO_REACH)
+            reach[near] = self.ratio * own[near]
         if self.ratio >= 1:
             return reach
         # The belief itself counts all the same.
         reaches = np.repeat(reach[:, None], evidence.n_classes, axis=1)
-        near = np.flatnonzero(reach != NO_REACH)
         reaches[near, weighed.belief[near]] = own[near]
         return reaches
 
@@ -100,7 +101,9 @@ class RelativeBall(Neighborhood):
             distances = evidence.neighbor_distances
             # Those nearer than another class are of the believed one.
             own = np.where(distances < other[:, None], distances, np.inf)
-            return count_nearest(evidence, self._supports(own, other))
+            nearer = count_nearest(evidence, self._supports(own, other))
+            # With a ratio below 1 those further than another class may count as well.
+            return Stability(nearer.at_least, nearer.exact & (self.ratio >= 1))
         _, other = distances_for_and_against(weigh(evidence, self.quorum, belief), belief)
         return count_own(evidence, self._supports(own_distances(evidence, belief), other), self)
 
@@ -119,7 +122,7 @@ class RelativeBall(Neighborhood):
 
     def _supports(self, own: Floats, other: Floats) -> Bools:
         """Whether a believed class at distances (n, m) is near, and another, (n,), out of reach."""
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):  # where own is inf, nothing is near
             clear: Bools = (self.ratio * own < other[:, None]) | np.isinf(other)[:, None]
         return (own <= self.radius) & np.isfinite(own) & clear
 
@@ -183,7 +186,8 @@ class RelativeBall(Neighborhood):
                 ],
             }
 
-        return Drawing((radius, ratio * radius), areas) if np.isfinite(radius) else None
+        marks = (radius, ratio * radius) if ratio > 1 else (radius,)
+        return Drawing(marks, areas, across=False) if np.isfinite(radius) else None
 
 
 def _count_up_to(ranks: Ints, n: int) -> Ints:

@@ -42,7 +42,10 @@ def assess_job(
 
 
 def assertion_columns(assessment: Assessment) -> dict[str, Any]:
-    """An assessment as columns for a file, one row per sample, with distances for and against."""
+    """An assessment as columns for a file, one row per sample, with distances for and against.
+
+    With a quorum these are the distances to the samples that complete it.
+    """
     labels = np.array([str(label) for label in assessment.classes.tolist()])
     rows = np.arange(len(assessment))
     answered = assessment.belief_codes >= 0
@@ -53,9 +56,10 @@ def assertion_columns(assessment: Assessment) -> dict[str, Any]:
         "belief": belief if answered.all() else np.where(answered, belief.astype(np.str_), ""),
         "assertion": np.array([assertion.name for assertion in assessment.assertion]),
         "reason": np.array([reason.name for reason in assessment.reason]),
+        **_level_columns(assessment),
         "justified": np.array(["|".join(labels[row]) for row in assessment.justification]),
     }
-    for layer, evidence in assessment.evidence.items():
+    for layer, evidence in assessment.weighed.items():
         own, other = distances_for_and_against(evidence, codes)
         nearest = evidence.nearest_distance()  # without a belief, every class is another class
         columns[f"{layer}:for"] = np.where(answered, own, np.inf)
@@ -65,6 +69,13 @@ def assertion_columns(assessment: Assessment) -> dict[str, Any]:
         reach = assessment.neighborhoods[layer].reach(evidence)
         columns[f"{layer}:reach"] = reach[rows, codes] if reach.ndim == 2 else reach
     return columns
+
+
+def _level_columns(assessment: Assessment) -> dict[str, Any]:
+    """The level of each prediction and what holds it down, if there are levels."""
+    if assessment.levels is None:
+        return {}
+    return {"level": assessment.level, "weakest": assessment.weakest.astype(np.str_)}
 
 
 def load_classifier(

@@ -50,6 +50,17 @@ class Operations(Protocol):
         queries: of shape (n_queries, n_features); query, block: of shape (n_pairs,).
         """
 
+    def candidates(
+        self, queries: Tensor, query: Tensor, block: Tensor, m: int
+    ) -> tuple[Tensor, Tensor]:
+        """Distances and numbers of rows of a block, in any order, its `m` nearest among them.
+
+        Both of shape (count_candidates(m), n_pairs); inf and NO_ROW for padding.
+        """
+
+    def count_candidates(self, m: int) -> int:
+        """How many rows of each block are candidates."""
+
     def distances(self, queries: Tensor, query: Tensor, block: Tensor) -> Tensor:
         """Distances to all rows of a block, of shape (n_pairs, block size); inf for padding."""
 
@@ -120,6 +131,16 @@ class PlainOperations:
             of_block = self._blocks.numbers.view(-1, self._blocks.size)[block[part]]
             numbers[part] = torch.where(tied, of_block, NO_ROW).amin(1)
         return distances, numbers
+
+    def candidates(
+        self, queries: Tensor, query: Tensor, block: Tensor, m: int
+    ) -> tuple[Tensor, Tensor]:
+        numbers = self._blocks.numbers.view(-1, self._blocks.size)[block]
+        distances = self.distances(queries, query, block)
+        return distances.T.contiguous(), numbers.T.contiguous()
+
+    def count_candidates(self, m: int) -> int:
+        return self._blocks.size  # all: to rank them once, for the whole class, is cheaper
 
     def distances(self, queries: Tensor, query: Tensor, block: Tensor) -> Tensor:
         measured = queries.new_empty(len(query), self._blocks.size, dtype=torch.float64)
