@@ -64,6 +64,9 @@ class EpistemicClassifier(FittingMixin, ClassifierMixin, BaseEstimator):  # type
         quorum: How many training samples a class needs within reach to count, or two numbers: how
             many the belief needs, and how many another class needs to contradict it. Default:
             (1, 3) for `RelativeBall`, so that two wrong labels nearby contradict nothing; else 1.
+        confidence: Whether the model's own confidence is one more voice in levels: below its
+            threshold a sample is IMK, for DOUBT. It gains on clean data and loses on foreign data.
+            Default: only where `tune(accuracy=...)` certifies more coverage with it.
         k: Number of neighbors, for rules that use it.
         metric: "cosine", "euclidean", "scaled", "whitened" or an `iknow.geometry` metric, for all
             layers or in a mapping. Default: cosine in hidden layers, and features by their robust
@@ -94,6 +97,7 @@ class EpistemicClassifier(FittingMixin, ClassifierMixin, BaseEstimator):  # type
         neighborhoods: Neighborhood | Mapping[str, Neighborhood] | Selection | None = None,
         *,
         quorum: int | Quorum | None = None,
+        confidence: bool | None = None,
         k: int = 5,
         metric: str | Metric | Mapping[str, str | Metric] | None = None,
         classes: Any = None,
@@ -109,6 +113,7 @@ class EpistemicClassifier(FittingMixin, ClassifierMixin, BaseEstimator):  # type
         self.rule = rule
         self.neighborhoods = neighborhoods
         self.quorum = quorum
+        self.confidence = confidence
         self.k = k
         self.metric = metric
         self.classes = classes
@@ -197,6 +202,7 @@ class EpistemicClassifier(FittingMixin, ClassifierMixin, BaseEstimator):  # type
             each_class=each_class,
             coverage=coverage,
             false_alarm=false_alarm,
+            model_confidence=self.confidence,
             k=self.k if k is None else k,
             time_limit=time_limit,
             random_state=int(as_random_state(self.random_state).randint(np.iinfo(np.int32).max)),

@@ -249,13 +249,14 @@ def nearest_of_pairs(  # type: ignore[no-untyped-def]
     for rank in tl.static_range(FEW):
         nearest = tl.min(distance, axis=1)
         lowest = tl.min(tl.where(distance == nearest[:, None], number, NO_ROW), axis=1)
-        out = pair + rank * n_pairs.to(tl.int64)
-        tl.store(distance_out + out, nearest, mask=exists)
-        tl.store(number_out + out, lowest, mask=exists)
+        tl.store(distance_out + pair, nearest, mask=exists)
+        tl.store(number_out + pair, lowest, mask=exists)
         if rank + 1 < FEW:
-            is_out = number == lowest[:, None]
-            distance = tl.where(is_out, float("inf"), distance)
-            number = tl.where(is_out, NO_ROW, number)
+            is_stored = number == lowest[:, None]
+            distance = tl.where(is_stored, float("inf"), distance)
+            number = tl.where(is_stored, NO_ROW, number)
+            distance_out += n_pairs
+            number_out += n_pairs
 
 
 @triton.jit  # type: ignore[untyped-decorator]
