@@ -227,7 +227,8 @@ def _most_promising(
     """The path that promises the most coverage, the first of equals, and its candidates."""
     judged = [_judge(path, laying, first, n_second, accuracy, confidence) for path in paths]
     best = int(np.argmax([promise for promise, _ in judged]))
-    return paths[best], judged[best][1]
+    path, grid = paths[best], judged[best][1]
+    return path, [candidate_at(path, level) for level in grid.tolist()]
 
 
 def _grid(levels: Levels, laying: Part) -> Floats:
@@ -240,14 +241,14 @@ def _grid(levels: Levels, laying: Part) -> Floats:
 
 def _judge(
     levels: Levels, laying: Part, first: Part, n_second: int, accuracy: float, confidence: float
-) -> tuple[float, list[Candidate]]:
-    """The coverage that a path promises, and its candidates from the surest to the most lenient.
+) -> tuple[float, Floats]:
+    """The coverage that a path promises, and its levels from the surest to the most lenient.
 
     Judged on the samples that choose, as if there were as many as certify.
     """
     grid = _grid(levels, laying)
     if not len(grid):
-        return 0.0, []
+        return 0.0, grid
     found, scale = find_levels(levels, first), n_second / len(first)
     known = np.array([(found >= level).sum() for level in grid])
     errors = np.array([(first.wrong & (found >= level)).sum() for level in grid])
@@ -255,7 +256,7 @@ def _judge(
     surest = int(doubts.argmin())
     passing = np.flatnonzero(doubts <= 1 - confidence)
     promise = float(known[passing[-1]] / len(first)) if len(passing) else 0.0
-    return promise, [candidate_at(levels, float(level)) for level in grid[surest:]]
+    return promise, grid[surest:]
 
 
 def _kept(part: Part, left_out: Mapping[str, str]) -> tuple[str, ...]:
