@@ -23,8 +23,8 @@ ARGUMENTS = (griffe.DocstringSectionKind.parameters, griffe.DocstringSectionKind
 SHOWN_ELSEWHERE = {
     "Certificate", "Comparison", "CoverageSurface", "Curve", "EvidenceScatter", "Exemplar",
     "Explanation", "Features", "Image", "LayerBound", "LayerExplanation", "Observation", "Probe",
-    "RadiusCurve", "Reason", "Regions", "Report", "RiskCoverage", "RobustCurve", "Selection", "Sensitivity",
-    "Series", "Sizes", "Slack", "Stability", "Threshold", "Tradeoff", "TradeoffLine",
+    "RadiusCurve", "Reason", "Regions", "Report", "RiskCoverage", "RobustCurve", "Selection",
+    "Sensitivity", "Series", "Sizes", "Slack", "Stability", "Threshold", "Tradeoff", "TradeoffLine",
 }  # fmt: skip
 
 
