@@ -499,6 +499,7 @@ OTHERWISE = {
     "rule": BallElseNearest,
     "neighborhoods": RelativeBall(2.0, 1.5),
     "quorum": (2, 4),
+    "confidence": True,
     "k": 3,
     "metric": Weighted(np.diag([1.0, 2.0, 3.0, 4.0])),
     "classes": np.array([2, 1, 0]),
