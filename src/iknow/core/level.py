@@ -24,8 +24,8 @@ at distance 0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -100,6 +100,11 @@ class Levels:
     def n_samples(self) -> int:
         """The number of reference samples."""
         return len(next(iter(self.layers.values())))
+
+    def only(self, layers: Iterable[str]) -> Levels | None:
+        """The path through some of the layers; None if it goes through none of them."""
+        kept = {layer: self.layers[layer] for layer in layers if layer in self.layers}
+        return replace(self, layers=kept) if kept else None
 
     def voices(self) -> list[Weakest]:
         """All voices, in the order of `hear`."""

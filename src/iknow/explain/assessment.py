@@ -279,7 +279,7 @@ class Assessment:
             evidence={layer: self.evidence[layer] for layer in chosen},
             neighborhoods={layer: self.neighborhoods[layer] for layer in chosen},
             found=None if self.found is None else {layer: self.found[layer] for layer in chosen},
-            levels=None,
+            levels=None if self.levels is None else self.levels.only(chosen),
         )
 
     def __getitem__(self, samples: Any) -> Assessment:
