@@ -66,8 +66,8 @@ class Assessment:
 
     Examples:
         >>> from iknow import Ball
-        >>> a.under({"input": Ball(0.5), "output": Ball(0.5)})
-        Assessment of 75 predictions: IK 58, IMK 2, IDK 15
+        >>> a.under({"input": Ball(0.5)})
+        Assessment of 75 predictions: IK 60, IMK 4, IDK 11
     """
 
     classes: Labels
