@@ -33,6 +33,9 @@ from iknow.selection.selection import Certificate, Selection, mean_or_nan
 STEPS = 200
 """Levels to test at most, evenly spaced in coverage."""
 
+SAFETY = 5
+"""A level looks safe if it is to pass with this much to spare."""
+
 NEARNESSES = (1.0, 0.5, 0.2, 0.05, 0.01)
 """How much nearness may count, for an accuracy."""
 
@@ -253,7 +256,9 @@ def _judge(
     known = np.array([(found >= level).sum() for level in grid])
     errors = np.array([(first.wrong & (found >= level)).sum() for level in grid])
     doubts = p_values(np.rint(scale * errors), np.rint(scale * known), accuracy)
-    surest = int(doubts.argmin())
+    # The strictest that looks safe: the surest of a few samples may fail, and ends the sequence.
+    safe = np.flatnonzero(doubts <= (1 - confidence) / SAFETY)
+    surest = int(safe[0] if len(safe) else doubts.argmin())
     passing = np.flatnonzero(doubts <= 1 - confidence)
     promise = float(known[passing[-1]] / len(first)) if len(passing) else 0.0
     return promise, grid[surest:]
