@@ -22,9 +22,9 @@ ARGUMENTS = (griffe.DocstringSectionKind.parameters, griffe.DocstringSectionKind
 # Records that a function returns or takes: the example of that function shows them.
 SHOWN_ELSEWHERE = {
     "Certificate", "Comparison", "CoverageSurface", "Curve", "EvidenceScatter", "Exemplar",
-    "Explanation", "Features", "Image", "LayerBound", "LayerExplanation", "Observation", "Probe", "RadiusCurve",
-    "Reason", "Regions", "Report", "RiskCoverage", "RobustCurve", "Selection", "Sensitivity",
-    "Series", "Sizes", "Slack", "Stability", "Threshold", "Tradeoff", "TradeoffLine",
+    "Explanation", "Features", "Image", "LayerBound", "LayerExplanation", "Observation", "Probe",
+    "RadiusCurve", "Reason", "Regions", "Report", "RiskCoverage", "RobustCurve", "Selection",
+    "Sensitivity", "Series", "Sizes", "Slack", "Stability", "Threshold", "Tradeoff", "TradeoffLine",
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Measures what wrong labels cost: `python docs/figures/wrong_labels.py`, for docs/wrong-labels.md.
+"""Measures what wrong labels cost, for the table on the page: python docs/figures/wrong_labels.py
 
 A share of the training labels of scikit-learn's digits is replaced by another digit at random, and
 a network learns from them. Validation and test labels are true. For each quorum we take the largest

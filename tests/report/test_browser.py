@@ -448,6 +448,8 @@ def test_a_quorum_is_said_and_all_its_samples_are_shown(assessed, open_page):
             for exemplar in (*layer.samples_for, *layer.samples_against):
                 assert f"training #{exemplar.row}" in shown
             assert f"at {layer.samples_against[-1].distance:.4g}" in shown
+            alone = f"only “{explanation.belief}” has enough within reach"
+            assert layer.support != (explanation.belief,) or alone in shown
         if reason == Reason.KNOWN and explanation.changes:
             are = "sample is" if explanation.changes == 1 else "samples are"
             assert f"whatever {explanation.changes} {are} added, removed or relabeled" in shown

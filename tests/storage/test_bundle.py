@@ -464,10 +464,8 @@ def test_content_of_a_bundle_that_no_index_can_take_is_refused_though_its_checks
     tmp_path,
 ):
     """Such as one that was written by other means than `save`."""
-    settings = {"rule": "Ball", "k": 5, "batch_size": 1024, "selection": None, "quorum": 1}
-    settings |= {"layers": True, "neighborhoods": "each", "metric": None, "classes": False}
-    settings |= {"validation_fraction": 0.25, "random_state": 0, "progress": False}
-    settings |= {"n_features_in": None, "feature_names_in": None, "probe": "none"}
+    make_classifier(tuned=False).save(tmp_path / "x.iknow")
+    settings = read_bundle(tmp_path / "x.iknow").settings
     points = np.array([[1.0], [2.0], [np.nan]], dtype=np.float32)
     bundle = Bundle(
         classes=np.array([0, 1]),
@@ -501,6 +499,7 @@ OTHERWISE = {
     "rule": BallElseNearest,
     "neighborhoods": RelativeBall(2.0, 1.5),
     "quorum": (2, 4),
+    "confidence": True,
     "k": 3,
     "metric": Weighted(np.diag([1.0, 2.0, 3.0, 4.0])),
     "classes": np.array([2, 1, 0]),

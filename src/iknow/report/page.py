@@ -35,6 +35,7 @@ from iknow.report.columns import (
 )
 from iknow.report.comparison import comparison_section
 from iknow.report.naming import Named, find_named, rename_columns
+from iknow.report.promises import chosen_level, describe_certificate, holds_here
 from iknow.selection import Selection
 from iknow.version import __version__
 
@@ -99,7 +100,7 @@ def make_html(
         "version": html.escape(__version__),
         "summary": words.paragraphs(words.summarise(assessment, report)),
         "sampling": words.paragraphs(words.describe_sample(chosen, wrong_known)),
-        "certified": words.paragraphs(words.describe_certificate(assessment, report, selection)),
+        "certified": words.paragraphs(describe_certificate(assessment, report, selection)),
         "notes": words.paragraphs(notes),
         "comparison": comparison_section(comparison),
     }
@@ -153,11 +154,11 @@ def _facts(
         "trueClasses": true,
         "layers": describe_layers(assessment, named.classes),
         "voices": _voices(assessment),
-        "level": words.chosen_level(assessment, selection),
+        "level": chosen_level(assessment, selection),
         "nSamples": len(assessment),
         "n": len(chosen.rows),
         "sampled": chosen.n_counted < chosen.n_samples,
-        "certified": words.holds_here(assessment.neighborhoods, selection),
+        "certified": holds_here(assessment.neighborhoods, selection),
         "knowsRobustness": any(
             np.isfinite(movement_of(assessment, layer).lipschitz) for layer in assessment.evidence
         ),

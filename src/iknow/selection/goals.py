@@ -98,7 +98,10 @@ class Goal:
         return self.coverage is None and self.false_alarm is None
 
     def neighbors_needed(self, rule: type[Neighborhood], n_rows: int, quorum: Quorum = ONE) -> int:
-        """Return how many neighbor distances it takes to tune `rule` on `n_rows` training rows."""
+        """Return how many neighbor distances it takes to tune `rule` on `n_rows` training rows.
+
+        `quorum`: how many samples the belief needs, and how many another class.
+        """
         if rule.by_level:  # whether the nearest agree says what a layer means
             return min(quorum[0], n_rows)
         if rule.neighbors_to_match:

@@ -33,6 +33,9 @@ from iknow.selection.selection import Certificate, Selection, mean_or_nan
 STEPS = 200
 """Levels to test at most, evenly spaced in coverage."""
 
+SAFETY = 5
+"""A level looks safe if it is to pass with this much to spare."""
+
 NEARNESSES = (1.0, 0.5, 0.2, 0.05, 0.01)
 """How much nearness may count, for an accuracy."""
 
@@ -227,7 +230,8 @@ def _most_promising(
     """The path that promises the most coverage, the first of equals, and its candidates."""
     judged = [_judge(path, laying, first, n_second, accuracy, confidence) for path in paths]
     best = int(np.argmax([promise for promise, _ in judged]))
-    return paths[best], judged[best][1]
+    path, grid = paths[best], judged[best][1]
+    return path, [candidate_at(path, level) for level in grid.tolist()]
 
 
 def _grid(levels: Levels, laying: Part) -> Floats:
@@ -240,22 +244,24 @@ def _grid(levels: Levels, laying: Part) -> Floats:
 
 def _judge(
     levels: Levels, laying: Part, first: Part, n_second: int, accuracy: float, confidence: float
-) -> tuple[float, list[Candidate]]:
-    """The coverage that a path promises, and its candidates from the surest to the most lenient.
+) -> tuple[float, Floats]:
+    """The coverage that a path promises, and its levels from the surest to the most lenient.
 
     Judged on the samples that choose, as if there were as many as certify.
     """
     grid = _grid(levels, laying)
     if not len(grid):
-        return 0.0, []
+        return 0.0, grid
     found, scale = find_levels(levels, first), n_second / len(first)
     known = np.array([(found >= level).sum() for level in grid])
     errors = np.array([(first.wrong & (found >= level)).sum() for level in grid])
     doubts = p_values(np.rint(scale * errors), np.rint(scale * known), accuracy)
-    surest = int(doubts.argmin())
+    # The strictest that looks safe: the surest of a few samples may fail, and ends the sequence.
+    safe = np.flatnonzero(doubts <= (1 - confidence) / SAFETY)
+    surest = int(safe[0] if len(safe) else doubts.argmin())
     passing = np.flatnonzero(doubts <= 1 - confidence)
     promise = float(known[passing[-1]] / len(first)) if len(passing) else 0.0
-    return promise, [candidate_at(levels, float(level)) for level in grid[surest:]]
+    return promise, grid[surest:]
 
 
 def _kept(part: Part, left_out: Mapping[str, str]) -> tuple[str, ...]:

@@ -56,7 +56,7 @@ class SavingMixin:
             >>> ec = EpistemicClassifier(FrozenEstimator(trained)).fit(X_train, y_train)
             >>> ec.tune(X_val, y_val).save("iris.iknow")
             >>> EpistemicClassifier.load("iris.iknow", FrozenEstimator(trained)).layers_
-            ('input', 'output')
+            ('input',)
         """
         check_is_fitted(self, "indexes_")
         known_by = self.probe_ if as_flag(probe, "probe") else "it was saved with probe=False"

@@ -76,9 +76,11 @@ function slackWords(slack, { rule }) {
 }
 
 function verdict(look) {
-  if (look.empty) return "nothing within reach";
+  const several = Math.max(...look.setting.quorum) > 1;  // of a class that does not count, some may be
+  if (look.empty) return several ? "too few within reach" : "nothing within reach";
   const within = [look.own, ...look.rivals].filter((candidate) => candidate.within).slice(0, 3);
-  return `${look.alone ? "only " : ""}${Words.list(within.map(Words.name))} within reach`;
+  const enough = several ? ` ${within.length > 1 ? "have" : "has"} enough` : "";
+  return `${look.alone ? "only " : ""}${Words.list(within.map(Words.name))}${enough} within reach`;
 }
 
 function layerPart(page, i, look, l) {
