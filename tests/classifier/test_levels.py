@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
 from iknow import Assertion, Ball, EpistemicClassifier, Reason, RelativeBall, evaluate
-from iknow.errors import InputError
+from iknow.errors import InputError, SelectionError
 from iknow.geometry import Cosine, Euclidean
 from iknow.models.precomputed import PrecomputedModel
 from iknow.testing import assert_same_evidence
@@ -208,6 +208,68 @@ def test_a_layer_left_out_comes_back_when_tuning_finds_it_meaningful():
     classifier.tune(helpful, y_val, coverage=0.8)
     assert classifier.selection_.left_out == {}
     assert set(classifier.neighborhoods_) == {"told", "noise"}
+
+
+@pytest.mark.parametrize("quorum", [(4, 1), (4, 4), 9])
+def test_a_training_set_smaller_than_the_quorum_supports_nothing_and_tuning_says_so(quorum):
+    X, y = noisy_layer(300, seed=0)
+    few = [np.flatnonzero(y == code)[0] for code in range(3)]
+    training = X[0][few], {layer: values[few] for layer, values in X[1].items()}
+    classifier = EpistemicClassifier(PrecomputedModel(), quorum=quorum, progress=False)
+    classifier.fit(training, y[few])
+    for goal in ({}, {"coverage": 0.5}):
+        with pytest.raises(SelectionError, match=r"none of the 300 .* can be IK.*smaller quorum"):
+            classifier.tune(*noisy_layer(300, seed=1), **goal)
+
+
+# Nasty data
+
+
+@pytest.mark.parametrize("goal", [{"accuracy": 0.9}, {"coverage": 0.5}, {"false_alarm": 0.1}])
+def test_one_point_again_and_again_is_ik_all_or_none(goal):
+    """All levels tie, in a single class."""
+    classifier = EpistemicClassifier(PrecomputedModel(), progress=False).fit(*noisy_layer(300, 0))
+    belief = np.zeros(200, dtype=np.int64)
+    layers = {"told": np.zeros((200, 2)), "noise": np.zeros((200, 4))}
+    classifier.tune((np.eye(3)[belief], layers), belief, **goal)
+    assert classifier.selection_.coverage == 1
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [
+        np.full((1, 3), 1 / 3),
+        np.zeros((1, 3)),
+        np.array([[1e308, -1e308, -1e308]]),
+        np.array([[0.0, -np.inf, -np.inf]]),
+    ],
+    ids=["even", "zero", "huge", "certain"],
+)
+def test_scores_that_say_nothing_leave_certificates_to_distances(scores):
+    classifier = EpistemicClassifier(PrecomputedModel(), progress=False).fit(*noisy_layer(300, 0))
+    (_, layers), y = noisy_layer(900, seed=1)
+    first = y == 0
+    own = {layer: values[first] for layer, values in layers.items()}
+    outputs = np.repeat(scores, first.sum(), axis=0), own
+    classifier.tune(outputs, y[first], accuracy=0.9)
+    selection = classifier.selection_
+    assert selection.certificate.bound >= 0.9
+    assert selection.coverage > 0.7
+    known = classifier.assess(outputs).assertion == Assertion.IK
+    assert known.mean() == selection.coverage
+
+
+def test_a_model_that_is_always_wrong_is_certified_for_nothing():
+    classifier = EpistemicClassifier(PrecomputedModel(), progress=False).fit(*noisy_layer(300, 0))
+    X, _ = noisy_layer(400, seed=1)
+    wrong = (X[0].argmax(axis=1) + 1) % 3
+    with pytest.raises(SelectionError, match="no number of samples would be enough"):
+        classifier.tune(X, wrong, accuracy=0.5)
+    assert not hasattr(classifier, "selection_")
+    selection = classifier.tune(X, wrong).selection_
+    assert selection.certificate is None
+    assert selection.accuracy == 0
+    assert "no number of samples would be enough" in selection.note
 
 
 # Wrong labels

@@ -90,9 +90,12 @@ def test_a_pipeline_is_looked_at_behind_its_last_transformer():
     X, y = data()
     model = make_pipeline(StandardScaler(), LogisticRegression())
     classifier = EpistemicClassifier(model).fit(X, y)
-    assert classifier.layers_ == ("standardscaler", "output")
-    scaled = classifier.model_.estimator[0].transform(X)[classifier.indexes_["output"].rows]
-    np.testing.assert_allclose(classifier.indexes_["standardscaler"].points, scaled, rtol=1e-5)
+    assert classifier.layers_ == ("standardscaler",)
+    index = classifier.indexes_["standardscaler"]
+    scaled = classifier.model_.estimator[0].transform(X)[index.rows]
+    np.testing.assert_allclose(index.points, scaled, rtol=1e-5)
+    paper = EpistemicClassifier.paper(model).fit(X, y)
+    assert paper.layers_ == ("standardscaler", "output")
 
 
 # Rounding

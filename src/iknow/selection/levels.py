@@ -98,8 +98,9 @@ def match_level(part: Part, reference: Part, coverage: float, confident: bool = 
     if not (found > 0).any():
         raise SelectionError(
             f"none of the {len(part)} validation samples can be IK: each is believed to be of a "
-            "class with too few training samples, or lies on top of another class's. Use more "
-            "training data, or a smaller quorum"
+            "class with too few training samples, or lies on top of another class's, or is "
+            "stranger than all reference samples. Use more training data or reference samples, or "
+            "a smaller quorum"
         )
     level = match_threshold(np.where(found > 0, found, -np.inf), coverage)
     level = min(max(level, float(found[found > 0].min())), float(found.max()))

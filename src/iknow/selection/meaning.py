@@ -25,7 +25,8 @@ def find_meaningless(reference: Part) -> dict[str, str]:
     agreements: dict[str, float] = {}
     for layer, evidence in reference.evidence.items():
         contrast = find_contrast(evidence, reference.belief)
-        nearest = contrast.neighbor_distance(contrast.quorum[0])
+        # A training set smaller than the quorum has no such neighbor, and supports no belief.
+        nearest = contrast.neighbor_distance(min(contrast.quorum[0], contrast.n_neighbors))
         agreements[layer] = float(np.mean(contrast.own <= nearest))
     best = max(agreements, key=agreements.__getitem__)
     least = chance + LEAST_KAPPA * (1 - chance)
