@@ -32,7 +32,7 @@ def make_regions() -> Figure:
     X, y = make_moons(900, noise=0.2, random_state=0)
     network = MLPClassifier((16, 16), max_iter=1500, random_state=0).fit(X[:300], y[:300])
     classifier = EpistemicClassifier(network, ["input"], progress=False)
-    classifier.fit(X[:300], y[:300]).tune(X[300:], y[300:])
+    classifier.fit(X[:300], y[:300]).tune(X[300:], coverage=0.85)
     regions = map_regions(classifier.assess, (-2, 3), (-1.8, 2.2), 500)
     figure = Figure(figsize=(4.4, 3.77), layout="constrained")
     draw_regions(figure.subplots(), regions, X[:300], y[:300])
