@@ -128,10 +128,11 @@ def try_in_turn(
 
     candidates: in an order that does not depend on `second`, the samples that certify.
     """
-    tests = [_Test(candidate, second) for candidate in candidates]
+    tests = (_Test(candidate, second) for candidate in candidates)  # none after the first failure
     passed = list(takewhile(lambda test: test.p_value(accuracy) <= 1 - confidence, tests))
     if not passed:
-        raise _nothing_certified(tests, accuracy, confidence, classes)
+        every = [_Test(candidate, second) for candidate in candidates]
+        raise _nothing_certified(every, accuracy, confidence, classes)
     best = max(passed, key=lambda test: int(test.counts.sum()))
     bounds = best.bounds(confidence)
     by_class, knowable = None, best.candidate.classes
@@ -145,7 +146,7 @@ def try_in_turn(
         known=int(best.counts.sum()),
         errors=int(best.errors.sum()),
         n_samples=len(second),
-        tested=min(len(passed) + 1, len(tests)),
+        tested=min(len(passed) + 1, len(candidates)),
         procedure="fixed-sequence exact binomial tests on held-out samples",
         proven=proven,
         by_class=by_class,

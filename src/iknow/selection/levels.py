@@ -18,7 +18,7 @@ from itertools import product
 
 import numpy as np
 
-from iknow.core.arrays import Floats, Labels
+from iknow.core.arrays import Floats, Ints, Labels
 from iknow.core.contrast import find_contrast, quorum_of
 from iknow.core.level import Levels, refer
 from iknow.errors import InputError, SelectionError
@@ -254,8 +254,7 @@ def _judge(
     if not len(grid):
         return 0.0, grid
     found, scale = find_levels(levels, first), n_second / len(first)
-    known = np.array([(found >= level).sum() for level in grid])
-    errors = np.array([(first.wrong & (found >= level)).sum() for level in grid])
+    known, errors = _count_from(found, grid), _count_from(found[first.wrong], grid)
     doubts = p_values(np.rint(scale * errors), np.rint(scale * known), accuracy)
     # The strictest that looks safe: the surest of a few samples may fail, and ends the sequence.
     safe = np.flatnonzero(doubts <= (1 - confidence) / SAFETY)
@@ -263,6 +262,11 @@ def _judge(
     passing = np.flatnonzero(doubts <= 1 - confidence)
     promise = float(known[passing[-1]] / len(first)) if len(passing) else 0.0
     return promise, grid[surest:]
+
+
+def _count_from(found: Floats, grid: Floats) -> Ints:
+    """How many levels are at least each of `grid`."""
+    return len(found) - np.searchsorted(np.sort(found), grid, side="left")
 
 
 def _kept(part: Part, left_out: Mapping[str, str]) -> tuple[str, ...]:

@@ -124,9 +124,10 @@ class Selection:
     def sentences(self) -> list[str]:
         """How the neighborhoods perform, and what is promised about them, in words."""
         largest = ", the largest possible" if self.optimal else ""
+        accuracy = "" if np.isnan(self.accuracy) else f"; accuracy on it {percent(self.accuracy)}"
         said = [
             f"On {self.n_samples:,} validation samples: coverage {percent(self.coverage)}"
-            f"{largest}; accuracy on it {percent(self.accuracy)}"
+            f"{largest}{accuracy}"
         ]
         said += [f"Layer {name} is left out: {why}" for name, why in self.left_out.items()]
         if self.false_alarm is not None:
