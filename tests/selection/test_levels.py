@@ -195,6 +195,15 @@ def test_a_certificate_is_not_kept_by_promising_nothing():
     outcome.check_promise()
 
 
+def test_the_sequence_does_not_start_where_too_few_samples_certify():
+    """The first to fail ends it, and two samples fail whatever they say."""
+    population = leveled(np.full(2000, 0.03))
+    for seed in range(8):
+        part = draw(population, 300, seed)
+        found = certify_level(part, None, accuracy=0.7, confidence=0.7, random_state=seed)
+        assert found.coverage > 0.8
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("target", "confidence", "n"), [(0.9, 0.9, 400), (0.7, 0.8, 40)])
 @pytest.mark.parametrize("make", ADVERSARIES)
