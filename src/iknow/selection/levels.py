@@ -23,7 +23,7 @@ from iknow.core.contrast import find_contrast, quorum_of
 from iknow.core.level import Levels, refer
 from iknow.errors import InputError, SelectionError
 from iknow.rules import RelativeBall
-from iknow.selection.binomial import p_values
+from iknow.selection.binomial import least_samples, p_values
 from iknow.selection.candidates import Candidate, Part, rank
 from iknow.selection.guarantee import check_enough, find_eligible, split, try_in_turn
 from iknow.selection.matching import match_threshold
@@ -257,7 +257,10 @@ def _judge(
     known, errors = _count_from(found, grid), _count_from(found[first.wrong], grid)
     doubts = p_values(np.rint(scale * errors), np.rint(scale * known), accuracy)
     # The strictest that looks safe: the surest of a few samples may fail, and ends the sequence.
-    safe = np.flatnonzero(doubts <= (1 - confidence) / SAFETY)
+    # Those that certify may hold fewer IK samples, by two standard deviations, and need enough.
+    fewest = scale * (known - 2 * np.sqrt(known))
+    enough = fewest >= least_samples(accuracy, confidence)
+    safe = np.flatnonzero(enough & (doubts <= (1 - confidence) / SAFETY))
     surest = int(safe[0] if len(safe) else doubts.argmin())
     passing = np.flatnonzero(doubts <= 1 - confidence)
     promise = float(known[passing[-1]] / len(first)) if len(passing) else 0.0
