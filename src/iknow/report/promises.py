@@ -52,10 +52,12 @@ def _about_accuracy(
         ]
     certificate = selection.certificate
     if certificate is None:
+        accuracy = selection.accuracy
+        right = "" if np.isnan(accuracy) else f", {percent(accuracy)} of these right"
         return [
             "No accuracy is certified. The neighborhoods were chosen on "
             f"{selection.n_samples:,} validation samples; {percent(selection.coverage)} of them "
-            f"were IK, {percent(selection.accuracy)} of these right: a measurement, not a promise."
+            f"were IK{right}: a measurement, not a promise."
         ]
     if not holds_here(neighborhoods, selection):
         return [
