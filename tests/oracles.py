@@ -2,10 +2,11 @@
 
 Evidence comes from all distances by loops, in float64; `iknow.testing.brute_force` is the oracle of
 indexes, which see float32. Supports, assertions and reasons come from the paper's definitions, as
-plain sets of training rows.
+plain sets of training rows; a quorum counts them.
 """
 
 import math
+from collections import Counter
 
 import numpy as np
 
@@ -25,57 +26,66 @@ def distance(x, z):
     return math.sqrt(sum((a - b) * (a - b) for a, b in zip(x, z, strict=True)))
 
 
-def gather(train, labels, queries, n_classes, n_neighbors, rows=None):
+def gather(train, labels, queries, n_classes, n_neighbors, rows=None, per_class=1):
     """Evidence by all Euclidean distances. rows: numbers of the training rows."""
     distances = np.sqrt(((queries[:, None, :] - train[None, :, :]) ** 2).sum(axis=2))
-    return evidence_of(distances, labels, n_classes, n_neighbors, rows)
+    return evidence_of(distances, labels, n_classes, n_neighbors, rows, per_class)
 
 
-def evidence_of(distances, labels, n_classes, n_neighbors, rows=None):
+def evidence_of(distances, labels, n_classes, n_neighbors, rows=None, per_class=1):
     """The evidence in a table of distances, of shape (n_queries, n_rows)."""
     n_queries, n_rows = distances.shape
     rows = np.arange(n_rows) if rows is None else rows
-    class_distances = np.full((n_queries, n_classes), np.inf)
-    exemplars = np.full((n_queries, n_classes), -1)
+    ranked = np.full((n_queries, n_classes, per_class), np.inf)
+    exemplars = np.full(ranked.shape, -1)
     for query in range(n_queries):
-        for row in range(n_rows):
-            label = labels[row]
-            found = (distances[query, row], rows[row])
-            if found < (class_distances[query, label], exemplars[query, label]):
-                class_distances[query, label], exemplars[query, label] = found
+        for code in range(n_classes):
+            members = [row for row in range(n_rows) if labels[row] == code]
+            nearest = sorted((distances[query, row], rows[row]) for row in members)
+            for rank, found in enumerate(nearest[:per_class]):
+                ranked[query, code, rank], exemplars[query, code, rank] = found
     padding = np.full((n_queries, n_neighbors), np.inf)
     neighbor_distances = np.sort(np.hstack([distances, padding]), axis=1)[:, :n_neighbors]
-    return Evidence(class_distances, neighbor_distances, exemplars)
+    further = ranked[:, :, 1:], exemplars[:, :, 1:]
+    return Evidence(ranked[:, :, 0], neighbor_distances, exemplars[:, :, 0], *further)
 
 
-def support_of(rule, distances, codes):
+def support_of(rule, distances, codes, belief):
     """The classes near one query, by its distances (n_rows,) to samples of classes `codes`."""
     distances, codes = list(map(float, distances)), list(map(int, codes))
-    return {codes[row] for row in neighborhood_of(rule, distances, codes)}
-
-
-def neighborhood_of(rule, distances, codes):
-    """The rows that a rule counts; a rule with a radius for each class looks at their codes."""
+    needed, against = rule.quorum
 
     def ball(reach):
         return {row for row, found in enumerate(distances) if found <= reach}
 
-    def nearest():
-        return ball(sorted(distances)[rule.k - 1] if rule.k <= len(distances) else math.inf)
+    def counting(rows):
+        """The classes that have enough samples among some rows."""
+        found = Counter(codes[row] for row in rows)
+        return {code for code, n in found.items() if n >= (needed if code == belief else against)}
 
     if isinstance(rule, Nearest):
-        return nearest()
+        return counting(nearest_of(rule.k, distances))
     if isinstance(rule, Ball) and np.ndim(rule.radius):
-        return {row for row, code in enumerate(codes) if distances[row] <= rule.radius[code]}
-    within = ball(rule.radius)
+        return counting(row for row, code in enumerate(codes) if distances[row] <= rule.radius[code])
+    within = counting(ball(rule.radius))
     if isinstance(rule, Ball):
         return within
     if isinstance(rule, BallElseNearest):
-        return within or nearest()
+        return within or counting(nearest_of(rule.k, distances))
     if isinstance(rule, BallWithNearest):
-        return within | nearest() if within else set()
+        both = ball(rule.radius) | nearest_of(rule.k, distances)
+        return counting(both) if within else set()
     assert isinstance(rule, RelativeBall)
-    return ball(rule.ratio * min(distances)) if within else set()
+    if belief not in within:
+        return set()
+    own = sorted(found for found, code in zip(distances, codes, strict=True) if code == belief)
+    return {belief} | counting(ball(rule.ratio * own[needed - 1]))
+
+
+def nearest_of(k, distances):
+    """The rows of the k nearest samples and of all that tie with the k-th."""
+    reach = sorted(distances)[k - 1] if k <= len(distances) else math.inf
+    return {row for row, found in enumerate(distances) if found <= reach}
 
 
 def justification_of(supports):

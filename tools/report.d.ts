@@ -5,7 +5,9 @@ interface Layer {
   given: Setting;
   distances: Float64Array; codes: Int32Array; rows: BigInt64Array;
   ranks: Uint8Array | Uint16Array; neighbors: Float32Array;
-  rounding: Float64Array; crossing: Float64Array;
+  rounding: Float64Array; crossing: Float64Array; stretch: Float64Array;
+  /* With a quorum. */
+  attack: Float64Array | null; nearerRows: BigInt64Array | null; nearerDistances: Float32Array | null;
   /* Of a layer with a fixed rule. */
   within: Uint8Array; reach: Float64Array; none: Uint8Array; margin: Float64Array;
   robust: Float64Array;
@@ -13,15 +15,16 @@ interface Layer {
 
 /* A rule, a value for each of its parameters, and what else it keeps. */
 interface Setting {
-  rule: Rule; text: string; radius: any; k: any; ratio: any; factor?: any; radii: any;
+  rule: Rule; text: string; quorum: number[]; radius: any; k: any; ratio: any; factor?: any; radii: any;
   [value: string]: any;
 }
 
 interface Evidence {
   n: number; layers: Layer[];
   index: Int32Array; counted: Uint8Array; belief: Int32Array; truth: Int32Array | null;
-  invalid: Uint8Array; uncertified: Uint8Array; score: Float32Array;
-  removals: Int32Array; removalsExact: Uint8Array;
+  invalid: Uint8Array; uncertified: Uint8Array; doubted: Uint8Array; score: Float32Array;
+  removals: Int32Array; removalsExact: Uint8Array; changes: Int32Array;
+  level: Float32Array | null; weakest: Uint16Array | null;
 }
 
 type OfClass<T> = (layer: Layer, setting: Setting, i: number, j: number) => T;
@@ -38,7 +41,7 @@ interface Scale {
 }
 
 interface Parameter {
-  id: string; symbol: string; smallest: number; whole?: boolean; isDistance?: boolean;
+  id: string; symbol: string; smallest: number; whole?: boolean; isDistance?: boolean; perLayer?: boolean;
   label: (layer: Layer) => string;
   start: (layer: Layer) => number;
   scale: (layers: Layer[], setting: Setting) => Scale;
@@ -48,12 +51,12 @@ interface Parameter {
 interface Plot {
   pen: CanvasRenderingContext2D; width: number; height: number;
   x: (value: number) => number; y: (value: number) => number; mostX: number; mostY: number;
-  spots: Float32Array; units: string;
+  spots: Float32Array; units: string; quorum: number[];
 }
 
 /* Each member is explained in rules/rule.js. */
 interface Defaults {
-  lines: string; unit: string; slack: string;
+  lines: string; unit: string; slack: string; fromBelief: boolean;
   measure: OfClass<number>; measuredReach: OfSample<number>; marginOf: OfSample<number>;
   fullWithin: OfClass<number>; emptyBeyond: OfClass<number>;
   ratioOf: (setting: Setting) => number | null; robustRadius: OfSample<number>;

@@ -20,7 +20,8 @@ from iknow.errors import (
 )  # fmt: skip
 from iknow.evaluation import Report, evaluate
 from iknow.explain.assessment import Assessment
-from iknow.explain.explanation import Exemplar, Explanation, LayerExplanation
+from iknow.explain.explanation import Explanation
+from iknow.explain.layer import Exemplar, LayerExplanation
 from iknow.explain.picture import Features, Image, Series, as_features, as_image, as_series
 from iknow.report import make_html
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall, register_rule

@@ -48,6 +48,24 @@ def test_a_belief_in_a_class_that_is_not_knowable_is_imk_at_most():
     assert make_assertions(belief, support, None).tolist() == [2, 2, 2, 1, 0, 0]
 
 
+def test_what_the_model_doubts_is_imk_at_most_and_only_what_would_be_ik_is_so_for_its_doubt():
+    belief = np.array([0, 0, 0, 0, 0])
+    support = mask({0}, {0}, {0, 1}, {1}, set())
+    doubted = np.array([False, True, True, True, True])
+    assert make_assertions(belief, support, doubted=doubted).tolist() == [2, 1, 1, 0, 0]
+    assert find_reasons(belief, [support], doubted=doubted).tolist() == [
+        Reason.KNOWN,
+        Reason.DOUBT,
+        Reason.OVERLAP,
+        Reason.CONTRADICTION,
+        Reason.EXTRAPOLATION,
+    ]
+    # What is not certified is so whatever the model thinks of it.
+    assert make_assertions(belief, support, (), doubted).tolist() == [1, 1, 1, 0, 0]
+    uncertified = find_reasons(belief, [support], None, (), doubted)
+    assert uncertified.tolist()[:2] == [Reason.UNCERTIFIED] * 2
+
+
 def test_assertions_are_ordered_by_how_much_is_known():
     assert sorted(Assertion) == [Assertion.IDK, Assertion.IMK, Assertion.IK]
 
@@ -66,6 +84,7 @@ def test_the_codes_of_assertions_and_reasons_stay_as_they_are_stored():
         ("CONTRADICTION", 4),
         ("INVALID", 5),
         ("UNCERTIFIED", 6),
+        ("DOUBT", 7),
     ]
 
 

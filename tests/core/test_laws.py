@@ -18,17 +18,19 @@ from tests.oracles import assertion_of
 
 law = settings(derandomize=True, deadline=None, max_examples=100)
 
-K = 4  # neighbor distances in all evidence here, more than some training sets have samples
+# Neighbor distances and samples of each class in all evidence here, more than some sets have.
+K, PER_CLASS = 4, 3
 ks = st.integers(1, K)
 # Points lie on a grid, so distances between them are roots of integers: such radii meet ties.
 radii = st.integers(0, 80).map(math.sqrt) | st.floats(0, 12)
-ratios = st.integers(1, 30).map(math.sqrt) | st.floats(1, 20)
+ratios = st.integers(0, 30).map(math.sqrt) | st.floats(0, 20)
+quorums = st.tuples(st.integers(1, PER_CLASS), st.integers(1, PER_CLASS))
 neighborhoods = st.one_of(
-    st.builds(Ball, radii),
-    st.builds(RelativeBall, radii, ratios),
-    st.builds(Nearest, ks),
-    st.builds(BallElseNearest, radii, ks),
-    st.builds(BallWithNearest, radii, ks),
+    st.builds(Ball, radii, quorum=quorums),
+    st.builds(RelativeBall, radii, ratios, quorum=quorums),
+    st.builds(Nearest, ks, quorum=quorums),
+    st.builds(BallElseNearest, radii, ks, quorum=quorums),
+    st.builds(BallWithNearest, radii, ks, quorum=quorums),
 )
 RULES_WITH_RADIUS = pytest.mark.parametrize(
     "rule", [Ball, lambda radius: BallWithNearest(radius, 2)], ids=["Ball", "BallWithNearest"]
@@ -77,9 +79,8 @@ def masks(draw):
 @pytest.fixture(scope="session")
 def evidence_of(gather):
     def evidence_of(problem, rows=None):
-        return gather(
-            problem.train, problem.labels, problem.queries, problem.n_classes, K, rows=rows
-        )
+        training = problem.train, problem.labels, problem.queries, problem.n_classes
+        return gather(*training, K, rows=rows, per_class=PER_CLASS)
 
     return evidence_of
 
@@ -95,8 +96,17 @@ def shards_of(evidence_of):
     return shards_of
 
 
+@pytest.fixture(scope="session")
+def assert_same_evidence():
+    def check(actual, expected):
+        for name, column in vars(expected).items():
+            np.testing.assert_array_equal(getattr(actual, name), column, name)
+
+    return check
+
+
 def assess(evidence, problem, neighborhood):
-    return make_assertions(problem.belief, find_support(evidence, neighborhood))
+    return make_assertions(problem.belief, find_support(evidence, neighborhood, problem.belief))
 
 
 def is_subset(left, right):
@@ -168,8 +178,8 @@ def test_an_endless_radius_finds_every_class(rule, radius, problem, evidence_of)
 @given(problem=problems(), data=st.data(), neighborhood=neighborhoods)
 def test_permuting_the_training_rows_changes_no_support(problem, data, neighborhood, evidence_of):
     order = data.draw(st.permutations(range(len(problem.labels))))
-    support = find_support(evidence_of(problem), neighborhood)
-    permuted = find_support(evidence_of(problem.part(order)), neighborhood)
+    support = find_support(evidence_of(problem), neighborhood, problem.belief)
+    permuted = find_support(evidence_of(problem.part(order)), neighborhood, problem.belief)
     np.testing.assert_array_equal(permuted, support)
 
 
@@ -179,7 +189,7 @@ def test_training_rows_merged_one_by_one_in_any_order_equal_the_whole(
     problem, data, evidence_of, assert_same_evidence
 ):
     order = data.draw(st.permutations(range(len(problem.labels))))
-    merged = empty_evidence(len(problem.queries), problem.n_classes, K)
+    merged = empty_evidence(len(problem.queries), problem.n_classes, K, PER_CLASS)
     for row in order:
         merged = merge_evidence([merged, evidence_of(problem.part([row]), [row])])
     assert_same_evidence(merged, evidence_of(problem))
@@ -212,7 +222,7 @@ def test_merging_is_associative_and_commutative(problem, data, shards_of, assert
 @given(problem=problems())
 def test_empty_evidence_is_neutral(problem, evidence_of, assert_same_evidence):
     evidence = evidence_of(problem)
-    nothing = empty_evidence(len(problem.queries), problem.n_classes, K)
+    nothing = empty_evidence(len(problem.queries), problem.n_classes, K, PER_CLASS)
     assert_same_evidence(merge_evidence([evidence, nothing]), evidence)
     assert_same_evidence(merge_evidence([nothing, evidence]), evidence)
 
@@ -238,7 +248,8 @@ def test_batches_of_queries_stack_to_the_whole(
     stacked = stack_evidence([evidence[:cut], evidence[cut:]])
     assert_same_evidence(stacked, evidence)
     np.testing.assert_array_equal(
-        find_support(evidence[cut:], neighborhood), find_support(evidence, neighborhood)[cut:]
+        find_support(evidence[cut:], neighborhood, problem.belief[cut:]),
+        find_support(evidence, neighborhood, problem.belief)[cut:],
     )
 
 
@@ -246,7 +257,8 @@ def test_batches_of_queries_stack_to_the_whole(
 @given(problem=problems(), neighborhood=neighborhoods)
 def test_discarded_evidence_supports_nothing(problem, neighborhood, evidence_of):
     everything = np.ones(len(problem.queries), dtype=bool)
-    assert not find_support(discard_evidence(evidence_of(problem), everything), neighborhood).any()
+    discarded = discard_evidence(evidence_of(problem), everything)
+    assert not find_support(discarded, neighborhood, problem.belief).any()
 
 
 # The rules among each other
@@ -353,7 +365,10 @@ def test_what_a_relative_ball_knows_never_shrinks_with_the_radius(
 def test_what_a_relative_ball_knows_never_grows_with_the_ratio(problem, pair, radius, evidence_of):
     evidence = evidence_of(problem)
     small, large = sorted(pair)
-    near, far = (find_support(evidence, RelativeBall(radius, ratio)) for ratio in (small, large))
+    near, far = (
+        find_support(evidence, RelativeBall(radius, ratio), problem.belief)
+        for ratio in (small, large)
+    )
     assert is_subset(near, far)
     known = [
         assess(evidence, problem, RelativeBall(radius, ratio)) == Assertion.IK
@@ -369,9 +384,20 @@ def test_a_relative_ball_does_not_mind_the_scale_of_the_data(
 ):
     scaled = problem._replace(train=problem.train * scale, queries=problem.queries * scale)
     np.testing.assert_array_equal(
-        find_support(evidence_of(scaled), RelativeBall(radius * scale, ratio)),
-        find_support(evidence_of(problem), RelativeBall(radius, ratio)),
+        find_support(evidence_of(scaled), RelativeBall(radius * scale, ratio), problem.belief),
+        find_support(evidence_of(problem), RelativeBall(radius, ratio), problem.belief),
     )
+
+
+@law
+@given(problem=problems(), radius=radii, ratio=ratios, quorum=quorums)
+def test_a_relative_ball_holds_the_belief_or_nothing(problem, radius, ratio, quorum, evidence_of):
+    rule = RelativeBall(radius, ratio, quorum=quorum)
+    support = find_support(evidence_of(problem), rule, problem.belief)
+    believed = support[np.arange(len(support)), problem.belief]
+    np.testing.assert_array_equal(support.any(axis=1), believed)
+    ball = find_support(evidence_of(problem), Ball(radius, quorum=quorum), problem.belief)
+    np.testing.assert_array_equal(believed, ball[np.arange(len(ball)), problem.belief])
 
 
 # Radii for each class

@@ -7,7 +7,15 @@ import math
 import numpy as np
 import pytest
 
-from iknow.core.neighborhood import NO_REACH, Neighborhood, axes_of, has_k, is_tuned
+from iknow.core.neighborhood import (
+    NO_REACH,
+    Neighborhood,
+    axes_of,
+    has_k,
+    is_tuned,
+    make_rule,
+    parameters_of,
+)
 from iknow.errors import InputError
 from iknow.rules import (
     RULES,
@@ -52,6 +60,8 @@ class Everything(Neighborhood):
         (RelativeBall(2, 1.5), [1.5, 3, NO_REACH]),
         (RelativeBall(2, 1), [1, 2, NO_REACH]),
         (RelativeBall(math.inf, 4), [4, 8, 12]),
+        (RelativeBall(2, 0.5), [[1, 0.5], [1, 2], [NO_REACH, NO_REACH]]),
+        (RelativeBall(math.inf, 0), [[1, 0], [0, 2], [3, 0]]),
         (Ball([2, 3]), [[2, 3], [2, 3], [2, 3]]),
     ],
     ids=repr,
@@ -131,11 +141,34 @@ def test_a_radius_is_needed_for_every_class_of_the_evidence(n_radii, evidence_fr
 
 
 @pytest.mark.parametrize(
-    "ratio", [0.999, 0, -1, math.inf, math.nan, None, "2", True, np.True_, [2.0], 2j], ids=repr
+    "ratio", [-0.001, -1, math.inf, math.nan, None, "2", True, np.True_, [2.0], 2j], ids=repr
 )
-def test_a_ratio_that_is_no_finite_number_of_at_least_one_is_refused(ratio):
-    with pytest.raises(InputError, match="a ratio must be a finite number >= 1"):
+def test_a_ratio_that_is_no_finite_number_of_at_least_zero_is_refused(ratio):
+    with pytest.raises(InputError, match="a ratio must be a finite number >= 0"):
         RelativeBall(1.0, ratio)
+
+
+def test_a_rule_shows_its_quorum_if_it_has_one():
+    assert repr(Ball(0.5, quorum=1)) == "Ball(radius=0.5)"
+    assert repr(Ball(0.5, quorum=3)) == "Ball(radius=0.5, quorum=(3, 3))"
+    assert Ball(0.5, quorum=3) != Ball(0.5)
+
+
+@pytest.mark.parametrize("rule", RULES.values(), ids=list(RULES))
+def test_a_quorum_is_given_by_name_alone(rule):
+    values = {"radius": 1.0, "k": 2, "ratio": 1.5}
+    given = [values[name] for name in parameters_of(rule) if name in values]
+    assert rule(*given, quorum=[1, 3]).quorum == (1, 3)
+    with pytest.raises(TypeError, match="positional arguments"):
+        rule(*given, (1, 3))
+
+
+def test_a_rule_is_made_with_a_quorum_if_it_takes_one():
+    assert make_rule(Nearest, 3, (1, 2)) == Nearest(3, quorum=(1, 2))
+    assert make_rule(Ball, 3, (1, 2), radius=0.5) == Ball(0.5, quorum=(1, 2))
+    assert make_rule(Everything, None).quorum == (1, 1)
+    with pytest.raises(InputError, match=r"Everything takes no quorum; got \(1, 2\)"):
+        make_rule(Everything, None, (1, 2))
 
 
 @pytest.mark.parametrize("rule", WITH_K, ids=NAMES_WITH_K)
@@ -181,15 +214,16 @@ def test_a_zero_and_an_infinite_radius_are_allowed():
         (BallElseNearest(np.float32(0.5), np.int16(3)), BallElseNearest(0.5, 3)),
         (BallWithNearest(np.float16(0.5), np.uint64(3)), BallWithNearest(0.5, 3)),
         (RelativeBall(np.float32(0.5), np.int16(3)), RelativeBall(0.5, 3.0)),
+        (Ball(2, quorum=np.int64(3)), Ball(2.0, quorum=(3, 3))),
+        (Nearest(3, quorum=np.array([1, 3])), Nearest(3, quorum=[1, 3])),
     ],
     ids=repr,
 )
 def test_parameters_become_plain_numbers(given, plain):
     assert given == plain
     assert hash(given) == hash(plain)
-    assert [type(value) for value in vars(given).values()] == [
-        int if name == "k" else float for name in vars(plain)
-    ]
+    kinds = {"radius": float, "ratio": float, "k": int, "quorum": tuple}
+    assert [type(value) for value in vars(given).values()] == [kinds[name] for name in vars(plain)]
 
 
 @pytest.mark.parametrize("container", [list, tuple, np.array, lambda x: np.array(x, np.float32)])
@@ -241,6 +275,8 @@ def test_only_nearest_is_made_from_k_alone_and_only_the_balls_by_themselves_lack
         (BallWithNearest(1e-300, 1), {"rule": "BallWithNearest", "radius": 1e-300, "k": 1}),
         (RelativeBall(2, 3), {"rule": "RelativeBall", "radius": 2.0, "ratio": 3.0}),
         (Ball([2, 3]), {"rule": "Ball", "radius": (2.0, 3.0)}),
+        (Nearest(3, quorum=(1, 3)), {"rule": "Nearest", "k": 3, "quorum": [1, 3]}),
+        (Nearest(3, quorum=1), {"rule": "Nearest", "k": 3}),
     ],
     ids=repr,
 )
@@ -267,6 +303,8 @@ def test_a_record_holds_the_rule_and_its_parameters(neighborhood, record):
         Ball([0.1 + 0.2, math.inf]),
         Ball(np.array([1, 2], dtype=np.uint8)),
         Ball((0.5,)),
+        Ball((0.5, 1), quorum=2),
+        RelativeBall(0.5, 0.0, quorum=np.array([1, 3])),
     ],
     ids=repr,
 )

@@ -8,13 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iknow.core.assertion import Assertion
+from iknow.core.assertion import Assertion, make_assertions
 from iknow.core.bisector import find_crossings
+from iknow.core.justification import justify
 from iknow.core.movement import Movement
 from iknow.core.neighborhood import Neighborhood
+from iknow.core.quorum import weigh
 from iknow.core.robustness import FURTHEST, find_clearance, find_robust_radii
+from iknow.core.support import find_support
 from iknow.errors import InputError
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
+from iknow.testing.scene import gather_all
 
 RULES = [
     Ball(0.6),
@@ -25,14 +29,25 @@ RULES = [
     BallWithNearest(0.6, 2),
     RelativeBall(0.8, 1.5),
 ]
+MORE_RULES = [
+    *RULES,
+    RelativeBall(0.8, 0.8),
+    RelativeBall(1.5, 1.2, quorum=(1, 3)),
+    Ball(0.8, quorum=(2, 1)),
+]
+
+
+def look(train, labels, queries):
+    distances = np.sqrt(np.square(queries[:, None, :] - train).sum(axis=2))
+    return gather_all(distances, labels)
 
 
 @pytest.fixture(scope="session")
-def assess(assess_by, gather):
+def assess(assess_by):
     """Queries in layers that are linear maps of the input."""
 
     def run(maps, train, labels, queries, rules, belief):
-        evidence = [gather(train @ matrix, labels, queries @ matrix, 3, 3) for matrix in maps]
+        evidence = [look(train @ matrix, labels, queries @ matrix) for matrix in maps]
         # Float32 gives the bisectors what they ask for; the rounding is of these few numbers.
         movements = {
             f"layer{i}": Movement(
@@ -52,14 +67,8 @@ def assess(assess_by, gather):
     return run
 
 
-def knows_another(assessment, belief):
-    """Which queries are known to be of a class other than a belief, whatever the model says."""
-    alone = assessment.justification.sum(axis=1) == 1
-    return alone & (assessment.justification.argmax(axis=1) != belief)
-
-
-@settings(max_examples=30)
-@given(seed=st.integers(0, 10**6), i=st.integers(0, len(RULES) - 1), two=st.booleans())
+@settings(max_examples=100)
+@given(seed=st.integers(0, 10**6), i=st.integers(0, len(MORE_RULES) - 1), two=st.booleans())
 def test_nothing_else_is_known_within_the_radius(seed, i, two, assess):
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, 3, 20)
@@ -67,8 +76,9 @@ def test_nothing_else_is_known_within_the_radius(seed, i, two, assess):
     queries = rng.normal(0.3, 0.6, (6, 2))
     belief = rng.integers(0, 3, 6)
     maps = [np.eye(2), rng.normal(size=(2, 2))][: 2 if two else 1]
-    rules = [RULES[i], RULES[-1 - i]][: len(maps)]
+    rules = [MORE_RULES[i], MORE_RULES[-1 - i]][: len(maps)]
     radii = assess(maps, train, labels, queries, rules, belief).robust_radius
+    assert np.isfinite(radii).all()
     for query, radius, g in zip(queries, radii, belief, strict=True):
         if radius == 0:
             continue
@@ -76,8 +86,11 @@ def test_nothing_else_is_known_within_the_radius(seed, i, two, assess):
         circle = np.stack([np.cos(angles), np.sin(angles)], axis=1)
         lengths = min(radius, 5) * np.array([0.3, 0.7, 0.95, 0.999999])
         moved = query + np.concatenate([length * circle for length in lengths])
-        after = assess(maps, train, labels, moved, rules, np.full(len(moved), g))
-        assert not knows_another(after, g).any()
+        layers = [look(train @ each, labels, moved @ each) for each in maps]
+        for other in {0, 1, 2} - {int(g)}:  # whatever the model then believes
+            belief = np.full(len(moved), other)
+            supports = [find_support(*layer, belief) for layer in zip(layers, rules, strict=True)]
+            assert not (make_assertions(belief, justify(supports)) == Assertion.IK).any()
 
 
 @pytest.mark.parametrize(
@@ -118,6 +131,55 @@ def test_the_radius_is_where_another_class_becomes_known_and_no_less(
     assert justified(radius * (1 + 1e-9))[0] == [False, True]
 
 
+@pytest.mark.parametrize(
+    ("rule", "radius"),
+    [
+        (Ball(1, quorum=(2, 1)), 4.0),  # the other class needs both of its samples within reach
+        (Ball(3, quorum=(1, 2)), 1.5),  # soon only one of the belief's is left
+        (Nearest(2, quorum=(1, 2)), 1.25),
+        (RelativeBall(9, 2.0, quorum=(1, 2)), 6.5 / 3),
+        (RelativeBall(9, 2.0, quorum=(2, 1)), 3.0),
+        (RelativeBall(9, 0.5), 2 / 3),  # the belief must be half as far as the other class
+        (RelativeBall(1, 0.5), 3.0),
+        (RelativeBall(9, 0.0, quorum=(1, 3)), 0.0),  # nothing but a coinciding sample contradicts
+    ],
+    ids=repr,
+)
+def test_under_a_quorum_the_other_class_needs_what_a_belief_does(rule, radius, gather):
+    train, labels = np.array([[-1.0], [-1.5], [4.0], [5.0]]), np.array([0, 0, 1, 1])
+
+    def look(x):
+        return gather(train, labels, np.array([[x]]), 2, 2, per_class=3)
+
+    def knows_the_other(x):
+        return find_support(look(x), rule, np.array([1]))[0].tolist() == [False, True]
+
+    certified = find_clearance(look(0.0), rule, np.array([0]))[0]
+    if radius == 0:
+        assert certified <= 0
+        assert knows_the_other(0.0)
+        return
+    assert radius * (1 - 1e-8) < certified < radius
+    assert not knows_the_other(certified)
+    assert not knows_the_other(radius * (1 - 1e-9))
+    assert knows_the_other(radius * (1 + 1e-9))
+
+
+def test_bisectors_count_unless_the_belief_needs_several_samples_to_contradict(gather):
+    train, labels = np.array([[-1.0], [-1.5], [4.0], [5.0]]), np.array([0, 0, 1, 1])
+    evidence, belief = gather(train, labels, np.zeros((1, 1)), 2, 1, per_class=2), np.array([0])
+    assert find_clearance(evidence, Nearest(1, quorum=(2, 1)), belief, 2.5).tolist() == [2.5]
+    assert find_clearance(evidence, Nearest(1, quorum=(1, 2)), belief, 2.5) == pytest.approx(1.25)
+
+
+def test_evidence_weighed_for_the_belief_certifies_nothing(gather):
+    train, labels = np.array([[-1.0], [-1.5], [4.0], [5.0]]), np.array([0, 0, 1, 1])
+    rule, belief = Ball(1, quorum=(1, 2)), np.array([0])
+    evidence = gather(train, labels, np.zeros((1, 1)), 2, 1, per_class=2)
+    with pytest.raises(InputError, match=r"is weighed by \(1, 2\); \(2, 1\) was asked for"):
+        find_clearance(weigh(evidence, rule.quorum, belief), rule, belief)
+
+
 def test_the_best_layer_counts_and_one_without_a_constant_does_not(assessment):
     assert assessment.robust_radius.tolist() == [0] * 6
     evidence, rules, belief = assessment.evidence, assessment.neighborhoods, assessment.belief_codes
@@ -144,6 +206,8 @@ def test_rounding_is_taken_from_every_clearance_before_it_is_divided(assessment)
 def test_bisectors_count_where_they_are_further_and_the_reach_is_one_for_all(evidence_from):
     evidence, belief = evidence_from([[1, 4]], 2), np.array([0])
     assert find_clearance(evidence, Nearest(1), belief, 2.5).tolist() == [2.5]
+    # Below 1, a ratio lets a class be known that is further than another.
+    assert find_clearance(evidence, RelativeBall(9, 0.5), belief, 2.5) == pytest.approx(2 / 3)
     assert find_clearance(evidence, Nearest(1), belief, 0.5) == pytest.approx(1.5)
     assert find_clearance(evidence, Ball(1.0), belief, 2.5) == pytest.approx(3.0)
     # With a radius for each class, a sample need not be the nearest to be alone within reach.
@@ -215,6 +279,9 @@ def test_constants_and_roundings_must_be_sizes(size):
         Movement(size)
     with pytest.raises(InputError, match="rounding of a layer must be >= 0"):
         Movement(1.0, np.array([0.0, size]))
+    for stretch in (size, 0.0, math.inf):
+        with pytest.raises(InputError, match="stretch of a layer must be positive and finite"):
+            Movement(1.0, stretch=np.array([1.0, stretch]))
 
 
 def test_a_movement_must_belong_to_a_layer(assessment):
@@ -224,7 +291,7 @@ def test_a_movement_must_belong_to_a_layer(assessment):
 
 
 def test_a_part_of_an_assessment_is_certified_as_it_was_in_the_whole(assessment):
-    movement = Movement(2.0, np.arange(6.0), np.linspace(0, 9, 6))
+    movement = Movement(2.0, np.arange(6.0), np.linspace(0, 9, 6), np.geomspace(0.5, 2, 6))
     whole = dataclasses.replace(
         assessment, movements={"hidden": movement, "logits": Movement(math.inf)}
     )

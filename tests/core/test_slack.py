@@ -23,7 +23,7 @@ with_radius = st.one_of(
     st.builds(Ball, radii),
     st.builds(BallElseNearest, radii, st.integers(1, 3)),
     st.builds(BallWithNearest, radii, st.integers(1, 3)),
-    st.builds(RelativeBall, radii, st.sampled_from([1.0, 2.0])),
+    st.builds(RelativeBall, radii, st.sampled_from([0.0, 0.5, 1.0, 2.0])),
 )
 
 
@@ -34,7 +34,7 @@ def evidence_of(d):
 
 
 def assert_by(evidence, rule, others, belief):
-    justification = justify([find_support(evidence, rule), *others])
+    justification = justify([find_support(evidence, rule, np.array([belief])), *others])
     return Assertion(int(make_assertions(np.array([belief]), justification)[0]))
 
 

@@ -174,6 +174,7 @@ def test_to_dict_survives_strict_json_with_none_for_what_is_undefined():
             "CONTRADICTION": 0,
             "INVALID": 0,
             "UNCERTIFIED": 0,
+            "DOUBT": 0,
         },
         "classes": ["cat", "dog", "owl"],
         "true_classes": ["cat", "dog", "owl", "yak"],

@@ -5,7 +5,8 @@ import pytest
 
 from iknow.core.assertion import Assertion, Reason
 from iknow.core.slack import Slack, Turn
-from iknow.explain.explanation import SENTENCES, Exemplar, LayerExplanation
+from iknow.explain.explanation import SENTENCES
+from iknow.explain.layer import Exemplar, LayerExplanation
 from iknow.explain.picture import Features, as_image
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 
@@ -29,18 +30,22 @@ def test_a_layer_is_explained_by_its_exemplars_reach_and_support(assessment):
     assert explanation.layers == (
         LayerExplanation(
             layer="hidden",
-            nearest_for=Exemplar(11, "dog", 1.5),
-            nearest_against=Exemplar(10, "cat", 1.0),
+            samples_for=(Exemplar(11, "dog", 1.5),),
+            samples_against=(Exemplar(10, "cat", 1.0),),
+            quorum=(1, 1),
             reach=1.5,
+            reach_against=1.5,
             support=("cat", "dog"),
             margin=-0.5,
             slack=Slack("radius", 1.5, shrink=Turn(1.0, Assertion.IDK), grow=None),
         ),
         LayerExplanation(
             layer="logits",
-            nearest_for=Exemplar(11, "dog", 2.0),
-            nearest_against=Exemplar(10, "cat", 5.0),
+            samples_for=(Exemplar(11, "dog", 2.0),),
+            samples_against=(Exemplar(10, "cat", 5.0),),
+            quorum=(1, 1),
             reach=2.0,
+            reach_against=2.0,
             support=("dog",),
             margin=0.0,
             slack=Slack("radius", 2.0, shrink=Turn(2.0, Assertion.IDK), grow=None),
@@ -51,7 +56,7 @@ def test_a_layer_is_explained_by_its_exemplars_reach_and_support(assessment):
 def test_an_explanation_reads_as_text(assessment):
     assert str(assessment.explain(1)) == (
         "sample 1: IMK, belief dog\n"
-        "  OVERLAP: samples of several classes lie within reach in at least one layer: hidden "
+        "  OVERLAP: several classes have enough samples within reach in at least one layer: hidden "
         "finds cat and dog within the reach 1.5\n"
         "  hidden: reach 1.5, support {cat, dog}, margin -0.5\n"
         "    for      #11 (dog) at 1.5\n"
@@ -88,16 +93,16 @@ def test_what_is_missing_reads_as_none_nothing_and_no_sample(assessment):
 
 
 SENTENCE_OF_EACH = [
-    "in every layer all training samples within reach have the believed class: hidden finds cat "
+    "in every layer only the believed class has enough samples within reach: hidden finds cat "
     "within the reach 1.5; logits finds cat within the reach 2",
-    "samples of several classes lie within reach in at least one layer: hidden finds cat and dog "
-    "within the reach 1.5",
-    "each layer finds a single class within reach, but not the same one: hidden finds dog within "
-    "the reach 1.5; logits finds cat within the reach 2",
-    "at least one layer has no training sample within reach: logits finds no training sample "
+    "several classes have enough samples within reach in at least one layer: hidden finds cat and "
+    "dog within the reach 1.5",
+    "each layer finds enough samples of one class within reach, but not of the same one: hidden "
+    "finds dog within the reach 1.5; logits finds cat within the reach 2",
+    "at least one layer has too few training samples within reach: logits finds no training sample "
     "within the reach 2; the nearest is #10 (cat) at 3",
-    "samples lie within reach, but none of the believed class: hidden finds cat within the reach "
-    "1.5; logits finds cat within the reach 2",
+    "other classes have enough samples within reach, the believed class has not: hidden finds cat "
+    "within the reach 1.5; logits finds cat within the reach 2",
     "an activation is not finite, or the model gives no answer",
 ]
 

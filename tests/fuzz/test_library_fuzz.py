@@ -97,7 +97,7 @@ class Oracle:
         for layer, rule in rules.items():
             kept = ~np.isin(self.indexes[layer].rows, list(without))
             row, codes = self.distances[layer][i][kept], self.codes[layer][kept]
-            found.append(support_of(rule, row, codes))
+            found.append(support_of(rule, row, codes, self.belief[i]))
         return found
 
     def answer(self, i, rules, without=()):

@@ -130,7 +130,7 @@ def test_bad_maps_activations_and_records_are_refused():
         metric_from_dict({"metric": "Weighted"})
     with pytest.raises(InputError, match=r"a Minkowski metric cannot be made of .*'p'"):
         metric_from_dict({"metric": "Minkowski"})
-    for record in ({"metric": "Cosine"}, {}, {"metric": ["Minkowski"]}):
+    for record in ({"metric": "Angular"}, {}, {"metric": ["Minkowski"]}):
         with pytest.raises(InputError, match=r"only Minkowski, Weighted.*register_metric"):
             metric_from_dict(record)
 

@@ -170,8 +170,9 @@ class Page:
 
 
 def make_assessment(
-    n=60, n_classes=4, n_neighbors=6, layers=("hidden", "logits"), seed=0, classes=None, rules=None
-):
+    n=60, n_classes=4, n_neighbors=6, layers=("hidden", "logits"), seed=0, classes=None, rules=None,
+    per_class=1,
+):  # fmt: skip
     """An assessment by brute force from points in a plane, and the truth: mostly the belief."""
     rng = np.random.default_rng(seed)
     evidence = {}
@@ -184,7 +185,8 @@ def make_assessment(
         centers = 5 * rng.normal(size=(n_classes, 2))
         train = centers[labels] + rng.normal(size=(80, 2))
         queries = centers[seen] + 1.2 * rng.normal(size=(n, 2))
-        evidence[layer] = gather(train, labels, queries, n_classes, n_neighbors)
+        found = gather(train, labels, queries, n_classes, n_neighbors, per_class=per_class)
+        evidence[layer] = found
     names = np.array([f"class {c}" for c in range(n_classes)]) if classes is None else classes
     assessment = Assessment(
         classes=names,

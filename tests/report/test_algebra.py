@@ -40,7 +40,7 @@ READ = "const read = (setting) => Registry.readSetting(setting);"
 PAIRS = "return [...Report.page.summary.pairs].sort((one, other) => one[0] - other[0])"
 
 
-def random_assessment(seed, gathered, rules=None):
+def random_assessment(seed, gathered, rules=None, quorum=(1, 1)):
     """Points on a small grid, so that distances tie; classes without samples; invalid queries."""
     rng = np.random.default_rng(seed)
     n, n_classes, n_layers = 50, int(rng.integers(1, 7)), int(rng.integers(1, 4))
@@ -52,20 +52,30 @@ def random_assessment(seed, gathered, rules=None):
         train = rng.integers(0, 5, size=(n_train, 2)) * scale
         queries = rng.integers(0, 5, size=(n, 2)) * scale
         labels = rng.integers(n_classes, size=n_train)
-        evidence[layer] = gathered(train, labels, queries, n_classes, n_neighbors)
+        evidence[layer] = gathered(
+            train, labels, queries, n_classes, n_neighbors, per_class=max(quorum)
+        )
     assessment = Assessment(
         classes=np.arange(n_classes),
         belief_codes=rng.integers(n_classes, size=n),
-        scores=np.zeros((n, n_classes)),
+        scores=rng.normal(size=(n, n_classes)),
         evidence=evidence,
-        neighborhoods=dict.fromkeys(evidence, Ball(1.0)),
+        neighborhoods=dict.fromkeys(evidence, Ball(1.0, quorum=quorum)),
         invalid=rng.random(n) < 0.1,
         knowable=None if seed % 3 else range(0, n_classes, 2),
+        least_confidence=-1.0 if seed % 2 else -np.inf,
     )
     if rules == "per class":
         radii = {layer: tuple(random_radii(rng, assessment, n_classes)) for layer in evidence}
-        assessment = assessment.under({layer: Ball(each) for layer, each in radii.items()})
+        assessment = under(
+            assessment, {layer: Ball(each, quorum=quorum) for layer, each in radii.items()}
+        )
     return assessment, rng
+
+
+def under(assessment, rules):
+    """The same with other rules and the same doubts, as the page's sliders have it."""
+    return dataclasses.replace(assessment, neighborhoods=rules)
 
 
 def random_radii(rng, assessment, size):
@@ -78,14 +88,16 @@ def random_radii(rng, assessment, size):
 def random_rule(rng, assessment):
     radius = float(random_radii(rng, assessment, 1)[0])
     k = int(rng.integers(1, next(iter(assessment.evidence.values())).n_neighbors + 1))
-    ratio = float(rng.choice([1.0, 1.5, 2**0.5, 2.0, 3.0]))
-    return [
+    ratio = float(rng.choice([0.0, 0.5, 2**-0.5, 1.0, 1.5, 2**0.5, 2.0, 3.0]))
+    rule = [
         Ball(radius),
         Nearest(k),
         BallElseNearest(radius, k),
         BallWithNearest(radius, k),
         RelativeBall(radius, ratio),
     ][rng.integers(5)]
+    quorum = next(iter(assessment.neighborhoods.values())).quorum  # the page keeps it
+    return dataclasses.replace(rule, quorum=quorum)
 
 
 def as_json(rules):
@@ -108,21 +120,23 @@ def assert_same(found, assessment):
         np.testing.assert_array_equal(margin, assessment.margin)
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_assertions_reasons_and_margins_equal_pythons(seed, gathered, open_page):
-    assessment, rng = random_assessment(seed, gathered)
+@pytest.mark.parametrize("quorum", [(1, 1), (1, 3), (2, 1), (2, 2)])
+@pytest.mark.parametrize("seed", range(6))
+def test_assertions_reasons_and_margins_equal_pythons(seed, quorum, gathered, open_page):
+    assessment, rng = random_assessment(seed, gathered, quorum=quorum)
     page = open_page(make_html(assessment))
     tried = [
         {layer: random_rule(rng, assessment) for layer in assessment.evidence} for _ in range(80)
     ]
     found = page.run(READ + ASSESS, [as_json(rules.values()) for rules in tried])
     for rules, columns in zip(tried, found, strict=True):
-        assert_same(columns, assessment.under(rules))
+        assert_same(columns, under(assessment, rules))
 
 
 @pytest.mark.parametrize("seed", range(100, 106))
 def test_with_a_radius_for_each_class_too(seed, gathered, open_page):
-    assessment, rng = random_assessment(seed, gathered, rules="per class")
+    quorum = (1, 1 + seed % 2)
+    assessment, rng = random_assessment(seed, gathered, "per class", quorum)
     page = open_page(make_html(assessment))
     factors = [1.0, 0.0, 0.5, *rng.uniform(0.2, 3, size=10)]
     given = as_json(assessment.neighborhoods.values())
@@ -131,17 +145,17 @@ def test_with_a_radius_for_each_class_too(seed, gathered, open_page):
     assert_same(found[0], assessment)
     for factor, columns in zip(factors[3:], found[3:], strict=True):
         scaled = {
-            layer: Ball(factor * np.asarray(rule.radius))
+            layer: Ball(factor * np.asarray(rule.radius), quorum=quorum)
             for layer, rule in assessment.neighborhoods.items()
         }
-        assert_same(columns, assessment.under(scaled))
+        assert_same(columns, under(assessment, scaled))
 
 
 def test_the_pages_own_settings_are_the_given_ones(gathered, open_page):
     for seed in range(200, 206):
-        assessment, rng = random_assessment(seed, gathered)
+        assessment, rng = random_assessment(seed, gathered, quorum=(1, 1 + seed % 3))
         rules = {layer: random_rule(rng, assessment) for layer in assessment.evidence}
-        assessment = assessment.under(rules)
+        assessment = under(assessment, rules)
         y_true = rng.choice(assessment.classes, size=len(assessment))
         page = open_page(make_html(assessment, y_true))
         assert page.run("return Report.page.isGiven()")
@@ -154,12 +168,13 @@ def test_the_pages_own_settings_are_the_given_ones(gathered, open_page):
 
 
 def random_movement(rng, constant, n):
-    """With rounding and bisectors that decide now and then, or without."""
+    """With rounding, bisectors and stretches that decide now and then, or without."""
     if rng.random() < 0.3:
         return Movement(constant)
     rounding = rng.choice([0.0, 1e-9, 0.3, np.inf], size=n, p=[0.2, 0.3, 0.4, 0.1])
     crossing = rng.choice([-np.inf, 0.2, 1.7, np.inf], size=n, p=[0.4, 0.3, 0.2, 0.1])
-    return Movement(constant, rounding * rng.random(n), crossing * rng.random(n))
+    stretch = rng.choice([1.0, 1e-3, 0.7, 40.0], size=n)
+    return Movement(constant, rounding * rng.random(n), crossing * rng.random(n), stretch)
 
 
 def test_certified_radii_equal_pythons(gathered, open_page):
@@ -170,7 +185,9 @@ def test_certified_radii_equal_pythons(gathered, open_page):
     certified = 0
     for seed in range(400, 412):
         per_class = seed % 4 == 0
-        assessment, rng = random_assessment(seed, gathered, "per class" if per_class else None)
+        quorum = [(1, 1), (1, 3), (3, 1), (2, 2)][seed // 2 % 4]
+        rules = "per class" if per_class else None
+        assessment, rng = random_assessment(seed, gathered, rules, quorum)
         constants = rng.choice([0.0, 0.5, 1.0, 3.7, np.inf], size=len(assessment.evidence))
         movements = {
             layer: random_movement(rng, constant, len(assessment))
@@ -184,7 +201,7 @@ def test_certified_radii_equal_pythons(gathered, open_page):
         ]  # fmt: skip
         found = page.run(script, [as_json(rules.values()) for rules in tried])
         for rules, radii in zip(tried, found, strict=True):
-            expected = assessment.under(rules).robust_radius
+            expected = under(assessment, rules).robust_radius
             np.testing.assert_array_equal(np.array(radii, dtype=float), expected)
             certified += int((np.isfinite(expected) & (expected > 0)).sum())
     assert certified > 1000
@@ -203,11 +220,13 @@ def test_slack_equals_pythons(gathered, open_page):
     """
     )
     turned = 0
-    for seed in range(300, 308):
-        assessment, rng = random_assessment(seed, gathered, "per class" if seed % 4 == 0 else None)
+    for seed in range(300, 314):
+        quorum = (1, 1) if seed < 307 else (1, 3)
+        rules = "per class" if seed % 4 == 0 else None
+        assessment, rng = random_assessment(seed, gathered, rules, quorum)
         if seed % 4:
             rules = {layer: random_rule(rng, assessment) for layer in assessment.evidence}
-            assessment = assessment.under(rules)
+            assessment = under(assessment, rules)
         page = open_page(make_html(assessment))
         valid = np.flatnonzero(~assessment.invalid).tolist()
         found = page.run(script, as_json(assessment.neighborhoods.values()), valid)
@@ -265,7 +284,7 @@ def test_a_rule_without_a_mirror_is_shown_as_python_has_it(gathered, open_page):
             for place, layer in enumerate(assessment.evidence)
         }
         movements = {layer: random_movement(rng, 0.7, len(assessment)) for layer in rules}
-        assessment = dataclasses.replace(assessment.under(rules), movements=movements)
+        assessment = dataclasses.replace(under(assessment, rules), movements=movements)
         page = open_page(make_html(assessment))
         found = page.run(
             "const { assertion, reason, margin, radius } = Report.page.assessed;"
@@ -290,7 +309,7 @@ def test_a_rule_without_a_mirror_is_shown_as_python_has_it(gathered, open_page):
         radii = page.run("return Report.page.settings.map((setting) => String(setting.radius))")
         balls = {layer: Ball(float(radius)) for layer, radius in zip(rules, radii, strict=True)}
         assert page.run("return [...Report.page.assessed.reason]") == list(
-            assessment.under(balls).reason
+            under(assessment, balls).reason
         )
         page.click("#reset")
         assert page.run("return [...Report.page.assessed.reason]") == list(assessment.reason)
@@ -304,7 +323,7 @@ def test_the_random_evidence_has_everything_in_it(gathered):
         assessment, rng = random_assessment(seed, gathered)
         for _ in range(20):
             rules = {layer: random_rule(rng, assessment) for layer in assessment.evidence}
-            tried = assessment.under(rules)
+            tried = under(assessment, rules)
             reasons |= set(tried.reason.tolist())
             assertions |= set(tried.assertion.tolist())
             ties += int((tried.margin == 0).sum())

@@ -137,13 +137,14 @@ def test_every_rule_can_be_chosen(make, digits_page, open_page):
     if rule.n_neighbors:
         page.set("#k", 3, "input")
     if isinstance(rule, RelativeBall):
-        page.set("#ratio-exact", 2)
+        for layer in range(2):
+            page.set(f"#ratio-{layer}-exact", 2)
     under = assessment.under(dict.fromkeys(assessment.evidence, rule))
     assert_figures(page, evaluate(under, y_true))
     assert page.run("return [...Report.page.assessed.reason]") == list(under.reason)
     awake = "return document.querySelectorAll('#controls input[type=range]:enabled').length"
     assert page.run(awake) == (
-        2 * ("radius" in vars(rule)) + ("k" in vars(rule)) + ("ratio" in vars(rule))
+        2 * ("radius" in vars(rule)) + ("k" in vars(rule)) + 2 * ("ratio" in vars(rule))
     )
     assert page.run("return document.querySelector('#k').disabled") == (rule.n_neighbors == 0)
 
@@ -226,7 +227,9 @@ def sentences(page, assessment):
 def test_the_reason_is_told_in_words_that_name_the_facts(assessed, open_page):
     assessment, y_true = assessed(n=400, rules={"hidden": Ball(0.5), "logits": Ball(0.5)})
     assessment.invalid[5] = True
-    assessment = replace(assessment, knowable=range(1, len(assessment.classes)))
+    scores = np.random.default_rng(0).normal(size=assessment.scores.shape)
+    knowable = range(1, len(assessment.classes))
+    assessment = replace(assessment, knowable=knowable, scores=scores, least_confidence=-2.0)
     page = open_page(make_html(assessment, y_true))
     found = sentences(page, assessment)
     assert set(found) == set(Reason)
@@ -238,7 +241,7 @@ def test_the_reason_is_told_in_words_that_name_the_facts(assessed, open_page):
     for reason, (i, words) in found.items():
         assert words.startswith(f"The model says “{assessment.belief[i]}”.")
         assert words.endswith(f"so: {verdicts[Assertion(assessment.assertion[i])]}")
-        if reason not in (Reason.INVALID, Reason.UNCERTIFIED):
+        if reason not in (Reason.INVALID, Reason.UNCERTIFIED, Reason.DOUBT):
             assert "0.5" in words
             assert "#" in words
     i, words = found[Reason.OVERLAP]
@@ -435,7 +438,8 @@ def test_without_neighbours_the_rules_with_k_are_closed(assessed, open_page):
     assert closed == ["Nearest", "BallElseNearest", "BallWithNearest"]
     assert "assess(X, k=20)" in page.text("#controls")
     page.set("#rule", "RelativeBall")
-    page.set("#ratio-exact", 2)
+    for layer in range(2):
+        page.set(f"#ratio-{layer}-exact", 2)
     rules = dict.fromkeys(assessment.evidence, RelativeBall(0.8, 2.0))
     assert_figures(page, evaluate(assessment.under(rules), y_true))
 

@@ -39,18 +39,21 @@ def test_all_of_it_is_there(page, judged):
     assert page.run("return document.querySelectorAll('#matrices table').length") >= 3
 
 
-def test_the_wrong_iks_come_first_and_open_with_their_evidence(page, judged):
+def test_the_closest_call_opens_with_its_evidence(page, judged):
     assessment, y_true = judged
-    wrong = np.flatnonzero((assessment.assertion == Assertion.IK) & (assessment.belief != y_true))
-    first = page.rows()[: len(wrong)]
-    numbers = [int(next(cell for cell in row if cell.startswith("#"))[1:]) for row in first]
-    assert set(numbers) <= set(wrong.tolist())
-    explanation = assessment.explain(numbers[0])
+    wrong = (assessment.assertion == Assertion.IK) & (assessment.belief != y_true)
+    assert not wrong.any()  # else these would come first
     shown = page.text("#detail")
+    i = int(re.search(r"Sample #(\d+)", shown)[1])
+    assert abs(assessment.margin[i]) == np.abs(assessment.margin).min()
+    explanation = assessment.explain(i)
+    level, weakest = explanation.standing.split(", held down by ")
+    assert level.removeprefix("level ") in shown
+    assert f"held down by {weakest}" in shown
     for layer in explanation.layers:
-        assert f"training #{layer.nearest_for.row}" in shown
-        assert f"training #{layer.nearest_against.row}" in shown
-    assert f"And yet it is wrong: the truth is “{y_true[numbers[0]]}”" in shown
+        assert [len(layer.samples_for), len(layer.samples_against)] == [1, 3]
+        for exemplar in (*layer.samples_for, *layer.samples_against):
+            assert f"training #{exemplar.row}" in shown
 
 
 def test_one_can_say_from_it_why_a_prediction_is_imk(page, judged):
@@ -63,5 +66,6 @@ def test_one_can_say_from_it_why_a_prediction_is_imk(page, judged):
     layer = next(one for one in assessment.explain(i).layers if len(one.support) > 1)
     assert f"The model says “{assessment.belief[i]}”" in shown
     assert f"“{layer.nearest_for.label}” (#{layer.nearest_for.row})" in shown
-    assert f"But so is #{layer.nearest_against.row} of “{layer.nearest_against.label}”" in shown
+    last = layer.samples_against[-1]
+    assert f"But so are 3 samples of “{last.label}” up to #{last.row}" in shown
     assert "Both classes are supported, so: I may know." in shown

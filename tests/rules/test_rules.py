@@ -10,7 +10,8 @@ from iknow.testing import RuleContract
 
 BAD_RADII = [{"radius": radius} for radius in (-1, -math.inf, math.nan, True, "1", None)]
 BAD_K = [{"k": k} for k in (0, -3, 1.5, 2.0, True, "3", None, 2**70)]
-BAD_RATIOS = [{"ratio": ratio} for ratio in (0.999, -1, math.inf, math.nan, None, "2", True, [2.0])]
+BAD_RATIOS = [{"ratio": ratio} for ratio in (-0.1, -1, math.inf, math.nan, None, "2", True, [2.0])]
+BAD_QUORUMS = [{"quorum": quorum} for quorum in (0, -1, 1.5, True, "3", None, (1, 0), (1, 2, 3))]
 
 
 class TestBall(RuleContract):
@@ -18,7 +19,7 @@ class TestBall(RuleContract):
         return [Ball(0.6), Ball(1.0), Ball(0.0), Ball(math.inf)]
 
     def bad_parameters(self):
-        return [*BAD_RADII, {"radius": []}, {"radius": [[1.0]]}, {"radius": [1.0, -1.0]}]
+        return [*BAD_QUORUMS, *BAD_RADII, {"radius": []}, {"radius": [[1.0]]}, {"radius": [1.0, -1.0]}]
 
 
 class TestBallPerClass(RuleContract):
@@ -26,7 +27,8 @@ class TestBallPerClass(RuleContract):
         return [Ball((0.4, 0.9, 0.6)), Ball((1.2, 0.5, math.inf)), Ball((0.0, 1.0, 1.0))]
 
     def bad_parameters(self):
-        return [{"radius": (1.0, radius)} for radius in (-1, -math.inf, math.nan, "1", None)]
+        radii = [{"radius": (1.0, radius)} for radius in (-1, -math.inf, math.nan, "1", None)]
+        return [*BAD_QUORUMS, *radii]
 
 
 class TestNearest(RuleContract):
@@ -34,7 +36,7 @@ class TestNearest(RuleContract):
         return [Nearest(1), Nearest(2), Nearest(3)]
 
     def bad_parameters(self):
-        return BAD_K
+        return [*BAD_QUORUMS, *BAD_K]
 
 
 class TestBallElseNearest(RuleContract):
@@ -42,7 +44,7 @@ class TestBallElseNearest(RuleContract):
         return [BallElseNearest(0.6, 2), BallElseNearest(0.3, 1), BallElseNearest(1.0, 3)]
 
     def bad_parameters(self):
-        return [*BAD_RADII, *BAD_K, {"radius": [1.0, 1.0, 1.0]}]
+        return [*BAD_QUORUMS, *BAD_RADII, *BAD_K, {"radius": [1.0, 1.0, 1.0]}]
 
 
 class TestBallWithNearest(RuleContract):
@@ -50,15 +52,16 @@ class TestBallWithNearest(RuleContract):
         return [BallWithNearest(0.6, 2), BallWithNearest(1.0, 1), BallWithNearest(1.0, 3)]
 
     def bad_parameters(self):
-        return [*BAD_RADII, *BAD_K, {"radius": [1.0, 1.0, 1.0]}]
+        return [*BAD_QUORUMS, *BAD_RADII, *BAD_K, {"radius": [1.0, 1.0, 1.0]}]
 
 
 class TestRelativeBall(RuleContract):
     def make_rules(self):
-        return [RelativeBall(1.0, 1.5), RelativeBall(0.6, 1.0), RelativeBall(math.inf, 2.0)]
+        narrow = [RelativeBall(1.0, 0.7), RelativeBall(math.inf, 0.0)]
+        return [RelativeBall(1.0, 1.5), RelativeBall(0.6, 1.0), RelativeBall(math.inf, 2.0), *narrow]
 
     def bad_parameters(self):
-        return [*BAD_RADII, *BAD_RATIOS, {"radius": [1.0, 1.0, 1.0]}]
+        return [*BAD_QUORUMS, *BAD_RADII, *BAD_RATIOS, {"radius": [1.0, 1.0, 1.0]}]
 
 
 def test_the_reference_lists_every_rule_in_the_order_of_the_registry():

@@ -13,12 +13,19 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 
 from iknow import Ball, EpistemicClassifier, Nearest, RelativeBall
-from iknow.core.evidence import NO_EXEMPLAR, Evidence
+from iknow.core.evidence import NO_EXEMPLAR, Evidence, from_ranked
 from iknow.core.support import find_support
 from iknow.errors import InputError
 from iknow.geometry import Minkowski, Weighted
 from iknow.models import PrecomputedModel
-from iknow.search.index import check_activations, check_k, check_labels, check_width
+from iknow.search.given_index import GivenIndex
+from iknow.search.index import (
+    check_activations,
+    check_k,
+    check_labels,
+    check_per_class,
+    check_width,
+)
 from iknow.testing import IndexContract, assert_same_evidence
 
 
@@ -42,25 +49,29 @@ class TreeIndex:
         }
         self.tree = cKDTree(self.points / self.scale)
 
-    def gather(self, queries, k=0):
+    def gather(self, queries, k=0, per_class=1):
         places = check_activations(queries, "queries")
         check_width(places, self.n_features)
         check_k(k, self.n_rows)
-        distances = np.full((len(places), self.n_classes), np.inf)
-        exemplars = np.full((len(places), self.n_classes), NO_EXEMPLAR)
+        check_per_class(per_class)
+        distances = np.full((len(places), self.n_classes, per_class), np.inf)
+        exemplars = np.full(distances.shape, NO_EXEMPLAR)
         neighbors = np.empty((len(places), k))
         for i, place in enumerate(places.astype(np.float64)):
             for code, tree in self.trees.items():
-                found = self.members[code][self._near(tree, place, 1)]
+                n = min(per_class, tree.n)
+                found = self.members[code][self._near(tree, place, n)]
                 sizes = self._measure(place, found)
-                distances[i, code] = sizes.min()
-                exemplars[i, code] = self.rows[found[sizes == sizes.min()]].min()
+                order = np.lexsort((self.rows[found], sizes))[:n]
+                distances[i, code, :n] = sizes[order]
+                exemplars[i, code, :n] = self.rows[found[order]]
             if k:
                 neighbors[i] = np.sort(self._measure(place, self._near(self.tree, place, k)))[:k]
-        return Evidence(distances, neighbors, exemplars)
+        return from_ranked(distances, neighbors, exemplars)
 
-    def find_support(self, queries, neighborhood):
-        return find_support(self.gather(queries, neighborhood.n_neighbors), neighborhood)
+    def find_support(self, queries, neighborhood, belief=None):
+        evidence = self.gather(queries, neighborhood.n_neighbors, max(neighborhood.quorum))
+        return find_support(evidence, neighborhood, belief)
 
     def _near(self, tree, place, k):
         """All rows of a tree that may be among the k nearest, a little more for rounding."""
@@ -195,8 +206,14 @@ WRONG = {
         ),
         "never NaN",
     ),
-    "support": (changed(find_support=lambda self, q, rule: np.ones((6, 2), bool)), r"\(6, 3\)"),
-    "numbers": (changed(find_support=lambda self, q, rule: np.ones((6, 3))), "got float64"),
+    "support": (
+        changed(find_support=lambda self, q, rule, belief=None: np.ones((6, 2), bool)),
+        r"\(6, 3\)",
+    ),
+    "numbers": (
+        changed(find_support=lambda self, q, rule, belief=None: np.ones((6, 3))),
+        "got float64",
+    ),
     "another signature": (dict, r"index could not be made: .* raised TypeError"),
 }
 
@@ -222,3 +239,59 @@ def test_an_index_takes_the_place_of_a_device_and_searches_in_l2(tmp_path):
     fit(None)[0].save(tmp_path / "x.iknow")
     with pytest.raises(InputError, match="and device must be None"):
         EpistemicClassifier.load(tmp_path / "x.iknow", index=TreeIndex, device="cpu")
+
+
+def given(**methods):
+    points, labels = np.arange(12.0).reshape(6, 2), np.array([0, 0, 0, 1, 1, 2])
+    return GivenIndex(points, labels, 3, make=changed(**methods)), points
+
+
+def before_quorums(self, queries, k=0):
+    return TreeIndex.gather(self, queries, k)
+
+
+def test_an_index_from_before_quorums_serves_without_one_and_says_what_a_quorum_needs():
+    def plain_support(self, queries, rule):
+        return find_support(self.gather(queries, rule.n_neighbors), rule)
+
+    old, points = given(gather=before_quorums, find_support=plain_support)
+    new = GivenIndex(old.points, old.labels, 3, make=TreeIndex)
+    assert_same_evidence(old.gather(points, 2), new.gather(points, 2))
+    belief = np.array([0, 1, 2, 0, 1, 2])
+    for rule in (Ball(3), RelativeBall(5, 1.5)):
+        for asked in ((points, rule), (points, rule, belief)):
+            np.testing.assert_array_equal(old.find_support(*asked), new.find_support(*asked))
+    message = "needs the 2 nearest .* takes no per_class: let it take one, or use quorum=1"
+    with pytest.raises(InputError, match=message):
+        old.gather(points, per_class=2)
+    for asked in ((), (belief,)):
+        with pytest.raises(InputError, match=message):
+            old.find_support(points, Ball(3, quorum=2), *asked)
+
+
+def changed_answer(**changes):
+    def gather(self, queries, k=0, **several):
+        found = TreeIndex.gather(self, queries, k, **several)
+        return cut(found, **{name: change(vars(found)[name]) for name, change in changes.items()})
+
+    return gather
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"further_distances": lambda d: d.astype(np.float32)}, "must be float64"),
+        ({"further_distances": lambda d: d * np.nan}, "never NaN"),
+        ({"further_distances": lambda d: d[:, :, ::-1]}, "must ascend from class_distances"),
+        ({"class_distances": lambda d: d + 100}, "must ascend from class_distances"),
+        ({"further_exemplars": lambda rows: rows.astype(float)}, "must be row numbers"),
+        (
+            dict.fromkeys(("further_distances", "further_exemplars"), lambda a: a[:, :, 1:]),
+            "the 3 nearest samples of each class, as per_class says; got 2",
+        ),
+    ],
+)
+def test_further_samples_in_another_shape_or_order_are_named(changes, message):
+    index, points = given(gather=changed_answer(**changes))
+    with pytest.raises(InputError, match=message):
+        index.gather(points, per_class=3)

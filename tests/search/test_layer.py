@@ -14,9 +14,12 @@ from iknow import Ball, EpistemicClassifier
 from iknow.classifier.parameters import as_metrics
 from iknow.errors import BundleError, InputError, MissingExtraError
 from iknow.geometry import (
+    Cosine,
     Euclidean,
     Minkowski,
+    Scaled,
     Weighted,
+    Whitened,
     register_metric,
     registry,
     weighted_metric,
@@ -41,13 +44,16 @@ METRICS = {
     "l3": Minkowski(3),
     "max": Minkowski(np.inf),
     "weighted": Weighted(np.random.default_rng(1).standard_normal((4, 2))),
+    "cosine": Cosine(),
+    "scaled": Scaled(),
+    "whitened": Whitened(),
 }
 
 
 @pytest.mark.parametrize("name", METRICS)
 def test_class_distances_are_those_of_the_metric(name, data):
     points, labels, queries = data
-    metric = METRICS[name]
+    metric = METRICS[name].fit(points, labels)
     index = LayerIndex.build(points, labels, 3, np.arange(80), metric)
     assert isinstance(index, Index)
     evidence = index.gather(queries, k=5)
@@ -74,7 +80,7 @@ def test_a_classifier_with_a_metric_survives_its_bundle(name, data, tmp_path):
         np.testing.assert_array_equal(
             after.evidence[layer].class_distances, before.evidence[layer].class_distances
         )
-    expected = METRICS[name].distances(queries, points).min(axis=1)
+    expected = METRICS[name].fit(points, labels).distances(queries, points).min(axis=1)
     found = before.evidence["a"].nearest_distance()
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     np.testing.assert_allclose(
@@ -126,11 +132,16 @@ def test_the_papers_metric_brings_a_linear_models_output_back_to_its_input(data)
 
 
 def test_metrics_are_checked_with_the_layers():
-    assert as_metrics(None, ["a"]) == {"a": Euclidean}
+    assert as_metrics(None, ["a"]) == {"a": None}
+    assert as_metrics("cosine", ["a", "b"]) == {"a": Cosine(), "b": Cosine()}
+    given = as_metrics({"a": "scaled", "b": "euclidean", "c": Minkowski(1)}, ["a", "b", "c"])
+    assert (type(given["a"]), given["b"], given["c"]) == (Scaled, Euclidean, Minkowski(1))
+    assert type(as_metrics("whitened", ["a"])["a"]) is Whitened
     assert as_metrics(Minkowski(1), ["a", "b"]) == {"a": Minkowski(1), "b": Minkowski(1)}
-    assert as_metrics({"a": Minkowski(1)}, ["a", "b"]) == {"a": Minkowski(1), "b": Euclidean}
-    with pytest.raises(InputError, match=r"such as Minkowski\(1\)"):
-        as_metrics("l1", ["a"])
+    assert as_metrics({"a": Minkowski(1)}, ["a", "b"]) == {"a": Minkowski(1), "b": None}
+    for wrong in ("l1", Cosine, {"a": None}, 2, ["cosine"]):
+        with pytest.raises(InputError, match=r"one of 'cosine', .* such as Minkowski\(1\)"):
+            as_metrics(wrong, ["a"])
     with pytest.raises(InputError, match="metric names 'c', which is not among the layers a, b"):
         as_metrics({"c": Minkowski(1)}, ["a", "b"])
 
@@ -185,7 +196,7 @@ def test_what_is_built_of_activations_is_checked_at_once(data):
 @pytest.mark.parametrize("name", [*METRICS, "euclidean"])
 def test_a_layer_survives_pickling(name, data):
     points, labels, queries = data
-    metric = METRICS.get(name, Euclidean)
+    metric = METRICS.get(name, Euclidean).fit(points, labels)
     index = LayerIndex.build(points, labels, 3, 100 + np.arange(80), metric)
     again = pickle.loads(pickle.dumps(index))
     assert_same_evidence(again.gather(queries, 3), index.gather(queries, 3))

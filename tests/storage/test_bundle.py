@@ -553,6 +553,21 @@ def test_every_parameter_comes_back(tmp_path):
         assert (tmp_path / "x.iknow").read_bytes() == (tmp_path / "y.iknow").read_bytes()
 
 
+@pytest.mark.parametrize("metric", ["scaled", "whitened", "cosine"])
+def test_a_fitted_metric_comes_back_and_is_fitted_anew_to_other_data(metric, tmp_path):
+    X, y = make_outputs()
+    made = EpistemicClassifier(PrecomputedModel(), metric=metric, neighborhoods=Ball(1.0)).fit(X, y)
+    made.save(tmp_path / "x.iknow")
+    loaded = EpistemicClassifier.load(tmp_path / "x.iknow")
+    assert_same_assessment(loaded.assess(X), made.assess(X))
+    for layer, index in made.indexes_.items():
+        for name, values in index.metric.arrays().items():
+            np.testing.assert_array_equal(loaded.indexes_[layer].metric.arrays()[name], values)
+    scores, layers = X
+    other = (scores, {layer: 5 * values**3 for layer, values in layers.items()})
+    assert_same_assessment(loaded.fit(other, y).assess(other), made.fit(other, y).assess(other))
+
+
 def test_what_was_given_by_layer_comes_back_by_layer(tmp_path):
     X, y = make_outputs()
     given = {"metric": {"b": Minkowski(1)}, "neighborhoods": {"a": Ball(1.0), "b": Nearest(2)}}

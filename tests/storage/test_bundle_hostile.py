@@ -158,7 +158,9 @@ WRONG = {
     ("layers", "a"): [None, {}, []],
     ("layers", "a", "metric"): [None, {}, [], {"metric": "Minkowski"}, {"metric": "Weighted"}]
     + [{"metric": "Minkowski", "p": p} for p in (0, -1, 0.5, "x", None, True, [2], {"p": 2})]
-    + [{"metric": ["Minkowski"], "p": 2}, {"metric": "Minkowski", "p": 2, "more": 1}],
+    + [{"metric": ["Minkowski"], "p": 2}, {"metric": "Minkowski", "p": 2, "more": 1}]
+    + [{"metric": "Cosine", "more": 1}, {"metric": "Scaled"}, {"metric": "Whitened"}]
+    + [{"metric": "Whitened", "shrinkage": s} for s in (None, 0.5, 2, "x")],
     ("layers", "a", "metric_arrays"): [None, "map", ["map"], ["../../etc/passwd"], [1], [""]],
     ("layers", "b", "metric_arrays"): [[], ["map", "map"], ["other"]],
     ("layers", "b", "metric"): [{"metric": "Minkowski", "p": 2.0}],

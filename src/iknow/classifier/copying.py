@@ -34,7 +34,7 @@ def count_copies(
         close = [nearest[layer] <= limit for layer, limit in limits.items()]
         return int(np.logical_and.reduce(close).sum())
 
-    copied = copies({layer: each.nearest_distance() for layer, each in evidence.items()})
+    copied = copies({layer: _nearest(each) for layer, each in evidence.items()})
     n_samples = max(map(len, evidence.values()))
     n_rows = next(iter(indexes.values())).n_rows
     if not copied:
@@ -42,6 +42,12 @@ def count_copies(
     rows = np.arange(0, n_rows, -(-n_rows // SAMPLES_MEASURED))
     repeated = copies({layer: _nearest_other(index, rows) for layer, index in indexes.items()})
     return copied, n_samples, repeated, len(rows)
+
+
+def _nearest(evidence: Evidence | Contrast) -> Floats:
+    """The distance to the nearest sample of all, which a quorum may not count."""
+    held = evidence.n_neighbors > 0
+    return evidence.neighbor_distance(1) if held else evidence.nearest_distance()
 
 
 def _nearest_other(index: LayerIndex, rows: Ints) -> Floats:

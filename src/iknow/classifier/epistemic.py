@@ -23,6 +23,7 @@ from iknow.classifier.progress import track
 from iknow.classifier.training import as_random_state
 from iknow.core.arrays import Ints, Labels
 from iknow.core.neighborhood import Neighborhood
+from iknow.core.quorum import ONE, Quorum
 from iknow.core.scalars import as_flag, as_whole
 from iknow.errors import InputError
 from iknow.explain.assessment import Assessment
@@ -37,8 +38,9 @@ from iknow.models.labels import (
 from iknow.models.lengths import measure
 from iknow.models.model import Observation, observe_all
 from iknow.models.probe import Probe
-from iknow.rules import Ball
+from iknow.rules import Ball, RelativeBall
 from iknow.search.index import IndexFactory
+from iknow.search.layer import LayerIndex
 from iknow.selection import Goal, Selection, check_unseen, choose
 
 
@@ -51,14 +53,22 @@ class EpistemicClassifier(FittingMixin, ClassifierMixin, BaseEstimator):  # type
             clones an unfitted scikit-learn classifier, trains it on all but `validation_fraction`
             of the data, and tunes the radii on the rest. `clone`, and so `cross_val_score` and
             `GridSearchCV`, makes a fitted classifier unfitted; a `FrozenEstimator` stays fitted.
-        layers: Names of the layers to find support in. Default: the last hidden layer and the
-            output of a network; otherwise "output" and "input" or a pipeline's last transformer.
-        rule: The kind of neighborhood whose radii `tune` chooses.
+        layers: Names of the layers to find support in. Default: the input and the last hidden
+            layer of a network, or what enters the classifier of a pipeline; for the paper's rules
+            the last hidden layer and the output. `tune` leaves out those in which nearness means
+            little, and `selection_.left_out` says why.
+        rule: The kind of neighborhood whose parameters `tune` chooses. `RelativeBall` has levels.
         neighborhoods: Fixed neighborhoods, one for all layers or a mapping by layer, instead of
             tuning. A `Selection`, such as another classifier's `selection_`, also says which
             classes may be known.
+        quorum: How many training samples a class needs within reach to count, or two numbers: how
+            many the belief needs, and how many another class needs to contradict it. Default:
+            (1, 3) for `RelativeBall`, so that two wrong labels nearby contradict nothing; else 1.
         k: Number of neighbors, for rules that use it.
-        metric: One `iknow.geometry` metric for all layers or a mapping. Default: Euclidean.
+        metric: "cosine", "euclidean", "scaled", "whitened" or an `iknow.geometry` metric, for all
+            layers or in a mapping. Default: cosine in hidden layers, and features by their robust
+            scales in tables (`iknow.classifier.default_metrics`); Euclidean for the paper's rules
+            and for fixed neighborhoods.
         classes: Labels of the model's score columns in order, if y does not determine them.
         validation_fraction: Share of the data that `fit` keeps for tuning when it trains the model.
         batch_size: Number of samples to ask the model about at a time. Default: as memory permits.
@@ -80,11 +90,12 @@ class EpistemicClassifier(FittingMixin, ClassifierMixin, BaseEstimator):  # type
         self,
         model: Any,
         layers: Sequence[str] | None = None,
-        rule: type[Neighborhood] = Ball,
+        rule: type[Neighborhood] = RelativeBall,
         neighborhoods: Neighborhood | Mapping[str, Neighborhood] | Selection | None = None,
         *,
+        quorum: int | Quorum | None = None,
         k: int = 5,
-        metric: Metric | Mapping[str, Metric] | None = None,
+        metric: str | Metric | Mapping[str, str | Metric] | None = None,
         classes: Any = None,
         validation_fraction: float = 0.25,
         batch_size: int | None = None,
@@ -97,6 +108,7 @@ class EpistemicClassifier(FittingMixin, ClassifierMixin, BaseEstimator):  # type
         self.layers = layers
         self.rule = rule
         self.neighborhoods = neighborhoods
+        self.quorum = quorum
         self.k = k
         self.metric = metric
         self.classes = classes
@@ -106,6 +118,21 @@ class EpistemicClassifier(FittingMixin, ClassifierMixin, BaseEstimator):  # type
         self.progress = progress
         self.device = device
         self.index = index
+
+    @classmethod
+    def paper(cls, model: Any, **parameters: Any) -> Self:
+        """The method as published: balls in the last hidden layer and the output, Euclidean.
+
+        Args:
+            model: As for a new classifier.
+            **parameters: Any others, such as another of the paper's rules.
+
+        Examples:
+            >>> ec = EpistemicClassifier.paper(trained).fit(X_train, y_train)
+            >>> ec.tune(X_val, y_val).selection_.optimal
+            True
+        """
+        return cls(model, **{"rule": Ball, **parameters})
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -120,34 +147,45 @@ class EpistemicClassifier(FittingMixin, ClassifierMixin, BaseEstimator):  # type
     def tune(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         *,
         accuracy: float | None = None,
         confidence: float = 0.95,
         each_class: bool = False,
         coverage: float | None = None,
+        false_alarm: float | None = None,
+        reference: Any = None,
         method: Literal["exact", "grid", "bayes", "per-class"] = "exact",
         k: int | Sequence[int] | None = None,
         time_limit: float = 60.0,
     ) -> Self:
-        """Choose the neighborhoods on validation data; by default the exact maximum of coverage.
+        """Choose the neighborhoods on validation data.
+
+        Without a goal, choose the largest coverage on which IK is certified, with confidence, to be
+        wrong ten times less often than the model. If the samples are too few for that, choose the
+        level that three quarters of them reach; `selection_.note` then says how far it got. The
+        paper's rules choose the largest coverage.
 
         Args:
             X: n samples that are not in the training data.
-            y: Their labels, of shape (n,).
+            y: Their labels, of shape (n,); a coverage or a rate of false alarms needs none.
             accuracy: Choose the largest coverage whose accuracy on IK is certified to be at least
                 this; raises a `SelectionError` if no coverage qualifies.
             confidence: Probability, over the draw of the data, with which that guarantee holds.
             each_class: Certify the accuracy of each class by itself.
-            coverage: Match this coverage instead (for `Nearest` and `RelativeBall`).
+            coverage: Match this coverage instead (for `RelativeBall` and `Nearest`).
+            false_alarm: Choose the strictest level at which an ordinary sample fails to be IK with
+                this probability at most.
+            reference: Further samples without labels, unlike those in the training data, that show
+                what is ordinary; otherwise a part of X does.
             method: "per-class" chooses a radius per class; "grid" and "bayes" are for comparison.
             k: Number of neighbors, or several to try, for rules that use it.
             time_limit: Seconds that the search may take.
 
         Examples:
-            >>> ec = EpistemicClassifier(FrozenEstimator(trained)).fit(X_train, y_train)
-            >>> ec.tune(X_val, y_val).selection_.optimal
-            True
+            >>> ec = EpistemicClassifier(trained).fit(X_train, y_train)
+            >>> print(f"{ec.tune(X_val, coverage=0.8).selection_.coverage:.2f}")
+            0.80
         """
         check_is_fitted(self, "indexes_")
         if self.neighborhoods is not None:
@@ -158,12 +196,14 @@ class EpistemicClassifier(FittingMixin, ClassifierMixin, BaseEstimator):  # type
             confidence=confidence,
             each_class=each_class,
             coverage=coverage,
+            false_alarm=false_alarm,
             k=self.k if k is None else k,
             time_limit=time_limit,
             random_state=int(as_random_state(self.random_state).randint(np.iinfo(np.int32).max)),
         )
         inputs = self._prepare(X)
-        return self._select(goal, inputs, as_labels(y, count_samples(inputs), "y"), "validation")
+        labels = None if y is None else as_labels(y, count_samples(inputs), "y")
+        return self._select(goal, inputs, labels, "validation", reference=reference)
 
     def assess(self, X: Any, k: int = 0, *, evidence: bool = False) -> Assessment:
         """Assert IK, IMK or IDK about each prediction.
@@ -186,12 +226,16 @@ class EpistemicClassifier(FittingMixin, ClassifierMixin, BaseEstimator):  # type
         gathers, least = as_flag(evidence, "evidence"), as_whole(k, "k", "be a whole number >= 0")
         inputs, rules = self._prepare(X), self.neighborhoods_
         n_samples, sizes = count_samples(inputs), measure(inputs)
-        observed = self._observe(inputs)
-        if gathers or least > 0:
+        indexes = {layer: self.indexes_[layer] for layer in rules}  # some may be left out
+        observed = self._observe(inputs, indexes)
+        if gathers or least > 0 or self._keeps_evidence(n_samples):
             wanted = max(least, *(rule.n_neighbors for rule in rules.values()))
-            found = gathering.gather_evidence(observed, self.indexes_, wanted, keep_of=n_samples)
+            per_class = max(max(rule.quorum) for rule in rules.values())
+            found = gathering.gather_evidence(observed, indexes, wanted, n_samples, per_class)
         else:
-            found = gathering.find_supports(observed, self.indexes_, rules, n_samples)
+            found = gathering.find_supports(observed, indexes, rules, n_samples)
+        selection = getattr(self, "selection_", self.neighborhoods)
+        selection = selection if isinstance(selection, Selection) else None
         return Assessment(
             classes=self.classes_,
             belief_codes=found.observation.belief,
@@ -199,10 +243,20 @@ class EpistemicClassifier(FittingMixin, ClassifierMixin, BaseEstimator):  # type
             evidence=found.evidence,
             neighborhoods=rules,
             invalid=found.observation.invalid,
-            knowable=getattr(getattr(self, "selection_", self.neighborhoods), "knowable", None),
+            knowable=None if selection is None else selection.knowable,
             found=found.supports,
-            movements=movements_on_request(self.model_, self.indexes_, sizes, found),
+            movements=movements_on_request(self.model_, indexes, sizes, found),
+            levels=None if selection is None else selection.levels,
+            least_confidence=-np.inf if selection is None else selection.least_confidence,
         )
+
+    def _keeps_evidence(self, n_samples: int) -> bool:
+        """Whether supports need the distances anyway, and these fit into memory."""
+        rules = self.neighborhoods_.values()
+        if any(rule.decided_within is not None and rule.quorum == ONE for rule in rules):
+            return False
+        held = sum(max(rule.quorum) for rule in rules) * len(self.classes_)
+        return 16 * held * n_samples <= gathering.BYTES_OF_ACTIVATIONS_KEPT
 
     def predict(self, X: Any) -> Labels:
         """Return the model's own answers for the samples `X`, as labels of shape (n,).
@@ -231,22 +285,53 @@ class EpistemicClassifier(FittingMixin, ClassifierMixin, BaseEstimator):  # type
         return self
 
     def _select(
-        self, goal: Goal, inputs: Any, labels: Labels, what: str, positions: Ints | None = None
+        self,
+        goal: Goal,
+        inputs: Any,
+        labels: Labels | None,
+        what: str,
+        positions: Ints | None = None,
+        reference: Any = None,
     ) -> Self:
         """Choose neighborhoods for a goal on prepared samples; positions: see `check_valid`."""
-        y_true = encode(labels, self.classes_, "y")
-        index = self.indexes_[self.layers_[0]]
-        check_trained(y_true, index.labels, self.classes_)
-        k, whole = goal.neighbors_needed(self.rule, index.n_rows), goal.needs_every_class
-        belief, invalid, evidence = gathering.gather_validation(
-            self._observe(inputs), self.indexes_, k, whole=whole
+        y_true = None if labels is None else encode(labels, self.classes_, "y")
+        if y_true is not None:
+            check_trained(y_true, self.indexes_[self.layers_[0]].labels, self.classes_)
+        seen = self._look(goal, inputs, what, positions)
+        others = None
+        if reference is not None:
+            others = self._look(goal, self._prepare(reference), "reference").as_part(None)
+        self.selection_ = choose(
+            goal,
+            seen.evidence,
+            seen.belief,
+            y_true,
+            self.rule,
+            self.classes_,
+            confidence=seen.confidence,
+            from_probabilities=seen.from_probabilities,
+            reference=others,
         )
-        gathering.check_valid(invalid, what, positions, self.layers_)
-        if positions is None:  # otherwise fit held them out itself
-            check_unseen(*count_copies(evidence, self.indexes_))
-        self.selection_ = choose(goal, evidence, belief, y_true, self.rule, self.classes_)
         self.neighborhoods_ = dict(self.selection_.neighborhoods)
         return self
+
+    def _look(
+        self, goal: Goal, inputs: Any, what: str, positions: Ints | None = None
+    ) -> gathering.Validation:
+        """What tuning needs to know about prepared samples."""
+        n_rows = self.indexes_[self.layers_[0]].n_rows
+        quorum = parameters.as_quorum(self.quorum, self.rule)
+        seen = gathering.gather_validation(
+            self._observe(inputs, self.indexes_),
+            self.indexes_,
+            goal.neighbors_needed(self.rule, n_rows, quorum),
+            quorum,
+            whole=goal.needs_every_class,
+        )
+        gathering.check_valid(seen.invalid, what, positions, self.layers_)
+        if positions is None:  # otherwise fit held them out itself
+            check_unseen(*count_copies(seen.evidence, self.indexes_))
+        return seen
 
     def _prepare(self, X: Any) -> Any:
         inputs = self.model_.prepare(X)
@@ -254,7 +339,7 @@ class EpistemicClassifier(FittingMixin, ClassifierMixin, BaseEstimator):  # type
             parameters.check_features(self, X, reset=False)
         return inputs
 
-    def _observe(self, inputs: Any) -> Iterator[Observation]:
+    def _observe(self, inputs: Any, indexes: Mapping[str, LayerIndex]) -> Iterator[Observation]:
         batches = cut_batches(inputs, self.batch_size)
         shown = track(batches, "Gathering evidence", enabled=self.progress)
-        return gathering.observe_batches(self.model_, self.indexes_, shown)
+        return gathering.observe_batches(self.model_, indexes, shown)

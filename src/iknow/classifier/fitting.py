@@ -14,13 +14,15 @@ from typing import Any, Self
 import numpy as np
 
 from iknow.classifier import gathering, parameters
+from iknow.classifier.default_metrics import default_metric, role_of
 from iknow.classifier.progress import track
 from iknow.classifier.training import seeded_clone, split_rows, train
-from iknow.core.arrays import Ints, Labels
+from iknow.core.arrays import Floats32, Ints, Labels
 from iknow.core.neighborhood import Neighborhood
+from iknow.core.quorum import Quorum
 from iknow.core.scalars import as_flag
 from iknow.errors import SelectionError
-from iknow.geometry import Metric
+from iknow.geometry import Euclidean, Metric
 from iknow.models.adapt import as_model, is_estimator, is_to_be_trained
 from iknow.models.inputs import as_dense, count_samples, cut_batches, take_rows
 from iknow.models.labels import (
@@ -46,8 +48,9 @@ class FittingMixin(SavingMixin):
     model: Any
     layers: Sequence[str] | None
     rule: type[Neighborhood]
+    quorum: int | Quorum | None
     k: int
-    metric: Metric | Mapping[str, Metric] | None
+    metric: str | Metric | Mapping[str, str | Metric] | None
     classes: Any
     validation_fraction: float
     batch_size: int | None
@@ -76,7 +79,13 @@ class FittingMixin(SavingMixin):
 
     @abstractmethod
     def _select(
-        self, goal: Goal, inputs: Any, labels: Labels, what: str, positions: Ints | None = None
+        self,
+        goal: Goal,
+        inputs: Any,
+        labels: Labels | None,
+        what: str,
+        positions: Ints | None = None,
+        reference: Any = None,
     ) -> Self:
         """Choose neighborhoods for a goal on prepared samples; positions: see `check_valid`."""
 
@@ -93,7 +102,8 @@ class FittingMixin(SavingMixin):
         labels = as_labels(y, count_samples(inputs), "y")
         check_several_classes(labels)
         numbers = as_row_numbers(rows, len(labels))
-        tunes = self.neighborhoods is None and tunes_for_coverage(parameters.check_rule(self.rule))
+        rule = parameters.check_rule(self.rule)
+        tunes = self.neighborhoods is None and (rule.by_level or tunes_for_coverage(rule))
         training = np.arange(len(labels))
         if tunes:
             training, validation = split_rows(labels, self.validation_fraction, self.random_state)
@@ -122,23 +132,41 @@ class FittingMixin(SavingMixin):
         batches = cut_batches(inputs, self.batch_size)
         check_several_classes(labels)
         named = parameters.as_layer_names(self.layers)
-        layers = named or self.model_.default_layers(batches[0])
         rule = parameters.check_rule(self.rule)
-        fixed = parameters.fixed_neighborhoods(self.neighborhoods, rule, self.k, layers)
+        levels = rule.by_level and parameters.has_levels(self.neighborhoods)
+        find_layers = self.model_.level_layers if levels else self.model_.default_layers
+        layers = named or find_layers(batches[0])
+        quorum = parameters.as_quorum(self.quorum, rule)
+        fixed = parameters.fixed_neighborhoods(self.neighborhoods, rule, self.k, layers, quorum)
         parameters.check_neighbors(fixed, self.rule, self.k, len(labels))
-        metrics = parameters.as_metrics(self.metric, layers)
-        for metric in metrics.values():  # refuse before the model does its work
-            find_index_type(metric, self.device, self.index)
+        given = parameters.as_metrics(self.metric, layers)
+        for metric in given.values():  # refuse before the model does its work
+            find_index_type(metric or Euclidean, self.device, self.index)
         shown = track(batches, "Collecting evidence", enabled=as_flag(self.progress, "progress"))
         observation, n_columns = observe_all(self.model_, shown, len(labels), layers)
         gathering.check_valid(observation.invalid, "training", positions, layers)
-        warn_of_layers(observation.activations, raw=named is None and self.metric is None)
+        warn_of_layers(
+            observation.activations, raw=not levels and named is None and self.metric is None
+        )
         self.classes_ = find_classes(labels, n_columns, self.model_.classes, self.classes)
         codes = encode(labels, self.classes_, "y")
         self.layers_ = layers
+
+        def usual(layer: str, values: Floats32) -> Metric:
+            if not levels:
+                return Euclidean
+            shape = np.shape(batches[0])[1:] if hasattr(batches[0], "shape") else None
+            return default_metric(role_of(layer, self.model_), values, shape)
+
         self.indexes_ = {
             layer: LayerIndex.build(
-                values, codes, len(self.classes_), rows, metrics[layer], self.device, self.index
+                values,
+                codes,
+                len(self.classes_),
+                rows,
+                (given[layer] or usual(layer, values)).fit(values, codes),
+                self.device,
+                self.index,
             )
             for layer, values in observation.activations.items()
         }

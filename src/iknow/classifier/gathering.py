@@ -11,15 +11,18 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from iknow.core.arrays import Bools, Floats32, Ints
+from iknow.core.arrays import Bools, Floats, Floats32, Ints
 from iknow.core.codes import NO_BELIEF
 from iknow.core.contrast import Contrast, find_contrast, stack_contrasts
 from iknow.core.evidence import Evidence, discard_evidence, stack_evidence
+from iknow.core.level import are_probabilities, log_odds
 from iknow.core.neighborhood import Neighborhood
+from iknow.core.quorum import Quorum, stack_weighed, weigh
 from iknow.errors import InputError
 from iknow.explain.on_request import OnRequest
 from iknow.models.model import Model, Observation, join_observations, join_whole
 from iknow.search.index import Index
+from iknow.selection.candidates import Part
 
 Item = TypeVar("Item")
 
@@ -76,8 +79,10 @@ def gather_evidence(
     indexes: Mapping[str, Index],
     k: int,
     keep_of: int | None = None,
+    per_class: int = 1,
 ) -> Findings:
-    """Search the layers, with k neighbor distances; discard the evidence of invalid inputs.
+    """Search the layers, with k neighbor distances and the `per_class` nearest of each class;
+    discard the evidence of invalid inputs.
 
     keep_of: the number of samples, to keep their activations if memory allows.
     """
@@ -87,7 +92,7 @@ def gather_evidence(
         for observation in observations:
             for layer, index in indexes.items():
                 with _errors_that_name(layer):
-                    found = index.gather(observation.activations[layer], k)
+                    found = index.gather(observation.activations[layer], k, per_class)
                 evidence[layer].append(discard_evidence(found, observation.invalid))
             yield observation
 
@@ -103,25 +108,59 @@ def gather_evidence(
     return Findings(replace(whole, activations={}), stacked, None, activations)
 
 
+@dataclass(frozen=True, eq=False)
+class Validation:
+    """What tuning needs to know about n samples.
+
+    belief, invalid: of shape (n,). evidence: by layer, weighed by the quorum. confidence: the
+    model's, `log_odds` of shape (n,). from_probabilities: whether its scores are probabilities.
+    """
+
+    belief: Ints
+    invalid: Bools
+    evidence: Mapping[str, Evidence] | Mapping[str, Contrast]
+    confidence: Floats
+    from_probabilities: bool
+
+    def as_part(self, y_true: Ints | None) -> Part:
+        columns = self.evidence, self.belief, y_true, self.confidence, self.from_probabilities
+        return Part(*columns)
+
+
 def gather_validation(
-    observations: Iterable[Observation], indexes: Mapping[str, Index], k: int, *, whole: bool
-) -> tuple[Ints, Bools, Mapping[str, Evidence] | Mapping[str, Contrast]]:
-    """What tuning needs: beliefs and invalid samples, both of shape (n,), and evidence by layer.
+    observations: Iterable[Observation],
+    indexes: Mapping[str, Index],
+    k: int,
+    quorum: Quorum,
+    *,
+    whole: bool,
+) -> Validation:
+    """Search the layers for what tuning needs.
 
     whole: keep the distances to every class, which take most of the memory if classes are many.
     """
-    beliefs, invalid = [], []
+    beliefs, invalid, odds, normalized = [], [], [], []
     parts: dict[str, list[Any]] = {layer: [] for layer in indexes}
     for observation in observations:
+        belief = observation.belief
         for layer, index in indexes.items():
             with _errors_that_name(layer):
-                found = index.gather(observation.activations[layer], k)
-            parts[layer].append(found if whole else find_contrast(found, observation.belief))
-        beliefs.append(observation.belief)
+                found = index.gather(observation.activations[layer], k, max(quorum))
+            weighed = weigh(found, quorum, belief)
+            parts[layer].append(weighed if whole else find_contrast(weighed, belief))
+        beliefs.append(belief)
         invalid.append(observation.invalid)
-    stack: Any = stack_evidence if whole else stack_contrasts
-    evidence = {layer: stack(found) for layer, found in parts.items()}
-    return np.concatenate(beliefs), np.concatenate(invalid), evidence
+        normalized.append(are_probabilities(observation.scores))
+        odds.append([log_odds(observation.scores, belief, each) for each in (False, True)])
+    stack: Any = stack_weighed if whole else stack_contrasts
+    from_probabilities = all(normalized)
+    return Validation(
+        np.concatenate(beliefs),
+        np.concatenate(invalid),
+        {layer: stack(found) for layer, found in parts.items()},
+        np.concatenate([each[from_probabilities] for each in odds]),
+        from_probabilities,
+    )
 
 
 def find_supports(
@@ -135,9 +174,10 @@ def find_supports(
     Evidence is gathered from these on request, or now if they are too large to keep.
     """
     k = max(neighborhood.n_neighbors for neighborhood in neighborhoods.values())
+    per_class = max(max(neighborhood.quorum) for neighborhood in neighborhoods.values())
     kept, observations = _can_be_kept(observations, n_samples)
     if not kept:
-        return gather_evidence(observations, indexes, k)
+        return gather_evidence(observations, indexes, k, per_class=per_class)
     supports: dict[str, list[Bools]] = {layer: [] for layer in indexes}
 
     def searched() -> Iterator[Observation]:
@@ -145,12 +185,13 @@ def find_supports(
             for layer, index in indexes.items():
                 with _errors_that_name(layer):
                     queries = observation.activations[layer]
-                    supports[layer].append(index.find_support(queries, neighborhoods[layer]))
+                    rule, belief = neighborhoods[layer], observation.belief
+                    supports[layer].append(index.find_support(queries, rule, belief))
             yield observation
 
     whole = join_whole(searched(), n_samples)
     found = {layer: np.concatenate(parts) for layer, parts in supports.items()}
-    later = _gather_later(whole, indexes, k)
+    later = _gather_later(whole, indexes, k, per_class)
     return Findings(replace(whole, activations={}), later, found, whole.activations)
 
 
@@ -166,7 +207,7 @@ def _can_be_kept(
 
 
 def _gather_later(
-    observation: Observation, indexes: Mapping[str, Index], k: int
+    observation: Observation, indexes: Mapping[str, Index], k: int, per_class: int
 ) -> OnRequest[Evidence]:
     """The evidence about an observation with its activations, gathered on request."""
 
@@ -174,7 +215,9 @@ def _gather_later(
         queries = observation.activations[layer]
         with _errors_that_name(layer):
             parts = [
-                indexes[layer].gather(queries[samples[start : start + QUERIES_AT_ONCE]], k)
+                indexes[layer].gather(
+                    queries[samples[start : start + QUERIES_AT_ONCE]], k, per_class
+                )
                 for start in range(0, max(1, len(samples)), QUERIES_AT_ONCE)
             ]
         return discard_evidence(stack_evidence(parts), observation.invalid[samples])

@@ -9,9 +9,11 @@ of constant L (see `Sensitivity`). For an input x' at a distance δ from x, |x'|
 
     D  <=  ((L + s) δ + 2 (r + s·|x| + κ·|H(x)|)) / (1 - κ).
 
-The layer's metric expands that by at most E, and its transformation is off by at most τ·|H| in
-either place. So the searched point moves by at most (E + τ) D + 2 τ·|H(x)|: a `Movement`, with a
-part that grows with δ and one that does not.
+The layer's metric t expands that by at most E, for all activations or, such as `Cosine`, for those
+of this sample; and t is off by at most τ·|H| + ρ·|t(H)| in either place, where
+|t(H(x'))| <= |t(H(x))| + E D. So the searched point moves by at most
+(E + τ + ρ E) D + 2 (τ·|H(x)| + ρ·|t(H(x))|): a `Movement`, with a part that grows with δ and one
+that does not.
 
 Not covered: a machine that computes wrongly, a model that changes after the assessment (a probe
 shows most changes), and inputs of another dtype than those assessed.
@@ -24,6 +26,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -31,13 +34,15 @@ from iknow.classifier.gathering import Findings
 from iknow.core.arrays import Floats, Floats32, Ints
 from iknow.core.bisector import find_crossings
 from iknow.core.movement import Movement
+from iknow.core.overriding import said
 from iknow.core.robustness import FURTHEST
 from iknow.core.sensitivity import Sensitivity
 from iknow.errors import IknowError, LayerError
 from iknow.explain.on_request import OnRequest
-from iknow.geometry.lipschitz import ROUND_UP
+from iknow.geometry.lipschitz import FLOAT32_ROUNDING, ROUND_UP
 from iknow.geometry.metric import Minkowski, check_promises
 from iknow.geometry.rounding import SMALLEST
+from iknow.geometry.rows import lp_norms
 from iknow.models.lengths import Sizes, as_rows, norms
 from iknow.models.model import Model
 from iknow.models.promise import promised_sensitivity
@@ -76,23 +81,23 @@ class Mover:
         if not math.isfinite(bound.lipschitz):
             return Movement(math.inf)
         index = self.indexes[layer]
-        # Of the activations: the metric's points may have another width.
-        width = index.n_features if self.activations is None else self.activations[layer].shape[1]
-        transform = index.metric.rounding(width)
-        stretch = (index.metric.expansion(width) + transform) / (1 - bound.relative_rounding)
+        queries = None if self.activations is None else self.activations[layer][positions]
+        metric = _measure(index, queries)
+        stretch = metric.stretch / (1 - bound.relative_rounding)
         off = np.full(len(positions), bound.rounding)
         if bound.rounding_per_length and self.sizes.lengths is not None:
             off += bound.rounding_per_length * self.sizes.lengths[positions]
-        queries = None if self.activations is None else self.activations[layer][positions]
-        length = np.zeros(len(positions)) if queries is None else norms(queries)
-        lost = stretch * (off + bound.relative_rounding * length) + transform * length
-        lost += SMALLEST * math.sqrt(index.n_features)
+        if queries is not None:
+            off += bound.relative_rounding * norms(queries)
+        with np.errstate(invalid="ignore"):  # no bound times no error
+            lost = stretch * off + metric.rounding + SMALLEST * math.sqrt(index.n_features)
         if self.sizes.lengths is not None:
             lost[self.sizes.lengths[positions] > FURTHEST] = np.inf
-        return Movement(
-            lipschitz=stretch * (bound.lipschitz + bound.rounding_per_length) * ROUND_UP,
-            rounding=np.nan_to_num(2 * lost * ROUND_UP, nan=np.inf, posinf=np.inf),
-            crossing=_crossings(index, queries, self.belief[positions]),
+        return _movement(
+            (bound.lipschitz + bound.rounding_per_length) * ROUND_UP,
+            stretch,
+            np.nan_to_num(2 * lost * ROUND_UP, nan=np.inf, posinf=np.inf),
+            _crossings(index, metric.points, self.belief[positions]),
         )
 
     @cached_property
@@ -158,9 +163,54 @@ class Mover:
                 )
 
 
-def _crossings(index: LayerIndex, queries: Floats32 | None, belief: Ints) -> Floats | float:
+@dataclass(frozen=True, eq=False)
+class _Measure:
+    """What a metric makes of n activations: points of shape (n, m), or None; E + τ + ρ E, a number
+    or of shape (n,); and τ·|H| + ρ·|t(H)|, likewise.
+    """
+
+    points: Any
+    stretch: Floats | float
+    rounding: Floats | float
+
+
+def _measure(index: LayerIndex, queries: Floats32 | None) -> _Measure:
+    """What the layer's metric says of these activations, or of all if none were kept."""
+    metric = index.metric
+    # Of the activations: the metric's points may have another width.
+    width = index.n_features if queries is None else queries.shape[1]
+    unit, expansion = metric.rounding(width), metric.expansion(width)
+    relative = said(metric, "relative_rounding", "transform")(width)
+    if queries is None:  # `_check_known` saw that nothing depends on them
+        return _Measure(None, expansion * (1 + relative) + unit, 0.0)
+    grown: Floats | float = expansion
+    if math.isinf(expansion):
+        grown = said(metric, "expansion_at", "transform")(queries)
+    points, rounding = np.asarray(metric.transform(queries)), unit * norms(queries)
+    if relative:
+        # Points are in float32, and may have been rounded down.
+        lengths = lp_norms(points.astype(np.float64), metric.p) * (1 + 2 * FLOAT32_ROUNDING)
+        rounding = rounding + relative * lengths
+    return _Measure(points, grown * (1 + relative) + unit, rounding)
+
+
+def _movement(
+    lipschitz: float, stretch: Floats | float, rounding: Floats, crossing: Floats | float
+) -> Movement:
+    """A stretch that is the same for all samples is part of the constant."""
+    if not isinstance(stretch, np.ndarray):
+        return Movement(stretch * lipschitz, rounding, crossing)
+    known = np.isfinite(stretch)
+    return Movement(
+        lipschitz,
+        np.where(known, rounding, np.inf),
+        crossing,
+        np.where(known & (stretch > 0), stretch, 1.0),
+    )
+
+
+def _crossings(index: LayerIndex, points: Any, belief: Ints) -> Floats | float:
     """How far points may move with no other class nearer, where bisectors are flat."""
-    if queries is None or index.metric.p != 2:
+    if points is None or index.metric.p != 2:
         return -np.inf
-    points = np.asarray(index.metric.transform(queries)).astype(np.float32)
-    return find_crossings(index.points, index.labels, points, belief)
+    return find_crossings(index.points, index.labels, points.astype(np.float32), belief)

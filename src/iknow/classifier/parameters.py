@@ -14,10 +14,13 @@ from iknow.core.neighborhood import (
     has_k,
     is_tuned,
     make_rule,
+    takes,
 )
+from iknow.core.quorum import Quorum, check_quorum
 from iknow.core.text import names, shown
 from iknow.errors import InputError
-from iknow.geometry import Euclidean, Metric
+from iknow.geometry import Metric
+from iknow.geometry.registry import SHORT_NAMES
 from iknow.selection import Selection
 
 
@@ -42,15 +45,30 @@ def check_rule(rule: Any) -> type[Neighborhood]:
     return rule
 
 
+def as_quorum(quorum: Any, rule: type[Neighborhood]) -> Quorum:
+    """The quorum that the user asks for, or the usual one of the rule."""
+    pair = rule.usual_quorum if quorum is None else check_quorum(quorum)
+    takes(rule, pair)
+    return pair
+
+
+def has_levels(neighborhoods: Any) -> bool:
+    """Whether levels choose the neighborhoods, or have chosen them."""
+    if isinstance(neighborhoods, Selection):
+        return neighborhoods.levels is not None
+    return neighborhoods is None
+
+
 def fixed_neighborhoods(
-    given: Any, rule: type[Neighborhood], k: int, layers: Sequence[str]
+    given: Any, rule: type[Neighborhood], k: int, layers: Sequence[str], quorum: Quorum
 ) -> dict[str, Neighborhood] | None:
     """The neighborhoods that need no tuning, by layer, or None if there is something to tune."""
     if given is None:
         if is_tuned(rule):
             return None
-        given = make_rule(rule, k)
+        given = make_rule(rule, k, quorum)
     if isinstance(given, Selection):
+        layers = [layer for layer in layers if layer not in given.left_out]
         given = given.neighborhoods
     if isinstance(given, Neighborhood):
         return dict.fromkeys(layers, given)
@@ -58,20 +76,27 @@ def fixed_neighborhoods(
     return {layer: given[layer] for layer in layers}
 
 
-def as_metrics(metric: Any, layers: Sequence[str]) -> dict[str, Metric]:
-    """The metric of each layer: one for all, or some by name; Euclidean by default."""
-    if metric is None or isinstance(metric, Metric):
-        return dict.fromkeys(layers, metric or Euclidean)
-    if not isinstance(metric, Mapping) or not all(isinstance(m, Metric) for m in metric.values()):
-        raise InputError(
-            "metric must be a metric such as Minkowski(1), or a dict of metrics by layer; got "
-            f"{shown(metric)}"
-        )
-    if unknown := [layer for layer in metric if layer not in layers]:
+def as_metrics(metric: Any, layers: Sequence[str]) -> dict[str, Metric | None]:
+    """The metric of each layer: one for all, or some by layer; None where the user gives none."""
+    if not isinstance(metric, Mapping):
+        return dict.fromkeys(layers, None if metric is None else as_metric(metric))
+    given = {layer: as_metric(each) for layer, each in metric.items()}
+    if unknown := [layer for layer in given if layer not in layers]:
         raise InputError(
             f"metric names {names(unknown)}, which is not among the layers {', '.join(layers)}"
         )
-    return {layer: metric.get(layer, Euclidean) for layer in layers}
+    return {layer: given.get(layer) for layer in layers}
+
+
+def as_metric(metric: Any) -> Metric:
+    """A metric, given as one or by its short name."""
+    found = SHORT_NAMES.get(metric) if isinstance(metric, str) else metric
+    if not isinstance(found, Metric):
+        raise InputError(
+            f"metric must be one of {names(SHORT_NAMES)}, or a metric such as Minkowski(1), for "
+            f"all layers or in a dict by layer; got {shown(metric)}"
+        )
+    return found
 
 
 def check_neighbors(

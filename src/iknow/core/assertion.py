@@ -25,7 +25,7 @@ class Assertion(Word):
     IDK = 0
     """I don't know: nothing in the training set justifies the belief."""
     IMK = 1
-    """I may know: the belief is justified, but so are other classes, or it is uncertified."""
+    """I may know: the belief is justified, but other classes are too, or it is in doubt."""
     IK = 2
     """I know: the belief is all that is justified."""
 
@@ -34,19 +34,21 @@ class Reason(Word):
     """Why an assertion was made."""
 
     KNOWN = 0
-    """IK: in every layer all samples within reach have the believed class."""
+    """IK: in every layer only the believed class has enough samples within reach."""
     OVERLAP = 1
-    """IMK: a layer finds several classes within reach, and the belief is justified."""
+    """IMK: a layer finds enough samples of several classes, and the belief is justified."""
     DISAGREEMENT = 2
     """IMK: every layer finds one class, but not the same; the belief is among them."""
     EXTRAPOLATION = 3
-    """IDK: a layer finds no training sample within reach."""
+    """IDK: a layer finds too few training samples within reach."""
     CONTRADICTION = 4
-    """IDK: every layer finds samples within reach, none of the believed class."""
+    """IDK: every layer finds enough samples within reach, but not of the believed class."""
     INVALID = 5
     """IDK: an activation in a chosen layer is not finite, or the model gives no answer."""
     UNCERTIFIED = 6
     """IMK: all that IK needs, but no accuracy is certified for beliefs in this class."""
+    DOUBT = 7
+    """IMK: all that IK needs, but the model's own confidence is below the threshold."""
 
 
 class Assertions(NamedCodes):
@@ -62,7 +64,10 @@ class Reasons(NamedCodes):
 
 
 def make_assertions(
-    belief: Ints, justification: Bools, knowable: Sequence[int] | None = None
+    belief: Ints,
+    justification: Bools,
+    knowable: Sequence[int] | None = None,
+    doubted: Bools | None = None,
 ) -> Assertions:
     """Return the `Assertion` for each query, of shape (n_queries,).
 
@@ -70,22 +75,28 @@ def make_assertions(
         belief: Class codes of shape (n_queries,); `NO_BELIEF` for none, which nothing justifies.
         justification: Mask of shape (n_queries, n_classes).
         knowable: Codes of the classes that a belief may be IK in. Default: all.
+        doubted: Mask of shape (n_queries,) of the beliefs that the model itself has too little
+            confidence in to be IK. Default: none.
 
     Examples:
         >>> make_assertions(np.array([0]), np.array([[True, False]])) == Assertion.IK
         array([ True])
     """
     believed = justification[np.arange(len(belief)), belief] & (belief != NO_BELIEF)
-    alone = (justification.sum(axis=1) == 1) & may_be_known(belief, knowable)
+    alone = (justification.sum(axis=1) == 1) & may_be_known(belief, knowable, doubted)
     assertions = np.where(believed, np.where(alone, Assertion.IK, Assertion.IMK), Assertion.IDK)
     return assertions.astype(np.int8).view(Assertions)
 
 
-def may_be_known(belief: Ints, knowable: Sequence[int] | None) -> Bools:
-    """Mask of shape (n,) of the beliefs in a class that may be IK; None stands for all classes."""
-    if knowable is None:
-        return np.ones(len(belief), dtype=bool)
-    return np.isin(belief, np.asarray(knowable, dtype=np.int64))
+def may_be_known(
+    belief: Ints, knowable: Sequence[int] | None, doubted: Bools | None = None
+) -> Bools:
+    """Mask of shape (n,) of the beliefs that may be IK: in a knowable class, and not doubted.
+
+    knowable, doubted: as for `make_assertions`.
+    """
+    free = np.ones(len(belief), dtype=bool) if doubted is None else ~doubted
+    return free if knowable is None else free & np.isin(belief, np.asarray(knowable, np.int64))
 
 
 def find_reasons(
@@ -93,11 +104,12 @@ def find_reasons(
     supports: Sequence[Bools],
     invalid: Bools | None = None,
     knowable: Sequence[int] | None = None,
+    doubted: Bools | None = None,
 ) -> Reasons:
     """The `Reason` behind each assertion, of shape (n_queries,).
 
     supports: one mask of shape (n_queries, n_classes) per layer. invalid: mask of queries that are
-    not finite or that the model did not answer. knowable: as for `make_assertions`.
+    not finite or that the model did not answer. knowable, doubted: as for `make_assertions`.
     """
     sizes = np.stack([support.sum(axis=1) for support in supports])
     union = np.logical_or.reduce(list(supports))
@@ -108,7 +120,8 @@ def find_reasons(
         Reason.EXTRAPOLATION: (sizes == 0).any(axis=0),
         Reason.CONTRADICTION: ~believed,
         Reason.UNCERTIFIED: alone & ~may_be_known(belief, knowable),
-        Reason.KNOWN: alone,
+        Reason.KNOWN: alone & may_be_known(belief, knowable, doubted),
+        Reason.DOUBT: alone,
         Reason.OVERLAP: (sizes > 1).any(axis=0),
     }
     found = np.select(list(reasons.values()), list(reasons), default=Reason.DISAGREEMENT)

@@ -15,6 +15,7 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.evidence import NO_EXEMPLAR, Evidence, distances_for_and_against
+from iknow.core.quorum import ONE, Quorum, Weighed
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,12 +25,15 @@ class Contrast:
     own: Floats  # distances to the believed class, of shape (n,)
     other: Floats  # distances to the nearest other class, of shape (n,)
     neighbor_distances: Floats  # as in `Evidence`, of shape (n, n_neighbors)
+    quorum: Quorum = ONE  # how many samples a distance reaches, see `iknow.core.quorum`
 
     def __len__(self) -> int:
         return len(self.own)
 
     def __getitem__(self, queries: slice | Ints | Bools) -> Contrast:
-        return Contrast(self.own[queries], self.other[queries], self.neighbor_distances[queries])
+        columns = self.own, self.other, self.neighbor_distances
+        own, other, neighbors = (column[queries] for column in columns)
+        return Contrast(own, other, neighbors, self.quorum)
 
     @property
     def n_neighbors(self) -> int:
@@ -41,10 +45,12 @@ class Contrast:
     def neighbor_distance(self, k: int) -> Floats:
         return self.as_evidence().neighbor_distance(k)
 
-    def as_evidence(self) -> Evidence:
+    def as_evidence(self) -> Weighed:
         """The same as evidence about two classes: the believed one, code 0, and all others."""
         distances = np.column_stack([self.own, self.other])
-        return Evidence(distances, self.neighbor_distances, np.full(distances.shape, NO_EXEMPLAR))
+        columns = distances, self.neighbor_distances, np.full(distances.shape, NO_EXEMPLAR)
+        belief = np.zeros(len(self), dtype=np.int64)
+        return Weighed(*columns, belief=belief, quorum=self.quorum)
 
 
 ValidationEvidence: TypeAlias = Mapping[str, Evidence] | Mapping[str, Contrast]
@@ -55,10 +61,19 @@ def find_contrast(evidence: Evidence | Contrast, belief: Ints) -> Contrast:
     """The contrast between a belief, class codes of shape (n,), and all other classes."""
     if isinstance(evidence, Contrast):
         return evidence
-    return Contrast(*distances_for_and_against(evidence, belief), evidence.neighbor_distances)
+    quorum = evidence.quorum if isinstance(evidence, Weighed) else ONE
+    columns = *distances_for_and_against(evidence, belief), evidence.neighbor_distances
+    return Contrast(*columns, quorum)
 
 
 def stack_contrasts(parts: Sequence[Contrast]) -> Contrast:
     """Join the contrasts of successive batches of queries."""
-    columns = zip(*(vars(part).values() for part in parts), strict=True)
-    return Contrast(*map(np.concatenate, columns))
+    rows = ((part.own, part.other, part.neighbor_distances) for part in parts)
+    own, other, neighbors = map(np.concatenate, zip(*rows, strict=True))
+    return Contrast(own, other, neighbors, parts[0].quorum)
+
+
+def quorum_of(evidence: ValidationEvidence) -> Quorum:
+    """The quorum that the evidence about validation samples was weighed by."""
+    first = next(iter(evidence.values()))
+    return first.quorum if isinstance(first, Contrast | Weighed) else ONE

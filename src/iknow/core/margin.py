@@ -18,6 +18,7 @@ from iknow.core.arrays import Floats, Ints
 from iknow.core.evidence import Evidence
 from iknow.core.neighborhood import NO_REACH, Neighborhood
 from iknow.core.overriding import said
+from iknow.core.quorum import weigh
 
 
 def find_margins(evidence: Evidence, neighborhood: Neighborhood, belief: Ints) -> Floats:
@@ -26,6 +27,7 @@ def find_margins(evidence: Evidence, neighborhood: Neighborhood, belief: Ints) -
     belief: class codes of shape (n_queries,). Above 0 the layer supports the belief alone; below 0
     it does not; at 0 a distance equals the reach exactly, and the closed ball decides.
     """
+    evidence = weigh(evidence, neighborhood.quorum, belief)
     distances = evidence.class_distances
     reach = neighborhood.reach(evidence)
     reach = reach if reach.ndim == 2 else reach[:, None]

@@ -25,6 +25,7 @@ from iknow.core.contrast import Contrast, ValidationEvidence
 from iknow.core.drawing import Drawing, Look
 from iknow.core.evidence import Evidence
 from iknow.core.overriding import speaks_for
+from iknow.core.quorum import ONE, Quorum, check_quorum
 from iknow.core.scalars import as_real, as_whole
 from iknow.core.slack import Dial, dial_reach
 from iknow.core.stability import Stability
@@ -89,11 +90,21 @@ class Neighborhood(ABC):
     checks: ClassVar[Checks] = {"radius": check_radius, "k": check_k}
     """Checks by parameter; a parameter without one stays as given."""
 
+    quorum: Quorum = ONE
+    """How many samples the belief, and how many another class needs to count. A rule takes it as a
+    parameter if it has such a field, `quorum: Quorum = field(default=ONE, kw_only=True)`."""
+
     axes: ClassVar[tuple[str, ...]] = ()
     """The parameters that validation data can choose, in the order of `box`."""
 
     neighbors_to_match: ClassVar[int] = 0
     """How many neighbor distances `match` uses at most."""
+
+    by_level: ClassVar[bool] = False
+    """Whether levels choose the parameters, along one path through those of all layers."""
+
+    usual_quorum: ClassVar[Quorum] = ONE
+    """The quorum to use if the user names none."""
 
     takes_radius_per_class: ClassVar[bool] = False
     """Whether the radius may be a tuple, so that class c counts where d_c <= radius[c]."""
@@ -109,11 +120,20 @@ class Neighborhood(ABC):
         for name, check in self.checks.items():
             if name in parameters_of(type(self)):
                 object.__setattr__(self, name, check(getattr(self, name)))
+        if "quorum" in parameters_of(type(self)):
+            object.__setattr__(self, "quorum", check_quorum(self.quorum))
+
+    def __repr__(self) -> str:
+        shown = [name for name in parameters_of(type(self)) if name != "quorum"]
+        shown += ["quorum"] if self.quorum != ONE else []
+        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
+        return f"{type(self).__name__}({values})"
 
     @abstractmethod
     def reach(self, evidence: Evidence) -> Floats:
         """Return the reach ρ given `evidence`, of shape (n_queries,); `NO_REACH` for none.
 
+        The evidence is `Weighed`: its class distances are those that decide under the quorum.
         A rule with a reach per class returns the shape (n_queries, n_classes).
         """
 
@@ -149,7 +169,9 @@ class Neighborhood(ABC):
 
     @property
     def lead(self) -> float:
-        """Where any sample counts, so do all up to this many times as far as the nearest one."""
+        """Another class contradicts the belief up to this many times as far as the belief itself:
+        it is IK only if d_other > lead · d_g. At least 1 is true of a reach that all classes share.
+        """
         return 1.0
 
     @property
@@ -174,6 +196,12 @@ class Neighborhood(ABC):
         """
         n = len(evidence)
         return Stability(np.ones(n, dtype=np.int64), np.zeros(n, dtype=bool))
+
+    def changes(self, evidence: Evidence, belief: Ints) -> Ints:
+        """How many training samples may be added, removed or relabeled, whatever they are, while
+        `evidence` surely goes on supporting `belief` alone, of shape (n,).
+        """
+        return np.zeros(len(evidence), dtype=np.int64)
 
     def dial(self, evidence: Evidence) -> Dial | None:
         """The parameter to vary to see when the support of one query, given `evidence`, changes."""
@@ -222,13 +250,25 @@ def has_k(rule: type[Neighborhood]) -> bool:
 
 
 def is_tuned(rule: type[Neighborhood]) -> bool:
-    """Whether there are parameters to choose besides k, which the user gives."""
-    return not {"k"}.issuperset(parameters_of(rule))
+    """Whether there are parameters to choose besides k and the quorum, which the user gives."""
+    return not {"k", "quorum"}.issuperset(parameters_of(rule))
 
 
-def make_rule(rule: type[Self], k: int | None, **chosen: Radius) -> Self:
-    """A rule from its chosen parameters, and from k where it takes one."""
-    return rule(**chosen, **({"k": k} if has_k(rule) else {}))
+def make_rule(rule: type[Self], k: int | None, quorum: Quorum = ONE, **chosen: Any) -> Self:
+    """A rule from its chosen parameters, and from k and a quorum where it takes them."""
+    given: dict[str, Any] = {"k": k} if has_k(rule) else {}
+    if takes(rule, quorum):
+        given["quorum"] = quorum
+    return rule(**chosen, **given)
+
+
+def takes(rule: type[Neighborhood], quorum: Quorum) -> bool:
+    """Whether a rule has a parameter for a quorum; an error if it has none and needs one."""
+    if "quorum" in parameters_of(rule):
+        return True
+    if quorum != ONE:
+        raise InputError(f"{rule.__name__} takes no quorum; got {quorum}: leave it at 1")
+    return False
 
 
 def says(rule: type[Neighborhood], name: str) -> bool:

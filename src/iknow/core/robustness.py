@@ -5,17 +5,20 @@ then believes, the support in every layer must be {c}. So in each layer
 
 - g is out of reach. Where the rule is full within a radius ε that means d_g > ε: impossible until
   the input's point in the layer has moved by ε - d_g.
-- The nearest sample of all has class c. Where the rule is empty beyond a radius ε that means
-  d_c <= ε: impossible until the point has moved by d_¬g - ε.
-- c is nearer than g, d_c < d_g: impossible until the point has moved by (d_¬g - d_g) / 2 and, in
-  ℓ2, crossed the bisectors between the samples of g and one of another class
-  (`iknow.core.bisector`). If the reach is at least `lead` times the distance of the nearest sample,
-  even d_g > lead · d_c must hold: impossible before (lead · d_¬g - d_g) / (1 + lead).
+- c is within reach. Where the rule is empty beyond a radius ε that means d_c <= ε: impossible until
+  the point has moved by d_¬g - ε.
+- g is more than `lead` times as far as c, d_g > lead · d_c: impossible until the point has moved by
+  (lead · d_¬g - d_g) / (1 + lead). The lead is 1 if all classes share a reach, unless the rule says
+  otherwise. If it is at least 1, then in ℓ2 the point must also cross the bisectors between the
+  samples of g and one of another class (`iknow.core.bisector`).
 
-Each bound holds on its own, so the largest counts: the clearance. The last holds for every rule
-whose reach does not depend on the class. When the input moves by δ, the point moves by at most
-rounding + L·δ (`iknow.core.movement`), so no other class is IK while
-δ < (clearance - rounding) / L. As IK needs {c} in every layer, the largest of all layers counts.
+Each bound holds on its own, so the largest counts: the clearance. Under a quorum (for, against) d_c
+is the distance to the `for`-th nearest sample of c, then the belief, and d_g to the `against`-th of
+g, which would contradict it.
+
+When the input moves by δ, the point moves by at most rounding + L·δ (`iknow.core.movement`; L may
+differ between samples), so no other class is IK while δ < (clearance - rounding) / L. As IK needs {c} in every layer, the largest
+of all layers counts.
 
 We assume that distances measured in float64 are off by as much as they can be.
 """
@@ -29,8 +32,9 @@ import numpy as np
 from iknow.core.arrays import Floats, Ints
 from iknow.core.evidence import Evidence, distances_for_and_against
 from iknow.core.movement import Movement
-from iknow.core.neighborhood import Neighborhood
+from iknow.core.neighborhood import Neighborhood, says
 from iknow.core.overriding import said
+from iknow.core.quorum import weigh
 from iknow.core.sensitivity import LONGEST
 from iknow.errors import InputError
 
@@ -66,7 +70,7 @@ def find_robust_radii(
             with np.errstate(divide="ignore", invalid="ignore"):
                 left = clearance - movement.rounding
                 # A layer that does not move at all, L = 0, proves FURTHEST.
-                moved = np.minimum(left / movement.lipschitz, FURTHEST)
+                moved = np.minimum(left / (movement.lipschitz * movement.stretch), FURTHEST)
             # Where no movement, however long, reaches another class, rounding cannot either.
             moved = np.where(np.isposinf(left), np.inf, moved)
             radii = np.maximum(radii, np.where(left > 0, moved, 0.0))
@@ -81,6 +85,8 @@ def find_clearance(
     In the layer's own distance, of shape (n_queries,); not positive if one could be already.
     crossing: how far it may move with no other class nearer, if known from more than distances.
     """
+    needed, against = neighborhood.quorum
+    evidence = weigh(evidence, (against, needed), belief)
     own, other = distances_for_and_against(evidence, belief)
     own, other = own * AT_MOST, other * AT_LEAST
     shape, lead = evidence.class_distances.shape, said(neighborhood, "lead")
@@ -90,11 +96,14 @@ def find_clearance(
     with np.errstate(invalid="ignore"):
         outside = np.where(np.isinf(limits), -np.inf, evidence.class_distances * AT_LEAST - limits)
         inside = np.where(np.isinf(own), -np.inf, full[rows, belief] - own)
-        nearer = np.where(np.isinf(own), -np.inf, (lead * other - own) / (1 + lead))
+        ahead = np.where(np.isinf(other), np.inf, lead * other)
+        nearer = np.where(np.isinf(own), -np.inf, (ahead - own) / (1 + lead))
     # A class without samples is never reached, however far the reach is.
     outside[np.isinf(evidence.class_distances)] = np.inf
     outside[rows, belief] = np.inf
     clearance: Floats = np.maximum(inside, outside.min(axis=1))
-    if neighborhood.reach(evidence).ndim == 1:
-        clearance = np.maximum(clearance, np.maximum(nearer, crossing))
+    if neighborhood.reach(evidence).ndim == 1 or says(type(neighborhood), "lead"):
+        clearance = np.maximum(clearance, nearer)
+        if lead >= 1 and against == 1:  # bisectors say which class has the nearest sample
+            clearance = np.maximum(clearance, crossing)
     return clearance

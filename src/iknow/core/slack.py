@@ -19,6 +19,7 @@ from iknow.core.assertion import Assertion, make_assertions
 from iknow.core.evidence import Evidence
 from iknow.core.justification import justify
 from iknow.core.overriding import said
+from iknow.core.quorum import weigh
 from iknow.core.support import find_support, within
 
 if TYPE_CHECKING:
@@ -126,6 +127,7 @@ def find_slack(
     others: supports of the other layers, masks of shape (1, n_classes). knowable: codes of the
     classes that may be IK; None for all. Returns None if there is nothing to turn.
     """
+    evidence = weigh(evidence, neighborhood.quorum, np.array([belief]))
     dial: Dial | None = said(neighborhood, "dial")(evidence)
     if dial is None:
         return None

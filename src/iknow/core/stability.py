@@ -1,10 +1,11 @@
-"""Stability: how many training samples an adversary must remove before an IK is lost.
+"""Stability: how much of the training set an adversary must change before an IK is lost.
 
-Each rule says how many that is in a layer: its `removals`. The model is not trained again on what
-is left. Changed labels are another matter: a single one within reach turns IK into IMK, whatever
-the rule.
+Each rule says, for a layer, how many samples must be removed (`removals`), and how many may be
+added, removed or relabeled at will without harm (`changes`). The model is not trained again. With a
+quorum of one against, a single wrong label within reach turns IK into IMK, and no change at all is
+harmless; a larger quorum buys a certificate against poisoned data.
 
-The counts come from the neighbor distances, without a second search. If all that the evidence holds
+The counts come from the distances that the evidence holds, without a second search. If all of them
 are within the limit there may be more, and the count is a lower bound.
 """
 
@@ -32,10 +33,17 @@ class Stability:
     Attributes:
         at_least: Lower bounds of shape (n,).
         exact: Mask of shape (n,), True where the bound is the exact number.
+        changes: How many samples may be added, removed or relabeled, whatever they are, with the
+            IK surely kept, of shape (n,). Default: none.
     """
 
     at_least: Ints
     exact: Bools
+    changes: Ints = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        if self.changes is None:
+            object.__setattr__(self, "changes", np.zeros_like(self.at_least))
 
     def __len__(self) -> int:
         return len(self.at_least)
@@ -49,11 +57,14 @@ def find_stability(
     evidence, neighborhoods: one per layer. belief: class codes of shape (n,). known: mask of shape
     (n,) of the samples that are IK.
     """
-    layers = zip(evidence, neighborhoods, strict=True)
+    layers = list(zip(evidence, neighborhoods, strict=True))
     whole: Stability = reduce(
         lost_with_either, (said(rule, "removals")(about, belief) for about, rule in layers)
     )
-    return Stability(np.where(known, whole.at_least, 0), whole.exact | ~known)
+    # A changed sample changes in every layer at once, so the weakest layer decides.
+    changes = np.min([said(rule, "changes")(about, belief) for about, rule in layers], axis=0)
+    kept = np.where(known, whole.at_least, 0), whole.exact | ~known, np.where(known, changes, 0)
+    return Stability(*kept)
 
 
 def count_nearest(evidence: Evidence, counted: Bools) -> Stability:

@@ -1,4 +1,6 @@
-"""Support: which classes have a training sample within reach, in one layer.
+"""Support: which classes have enough training samples within reach, in one layer.
+
+Enough is one, or a quorum (`iknow.core.quorum`).
 
 The tie rule: the ball is closed. A sample at exactly the reach counts, and so do all samples tied
 with the k-th neighbor. A support therefore never depends on the order of the training set.
@@ -10,30 +12,36 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from iknow.core.arrays import Bools, Floats
+from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.evidence import Evidence
+from iknow.core.quorum import weigh
 
 if TYPE_CHECKING:
     from iknow.core.neighborhood import Neighborhood
 
 
-def find_support(evidence: Evidence, neighborhood: Neighborhood) -> Bools:
+def find_support(
+    evidence: Evidence, neighborhood: Neighborhood, belief: Ints | None = None
+) -> Bools:
     """Return the support S(x) = { c : d_c <= ρ(x) } as a mask of shape (n_queries, n_classes).
 
     Args:
         evidence: Evidence about the queries, in one layer.
-        neighborhood: The rule that gives the reach ρ(x).
+        neighborhood: The rule that gives the reach ρ(x), and the quorum.
+        belief: Class codes of shape (n_queries,), for rules that depend on it. Default: the nearest
+            class of each query.
 
     Examples:
         >>> find_support(a.evidence["input"], a.neighborhoods["input"]).shape
         (75, 3)
     """
-    reach = neighborhood.reach(evidence)
-    return within(evidence.class_distances, reach if reach.ndim == 2 else reach[:, None])
+    weighed = weigh(evidence, neighborhood.quorum, belief)
+    reach = neighborhood.reach(weighed)
+    return within(weighed.class_distances, reach if reach.ndim == 2 else reach[:, None])
 
 
 def within(distances: Floats, reach: Floats | float) -> Bools:
-    """Which of the distances, of shape (n_queries, n_classes), are within reach.
+    """Which of the distances, of shape (n_queries, n_classes) or any other, are within reach.
 
     A class without training samples is at distance inf and never counts, even if the reach is inf.
     """

@@ -74,8 +74,8 @@ def radius_curve(assessment: Assessment, y_true: Any, layer: str | None = None) 
     """Compute how assertions and their accuracy depend on the radius of a `Ball` in one layer.
 
     Args:
-        assessment: What `assess` returned for n samples. The layer's own neighborhood in it does
-            not matter; those of the other layers do.
+        assessment: What `assess` returned for n samples. Of the layer's own neighborhood in it only
+            the quorum matters; those of the other layers matter whole.
         y_true: True labels of shape (n,).
         layer: Name of the layer; optional if there is only one.
 
@@ -100,7 +100,7 @@ def radius_curve(assessment: Assessment, y_true: Any, layer: str | None = None) 
 
 def _turning_points(assessment: Assessment, layer: str) -> tuple[Floats, Floats]:
     """The radii from which each belief is justified, and contested too; inf for none."""
-    distances = assessment.evidence[layer].class_distances
+    distances = assessment.weighed[layer].class_distances
     others = [mask for name, mask in assessment.supports.items() if name != layer]
     mute = assessment.invalid | np.logical_or.reduce(
         [~mask.any(axis=1) for mask in others], initial=False

@@ -1,7 +1,8 @@
 """Distances for and against: the whole method as points in a plane.
 
 Two distances hold all that a layer says about a sample: d_g to the nearest training sample of the
-believed class, and d_¬g to the nearest of any other. A rule divides this plane into IK, IMK, IDK.
+believed class, and d_¬g to the nearest of any other; with a quorum (`iknow.core.quorum`), to the
+samples that complete it. A rule divides this plane into IK, IMK, IDK.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def evidence_scatter(assessment: Assessment, layer: str | None = None) -> Eviden
         0.97
     """
     layer = check_layer(assessment, layer)
-    own, other = distances_for_and_against(assessment.evidence[layer], assessment.belief_codes)
+    own, other = distances_for_and_against(assessment.weighed[layer], assessment.belief_codes)
     return EvidenceScatter(
         layer=layer,
         neighborhood=assessment.neighborhoods[layer],

@@ -39,7 +39,7 @@ class CoverageSurface:
         best: The radii with the largest count of all, not only on the grid; None if no sample is
             ever IK.
         best_count: That count.
-        chosen: The radii in the assessment; None if a layer does not have exactly one.
+        chosen: The radii in the assessment; None if a layer's rule has not exactly one to choose.
     """
 
     layers: tuple[str, str]
@@ -73,7 +73,8 @@ def coverage_surface(
     Args:
         assessment: What `assess` returned.
         layers: Two names; optional if there are only two. A layer whose rule has only a radius to
-            choose keeps its rule and k; for any other layer the radius is that of a `Ball`.
+            choose keeps its rule, k and quorum; for any other layer the radius is that of a `Ball`
+            with its quorum.
         radii: Two ascending arrays, of shape (w,) and (h,). Default: `resolution` values each, over
             all radii where coverage changes much.
         resolution: Number of radii per layer, if `radii` is not given.
@@ -111,7 +112,7 @@ def _interval(assessment: Assessment, layer: str) -> tuple[Floats, Floats]:
     """The radii [low, high) at which the layer is pure for each sample, of shape (n,)."""
     own = assessment.neighborhoods[layer]
     rule = type(own) if axes_of(type(own)) == ("radius",) else Ball
-    evidence = {layer: assessment.evidence[layer]}
+    evidence = {layer: assessment.weighed[layer]}
     low, high = sample_boxes(evidence, assessment.belief_codes, rule, own.n_neighbors)
     return low[:, 0], high[:, 0]
 
@@ -148,7 +149,10 @@ def _optimum(lows: Floats, highs: Floats) -> tuple[Pair | None, int]:
 
 
 def _chosen(assessment: Assessment, first: str, second: str) -> Pair | None:
-    x, y = (getattr(assessment.neighborhoods[name], "radius", None) for name in (first, second))
+    rules = [assessment.neighborhoods[name] for name in (first, second)]
+    if any(axes_of(type(rule)) != ("radius",) for rule in rules):
+        return None  # with more than a radius, the point would not have the coverage shown there
+    x, y = (getattr(rule, "radius", None) for rule in rules)
     return (x, y) if isinstance(x, float) and isinstance(y, float) else None
 
 

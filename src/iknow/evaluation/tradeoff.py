@@ -25,7 +25,8 @@ from scipy.special import softmax
 
 from iknow.core.arrays import Bools, Floats
 from iknow.core.assertion import Assertion
-from iknow.core.neighborhood import Neighborhood, axes_of, make_rule, says
+from iknow.core.neighborhood import Neighborhood, axes_of, make_rule, parameters_of, says
+from iknow.core.quorum import ONE
 from iknow.errors import InputError
 from iknow.evaluation.metrics import evaluate
 from iknow.explain.assessment import Assessment
@@ -83,6 +84,8 @@ def tradeoff(
 ) -> Tradeoff:
     """Compute accuracy against coverage for softmax and every rule that has one knob.
 
+    Every rule asks for the quorums of the assessment.
+
     Args:
         assessment: What `assess` returned for n samples.
         y_true: True labels of shape (n,).
@@ -107,7 +110,9 @@ def tradeoff(
             f"confidence must hold one number for each of the {len(right)} assessed samples; "
             f"got shape {confident.shape}"
         )
-    rules = [r for r in RULES.values() if axes_of(r) == ("radius",) or says(r, "sweep")]
+    knobs = [r for r in RULES.values() if axes_of(r) == ("radius",) or says(r, "sweep")]
+    plain = all(rule.quorum == ONE for rule in assessment.neighborhoods.values())
+    rules = [r for r in knobs if plain or "quorum" in parameters_of(r)]
     lines = (
         _softmax_line(np.where(assessment.invalid, np.nan, confident), right),
         *(_rule_line(assessment, right, rule, given, k) for rule in rules),
@@ -145,16 +150,21 @@ def _rule_line(
     radii: Mapping[str, float],
     k: int,
 ) -> TradeoffLine:
-    evidence, belief = assessment.evidence, assessment.belief_codes
+    evidence, belief = assessment.weighed, assessment.belief_codes
+    quorums = {layer: each.quorum for layer, each in assessment.neighborhoods.items()}
     swept = rule.sweep(evidence, belief) if says(rule, "sweep") else None
     if swept is not None:
-        (low, high), chosen = swept, dict.fromkeys(evidence, make_rule(rule, k))
+        low, high = swept
+        chosen = {layer: make_rule(rule, k, quorums[layer]) for layer in evidence}
     else:
         lows, highs = sample_boxes(evidence, belief, rule, k)
         each = np.array([radii[layer] for layer in evidence])
         # Radii that grow together: a sample is IK while every layer is pure.
         low, high = (lows / each).max(axis=1), (highs / each).min(axis=1)
-        chosen = {layer: make_rule(rule, k, radius=radius) for layer, radius in radii.items()}
+        chosen = {
+            layer: make_rule(rule, k, quorums[layer], radius=radius)
+            for layer, radius in radii.items()
+        }
     active = (low < high) & ~assessment.never_known
     factors, known, correct = _profiles(low[active], high[active], right[active])
     finite = np.isfinite(factors)

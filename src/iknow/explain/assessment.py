@@ -22,11 +22,14 @@ from iknow.core.assertion import (
     may_be_known,
 )
 from iknow.core.codes import NO_BELIEF
+from iknow.core.contrast import find_contrast
 from iknow.core.evidence import Evidence
 from iknow.core.justification import justify
+from iknow.core.level import Levels, log_odds
 from iknow.core.margin import find_margins
 from iknow.core.movement import Movement
 from iknow.core.neighborhood import Neighborhood, check_by_layer
+from iknow.core.quorum import Weighed, weigh
 from iknow.core.robustness import find_robust_radii
 from iknow.core.scalars import as_whole
 from iknow.core.stability import Stability, find_stability
@@ -58,6 +61,8 @@ class Assessment:
             without the evidence. They must agree with it.
         movements: By layer, how far a change of the inputs can move the samples' points. If that is
             unknown, the layer is missing or its constant is inf.
+        levels: The path that the neighborhoods lie on, if they do.
+        least_confidence: Below it the model's own doubt makes a sample IMK; -inf for never.
 
     Examples:
         >>> from iknow import Ball
@@ -74,6 +79,8 @@ class Assessment:
     knowable: Sequence[int] | None = None
     found: Mapping[str, Bools] | None = None
     movements: Mapping[str, Movement] = field(default_factory=dict)
+    levels: Levels | None = None
+    least_confidence: float = -np.inf
 
     def __post_init__(self) -> None:
         kind = "given by layer, such as {'output': Ball(0.5)}"
@@ -115,6 +122,14 @@ class Assessment:
         return answered
 
     @cached_property
+    def weighed(self) -> dict[str, Weighed]:
+        """For each layer, the evidence as its quorum counts it: one distance per class."""
+        return {
+            layer: weigh(evidence, self.neighborhoods[layer].quorum, self.belief_codes)
+            for layer, evidence in self.evidence.items()
+        }
+
+    @cached_property
     def supports(self) -> dict[str, Bools]:
         """For each layer, the classes within reach: masks of shape (n, n_classes).
 
@@ -124,8 +139,8 @@ class Assessment:
         if self.found is not None:
             return {layer: self.found[layer] & valid for layer in self.evidence}
         return {
-            layer: find_support(evidence, self.neighborhoods[layer]) & valid
-            for layer, evidence in self.evidence.items()
+            layer: find_support(weighed, self.neighborhoods[layer]) & valid
+            for layer, weighed in self.weighed.items()
         }
 
     @cached_property
@@ -139,18 +154,66 @@ class Assessment:
 
         It prints as names, `[IK IDK IMK]`, and computes as numbers, `a.assertion == Assertion.IK`.
         """
-        return make_assertions(self.belief_codes, self.justification, self.knowable)
+        return make_assertions(self.belief_codes, self.justification, self.knowable, self.doubted)
 
     @cached_property
     def reason(self) -> Reasons:
         """A `Reason` for each assertion, of shape (n,)."""
         supports = list(self.supports.values())
-        return find_reasons(self.belief_codes, supports, self.invalid, self.knowable)
+        return find_reasons(self.belief_codes, supports, self.invalid, self.knowable, self.doubted)
+
+    @cached_property
+    def doubted(self) -> Bools:
+        """Mask of shape (n,) of the samples about which the model's own confidence is too low."""
+        if np.isneginf(self.least_confidence):
+            return np.zeros(len(self), dtype=bool)
+        return np.asarray(self._confidence < self.least_confidence)
+
+    @cached_property
+    def _confidence(self) -> Floats:
+        from_probabilities = self.levels is not None and self.levels.from_probabilities
+        return log_odds(self.scores, self.belief_codes, from_probabilities)
+
+    @cached_property
+    def level(self) -> Floats:
+        """How ordinary each prediction is, from 0 to 1, of shape (n,); higher is surer.
+
+        The share of reference samples that are no nearer, or no clearer, than this one, in the
+        layer where that is smallest. Those at `selection_.level` or above are IK (with a
+        certificate for each class, if their class may be known). 0 for an invalid sample.
+        """
+        return np.where(self.invalid, 0.0, self._voices.min(axis=1))
+
+    @cached_property
+    def weakest(self) -> Labels:
+        """What holds each level down, of shape (n,), such as "clarity in hidden"."""
+        names = np.array([str(voice) for voice in self._path.voices()], dtype=object)
+        weakest: Labels = names[self._voices.argmin(axis=1)]
+        return weakest
+
+    @property
+    def _path(self) -> Levels:
+        if self.levels is None:
+            raise InputError(
+                "these neighborhoods have no levels: tune a classifier with rule=RelativeBall, the "
+                "default, which chooses them along a path of levels"
+            )
+        return self.levels
+
+    @cached_property
+    def _voices(self) -> Floats:
+        """What each voice says, of shape (n, n_voices)."""
+        path = self._path
+        contrasts = {}
+        for layer in path.layers:
+            evidence = weigh(self.evidence[layer], path.quorum, self.belief_codes)
+            contrasts[layer] = find_contrast(evidence, self.belief_codes)
+        return path.hear(contrasts, None if path.confidence is None else self._confidence)
 
     @cached_property
     def never_known(self) -> Bools:
         """Mask of shape (n,) of the samples that no neighborhoods make IK."""
-        return self.invalid | ~may_be_known(self.belief_codes, self.knowable)
+        return self.invalid | self.doubted | ~may_be_known(self.belief_codes, self.knowable)
 
     @cached_property
     def layer_margins(self) -> dict[str, Floats]:
@@ -159,8 +222,8 @@ class Assessment:
         Negative where it does; -inf for an invalid sample.
         """
         margins = {
-            layer: find_margins(evidence, self.neighborhoods[layer], self.belief_codes)
-            for layer, evidence in self.evidence.items()
+            layer: find_margins(weighed, self.neighborhoods[layer], self.belief_codes)
+            for layer, weighed in self.weighed.items()
         }
         return {layer: np.where(self.invalid, -np.inf, each) for layer, each in margins.items()}
 
@@ -170,10 +233,10 @@ class Assessment:
 
         How much distances may change before an IK is lost, or must change, below 0, to gain one. At
         0 a distance equals the reach, and the sample may be either. -inf for a belief that is not
-        `knowable`.
+        `knowable`, or that the model doubts.
         """
         margins: Floats = np.min(list(self.layer_margins.values()), axis=0)
-        return np.where(may_be_known(self.belief_codes, self.knowable), margins, -np.inf)
+        return np.where(self.never_known, -np.inf, margins)
 
     @cached_property
     def robust_radius(self) -> Floats:
@@ -191,7 +254,9 @@ class Assessment:
     def stability(self) -> Stability:
         """How many training samples you must remove for each IK to be lost; 0 for other samples.
 
-        A lower bound if all neighbors in the evidence count: `assess(X, k=...)` gathers more.
+        `changes` counts how many may be added, removed or relabeled at will without losing it, with
+        the model as it is: a certificate against poisoned data that takes a quorum. Lower bounds if
+        all neighbors in the evidence count: `assess(X, k=...)` gathers more.
         """
         return find_stability(
             list(self.evidence.values()),
@@ -202,7 +267,9 @@ class Assessment:
 
     def under(self, neighborhoods: Mapping[str, Neighborhood]) -> Assessment:
         """Assess the same predictions with other `neighborhoods`, from the same evidence."""
-        return replace(self, neighborhoods=neighborhoods, found=None)
+        return replace(
+            self, neighborhoods=neighborhoods, found=None, levels=None, least_confidence=-np.inf
+        )
 
     def only(self, layers: Sequence[str]) -> Assessment:
         """Assess the same predictions with some of the `layers`."""
@@ -212,6 +279,7 @@ class Assessment:
             evidence={layer: self.evidence[layer] for layer in chosen},
             neighborhoods={layer: self.neighborhoods[layer] for layer in chosen},
             found=None if self.found is None else {layer: self.found[layer] for layer in chosen},
+            levels=None,
         )
 
     def __getitem__(self, samples: Any) -> Assessment:

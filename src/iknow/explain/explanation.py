@@ -5,95 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from iknow.core.assertion import Assertion, Reason
-from iknow.core.codes import NO_BELIEF
-from iknow.core.evidence import NO_EXEMPLAR
-from iknow.core.neighborhood import NO_REACH
-from iknow.core.slack import Slack, find_slack
 from iknow.core.text import name
-from iknow.explain.picture import Picture, Renderer, picture_of, take_sample
+from iknow.explain.layer import LayerExplanation, explain_layer, picture_at
+from iknow.explain.picture import Picture, Renderer
 
 if TYPE_CHECKING:
     from iknow.explain.assessment import Assessment
 
-SENTENCES = {
-    Reason.KNOWN: "in every layer all training samples within reach have the believed class",
-    Reason.OVERLAP: "samples of several classes lie within reach in at least one layer",
-    Reason.DISAGREEMENT: "each layer finds a single class within reach, but not the same one",
-    Reason.EXTRAPOLATION: "at least one layer has no training sample within reach",
-    Reason.CONTRADICTION: "samples lie within reach, but none of the believed class",
+SENTENCES = {  # "enough" is what the quorum asks for: one sample, unless it is set
+    Reason.KNOWN: "in every layer only the believed class has enough samples within reach",
+    Reason.OVERLAP: "several classes have enough samples within reach in at least one layer",
+    Reason.DISAGREEMENT: "each layer finds enough samples of one class within reach, but not of "
+    "the same one",
+    Reason.EXTRAPOLATION: "at least one layer has too few training samples within reach",
+    Reason.CONTRADICTION: "other classes have enough samples within reach, the believed class has "
+    "not",
     Reason.INVALID: "an activation is not finite, or the model gives no answer",
-    Reason.UNCERTIFIED: "all training samples within reach have the believed class, but beliefs in "
+    Reason.UNCERTIFIED: "only the believed class has enough samples within reach, but beliefs in "
     "it have no certified accuracy",
+    Reason.DOUBT: "only the believed class has enough samples within reach, but the model's own "
+    "confidence is below the threshold",
 }
-
-
-@dataclass(frozen=True)
-class Exemplar:
-    """The nearest training sample of one class.
-
-    Attributes:
-        row: Its row in the training set.
-        label: Its class.
-        distance: Its distance from the assessed sample.
-        picture: What it looks like, if you gave the training samples.
-    """
-
-    row: int
-    label: Any
-    distance: float
-    picture: Picture | None = None
-
-    def __str__(self) -> str:
-        return f"#{self.row} ({name(self.label)}) at {self.distance:.4g}"
-
-
-@dataclass(frozen=True)
-class LayerExplanation:
-    """What one layer says about a sample.
-
-    Attributes:
-        layer: Name of the layer.
-        nearest_for: The nearest sample of the believed class.
-        nearest_against: The nearest sample of any other class.
-        reach: How far the neighborhood extends; None for not at all.
-        support: Labels of the classes within reach.
-        margin: How far the layer is from no longer supporting the belief alone, or from doing so.
-        slack: Which change of its radius would turn the assertion.
-    """
-
-    layer: str
-    nearest_for: Exemplar | None
-    nearest_against: Exemplar | None
-    reach: float | None
-    support: tuple[Any, ...]
-    margin: float
-    slack: Slack | None
-
-    def __str__(self) -> str:
-        reach = "none" if self.reach is None else f"{self.reach:.4g}"
-        support = ", ".join(map(name, self.support)) or "nothing"
-        lines = [
-            f"{name(self.layer)}: reach {reach}, support {{{support}}}, margin {self.margin:.4g}",
-            f"  for      {self.nearest_for or 'no sample'}",
-            f"  against  {self.nearest_against or 'no sample'}",
-        ]
-        if self.slack is not None:
-            lines.append(f"  turns    {self.slack}")
-        return "\n".join(lines)
-
-    @property
-    def finding(self) -> str:
-        """What the layer finds, in words."""
-        reach = "reach" if self.reach is None else f"the reach {self.reach:.4g}"
-        found = " and ".join(map(name, self.support)) or "no training sample"
-        finding = f"{name(self.layer)} finds {found} within {reach}"
-        exemplars = [e for e in (self.nearest_for, self.nearest_against) if e is not None]
-        if self.support or not exemplars:
-            return finding
-        return f"{finding}; the nearest is {min(exemplars, key=lambda e: e.distance)}"
 
 
 @dataclass(frozen=True)
@@ -109,6 +42,9 @@ class Explanation:
         margin: The smallest margin of the layers.
         stability: The least number of training samples you must remove for an IK to be lost, and
             whether it is exact.
+        changes: How many training samples may be added, removed or relabeled with the IK kept.
+        level: How ordinary the prediction is, from 0 to 1; None without levels.
+        weakest: What holds the level down, such as "clarity in hidden".
         picture: What the sample looks like, if you gave the samples.
     """
 
@@ -119,6 +55,9 @@ class Explanation:
     layers: tuple[LayerExplanation, ...]
     margin: float
     stability: tuple[int, bool]
+    changes: int = 0
+    level: float | None = None
+    weakest: str = ""
     picture: Picture | None = None
 
     @property
@@ -136,13 +75,25 @@ class Explanation:
 
     @property
     def foundation(self) -> str:
-        """How many training samples an IK rests on, in words."""
+        """How many training samples an IK rests on, and how many changes it stands, in words."""
         count, exact = self.stability
-        return (
+        rests = (
             f"rests on {'' if exact else 'at least '}{count} training "
             f"sample{'' if count == 1 else 's'}: without {'it' if count == 1 else 'them'} it "
             "would not be known"
         )
+        if not self.changes:
+            return rests
+        are = "sample is" if self.changes == 1 else "samples are"
+        return f"{rests}; it stands whatever {self.changes} {are} added, removed or relabeled"
+
+    @property
+    def standing(self) -> str:
+        """The level, and what holds it down, in words; nothing without levels."""
+        if self.level is None:
+            return ""
+        held = f", held down by {name(self.weakest)}" if self.level < 1 else ""
+        return f"level {self.level:.2g}{held}"
 
     def __str__(self) -> str:
         belief = "no belief" if self.belief is None else f"belief {name(self.belief)}"
@@ -150,6 +101,7 @@ class Explanation:
             f"sample {self.index}: {self.assertion.name}, {belief}",
             f"  {self.reason.name}: {self.sentence}",
         ]
+        lines += [f"  {self.standing}"] if self.standing else []
         lines += [f"  {line}" for layer in self.layers for line in str(layer).splitlines()]
         if self.assertion == Assertion.IK:
             lines.append(f"  {self.foundation}")
@@ -165,6 +117,7 @@ def explain_sample(
     one: Assessment, index: int, *, samples: Any, training: Any, renderer: Renderer | None
 ) -> Explanation:
     """Explain the one sample that `one` is about, at `index` among those that were assessed."""
+    leveled = one.levels is not None and not one.invalid[0]
     return Explanation(
         index=index,
         belief=one.belief.tolist()[0],
@@ -173,44 +126,8 @@ def explain_sample(
         layers=tuple(explain_layer(one, layer, training, renderer) for layer in one.evidence),
         margin=float(one.margin[0]),
         stability=(int(one.stability.at_least[0]), bool(one.stability.exact[0])),
-        picture=_picture(samples, index, renderer),
+        changes=int(one.stability.changes[0]),
+        level=float(one.level[0]) if leveled else None,
+        weakest=str(one.weakest[0]) if leveled else "",
+        picture=picture_at(samples, index, renderer),
     )
-
-
-def explain_layer(
-    one: Assessment, layer: str, training: Any, renderer: Renderer | None
-) -> LayerExplanation:
-    """What a layer says about the one sample of `one`. training: samples by row, for pictures."""
-    evidence, neighborhood = one.evidence[layer], one.neighborhoods[layer]
-    labels, belief = one.classes.tolist(), int(one.belief_codes[0])
-    distances = evidence.class_distances[0]
-    others = np.where(np.arange(len(labels)) == belief, np.inf, distances)
-    # A rule with a radius for each class reaches as far as that of the believed one.
-    reaches = np.broadcast_to(neighborhood.reach(evidence)[0], len(labels))
-    reach = float(reaches.max() if belief == NO_BELIEF else reaches[belief])
-
-    def exemplar(code: int) -> Exemplar | None:
-        row = int(evidence.exemplars[0, code])
-        if row == NO_EXEMPLAR:
-            return None
-        picture = _picture(training, row, renderer)
-        return Exemplar(row, labels[code], float(distances[code]), picture)
-
-    valid = bool(np.isfinite(distances).any())
-    elsewhere = [mask for name, mask in one.supports.items() if name != layer]
-    return LayerExplanation(
-        layer=layer,
-        nearest_for=None if belief == NO_BELIEF else exemplar(belief),
-        nearest_against=exemplar(int(others.argmin())) if np.isfinite(others).any() else None,
-        reach=reach if valid and reach != NO_REACH else None,
-        support=tuple(labels[code] for code in np.flatnonzero(one.supports[layer][0])),
-        margin=float(one.layer_margins[layer][0]),
-        slack=find_slack(evidence, neighborhood, elsewhere, belief, one.knowable)
-        if valid and belief != NO_BELIEF
-        else None,
-    )
-
-
-def _picture(samples: Any, row: int, renderer: Renderer | None) -> Picture | None:
-    sample = None if samples is None else take_sample(samples, row)
-    return None if sample is None else picture_of(sample, renderer)

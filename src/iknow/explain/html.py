@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from html import escape
 from itertools import cycle
 
@@ -13,7 +14,8 @@ from iknow.core.assertion import Assertion, Reason
 from iknow.core.colors import COLORS
 from iknow.core.text import name
 from iknow.explain.assessment import Assessment
-from iknow.explain.explanation import Exemplar, Explanation, LayerExplanation
+from iknow.explain.explanation import Explanation
+from iknow.explain.layer import Exemplar, LayerExplanation
 from iknow.explain.picture import Image, Picture, Series, scale
 from iknow.explain.png import png_bytes
 
@@ -27,7 +29,8 @@ def to_html(explanation: Explanation) -> str:
     assertion = explanation.assertion
     belief = "none" if explanation.belief is None else text(explanation.belief)
     sample = "" if explanation.picture is None else picture_to_html(explanation.picture)
-    headings = ("layer", "nearest for", "nearest against", "within reach", "turns")
+    headings = ("layer", "for", "against", "within reach", "turns")
+    standing = [f"{_capital(explanation.standing)}."] if explanation.standing else []
     rests = [f"{_capital(explanation.foundation)}."] if assertion == Assertion.IK else []
     return card(
         f"<div>{badge(assertion)} {MEANINGS[assertion]}, sample {explanation.index}, belief "
@@ -36,7 +39,7 @@ def to_html(explanation: Explanation) -> str:
         f'<div style="display:flex;flex-wrap:wrap;gap:8px 32px"><div>{sample}</div>',
         table(headings, map(_layer_row, explanation.layers)),
         "</div>",
-        paragraphs(rests),
+        paragraphs(standing + rests),
         color=COLORS[assertion],
     )
 
@@ -80,21 +83,23 @@ def picture_to_html(picture: Picture) -> str:
 
 def _layer_row(layer: LayerExplanation) -> tuple[str, ...]:
     support = ", ".join(map(name, layer.support)) or "nothing"
-    reach = "no reach" if layer.reach is None else f"reach {layer.reach:.4g}"
+    needed, contradicting = layer.quorum
     return (
         text(layer.layer),
-        _exemplar(layer.nearest_for),
-        _exemplar(layer.nearest_against),
-        f"{escape(support)}<br>{reach}",
+        _exemplars(layer.samples_for, needed),
+        _exemplars(layer.samples_against, contradicting),
+        f"{escape(support)}<br>{layer.extent}",
         "" if layer.slack is None else escape(str(layer.slack)),
     )
 
 
-def _exemplar(exemplar: Exemplar | None) -> str:
-    if exemplar is None:
-        return "no sample"
-    picture = "" if exemplar.picture is None else picture_to_html(exemplar.picture) + "<br>"
-    return f"{picture}{escape(str(exemplar))}"
+def _exemplars(exemplars: Sequence[Exemplar], needed: int) -> str:
+    """Pictures in a row, over the words that a text has; without pictures the words alone."""
+    pictures = [picture_to_html(each.picture) for each in exemplars if each.picture is not None]
+    row = f'<div style="display:flex;flex-wrap:wrap;gap:4px">{"".join(pictures)}</div>'
+    few = f"of {needed} needed" if 0 < len(exemplars) < needed else ""
+    words = [*(escape(str(each)) for each in exemplars), few]
+    return (row if pictures else "") + ("<br>".join(filter(None, words)) or "no sample")
 
 
 def _draw(series: Series) -> str:

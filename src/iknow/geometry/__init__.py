@@ -6,10 +6,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from iknow.core.sensitivity import Sensitivity
+from iknow.geometry.cosine import Cosine
 from iknow.geometry.lipschitz import LayerBound, accumulate, propagate_radius, spectral_norm
 from iknow.geometry.metric import Euclidean, Metric, Minkowski, Weighted
 from iknow.geometry.registry import metric_from_dict, metric_to_dict, register_metric
+from iknow.geometry.scaled import Scaled
 from iknow.geometry.weighted import weighted_metric
+from iknow.geometry.whitened import Whitened
 
 if TYPE_CHECKING:
     from iknow.geometry.sklearn import mlp_lipschitz, sensitivity_of
@@ -21,12 +24,15 @@ LAZY = {  # so that torch loads on first use
 }
 
 __all__ = [
+    "Cosine",
     "Euclidean",
     "LayerBound",
     "Metric",
     "Minkowski",
+    "Scaled",
     "Sensitivity",
     "Weighted",
+    "Whitened",
     "accumulate",
     "lipschitz_constants",
     "metric_from_dict",

@@ -2,6 +2,13 @@
 
 Every metric is a transformation followed by an ℓp norm: activations and queries go through
 `transform`, and the search after it is plain ℓp. So an index needs to know only p.
+
+Some transformations follow from the training activations: `fit` returns the metric that fits them.
+
+Certificates rest on three promises about the transformation t. In real arithmetic |t(a) - t(b)|ₚ is
+at most `expansion` · |a - b|₂ or, where no constant holds everywhere, `expansion_at(a)` · |a - b|₂
+for every b. And t(a), as computed from float32 and rounded to float32, is off by at most
+`rounding` · |a|₂ + `relative_rounding` · |t(a)|ₚ.
 """
 
 from __future__ import annotations
@@ -25,6 +32,7 @@ from iknow.geometry.lipschitz import (
     as_matrix,
     spectral_norm,
 )
+from iknow.geometry.rows import in_parts, lp_norms
 
 
 class Metric(ABC):
@@ -32,23 +40,56 @@ class Metric(ABC):
 
     p: float
 
+    @property
+    def width(self) -> int | None:
+        """The number of features of the points, if the metric fixes it."""
+        return None
+
+    def fit(self, activations: Any, labels: Any) -> Metric:
+        """Return the metric fitted to a layer; one that needs no data returns itself.
+
+        A fitted metric is fitted anew, so it may be used for another layer or other data.
+
+        Args:
+            activations: Training activations of shape (n, n_features).
+            labels: Their class codes of shape (n,).
+        """
+        return self
+
     @abstractmethod
     def transform(self, activations: Any) -> Any:
         """Map `activations` of shape (n, n_features) to points of shape (n, m) to search among."""
 
+    def restore(self, points: Any) -> Any:
+        """Return the activations behind `points` as far as rounding allows; None if unknown."""
+        return None
+
     @abstractmethod
     def expansion(self, n_features: int) -> float:
-        """Return the smallest c such that d(a, b) <= c · |a - b|₂ in `n_features`."""
+        """Return the smallest c such that d(a, b) <= c · |a - b|₂ in `n_features`; inf if none."""
+
+    def expansion_at(self, activations: Any) -> Floats:
+        """Return for each a the smallest c such that d(a, b) <= c · |a - b|₂ for all b.
+
+        Of shape (n,) for `activations` of shape (n, n_features); inf where there is none.
+        """
+        n, n_features = np.shape(activations)
+        return np.full(n, self.expansion(n_features))
 
     def rounding(self, n_features: int) -> float:
         """Return the τ such that `transform`, rounded to float32, is off by at most τ · |a|₂.
 
-        In ℓp, for float32 activations a with `n_features`; without it nothing can be certified.
+        In ℓp, for float32 activations a with `n_features`; without it nothing can be certified. To
+        this is added what `relative_rounding` says.
         """
         raise LayerError(
             f"the metric {type(self).__name__} does not say how its transform rounds: give it a "
             "method rounding(n_features)"
         )
+
+    def relative_rounding(self, n_features: int) -> float:
+        """Return how far `transform` may be off, beyond `rounding`, per ℓp length of the point."""
+        return 0.0
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
@@ -66,8 +107,8 @@ class Metric(ABC):
 
     def distances(self, a: Any, b: Any) -> Floats:
         """Return the float64 distances (n, m) of `a` (n, n_features) and `b` (m, n_features)."""
-        left, right = as_matrix(self.transform(a)), as_matrix(self.transform(b))
-        return np.stack([_norms(right - row, self.p) for row in left]).reshape(-1, len(right))
+        left, right = (as_matrix(self.transform(as_matrix(each))) for each in (a, b))
+        return np.stack([lp_norms(right - row, self.p) for row in left]).reshape(-1, len(right))
 
 
 @dataclass(frozen=True)
@@ -90,6 +131,9 @@ class Minkowski(Metric):
 
     def transform(self, activations: Any) -> Any:
         return np.asarray(activations)
+
+    def restore(self, points: Any) -> Any:
+        return points
 
     def expansion(self, n_features: int) -> float:
         # For p >= 2 an axis attains it, for p < 2 the diagonal does.
@@ -133,14 +177,12 @@ class Weighted(Metric):
     def p(self) -> float:  # type: ignore[override]
         return 2.0
 
+    @property
+    def width(self) -> int:
+        return int(self.map.shape[1])
+
     def transform(self, activations: Any) -> Any:
-        values = np.asarray(activations)
-        if values.ndim != 2 or values.shape[1] != len(self.map):
-            raise InputError(
-                f"activations must have shape (n, {len(self.map)}) as the metric was made for; "
-                f"got {values.shape}"
-            )
-        return values.astype(np.float64) @ self.map
+        return in_parts(lambda values: values @ self.map, activations, len(self.map))
 
     def expansion(self, n_features: int) -> float:
         return spectral_norm(self.map)
@@ -157,6 +199,14 @@ class Weighted(Metric):
         return {"map": self.map}
 
 
+def not_fitted(metric: Metric) -> InputError:
+    """The error of using a metric before its `fit`."""
+    return InputError(
+        f"the metric {type(metric).__name__} is not fitted: use what its "
+        "fit(activations, labels) returns, or give it to EpistemicClassifier, which fits it"
+    )
+
+
 def check_promises(metric: Metric) -> None:
     """Refuse a metric with its own `transform` but inherited `expansion` or `rounding`."""
     replaced = replaced_methods(metric)
@@ -171,14 +221,3 @@ def check_promises(metric: Metric) -> None:
                 f"the metric {type(metric).__name__} changes transform but not {promise}, which "
                 f"depends on it: define {promise}(n_features) too"
             )
-
-
-def _norms(differences: Floats, p: float) -> Floats:
-    """ℓp norms of the rows, scaled by the largest entry so that no power overflows."""
-    sizes = np.abs(differences)
-    largest: Floats = sizes.max(axis=1, initial=0.0)
-    if math.isinf(p):
-        return largest
-    scaled = sizes / np.where(largest > 0, largest, 1.0)[:, None]
-    norms: Floats = largest * np.power(scaled, p).sum(axis=1) ** (1 / p)
-    return norms

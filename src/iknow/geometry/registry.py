@@ -7,9 +7,18 @@ from typing import Any, TypeVar
 
 from iknow.core.text import shown
 from iknow.errors import InputError
-from iknow.geometry.metric import Metric, Minkowski, Weighted
+from iknow.geometry.cosine import Cosine
+from iknow.geometry.metric import Euclidean, Metric, Minkowski, Weighted
+from iknow.geometry.scaled import Scaled
+from iknow.geometry.whitened import Whitened
 
 METRICS: dict[str, type[Metric]] = {}  # by the names of their types
+SHORT_NAMES: dict[str, Metric] = {
+    "cosine": Cosine(),
+    "euclidean": Euclidean,
+    "scaled": Scaled(),
+    "whitened": Whitened(),
+}
 Kind = TypeVar("Kind", bound=type[Metric])
 
 
@@ -85,5 +94,5 @@ def metric_from_dict(record: Mapping[str, Any], arrays: Mapping[str, Any] | None
         raise InputError(f"a {name} metric cannot be made of {shown(record)}: {error}") from error
 
 
-register_metric(Minkowski)
-register_metric(Weighted)
+for own in (Minkowski, Weighted, Cosine, Scaled, Whitened):
+    register_metric(own)

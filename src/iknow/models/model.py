@@ -85,6 +85,10 @@ class Model(ABC):
     def default_layers(self, batch: Any) -> tuple[str, ...]:
         """Return the layers to use if the user names none, found by running one `batch`."""
 
+    def level_layers(self, batch: Any) -> tuple[str, ...]:
+        """Return the layers for levels if the user names none: for a network its input as well."""
+        return self.default_layers(batch)
+
     @abstractmethod
     def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
         """Return scores, and the activations of the named `layers`, for one `batch` of inputs.

@@ -60,11 +60,21 @@ class SklearnModel(Model):
         if self._is_network:
             n_hidden = len(self._final.coefs_) - 1
             return (f"hidden{n_hidden}" if n_hidden else "input", "logits")
-        # The classifier's own input: the pipeline has already turned features of different scales,
-        # missing values and text into comparable numbers.
-        given = [name for name, step in self._steps if step != "passthrough"]
-        first = given[-1] if given else "input"
+        first = self._entrance
         return (first, "output") if "output" in self._layer_names else (first,)
+
+    def level_layers(self, batch: Any) -> tuple[str, ...]:
+        """Return what enters the classifier and, of a network, its last hidden layer."""
+        n_hidden = len(self._final.coefs_) - 1 if self._is_network else 0
+        return (self._entrance, f"hidden{n_hidden}") if n_hidden else (self._entrance,)
+
+    @property
+    def _entrance(self) -> str:
+        """The classifier's own input: the pipeline has already turned features of different scales,
+        missing values and text into comparable numbers.
+        """
+        given = [name for name, step in self._steps if step != "passthrough"]
+        return given[-1] if given else "input"
 
     def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
         check_layers(layers, self._layer_names, type(self._final).__name__)

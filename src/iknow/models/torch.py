@@ -83,6 +83,10 @@ class TorchModel(Model):
         before = ["input", *(name for name in order[:last] if name not in skipped)]
         return (before[-1], "output" if order[last] in unreadable else order[last])
 
+    def level_layers(self, batch: Any) -> tuple[str, ...]:
+        """Return the input and the layer that feeds the last one with weights, for a `batch`."""
+        return tuple(dict.fromkeys(("input", self.default_layers(batch)[0])))
+
     def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
         modules = dict(self.module.named_modules())
         names = ["input", *(name for name in modules if name), "output"]

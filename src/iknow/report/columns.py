@@ -1,7 +1,8 @@
 """Columns: the evidence as the page's algebra reads it (static/layer.js says why it is enough).
 
 For each layer and sample: the nearest training samples of the believed class and of the two nearest
-other classes, their distances, and how many neighbors are nearer.
+other classes, their distances, and how many neighbors are nearer. With a quorum it is the samples
+that complete it, as `iknow.core.quorum` weighs evidence for every rule, and those before to show.
 """
 
 from __future__ import annotations
@@ -13,13 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iknow.core.arrays import Bools, Floats, Ints
-from iknow.core.assertion import Assertion
+from iknow.core.assertion import Assertion, may_be_known
 from iknow.core.evidence import NO_EXEMPLAR, Evidence
 from iknow.core.movement import Movement
 from iknow.core.neighborhood import Neighborhood
+from iknow.core.quorum import weigh
 from iknow.core.text import name as shown_name
 from iknow.explain.assessment import Assessment
 from iknow.report.mirrors import describe_setting, find_fixed, has_mirror
+from iknow.report.quorum_columns import attack_columns, nearer_columns, others_by_distance
 
 MOST_NEIGHBORS = 30  # unless a rule needs more: neighbors are most of the page's size
 
@@ -34,7 +37,7 @@ def count_neighbors(evidence: Evidence, neighborhood: Neighborhood) -> int:
 def count_others(evidence: Evidence, neighborhood: Neighborhood) -> int:
     """How many other classes the page holds: two, or all if each has its own reach."""
     others = evidence.n_classes - 1
-    return others if neighborhood.reach(evidence[:1]).ndim == 2 else min(others, 2)
+    return others if neighborhood.reach(evidence).ndim == 2 else min(others, 2)
 
 
 def bytes_per_sample(assessment: Assessment) -> int:
@@ -49,11 +52,9 @@ def layer_columns(evidence: Evidence, neighborhood: Neighborhood, belief: Ints) 
     distances, codes, rows and ranks have shape (n, 1 + others), the believed class first, then
     others by distance; neighbors has shape (n, k).
     """
+    whole, evidence = evidence, weigh(evidence, neighborhood.quorum, belief)
     samples = np.arange(len(evidence))[:, None]
-    answered = np.flatnonzero(belief >= 0)
-    others = evidence.class_distances.copy()
-    others[answered, belief[answered]] = np.nan  # sorted to the end, behind inf
-    order = np.argsort(others, axis=1, kind="stable")[:, : count_others(evidence, neighborhood)]
+    order = others_by_distance(evidence)[:, : count_others(evidence[:1], neighborhood)]
     codes = np.hstack([belief[:, None], order])
     # Nothing is near a class that was not named.
     distances = np.where(codes < 0, np.inf, evidence.class_distances[samples, codes])
@@ -65,6 +66,7 @@ def layer_columns(evidence: Evidence, neighborhood: Neighborhood, belief: Ints) 
         "rows": rows.astype(np.int64),  # users may number samples by the ids of a database
         "ranks": _ranks(distances, neighbors),
         "neighbors": neighbors.astype(np.float32),
+        **nearer_columns(whole, neighborhood.quorum, codes),
     }
 
 
@@ -82,7 +84,8 @@ def sample_columns(
 ) -> Columns:
     """What the page holds about each sample besides its evidence; y_true: codes of shape (n,)."""
     known = assessment.assertion[rows] == Assertion.IK
-    stability = assessment.stability
+    stability, doubted = assessment.stability, assessment.doubted
+    doubted = None if doubted is None else doubted[rows]
     belief = assessment.belief_codes[rows]
     scores = np.where(belief < 0, np.nan, assessment.scores[rows, belief])
     columns: Columns = {
@@ -90,11 +93,19 @@ def sample_columns(
         "counted": counted.astype(np.uint8),
         "belief": belief.astype(np.int32),
         "invalid": assessment.invalid[rows].astype(np.uint8),
-        "uncertified": (assessment.never_known & ~assessment.invalid)[rows].astype(np.uint8),
+        "uncertified": (~may_be_known(belief, assessment.knowable)).astype(np.uint8),
+        "doubted": (~may_be_known(belief, None, doubted)).astype(np.uint8),
         "score": scores.astype(np.float32),
         "removals": np.where(known, stability.at_least[rows], 0).astype(np.int32),
         "removalsExact": stability.exact[rows].astype(np.uint8),
+        "changes": stability.changes[rows].astype(np.int32),
     }
+    if assessment.levels is not None:
+        voices = [str(voice) for voice in assessment.levels.voices()]
+        columns["level"] = assessment.level[rows].astype(np.float32)
+        columns["weakest"] = np.array(
+            [voices.index(each) for each in assessment.weakest[rows]], dtype=np.uint16
+        )
     if y_true is not None:
         columns["truth"] = y_true[rows].astype(np.int32)
     return columns
@@ -106,12 +117,12 @@ def describe_layers(assessment: Assessment, classes: Ints | None = None) -> list
         {
             "name": shown_name(name),
             "setting": describe_setting(assessment.neighborhoods[name], classes),
-            "width": 1 + count_others(evidence, assessment.neighborhoods[name]),
+            "width": 1 + count_others(evidence[:1], assessment.neighborhoods[name]),
             "nNeighbors": count_neighbors(evidence, assessment.neighborhoods[name]),
             "nHeld": evidence.n_neighbors,
             "lipschitz": movement_of(assessment, name).lipschitz,
         }
-        for name, evidence in assessment.evidence.items()
+        for name, evidence in assessment.weighed.items()
     ]
 
 
@@ -121,13 +132,13 @@ def movement_of(assessment: Assessment, layer: str) -> Movement:
 
 
 def _movement_columns(movement: Movement, rows: Ints) -> Columns:
-    """What rounding takes from each clearance, and the distances of bisectors, if they help."""
+    """What rounding takes from each clearance, the distances of bisectors, and each stretch."""
     if not np.isfinite(movement.lipschitz):
         return {}
     part = movement[rows]
     return {
-        name: np.array(np.broadcast_to(values, len(rows)), dtype=np.float64)
-        for name, values in (("rounding", part.rounding), ("crossing", part.crossing))
+        name: np.array(np.broadcast_to(getattr(part, name), len(rows)), dtype=np.float64)
+        for name in ("rounding", "crossing", "stretch")
     }
 
 
@@ -143,8 +154,25 @@ def gather_columns(
     belief = assessment.belief_codes[rows]
     for place, (name, evidence) in enumerate(assessment.evidence.items()):
         rule, movement = assessment.neighborhoods[name], movement_of(assessment, name)
-        layer = layer_columns(evidence[rows], rule, belief) | _movement_columns(movement, rows)
+        part = evidence[rows]
+        layer = layer_columns(part, rule, belief) | _movement_columns(movement, rows)
+        if np.isfinite(movement.lipschitz):
+            layer |= attack_columns(part, rule, layer["codes"])
         if not has_mirror(type(rule)):
-            layer |= find_fixed(evidence[rows], rule, belief, movement[rows], layer["codes"])
+            layer |= find_fixed(part, rule, belief, movement[rows], layer["codes"])
         columns |= {f"{place}.{column}": values for column, values in layer.items()}
     return columns
+
+
+def shown_rows(columns: Mapping[str, NDArray[Any]], n_layers: int) -> Ints:
+    """The training rows that the page shows beside each sample, of shape (m, n_rows); -1 for none.
+
+    Those of the believed class and of the nearest other, in every layer, with the deciding first.
+    """
+    deciding = [columns[f"{layer}.rows"][:, :2] for layer in range(n_layers)]
+    before = []
+    for layer in range(n_layers):
+        nearer, width = columns.get(f"{layer}.nearerRows"), columns[f"{layer}.rows"].shape[1]
+        if nearer is not None:
+            before.append(nearer[:, : 2 * nearer.shape[1] // width])
+    return np.hstack([*deciding, *before])

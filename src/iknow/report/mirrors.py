@@ -18,6 +18,7 @@ from iknow.core.margin import find_margins
 from iknow.core.movement import Movement
 from iknow.core.neighborhood import NO_REACH, Neighborhood
 from iknow.core.overriding import said
+from iknow.core.quorum import weigh
 from iknow.core.robustness import find_robust_radii
 from iknow.core.support import find_support
 from iknow.core.text import name
@@ -35,7 +36,7 @@ def describe_setting(rule: Neighborhood, classes: Ints | None = None) -> dict[st
     """A rule and its parameters for static/rules/registry.js; classes: codes of those to name."""
     setting: dict[str, Any] = {"rule": type(rule).__name__}
     if not has_mirror(type(rule)):
-        return setting | {"text": name(repr(rule))}
+        return setting | {"text": name(repr(rule)), "quorum": rule.quorum}
     setting |= vars(rule)
     if classes is not None and isinstance(setting.get("radius"), tuple):
         setting["radius"] = [setting["radius"][code] for code in classes.tolist()]
@@ -49,15 +50,17 @@ def find_fixed(
 
     codes: the classes in the page's columns, of shape (n, width); -1 for none.
     """
-    samples = np.arange(len(evidence))[:, None]
-    reach = rule.reach(evidence)
+    samples, weighed = np.arange(len(evidence))[:, None], weigh(evidence, rule.quorum, belief)
+    reach = rule.reach(weighed)
     reach = np.broadcast_to(reach.reshape(len(evidence), -1), evidence.class_distances.shape)
     limit = np.asarray(said(rule, "empty_beyond"))  # as for margins: inf is no limit
     shown = np.where(reach == NO_REACH, np.where(np.isinf(limit), NO_REACH, limit), reach)
     return {
-        "within": (find_support(evidence, rule)[samples, codes] & (codes >= 0)).astype(np.uint8),
+        "within": (find_support(weighed, rule, belief)[samples, codes] & (codes >= 0)).astype(
+            np.uint8
+        ),
         "reach": shown[samples, codes].astype(np.float64),
         "none": (reach == NO_REACH).all(axis=1).astype(np.uint8),
-        "margin": find_margins(evidence, rule, belief).astype(np.float64),
+        "margin": find_margins(weighed, rule, belief).astype(np.float64),
         "robust": find_robust_radii({"": evidence}, {"": rule}, belief, {"": movement}),
     }

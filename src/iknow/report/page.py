@@ -25,7 +25,13 @@ from iknow.report import words
 from iknow.report.album import Album, fill_album
 from iknow.report.assembly import assemble
 from iknow.report.choosing import Chosen, choose_samples, order_for_pictures
-from iknow.report.columns import bytes_per_sample, describe_layers, gather_columns, movement_of
+from iknow.report.columns import (
+    bytes_per_sample,
+    describe_layers,
+    gather_columns,
+    movement_of,
+    shown_rows,
+)
 from iknow.report.naming import Named, find_named, rename_columns
 from iknow.selection import Selection
 from iknow.version import __version__
@@ -98,12 +104,10 @@ def make_html(
             f"max_bytes must leave room for the page and its evidence, {bare} bytes here; got "
             f"{max_bytes}"
         )
-    layers = range(len(assessment.evidence))
-    exemplars = np.hstack([columns[f"{layer}.rows"][:, :2] for layer in layers])
     album = fill_album(
         max_bytes - bare,
         order_for_pictures(assessment, chosen.rows, wrong),
-        chosen.rows, exemplars, samples, training, renderer,
+        chosen.rows, shown_rows(columns, len(assessment.evidence)), samples, training, renderer,
     )  # fmt: skip
     page = assemble(prose, facts, columns, album)
     while len(page.encode()) > max_bytes and album.parts:
@@ -143,6 +147,7 @@ def _facts(
         "classes": _texts(assessment.classes, named.classes),
         "trueClasses": true,
         "layers": describe_layers(assessment, named.classes),
+        "voices": _voices(assessment),
         "nSamples": len(assessment),
         "n": len(chosen.rows),
         "sampled": chosen.n_counted < chosen.n_samples,
@@ -151,6 +156,12 @@ def _facts(
             np.isfinite(movement_of(assessment, layer).lipschitz) for layer in assessment.evidence
         ),
     }
+
+
+def _voices(assessment: Assessment) -> list[str]:
+    """What can hold a level down, in the order of the column `weakest`."""
+    voices = [] if assessment.levels is None else assessment.levels.voices()
+    return [name(str(voice)) for voice in voices]
 
 
 def _texts(labels: Labels, codes: Ints) -> list[str]:

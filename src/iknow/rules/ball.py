@@ -3,23 +3,26 @@
 reach       ε, or one for each class
 pure        ε in [d_g, d_¬g)
 removals    all samples within ε, until the ball is empty
+changes     t with n_g - t >= for and n_c + t < against: one change moves each count by at most 1
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
-from iknow.core.arrays import Floats, Ints
+from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion, Reason
 from iknow.core.contrast import Contrast
 from iknow.core.drawing import Areas, Drawing, Limits, Look
 from iknow.core.evidence import Evidence, distances_for_and_against
 from iknow.core.neighborhood import Checks, Neighborhood, Radius, Sides, check_radius, parameter
+from iknow.core.quorum import ONE, Quorum, own_distances
 from iknow.core.slack import Dial, dial_radius
 from iknow.core.stability import Stability, count_nearest
+from iknow.core.support import within
 from iknow.errors import InputError
 
 
@@ -38,7 +41,7 @@ def check_radii(radius: Any) -> Radius:
     return tuple(check_radius(each) for each in several)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Ball(Neighborhood):
     """All training samples within a fixed radius (the paper's ε-ball).
 
@@ -52,6 +55,7 @@ class Ball(Neighborhood):
     """
 
     radius: Radius
+    quorum: Quorum = field(default=ONE, kw_only=True)
 
     checks: ClassVar[Checks] = {"radius": check_radii}
     axes = ("radius",)
@@ -81,10 +85,22 @@ class Ball(Neighborhood):
     def removals(self, evidence: Evidence, belief: Ints) -> Stability:
         radii = np.asarray(self.radius)
         radius = radii[belief] if radii.ndim else np.full(len(belief), radii)
-        inside = count_within(evidence, radius, belief)
+        if self.quorum != ONE:
+            inside = within(own_distances(evidence, belief), radius[:, None])
+            return count_own(evidence, inside, self)
+        nearer = count_within(evidence, radius, belief)
         # With a radius for each class, another class may be nearer and yet out of reach.
         _, other = distances_for_and_against(evidence, belief)
-        return Stability(inside.at_least, inside.exact & (other > radius))
+        return Stability(nearer.at_least, nearer.exact & (other > radius))
+
+    def changes(self, evidence: Evidence, belief: Ints) -> Ints:
+        radii = np.broadcast_to(self.radius, (evidence.n_classes,))
+        inside = within(evidence.ranked_distances(), radii[:, None]).sum(axis=2)
+        rows = np.arange(len(belief))
+        own = inside[rows, belief]
+        inside[rows, belief] = 0
+        most = np.minimum(own - self.quorum[0], self.quorum[1] - 1 - inside.max(axis=1))
+        return np.asarray(np.maximum(most, 0))
 
     def dial(self, evidence: Evidence) -> Dial | None:
         if isinstance(self.radius, tuple):
@@ -101,6 +117,17 @@ def count_within(evidence: Evidence, radius: float | Floats, belief: Ints) -> St
     _, other = distances_for_and_against(evidence, belief)
     distances, limit = evidence.neighbor_distances, np.broadcast_to(radius, len(belief))
     return count_nearest(evidence, (distances <= limit[:, None]) & (distances < other[:, None]))
+
+
+def count_own(evidence: Evidence, counted: Bools, rule: Neighborhood) -> Stability:
+    """How many of the believed class must go to leave fewer than the quorum.
+
+    counted: a mask of shape (n, per_class) of its nearest samples; a later one counts only if all
+    before it do.
+    """
+    counts = counted.sum(axis=1)
+    exact = counts < evidence.per_class
+    return Stability(np.maximum(counts - rule.quorum[0] + 1, 1), exact)
 
 
 def draw_ball(radius: float, *decided: Reason) -> Drawing | None:

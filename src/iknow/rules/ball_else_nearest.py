@@ -7,7 +7,7 @@ removals    those of the ball and those of the k nearest: it takes both
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -17,13 +17,14 @@ from iknow.core.contrast import Contrast
 from iknow.core.drawing import Drawing, Look
 from iknow.core.evidence import Evidence
 from iknow.core.neighborhood import Neighborhood, Sides, parameter
+from iknow.core.quorum import ONE, Quorum
 from iknow.core.slack import dial_radius
 from iknow.core.stability import Stability, lost_with_both
 from iknow.rules.ball import count_within, draw_ball
 from iknow.rules.nearest import count_votes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BallElseNearest(Neighborhood):
     """The ball, or the k nearest samples where the ball is empty (the paper's H-1).
 
@@ -39,6 +40,7 @@ class BallElseNearest(Neighborhood):
 
     radius: float
     k: int
+    quorum: Quorum = field(default=ONE, kw_only=True)
 
     axes = ("radius",)
     full_within = decided_within = parameter("radius")
@@ -53,10 +55,13 @@ class BallElseNearest(Neighborhood):
     @classmethod
     def box(cls, contrast: Contrast, k: int | None) -> Sides:
         # Ties with the k-th neighbor count, so the k nearest are all g if none is as far as d_¬g.
-        agree = contrast.neighbor_distance(k or 0) < contrast.other
+        kth = contrast.neighbor_distance(k or 0)
+        agree = (contrast.own <= kth) & (kth < contrast.other)
         return [(np.where(agree, 0.0, contrast.own), contrast.other)]
 
     def removals(self, evidence: Evidence, belief: Ints) -> Stability:
+        if self.quorum != ONE:
+            return super().removals(evidence, belief)
         ball = count_within(evidence, self.radius, belief)
         return lost_with_both(ball, count_votes(evidence, self.k, belief))
 

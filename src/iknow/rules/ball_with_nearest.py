@@ -7,7 +7,7 @@ removals    those of the ball or those of the k nearest: either is enough
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -17,13 +17,14 @@ from iknow.core.contrast import Contrast
 from iknow.core.drawing import Drawing, Look
 from iknow.core.evidence import Evidence
 from iknow.core.neighborhood import NO_REACH, Neighborhood, Sides, parameter
+from iknow.core.quorum import ONE, Quorum
 from iknow.core.slack import dial_radius
 from iknow.core.stability import Stability, lost_with_either
 from iknow.rules.ball import count_within, draw_ball
 from iknow.rules.nearest import count_votes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BallWithNearest(Neighborhood):
     """The ball and the k nearest samples, or nothing where the ball is empty (the paper's H-2).
 
@@ -39,6 +40,7 @@ class BallWithNearest(Neighborhood):
 
     radius: float
     k: int
+    quorum: Quorum = field(default=ONE, kw_only=True)
 
     axes = ("radius",)
     empty_beyond = full_within = parameter("radius")
@@ -57,6 +59,8 @@ class BallWithNearest(Neighborhood):
         return [(contrast.own, np.where(agree, contrast.other, contrast.own))]
 
     def removals(self, evidence: Evidence, belief: Ints) -> Stability:
+        if self.quorum != ONE:
+            return super().removals(evidence, belief)
         ball = count_within(evidence, self.radius, belief)
         return lost_with_either(ball, count_votes(evidence, self.k, belief))
 

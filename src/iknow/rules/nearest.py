@@ -10,22 +10,23 @@ It has no radius to choose; the user gives k, or matches a coverage.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from iknow.core.arrays import Floats, Ints
-from iknow.core.contrast import ValidationEvidence, find_contrast
+from iknow.core.contrast import ValidationEvidence, find_contrast, quorum_of
 from iknow.core.drawing import Look
 from iknow.core.evidence import Evidence, distances_for_and_against
 from iknow.core.neighborhood import Neighborhood
+from iknow.core.quorum import ONE, Quorum
 from iknow.core.slack import Dial, dial_parameter
 from iknow.core.stability import Stability
 from iknow.errors import InputError
 from iknow.rules.ball import count_within
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Nearest(Neighborhood):
     """The k nearest training samples, however far (the paper's k-NN).
 
@@ -39,6 +40,7 @@ class Nearest(Neighborhood):
     """
 
     k: int
+    quorum: Quorum = field(default=ONE, kw_only=True)
 
     neighbors_to_match = 200
     look = Look(0, "s", dashes=(5, 1.5))
@@ -47,6 +49,8 @@ class Nearest(Neighborhood):
         return evidence.neighbor_distance(self.k)
 
     def removals(self, evidence: Evidence, belief: Ints) -> Stability:
+        if self.quorum != ONE:
+            return super().removals(evidence, belief)
         return count_votes(evidence, self.k, belief)
 
     def dial(self, evidence: Evidence) -> Dial:
@@ -63,12 +67,14 @@ class Nearest(Neighborhood):
     def match(
         cls, evidence: ValidationEvidence, belief: Ints, y_true: Ints, coverage: float
     ) -> dict[str, Nearest]:
-        return dict.fromkeys(evidence, cls(match_k(evidence, belief, coverage)))
+        k, quorum = match_k(evidence, belief, coverage), quorum_of(evidence)
+        return dict.fromkeys(evidence, cls(k, quorum=quorum))
 
     @classmethod
     def sweep(cls, evidence: Mapping[str, Evidence], belief: Ints) -> tuple[Floats, Floats]:
-        up_to = largest_known_k(evidence, belief)
-        return -up_to.astype(np.float64), np.where(up_to > 0, np.inf, -np.inf)
+        first, last = known_ks(evidence, belief)
+        high = np.where(first > 1, 1.0 - first, np.inf)
+        return -last.astype(np.float64), np.where(first <= last, high, -np.inf)
 
 
 def count_votes(evidence: Evidence, k: int, belief: Ints) -> Stability:
@@ -96,17 +102,19 @@ def match_k(evidence: ValidationEvidence, belief: Ints, coverage: float) -> int:
     largest = min(layer.n_neighbors for layer in evidence.values())
     if largest < 1:
         raise InputError("matching k needs evidence with neighbor distances: gather it with k > 0")
-    known_up_to = largest_known_k(evidence, belief)
-    coverages = np.array([(known_up_to >= k).mean() for k in range(1, largest + 1)])
+    first, last = known_ks(evidence, belief)
+    ks = range(1, largest + 1)
+    coverages = np.array([((first <= k) & (k <= last)).mean() for k in ks])
     return int(np.abs(coverages - coverage).argmin()) + 1
 
 
-def largest_known_k(evidence: ValidationEvidence, belief: Ints) -> Ints:
-    """The largest k for which `Nearest(k)` in every layer makes each sample IK, of shape (n,).
+def known_ks(evidence: ValidationEvidence, belief: Ints) -> tuple[Ints, Ints]:
+    """The smallest and largest k for which `Nearest(k)` makes each sample IK, both of shape (n,).
 
-    A sample is IK for every k up to the number of its neighbors nearer than any other class, in
-    the layer where that number, of those that the evidence holds, is smallest.
+    In a layer that is every k from where the k-th neighbor is as far as the belief's distance, the
+    first one unless there is a quorum, up to the number of neighbors nearer than any other class.
     """
     contrasts = [find_contrast(layer, belief) for layer in evidence.values()]
-    nearer = [(each.neighbor_distances < each.other[:, None]).sum(axis=1) for each in contrasts]
-    return np.asarray(np.min(nearer, axis=0), dtype=np.int64)
+    nearer = [(each.neighbor_distances < each.own[:, None]).sum(axis=1) for each in contrasts]
+    alone = [(each.neighbor_distances < each.other[:, None]).sum(axis=1) for each in contrasts]
+    return np.max(nearer, axis=0) + 1, np.asarray(np.min(alone, axis=0), dtype=np.int64)

@@ -11,6 +11,7 @@ from inspect import isabstract
 from typing import Any, TypeVar
 
 from iknow.core.neighborhood import Neighborhood
+from iknow.core.quorum import ONE
 from iknow.core.text import shown
 from iknow.errors import InputError
 from iknow.rules.ball import Ball
@@ -78,7 +79,10 @@ def rule_named(name: object) -> type[Neighborhood]:
 
 def neighborhood_to_dict(neighborhood: Neighborhood) -> dict[str, Any]:
     """Return `neighborhood` as plain values for JSON; `neighborhood_from_dict` reads it back."""
-    return {"rule": name_of(type(neighborhood)), **vars(neighborhood)}
+    values = {name: value for name, value in vars(neighborhood).items() if name != "quorum"}
+    if neighborhood.quorum != ONE:
+        values["quorum"] = list(neighborhood.quorum)
+    return {"rule": name_of(type(neighborhood)), **values}
 
 
 def neighborhood_from_dict(record: Mapping[str, Any]) -> Neighborhood:

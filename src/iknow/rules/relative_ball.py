@@ -1,88 +1,136 @@
 """RelativeBall, ours and not the paper's.
 
-    reach       ratio · r_1 if r_1 <= ε, else none
-    pure        ε in [d_g, inf) and ratio in [1, d_¬g / d_g)
-    removals    the samples r_j <= ε with ratio · r_j < d_¬g: the nearest one left decides
+    reach       ratio · d_g for another class, if d_g <= ε; the belief itself counts if d_g <= ε
+    pure        ε in [d_g, inf) and ratio in [0, d_¬g / d_g)
+    removals    the samples of g with d_g^(j) <= ε and ratio · d_g^(j) < d_¬g
+    changes     t with d_g^(for + t) <= ε and ratio · d_g^(for + t) < d_¬g^(against - t)
 
-Coverage grows with the radius and falls with the ratio, so maximizing it cannot choose them; asking
-for an accuracy can, and so can matching a coverage.
+d_g is the distance to the believed class, so supports depend on the belief. The last line: t
+changes can push d_g^(for) out to d_g^(for + t) at most, by removing the nearest of g, and pull
+d_c^(against) in to d_c^(against - t) at most, by adding t to c at the query itself. Relabeling does
+both at once, so for ratio >= 1 the bound is attained.
+
+Coverage grows with the radius and falls with the ratio, so maximizing it cannot choose them. Levels
+(`iknow.core.level`) turn both together, along one path.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 
-from iknow.core.arrays import Floats, Ints
+from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Reason
-from iknow.core.contrast import Contrast, ValidationEvidence, find_contrast
+from iknow.core.contrast import Contrast, ValidationEvidence, find_contrast, quorum_of
 from iknow.core.drawing import Areas, Drawing, Limits
 from iknow.core.evidence import Evidence, distances_for_and_against
+from iknow.core.level import least_ratio
 from iknow.core.neighborhood import NO_REACH, Checks, Neighborhood, Sides, parameter
+from iknow.core.quorum import ONE, Quorum, own_distances, weigh
 from iknow.core.scalars import as_real
 from iknow.core.slack import dial_radius
 from iknow.core.stability import Stability, count_nearest
 from iknow.errors import SelectionError
+from iknow.rules.ball import count_own
 
 RATIOS = 256  # to try when matching a coverage
 
 
 def check_ratio(ratio: object) -> float:
-    kind = "be a finite number >= 1, as the nearest sample itself counts"
-    return as_real(ratio, "a ratio", kind, lambda number: 1 <= number < math.inf)
+    return as_real(
+        ratio, "a ratio", "be a finite number >= 0", lambda number: 0 <= number < math.inf
+    )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RelativeBall(Neighborhood):
-    """All samples up to `ratio` times as far as the nearest one, if that lies within the radius.
+    """Other classes up to `ratio` times as far as the belief, if that lies within the radius.
 
     It looks closely where data is dense and widely where it is sparse, and still finds nothing
     where it would have to extrapolate. A fixed radius or a fixed k cannot do both.
 
     Args:
-        radius: How far the nearest sample may be, a number >= 0.
-        ratio: A finite number >= 1.
+        radius: How far the nearest sample of the believed class may be, a number >= 0.
+        ratio: How many times as far another class still contradicts, a finite number >= 0.
+        quorum: How many samples a class needs to count, or two numbers (for, against).
 
     Examples:
         >>> from iknow import RelativeBall
-        >>> RelativeBall(0.5, 1.2)
-        RelativeBall(radius=0.5, ratio=1.2)
+        >>> RelativeBall(0.5, 1.2, quorum=(1, 3))
+        RelativeBall(radius=0.5, ratio=1.2, quorum=(1, 3))
     """
 
     radius: float
     ratio: float
+    quorum: Quorum = field(default=ONE, kw_only=True)
 
     checks: ClassVar[Checks] = {**Neighborhood.checks, "ratio": check_ratio}
     axes = ("radius", "ratio")
+    by_level = True
+    usual_quorum = (1, 3)  # two wrong labels nearby contradict nothing
     empty_beyond = parameter("radius")
     lead = parameter("ratio")
     dial = dial_radius
 
     def reach(self, evidence: Evidence) -> Floats:
-        nearest = evidence.nearest_distance()
-        return np.where(nearest <= self.radius, self.ratio * nearest, NO_REACH)
+        weighed = weigh(evidence, ONE)
+        own = weighed.believed_distance()
+        near = (own <= self.radius) & np.isfinite(own)  # a belief without samples is not near
+        reach = np.full(len(own), NO_REACH)
+        with np.errstate(over="ignore"):
+            reach[near] = self.ratio * own[near]
+        if self.ratio >= 1:
+            return reach
+        # The belief itself counts all the same.
+        reaches = np.repeat(reach[:, None], evidence.n_classes, axis=1)
+        reaches[near, weighed.belief[near]] = own[near]
+        return reaches
 
     @classmethod
     def box(cls, contrast: Contrast, k: int | None) -> Sides:
-        own, other = contrast.own, contrast.other
-        ratio = np.where(own < other, _least_ratio(own, other), 1.0)  # equals are both in reach
-        return [(own, np.full(len(own), np.inf)), (np.ones(len(own)), ratio)]
+        n = len(contrast)
+        least = least_ratio(contrast.own, contrast.other)
+        return [(contrast.own, np.full(n, np.inf)), (np.zeros(n), least)]
 
     def removals(self, evidence: Evidence, belief: Ints) -> Stability:
-        _, other = distances_for_and_against(evidence, belief)
-        distances = evidence.neighbor_distances
-        alone = self.ratio * distances < other[:, None]
-        return count_nearest(evidence, (distances <= self.radius) & alone)
+        if self.quorum == ONE and evidence.per_class == 1:
+            _, other = distances_for_and_against(evidence, belief)
+            distances = evidence.neighbor_distances
+            # Those nearer than another class are of the believed one.
+            own = np.where(distances < other[:, None], distances, np.inf)
+            nearer = count_nearest(evidence, self._supports(own, other))
+            # With a ratio below 1 those further than another class may count as well.
+            return Stability(nearer.at_least, nearer.exact & (self.ratio >= 1))
+        _, other = distances_for_and_against(weigh(evidence, self.quorum, belief), belief)
+        return count_own(evidence, self._supports(own_distances(evidence, belief), other), self)
+
+    def changes(self, evidence: Evidence, belief: Ints) -> Ints:
+        ranked, rows = evidence.ranked_distances(), np.arange(len(belief))
+        own = own_distances(evidence, belief)
+        ranked[rows, belief] = np.inf
+        others = ranked.min(axis=1)
+        needed, against = self.quorum
+        most = np.zeros(len(belief), dtype=np.int64)
+        kept = np.ones(len(belief), dtype=bool)
+        for t in range(1, min(evidence.per_class - needed, against - 1) + 1):
+            kept &= self._supports(own[:, [needed + t - 1]], others[:, against - t - 1])[:, 0]
+            most[kept] = t
+        return most
+
+    def _supports(self, own: Floats, other: Floats) -> Bools:
+        """Whether a believed class at distances (n, m) is near, and another, (n,), out of reach."""
+        with np.errstate(over="ignore", invalid="ignore"):  # where own is inf, nothing is near
+            clear: Bools = (self.ratio * own < other[:, None]) | np.isinf(other)[:, None]
+        return (own <= self.radius) & np.isfinite(own) & clear
 
     @classmethod
     def why_not_for_coverage(cls) -> str:
         return (
             f"maximizing coverage cannot choose a {cls.__name__}, as coverage always grows with "
-            "the radius and falls with the ratio: ask for an accuracy with "
-            "tune(..., accuracy=0.99), or match a coverage with tune(..., coverage=0.7)"
+            "the radius and falls with the ratio: leave the method out, and levels choose it"
         )
 
     @classmethod
@@ -115,40 +163,31 @@ class RelativeBall(Neighborhood):
             tries.append((float(misses[rank]), int(wrong[rank]), -ratio, rank))
         *_, ratio, rank = min(tries)
         return {
-            layer: cls(float(radius), -ratio)
+            layer: cls(float(radius), -ratio, quorum=quorum_of(evidence))
             for layer, radius in zip(evidence, ordered[rank], strict=True)
         }
 
     def drawing(self) -> Drawing | None:
-        # It compares the two distances: its lines are rays through the origin, up to ε.
+        # It compares the two distances: its line is a ray through the origin, up to ε.
         radius, ratio = self.radius, self.ratio
 
         def areas(x_limits: Limits, y_limits: Limits) -> Areas:
-            # Both rays, d_¬g = ratio · d_g and d_g = ratio · d_¬g, begin outside the picture.
-            start = min(x_limits[0], y_limits[0]) / ratio
-            top, right = (max(limits[1], ratio * radius) for limits in (y_limits, x_limits))
-            upper = [(start, ratio * start), (radius, ratio * radius)]
-            lower = [(ratio * start, start), (ratio * radius, radius)]
-            center = (radius, radius)
+            (left, right), bottom = x_limits, min(y_limits[0], ratio * x_limits[0])
+            top = max(y_limits[1], ratio * radius)
+            ray = [(left, ratio * left), (radius, ratio * radius)]
             return {
-                Reason.KNOWN: [*upper, (radius, top), (start, top)],
-                Reason.OVERLAP: [*upper, center, *lower[::-1]],
-                Reason.EXTRAPOLATION: [center, (radius, top), (right, top), (right, radius)],
-                Reason.CONTRADICTION: [*lower, (right, radius), (right, start)],
+                Reason.KNOWN: [*ray, (radius, top), (left, top)],
+                Reason.OVERLAP: [*ray, (radius, bottom), (left, bottom)],
+                Reason.EXTRAPOLATION: [
+                    (radius, bottom),
+                    (right, bottom),
+                    (right, top),
+                    (radius, top),
+                ],
             }
 
-        marks = (radius, ratio * radius)
-        return Drawing(marks, areas, (Reason.OVERLAP,)) if np.isfinite(radius) else None
-
-
-def _least_ratio(own: Floats, other: Floats) -> Floats:
-    """The least number whose product with `own` reaches `other`, as the rule rounds it."""
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        quotient = other / own
-        below = np.nextafter(quotient, 0)
-        least = np.where(quotient * own >= other, quotient, np.nextafter(quotient, np.inf))
-        least = np.where(below * own >= other, below, least)
-    return np.where(np.isinf(other), np.inf, least)  # a class without samples is never reached
+        marks = (radius, ratio * radius) if ratio > 1 else (radius,)
+        return Drawing(marks, areas) if np.isfinite(radius) else None
 
 
 def _count_up_to(ranks: Ints, n: int) -> Ints:

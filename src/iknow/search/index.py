@@ -10,6 +10,7 @@ import numpy as np
 from iknow.core.arrays import Bools, Floats32, Ints
 from iknow.core.evidence import Evidence
 from iknow.core.neighborhood import Neighborhood
+from iknow.core.scalars import as_whole
 from iknow.errors import InputError
 
 VALUES_CHECKED_AT_ONCE = 1 << 20  # masks of a whole index would take too much memory
@@ -32,14 +33,21 @@ class Index(Protocol):
     @property
     def n_classes(self) -> int: ...
 
-    def gather(self, queries: Any, k: int = 0) -> Evidence:
-        """Gather evidence about `queries`, (n_queries, n_features), with `k` neighbor distances."""
+    def gather(self, queries: Any, k: int = 0, per_class: int = 1) -> Evidence:
+        """Gather evidence about `queries`, (n_queries, n_features), with `k` neighbor distances.
 
-    def find_support(self, queries: Any, neighborhood: Neighborhood) -> Bools:
+        It holds the `per_class` nearest samples of each class, ordered by distance and then by row
+        number, padded with inf and -1 where a class has fewer.
+        """
+
+    def find_support(
+        self, queries: Any, neighborhood: Neighborhood, belief: Ints | None = None
+    ) -> Bools:
         """Find the classes within reach of `neighborhood`: a mask of shape (n_queries, n_classes).
 
-        The answer for `queries` of shape (n_queries, n_features) equals that of
-        `iknow.core.support.find_support`, but an index may find it without measuring distances.
+        The answer for `queries` of shape (n_queries, n_features) and their `belief`, class codes
+        of shape (n_queries,), equals that of `iknow.core.support.find_support`, but an index may
+        find it without measuring distances.
         """
 
 
@@ -91,6 +99,15 @@ def check_k(k: int, n_rows: int) -> int:
     if k > n_rows:
         raise InputError(f"k={k} neighbors were asked for but the index holds {n_rows} samples")
     return k
+
+
+def check_per_class(per_class: int) -> int:
+    """Check how many of the nearest samples of each class are asked for."""
+    wanted = "be a whole number >= 1"
+    number = as_whole(per_class, "per_class", wanted)
+    if number < 1:
+        raise InputError(f"per_class must {wanted}; got {number}")
+    return number
 
 
 def check_width(queries: Floats32, n_features: int) -> None:

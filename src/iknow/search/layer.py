@@ -80,9 +80,9 @@ class LayerIndex:
     def rows(self) -> Ints:
         return self._index.rows
 
-    def gather(self, queries: Any, k: int = 0) -> Evidence:
-        """Evidence about activations of the layer, with k neighbor distances."""
-        evidence = self._index.gather(self._transform(queries), k)
+    def gather(self, queries: Any, k: int = 0, per_class: int = 1) -> Evidence:
+        """Evidence about activations of the layer; see `StoredRows.gather`."""
+        evidence = self._index.gather(self._transform(queries), k, per_class)
         self._check_arrays()
         return evidence
 
@@ -90,9 +90,11 @@ class LayerIndex:
         """Evidence about some of the points themselves, each its own nearest."""
         return self._index.gather(self.points[rows], k)
 
-    def find_support(self, queries: Any, neighborhood: Neighborhood) -> Bools:
+    def find_support(
+        self, queries: Any, neighborhood: Neighborhood, belief: Ints | None = None
+    ) -> Bools:
         """The classes within reach of queries, a mask of shape (n_queries, n_classes)."""
-        support = self._index.find_support(self._transform(queries), neighborhood)
+        support = self._index.find_support(self._transform(queries), neighborhood, belief)
         self._check_arrays()
         return support
 

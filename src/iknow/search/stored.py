@@ -44,12 +44,18 @@ class StoredRows(ABC):
         self.n_classes = n_classes
 
     @abstractmethod
-    def gather(self, queries: Any, k: int = 0) -> Evidence:
-        """Evidence about queries of shape (n_queries, n_features), with k neighbor distances."""
+    def gather(self, queries: Any, k: int = 0, per_class: int = 1) -> Evidence:
+        """Evidence about queries of shape (n_queries, n_features).
 
-    def find_support(self, queries: Any, neighborhood: Neighborhood) -> Bools:
+        k: neighbor distances. per_class: the nearest samples of each class.
+        """
+
+    def find_support(
+        self, queries: Any, neighborhood: Neighborhood, belief: Ints | None = None
+    ) -> Bools:
         """Find the classes in `neighborhood`: a mask (n_queries, n_classes) for `queries`."""
-        return find_support(self.gather(queries, neighborhood.n_neighbors), neighborhood)
+        evidence = self.gather(queries, neighborhood.n_neighbors, max(neighborhood.quorum))
+        return find_support(evidence, neighborhood, belief)
 
     def warm_up(self) -> None:
         """Prepare and compile everything that searching needs, by searching for a stored row."""

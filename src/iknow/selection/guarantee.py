@@ -94,8 +94,6 @@ def certify(
     """
     data = evidence, belief, y_true
     check_validation(*data)
-    for value, name in ((accuracy, "accuracy"), (confidence, "confidence")):
-        as_real(value, name, "lie between 0 and 1, both excluded", lambda number: 0 < number < 1)
     if not axes_of(rule):
         able = ", ".join(name for name, each in RULES.items() if axes_of(each))
         raise SelectionError(
@@ -104,13 +102,33 @@ def certify(
     if has_k(rule) and k is None:
         raise InputError(f"{rule.__name__} needs k, the number of neighbors; got None")
     first, second = split(Part(*data), random_state)
-    least = least_samples(accuracy, confidence)
-    codes, counts = np.unique(second.belief, return_counts=True)
-    eligible = codes[counts >= least] if each_class else None  # believed often enough
-    _check_enough(second, each_class, least, accuracy, confidence)
+    least = check_enough(second, each_class, accuracy, confidence)
+    eligible = find_eligible(second, least) if each_class else None
     settings, proven = find_candidates(first, rule, k, time_limit)
     ranked = rank(settings, first, eligible, accuracy, least / len(second))
-    tests = [_Test(candidate, second) for candidate in ranked]
+    best, certificate = try_in_turn(ranked, second, accuracy, confidence, classes, proven)
+    return record_selection(
+        *data,
+        best.neighborhoods,
+        method="certified",
+        certificate=certificate,
+        knowable=best.classes,
+    )
+
+
+def try_in_turn(
+    candidates: Sequence[Candidate],
+    second: Part,
+    accuracy: float,
+    confidence: float,
+    classes: Labels | None,
+    proven: bool = True,
+) -> tuple[Candidate, Certificate]:
+    """The candidate of largest coverage among those that pass before the first that fails.
+
+    candidates: in an order that does not depend on `second`, the samples that certify.
+    """
+    tests = [_Test(candidate, second) for candidate in candidates]
     passed = list(takewhile(lambda test: test.p_value(accuracy) <= 1 - confidence, tests))
     if not passed:
         raise _nothing_certified(tests, accuracy, confidence, classes)
@@ -132,16 +150,13 @@ def certify(
         proven=proven,
         by_class=by_class,
     )
-    rules = best.candidate.neighborhoods
-    return record_selection(
-        *data, rules, method="certified", certificate=certificate, knowable=knowable
-    )
+    return best.candidate, certificate
 
 
-def split(whole: Part, random_state: int) -> tuple[Part, Part]:
-    """The samples that choose and those that certify, drawn at random."""
+def split(whole: Part, random_state: int, share: int = SHARE_TO_CHOOSE) -> tuple[Part, Part]:
+    """The samples that choose, one in `share`, and those that certify, drawn at random."""
     order = np.random.default_rng(random_state).permutation(len(whole))
-    cut = max(1, len(order) // SHARE_TO_CHOOSE)
+    cut = max(1, len(order) // share)
     return whole[np.sort(order[:cut])], whole[np.sort(order[cut:])]
 
 
@@ -213,10 +228,17 @@ def _with_those_that_choose(n_certifying: float) -> int:
     return int(np.ceil(n_certifying * SHARE_TO_CHOOSE / (SHARE_TO_CHOOSE - 1)))
 
 
-def _check_enough(
-    certifying: Part, each_class: bool, least: int, accuracy: float, confidence: float
-) -> None:
-    """Fewer samples than a certificate takes without any error cannot certify anything."""
+def find_eligible(certifying: Part, least: int) -> Ints:
+    """Codes of the classes that are believed often enough to be certified one by one."""
+    codes, counts = np.unique(certifying.belief, return_counts=True)
+    return np.asarray(codes[counts >= least])
+
+
+def check_enough(certifying: Part, each_class: bool, accuracy: float, confidence: float) -> int:
+    """The number of samples that a certificate takes without any error; refuse to try with less."""
+    for value, name in ((accuracy, "accuracy"), (confidence, "confidence")):
+        as_real(value, name, "lie between 0 and 1, both excluded", lambda number: 0 < number < 1)
+    least = least_samples(accuracy, confidence)
     held, among = len(certifying), ""
     if each_class:
         held = int(np.bincount(certifying.belief, minlength=1).max())
@@ -228,6 +250,7 @@ def _check_enough(
             f"part that certifies holds {held}: give at least {_with_those_that_choose(least)}"
             f"{among}"
         )
+    return least
 
 
 def _name(code: int, classes: Labels | None) -> str:

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from iknow.core.arrays import Floats, Ints
+from iknow.core.contrast import quorum_of
 from iknow.core.neighborhood import Neighborhood, axes_of
+from iknow.core.quorum import ONE, Quorum
 from iknow.errors import SelectionError
 from iknow.selection.exact.boxes import neighborhoods_at, sample_boxes
 from iknow.selection.exact.depth import profile
@@ -29,6 +31,7 @@ class Objective:
     lows: Floats  # of shape (n, n_axes), as are highs
     highs: Floats
     right: Ints  # whether each belief is right, of shape (n,)
+    quorum: Quorum = ONE
 
     @property
     def weights(self) -> Ints:
@@ -45,7 +48,7 @@ class Objective:
         return min(n, int(value) // (n + 1)) / n
 
     def neighborhoods(self, point: Floats) -> dict[str, Neighborhood]:
-        return neighborhoods_at(point, self.layers, self.rule, self.k)
+        return neighborhoods_at(point, self.layers, self.rule, self.k, self.quorum)
 
     def curves(self, point: Floats) -> dict[tuple[str, str], Curve]:
         """Coverage and accuracy along every axis through a point."""
@@ -80,4 +83,5 @@ def make_objective(
             "layer the training samples near each of them are not all of its believed class. Use "
             "other layers, a better model, or more training data"
         )
-    return Objective(tuple(evidence), rule, k, lows, highs, (belief == y_true).astype(np.int64))
+    right = (belief == y_true).astype(np.int64)
+    return Objective(tuple(evidence), rule, k, lows, highs, right, quorum_of(evidence))

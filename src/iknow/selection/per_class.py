@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Ints
+from iknow.core.contrast import quorum_of
 from iknow.core.evidence import Evidence
 from iknow.core.neighborhood import Neighborhood, axes_of, make_rule
 from iknow.errors import InputError, SelectionError
@@ -74,7 +75,7 @@ def select_per_class(
             if value > best * (1 + 1e-12):
                 radii, best, improved = trial, value, True
     neighborhoods = {
-        layer: make_rule(rule, None, radius=tuple(row))
+        layer: make_rule(rule, None, quorum_of(evidence), radius=tuple(row))
         for layer, row in zip(evidence, radii.tolist(), strict=True)
     }
     return record_selection(*data, neighborhoods, method="per-class (local optimum)")

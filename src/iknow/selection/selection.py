@@ -14,6 +14,7 @@ from iknow.core.contrast import Contrast
 from iknow.core.contrast import ValidationEvidence as ValidationEvidence
 from iknow.core.evidence import Evidence
 from iknow.core.justification import justify
+from iknow.core.level import Levels
 from iknow.core.neighborhood import Neighborhood
 from iknow.core.support import find_support
 from iknow.core.text import percent
@@ -84,6 +85,13 @@ class Selection:
         n_samples: Number of validation samples.
         certificate: What is promised about the accuracy, if you asked for that.
         knowable: Codes of the classes that may be IK, if each class was certified; None means all.
+        levels: The path through all settings, if the neighborhoods lie on one.
+        level: Where on it they lie: the samples of at least this level are IK.
+        least_confidence: Below it, the model's own doubt makes a sample IMK; -inf for never.
+        false_alarm: The promised bound on how often an ordinary sample is not IK, if you asked for
+            that.
+        left_out: Layers in which nearness means too little, with the reason in words.
+        note: What could not be promised, and what to ask for instead.
         curves: By layer and parameter, such as ("logits", "radius").
     """
 
@@ -97,6 +105,12 @@ class Selection:
     n_samples: int
     certificate: Certificate | None = None
     knowable: tuple[int, ...] | None = None
+    levels: Levels | None = field(default=None, repr=False, compare=False)
+    level: float | None = None
+    least_confidence: float = -np.inf
+    false_alarm: float | None = None
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    note: str = ""
     curves: Mapping[tuple[str, str], Curve] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -111,6 +125,14 @@ class Selection:
             f"On {self.n_samples:,} validation samples: coverage {percent(self.coverage)}"
             f"{largest}; accuracy on it {percent(self.accuracy)}"
         ]
+        said += [f"Layer {name} is left out: {why}" for name, why in self.left_out.items()]
+        if self.false_alarm is not None:
+            said.append(
+                f"Guaranteed: an ordinary sample is not IK with probability {self.false_alarm:g} "
+                "at most"
+            )
+        if self.note:
+            said.append(f"Nothing is guaranteed: {self.note}")
         if (promise := self.certificate) is None:
             return said
         said.append(
@@ -189,7 +211,7 @@ def _is_pure(evidence: Evidence | Contrast, belief: Ints, neighborhood: Neighbor
     """For which samples a layer supports the belief alone, of shape (n,)."""
     if isinstance(evidence, Contrast):
         evidence, belief = evidence.as_evidence(), np.zeros(len(evidence), dtype=np.int64)
-    justification = justify([find_support(evidence, neighborhood)])
+    justification = justify([find_support(evidence, neighborhood, belief)])
     return np.asarray(make_assertions(belief, justification) == Assertion.IK)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from iknow.core.arrays import Floats32, Ints, Labels
 from iknow.core.neighborhood import Neighborhood
 from iknow.errors import BundleError, InputError
-from iknow.geometry import Metric, Weighted, metric_from_dict, metric_to_dict
+from iknow.geometry import Metric, metric_from_dict, metric_to_dict
 from iknow.rules import neighborhood_from_dict, neighborhood_to_dict
 from iknow.search.index import check_activations
 from iknow.storage.archive import LONGEST_NAME
@@ -158,9 +158,9 @@ def _check_shapes(bundle: Bundle) -> None:
             raise BundleError(f"{where} must have at least one feature; it has none")
         if len(points) != n_rows:
             raise BundleError(f"{where} has {len(points)} rows, not {n_rows}")
-        if isinstance(metric, Weighted) and metric.map.shape[1] != points.shape[1]:
+        if metric.width not in (None, points.shape[1]):
             raise BundleError(
-                f"{where} has {points.shape[1]} features; its metric has {metric.map.shape[1]}"
+                f"{where} has {points.shape[1]} features; its metric has {metric.width}"
             )
     for layer, rule in bundle.neighborhoods.items():
         if rule.n_neighbors > n_rows:

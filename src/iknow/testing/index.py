@@ -19,39 +19,48 @@ import pytest
 
 from iknow.core.arrays import Floats, Ints
 from iknow.core.assertion import make_assertions
-from iknow.core.evidence import NO_EXEMPLAR, Evidence, merge_evidence
+from iknow.core.evidence import NO_EXEMPLAR, Evidence, from_ranked, merge_evidence
 from iknow.core.justification import justify
 from iknow.core.support import find_support
 from iknow.errors import InputError
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 from iknow.search.index import Index
 
+SEVERAL = (3, 2, 20, 5)  # samples of each class; many classes of a problem have fewer
+
 
 def brute_force(
-    activations: Any, labels: Any, n_classes: int, queries: Any, k: int = 0, rows: Any = None
+    activations: Any,
+    labels: Any,
+    n_classes: int,
+    queries: Any,
+    k: int = 0,
+    rows: Any = None,
+    per_class: int = 1,
 ) -> Evidence:
     """Evidence by measuring every distance in float64, one query at a time."""
     points = np.asarray(activations).astype(np.float32).astype(np.float64)
     places = np.asarray(queries).astype(np.float32).astype(np.float64)
     codes = np.asarray(labels)
     numbers = np.arange(len(points)) if rows is None else np.asarray(rows)
-    distances = np.full((len(places), n_classes), np.inf)
-    exemplars = np.full((len(places), n_classes), NO_EXEMPLAR, dtype=np.int64)
+    distances = np.full((len(places), n_classes, per_class), np.inf)
+    exemplars = np.full(distances.shape, NO_EXEMPLAR, dtype=np.int64)
     neighbors = np.empty((len(places), k))
     for i, place in enumerate(places):
         all_distances = np.sqrt(np.square(points - place).sum(axis=1))
         neighbors[i] = np.sort(all_distances)[:k]
         for code in np.unique(codes):
             members = np.flatnonzero(codes == code)
-            nearest = distances[i, code] = all_distances[members].min()
-            exemplars[i, code] = numbers[members[all_distances[members] == nearest]].min()
-    return Evidence(distances, neighbors, exemplars)
+            order = np.lexsort((numbers[members], all_distances[members]))[:per_class]
+            distances[i, code, : len(order)] = all_distances[members[order]]
+            exemplars[i, code, : len(order)] = numbers[members[order]]
+    return from_ranked(distances, neighbors, exemplars)
 
 
 def assert_same_evidence(actual: Evidence, expected: Evidence) -> None:
     """Equal to the last bit, exemplars included."""
-    for part in ("class_distances", "neighbor_distances", "exemplars"):
-        np.testing.assert_array_equal(getattr(actual, part), getattr(expected, part), part)
+    for part, column in vars(expected).items():
+        np.testing.assert_array_equal(getattr(actual, part), column, part)
 
 
 class Problem:
@@ -66,6 +75,7 @@ class Problem:
         self.queries: Floats = rng.standard_normal((n_queries, n_features))
         self.labels: Ints = rng.integers(self.n_classes, size=n_rows)
         self.k = int(rng.integers(0, min(8, n_rows) + 1))
+        self.per_class = SEVERAL[seed % len(SEVERAL)]
         self._distort(kind, rng)
 
         self.training = self.points, self.labels, self.n_classes
@@ -136,35 +146,71 @@ class IndexContract:
             assert_same_evidence(evidence, expected)
 
     @pytest.mark.parametrize("kind", KINDS)
+    def test_the_nearest_few_of_each_class_equal_float64_brute_force(self, kind: str) -> None:
+        for seed in range(self.seeds_per_kind):
+            problem = Problem(kind, seed)
+            asked = problem.queries, problem.k
+            evidence = self.make_index(*problem.training).gather(
+                *asked, per_class=problem.per_class
+            )
+            expected = brute_force(*problem.training, *asked, per_class=problem.per_class)
+            assert_same_evidence(evidence, expected)
+
+    @pytest.mark.parametrize("kind", KINDS)
     def test_assertions_at_exact_ties_equal_those_of_brute_force(self, kind: str) -> None:
         """The radius is one of the distances: one bit of error would flip the assertion."""
         for seed in range(self.seeds_per_kind):
             problem = Problem(kind, seed)
             k = max(1, problem.k)
             index = self.make_index(*problem.training)
-            evidence = index.gather(problem.queries, k)
-            expected = brute_force(*problem.training, problem.queries, k)
+            evidence = index.gather(problem.queries, k, per_class=3)
+            expected = brute_force(*problem.training, problem.queries, k, per_class=3)
             belief = np.random.default_rng(seed).integers(problem.n_classes, size=len(evidence))
-            finite = expected.class_distances[np.isfinite(expected.class_distances)]
+            ranked = expected.ranked_distances()
+            finite = ranked[np.isfinite(ranked)]
             radius = float(np.random.default_rng(seed).choice(finite))
             radii = np.random.default_rng(seed).choice(finite, size=problem.n_classes).tolist()
+            ratio = _ratio_at_a_tie(expected)
             hybrids = BallElseNearest(radius, k), BallWithNearest(radius, k)
-            relative = RelativeBall(radius, _ratio_at_a_tie(expected))
-            for rule in (Ball(radius), Ball(tuple(radii)), relative, Nearest(k), *hybrids):
-                supports = find_support(evidence, rule)
-                np.testing.assert_array_equal(index.find_support(problem.queries, rule), supports)
+            relative = RelativeBall(radius, ratio), RelativeBall(radius, ratio, quorum=(1, 3))
+            several = Ball(radius, quorum=(2, 3)), Nearest(k, quorum=(2, 2))
+            for rule in (
+                Ball(radius),
+                Ball(tuple(radii)),
+                Nearest(k),
+                *hybrids,
+                *relative,
+                *several,
+            ):
+                supports = find_support(evidence, rule, belief)
+                found = index.find_support(problem.queries, rule, belief)
+                np.testing.assert_array_equal(found, supports)
                 actual = make_assertions(belief, justify([supports]))
-                wanted = make_assertions(belief, justify([find_support(expected, rule)]))
+                wanted = make_assertions(belief, justify([find_support(expected, rule, belief)]))
                 np.testing.assert_array_equal(actual, wanted)
+            found = index.find_support(problem.queries, relative[0])
+            np.testing.assert_array_equal(found, find_support(expected, relative[0]))
 
     def test_a_larger_problem_of_many_blocks_and_tasks(self) -> None:
         rng = np.random.default_rng(0)
         points = rng.standard_normal((6000, 16)) + 50
         labels = rng.integers(7, size=6000)
         queries = rng.standard_normal((1100, 16)) + 50
-        evidence = self.make_index(points, labels, 7).gather(queries, 12)
+        index = self.make_index(points, labels, 7)
         some = rng.choice(1100, size=60, replace=False)
-        assert_same_evidence(evidence[some], brute_force(points, labels, 7, queries[some], 12))
+        for per_class in (1, 3, 20):
+            evidence = index.gather(queries, 12, per_class)
+            expected = brute_force(points, labels, 7, queries[some], 12, per_class=per_class)
+            assert_same_evidence(evidence[some], expected)
+
+    def test_equal_rows_come_in_the_order_of_their_numbers(self) -> None:
+        """The activations of a layer that is dead for most inputs."""
+        points = np.zeros((900, 8))
+        points[::9, 0] = 1
+        labels, numbers = np.arange(900) % 3, np.random.default_rng(0).permutation(900)
+        evidence = self.make_index(points, labels, 3, rows=numbers).gather(points[:20], 2, 7)
+        expected = brute_force(points, labels, 3, points[:20], 2, numbers, per_class=7)
+        assert_same_evidence(evidence, expected)
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_order_of_training_rows_does_not_matter(self, kind: str) -> None:
@@ -172,8 +218,9 @@ class IndexContract:
         order = np.random.default_rng(0).permutation(len(problem.points))
         points, labels, n_classes = problem.training
         shuffled = self.make_index(points[order], labels[order], n_classes, rows=order)
-        expected = self.make_index(*problem.training).gather(problem.queries, problem.k)
-        assert_same_evidence(shuffled.gather(problem.queries, problem.k), expected)
+        asked = problem.queries, problem.k, problem.per_class
+        expected = self.make_index(*problem.training).gather(*asked)
+        assert_same_evidence(shuffled.gather(*asked), expected)
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_merged_shards_equal_the_whole(self, kind: str) -> None:
@@ -186,22 +233,25 @@ class IndexContract:
             for rows in shards
             if len(rows)
         ]
-        merged = merge_evidence([index.gather(problem.queries, k) for index in indexes])
-        whole = self.make_index(*problem.training)
-        assert_same_evidence(merged, whole.gather(problem.queries, k))
+        asked = problem.queries, k, problem.per_class
+        merged = merge_evidence([index.gather(*asked) for index in indexes])
+        assert_same_evidence(merged, self.make_index(*problem.training).gather(*asked))
 
     def test_a_query_is_answered_alike_alone_and_in_a_batch(self) -> None:
         problem = Problem("plain", seed=3)
         index = self.make_index(*problem.training)
-        batch = index.gather(problem.queries, 1)
-        for i in range(len(problem.queries)):
-            assert_same_evidence(index.gather(problem.queries[i : i + 1], 1), batch[i : i + 1])
+        for per_class in (1, 3):
+            batch = index.gather(problem.queries, 1, per_class)
+            for i in range(len(problem.queries)):
+                alone = index.gather(problem.queries[i : i + 1], 1, per_class)
+                assert_same_evidence(alone, batch[i : i + 1])
 
     def test_no_queries_give_empty_evidence(self) -> None:
         index = self.make_index(np.zeros((3, 2)), np.array([0, 1, 1]), 2)
-        evidence = index.gather(np.empty((0, 2)), 1)
+        evidence = index.gather(np.empty((0, 2)), 1, per_class=4)
         assert evidence.class_distances.shape == (0, 2)
         assert evidence.neighbor_distances.shape == (0, 1)
+        assert evidence.further_distances.shape == (0, 2, 3)
 
     def test_sizes_are_reported(self) -> None:
         index = self.make_index(np.zeros((3, 2)), np.array([0, 1, 1]), 4)
@@ -229,3 +279,6 @@ class IndexContract:
             index.gather(np.zeros((1, 2)), k=4)
         with pytest.raises(InputError, match="k must be >= 0"):
             index.gather(np.zeros((1, 2)), k=-1)
+        for per_class in (0, -1, 1.0, True, "2"):
+            with pytest.raises(InputError, match="per_class must be a whole number >= 1; got"):
+                index.gather(np.zeros((1, 2)), per_class=per_class)  # type: ignore[arg-type]

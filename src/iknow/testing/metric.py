@@ -6,8 +6,10 @@
         def make_metric(self):
             return MyMetric(...)
 
-Distances are compared with norms in long doubles. `expansion` and `rounding`, on which robust radii
-rest, are attacked: activations are drawn, and then moved to where they come closest to breaking.
+A metric that learns from training activations is fitted to some before each test. Distances are
+compared with norms in long doubles. `expansion` (or `expansion_at`) and the roundings, on which
+robust radii rest, are attacked: activations are drawn, and then moved to where they come closest to
+breaking.
 """
 
 from __future__ import annotations
@@ -35,11 +37,24 @@ class MetricContract:
     n_features = 5
 
     def make_metric(self) -> Metric:
-        """A metric for activations of `n_features`."""
+        """A metric for activations of `n_features`; it need not be fitted."""
         raise NotImplementedError
 
-    def test_distances_are_the_norm_behind_the_transform(self) -> None:
+    def test_fitting_is_repeatable_and_changes_nothing_else(self) -> None:
         metric = self.make_metric()
+        before = metric.to_dict(), _bits(metric)
+        fitted, again = self._fit(metric), self._fit(metric)
+        assert (metric.to_dict(), _bits(metric)) == before
+        assert (type(fitted), fitted.p) == (type(metric), metric.p)
+        assert (fitted.to_dict(), _bits(fitted)) == (again.to_dict(), _bits(again))
+        elsewhere = fitted.fit(7 * self._draw(7, 40, 1.0) ** 3, np.arange(40) % 2)
+        refitted = self._fit(elsewhere)
+        assert (refitted.to_dict(), _bits(refitted)) == (fitted.to_dict(), _bits(fitted))
+        points = self._draw(8, 6, 1.0)
+        assert fitted.width in (None, np.asarray(fitted.transform(points)).shape[1])
+
+    def test_distances_are_the_norm_behind_the_transform(self) -> None:
+        metric = self._fit(self.make_metric())
         assert metric.p >= 1
         for size in SIZES:
             a, b = self._draw(0, 9, size), self._draw(1, 7, size)
@@ -50,7 +65,7 @@ class MetricContract:
             np.testing.assert_allclose(metric.distances(a, b), expected, rtol=1e-12)
 
     def test_a_sample_is_transformed_alike_alone_and_in_a_batch(self) -> None:
-        metric = self.make_metric()
+        metric = self._fit(self.make_metric())
         batch = self._draw(2, 8, 1.0)
         together = np.asarray(metric.transform(batch)).astype(np.float64)
         for row, expected in zip(batch, together, strict=True):
@@ -58,7 +73,7 @@ class MetricContract:
             np.testing.assert_allclose(alone, expected, rtol=1e-12, atol=1e-14)
 
     def test_it_is_a_distance(self) -> None:
-        metric = self.make_metric()
+        metric = self._fit(self.make_metric())
         for size in SIZES:
             points = self._draw(3, 12, size)
             distances = metric.distances(points, points)
@@ -69,12 +84,15 @@ class MetricContract:
             assert (distances <= detours * (1 + 1e-12)).all()
 
     def test_no_pair_breaks_the_expansion(self) -> None:
-        metric = self.make_metric()
+        metric = self._fit(self.make_metric())
         check_promises(metric)
-        expansion = metric.expansion(self.n_features)
-        assert 0 <= expansion < math.inf
+        points = self._draw(6, 9, 1.0)
+        assert (metric.expansion_at(points) <= metric.expansion(self.n_features)).all()
+        assert np.isfinite(metric.expansion_at(points)).all()
 
         def excess(pair: Floats) -> float:
+            expansion = metric.expansion_at(pair[:1])[0]
+            assert expansion >= 0
             left, right = _long(metric.transform(pair[:1]))[0], _long(metric.transform(pair[1:]))[0]
             apart = _norm(left - right, metric.p)
             noise = 64 * len(left) * 2.0**-53 * (_norm(left, metric.p) + _norm(right, metric.p))
@@ -84,9 +102,10 @@ class MetricContract:
         self._attack(excess, 2)
 
     def test_no_activation_breaks_the_rounding(self) -> None:
-        metric = self.make_metric()
+        metric = self._fit(self.make_metric())
         try:
             unit = metric.rounding(self.n_features)
+            relative = metric.relative_rounding(self.n_features)
         except LayerError:
             return  # it does not say, and has no robust radii
 
@@ -96,21 +115,28 @@ class MetricContract:
             stored = np.asarray(metric.transform(activation)).astype(np.float32)
             off = _norm(_long(stored)[0] - exact, metric.p)
             size = _norm(_long(activation), 2)
+            allowed = (unit * size + relative * _norm(exact, metric.p)) * (1 + 1e-12)
             lost = len(exact) * (SMALLEST + 2.0**-52 * _norm(exact, metric.p))
-            return float((off - unit * size * (1 + 1e-12) - lost) / max(size, SMALLEST))
+            return float((off - allowed - lost) / max(size, SMALLEST))
 
         self._attack(excess, 1)
 
     def test_its_record_and_arrays_make_the_same_metric_again(self) -> None:
-        metric = self.make_metric()
+        metric = self._fit(self.make_metric())
         record = json.loads(json.dumps(metric_to_dict(metric), allow_nan=False))
         arrays = {name: np.array(a, dtype=np.float64) for name, a in metric.arrays().items()}
         again = metric_from_dict(record, arrays)
         assert (type(again), again.p) == (type(metric), metric.p)
         assert again.to_dict() == metric.to_dict()
+        assert _bits(again) == _bits(metric)
         for size in SIZES:
             points = self._draw(4, 6, size)
             np.testing.assert_array_equal(again.transform(points), metric.transform(points))
+
+    def _fit(self, metric: Metric) -> Metric:
+        """The metric fitted to activations of three classes, the first of another scale."""
+        activations = self._draw(9, 60, 1.0) * np.where(np.arange(60) % 3, 1.0, 20.0)[:, None]
+        return metric.fit(activations, np.arange(60) % 3)
 
     def _draw(self, seed: int, n: int, size: float) -> Floats:
         """Activations of shape (n, n_features): some along axes and diagonals."""
@@ -132,6 +158,10 @@ class MetricContract:
                     if (found := excess(other)) > height:
                         place, height = other, found
                 assert height <= 0, f"broken by {height:.3g} of its size at {place.tolist()}"
+
+
+def _bits(metric: Metric) -> dict[str, bytes]:
+    return {name: np.asarray(values).tobytes() for name, values in metric.arrays().items()}
 
 
 def _long(values: Any) -> Any:

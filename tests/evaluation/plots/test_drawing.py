@@ -331,8 +331,8 @@ def test_every_sample_is_a_point_marked_by_its_assertion(assessment, rule):
     ("rule", "decided"),
     [
         (Ball(1.0), {0, 1, 3, 4}),
-        (RelativeBall(1.0, 1.7), {0, 1, 3, 4}),
-        (RelativeBall(1.0, 1.0), {0, 1, 3, 4}),
+        (RelativeBall(1.0, 1.7), {0, 1, 3}),
+        (RelativeBall(1.0, 0.6), {0, 1, 3}),
         (BallElseNearest(1.0, 2), {0, 1, 4}),
         (BallWithNearest(1.0, 2), {1, 3}),
     ],

@@ -42,7 +42,10 @@ def assess_job(
 
 
 def assertion_columns(assessment: Assessment) -> dict[str, Any]:
-    """An assessment as columns for a file, one row per sample, with distances for and against."""
+    """An assessment as columns for a file, one row per sample, with distances for and against.
+
+    With a quorum these are the distances to the samples that complete it.
+    """
     labels = np.array([str(label) for label in assessment.classes.tolist()])
     rows = np.arange(len(assessment))
     answered = assessment.belief_codes >= 0
@@ -55,7 +58,7 @@ def assertion_columns(assessment: Assessment) -> dict[str, Any]:
         "reason": np.array([reason.name for reason in assessment.reason]),
         "justified": np.array(["|".join(labels[row]) for row in assessment.justification]),
     }
-    for layer, evidence in assessment.evidence.items():
+    for layer, evidence in assessment.weighed.items():
         own, other = distances_for_and_against(evidence, codes)
         nearest = evidence.nearest_distance()  # without a belief, every class is another class
         columns[f"{layer}:for"] = np.where(answered, own, np.inf)

@@ -15,10 +15,10 @@ from iknow.cli.jobs.outputs import check_page, paths_read
 from iknow.cli.jobs.source import Source, take_inputs, trained_names
 from iknow.cli.tables import Table
 from iknow.core.arrays import Labels
+from iknow.core.overriding import said
 from iknow.errors import InputError
 from iknow.explain.assessment import Assessment
 from iknow.explain.picture import Renderer, as_features, as_image, as_series
-from iknow.geometry import Minkowski
 from iknow.report import USUAL_NEIGHBORS, make_html
 from iknow.storage.atomic import write_bytes
 
@@ -89,6 +89,7 @@ def _features(table: Table, names: tuple[str, ...] | None) -> Any:
 def _stored_inputs(classifier: EpistemicClassifier) -> Mapping[int, Any] | None:
     """The training inputs by row, if the input itself is one of the layers."""
     index = classifier.indexes_.get("input")
-    if index is None or not isinstance(index.metric, Minkowski):
+    inputs = None if index is None else said(index.metric, "restore", "transform")(index.points)
+    if index is None or inputs is None:
         return None
-    return dict(zip(index.rows.tolist(), index.points, strict=True))
+    return dict(zip(index.rows.tolist(), inputs, strict=True))

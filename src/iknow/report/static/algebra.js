@@ -2,20 +2,21 @@
 
     layer     as layer.js reads it
     setting   { rule, and a value for each of its parameters }    rule: as in rules/rule.js
-    evidence  { n, layers, belief, truth, invalid, uncertified, counted } */
+    evidence  { n, layers, belief, truth, invalid, uncertified, doubted, counted } */
 
 import { distanceAt } from "./layer.js";
 
 export const ASSERTIONS = ["IDK", "IMK", "IK"];
 export const REASONS = [
   "known", "overlap", "disagreement", "extrapolation", "contradiction", "invalid", "uncertified",
+  "doubt",
 ];
 const [IDK, IMK, IK] = [0, 1, 2];
-const [KNOWN, OVERLAP, DISAGREEMENT, EXTRAPOLATION, CONTRADICTION, INVALID, UNCERTIFIED] =
-  [0, 1, 2, 3, 4, 5, 6];
-export { IDK, IMK, IK, INVALID, UNCERTIFIED };
+const [KNOWN, OVERLAP, DISAGREEMENT, EXTRAPOLATION, CONTRADICTION, INVALID, UNCERTIFIED, DOUBT] =
+  [0, 1, 2, 3, 4, 5, 6, 7];
+export { IDK, IMK, IK, INVALID, UNCERTIFIED, DOUBT };
 
-/* Is the nearest sample of the class in column j within reach? */
+/* Does the class in column j have enough samples within reach? */
 export const isWithin = (layer, setting, i, j) =>
   distanceAt(layer, i, j) !== Infinity && setting.rule.ballOf(layer, setting, i).holds(layer, setting, i, j);
 
@@ -38,11 +39,12 @@ export function judge(evidence, settings, i) {
     mixed ||= others + (own ? 1 : 0) > 1;
     margin = Math.min(margin, settings[l].rule.marginOf(layer, settings[l], i));
   });
-  if (evidence.uncertified[i]) margin = -Infinity;
+  if (evidence.uncertified[i] || evidence.doubted[i]) margin = -Infinity;
   if (empty) return { assertion: IDK, reason: EXTRAPOLATION, margin };
   if (!believed) return { assertion: IDK, reason: CONTRADICTION, margin };
   if (contested) return { assertion: IMK, reason: mixed ? OVERLAP : DISAGREEMENT, margin };
   if (evidence.uncertified[i]) return { assertion: IMK, reason: UNCERTIFIED, margin };
+  if (evidence.doubted[i]) return { assertion: IMK, reason: DOUBT, margin };
   return { assertion: IK, reason: KNOWN, margin };
 }
 

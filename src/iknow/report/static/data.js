@@ -17,7 +17,8 @@ export async function bytesOf(id) {
 /** @returns {Layer} */
 function readLayer(layer, place, column) {
   const columns = ["distances", "codes", "rows", "ranks", "neighbors", "rounding", "crossing",
-    "within", "reach", "none", "margin", "robust"];
+    "stretch", "attack", "nearerRows", "nearerDistances", "within", "reach", "none", "margin",
+    "robust"];
   /** @type {any} */
   const arrays = Object.fromEntries(columns.map((name) => [name, column(`${place}.${name}`)]));
   const { name, width, nNeighbors, nHeld } = layer;
@@ -38,8 +39,8 @@ export async function read() {
     return entry ? new TYPES[entry.type](buffer, entry.offset, entry.length) : null;
   };
   const evidence = { n: facts.n, layers: facts.layers.map((l, i) => readLayer(l, i, column)) };
-  for (const name of ["index", "counted", "belief", "truth", "invalid", "uncertified", "score",
-    "removals", "removalsExact"]) evidence[name] = column(name);
+  for (const name of ["index", "counted", "belief", "truth", "invalid", "uncertified", "doubted",
+    "score", "removals", "removalsExact", "changes", "level", "weakest"]) evidence[name] = column(name);
   const rows = column("trainingRows"), places = column("trainingPictures");
   const training = new Map(Array.from(rows, (row, at) => [row, places[at]]));
   const album = {

@@ -24,28 +24,41 @@ function facts(page, i, judged) {
     list.push(...fact("it is", h("b", { class: judgment || null },
       `${trueClasses[evidence.truth[i]]}${sign}`)));
   }
+  if (evidence.level && !evidence.invalid[i]) {
+    const held = evidence.level[i] < 1 ? `, held down by ${page.facts.voices[evidence.weakest[i]]}` : "";
+    list.push(...fact("level", `${evidence.level[i].toPrecision(2)}${held}`));
+  }
   list.push(...fact("margin", short(judged.margin)));
   const radius = page.assessed.radius[i];
   if (radius > 0) list.push(...fact("robust radius", `${short(radius)} of change in the input`));
-  const counted = judged.assertion === Algebra.IK && layers.every((layer) => layer.nHeld > 0);
+  const counted = judged.assertion === Algebra.IK && layers.every((layer, l) =>
+    layer.nHeld > 0 || evidence.layers[l].nearerRows !== null);
   if (page.isGiven() && counted) {
     const n = evidence.removals[i], bound = evidence.removalsExact[i] ? "" : "at least ";
     list.push(...fact("rests on", `${bound}${n} training sample${n === 1 ? "" : "s"}`));
+    const changed = evidence.changes[i], are = changed === 1 ? "sample is" : "samples are";
+    if (changed) list.push(...fact("stands", `whatever ${changed} ${are} added, removed or relabeled`));
   }
   return h("dl", { class: "facts" }, list);
 }
 
 function exemplar(candidate, kind) {
   if (!Words.exists(candidate)) {
+    const few = candidate?.needed > 1 ? `fewer than ${candidate.needed} training samples`
+      : "no training sample";
     return h("figure", { class: `exemplar ${kind}` }, h("figcaption", null, h("b", null, kind),
-      h("span", { class: "soft" }, "no training sample")));
+      h("span", { class: "soft" }, few)));
   }
-  const { row, distance, within } = candidate;
+  const { row, distance, within, needed, nearer } = candidate;
+  const samples = [...nearer, { row, distance }];
+  const where = `${within ? "within" : "beyond"} reach`;
   return h("figure", { class: `exemplar ${kind}${within ? "" : " far"}` },
-    Pictures.draw(Pictures.ofTraining(row), `training sample ${row}`),
-    h("figcaption", null, h("b", null, `${kind}: ${candidate.label}`),
-      h("span", null, `training #${row}`),
-      h("span", null, `at ${short(distance)}, ${within ? "within" : "beyond"} reach`)));
+    ...samples.map((each) =>
+      Pictures.draw(Pictures.ofTraining(each.row), `training sample ${each.row}`)),
+    h("figcaption", null, h("b", null, `${kind}: ${candidate.label}`), ...(needed === 1
+      ? [h("span", null, `training #${row}`), h("span", null, `at ${short(distance)}, ${where}`)]
+      : [...samples.map((each) => h("span", null, `training #${each.row} at ${short(each.distance)}`)),
+        h("span", null, `${needed} needed: the last is ${where}`)])));
 }
 
 function slackWords(slack, { rule }) {

@@ -4,11 +4,11 @@ import * as Algebra from "./algebra.js";
 import { h, byId, count, percent, SHAPES, MEANINGS } from "./dom.js";
 
 const WORDS = {
-  IK: "In every layer all training samples within reach have the class the model says.",
-  IMK: "Samples of that class are within reach, and so are samples of others.",
-  IDK: "Nothing is within reach in some layer, or only other classes are.",
+  IK: "In every layer only the class the model says has enough training samples within reach.",
+  IMK: "That class has enough samples within reach, but so do others, or a doubt remains.",
+  IDK: "In some layer no class has enough samples within reach, or only others do.",
 };
-const REASONS_OF = { IK: [], IMK: [1, 2, 6], IDK: [3, 4, 5] };
+const REASONS_OF = { IK: [], IMK: [1, 2, 6, 7], IDK: [3, 4, 5] };
 
 const add = (numbers, places) => places.reduce((sum, place) => sum + numbers[place], 0);
 

@@ -3,7 +3,8 @@
 For each sample i, a layer holds the distance to the nearest training sample of the believed class
 (column 0) and of other classes, nearest first (columns 1, 2, ...). Two others decide every
 assertion and reason, as a reach holds the nearest others or none; classes with reaches of their
-own need all columns.
+own need all columns. With a quorum it is the distance to the sample that completes it: nothing else
+changes. The samples before that one are kept to show them.
 
 A rank is 1 + the number of neighbors nearer than that distance: d <= r_k exactly when its rank <= k.
 The r_j are needed for margins only; they are stored and compared in single precision, which keeps

@@ -18,11 +18,11 @@ function commonRadius(layer) {
   return middle(own.filter(Number.isFinite)) ?? 1;
 }
 
-/* A distance is set in each layer, another value for all layers at once. turns: the values where
+/* A parameter that is `perLayer` is set in each layer, another for all layers at once. turns: the values where
 a support can change; that of a radius, only where it reaches the nearest sample of a class. */
 /** @type {Parameter} */
 const RADIUS = {
-  id: "radius", symbol: "ε", smallest: 0, isDistance: true,
+  id: "radius", symbol: "ε", smallest: 0, isDistance: true, perLayer: true,
   label: ({ name }) => `ε in layer ${name}`,
   start: commonRadius,
   scale: ([layer], setting) => quantileScale(samplesOf(layer).flatMap((i) =>
@@ -43,10 +43,10 @@ export const PARAMETERS = {
     turns: (layer) => Array.from({ length: layer.nNeighbors }, (_, k) => k + 1),
   },
   ratio: {
-    id: "ratio", symbol: "ratio", smallest: 1,
-    label: () => "ratio to the nearest",
+    id: "ratio", symbol: "ratio", smallest: 0, perLayer: true,
+    label: ({ name }) => `ratio in layer ${name}`,
     start: () => 1.5,
-    scale: () => linearScale(1, 4, 300),
+    scale: () => linearScale(0, 4, 400),
     turns: () => [],
   },
 };

@@ -4,35 +4,37 @@ As in iknow.core.robustness, which says why: a change must use up each of severa
 layer, so the largest counts, less rounding, divided by the layer's Lipschitz constant. Of the
 layers the largest counts, as IK needs all. Rounding and bisectors ("crossing") are not settings. */
 
-import { distanceAt } from "./layer.js";
-
 const AT_MOST = 1 + 1e-9, AT_LEAST = 1 - 1e-9; // of a measured distance
 const FURTHEST = 1e15 / 2;
 
-/* How far the activation may move before another class could be alone within reach. */
+/* How far the activation may move before another class could be alone within reach. For that it
+needs as many samples as a belief does, and the belief as many as contradict one: with a quorum,
+distances of their own, and bisectors between nearest samples say nothing. */
 function clearance(layer, setting, i) {
-  const { rule } = setting;
+  const { rule } = setting, { attack } = layer;
+  const distanceAt = (j) => (attack ?? layer.distances)[i * layer.width + j];
   let [outside, other] = [Infinity, Infinity];
   for (let j = 1; j < layer.width; j++) {
-    const distance = distanceAt(layer, i, j) * AT_LEAST;
+    const distance = distanceAt(j) * AT_LEAST;
     if (distance === Infinity) continue;
     const limit = rule.emptyBeyond(layer, setting, i, j);
     other = Math.min(other, distance);
     outside = Math.min(outside, limit === Infinity ? -Infinity : distance - limit);
   }
-  const own = distanceAt(layer, i, 0) * AT_MOST;
+  const own = distanceAt(0) * AT_MOST;
   const inside = own === Infinity ? -Infinity : rule.fullWithin(layer, setting, i, 0) - own;
   const ratio = rule.ratioOf(setting);
   if (ratio === null) return Math.max(inside, outside);
   const nearer = own === Infinity ? -Infinity : (ratio * other - own) / (1 + ratio);
-  return Math.max(inside, outside, nearer, layer.crossing[i]);
+  return Math.max(inside, outside, nearer, attack ? -Infinity : layer.crossing[i]);
 }
 
 /* What one layer certifies about a sample; the rule decides, and asks here by default. */
 export function layerRadius(layer, setting, i) {
   const room = clearance(layer, setting, i) - layer.rounding[i];
   if (!(room > 0)) return 0;
-  return room === Infinity ? Infinity : Math.min(room / layer.lipschitz, FURTHEST);
+  const lipschitz = layer.lipschitz * layer.stretch[i];
+  return room === Infinity ? Infinity : Math.min(room / lipschitz, FURTHEST);
 }
 
 function radiusOf({ invalid, layers }, settings, i) {

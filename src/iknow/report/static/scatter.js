@@ -74,7 +74,7 @@ function draw(drawn, setting, state) {
     spots[at] = at % 2 ? y(Math.min(places[at], mostY)) : x(Math.min(places[at], mostX));
   }
   const plot = { pen, width, height, x, y, mostX, mostY, spots,
-    units: rule.unit && `, in ${rule.unit}` };
+    units: rule.unit && `, in ${rule.unit}`, quorum: setting.quorum };
   Plot.axes(plot);
   pen.strokeStyle = token("--line");
   const both = Math.min(mostX, mostY);

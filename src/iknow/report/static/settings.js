@@ -2,6 +2,7 @@
 
 import { h, byId } from "./dom.js";
 import { fewestNeighbors, PARAMETERS } from "./parameters.js";
+import * as Quorum from "./quorum.js";
 import { RULES } from "./rules/registry.js";
 import * as Slider from "./slider.js";
 
@@ -35,13 +36,13 @@ export function create(layers, onchange) {
     const parameter = PARAMETERS[name], [first] = users, { given } = layers[first];
     return Slider.create({
       ...parameter, idle,
-      id: parameter.isDistance ? `${parameter.id}-${first}` : parameter.id,
+      id: parameter.perLayer ? `${parameter.id}-${first}` : parameter.id,
       label: parameter.label(layers[first]),
       scale: parameter.scale(users.map((l) => layers[l]), current()[first]),
       given: given.rule.parameters.includes(name) ? given[name] : null,
       value: () => values[first][name],
       onset: (now) => {
-        (parameter.isDistance ? [values[first]] : values).forEach((each) => { each[name] = now; });
+        (parameter.perLayer ? [values[first]] : values).forEach((each) => { each[name] = now; });
         changed();
       },
     });
@@ -52,7 +53,7 @@ export function create(layers, onchange) {
       (setting.rule.parameters.includes(name) ? [l] : []));
     const made = Object.keys(PARAMETERS).flatMap((name) => {
       const users = usersOf(name);
-      if (PARAMETERS[name].isDistance) return users.map((l) => slider(name, [l]));
+      if (PARAMETERS[name].perLayer) return users.map((l) => slider(name, [l]));
       return users.length ? [slider(name, users)] : [];
     });
     if (usersOf("k").length || !mostNeighbors) return made;
@@ -71,6 +72,13 @@ export function create(layers, onchange) {
     return h("div", { class: "chooser" }, h("label", { for: "rule" }, "Rule"), select);
   }
 
+  /* What the given quorums ask for: another rule keeps them. */
+  function quorumWords() {
+    const words = layers.map(({ given }) => Quorum.describe(given));
+    if (new Set(words).size === 1) return words[0] ? [words[0]] : [];
+    return layers.flatMap(({ name }, l) => (words[l] ? [`Layer ${name}: ${words[l]}`] : []));
+  }
+
   const ruleWords = () => (rule !== "given" ? [RULES[rule].words]
     : [...new Set(layers.map(({ name, given }) => (given.rule.parameters.length
       ? `${given.rule.name}: ${given.rule.words}`
@@ -86,8 +94,8 @@ export function create(layers, onchange) {
 
   function show() {
     const focused = document.activeElement?.id;
-    byId("controls").replaceChildren(ruleChooser(), ...ruleWords().map(hint), ...sliders(),
-      ...neighborWords().map(hint));
+    byId("controls").replaceChildren(ruleChooser(), ...ruleWords().map(hint),
+      ...quorumWords().map(hint), ...sliders(), ...neighborWords().map(hint));
     if (focused) byId(focused)?.focus();
   }
 

@@ -3,25 +3,24 @@
 Rows are sorted by class and cut into small blocks. One float32 product bounds all distances from
 below and keeps one minimum per block (`lower_bounds`). For each query and class we measure the
 block with the lowest bound in float64, then every other block whose bound does not exceed the
-distance found: usually none. The result is exact, whatever float32 lost.
+distance found: usually none (`block_batch`). The result is exact, whatever float32 lost.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
-from iknow.core.arrays import Bools, Floats, Floats32, Ints
+from iknow.core.arrays import Floats32
 from iknow.core.evidence import Evidence
+from iknow.search.cpu.block_batch import Batch
 from iknow.search.cpu.lower_bounds import LowerBounds
 from iknow.search.stored import StoredRows
 from iknow.search.threads import for_each, n_cores
 
 QUERIES_PER_TASK = 512
 BYTES_FOR_MINIMA = 32 << 20
-BYTES_FOR_MEASURING = 1 << 20
 
 
 class BlockSearch:
@@ -47,7 +46,7 @@ class BlockSearch:
         """Write the evidence about queries of shape (n_queries, n_features) into `evidence`."""
         # The slices of `evidence` are views: each task fills in its own queries.
         for_each(
-            lambda part: _Search(self, queries[part]).fill(evidence[part]),
+            lambda part: Batch(self, queries[part]).fill(evidence[part]),
             self._parts(len(queries)),
         )
 
@@ -70,124 +69,3 @@ def _choose_block_size(stored: StoredRows) -> int:
     budget = stored.n_rows * 4 * QUERIES_PER_TASK / (2 * BYTES_FOR_MINIMA)
     smallest = min(4, max(1, stored.n_rows // stored.n_classes))
     return int(2 ** np.ceil(np.log2(max(balance, budget, smallest))))
-
-
-class _Search:
-    """The search for one batch of queries: bounds, then exact distances where they matter."""
-
-    def __init__(self, index: BlockSearch, queries: Floats32) -> None:
-        self._index = index
-        self._queries = queries
-        self._minima, self._half_norms = index.bounds.block_minima(queries)
-
-    def fill(self, evidence: Evidence) -> None:
-        distance, row = self._nearest_of_each_class()
-        found = row >= 0
-        evidence.class_distances[:] = distance
-        evidence.exemplars[found] = self._index.rows[row[found]]
-        if evidence.n_neighbors:
-            evidence.neighbor_distances[:] = self._k_smallest(evidence.n_neighbors)
-
-    def _nearest_of_each_class(self) -> tuple[Floats, Ints]:
-        """Distance and row of the nearest sample: both of shape (n_queries, n_classes)."""
-        classes = self._index.class_blocks
-        shape = len(self._queries), self._index.n_classes
-        distance, row = np.full(shape, np.inf), np.full(shape, -1)
-        promising = self._blocks_within([self._minima[blocks].min(axis=0) for _, blocks in classes])
-        self._improve(distance, row, promising)
-        limits = self._index.bounds.to_bound(distance.T, self._half_norms)
-        remaining = self._blocks_within([limits[code] for code, _ in classes])
-        np.greater(remaining, promising, out=remaining)
-        self._improve(distance, row, remaining)
-        return distance, row
-
-    def _blocks_within(self, limits: list[Any]) -> Bools:
-        """A mask of the blocks, (n_blocks, n_queries), whose bound is within their class's limit.
-
-        limits: for each class that has rows, an array of shape (n_queries,).
-        """
-        within = np.empty(self._minima.shape, dtype=bool)
-        for limit, (_, blocks) in zip(limits, self._index.class_blocks, strict=True):
-            np.less_equal(self._minima[blocks], limit, out=within[blocks])
-        return within
-
-    def _improve(self, distance: Floats, row: Ints, marked: Bools) -> None:
-        """Measure the marked blocks and update the best so far, in place."""
-        block, query = _positions(marked)
-        measured = self._measure(query, block)
-        place = measured.argmin(axis=1)
-        nearest = measured[np.arange(len(place)), place]
-        nearest_row = self._index.block_starts[block] + place
-        code = self._index.labels[nearest_row]
-        # One winner per query and class: the nearest and, on ties, the lowest row.
-        order = np.lexsort((nearest_row, nearest, code, query))
-        query, code = query[order], code[order]
-        is_first = np.ones(len(order), dtype=bool)
-        is_first[1:] = (query[1:] != query[:-1]) | (code[1:] != code[:-1])
-        winner = order[is_first]
-        at = query[is_first], code[is_first]
-        better = (nearest[winner] < distance[at]) | (
-            (nearest[winner] == distance[at]) & (nearest_row[winner] < row[at])
-        )
-        at = at[0][better], at[1][better]
-        distance[at], row[at] = nearest[winner[better]], nearest_row[winner[better]]
-
-    def _k_smallest(self, k: int) -> Floats:
-        """The k smallest distances of each query, ascending, of shape (n_queries, k)."""
-        enough = self._radius_of_k(k)
-        limit = self._index.bounds.to_bound(enough, self._half_norms)
-        block, query = _positions(self._minima <= limit)
-        measured = self._measure(query, block)
-        near, place = np.nonzero(measured <= enough[query, None])
-        distance, query = measured[near, place], query[near]
-        order = np.lexsort((distance, query))
-        first = np.searchsorted(query[order], np.arange(len(self._queries)))
-        smallest: Floats = distance[order][first[:, None] + np.arange(k)]
-        return smallest
-
-    def _radius_of_k(self, k: int) -> Floats:
-        """A distance within which at least k samples lie, of shape (n_queries,).
-
-        It is the k-th smallest distance in k promising blocks, each with the lowest bound of its
-        group, so that only the groups need to be ranked.
-        """
-        n_blocks, n_queries = self._minima.shape
-        group = max(1, min(16, n_blocks // (4 * k)))
-        if n_blocks <= k:
-            chosen = np.tile(np.arange(n_blocks), (n_queries, 1))
-        else:
-            n_groups = n_blocks // group
-            groups = self._minima[: n_groups * group].reshape(n_groups, group, n_queries)
-            ranked = np.argpartition(groups.min(axis=1), k - 1, axis=0)[:k]
-            best = groups[ranked, :, np.arange(n_queries)].argmin(axis=2)
-            chosen = (ranked * group + best).T
-        query = np.repeat(np.arange(n_queries), chosen.shape[1])
-        measured = self._measure(query, chosen.ravel()).reshape(n_queries, -1)
-        kth: Floats = np.partition(measured, k - 1, axis=1)[:, k - 1]
-        return kth
-
-    def _measure(self, query: Ints, block: Ints) -> Floats:
-        """Distances in float64 from queries to all rows of blocks, of shape (n_pairs, block_size).
-
-        We subtract before squaring, so nothing cancels, and each distance depends on its two points
-        alone, in whatever batch, block or shard they meet.
-        """
-        index, size = self._index, self._index.block_size
-        distances = np.empty((len(query), size))
-        step = max(1, BYTES_FOR_MEASURING // (8 * size * index.n_features))
-        for start in range(0, len(query), step):
-            part = slice(start, start + step)
-            rows = index.block_starts[block[part], None] + np.arange(size)
-            ends = index.block_ends[block[part], None]
-            points = index.points[np.minimum(rows, ends - 1)]
-            difference = np.subtract(points, self._queries[query[part], None, :], dtype=np.float64)
-            difference *= difference
-            squared = np.where(rows < ends, difference.sum(axis=2), np.inf)
-            np.sqrt(squared, out=distances[part])
-        return distances
-
-
-def _positions(marked: Bools) -> tuple[Ints, Ints]:
-    """Row and column numbers of the marks; much faster than nonzero in two dimensions."""
-    row, column = np.divmod(np.flatnonzero(marked), marked.shape[1])
-    return row, column

@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from iknow.core.arrays import Bools, Floats, Floats32
+from iknow.core.arrays import Bools, Floats, Floats32, Ints
 from iknow.core.neighborhood import Neighborhood, Radius
 from iknow.core.overriding import said
+from iknow.core.quorum import ONE
 from iknow.locking import cached_property
 from iknow.search.cpu.dense_index import DenseIndex, Search, is_compiled
 
@@ -55,17 +56,21 @@ class CellIndex(DenseIndex):
         array([[False,  True]])
     """
 
-    def find_support(self, queries: Any, neighborhood: Neighborhood) -> Bools:
+    def find_support(
+        self, queries: Any, neighborhood: Neighborhood, belief: Ints | None = None
+    ) -> Bools:
         """Find the classes in `neighborhood`: a mask (n_queries, n_classes) for `queries`."""
-        radius = said(neighborhood, "decided_within")
+        # The first hit settles a class, unless a quorum asks for more.
+        radius = said(neighborhood, "decided_within") if neighborhood.quorum == ONE else None
         if radius is None or not is_compiled() or self.n_rows == 0 or len(self._parts) > 1:
-            return super().find_support(queries, neighborhood)
+            return super().find_support(queries, neighborhood, belief)
         neighborhood.check_classes(self.n_classes)
         points = self._check(queries)
         support = self._within(points, self._radii(radius))
         if said(neighborhood, "empty_beyond") != radius:  # no sample need not mean no support
             empty = ~support.any(axis=1)
-            support[empty] = super().find_support(points[empty], neighborhood)
+            beliefs = None if belief is None else belief[empty]
+            support[empty] = super().find_support(points[empty], neighborhood, beliefs)
         return support
 
     def warm_up(self) -> None:

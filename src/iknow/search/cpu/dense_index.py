@@ -20,7 +20,7 @@ from iknow.core.arrays import Floats32
 from iknow.core.evidence import Evidence, empty_evidence, merge_evidence
 from iknow.locking import cached_property, unforked
 from iknow.search.cpu.blocks import BlockSearch
-from iknow.search.index import check_k
+from iknow.search.index import check_k, check_per_class
 from iknow.search.memory import slices_that_fit
 from iknow.search.stored import StoredRows
 
@@ -51,16 +51,20 @@ class DenseIndex(StoredRows):
         array([[3., 1.]])
     """
 
-    def gather(self, queries: Any, k: int = 0) -> Evidence:
-        """Gather evidence about `queries`, (n_queries, n_features), with `k` neighbor distances."""
+    def gather(self, queries: Any, k: int = 0, per_class: int = 1) -> Evidence:
+        """Gather evidence about `queries`, (n_queries, n_features), with `k` neighbor distances.
+
+        It holds the `per_class` nearest rows of each class.
+        """
         points = self._check(queries)
-        evidence = empty_evidence(len(points), self.n_classes, check_k(k, self.n_rows))
+        sizes = check_k(k, self.n_rows), check_per_class(per_class)
+        evidence = empty_evidence(len(points), self.n_classes, *sizes)
         if self.n_rows == 0 or len(points) == 0:
             return evidence
         if len(self._parts) > 1:
             for part in self._each_part():
-                found = _with_neighbors(part.gather(points, min(k, part.n_rows)), k)
-                evidence = merge_evidence([evidence, found])
+                found = part.gather(points, min(k, part.n_rows), per_class)
+                evidence = merge_evidence([evidence, _with_neighbors(found, k)])
             return evidence
         self._search.fill(points, evidence)
         return evidence

@@ -16,7 +16,8 @@ from scipy.spatial.distance import cdist
 from iknow.core.arrays import Floats, Ints
 from iknow.core.evidence import Evidence, empty_evidence
 from iknow.core.scalars import as_real
-from iknow.search.index import check_k
+from iknow.search.cpu.ranking import lowest_few
+from iknow.search.index import check_k, check_per_class
 from iknow.search.stored import StoredRows
 from iknow.search.threads import for_each, n_cores
 
@@ -53,10 +54,14 @@ class MinkowskiIndex(StoredRows):
         super().__init__(activations, labels, n_classes, rows)
         self.p = as_real(p, "p", "be a number from 1 to inf", lambda number: number >= 1)
 
-    def gather(self, queries: Any, k: int = 0) -> Evidence:
-        """Gather evidence about `queries`, (n_queries, n_features), with `k` neighbor distances."""
+    def gather(self, queries: Any, k: int = 0, per_class: int = 1) -> Evidence:
+        """Gather evidence about `queries`, (n_queries, n_features), with `k` neighbor distances.
+
+        It holds the `per_class` nearest rows of each class.
+        """
         points = self._check(queries)
-        evidence = empty_evidence(len(points), self.n_classes, check_k(k, self.n_rows))
+        sizes = check_k(k, self.n_rows), check_per_class(per_class)
+        evidence = empty_evidence(len(points), self.n_classes, *sizes)
         size = max(1, min(QUERIES_PER_TILE, -(-len(points) // n_cores())))
         # The slices of `evidence` are views: each task fills in its own queries.
         for_each(
@@ -85,20 +90,43 @@ class MinkowskiIndex(StoredRows):
             yield slice(start, min(start + size, self.n_rows))
 
     def _improve(self, evidence: Evidence, distances: Floats, first_row: int) -> None:
-        """Keep the nearest sample of each class in a tile if it is nearer than any before.
+        """Keep the nearest samples of each class in a tile if they are nearer than those before.
 
         distances: of shape (n_queries, rows in the tile). Rows ascend within a class, so on ties
-        the first one, within a tile and among tiles, has the lowest row.
+        the first ones, within a tile and among tiles, have the lowest rows.
         """
         labels = self.labels[first_row : first_row + distances.shape[1]]
+        numbers = self.rows[first_row : first_row + distances.shape[1]]
         codes, starts = np.unique(labels, return_index=True)
         ends = np.append(starts[1:], len(labels))
         for code, start, end in zip(codes, starts, ends, strict=True):
-            place = distances[:, start:end].argmin(axis=1) + start
-            nearest = distances[np.arange(len(place)), place]
+            own, among = distances[:, start:end], numbers[start:end]
+            if evidence.per_class > 1:
+                _rank(evidence, int(code), own, among)
+                continue
+            place = own.argmin(axis=1)
+            nearest = own[np.arange(len(place)), place]
             better = nearest < evidence.class_distances[:, code]
             evidence.class_distances[better, code] = nearest[better]
-            evidence.exemplars[better, code] = self.rows[first_row + place[better]]
+            evidence.exemplars[better, code] = among[place[better]]
+
+
+def _rank(evidence: Evidence, code: int, distances: Floats, numbers: Ints) -> None:
+    """Rank the rows of one class in a tile among the nearest before, which come first on ties.
+
+    distances: of shape (n_queries, n_rows). numbers: of the rows, of shape (n_rows,).
+    """
+    known = evidence.class_distances[:, code, None], evidence.further_distances[:, code]
+    rows = evidence.exemplars[:, code, None], evidence.further_exemplars[:, code]
+    m = evidence.per_class
+    nearest, column = lowest_few(np.concatenate([*known, distances], axis=1), m)
+    before = np.take_along_axis(np.concatenate(rows, axis=1), np.minimum(column, m - 1), axis=1)
+    after = numbers[np.maximum(column - m, 0)]
+    ranked = np.where(column < m, before, after)
+    evidence.class_distances[:, code] = nearest[:, 0]
+    evidence.further_distances[:, code] = nearest[:, 1:]
+    evidence.exemplars[:, code] = ranked[:, 0]
+    evidence.further_exemplars[:, code] = ranked[:, 1:]
 
 
 def measure(queries: Floats, points: Floats, p: float) -> Floats:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from iknow.core.arrays import Floats32, Ints
-from iknow.core.evidence import Evidence
+from iknow.core.evidence import NO_EXEMPLAR, Evidence
 from iknow.search.cpu.numba.kernels import gather_batch
 from iknow.search.cpu.numba.records import Blocks, Pack, Queries
 from iknow.search.cpu.numba.vectors import QUERIES_AT_ONCE
@@ -41,8 +41,14 @@ class PanelSearch:
 
         def work(part: slice) -> None:
             own = evidence[part]  # views
-            out = own.class_distances, own.exemplars, own.neighbor_distances
-            gather_batch(self.pack, self.blocks, self.place(queries[part]), *out)
+            # Class by class, as they are searched.
+            distances = np.full((own.n_classes, len(own), own.per_class), np.inf)
+            numbers = np.full(distances.shape, NO_EXEMPLAR, dtype=np.int64)
+            batch = self.place(queries[part])
+            gather_batch(self.pack, self.blocks, batch, distances, numbers, own.neighbor_distances)
+            own.class_distances[:], own.exemplars[:] = distances[:, :, 0].T, numbers[:, :, 0].T
+            own.further_distances[:] = distances[:, :, 1:].transpose(1, 0, 2)
+            own.further_exemplars[:] = numbers[:, :, 1:].transpose(1, 0, 2)
 
         share(work, self.batches(len(queries)))
 

@@ -233,22 +233,29 @@ def nearest_of_pairs(  # type: ignore[no-untyped-def]
     query,  # (n_pairs,), int64
     block,  # (n_pairs,), int64
     n_pairs,
-    distance_out,  # (n_pairs,), float64
-    number_out,  # (n_pairs,), int64
+    distance_out,  # (FEW, n_pairs), float64
+    number_out,  # (FEW, n_pairs), int64
     PAIRS: tl.constexpr,
     SIZE: tl.constexpr,
     WIDTH: tl.constexpr,
+    FEW: tl.constexpr,
 ):
-    """The nearest row of each pair: its distance and number, the lowest number on ties."""
+    """The nearest rows of each pair: their distances and numbers, the lowest number on ties."""
     pair = tl.program_id(0) * PAIRS + tl.arange(0, PAIRS)
     exists = pair < n_pairs
     q = tl.load(query + pair, mask=exists, other=0)
     b = tl.load(block + pair, mask=exists, other=0)
     distance, number = _measure(points, numbers, queries, q, b, SIZE, WIDTH)
-    nearest = tl.min(distance, axis=1)
-    lowest = tl.min(tl.where(distance == nearest[:, None], number, NO_ROW), axis=1)
-    tl.store(distance_out + pair, nearest, mask=exists)
-    tl.store(number_out + pair, lowest, mask=exists)
+    for rank in tl.static_range(FEW):
+        nearest = tl.min(distance, axis=1)
+        lowest = tl.min(tl.where(distance == nearest[:, None], number, NO_ROW), axis=1)
+        out = pair + rank * n_pairs.to(tl.int64)
+        tl.store(distance_out + out, nearest, mask=exists)
+        tl.store(number_out + out, lowest, mask=exists)
+        if rank + 1 < FEW:
+            is_out = number == lowest[:, None]
+            distance = tl.where(is_out, float("inf"), distance)
+            number = tl.where(is_out, NO_ROW, number)
 
 
 @triton.jit  # type: ignore[untyped-decorator]

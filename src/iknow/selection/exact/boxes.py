@@ -14,6 +14,7 @@ import numpy as np
 from iknow.core.arrays import Floats, Ints
 from iknow.core.contrast import ValidationEvidence, find_contrast
 from iknow.core.neighborhood import Neighborhood, axes_of, make_rule
+from iknow.core.quorum import ONE, Quorum
 
 
 def sample_boxes(
@@ -29,11 +30,15 @@ def sample_boxes(
 
 
 def neighborhoods_at(
-    point: Floats, layers: Iterable[str], rule: type[Neighborhood], k: int | None = None
+    point: Floats,
+    layers: Iterable[str],
+    rule: type[Neighborhood],
+    k: int | None = None,
+    quorum: Quorum = ONE,
 ) -> dict[str, Neighborhood]:
     """The neighborhoods at a point in the space of the boxes."""
     names = axes_of(rule)
     return {
-        layer: make_rule(rule, k, **dict(zip(names, values, strict=True)))
+        layer: make_rule(rule, k, quorum, **dict(zip(names, values, strict=True)))
         for layer, values in zip(layers, point.reshape(-1, len(names)).tolist(), strict=True)
     }

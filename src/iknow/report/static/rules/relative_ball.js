@@ -1,38 +1,47 @@
-/* RelativeBall: all samples up to `ratio` times as far as the nearest, if that is within ε. */
+/* RelativeBall: the class the model says, within ε; others up to `ratio` times as far as that. */
 
 import { short } from "../dom.js";
-import { distanceAt, isInhabited, nearestDistance } from "../layer.js";
+import { distanceAt } from "../layer.js";
 import { line, name } from "../plot.js";
 import { makeRule, NO_BALL, WITHIN_RADIUS } from "./rule.js";
 
+const multiple = (layer, { ratio }, i) => ratio * distanceAt(layer, i, 0);
+
 /** @type {Ball} */
 const MULTIPLE = {
-  reach: (layer, { ratio }, i) => ratio * nearestDistance(layer, i),
-  holds: (layer, { ratio }, i, j) => distanceAt(layer, i, j) <= ratio * nearestDistance(layer, i),
-  words: (reach, { ratio }) => `${reach}, ${short(ratio)} × the distance to the nearest sample`,
+  reach: multiple,
+  holds: (layer, setting, i, j) => j === 0 || distanceAt(layer, i, j) <= multiple(layer, setting, i),
+  words: (reach, { ratio }) => `${reach}, ${short(ratio)} × the distance to the class it says`,
 };
 
-/* The other class up to that many times as far, and the other way round. */
-function rays(plot, { radius, ratio }) {
+/* With a ratio below 1 the class it says would be beyond the reach for others, but counts. */
+const SHORT = { ...MULTIPLE, reach: (layer, setting, i, j) =>
+  (j === 0 ? distanceAt(layer, i, 0) : multiple(layer, setting, i)) };
+SHORT.words = (reach, { ratio }) =>
+  `${reach}, the distance to the class it says, and ${short(ratio)} × that for others`;
+
+const FAR = { ...NO_BALL, words: (reach) => `none, as the class it says is not within ε = ${reach}` };
+
+/* Up to ε, a ray: the other class that many times as far. Beyond, nothing counts. */
+function ray(plot, { radius, ratio }) {
   const { pen, x, y, mostX, mostY } = plot;
-  const up = Math.min(radius, mostX, mostY / ratio);
-  const right = Math.min(radius, mostY, mostX / ratio);
-  line(pen, [[x(0), y(0)], [x(up), y(up * ratio)]], [5, 3]);
-  line(pen, [[x(0), y(0)], [x(right * ratio), y(right)]], [5, 3]);
-  if (radius < mostX && radius < mostY) {
-    line(pen, [[x(radius), y(mostY)], [x(radius), y(radius)], [x(mostX), y(radius)]], [5, 3]);
-  }
-  const middle = Math.min(radius, mostX, mostY) * 0.6;
+  const end = Math.min(radius, mostX, mostY / ratio);
+  line(pen, [[x(0), y(0)], [x(end), y(end * ratio)]], [5, 3]);
+  if (radius < mostX) line(pen, [[x(radius), y(0)], [x(radius), y(mostY)]], [5, 3]);
   name(plot, "IK", x(0) + 8, y(mostY) + 16, "left");
   if (radius < mostX) name(plot, "IDK", x(mostX) - 8, y(mostY) + 16, "right");
-  name(plot, "IMK", x(middle), y(middle), "center");
+  name(plot, "IMK", Math.min(x(radius), x(mostX)) - 8, y(0) - 8, "right");
 }
 
 export const RelativeBall = makeRule({
-  name: "RelativeBall", parameters: ["radius", "ratio"],
-  words: "If a sample is within ε, all samples up to a multiple of its distance count.",
-  ballOf: (layer, setting, i) => (isInhabited(layer, setting, i) ? MULTIPLE : NO_BALL),
+  name: "RelativeBall", parameters: ["radius", "ratio"], fromBelief: true,
+  words: "If the class it says is within ε, others count up to a multiple of its distance.",
+  ballOf(layer, { radius, ratio }, i) {
+    const own = distanceAt(layer, i, 0);
+    if (own > radius || own === Infinity) return FAR;
+    return ratio < 1 ? SHORT : MULTIPLE;
+  },
   emptyBeyond: WITHIN_RADIUS.reach,
-  ratioOf: ({ ratio }) => ratio,
-  drawLines: rays,
+  ratioOf: ({ ratio }) => (ratio < 1 ? null : ratio),
+  drawLines: ray,
 });

@@ -48,6 +48,7 @@ export const makeRule = (own) => ({
   slack: "radius",  // the parameter whose slack is shown
   lines: "",        // what to know of the lines in its plot
   unit: "",         // of distances as it measures them
+  fromBelief: false,  // whether the reach is measured from the believed class
   measure: (layer, setting, i, j) => distanceAt(layer, i, j),
   measuredReach: (layer, setting, i) => own.ballOf(layer, setting, i).reach(layer, setting, i, 0),
   marginOf,

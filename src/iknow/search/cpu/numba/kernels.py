@@ -12,6 +12,7 @@ import numpy as np
 
 from iknow.core.arrays import Floats, Floats32, Ints
 from iknow.search.cpu.numba.compile import compiled, inlined
+from iknow.search.cpu.numba.few import find_few
 from iknow.search.cpu.numba.measure import measure
 from iknow.search.cpu.numba.neighbors import find_neighbors
 from iknow.search.cpu.numba.records import Blocks, Pack, Queries, limit_for, limit_terms
@@ -21,6 +22,7 @@ from iknow.search.cpu.numba.vectors import (
     minimum_of_panels,
     scan_panel,
 )
+from iknow.search.cpu.numba.visiting import sort_by_block
 from iknow.search.cpu.packed import LANES
 
 
@@ -30,17 +32,19 @@ def gather_batch(
 ) -> None:
     """Evidence about a batch of queries, written into its three arrays.
 
-    distances, exemplars: of shape (n_queries, n_classes), filled with inf and -1. kth: of shape
-    (n_queries, k), filled with inf; its rows end up ascending.
+    distances, exemplars: of shape (n_classes, n_queries, m), filled with inf and -1, for the m
+    nearest rows of each class. kth: of shape (n_queries, k), filled with inf; its rows end up
+    ascending.
     """
     minima = find_block_minima(pack.panels, blocks.starts, queries.points)
     # Class by class: the panels of one class stay in the cache while all queries visit them.
     for code in range(len(blocks.classes) - 1):
         first, last = blocks.classes[code], blocks.classes[code + 1]
-        if first < last:
-            _find_nearest(
-                pack, blocks.starts, queries, minima, first, last, distances, exemplars, code
-            )
+        found = distances[code], exemplars[code]
+        if first < last and distances.shape[2] > 1:
+            find_few(pack, blocks.starts, queries, minima, first, last, *found)
+        elif first < last:
+            _find_nearest(pack, blocks.starts, queries, minima, first, last, *found)
     if kth.shape[1]:
         find_neighbors(pack, blocks.starts, queries, minima, kth)
 
@@ -78,10 +82,12 @@ def _find_nearest(
     first: int,
     last: int,
     distances: Floats,
-    exemplars: Ints,
-    code: int,
+    numbers: Ints,
 ) -> None:
-    """The nearest row of one class, whose blocks are first..last-1, for each query."""
+    """The nearest row of one class, whose blocks are first..last-1, for each query.
+
+    distances, numbers: of shape (n_queries, 1).
+    """
     panels, slots, points, rows = pack.panels, pack.slots, pack.points, pack.rows
     placed, given = queries.points, queries.given
     values = np.empty(LANES, dtype=np.float32)
@@ -93,7 +99,7 @@ def _find_nearest(
         bounds = minima[i // QUERIES_AT_ONCE, :, i % QUERIES_AT_ONCE]
         lowest[i], second[i], best[i] = _two_lowest(bounds, first, last)
     # Block by block: each is read from memory once, for all queries that visit it first.
-    for i in _sort_by_block(best, first, last):
+    for i in sort_by_block(best, first, last):
         bounds = minima[i // QUERIES_AT_ONCE, :, i % QUERIES_AT_ONCE]
         squared, low, block = queries.squared[i], lowest[i], best[i]
         factor, offset = limit_terms(pack.scale, pack.error, pack.underflow, squared)
@@ -112,23 +118,8 @@ def _find_nearest(
                         starts[block], starts[block + 1], limit, nearest, row,
                     )  # fmt: skip
                     limit = limit_for(nearest, factor, offset)
-        distances[i, code] = nearest
-        exemplars[i, code] = rows[row]
-
-
-@compiled
-def _sort_by_block(best: Ints, first: int, last: int) -> Any:
-    """The queries in the order of their blocks, which are first..last-1."""
-    place = np.zeros(last - first + 1, dtype=np.int64)
-    for block in best:
-        place[block - first + 1] += 1
-    for block in range(last - first):
-        place[block + 1] += place[block]
-    order = np.empty(len(best), dtype=np.int64)
-    for i in range(len(best)):
-        order[place[best[i] - first]] = i
-        place[best[i] - first] += 1
-    return order
+        distances[i, 0] = nearest
+        numbers[i, 0] = rows[row]
 
 
 @inlined

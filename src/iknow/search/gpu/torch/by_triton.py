@@ -129,7 +129,16 @@ class TritonOperations:
     def nearest(self, queries: Tensor, query: Tensor, block: Tensor) -> tuple[Tensor, Tensor]:
         distance = queries.new_empty(len(query), dtype=torch.float64)
         number = torch.empty_like(query)
-        self._measure(kernels.nearest_of_pairs, queries, query, block, distance, number)
+        self._measure(kernels.nearest_of_pairs, queries, query, block, distance, number, FEW=1)
+        return distance, number
+
+    def nearest_few(
+        self, queries: Tensor, query: Tensor, block: Tensor, m: int
+    ) -> tuple[Tensor, Tensor]:
+        few = min(m, self._blocks.size)
+        distance = queries.new_empty(few, len(query), dtype=torch.float64)
+        number = torch.empty_like(distance, dtype=torch.int64)
+        self._measure(kernels.nearest_of_pairs, queries, query, block, distance, number, FEW=few)
         return distance, number
 
     def distances(self, queries: Tensor, query: Tensor, block: Tensor) -> Tensor:
@@ -138,7 +147,13 @@ class TritonOperations:
         return distance
 
     def _measure(
-        self, kernel: Any, queries: Tensor, query: Tensor, block: Tensor, *out: Tensor
+        self,
+        kernel: Any,
+        queries: Tensor,
+        query: Tensor,
+        block: Tensor,
+        *out: Tensor,
+        **options: int,
     ) -> None:
         if len(query) == 0:
             return
@@ -152,6 +167,7 @@ class TritonOperations:
             PAIRS=pairs,
             SIZE=blocks.size,
             WIDTH=blocks.n_features,
+            **options,
             num_warps=4,
             enable_fp_fusion=False,  # a fused operation rounds once where numpy rounds twice
         )

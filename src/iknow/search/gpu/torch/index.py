@@ -24,8 +24,8 @@ from iknow.locking import Lock
 from iknow.search.gpu.torch.blocks import NO_ROW, make_blocks, to_device
 from iknow.search.gpu.torch.bounds import SMALLEST_FACTOR, Filter
 from iknow.search.gpu.torch.operations import Operations, PlainOperations
-from iknow.search.gpu.torch.search import DeviceEvidence, merge, search
-from iknow.search.index import check_k
+from iknow.search.gpu.torch.search import DeviceEvidence, merge, no_evidence, search
+from iknow.search.index import check_k, check_per_class
 from iknow.search.stored import StoredRows
 
 WORK_BYTES = 2 << 30
@@ -77,36 +77,44 @@ class TorchIndex(StoredRows):
         self._memory = memory
         self._derive()
 
-    def gather(self, queries: Any, k: int = 0) -> Evidence:
-        """Gather evidence about `queries`, (n_queries, n_features), with `k` neighbor distances."""
+    def gather(self, queries: Any, k: int = 0, per_class: int = 1) -> Evidence:
+        """Gather evidence about `queries`, (n_queries, n_features), with `k` neighbor distances.
+
+        It holds the `per_class` nearest samples of each class.
+        """
         points = self._check(queries)
+        check_k(k, self.n_rows)
+        per_class = check_per_class(per_class)
         if len(points) == 0:
-            return empty_evidence(0, self.n_classes, check_k(k, self.n_rows))
+            return empty_evidence(0, self.n_classes, k, per_class)
         # All at once if their evidence fits: a larger index moves to the device once per batch.
-        bytes_per_query = 48 * self.n_classes + 24 * k + 16 * self.n_features + 1
+        bytes_per_query = 48 * self.n_classes * per_class + 24 * k + 16 * self.n_features + 1
         step = max(1, 2 * self._work_bytes() // bytes_per_query)
         parts = []
         for start in range(0, len(points), step):
             batch = to_device(points[start : start + step], self._exact_device)
-            found = self.gather_on_device(batch, k)._asdict()
+            found = self.gather_on_device(batch, k, per_class)._asdict()
             parts.append(Evidence(**{name: each.cpu().numpy() for name, each in found.items()}))
         return parts[0] if len(parts) == 1 else stack_evidence(parts)
 
-    def gather_on_device(self, queries: Tensor, k: int = 0) -> DeviceEvidence:
-        """Gather, with `k`, for a tensor of `queries` on the device; nothing goes to the host."""
+    def gather_on_device(self, queries: Tensor, k: int = 0, per_class: int = 1) -> DeviceEvidence:
+        """Gather for a tensor of `queries` on the device; nothing goes to the host.
+
+        `k` and `per_class` are those of `gather`.
+        """
         points = self._check_queries(queries)
         check_k(k, self.n_rows)
-        found = DeviceEvidence(
-            points.new_full((len(points), self.n_classes), torch.inf, dtype=torch.float64),
-            points.new_full((len(points), self.n_classes), NO_ROW, dtype=torch.int64),
-            points.new_full((len(points), k), torch.inf, dtype=torch.float64),
-        )
+        found = no_evidence(points, self.n_classes, k, check_per_class(per_class))
         if len(points):
             for i, operations in enumerate(self._parts()):
-                of_part = self._search_in_batches(operations, points, k)
+                of_part = self._search_in_batches(operations, points, k, per_class)
                 found = merge(found, of_part) if i else of_part
-        exemplars = torch.where(found.exemplars == NO_ROW, NO_EXEMPLAR, found.exemplars)
-        return found._replace(exemplars=exemplars)
+        named = {
+            name: torch.where(each == NO_ROW, NO_EXEMPLAR, each)
+            for name, each in found._asdict().items()
+            if name.endswith("exemplars")
+        }
+        return found._replace(**named)
 
     def _check_queries(self, queries: Tensor) -> Tensor:
         """Queries as a float32 tensor on a device that supports float64."""
@@ -117,13 +125,16 @@ class TorchIndex(StoredRows):
             self._check(points.cpu().numpy())
         return points
 
-    def _search_in_batches(self, operations: Operations, queries: Tensor, k: int) -> DeviceEvidence:
+    def _search_in_batches(
+        self, operations: Operations, queries: Tensor, k: int, per_class: int
+    ) -> DeviceEvidence:
         blocks = operations.blocks
-        bytes_per_query = 4 * blocks.n_blocks + 64 * len(blocks.classes) + 64 * blocks.n_features
-        bytes_per_query += 512 * k
+        bytes_per_query = 4 * blocks.n_blocks + 64 * blocks.n_features + 512 * k
+        n_candidates = per_class * min(per_class, blocks.size)  # of each class, see `several`
+        bytes_per_query += 32 * len(blocks.classes) * (1 + n_candidates)
         step = max(1, self._work_bytes() // bytes_per_query)
         parts = [
-            search(operations, queries[start : start + step], self.n_classes, k)
+            search(operations, queries[start : start + step], self.n_classes, k, per_class)
             for start in range(0, len(queries), step)
         ]
         if len(parts) == 1:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from iknow.search.gpu.torch.blocks import NO_ROW, Blocks
 from iknow.search.gpu.torch.bounds import Frame, QueryBounds
+from iknow.search.gpu.torch.ranking import lowest_of_stack
 from iknow.search.gpu.torch.sums import measure
 
 BYTES_FOR_PRODUCTS = 4 << 20
@@ -48,6 +49,14 @@ class Operations(Protocol):
         """Distance and number of the row of a block nearest to a query, both of shape (n_pairs,).
 
         queries: of shape (n_queries, n_features); query, block: of shape (n_pairs,).
+        """
+
+    def nearest_few(
+        self, queries: Tensor, query: Tensor, block: Tensor, m: int
+    ) -> tuple[Tensor, Tensor]:
+        """The `m` nearest rows of a block, or all: both of shape (min(m, block size), n_pairs).
+
+        By distance and then by number; inf and NO_ROW for padding.
         """
 
     def distances(self, queries: Tensor, query: Tensor, block: Tensor) -> Tensor:
@@ -119,6 +128,19 @@ class PlainOperations:
             tied = measured == distances[part, None]
             of_block = self._blocks.numbers.view(-1, self._blocks.size)[block[part]]
             numbers[part] = torch.where(tied, of_block, NO_ROW).amin(1)
+        return distances, numbers
+
+    def nearest_few(
+        self, queries: Tensor, query: Tensor, block: Tensor, m: int
+    ) -> tuple[Tensor, Tensor]:
+        few = min(m, self._blocks.size)
+        distances = queries.new_empty(few, len(query), dtype=torch.float64)
+        numbers = torch.empty_like(distances, dtype=torch.int64)
+        for part in self._affordable(len(query)):
+            measured = self._measure(queries, query[part], block[part])
+            of_block = self._blocks.numbers.view(-1, self._blocks.size)[block[part]]
+            lowest = lowest_of_stack(measured.T, of_block.T, few)
+            distances[:, part], numbers[:, part] = lowest
         return distances, numbers
 
     def distances(self, queries: Tensor, query: Tensor, block: Tensor) -> Tensor:

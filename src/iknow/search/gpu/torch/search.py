@@ -1,7 +1,8 @@
 """The search for one batch of queries: bounds first, exact distances where they matter.
 
 For each query and class we measure the block with the lowest bound in float64, and after it every
-other block whose bound does not exceed the distance found: usually none. For the k nearest of any
+other block whose bound does not exceed the distance found: usually none (`several`: the same for
+more than one row of each class). For the k nearest of any
 class, k promising blocks give a radius that holds k rows, and we measure every block within it.
 """
 
@@ -15,6 +16,8 @@ from torch import Tensor
 from iknow.search.gpu.torch.blocks import NO_ROW
 from iknow.search.gpu.torch.bounds import QueryBounds
 from iknow.search.gpu.torch.operations import Operations, Segments
+from iknow.search.gpu.torch.ranking import lowest_of_stack, rank_in_column
+from iknow.search.gpu.torch.several import several_of_each_class
 
 PAIRS_AT_ONCE = 1 << 23
 BYTES_OF_DISTANCES = 256 << 20
@@ -27,30 +30,61 @@ class DeviceEvidence(NamedTuple):
     class_distances: Tensor
     exemplars: Tensor
     neighbor_distances: Tensor
+    further_distances: Tensor
+    further_exemplars: Tensor
+
+    def ranked(self) -> tuple[Tensor, Tensor]:
+        """The nearest rows of each class and their numbers, (per_class, n_queries, n_classes)."""
+        nearest = self.class_distances[None], self.exemplars[None]
+        further = self.further_distances, self.further_exemplars
+        distances, exemplars = (
+            torch.cat([first, rest.movedim(2, 0)])
+            for first, rest in zip(nearest, further, strict=True)
+        )
+        return distances, exemplars
 
 
-def search(operations: Operations, queries: Tensor, n_classes: int, k: int) -> DeviceEvidence:
+def no_evidence(queries: Tensor, n_classes: int, k: int, per_class: int) -> DeviceEvidence:
+    """Evidence of an empty index about queries; NO_ROW for no exemplar."""
+    shape = per_class, len(queries), n_classes
+    distances = queries.new_full(shape, torch.inf, dtype=torch.float64)
+    exemplars = queries.new_full(shape, NO_ROW, dtype=torch.int64)
+    neighbors = queries.new_full((len(queries), k), torch.inf, dtype=torch.float64)
+    return _from_ranked(distances, exemplars, neighbors)
+
+
+def search(
+    operations: Operations, queries: Tensor, n_classes: int, k: int, per_class: int
+) -> DeviceEvidence:
     """Evidence about float32 queries, of shape (n_queries, n_features); NO_ROW for no exemplar."""
     minima, bounds = operations.block_minima(queries)
     neighbors = _k_smallest(operations, queries, minima, bounds, k)
-    nearest, number = _nearest_of_each_class(operations, queries, minima, bounds)
-    distances = nearest.new_full((len(queries), n_classes), torch.inf)
-    exemplars = number.new_full((len(queries), n_classes), NO_ROW)
-    distances[:, operations.blocks.classes] = nearest.T
-    exemplars[:, operations.blocks.classes] = number.T
-    return DeviceEvidence(distances, exemplars, neighbors)
+    if per_class == 1:
+        nearest, number = _nearest_of_each_class(operations, queries, minima, bounds)
+        nearest, number = nearest[None], number[None]
+    else:
+        nearest, number = several_of_each_class(operations, queries, minima, bounds, per_class)
+    distances = nearest.new_full((per_class, len(queries), n_classes), torch.inf)
+    exemplars = number.new_full(distances.shape, NO_ROW)
+    distances[:, :, operations.blocks.classes] = nearest.mT
+    exemplars[:, :, operations.blocks.classes] = number.mT
+    return _from_ranked(distances, exemplars, neighbors)
 
 
 def merge(one: DeviceEvidence, other: DeviceEvidence) -> DeviceEvidence:
     """The merged evidence of two disjoint parts of an index, for the same queries."""
-    nearer = torch.minimum(one.class_distances, other.class_distances)
-    exemplars = torch.minimum(
-        torch.where(one.class_distances == nearer, one.exemplars, NO_ROW),
-        torch.where(other.class_distances == nearer, other.exemplars, NO_ROW),
-    )
-    k = one.neighbor_distances.shape[1]
+    both = zip(one.ranked(), other.ranked(), strict=True)
+    distances, exemplars = (torch.cat(each) for each in both)
+    per_class, k = len(distances) // 2, one.neighbor_distances.shape[1]
     neighbors = torch.cat([one.neighbor_distances, other.neighbor_distances], 1).sort(1).values
-    return DeviceEvidence(nearer, exemplars, neighbors[:, :k])
+    ranked = lowest_of_stack(distances, exemplars, per_class)
+    return _from_ranked(*ranked, neighbors[:, :k])
+
+
+def _from_ranked(distances: Tensor, exemplars: Tensor, neighbors: Tensor) -> DeviceEvidence:
+    """Evidence from the nearest rows of each class, (per_class, n_queries, n_classes)."""
+    further = distances[1:].movedim(0, 2), exemplars[1:].movedim(0, 2)
+    return DeviceEvidence(distances[0], exemplars[0], neighbors, *further)
 
 
 def _nearest_of_each_class(
@@ -122,10 +156,8 @@ def _k_smallest_of_list(distances: Tensor, query: Tensor, like: Tensor) -> Tenso
     """The k smallest of the distances that belong to each query, in the shape of `like`."""
     order = distances.argsort()
     order = order[query[order].argsort(stable=True)]
-    distances, query = distances[order], query[order]
-    counts = torch.bincount(query, minlength=len(like))
-    rank = torch.arange(len(query), device=query.device) - (counts.cumsum(0) - counts)[query]
-    kept = rank < like.shape[1]
+    rank = rank_in_column(query[order], len(like))
+    order, rank = order[rank < like.shape[1]], rank[rank < like.shape[1]]
     smallest = torch.full_like(like, torch.inf)
-    smallest[query[kept], rank[kept]] = distances[kept]
+    smallest[query[order], rank] = distances[order]
     return smallest

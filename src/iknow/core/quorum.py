@@ -1,0 +1,136 @@
+"""Quorum: how many training samples of a class must lie within reach for the class to count.
+
+With one, a single wrong label next to a query has a veto. A quorum (for, against) asks for more: a
+class counts if its `for`-th nearest sample is within reach if it is the believed one, and its
+`against`-th nearest if it is another. So we put
+
+    d_g^(for)         in place of d_g, for the belief g
+    d_c^(against)     in place of d_c, for every other class c
+
+and all that follows from distances to classes stands: supports, boxes, margins, slack, merging.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+from iknow.core.arrays import Bools, Floats, Ints
+from iknow.core.codes import NO_BELIEF
+from iknow.core.evidence import Evidence
+from iknow.core.scalars import as_whole
+from iknow.core.text import shown
+from iknow.errors import InputError
+
+Quorum = tuple[int, int]
+"""How many samples the belief needs, and how many another class needs to contradict it."""
+
+ONE: Quorum = (1, 1)
+
+
+def check_quorum(quorum: Any) -> Quorum:
+    """A quorum from one number, for both sides, or a pair (for, against)."""
+    kind = "be a whole number >= 1, or two: (for, against)"
+    several = isinstance(quorum, (tuple, list)) or (isinstance(quorum, np.ndarray) and quorum.ndim)
+    pair = quorum if several else (quorum, quorum)
+    if len(pair) != 2:
+        raise InputError(f"a quorum must {kind}; got {shown(quorum)}")
+    numbers = [as_whole(each, "a quorum", kind) for each in pair]
+    if min(numbers) < 1:
+        raise InputError(f"a quorum must {kind}; got {shown(quorum)}")
+    return numbers[0], numbers[1]
+
+
+@dataclass(frozen=True, eq=False)
+class Weighed(Evidence):
+    """Evidence as a quorum counts it: one distance per class, the one that decides.
+
+    Attributes:
+        belief: The belief it is about, class codes of shape (n_queries,).
+        quorum: The quorum that counted.
+    """
+
+    belief: Ints = field(kw_only=True)
+    quorum: Quorum = field(default=ONE, kw_only=True)
+
+    def __getitem__(self, queries: slice | Ints | Bools) -> Weighed:
+        columns = (column[queries] for column in _columns_of(self))
+        return Weighed(*columns, belief=self.belief[queries], quorum=self.quorum)
+
+    def believed_distance(self) -> Floats:
+        """Return the distance to the believed class, of shape (n_queries,); inf without belief."""
+        rows = np.flatnonzero(self.belief != NO_BELIEF)
+        own = np.full(len(self), np.inf)
+        own[rows] = self.class_distances[rows, self.belief[rows]]
+        return own
+
+
+def weigh(evidence: Evidence, quorum: Quorum, belief: Ints | None = None) -> Weighed:
+    """Return the evidence with the distances and exemplars that decide under a quorum.
+
+    Args:
+        evidence: With the `max(quorum)` nearest samples of each class; one that is already weighed
+            stays as it is.
+        quorum: How many samples the belief and any other class need.
+        belief: Class codes of shape (n_queries,). Default: the nearest class of each query, which
+            a quorum with different sides does not allow.
+
+    Examples:
+        >>> far = Evidence(*np.array([[[1.0, 3.0]], [[1.0, 3.0]]]), np.array([[4, 7]]),
+        ...                np.array([[[2.0], [9.0]]]), np.array([[[5], [8]]]))
+        >>> weigh(far, (1, 2), np.array([0])).class_distances
+        array([[1., 9.]])
+    """
+    if isinstance(evidence, Weighed):
+        if quorum not in (evidence.quorum, ONE):
+            raise InputError(
+                f"the evidence is weighed by {evidence.quorum}; {quorum} was asked for"
+            )
+        return evidence
+    if belief is None:
+        if quorum[0] != quorum[1]:
+            raise InputError(f"the quorum {quorum} depends on the belief: give the beliefs too")
+        belief = _columns(evidence, quorum[0])[0].argmin(axis=1)
+    if quorum == ONE:
+        nearest = evidence.class_distances, evidence.neighbor_distances, evidence.exemplars
+        return Weighed(*nearest, belief=belief)
+    others = _columns(evidence, quorum[1])
+    if quorum[0] != quorum[1]:
+        own, rows = _columns(evidence, quorum[0]), np.flatnonzero(belief != NO_BELIEF)
+        for whole, believed in zip(others, own, strict=True):
+            whole[rows, belief[rows]] = believed[rows, belief[rows]]
+    distances, exemplars = others
+    return Weighed(distances, evidence.neighbor_distances, exemplars, belief=belief, quorum=quorum)
+
+
+def stack_weighed(parts: Sequence[Weighed]) -> Weighed:
+    """Join the weighed evidence of successive batches of queries."""
+    columns = [np.concatenate(column) for column in zip(*map(_columns_of, parts), strict=True)]
+    belief = np.concatenate([part.belief for part in parts])
+    return Weighed(*columns, belief=belief, quorum=parts[0].quorum)
+
+
+def own_distances(evidence: Evidence, belief: Ints) -> Floats:
+    """Distances to the nearest samples of the believed class, of shape (n_queries, per_class)."""
+    own: Floats = evidence.ranked_distances()[np.arange(len(belief)), belief]
+    return np.where((belief == NO_BELIEF)[:, None], np.inf, own)
+
+
+def _columns_of(evidence: Evidence) -> list[Any]:
+    return [getattr(evidence, each.name) for each in fields(Evidence)]
+
+
+def _columns(evidence: Evidence, rank: int) -> tuple[Floats, Ints]:
+    """Distances and exemplars of the `rank`-th nearest sample of each class, as copies."""
+    if rank > evidence.per_class:
+        raise InputError(
+            f"the evidence holds the {evidence.per_class} nearest of each class, too few for a "
+            f"quorum of {rank}: gather it with per_class={rank} or more"
+        )
+    if rank == 1:
+        return evidence.class_distances.copy(), evidence.exemplars.copy()
+    at = rank - 2
+    return evidence.further_distances[:, :, at].copy(), evidence.further_exemplars[:, :, at].copy()

@@ -1,0 +1,78 @@
+"""Certified coverage: how much a score may assert with its accuracy guaranteed.
+
+As in `iknow.selection.guarantee`, a fifth of the validation data lays a sequence of thresholds,
+from the one most likely to pass towards more coverage, and the rest tests them in turn by exact
+binomial tests of "the accuracy of what is asserted is below the target". The first that fails ends
+the test; the last that passed is certified, with the probability `confidence` over the draw of the
+data.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from iknow.core.arrays import Bools, Floats, Ints
+from iknow.selection.binomial import p_values
+from iknow.selection.guarantee import SHARE_TO_CHOOSE
+
+STEPS = 200  # thresholds to test at most, evenly spaced in coverage
+
+
+def split_validation(n_samples: int, random_state: int) -> tuple[Ints, Ints]:
+    """The rows that lay the sequence, and fit what is fitted on labels; and those that certify."""
+    order = np.random.default_rng(random_state).permutation(n_samples)
+    cut = max(1, n_samples // SHARE_TO_CHOOSE)
+    return np.sort(order[:cut]), np.sort(order[cut:])
+
+
+def certify_threshold(
+    scores: Floats,
+    wrong: Bools,
+    *,
+    accuracy: float,
+    confidence: float,
+    random_state: int = 0,
+) -> float:
+    """Find the lowest threshold whose accuracy is certified; inf if there is none.
+
+    Args:
+        scores: Scores of validation samples, of shape (n,).
+        wrong: Which of their answers are wrong, of shape (n,).
+        accuracy: The accuracy to certify of what scores at least the threshold.
+        confidence: The probability with which the promise holds.
+        random_state: Seed of the split.
+
+    Examples:
+        >>> scores = np.linspace(0, 1, 1000)
+        >>> certify_threshold(scores, scores < 0.25, accuracy=0.95, confidence=0.9) < 0.3
+        True
+    """
+    laying, testing = split_validation(len(scores), random_state)
+    thresholds = _sequence(scores[laying], wrong[laying], len(testing), accuracy)
+    counts, errors = _count(scores[testing], wrong[testing], thresholds)
+    passed = p_values(errors, counts, accuracy) <= 1 - confidence
+    n_passed = int(np.argmin(np.append(passed, False)))
+    return float(thresholds[n_passed - 1]) if n_passed else float("inf")
+
+
+def _sequence(scores: Floats, wrong: Bools, n_testing: int, accuracy: float) -> Floats:
+    """Thresholds from the surest on towards more coverage, by the samples that lay them."""
+    distinct = np.unique(scores[np.isfinite(scores) | (scores > 0)])[::-1]
+    if not len(distinct):
+        return distinct
+    picked = np.unique(np.linspace(0, len(distinct) - 1, min(STEPS, len(distinct))).astype(int))
+    thresholds: Floats = distinct[picked]
+    counts, errors = _count(scores, wrong, thresholds)
+    # As if there were as many samples as will test; one more error than seen, as a stretch without
+    # any has not been tried enough to tell.
+    scale = n_testing / len(scores)
+    expected = np.rint(scale * (errors + 1)).astype(np.int64)
+    doubts = p_values(expected, np.rint(scale * counts).astype(np.int64), accuracy)
+    return thresholds[int(doubts.argmin()) :]
+
+
+def _count(scores: Floats, wrong: Bools, thresholds: Floats) -> tuple[Ints, Ints]:
+    """How many score at least each threshold, and how many of those are wrong."""
+    every, missed = np.sort(scores), np.sort(scores[wrong])
+    counts = len(every) - np.searchsorted(every, thresholds, side="left")
+    return counts, len(missed) - np.searchsorted(missed, thresholds, side="left")

@@ -1,0 +1,215 @@
+"""Comparison: the record of a comparison, its tables, and how it reads as text.
+
+Figures of a set are shares of its samples, so zeros are possible and sets of any size compare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from iknow.core.arrays import Floats
+from iknow.core.text import name as shown_name
+from iknow.core.text import percent
+from iknow.evaluation.risk_coverage import RiskCoverage
+
+OURS = "iknow"
+MODEL = "every answer"
+MARK = "*"
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Methods compared on the same answers of one model, at equal coverage.
+
+    Attributes:
+        methods: Names of the methods; the first is iknow.
+        sets: Names of the sets; the first is the clean test data.
+        coverages: The coverages at which methods are compared.
+        wrong: Share of samples asserted and wrong, of shape (n_methods, n_sets, n_coverages).
+        wrong_between: Its confidence interval, of shape (n_methods, n_sets, n_coverages, 2).
+        mean_between: The same of the mean over sets, of shape (n_methods, n_coverages, 2).
+        asserted: Share of samples asserted, of shape (n_methods, n_sets, n_coverages).
+        augrc: Area under the generalized risk-coverage curve, of shape (n_methods, n_sets). Of a
+            set other than the test data it is of both together, each counting half.
+        augrc_between: Its confidence interval, of shape (n_methods, n_sets, 2).
+        augrc_mean_between: The same of the mean over sets, of shape (n_methods, 2).
+        certified: Share of the test data asserted at the lowest threshold whose accuracy is
+            certified, of shape (n_methods,); 0 if there is none.
+        certified_by_mapie: The same for softmax by MAPIE's risk control; None if MAPIE is missing.
+        errors: Share of wrong answers in each set, of shape (n_sets,).
+        sizes: Number of samples in each set.
+        accuracy: The accuracy to certify.
+        confidence: Of certificates and intervals.
+        curves: Risk-coverage curves by set and method, of what `augrc` is the area.
+    """
+
+    methods: tuple[str, ...]
+    sets: tuple[str, ...]
+    coverages: tuple[float, ...]
+    wrong: Floats
+    wrong_between: Floats
+    mean_between: Floats
+    asserted: Floats
+    augrc: Floats
+    augrc_between: Floats
+    augrc_mean_between: Floats
+    certified: Floats
+    certified_by_mapie: float | None
+    errors: Floats
+    sizes: tuple[int, ...]
+    accuracy: float
+    confidence: float
+    curves: Mapping[str, Mapping[str, RiskCoverage]]
+
+    @property
+    def mean_wrong(self) -> Floats:
+        """The mean of `wrong` over the sets, of shape (n_methods, n_coverages)."""
+        mean: Floats = self.wrong.mean(axis=1)
+        return mean
+
+    @property
+    def mean_augrc(self) -> Floats:
+        """The mean of `augrc` over the sets, of shape (n_methods,)."""
+        mean: Floats = self.augrc.mean(axis=1)
+        return mean
+
+    def table(self) -> list[dict[str, Any]]:
+        """Return one row per method, set and coverage, ready for a data frame."""
+        return [
+            {
+                "method": method,
+                "set": name,
+                "coverage": coverage,
+                "wrong": float(self.wrong[m, s, c]),
+                "wrong_low": float(self.wrong_between[m, s, c, 0]),
+                "wrong_high": float(self.wrong_between[m, s, c, 1]),
+                "asserted": float(self.asserted[m, s, c]),
+                "augrc": float(self.augrc[m, s]),
+            }
+            for m, method in enumerate(self.methods)
+            for s, name in enumerate(self.sets)
+            for c, coverage in enumerate(self.coverages)
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values, ready for JSON."""
+        values = {name: value for name, value in vars(self).items() if name != "curves"}
+        plain = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in values.items()}
+        curves = {
+            name: {
+                method: {"coverage": each.coverage.tolist(), "risk": each.risk.tolist()}
+                for method, each in methods.items()
+            }
+            for name, methods in self.curves.items()
+        }
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in plain.items()} | {
+            "mean_wrong": self.mean_wrong.tolist(),
+            "mean_augrc": self.mean_augrc.tolist(),
+            "curves": curves,
+        }
+
+    def __str__(self) -> str:
+        return "\n\n".join(
+            [
+                f"{summary_title(self)}\n\n{align(summary_rows(self))}",
+                f"{set_title(self)}\n\n{align(set_rows(self))}",
+                "\n".join(remarks(self)),
+            ]
+        )
+
+    def __repr__(self) -> str:
+        return f"Comparison of {len(self.methods)} methods on {len(self.sets)} sets"
+
+    def _repr_html_(self) -> str:
+        from iknow.evaluation.comparison_html import comparison_card
+
+        return comparison_card(self)
+
+    @property
+    def middle(self) -> float:
+        """The coverage at which sets are shown one by one."""
+        return self.coverages[len(self.coverages) // 2]
+
+
+def summary_title(comparison: Comparison) -> str:
+    """What the first table shows."""
+    return (
+        f"Asserted and wrong, mean over {len(comparison.sets)} sets, where each method asserts the "
+        "same share of clean data"
+    )
+
+
+def set_title(comparison: Comparison) -> str:
+    """What the second table shows."""
+    return f"Set by set, at coverage {comparison.middle:.4g} of clean data"
+
+
+def summary_rows(comparison: Comparison) -> list[list[str]]:
+    """Headings, then a row per method: mean wrong at each coverage, AUGRC, certified coverage."""
+    rows = [["method", *(f"at {c:.4g} " for c in comparison.coverages), "AUGRC "]]
+    rows[0].append("certified ")
+    wrong = [
+        mark_best(column, [percent(value) for value in column])
+        for column in comparison.mean_wrong.T
+    ]
+    areas = mark_best(comparison.mean_augrc, [f"{area:.3f}" for area in comparison.mean_augrc])
+    shares = [percent(share) if share else "none" for share in comparison.certified]
+    marked = mark_best(-comparison.certified, shares)
+    for m, method in enumerate(comparison.methods):
+        rows.append([method, *(column[m] for column in wrong), areas[m], marked[m]])
+    if comparison.certified_by_mapie is not None:
+        share = comparison.certified_by_mapie
+        blank = [""] * (len(comparison.coverages) + 1)
+        rows.append(["softmax by MAPIE", *blank, f"{percent(share) if share else 'none'} "])
+    return rows
+
+
+def set_rows(comparison: Comparison) -> list[list[str]]:
+    """Headings, then a row per method: what it asserts wrongly in each set; last, the model."""
+    place = comparison.coverages.index(comparison.middle)
+    columns = [
+        mark_best(values, [percent(value) for value in values])
+        for values in comparison.wrong[:, :, place].T
+    ]
+    return [
+        ["method", *(f"{shown_name(name)} " for name in comparison.sets)],
+        *([method, *cells] for method, *cells in zip(comparison.methods, *columns, strict=True)),
+        [MODEL, *(f"{percent(error)} " for error in comparison.errors)],
+    ]
+
+
+def mark_best(values: Floats, cells: list[str]) -> list[str]:
+    """Cells with a mark behind the smallest value, and behind those that read the same."""
+    best = cells[int(np.argmin(values))]
+    return [f"{cell}{MARK if cell == best else ' '}" for cell in cells]
+
+
+def remarks(comparison: Comparison) -> Iterator[str]:
+    """What the tables do not say by themselves."""
+    yield (
+        f"{MARK} best. AUGRC: area under the generalized risk-coverage curve, less is better. "
+        f"certified: share of the test data asserted with an accuracy of {comparison.accuracy:.4g} "
+        f"guaranteed with confidence {comparison.confidence:.4g}."
+    )
+    low, high = comparison.mean_between[0, comparison.coverages.index(comparison.middle)]
+    yield (
+        f"{OURS} at {comparison.middle:.4g}: between {percent(low)} and {percent(high)} with "
+        f"confidence {comparison.confidence:.4g}, by the bootstrap."
+    )
+    if comparison.certified_by_mapie is None:
+        yield "MAPIE's risk control is not shown: it needs pip install 'iknow[compare]'."
+
+
+def align(rows: list[list[str]]) -> str:
+    """Rows as text, the first column to the left and the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for row in rows:
+        cells = [row[0].ljust(widths[0])]
+        cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])

@@ -1,0 +1,181 @@
+"""Perturbations that need no domain knowledge: what may happen to any numbers on their way.
+
+    Noise      a sensor gets worse: normal noise, in units of each feature's spread
+    Swap       cables are mixed up: some features of a sample trade places
+    Scaling    a unit or a gain is wrong: the whole sample is multiplied
+    Mixup      between two samples: the average of two of different classes
+    Marginals  what never was: each feature is taken from another sample
+
+Each returns perturbed inputs and what the right answers are. Noise, swaps and scaling keep the
+label: an answer that differs is wrong. Of a mixture either parent's label is right. A sample with
+resampled marginals is of no class, so whatever is asserted about it counts as wrong; where the
+features are nearly independent it looks like any other sample, and the figure only tells how much
+is asserted.
+
+Noise and scaling stay within the smallest and the largest value of the training data as a whole, as
+pixels do: a method that notices values out of range by accident would look better than it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iknow.core.arrays import Labels
+from iknow.core.scalars import as_real
+
+Perturbed = tuple[NDArray[Any], Labels | None]
+
+
+@runtime_checkable
+class Perturbation(Protocol):
+    """A way to change inputs, called with (X, y, training, rng).
+
+    X: of shape (n, ...). y: labels of shape (n,). training: the training inputs, for their spread.
+    It returns inputs like X, and their right labels: of shape (n,), of shape (n, m) if any of m is
+    right, or None if none is.
+    """
+
+    @property
+    def name(self) -> str:
+        """What tables call it."""
+
+    def __call__(
+        self, X: NDArray[Any], y: Labels, training: NDArray[Any], rng: np.random.Generator
+    ) -> Perturbed: ...
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Adds normal noise; `strength` is its deviation in units of each feature's own.
+
+    Examples:
+        >>> X, y = np.zeros((2, 3)), np.array([0, 1])
+        >>> Noise()(X, y, np.eye(3), np.random.default_rng(0))[0].shape
+        (2, 3)
+    """
+
+    strength: float = 0.5
+    name: str = "noise"
+
+    def __post_init__(self) -> None:
+        as_real(self.strength, "strength", "be > 0", lambda number: number > 0)
+
+    def __call__(
+        self, X: NDArray[Any], y: Labels, training: NDArray[Any], rng: np.random.Generator
+    ) -> Perturbed:
+        spread = training.std(axis=0, dtype=np.float64)
+        noise = self.strength * spread * rng.standard_normal(X.shape)
+        return _like(np.clip(X + noise, training.min(), training.max()), X), y
+
+
+@dataclass(frozen=True)
+class Swap:
+    """Lets a `share` of each sample's features trade places, chosen anew for each sample.
+
+    Examples:
+        >>> X, y = np.arange(6.0).reshape(1, 6), np.array([0])
+        >>> np.sort(Swap(1.0)(X, y, X, np.random.default_rng(0))[0])
+        array([[0., 1., 2., 3., 4., 5.]])
+    """
+
+    share: float = 0.25
+    name: str = "swaps"
+
+    def __post_init__(self) -> None:
+        as_real(self.share, "share", "lie in (0, 1]", lambda number: 0 < number <= 1)
+
+    def __call__(
+        self, X: NDArray[Any], y: Labels, training: NDArray[Any], rng: np.random.Generator
+    ) -> Perturbed:
+        flat = X.reshape(len(X), -1).copy()
+        traded = max(2, round(self.share * flat.shape[1]))
+        for row in flat:
+            places = rng.permutation(len(row))[:traded]
+            row[places] = row[np.roll(places, 1)]  # each of them moves
+        return flat.reshape(X.shape), y
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Multiplies each sample by a number between 1 / `factor` and `factor`, even in logarithms.
+
+    Examples:
+        >>> X, y = np.ones((1, 2)), np.array([0])
+        >>> bool(Scaling()(X, y, np.array([[0.0, 9.0]]), np.random.default_rng(0))[0].max() <= 2)
+        True
+    """
+
+    factor: float = 2.0
+    name: str = "scaling"
+
+    def __post_init__(self) -> None:
+        as_real(self.factor, "factor", "be > 1", lambda number: number > 1)
+
+    def __call__(
+        self, X: NDArray[Any], y: Labels, training: NDArray[Any], rng: np.random.Generator
+    ) -> Perturbed:
+        powers = rng.uniform(-1, 1, size=(len(X), *[1] * (X.ndim - 1)))
+        scaled = X * self.factor**powers
+        return _like(np.clip(scaled, training.min(), training.max()), X), y
+
+
+@dataclass(frozen=True)
+class Mixup:
+    """Averages each sample with one of another class; each has a weight of at least `least`.
+
+    Examples:
+        >>> X, y = np.array([[0.0], [1.0]]), np.array(["a", "b"])
+        >>> Mixup(0.5)(X, y, X, np.random.default_rng(0))[0]
+        array([[0.5],
+               [0.5]])
+    """
+
+    least: float = 0.3
+    name: str = "mixup"
+
+    def __post_init__(self) -> None:
+        as_real(self.least, "least", "lie in [0, 1/2]", lambda number: 0 <= number <= 0.5)
+
+    def __call__(
+        self, X: NDArray[Any], y: Labels, training: NDArray[Any], rng: np.random.Generator
+    ) -> Perturbed:
+        partners = np.arange(len(X))
+        for label in np.unique(y):
+            own, others = np.flatnonzero(y == label), np.flatnonzero(y != label)
+            partners[own] = rng.choice(others if len(others) else own, size=len(own))
+        share = rng.uniform(self.least, 1 - self.least, size=(len(X), *[1] * (X.ndim - 1)))
+        mixed = _like(share * X + (1 - share) * X[partners], X)
+        return mixed, np.column_stack([y, y[partners]])
+
+
+@dataclass(frozen=True)
+class Marginals:
+    """Takes each feature of each sample from a sample drawn at random.
+
+    Examples:
+        >>> X, y = np.arange(4.0).reshape(2, 2), np.array([0, 1])
+        >>> np.sort(Marginals()(X, y, X, np.random.default_rng(0))[0], axis=0)
+        array([[0., 1.],
+               [2., 3.]])
+    """
+
+    name: str = "marginals"
+
+    def __call__(
+        self, X: NDArray[Any], y: Labels, training: NDArray[Any], rng: np.random.Generator
+    ) -> Perturbed:
+        return rng.permuted(X, axis=0), None
+
+
+PERTURBATIONS: tuple[Perturbation, ...] = (Noise(), Swap(), Scaling(), Mixup(), Marginals())
+"""What `compare` tries by default."""
+
+
+def _like(values: NDArray[Any], X: NDArray[Any]) -> NDArray[Any]:
+    """Values in the dtype of the inputs; whole numbers by rounding."""
+    whole = X.dtype.kind in "iub"
+    return (np.rint(values) if whole else values).astype(X.dtype)

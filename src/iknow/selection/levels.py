@@ -1,0 +1,276 @@
+"""Choosing a level: one threshold along the path that reference samples fix (`iknow.core.level`).
+
+The path is laid before any label of the samples that certify is looked at, so along it
+
+    coverage       is matched by the level that this share of the validation samples reaches
+    accuracy       is certified by exact tests in turn, from the surest level to more coverage
+    false alarm    is bounded without labels: see `limit_false_alarm`
+
+An accuracy may ask for more than the plain path gives, so a few variations of it compete for the
+largest coverage on the samples that lay it, and the winner is certified on the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+
+from iknow.core.arrays import Floats, Labels
+from iknow.core.contrast import find_contrast, quorum_of
+from iknow.core.level import Levels, refer
+from iknow.errors import InputError, SelectionError
+from iknow.rules import RelativeBall
+from iknow.selection.binomial import p_values
+from iknow.selection.candidates import Candidate, Part, rank
+from iknow.selection.guarantee import check_enough, find_eligible, split, try_in_turn
+from iknow.selection.matching import match_threshold
+from iknow.selection.meaning import find_meaningless
+from iknow.selection.selection import Certificate, Selection, mean_or_nan
+
+STEPS = 200
+"""Levels to test at most, evenly spaced in coverage."""
+
+NEARNESSES = (1.0, 0.5, 0.2, 0.05)
+"""How much nearness may count, for an accuracy."""
+
+USUAL_COVERAGE = 0.75
+"""What to match if nothing is asked for and nothing can be certified."""
+
+FEWER_ERRORS = 10
+"""Without a goal, IK shall be wrong this many times less often than the model."""
+
+
+def lay_path(
+    part: Part,
+    layers: Sequence[str],
+    *,
+    nearness: float = 1.0,
+    clarity: bool = True,
+    confident: bool = False,
+) -> Levels:
+    """The path that samples fix. confident: whether the model's confidence is a voice."""
+    return Levels(
+        {layer: refer(find_contrast(part.evidence[layer], part.belief)) for layer in layers},
+        quorum=quorum_of(part.evidence),
+        nearness=nearness,
+        clarity=clarity,
+        confidence=np.sort(part.confidence) if confident and part.confidence is not None else None,
+        from_probabilities=part.from_probabilities,
+    )
+
+
+def find_levels(levels: Levels, part: Part) -> Floats:
+    """The level of each sample, of shape (n,)."""
+    evidence = {layer: find_contrast(part.evidence[layer], part.belief) for layer in levels.layers}
+    lowest: Floats = levels.hear(evidence, part.confidence).min(axis=1)
+    return lowest
+
+
+def candidate_at(levels: Levels, level: float) -> Candidate:
+    """The setting with which exactly the samples of at least this level are IK."""
+    settings, least = levels.at(level)
+    rules = {name: RelativeBall(*each, quorum=levels.quorum) for name, each in settings.items()}
+    return Candidate(rules, least_confidence=least, level=level)
+
+
+def match_level(part: Part, reference: Part, coverage: float) -> Selection:
+    """Choose the level that this share of the samples reaches.
+
+    reference: the samples that lay the path, often the same ones.
+    """
+    if not 0 < coverage <= 1:
+        raise InputError(f"a coverage to match must lie in (0, 1]; got {coverage}")
+    left_out = find_meaningless(reference)
+    levels = lay_path(reference, _kept(part, left_out))
+    found = find_levels(levels, part)
+    if not (found > 0).any():
+        raise SelectionError(
+            f"none of the {len(part)} validation samples can be IK: each is believed to be of a "
+            "class with too few training samples, or lies on top of another class's. Use more "
+            "training data, or a smaller quorum"
+        )
+    level = match_threshold(np.where(found > 0, found, -np.inf), coverage)
+    level = min(max(level, float(found[found > 0].min())), float(found.max()))
+    return _record(part, levels, candidate_at(levels, level), left_out, "matched")
+
+
+def limit_false_alarm(part: Part, reference: Part, false_alarm: float) -> Selection:
+    """Choose the largest level that an ordinary sample falls below with a bounded probability.
+
+    The samples of `part` did not lay the path, so an ordinary sample and they are exchangeable: of
+    the n + 1 levels its own is among the j lowest with probability j / (n + 1) at most. The level
+    number j of the n is therefore missed with at most that probability, over the draw of all of
+    them, without labels and whatever the number of layers. (Testing each u and v by itself would
+    cost a factor of their number.)
+    """
+    if not 0 < false_alarm < 1:
+        raise InputError(f"a false alarm rate must lie between 0 and 1; got {false_alarm}")
+    rank_allowed = int(np.floor(false_alarm * (len(part) + 1) * (1 + 1e-12)))
+    if rank_allowed < 1:
+        raise SelectionError(
+            f"too few samples: a false alarm rate of {false_alarm:.4g} takes at least "
+            f"{int(np.ceil(1 / false_alarm)) - 1} samples besides those that lay the path; got "
+            f"{len(part)}"
+        )
+    left_out = find_meaningless(reference)
+    levels = lay_path(reference, _kept(part, left_out))
+    level = float(np.sort(find_levels(levels, part))[rank_allowed - 1])
+    if level <= 0:
+        raise SelectionError(
+            f"more than {false_alarm:.4g} of the samples cannot be IK at any level, as their "
+            "believed class has too few training samples, or another class lies on top of them, or "
+            "they are stranger than all reference samples: ask for a higher rate, or give more "
+            "reference samples"
+        )
+    chosen = candidate_at(levels, level)
+    return _record(part, levels, chosen, left_out, "false alarm", false_alarm=float(false_alarm))
+
+
+def certify_level(
+    whole: Part,
+    reference: Part | None,
+    *,
+    accuracy: float | None,
+    confidence: float = 0.95,
+    each_class: bool = False,
+    classes: Labels | None = None,
+    random_state: int = 0,
+) -> Selection:
+    """Choose the largest coverage whose accuracy on IK is certified, along a path.
+
+    accuracy: to certify; None asks that IK be wrong ten times less often than the model, as judged
+    by the samples that choose. reference: further samples that lay the path; by default those that
+    choose, a fifth.
+    """
+    first, second = split(whole, random_state)
+    laying = first if reference is None else reference
+    target = _usual_accuracy(first) if accuracy is None else accuracy
+    least = check_enough(second, each_class, target, confidence)
+    left_out = find_meaningless(laying)
+    layers = _kept(whole, left_out)
+    plain = lay_path(laying, layers)
+    if each_class:
+        settings = [candidate_at(plain, level) for level in _grid(plain, laying).tolist()]
+        eligible = find_eligible(second, least)
+        path, candidates = plain, rank(settings, first, eligible, target, least / len(second))
+    else:
+        paths = [plain] if accuracy is None else _variations(laying, layers)
+        path, candidates = _most_promising(paths, laying, first, len(second), target, confidence)
+    chosen, certificate = try_in_turn(candidates, second, target, confidence, classes)
+    return _record(whole, path, chosen, left_out, "certified", certificate=certificate)
+
+
+def choose_usual(
+    whole: Part, reference: Part | None, confidence: float, random_state: int
+) -> Selection:
+    """Choose without a goal: the largest coverage on which IK is certified to be wrong ten times
+    less often than the model.
+
+    If the samples cannot certify that, it is the level that three quarters of them reach, and
+    `Selection.note` says how far the certificate got and what to ask for.
+    """
+    try:
+        return certify_level(
+            whole, reference, accuracy=None, confidence=confidence, random_state=random_state
+        )
+    except SelectionError as error:
+        laying = whole if reference is None else reference
+        return replace(match_level(whole, laying, USUAL_COVERAGE), note=str(error))
+
+
+def _usual_accuracy(first: Part) -> float:
+    """One error in ten of the model's, counting one error more than seen: none seen proves none."""
+    return 1 - (int(first.wrong.sum()) + 1) / (len(first) + 2) / FEWER_ERRORS
+
+
+def _variations(laying: Part, layers: Sequence[str]) -> list[Levels]:
+    """The plain path, and those on which nearness counts for less or the model is heard too."""
+    voices = [(True, False)]
+    if laying.confidence is not None:
+        voices += [(True, True), (False, True)]
+    return [
+        lay_path(laying, layers, nearness=nearness, clarity=clarity, confident=confident)
+        for (clarity, confident), nearness in product(voices, NEARNESSES)
+    ]
+
+
+def _most_promising(
+    paths: Sequence[Levels],
+    laying: Part,
+    first: Part,
+    n_second: int,
+    accuracy: float,
+    confidence: float,
+) -> tuple[Levels, list[Candidate]]:
+    """The path that promises the most coverage, the first of equals, and its candidates."""
+    judged = [_judge(path, laying, first, n_second, accuracy, confidence) for path in paths]
+    best = int(np.argmax([promise for promise, _ in judged]))
+    return paths[best], judged[best][1]
+
+
+def _grid(levels: Levels, laying: Part) -> Floats:
+    """Levels from the strictest to the most lenient, evenly spaced in coverage."""
+    found = np.sort(find_levels(levels, laying))[::-1]
+    found = found[found > 0]
+    picked = np.linspace(0, max(0, len(found) - 1), STEPS).astype(int)
+    return np.unique(found[picked])[::-1] if len(found) else found
+
+
+def _judge(
+    levels: Levels, laying: Part, first: Part, n_second: int, accuracy: float, confidence: float
+) -> tuple[float, list[Candidate]]:
+    """The coverage that a path promises, and its candidates from the surest to the most lenient.
+
+    Judged on the samples that choose, as if there were as many as certify.
+    """
+    grid = _grid(levels, laying)
+    if not len(grid):
+        return 0.0, []
+    found, scale = find_levels(levels, first), n_second / len(first)
+    known = np.array([(found >= level).sum() for level in grid])
+    errors = np.array([(first.wrong & (found >= level)).sum() for level in grid])
+    doubts = p_values(np.rint(scale * errors), np.rint(scale * known), accuracy)
+    surest = int(doubts.argmin())
+    passing = np.flatnonzero(doubts <= 1 - confidence)
+    promise = float(known[passing[-1]] / len(first)) if len(passing) else 0.0
+    return promise, [candidate_at(levels, float(level)) for level in grid[surest:]]
+
+
+def _kept(part: Part, left_out: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(layer for layer in part.evidence if layer not in left_out)
+
+
+def _record(
+    part: Part,
+    levels: Levels,
+    chosen: Candidate,
+    left_out: Mapping[str, str],
+    method: str,
+    *,
+    certificate: Certificate | None = None,
+    false_alarm: float | None = None,
+) -> Selection:
+    """The record of a chosen level, measured by applying it; accuracies are NaN without labels."""
+    known = chosen.find_known(part)
+    right = np.empty(0, dtype=bool) if part.y_true is None else ~part.wrong
+    inside, outside = (right[known], right[~known]) if len(right) else (right, right)
+    return Selection(
+        neighborhoods=dict(chosen.neighborhoods),
+        coverage=float(known.mean()),
+        accuracy=mean_or_nan(inside),
+        accuracy_outside=mean_or_nan(outside),
+        method=method,
+        optimal=False,
+        best_possible=1.0,
+        n_samples=len(part),
+        certificate=certificate,
+        knowable=chosen.classes,
+        levels=levels,
+        level=chosen.level,
+        least_confidence=chosen.least_confidence,
+        false_alarm=false_alarm,
+        left_out=dict(left_out),
+    )

@@ -1,0 +1,37 @@
+"""Meaning: in which layers nearness says something about the class.
+
+In raw pixels of photographs the nearest training sample is often of another class, simply because
+it is as dark. Such a layer contradicts most beliefs, right or wrong, and would drag every level
+down. We ask how often the samples nearest to a reference sample have its believed class, a, and how
+often they would by chance, e. Cohen's kappa, (a - e) / (1 - e), is 0 for a layer that knows nothing
+and 1 for one that always agrees. A layer that does not come half way is left out: its word is
+closer to chance than to the model's. The truth is not asked, so the choice costs no label.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from iknow.core.contrast import find_contrast
+from iknow.selection.candidates import Part
+
+LEAST_KAPPA = 0.5
+
+
+def find_meaningless(reference: Part) -> dict[str, str]:
+    """The layers to leave out, with the reason in words. One is always kept, the best."""
+    shares = np.bincount(reference.belief) / len(reference)
+    chance = float(np.square(shares).sum())
+    agreements: dict[str, float] = {}
+    for layer, evidence in reference.evidence.items():
+        contrast = find_contrast(evidence, reference.belief)
+        nearest = contrast.neighbor_distance(contrast.quorum[0])
+        agreements[layer] = float(np.mean(contrast.own <= nearest))
+    best = max(agreements, key=agreements.__getitem__)
+    least = chance + LEAST_KAPPA * (1 - chance)
+    return {
+        layer: f"nearness means little in it: the nearest training samples have the believed class "
+        f"for {agreement:.0%} of the reference samples ({chance:.0%} by chance, {least:.0%} needed)"
+        for layer, agreement in agreements.items()
+        if agreement < least and layer != best
+    }
