@@ -61,12 +61,12 @@ def enter_products(layers: Sequence[Layer]) -> Entrant:
     return Entrant(PRODUCTS, build, precision=None, whole=True)
 
 
-def enter_dense(case: Case, layer: Layer, k: int = 0) -> Entrant:
-    """Evidence of a layer: class distances and, if k > 0, k neighbor distances."""
+def enter_dense(case: Case, layer: Layer, k: int = 0, per_class: int = 1) -> Entrant:
+    """Evidence of a layer: the nearest of each class and, if k > 0, k neighbor distances."""
 
     def build() -> Answer:
         index = DenseIndex(layer.points, case.labels, case.n_classes)
-        return lambda part: index.gather(layer.queries[part], k).class_distances
+        return lambda part: index.gather(layer.queries[part], k, per_class).class_distances
 
     return Entrant(DENSE, build, whole=True)
 

@@ -1,7 +1,8 @@
 """TorchIndex on a GPU against torch.cdist and compiled products, in one run on one machine.
 
-    python benchmarks/gpu.py --out gpu.json
-    python benchmarks/gpu.py --tune
+    python -m benchmarks.gpu --out gpu.json
+    python -m benchmarks.gpu --tune
+    python -m benchmarks.gpu --per-class 3 5
 
 Checks the answers first, bit for bit against numpy in float64 for some of the queries. Then all
 contenders take turns, timed with events on the device, and we compare medians. The rows are grouped
@@ -57,10 +58,11 @@ def check(evidence, points, labels, queries, n_classes, k):
     def is_right(i):
         distances = np.sqrt(np.square(exact - queries[i].astype(np.float64)).sum(axis=1))
         classes = np.split(distances, starts[1:])
-        exemplars = starts + np.array([part.argmin() for part in classes])
+        nearest = [part.argsort(kind="stable")[: evidence.per_class] for part in classes]
+        exemplars = starts[:, None] + np.array(nearest)
         return (
-            np.array_equal(evidence.class_distances[i], distances[exemplars])
-            and np.array_equal(evidence.exemplars[i], exemplars)
+            np.array_equal(evidence.ranked_distances()[i], distances[exemplars])
+            and np.array_equal(evidence.ranked_exemplars()[i], exemplars)
             and np.array_equal(evidence.neighbor_distances[i], np.sort(distances)[:k])
         )
 
@@ -172,6 +174,30 @@ def compare(n_rows, n_features, n_queries, n_classes, k, repeats):
     }
 
 
+def price_of_several(n_rows, n_features, n_queries, n_classes, k, numbers, repeats):
+    """The cost of the nearest few rows of each class, as a ratio to that of the nearest alone."""
+    points, labels, queries = make_problem(n_rows, n_features, n_queries, n_classes)
+    index = TorchIndex(points, labels, n_classes, device="cuda")
+    asked = torch.from_numpy(queries).cuda()
+    times = {m: [] for m in (1, *numbers)}
+    for m in times:
+        check(index.gather(queries, k, m), points, labels, queries, n_classes, k)
+    for _ in range(repeats):
+        for m, values in times.items():
+            values.append(device_time(lambda m=m: index.gather_on_device(asked, k, m)))
+    medians = {m: statistics.median(values[1:]) for m, values in times.items()}
+    return {
+        "rows": n_rows,
+        "features": n_features,
+        "queries": n_queries,
+        "classes": n_classes,
+        "k": k,
+        "milliseconds_per_class": medians,
+        "ratio_to_one": {m: value / medians[1] for m, value in medians.items()},
+        "checked_queries": QUERIES_CHECKED,
+    }
+
+
 def search_in_parts(repeats):
     """The price of memory for only a fraction of the rows; the answer is the same."""
     points, labels, queries = make_problem(1_000_000, 64, 32_768, 10)
@@ -245,18 +271,18 @@ def tune(filters):
                 print(f"{name} blocks of {size}: {spent:.2f} ms with {tiling}", flush=True)
 
 
-def profile(sizes):
+def profile(sizes, per_class):
     """Where the time on the device goes."""
     for n_rows, n_features, n_queries, n_classes, k in sizes:
         points, labels, queries = make_problem(n_rows, n_features, n_queries, n_classes)
         index = TorchIndex(points, labels, n_classes, device="cuda")
         asked = torch.from_numpy(queries).cuda()
-        index.gather_on_device(asked, k)
+        index.gather_on_device(asked, k, per_class)
         activities = [torch.profiler.ProfilerActivity.CUDA]
         with torch.profiler.profile(activities=activities) as profiled:
-            index.gather_on_device(asked, k)
+            index.gather_on_device(asked, k, per_class)
             torch.cuda.synchronize()
-        print(f"{n_rows:,} rows, {n_classes} classes, k={k}")
+        print(f"{n_rows:,} rows, {n_classes} classes, k={k}, {per_class} of each class")
         table = profiled.key_averages()
         for event in sorted(table, key=lambda e: -e.device_time_total)[:14]:
             print(f"{event.device_time_total / 1000:9.2f} ms {event.count:5} {event.key[:70]}")
@@ -267,6 +293,9 @@ def main():
     parser.add_argument("--out", type=Path, help="file for the results, as JSON")
     parser.add_argument("--tune", nargs="*", metavar="FILTER", help="time tilings of the products")
     parser.add_argument("--profile", action="store_true", help="show where the time goes")
+    parser.add_argument(
+        "--per-class", type=int, nargs="+", metavar="M", help="compare with M rows of each class"
+    )
     parser.add_argument("--only", type=int, nargs="*", help="numbers of the sizes to run, from 0")
     parser.add_argument("--repeats", type=int, default=12)
     arguments = parser.parse_args()
@@ -277,7 +306,13 @@ def main():
         tune(arguments.tune or FILTERS)
         return
     if arguments.profile:
-        profile(sizes)
+        for m in arguments.per_class or [1]:
+            profile(sizes, m)
+        return
+    if arguments.per_class:
+        for size in sizes:
+            result = price_of_several(*size, arguments.per_class, arguments.repeats)
+            print(json.dumps(result, indent=1), flush=True)
         return
     results = []
     for size in sizes:

@@ -14,6 +14,7 @@ FORMAT = 1
 
 CLASS_DISTANCES = "class distances"
 WITH_NEIGHBORS = "class distances and 10 neighbours"
+WITH_FEW = "the 5 nearest of each class"
 ASSERTION = "assertion"
 
 PRODUCTS = "bare products"

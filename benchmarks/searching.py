@@ -28,6 +28,7 @@ from benchmarks.records import (
     MEDIAN_LATENCY,
     OURS,
     TAIL_LATENCY,
+    WITH_FEW,
     WITH_NEIGHBORS,
     Quantity,
     Timing,
@@ -36,6 +37,7 @@ from iknow.core.arrays import Floats
 from iknow.search.cpu.dense_index import DenseIndex
 
 N_NEIGHBORS = 10
+PER_CLASS = 5
 FIRST = slice(0, 1)
 
 Differ = Callable[[Any, Entrant], str | None]
@@ -62,13 +64,16 @@ def _race_distances(case: Case, layer: Layer, effort: Effort, record: Recorder) 
         *rivals_in_distances(case, layer),
     ]
     plain = _build(name, CLASS_DISTANCES, entrants, case.n_queries, differ, record)
-    neighbors = enter_dense(case, layer, min(N_NEIGHBORS, case.n_rows))
-    more = Contestant(DENSE, neighbors.build(), whole=True)
-    more.answer(FIRST)
-    # Both tasks race in the same rounds: one target is their ratio.
-    laps = _race(name, [*plain, more], case.n_queries, effort, record)
-    record_laps(name, CLASS_DISTANCES, laps[:-1], record)
-    record_laps(name, WITH_NEIGHBORS, laps[-1:], record)
+    more = {
+        WITH_NEIGHBORS: enter_dense(case, layer, min(N_NEIGHBORS, case.n_rows)),
+        WITH_FEW: enter_dense(case, layer, per_class=PER_CLASS),
+    }
+    others = [Contestant(DENSE, _ready(entrant), whole=True) for entrant in more.values()]
+    # All tasks race in the same rounds: some targets are their ratios.
+    laps = _race(name, [*plain, *others], case.n_queries, effort, record)
+    record_laps(name, CLASS_DISTANCES, laps[: len(plain)], record)
+    for task, lap in zip(more, laps[len(plain) :], strict=True):
+        record_laps(name, task, [lap], record)
 
 
 def race_assertions(case: Case, effort: Effort, record: Recorder, *, scaling: bool = False) -> None:

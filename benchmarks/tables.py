@@ -14,6 +14,7 @@ from benchmarks.records import (
     KD_TREE,
     PRODUCTS,
     SKLEARN,
+    WITH_FEW,
     WITH_NEIGHBORS,
     CaseFacts,
     Quantity,
@@ -25,6 +26,8 @@ from benchmarks.wording import amount, duration, ratio
 
 HEADINGS = {SKLEARN: "brute force", BALL_TREE: "BallTree", KD_TREE: "KDTree"}
 """Names short enough for the head of a column."""
+MORE = {WITH_NEIGHBORS: ", with 10 neighbours", WITH_FEW: ", 5 nearest of each class"}
+"""What else a contestant finds in the race for class distances."""
 MET = {True: "yes", False: "no", None: "–"}
 
 
@@ -169,7 +172,7 @@ def machine_table(results: Results) -> Table:
 
 
 def _raced(results: Results, case: str, task: str) -> list[Timing]:
-    tasks = (task, WITH_NEIGHBORS) if task == CLASS_DISTANCES else (task,)
+    tasks = (task, *MORE) if task == CLASS_DISTANCES else (task,)
     return [each for each in results.timings if each.case == case and each.task in tasks]
 
 
@@ -183,7 +186,7 @@ def _race_table(results: Results, case: str, task: str, timings: list[Timing]) -
     rows = []
     for each in timings:
         more = f" ({each.note})" if each.note else ""
-        more += ", with 10 neighbours" if each.task == WITH_NEIGHBORS else ""
+        more += MORE.get(each.task, "")
         rows.append(
             (
                 each.contestant + more,

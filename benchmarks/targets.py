@@ -23,6 +23,7 @@ from benchmarks.records import (
     OURS,
     PRODUCTS,
     SKLEARN,
+    WITH_FEW,
     WITH_NEIGHBORS,
     Results,
 )
@@ -32,6 +33,7 @@ TIMES_PRODUCTS = 1.25
 TIMES_PRODUCTS_NARROW = 2.0
 WIDE = 32
 TIMES_WITH_NEIGHBORS = 2.0
+TIMES_WITH_FEW = 1.5
 TIMES_FASTER = 3.0
 EXTRA_MIB = 256.0
 GROWTH = 0.75
@@ -70,7 +72,12 @@ def judge(results: Results) -> list[Verdict]:
         _at_most(
             "with 10 neighbours ÷ class distances alone",
             TIMES_WITH_NEIGHBORS,
-            _with_neighbors(results),
+            _over_class_distances(results, WITH_NEIGHBORS),
+        ),
+        _at_most(
+            "5 nearest of each class ÷ class distances alone",
+            TIMES_WITH_FEW,
+            _over_class_distances(results, WITH_FEW),
         ),
         *(
             _at_least(f"{task}: {short} ÷ iknow", TIMES_FASTER, _over_ours(results, task, rival))
@@ -112,10 +119,10 @@ def _over_products(results: Results, narrow: bool) -> Found:
     return _pairs(found)
 
 
-def _with_neighbors(results: Results) -> Found:
+def _over_class_distances(results: Results, task: str) -> Found:
     found = []
     for case, _ in _layers(results):
-        more = results.find(case, WITH_NEIGHBORS, DENSE)
+        more = results.find(case, task, DENSE)
         alone = results.find(case, CLASS_DISTANCES, DENSE)
         if more is not None and alone is not None:
             found.append((case, more.best / alone.best))

@@ -66,7 +66,8 @@ def support_of(rule, distances, codes, belief):
     if isinstance(rule, Nearest):
         return counting(nearest_of(rule.k, distances))
     if isinstance(rule, Ball) and np.ndim(rule.radius):
-        return counting(row for row, code in enumerate(codes) if distances[row] <= rule.radius[code])
+        reached = distances <= np.asarray(rule.radius)[codes]
+        return counting(np.flatnonzero(reached))
     within = counting(ball(rule.radius))
     if isinstance(rule, Ball):
         return within

@@ -1,4 +1,4 @@
-"""Makers of blocks: the committed results and the command line, as Markdown.
+"""Makers of blocks: the committed results, the command line and tables from the code, as Markdown.
 
 No number on the pages about performance and reproduction is typed: what is measured again is said
 again.
@@ -7,11 +7,13 @@ again.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import typer
 from typer.cli import get_docs_for_click
 
@@ -20,6 +22,8 @@ from benchmarks.report import to_markdown
 from benchmarks.tables import quantity_tables, targets_table
 from benchmarks.targets import judge
 from iknow.cli.app import app
+from iknow.selection.binomial import samples_needed
+from iknow.selection.guarantee import SHARE_TO_CHOOSE
 from reproduction.agreement import count_agreeing
 from reproduction.entries import group_outcomes
 from reproduction.markdown import table_lines
@@ -27,6 +31,10 @@ from reproduction.results import read_csv
 
 DOCS = Path(__file__).parents[1]
 GPU_TARGET = 12
+CONFIDENCE = 0.95  # of the certificates that validation data is counted for
+TARGETS = (0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
+COVERAGES = (0.9, 0.75, 0.5)
+VOICES = 4  # nearness and clarity in two layers
 
 
 @cache
@@ -149,10 +157,54 @@ def commands() -> str:
     )
 
 
+def samples_to_certify() -> str:
+    """Validation samples that certify an accuracy, by error rate and coverage."""
+    rows = []
+    for accuracy in TARGETS:
+        for part, words in {0.0: "no errors", 0.25: "a quarter", 0.5: "half"}.items():
+            known = samples_needed(accuracy, CONFIDENCE, part * (1 - accuracy))
+            assert known is not None  # the error rate is below what the target allows
+            share = (SHARE_TO_CHOOSE - 1) / SHARE_TO_CHOOSE
+            totals = [f"{math.ceil(known / coverage / share):,}" for coverage in COVERAGES]
+            rows.append([f"{accuracy:.1%}", words, f"{known:,}", *totals])
+    headings = (
+        "accuracy on IK",
+        "errors, of those allowed",
+        "IK samples that certify",
+        *(f"samples in all, if {coverage:.0%} are IK" for coverage in COVERAGES),
+    )
+    return _table(headings, rows, n_words=2)
+
+
+def samples_for_alarms() -> str:
+    """Validation samples that bound a rate of false alarms."""
+    rows = []
+    for rate in (0.1, 0.05, 0.02, 0.01, 0.001):
+        least = math.ceil(1 / rate) - 1
+        rows.append([f"{rate:.1%}", f"{2 * least:,}", f"{2 * math.ceil(VOICES / rate):,}"])
+    return _table(("false alarms", "at least", "usually enough"), rows, n_words=0)
+
+
+def wrong_labels() -> str:
+    """Coverage at an accuracy of 99%, by quorum and share of wrong labels: mean and range."""
+    path = DOCS / "figures" / "wrong_labels.json"
+    runs: list[dict[str, float]] = json.loads(path.read_text("utf-8"))
+    methods = [name for name in runs[0] if name.startswith("(")]
+    rows = []
+    for share in sorted({run["share"] for run in runs}):
+        seeds = [run for run in runs if run["share"] == share]
+        columns = [[run[name] for run in seeds] for name in ("model", "softmax", *methods)]
+        cells = [f"{np.mean(each):.2f} ({min(each):.2f}–{max(each):.2f})" for each in columns]
+        rows.append([f"{share:.0%}", f"{np.mean(columns[0]):.1%}", *cells[1:]])
+    headings = ("wrong labels", "network right", "softmax", *(f"quorum {name}" for name in methods))
+    return _table(headings, rows, n_words=0)
+
+
 MAKERS: dict[str, Callable[[], str]] = {
     maker.__name__: maker
     for maker in (
         targets, selection, growth, faiss_table, gpu_table, gpu_notes, agreement, commands,
+        samples_to_certify, samples_for_alarms, wrong_labels,
     )
 }  # fmt: skip
 

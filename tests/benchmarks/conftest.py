@@ -15,6 +15,7 @@ from benchmarks.records import (
     MEDIAN_LATENCY,
     PRODUCTS,
     SKLEARN,
+    WITH_FEW,
     WITH_NEIGHBORS,
     CaseFacts,
     LeftOut,
@@ -47,6 +48,7 @@ def good_results():
             timing(name, CLASS_DISTANCES, SKLEARN, 30.0),
             timing(name, CLASS_DISTANCES, FAISS, 40.0),
             timing(name, WITH_NEIGHBORS, DENSE, 20.0),
+            timing(name, WITH_FEW, DENSE, 15.0),
         ]
     for name in ("mnist", "synthetic, 10 classes"):
         timings += [

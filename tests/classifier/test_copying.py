@@ -1,12 +1,14 @@
 """Samples that fit has seen are refused by tune; those that merely look alike are not."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
-from iknow import EpistemicClassifier, Nearest, RelativeBall
+from iknow import Ball, EpistemicClassifier, Nearest, RelativeBall
 from iknow.errors import InputError
 from iknow.geometry import Minkowski, Weighted
 from iknow.models.precomputed import PrecomputedModel
@@ -31,15 +33,25 @@ GOALS = [
     {},
     {"accuracy": 0.8, "confidence": 0.8},
     {"accuracy": 0.8, "confidence": 0.8, "each_class": True},
+    {"coverage": 0.5},
+    {"false_alarm": 0.1},
+]
+PAPER_GOALS = [
+    {},
+    {"accuracy": 0.8, "confidence": 0.8},
     {"method": "per-class"},
     {"method": "grid"},
 ]
 
 
-@pytest.mark.parametrize("goal", GOALS, ids=repr)
-def test_the_training_data_is_refused_for_every_goal(goal):
+@pytest.mark.parametrize(
+    ("rule", "goal"),
+    [*product([RelativeBall], GOALS), *product([Ball], PAPER_GOALS)],
+    ids=repr,
+)
+def test_the_training_data_is_refused_for_every_goal(rule, goal):
     X, y = make_data(200)
-    classifier = fitted(X, y)
+    classifier = fitted(X, y, rule=rule)
     with pytest.raises(InputError, match="200 of the 200 validation samples are copies"):
         classifier.tune(X, y, **goal)
     assert not hasattr(classifier, "selection_")
@@ -54,12 +66,18 @@ def test_and_where_a_coverage_is_matched(rule):
 
 
 @pytest.mark.parametrize(
-    "metric", [None, Minkowski(1), {"output": Weighted(np.eye(3)[:, :2] + 0.5)}], ids=repr
+    ("layers", "metric"),
+    [
+        (None, None),
+        (None, Minkowski(1)),
+        (["input", "output"], {"output": Weighted(np.eye(3)[:, :2] + 0.5)}),
+    ],
+    ids=repr,
 )
-def test_a_tenth_of_copies_is_refused_by_any_metric(metric):
+def test_a_tenth_of_copies_is_refused_by_any_metric(layers, metric):
     X, y = make_data(600)
     new, y_true = make_data(450, seed=1)
-    classifier = fitted(X, y, metric=metric)
+    classifier = fitted(X, y, layers=layers, metric=metric)
     mixed = np.concatenate([new, X[:50]]), np.concatenate([y_true, y[:50]])
     with pytest.raises(InputError, match="50 of the 500 validation samples are copies"):
         classifier.tune(*mixed)

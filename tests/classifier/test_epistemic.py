@@ -40,8 +40,10 @@ from iknow.errors import InputError, LayerError, SelectionError
 from iknow.models.adapt import as_model
 from iknow.models.precomputed import PrecomputedModel
 from iknow.testing import assert_same_evidence
+from tests.oracles import assertion_of, justification_of, support_of
 
 ALL_RULES = [Ball, Nearest, BallElseNearest, BallWithNearest, RelativeBall]
+QUORUMS = [(1, 1), (1, 3), (2, 1)]
 
 
 def make_data(n=90, seed=0, n_features=3):
@@ -96,49 +98,19 @@ def assert_same_assessment(one, other):
 # The whole way, against sets and loops
 
 
-def find_neighbors(distances, rule):
-    """The training rows that count, as a set; distances: of one query to all of them."""
-    everyone = range(len(distances))
-    ball = {j for j in everyone if hasattr(rule, "radius") and distances[j] <= rule.radius}
-    nearest = set()
-    if has_k(type(rule)):
-        kth = sorted(distances)[rule.k - 1]
-        nearest = {j for j in everyone if distances[j] <= kth}
-    if isinstance(rule, Ball):
-        return ball
-    if isinstance(rule, Nearest):
-        return nearest
-    if isinstance(rule, BallElseNearest):
-        return ball or nearest
-    if isinstance(rule, RelativeBall):
-        reach = rule.ratio * min(distances)
-        return {j for j in everyone if distances[j] <= reach} if ball else set()
-    return ball | nearest if ball else set()
-
-
 def assess_by_hand(train, labels, queries, beliefs, rules):
     """For each query: supports by layer, justification, assertion and reason.
 
-    train, queries: activations by layer, of float32. labels: a list. beliefs: labels.
+    train, queries: activations by layer, of float32. labels, beliefs: lists of class codes.
     """
     found = []
     for i, belief in enumerate(beliefs):
         supports = {}
         for layer, rule in rules.items():
             distances = [math.dist(row, queries[layer][i]) for row in train[layer].tolist()]
-            supports[layer] = {labels[j] for j in find_neighbors(distances, rule)}
-        union = set().union(*supports.values())
-        justification = union if all(supports.values()) else set()
-        if justification == {belief}:
-            assertion, reason = Assertion.IK, Reason.KNOWN
-        elif belief in justification:
-            several = any(len(support) > 1 for support in supports.values())
-            assertion = Assertion.IMK
-            reason = Reason.OVERLAP if several else Reason.DISAGREEMENT
-        else:
-            assertion = Assertion.IDK
-            reason = Reason.CONTRADICTION if justification else Reason.EXTRAPOLATION
-        found.append((supports, justification, assertion, reason))
+            supports[layer] = support_of(rule, distances, labels, belief)
+        sets = list(supports.values())
+        found.append((supports, justification_of(sets), *assertion_of(belief, sets)))
     return found
 
 
@@ -183,6 +155,7 @@ def test_assessments_equal_those_made_with_sets_and_loops(rule):
                     if "ratio" in parameters_of(rule)
                     else {}
                 ),
+                **({"quorum": QUORUMS[seed % 3]} if "quorum" in parameters_of(rule) else {}),
             )
             for layer in shapes
         }
@@ -194,22 +167,23 @@ def test_assessments_equal_those_made_with_sets_and_loops(rule):
         def as_float32(outputs):
             return {layer: values.astype(np.float32) for layer, values in outputs[1].items()}
 
-        beliefs = [names[max(range(n_classes), key=row.__getitem__)] for row in queries[0].tolist()]
+        beliefs = [max(range(n_classes), key=row.__getitem__) for row in queries[0].tolist()]
         expected = assess_by_hand(
-            as_float32(X), names[codes].tolist(), as_float32(queries), beliefs, neighborhoods
+            as_float32(X), codes.tolist(), as_float32(queries), beliefs, neighborhoods
         )
-        assert assessment.belief.tolist() == beliefs
+        assert assessment.belief.tolist() == names[beliefs].tolist()
         for i, (supports, justification, assertion, reason) in enumerate(expected):
             for layer, support in supports.items():
-                assert set(names[assessment.supports[layer][i]]) == support, f"seed {seed}"
-            assert set(names[assessment.justification[i]]) == justification
+                found = assessment.supports[layer][i]
+                assert set(np.flatnonzero(found)) == support, f"seed {seed}"
+            assert set(np.flatnonzero(assessment.justification[i])) == justification
             assert assessment.assertion[i] == assertion
             assert assessment.reason[i] == reason
             seen.add(reason)
     possible = set(Reason) - {Reason.INVALID, Reason.UNCERTIFIED, Reason.DOUBT}
-    if rule is Nearest:  # there is always a nearest sample
-        possible -= {Reason.EXTRAPOLATION}
-    assert seen == (possible - {Reason.EXTRAPOLATION} if rule is BallElseNearest else possible)
+    if rule is RelativeBall:  # the belief is in every support, or there is none
+        possible -= {Reason.CONTRADICTION, Reason.DISAGREEMENT}
+    assert seen == possible
 
 
 @pytest.mark.parametrize("rule", [Ball, BallElseNearest, BallWithNearest])
@@ -231,22 +205,40 @@ def test_the_tuned_coverage_is_the_fraction_of_ik_on_the_validation_data(rule):
 # Layers
 
 
-def test_the_default_layers_of_a_network_are_its_last_hidden_one_and_the_logits():
+def test_the_default_layers_of_a_network_are_its_input_and_last_hidden_one():
     X, y = make_data()
     classifier = EpistemicClassifier(small_mlp()).fit(X, y)
+    assert classifier.layers_ == ("input", "hidden2")
+    assert classifier.indexes_["input"].n_features == 3
+    assert classifier.indexes_["hidden2"].n_features == 5
+    network = EpistemicClassifier(small_network()).fit(X, y)
+    assert network.layers_ == ("input", "1")
+    assert network.indexes_["1"].n_features == 6
+
+
+def test_the_papers_layers_of_a_network_are_its_last_hidden_one_and_the_logits():
+    X, y = make_data()
+    classifier = EpistemicClassifier.paper(small_mlp()).fit(X, y)
     assert classifier.layers_ == ("hidden2", "logits")
     assert classifier.indexes_["hidden2"].n_features == 5
     assert classifier.indexes_["logits"].n_features == 3
 
 
-def test_the_default_layers_of_another_classifier_are_input_and_output():
+def test_the_default_layer_of_another_classifier_is_its_input():
     X, y = make_data()
     classifier = EpistemicClassifier(LogisticRegression()).fit(X, y)
+    assert classifier.layers_ == ("input",)
+    assert list(classifier.assess(X).evidence) == ["input"]
+
+
+def test_the_papers_layers_of_another_classifier_are_input_and_output():
+    X, y = make_data()
+    classifier = EpistemicClassifier.paper(LogisticRegression()).fit(X, y)
     assert classifier.layers_ == ("input", "output")
     assert list(classifier.assess(X).evidence) == ["input", "output"]
 
 
-def test_the_default_layers_of_a_torch_module_are_what_feeds_the_last_one_and_it():
+def test_with_fixed_neighborhoods_the_layers_of_a_torch_module_are_the_papers():
     X, y = make_data()
     classifier = EpistemicClassifier(small_network(), neighborhoods=Ball(1)).fit(X, y)
     assert classifier.layers_ == ("1", "2")
@@ -390,7 +382,7 @@ def test_a_fitted_estimator_is_never_trained_frozen_or_not(given):
     for weights, old in zip(estimator.coefs_, before, strict=True):
         np.testing.assert_array_equal(weights, old)
     assert classifier.predict(X).tolist() == estimator.predict(X).tolist()
-    assert classifier.indexes_["logits"].n_rows == len(X)  # and nothing is held out
+    assert classifier.indexes_["input"].n_rows == len(X)  # and nothing is held out
 
 
 class Shift(TransformerMixin, BaseEstimator):
@@ -723,12 +715,16 @@ def test_a_rule_without_a_radius_cannot_be_tuned():
         fitted(rule=Nearest, k=2).tune(outputs_at(0.5), [0])
 
 
-def test_when_fits_own_tuning_fails_it_warns_and_then_knows_nothing_new():
+@pytest.mark.parametrize(
+    ("rule", "why"),
+    [(RelativeBall, "none of the 30 validation samples can be IK"), (Ball, "no Ball makes any")],
+)
+def test_when_fits_own_tuning_fails_it_warns_and_then_knows_nothing_new(rule, why):
     rng = np.random.default_rng(0)
     X = np.repeat(rng.normal(size=(10, 2)), 12, axis=0)
     y = np.arange(120) % 2  # at each place both classes, as near as can be
-    classifier = EpistemicClassifier(DummyClassifier(), layers=["input"])
-    with pytest.warns(UserWarning, match=r"no Ball makes any.*Until it is tuned again") as caught:
+    classifier = EpistemicClassifier(DummyClassifier(), layers=["input"], rule=rule)
+    with pytest.warns(UserWarning, match=rf"{why}.*Until it is tuned again") as caught:
         classifier.fit(X, y)
     assert [str(warning.filename) for warning in caught] == [__file__]
     assert classifier.neighborhoods_ == {"input": Ball(0)}
@@ -737,22 +733,30 @@ def test_when_fits_own_tuning_fails_it_warns_and_then_knows_nothing_new():
     assert set(assessment.assertion.tolist()) == {Assertion.IDK}
 
 
-def test_fit_tunes_three_layers_too():
+@pytest.mark.parametrize("rule", [RelativeBall, Ball])
+def test_fit_tunes_three_layers_too(rule):
     X, y = make_data()
     layers = ["hidden1", "hidden2", "logits"]
-    classifier = EpistemicClassifier(small_mlp(), layers=layers).fit(X, y)
+    classifier = EpistemicClassifier(small_mlp(), layers=layers, rule=rule).fit(X, y)
     assert list(classifier.neighborhoods_) == layers
     _, held_out = split_rows(y, 0.25, 0)
     report = evaluate(classifier.assess(X[held_out]), y[held_out])
     assert 0.5 < classifier.selection_.coverage == report.f_ik
-    assert classifier.selection_.optimal
+    assert classifier.selection_.optimal is (rule is Ball)
 
 
-def test_when_no_held_out_sample_can_be_known_fit_warns_and_answers_idk():
+@pytest.mark.parametrize(
+    ("rule", "why"),
+    [
+        (RelativeBall, "none of the 10 validation samples can be IK"),
+        (Ball, "no Ball makes any of the 10 validation samples IK"),
+    ],
+)
+def test_when_no_held_out_sample_can_be_known_fit_warns_and_answers_idk(rule, why):
     X = np.repeat([[0.0], [1.0]], 20, axis=0)
     y = np.arange(40) % 2  # at each place both classes, as near as can be
-    classifier = EpistemicClassifier(DummyClassifier(), layers=["input"])
-    with pytest.warns(UserWarning, match="no Ball makes any of the 10 validation samples IK"):
+    classifier = EpistemicClassifier(DummyClassifier(), layers=["input"], rule=rule)
+    with pytest.warns(UserWarning, match=why):
         classifier.fit(X, y)
     assert set(classifier.assess([[0.5], [2.0]]).assertion.tolist()) == {Assertion.IDK}
 
@@ -780,7 +784,7 @@ def test_tune_matches_a_coverage(rule):
     report = evaluate(classifier.assess(X), y)
     assert classifier.selection_.method == "matched"
     assert classifier.selection_.coverage == report.f_ik
-    assert report.f_ik == pytest.approx(0.6, abs=0.05 if rule is Nearest else 1 / 150)
+    assert report.f_ik == pytest.approx(0.6, abs=0.05 if rule is Nearest else 1.001 / 150)
     assert {type(each) for each in classifier.neighborhoods_.values()} == {rule}
 
 
@@ -812,7 +816,7 @@ def test_tune_refuses_a_k_that_cannot_be(k):
 
 def test_tune_gives_every_class_a_radius_if_asked():
     X, y = noisy_outputs(150, seed=1)
-    classifier = fitted_on_noise().tune(X, y, method="per-class")
+    classifier = fitted_on_noise(rule=Ball).tune(X, y, method="per-class")
     assert [len(rule.radius) for rule in classifier.neighborhoods_.values()] == [3, 3]
     assessment = classifier.assess(X)
     assert classifier.selection_.coverage == evaluate(assessment, y).f_ik > 0
@@ -832,7 +836,7 @@ def test_only_balls_have_a_radius_for_each_class():
 @pytest.mark.parametrize("method", ["grid", "bayes"])
 def test_tune_by_search_knows_no_more_than_the_exact_maximum(method):
     X, y = noisy_outputs(150, seed=1)
-    classifier = fitted_on_noise()
+    classifier = fitted_on_noise(rule=Ball)
     best = classifier.tune(X, y).selection_
     found = classifier.tune(X, y, method=method).selection_
     assert (best.method, found.method) == ("exact", method)
@@ -852,10 +856,16 @@ def test_tune_guarantees_an_accuracy(rule):
 
 def test_what_cannot_be_asked_for_together_is_refused_and_the_old_tuning_kept():
     X, y = noisy_outputs(100, seed=1)
-    classifier = fitted_on_noise().tune(X, y)
+    classifier = fitted_on_noise(rule=Ball).tune(X, y)
     before = classifier.neighborhoods_
-    with pytest.raises(InputError, match="not for both"):
+    with pytest.raises(InputError, match="ask for one of accuracy, coverage and false_alarm"):
         classifier.tune(X, y, accuracy=0.9, coverage=0.5)
+    with pytest.raises(InputError, match="false_alarm and reference need a rule with levels"):
+        classifier.tune(X, y, false_alarm=0.1)
+    with pytest.raises(InputError, match="false_alarm and reference need a rule with levels"):
+        classifier.tune(X, y, reference=X)
+    with pytest.raises(InputError, match="tuning Ball needs labels: give y too"):
+        classifier.tune(X)
     with pytest.raises(InputError, match="each_class needs an accuracy"):
         classifier.tune(X, y, each_class=True)
     with pytest.raises(SelectionError, match="matched by Nearest and RelativeBall"):
@@ -865,17 +875,15 @@ def test_what_cannot_be_asked_for_together_is_refused_and_the_old_tuning_kept():
     assert classifier.neighborhoods_ is before
 
 
-def test_a_relative_ball_is_fitted_without_tuning_and_says_what_to_do():
+def test_fit_tunes_a_relative_ball_on_the_part_it_holds_out():
     X, y = make_data()
-    classifier = EpistemicClassifier(LogisticRegression(), rule=RelativeBall).fit(X, y)
-    assert classifier.indexes_["input"].n_rows == len(X)  # nothing is held out
-    assert classifier.predict(X).shape == (len(X),)
-    with pytest.raises(NotFittedError, match=r"call tune\(X_val, y_val\), or give neighborhoods="):
-        classifier.assess(X)
-    with pytest.raises(SelectionError, match=r"accuracy=0.99.*coverage=0.7"):
-        classifier.tune(X + 0.1, y)
-    classifier.tune(X + 0.1, y, coverage=0.7)
-    assert evaluate(classifier.assess(X + 0.1), y).f_ik == pytest.approx(0.7, abs=1 / len(X))
+    classifier = EpistemicClassifier(LogisticRegression()).fit(X, y)
+    training, held_out = split_rows(y, 0.25, 0)
+    assert classifier.indexes_["input"].n_rows == len(training)
+    selection = classifier.selection_
+    assert selection.coverage == evaluate(classifier.assess(X[held_out]), y[held_out]).f_ik
+    assert selection.coverage == pytest.approx(0.75, abs=1.001 / len(held_out))
+    assert "give at least" in selection.note  # too few to certify anything
 
 
 # Bad input: each says what is wrong

@@ -35,6 +35,7 @@ RULES = [
     BallElseNearest(1.0, 2),
     BallWithNearest(1.5, 2),
     RelativeBall(2.0, 1.5),
+    RelativeBall(2.0, 1.5, quorum=(1, 3)),
 ]
 
 
@@ -93,9 +94,11 @@ def assert_same(one, other):
 @pytest.mark.parametrize("rule", RULES, ids=repr)
 @pytest.mark.parametrize("batch_size", [None, 7])
 @pytest.mark.parametrize("metric", [None, {"b": Weighted(np.eye(3)[:, :2] + 0.5)}])
-def test_both_ways_say_the_same(rule, batch_size, metric):
+def test_both_ways_say_the_same(rule, batch_size, metric, monkeypatch):
     queries, _ = make_outputs(40, seed=1, invalid=[3, 17])
     classifier = fitted(rule, batch_size=batch_size, metric=metric)
+    # Enough for the 5 activations of each sample, not for its distances to the 3 classes.
+    monkeypatch.setattr(iknow.classifier.gathering, "BYTES_OF_ACTIVATIONS_KEPT", 40 * 5 * 4)
     later = classifier.assess(queries)
     assert isinstance(later.evidence, OnRequest)
     at_once = classifier.assess(queries, evidence=True)
@@ -103,6 +106,16 @@ def test_both_ways_say_the_same(rule, batch_size, metric):
     assert later.invalid.nonzero()[0].tolist() == [3, 17]
     assert len(set(later.assertion.tolist())) == 3
     assert_same(later, at_once)
+
+
+@pytest.mark.parametrize("rule", [Nearest(3), RelativeBall(2.0, 1.5, quorum=(1, 3))], ids=repr)
+def test_where_supports_take_all_distances_these_are_kept_and_not_searched_again(rule, counter):
+    queries, _ = make_outputs(40, seed=1)
+    assessment = fitted(rule).assess(queries)
+    assessment.explain(3)
+    assert assessment.margin.shape == (40,)
+    assert counter.gathered == [40, 40]
+    assert counter.supported == []
 
 
 def test_layers_may_have_rules_of_different_kinds():

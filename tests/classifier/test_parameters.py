@@ -4,11 +4,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 from iknow import Ball, EpistemicClassifier, Nearest, RelativeBall
 from iknow.classifier.parameters import (
     as_layer_names,
+    as_quorum,
     check_neighbors,
     check_rule,
     fixed_neighborhoods,
@@ -50,20 +52,64 @@ def test_a_rule_that_is_no_kind_of_neighborhood_is_refused(rule, data):
 @pytest.mark.parametrize("given", [0.5, [Ball(1.0)], "Ball"])
 def test_neighborhoods_of_another_type_are_refused(given):
     with pytest.raises(InputError, match=r"such as Ball\(0.5\)"):
-        fixed_neighborhoods(given, Ball, 5, ["a"])
+        fixed_neighborhoods(given, Ball, 5, ["a"], (1, 1))
 
 
 def test_neighborhoods_by_layer_are_checked_one_by_one():
     with pytest.raises(InputError, match="layer 'b'"):
-        fixed_neighborhoods({"a": Ball(1.0), "b": 0.5}, Ball, 5, ["a", "b"])
+        fixed_neighborhoods({"a": Ball(1.0), "b": 0.5}, Ball, 5, ["a", "b"], (1, 1))
     with pytest.raises(InputError, match="needed for the layers 'a', 'b'; got them for 'a'"):
-        fixed_neighborhoods({"a": Ball(1.0)}, Ball, 5, ["a", "b"])
+        fixed_neighborhoods({"a": Ball(1.0)}, Ball, 5, ["a", "b"], (1, 1))
 
 
 def test_only_a_rule_with_a_radius_is_left_to_tune():
-    assert fixed_neighborhoods(None, Ball, 5, ["a"]) is None
-    assert fixed_neighborhoods(None, RelativeBall, 5, ["a"]) is None
-    assert fixed_neighborhoods(None, Nearest, 7, ["a"]) == {"a": Nearest(7)}
+    assert fixed_neighborhoods(None, Ball, 5, ["a"], (1, 1)) is None
+    assert fixed_neighborhoods(None, RelativeBall, 5, ["a"], (1, 1)) is None
+    assert fixed_neighborhoods(None, Nearest, 7, ["a"], (2, 1)) == {"a": Nearest(7, quorum=(2, 1))}
+
+
+@pytest.mark.parametrize(
+    ("rule", "quorum", "expected"),
+    [
+        (RelativeBall, None, (1, 3)),
+        (Ball, None, (1, 1)),
+        (Nearest, None, (1, 1)),
+        (RelativeBall, 1, (1, 1)),
+        (Ball, 2, (2, 2)),
+        (Ball, (2, 5), (2, 5)),
+        (Ball, [np.int64(2), 5], (2, 5)),
+    ],
+)
+def test_a_quorum_is_one_number_or_two_and_each_rule_has_a_usual_one(rule, quorum, expected, data):
+    assert as_quorum(quorum, rule) == expected
+    inputs = np.eye(2)[data[1]], {"input": data[0]}
+    classifier = EpistemicClassifier(PrecomputedModel(), rule=rule, quorum=quorum, k=5)
+    classifier.fit(inputs, data[1])
+    if rule is not Nearest:
+        classifier.tune((inputs[0], {"input": data[0] + 0.1}), data[1])
+    assert [each.quorum for each in classifier.neighborhoods_.values()] == [expected]
+
+
+@pytest.mark.parametrize("quorum", [0, -1, 1.5, "3", True, (1, 2, 3), (1, 0), (), {"for": 1}])
+def test_a_quorum_that_is_none_is_refused(quorum, data):
+    classifier = EpistemicClassifier(LogisticRegression(), quorum=quorum)
+    with pytest.raises(InputError, match=r"a quorum must be a whole number >= 1, or two"):
+        classifier.fit(*data)
+
+
+@pytest.mark.parametrize("quorum", [None, 2, (1, 3)])
+def test_a_quorum_is_a_parameter_like_any_other(quorum):
+    classifier = EpistemicClassifier(LogisticRegression(), quorum=quorum)
+    assert classifier.get_params()["quorum"] == quorum
+    assert clone(classifier).quorum == quorum
+    assert clone(classifier).set_params(quorum=4).quorum == 4
+
+
+def test_fixed_neighborhoods_bring_their_own_quorum(data):
+    rule = Ball(1.0, quorum=(2, 3))
+    classifier = EpistemicClassifier(LogisticRegression(), neighborhoods=rule).fit(*data)
+    assert set(classifier.neighborhoods_.values()) == {rule}
+    assert classifier.assess(data[0]).evidence["input"].per_class >= 3
 
 
 def test_k_is_compared_with_the_training_set_only_where_it_is_used():

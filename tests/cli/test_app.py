@@ -105,12 +105,10 @@ def test_fit_and_assess_work_on_every_format_as_the_library_does(folder, wine, e
     columns = _columns(folder / out)
     assert columns["belief"] == assessment.belief.tolist()
     assert columns["assertion"] == [("IDK", "IMK", "IK")[a] for a in assessment.assertion]
-    distances = assessment.evidence["standardscaler"].class_distances.min(axis=1)
-    written = np.minimum(
-        np.array(columns["standardscaler:for"], dtype=float),
-        np.array(columns["standardscaler:against"], dtype=float),
-    )
-    np.testing.assert_allclose(written, distances, rtol=1e-12)
+    distances = assessment.evidence["standardscaler"].class_distances
+    own = distances[np.arange(48), assessment.belief_codes]
+    written = np.array(columns["standardscaler:for"], dtype=float)
+    np.testing.assert_allclose(written, own, rtol=1e-12)
 
 
 def test_a_device_says_the_same(folder):
@@ -333,10 +331,12 @@ def test_demo_prints_the_table_and_three_explanations_and_writes_a_report(tmp_pa
     page = (tmp_path / "iknow-demo.html").read_text("utf-8")
     assert "<title>A digit reader that has never seen a 4</title>" in page
     assert "404 clean digits that were held out, and 181 images of the digit 4" in page
-    for method in ("softmax", "Nearest", "Ball", "BallElseNearest", "BallWithNearest"):
+    for method in ("softmax", "Nearest", "Ball", "BallElseNearest", "BallWithNearest", "levels"):
         assert method in said
     for condition in ("clean", "Gaussian noise", "large noise", "unseen digit"):
         assert condition in said
+    assert "IK begins at level 0." in flat(said)
+    assert said.count("held down by") == 3
     for word in (" IK ", " IMK ", " IDK ", "asked about", "nearest other", "Extrapolation"):
         assert word in said
 
@@ -420,16 +420,131 @@ def test_a_report_on_precomputed_outputs_has_distances_and_no_pictures(folder, w
     assert "No robustness against changed inputs is certified." in page
 
 
+def flat(text):
+    """A text without the line breaks of the terminal."""
+    return " ".join(text.split())
+
+
 def test_a_coverage_can_be_matched_and_an_accuracy_guaranteed(folder):
     words = ["fit", "train.npz", "--validation", "val.npz", "--model", "model.joblib"]
-    said = succeed(*words, "-o", "b.iknow", "--rule", "relative-ball", "--coverage", "0.5")
+    said = flat(succeed(*words, "-o", "b.iknow", "--coverage", "0.5"))
     assert "RelativeBall" in said
     assert "coverage 50.0%" in said
-    said = " ".join(succeed(*words, "-o", "b.iknow", "--accuracy", "0.5").split())
+    assert "Nothing is guaranteed: ask for that with --accuracy or --false-alarm" in said
+    said = flat(succeed(*words, "-o", "b.iknow", "--accuracy", "0.5"))
     assert "Guaranteed with confidence 0.95: accuracy on IK at least 0.5" in said
+    assert "Nothing is guaranteed" not in said
     manifest = read_manifest_of(folder / "b.iknow")
     assert manifest["settings"]["selection"]["certificate"]["accuracy"] == 0.5
     assert "takes at least 299 IK samples" in fail(*words, "-o", "c.iknow", "--accuracy", "0.99")
-    assert "coverage cannot choose a RelativeBall" in fail(
-        *words, "-o", "c.iknow", "--rule", "relative-ball"
+    assert not (folder / "c.iknow").exists()
+
+
+def test_without_a_goal_it_says_what_could_not_be_guaranteed(folder):
+    said = flat(fit_wine())
+    assert "coverage 75.0%" in said
+    assert "Nothing is guaranteed: too few samples" in said
+
+
+def test_false_alarms_can_be_bounded_without_labels(folder, wine):
+    X, _, _ = wine
+    np.save(folder / "unlabeled.npy", X[90:130])
+    words = ["fit", "train.npz", "--model", "model.joblib", "-o", "b.iknow"]
+    words += ["--validation", "unlabeled.npy"]
+    said = flat(succeed(*words, "--false-alarm", "0.1"))
+    assert "Guaranteed: an ordinary sample is not IK with probability 0.1 at most" in said
+    assert "accuracy on it –" in said
+    assert "coverage 80.0%" in flat(succeed(*words, "--coverage", "0.8"))
+    assert "has no labels" in fail(*words)
+    assert "has no labels" in fail(*words, "--accuracy", "0.5")
+    assert "has no labels" in fail(*words, "--coverage", "0.8", "--rule", "nearest")
+
+
+def test_reference_samples_lay_the_path(folder, wine):
+    X, y, _ = wine
+    np.save(folder / "ordinary.npy", X[130:170])
+    said = fit_wine("--coverage", "0.5", "--reference", "ordinary.npy", ending="npz")
+    assert "coverage 50.0%" in said
+    made = EpistemicClassifier.load("wine.iknow", joblib.load("model.joblib"))
+    direct = EpistemicClassifier(FrozenEstimator(joblib.load("model.joblib")))
+    direct.fit(X[:90], y[:90]).tune(X[90:130], coverage=0.5, reference=X[130:170])
+    assert made.neighborhoods_ == direct.neighborhoods_
+    made, direct = made.selection_.levels.layers, direct.selection_.levels.layers
+    for layer in direct:
+        np.testing.assert_array_equal(made[layer].own, direct[layer].own)
+    words = ["fit", "train.npz", "--validation", "val.npz", "--model", "model.joblib"]
+    said = fail(*words, "-o", "c.iknow", "--paper", "--reference", "ordinary.npy")
+    assert "reference need a rule with levels" in said
+    assert "is an input and would be lost" in fail(
+        *words, "-o", "ordinary.npy", "--reference", "ordinary.npy"
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "stored"), [("3", [3, 3]), ("1,3", [1, 3]), (" 2, 5 ", [2, 5]), ("1", None)]
+)
+def test_a_quorum_can_be_chosen(folder, given, stored):
+    fit_wine("--quorum", given, "--layer", "standardscaler")
+    manifest = read_manifest_of(folder / "wine.iknow")
+    rule = manifest["layers"]["standardscaler"]["neighborhood"]
+    assert rule.get("quorum") == stored
+
+
+@pytest.mark.parametrize("quorum", ["", "x", "1,2,3", "-1", "1.5", "1,", ",3", "9" * 50, "²"])
+def test_what_is_no_quorum_is_refused(folder, quorum):
+    result = run("fit", "train.npz", "--quorum", quorum, "-o", "b.iknow", "--train", "--model", "m")
+    assert result.exit_code == 2
+    assert "--quorum" in result.stderr
+
+
+def test_a_quorum_of_none_is_refused(folder):
+    words = ["fit", "train.npz", "--hold-out", "0.3", "--model", "model.joblib", "-o", "b.iknow"]
+    assert "a quorum must be a whole number >= 1" in fail(*words, "--quorum", "0")
+    assert "a quorum must be a whole number >= 1" in fail(*words, "--quorum", "1,0")
+
+
+def test_the_papers_method_is_a_preset(folder):
+    fit_wine("--paper", "--layer", "standardscaler")
+    published = read_manifest_of(folder / "wine.iknow")
+    fit_wine("--rule", "ball", "--layer", "standardscaler")
+    assert read_manifest_of(folder / "wine.iknow") == published
+    assert published["settings"]["rule"] == "Ball"
+    fit_wine("--layer", "standardscaler")
+    assert read_manifest_of(folder / "wine.iknow")["settings"]["rule"] == "RelativeBall"
+    result = run("fit", "train.npz", "--paper", "--rule", "nearest", "-o", "b.iknow")
+    assert result.exit_code == 2
+    assert "leave one out" in flat(result.stderr)
+
+
+def test_levels_are_written_and_shown_where_there_are_levels(folder, wine):
+    fit_wine(ending="npz")
+    words = ["assess", "wine.iknow", "test.npz", "--model", "model.joblib"]
+    assert re.search(r"reason +level", succeed(*words))
+    succeed(*words, "-o", "out.csv")
+    columns = _columns(folder / "out.csv")
+    loaded = EpistemicClassifier.load("wine.iknow", joblib.load("model.joblib"))
+    assessment = loaded.assess(wine[0][130:])
+    np.testing.assert_array_equal(np.array(columns["level"], dtype=float), assessment.level)
+    assert columns["weakest"] == assessment.weakest.tolist()
+    known = np.array(columns["level"], dtype=float) >= loaded.selection_.level
+    assert [each == "IK" for each in columns["assertion"]] == known.tolist()
+    fit_wine("--paper", ending="npz")
+    assert "level" not in succeed(*words)
+    succeed(*words, "-o", "out.csv")
+    assert not {"level", "weakest"} & set(_columns(folder / "out.csv"))
+
+
+def test_a_layer_that_is_left_out_is_named_as_it_is_and_not_as_markup(folder, wine):
+    """Names of layers come from files: they must not style or control the terminal."""
+    codes = np.unique(wine[1], return_inverse=True)[1]
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(len(codes), 2))
+    place = np.eye(3)[codes] + 0.01 * rng.normal(size=(len(codes), 3))
+    for part, rows in {"t": slice(0, 90), "v": slice(90, None)}.items():
+        layers = {"layer:a": place[rows], "layer:[red]b\x1b[/red]": noise[rows]}
+        np.savez(folder / f"{part}.npz", scores=np.eye(3)[codes][rows], y=codes[rows], **layers)
+    said = succeed("fit", "t.npz", "--validation", "v.npz", "--coverage", "0.5", "-o", "b.iknow")
+    assert "left out" in said
+    assert "Layer [red]b\\x1b[/red] is left out: nearness means little" in flat(said)
+    assert "\x1b" not in said
+    assert "90 samples" in succeed("assess", "b.iknow", "t.npz")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from iknow import Assertion, Reason
-from iknow.cli.demo import UNSEEN, demonstrate, make_digits
+from iknow.cli.demo import LEVELS, UNSEEN, demonstrate, make_digits
 from iknow.errors import InputError
 
 
@@ -31,7 +31,17 @@ def test_the_ball_knows_almost_nothing_of_large_noise_where_softmax_keeps_most(d
 def test_the_effect_is_not_that_of_one_seed_or_digit(left_out, seed):
     outcomes = demonstrate(left_out, seed).outcomes
     assert outcomes["Ball"]["large noise"].coverage < 0.02
+    assert outcomes[LEVELS]["large noise"].coverage < 0.02
+    assert outcomes[LEVELS][UNSEEN].coverage < outcomes["softmax"][UNSEEN].coverage / 2
     assert outcomes["softmax"]["large noise"].coverage > 0.5
+
+
+def test_levels_stand_behind_the_fewest_answers_that_cannot_be_right(demonstration):
+    outcomes = demonstration.outcomes
+    assert outcomes[LEVELS]["large noise"].coverage < 0.02
+    unseen = {method: each[UNSEEN].coverage for method, each in outcomes.items()}
+    assert min(unseen, key=unseen.get) == LEVELS
+    assert unseen[LEVELS] < unseen["softmax"] / 10
 
 
 def test_what_is_known_on_clean_data_is_right_more_often_than_the_model(demonstration):
@@ -53,6 +63,11 @@ def test_one_example_of_each_assertion_is_explained(demonstration):
         assert layer.nearest_for.label == example.explanation.belief
         assert layer.nearest_against.label != example.explanation.belief
         assert example.image.shape == example.nearest_for.shape == (8, 8)
+    least = demonstration.classifier.selection_.level
+    levels = [example.level for example in demonstration.examples]
+    assert [level >= least for level in levels] == [True, False, False]
+    assert demonstration.examples[1].weakest.startswith("clarity in ")
+    assert demonstration.examples[2].weakest.startswith("nearness in ")
 
 
 def test_the_left_out_digit_is_nowhere_but_in_the_unseen_condition():

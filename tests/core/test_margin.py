@@ -104,5 +104,10 @@ def test_a_rule_that_names_no_limit_says_nothing_about_how_much_is_missing():
         def reach(self, evidence):
             return np.full(len(evidence), NO_REACH)
 
+    class Never(Nothing):
+        empty_beyond = 1.5
+
     for d in ([1.0, 2.0, 3.0], [1.0, np.inf, np.inf]):
-        assert find_margins(evidence_of(d), Nothing(), np.array([0])).tolist() == [-np.inf]
+        for rule in (Nothing(), Never()):
+            assert find_margins(evidence_of(d), rule, np.array([0])).tolist() == [-np.inf]
+    assert find_margins(evidence_of([1.0, 2.0, 3.0]), Never(), np.array([1])).tolist() == [-0.5]

@@ -169,7 +169,9 @@ def test_without_beliefs_the_nearest_class_is_believed_if_the_quorum_treats_all_
 @pytest.mark.parametrize("quorum", [(3, 1), (1, 3), (3, 3)])
 def test_evidence_with_too_few_samples_of_each_class_is_refused(quorum):
     evidence = empty_evidence(2, 3, 0, per_class=2)
-    with pytest.raises(InputError, match="the 2 nearest of each class, too few .* of 3: .*class=3"):
+    with pytest.raises(
+        InputError, match=r"the 2 nearest of each class, too few .* of 3: .*class=3"
+    ):
         weigh(evidence, quorum, np.zeros(2, int))
 
 

@@ -34,6 +34,8 @@ MORE_RULES = [
     RelativeBall(0.8, 0.8),
     RelativeBall(1.5, 1.2, quorum=(1, 3)),
     Ball(0.8, quorum=(2, 1)),
+    Nearest(2, quorum=(2, 1)),
+    RelativeBall(1.5, 1.2, quorum=(2, 1)),
 ]
 
 
@@ -118,17 +120,19 @@ def test_the_radius_is_where_another_class_becomes_known_and_no_less(
     """On a line with one sample of each class the bound is attained."""
     train, labels = np.array([[-1.0], [4.0]]), np.array([0, 1])
 
-    def justified(x):
-        evidence = gather(train, labels, np.array([[x]]), 2, 1)
-        assessment = assess_by([evidence], [rule], [0], movements={"layer0": Movement(1.0)})
-        return assessment.justification[0].tolist(), assessment.robust_radius[0]
+    def gather_at(x):
+        return gather(train, labels, np.array([[x]]), 2, 1)
 
-    _, certified = justified(0.0)
+    def knows_the_other(x):
+        return find_support(gather_at(x), rule, np.array([1]))[0].tolist() == [False, True]
+
+    assessment = assess_by([gather_at(0.0)], [rule], [0], movements={"layer0": Movement(1.0)})
+    certified = assessment.robust_radius[0]
     # Distances might be off by rounding, and so it is a little less than the whole.
     assert radius * (1 - 1e-8) < certified < radius
-    assert justified(certified)[0] != [False, True]
-    assert justified(radius * (1 - 1e-9))[0] != [False, True]
-    assert justified(radius * (1 + 1e-9))[0] == [False, True]
+    assert not knows_the_other(certified)
+    assert not knows_the_other(radius * (1 - 1e-9))
+    assert knows_the_other(radius * (1 + 1e-9))
 
 
 @pytest.mark.parametrize(
@@ -148,13 +152,13 @@ def test_the_radius_is_where_another_class_becomes_known_and_no_less(
 def test_under_a_quorum_the_other_class_needs_what_a_belief_does(rule, radius, gather):
     train, labels = np.array([[-1.0], [-1.5], [4.0], [5.0]]), np.array([0, 0, 1, 1])
 
-    def look(x):
+    def gather_at(x):
         return gather(train, labels, np.array([[x]]), 2, 2, per_class=3)
 
     def knows_the_other(x):
-        return find_support(look(x), rule, np.array([1]))[0].tolist() == [False, True]
+        return find_support(gather_at(x), rule, np.array([1]))[0].tolist() == [False, True]
 
-    certified = find_clearance(look(0.0), rule, np.array([0]))[0]
+    certified = find_clearance(gather_at(0.0), rule, np.array([0]))[0]
     if radius == 0:
         assert certified <= 0
         assert knows_the_other(0.0)

@@ -12,7 +12,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from iknow import Ball, EpistemicClassifier
+from iknow import Assertion, Ball, EpistemicClassifier
 from iknow.core.evidence import distances_for_and_against
 from iknow.errors import InputError
 from iknow.evaluation.compare import compare
@@ -30,8 +30,8 @@ class WithLevel:
         self.model_, self.classes_ = classifier.model_, classifier.classes_
         self.indexes_ = classifier.indexes_
 
-    def assess(self, X):
-        assessment = self._inside.assess(X, evidence=True)
+    def assess(self, X, evidence=True):
+        assessment = self._inside.assess(X, evidence=evidence)
         own, other = distances_for_and_against(
             assessment.evidence["input"], assessment.belief_codes
         )
@@ -298,8 +298,21 @@ def test_what_makes_no_sense_is_refused(how, match, classifier, data):
         compare(classifier, *data, **{"perturbations": [], "peers": [Energy()], **how})
 
 
+def test_the_classifier_as_it_is_tuned(data):
+    """With its own levels: at their coverage it asserts what they say, and no more."""
+    (X, y), (X_val, _), (X_test, y_test) = data
+    model = LogisticRegression(max_iter=300).fit(X, y)
+    tuned = EpistemicClassifier(FrozenEstimator(model), progress=False).fit(X, y)
+    tuned.tune(X_val, coverage=0.75)
+    found = compare(tuned, *data, perturbations=[], peers=[], coverages=(0.75,))
+    known = tuned.assess(X_test).assertion == Assertion.IK
+    wrong = model.predict(X_test) != y_test
+    assert found.asserted[0, 0, 0] == pytest.approx(known.mean(), abs=0.01)
+    assert found.wrong[0, 0, 0] == pytest.approx((known & wrong).mean(), abs=0.01)
+
+
 def test_a_classifier_without_levels_is_refused(classifier, data):
-    plain = SimpleNamespace(**vars(classifier), assess=lambda X: SimpleNamespace())
+    plain = SimpleNamespace(**vars(classifier), assess=lambda X, evidence: SimpleNamespace())
     with pytest.raises(InputError, match="gives no levels"):
         compare(plain, *data, perturbations=[], peers=[])
 

@@ -15,7 +15,10 @@ def random_evidence(rng, n, n_classes, n_neighbors=2):
     """Distances from a few numbers, so that ties abound; some classes have no sample."""
     distances = rng.choice([0.0, 0.5, 1.0, 1.5, 2.5, np.inf], size=(n, n_classes))
     neighbors = np.sort(distances, axis=1)[:, :n_neighbors]
-    return Evidence(distances, neighbors, np.where(np.isinf(distances), -1, 7))
+    exemplars = np.where(np.isinf(distances), -1, 7)
+    further = distances[:, :, None] + np.sort(rng.choice([0.0, 0.5, np.inf], (n, n_classes, 2)))
+    rows = np.where(np.isinf(further), -1, [8, 9])
+    return Evidence(distances, neighbors, exemplars, further, rows)
 
 
 def random_assessment(seed, neighborhoods):
@@ -43,7 +46,8 @@ def assert_equals_brute_force(curve, assessment, y_true, layer):
     middles = (curve.radii[1:] + curve.radii[:-1]) / 2
     tried = [*curve.radii, *np.nextafter(curve.radii[1:], 0), *middles, 1e9]
     for radius, at in zip(tried, curve.places(tried), strict=True):
-        other = assessment.under({**assessment.neighborhoods, layer: Ball(radius)})
+        ball = Ball(radius, quorum=assessment.neighborhoods[layer].quorum)
+        other = assessment.under({**assessment.neighborhoods, layer: ball})
         report = evaluate(other, y_true)
         for name in ("f_ik", "f_imk", "f_idk", "a_ik", "a_not_ik"):
             np.testing.assert_equal(getattr(curve, name)[at], getattr(report, name), err_msg=name)
@@ -53,7 +57,8 @@ def assert_equals_brute_force(curve, assessment, y_true, layer):
 
 @pytest.mark.parametrize("seed", range(60))
 def test_the_curve_of_one_layer_equals_a_report_at_every_radius(seed):
-    assessment, y_true = random_assessment(seed, {"a": Ball(1.0)})
+    quorum = [(1, 1), (1, 3), (2, 2)][seed % 3]
+    assessment, y_true = random_assessment(seed, {"a": Ball(1.0, quorum=quorum)})
     curve = radius_curve(assessment, y_true)
     assert curve.layer == "a"
     assert curve.n_samples == len(y_true)

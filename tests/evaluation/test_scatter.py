@@ -9,8 +9,9 @@ from iknow.evaluation.scatter import evidence_scatter
 
 
 @pytest.mark.parametrize("discard", [True, False])
-def test_each_sample_has_its_two_distances(random_assessment, discard):
-    rules = {"a": Ball(1.0), "b": Nearest(2)}
+@pytest.mark.parametrize("quorum", [(1, 1), (1, 3), (2, 2)])
+def test_each_sample_has_its_two_distances(random_assessment, discard, quorum):
+    rules = {"a": Ball(1.0, quorum=quorum), "b": Nearest(2, quorum=quorum)}
     for seed in range(20):
         assessment, _ = random_assessment(seed, rules, discard=discard)
         for layer, rule in rules.items():
@@ -18,11 +19,11 @@ def test_each_sample_has_its_two_distances(random_assessment, discard):
             assert (scatter.layer, scatter.neighborhood) == (layer, rule)
             np.testing.assert_array_equal(scatter.assertion, assessment.assertion)
             for i, belief in enumerate(assessment.belief_codes):
-                distances = assessment.evidence[layer].class_distances[i].tolist()
+                ranked = assessment.evidence[layer].ranked_distances()[i].tolist()
                 if assessment.invalid[i]:
-                    distances = [np.inf] * 3
-                assert scatter.own[i] == distances.pop(belief)
-                assert scatter.other[i] == min(distances)
+                    ranked = [[np.inf] * 3] * 3
+                assert scatter.own[i] == ranked.pop(belief)[quorum[0] - 1]
+                assert scatter.other[i] == min(nearest[quorum[1] - 1] for nearest in ranked)
 
 
 def test_an_only_layer_needs_no_name(random_assessment):

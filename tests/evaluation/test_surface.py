@@ -19,8 +19,8 @@ def count_known(assessment, first, second, radii):
     def at(layer, radius):
         rule = assessment.neighborhoods[layer]
         if isinstance(rule, BallElseNearest | BallWithNearest):
-            return type(rule)(radius, rule.k)
-        return Ball(radius)
+            return type(rule)(radius, rule.k, quorum=rule.quorum)
+        return Ball(radius, quorum=rule.quorum)
 
     changed = {first: at(first, radii[0]), second: at(second, radii[1])}
     other = assessment.under({**assessment.neighborhoods, **changed})
@@ -32,6 +32,7 @@ RULES = [
     {"a": Ball(1.0), "b": Ball(0.5), "c": Ball(1.5)},
     {"a": Nearest(1), "b": RelativeBall(1.0, 2.0), "c": Nearest(2)},
     {"a": BallElseNearest(1.0, 2), "b": BallWithNearest(0.5, 2)},
+    {"a": RelativeBall(1.0, 1.5, quorum=(1, 3)), "b": BallElseNearest(0.5, 2, quorum=2)},
     {"a": BallWithNearest(1.0, 1), "b": Ball([0.5, 1.0, 1.5]), "c": Ball([1.5, 1.0, 1.5])},
 ]
 

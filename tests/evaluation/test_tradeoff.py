@@ -1,5 +1,7 @@
 """The trade-off against methods really applied, setting by setting."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -14,7 +16,8 @@ METHODS = ["softmax", "Ball", "Nearest", "BallElseNearest", "BallWithNearest"]
 
 @pytest.fixture(params=range(25))
 def case(request, random_assessment):
-    rules = {layer: Ball(radius) for layer, radius in RADII.items()}
+    quorum = [(1, 1), (1, 3), (2, 2)][request.param % 3]
+    rules = {layer: Ball(radius, quorum=quorum) for layer, radius in RADII.items()}
     return random_assessment(request.param, rules, discard=request.param % 2 == 0)
 
 
@@ -34,7 +37,11 @@ def outcome(assessment, y_true, method, setting):
     if method == "softmax":
         covered = (highest_probability(assessment.scores) >= setting) & ~assessment.invalid
     else:
-        covered = assessment.under(rules_at(method, setting)).assertion == Assertion.IK
+        quorum = assessment.neighborhoods["a"].quorum
+        rules = {
+            layer: replace(rule, quorum=quorum) for layer, rule in rules_at(method, setting).items()
+        }
+        covered = assessment.under(rules).assertion == Assertion.IK
     right = (assessment.belief == y_true)[covered]
     return covered.mean(), right.mean() if len(right) else np.nan
 
@@ -53,8 +60,8 @@ def test_for_each_coverage_the_strictest_setting_is_taken(case, method):
     every = {
         "softmax": np.unique(highest_probability(case[0].scores))[::-1],
         "Nearest": np.arange(6, 0, -1),
-        "BallElseNearest": np.arange(12, -1, -1) / 2,
-    }.get(method, np.arange(0, 13) / 2)
+        "BallElseNearest": np.arange(24, -1, -1) / 2,
+    }.get(method, np.arange(0, 25) / 2)
     expected, most = [], 0.0
     for setting in every:
         coverage, accuracy = outcome(*case, method, setting)
@@ -89,7 +96,8 @@ def test_all_is_told_of_all(case):
 
 def test_radii_may_be_given_and_only_their_ratio_counts(case):
     assessment, y_true = case
-    other = assessment.under({layer: Nearest(1) for layer in RADII})
+    quorum = assessment.neighborhoods["a"].quorum
+    other = assessment.under({layer: Nearest(1, quorum=quorum) for layer in RADII})
     twice = {layer: 2 * radius for layer, radius in RADII.items()}
     for method in METHODS:
         once, again = (

@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 
 from iknow.core.assertion import Assertion, Reason
+from iknow.core.level import Levels, Reference
 from iknow.core.slack import Slack, Turn
 from iknow.explain.explanation import SENTENCES
 from iknow.explain.layer import Exemplar, LayerExplanation
 from iknow.explain.picture import Features, as_image
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
+from tests import oracles
 
 CLASSES = np.array(["cat", "dog", "owl"])
 
@@ -223,3 +225,75 @@ def test_a_record_holds_plain_values(classes, kind, evidence_from, explain_one):
 
 def test_an_exemplar_shows_four_digits_of_its_distance():
     assert str(Exemplar(7, "cat", 1 / 3)) == "#7 (cat) at 0.3333"
+
+
+@pytest.fixture
+def crowd():
+    """One query on a line with cats at 1, 4 and 5, dogs at 2, 2.5 and 3, and an owl at 1.5."""
+    train = np.array([1.0, 4, 5, 2, 2.5, 3, 1.5])[:, None]
+    labels = np.array([0, 0, 0, 1, 1, 1, 2])
+    return oracles.gather(train, labels, np.zeros((1, 1)), 3, 7, per_class=6)
+
+
+def test_with_a_quorum_all_samples_are_named(crowd, explain_one):
+    layer = explain_one(crowd, Ball(2.5, quorum=(1, 3)))
+    assert layer.samples_for == (Exemplar(0, "cat", 1.0),)
+    # The owl is nearer, but alone; two of three dogs are within reach.
+    dogs = [(3, 2.0), (4, 2.5), (5, 3.0)]
+    assert layer.samples_against == tuple(Exemplar(row, "dog", at) for row, at in dogs)
+    assert (layer.nearest_for, layer.nearest_against) == (
+        Exemplar(0, "cat", 1.0),
+        Exemplar(3, "dog", 2.0),
+    )
+    assert (layer.support, layer.margin) == (("cat",), 0.5)
+    assert layer.slack == Slack(
+        "radius", 2.5, shrink=Turn(1.0, Assertion.IDK), grow=Turn(3.0, Assertion.IMK)
+    )
+    assert str(layer).splitlines()[1:3] == [
+        "  for      #0 (cat) at 1",
+        "  against  #3 (dog) at 2, #4 (dog) at 2.5, #5 (dog) at 3",
+    ]
+    both = explain_one(crowd, Ball(2.5, quorum=2))
+    assert [each.row for each in both.samples_for] == [0, 1]
+    assert both.support == ("dog",)
+
+
+def test_a_class_with_too_few_samples_says_so(crowd, explain_one):
+    layer = explain_one(crowd, Ball(2.5, quorum=(2, 3)), belief=2)
+    assert layer.support == ()
+    assert layer.margin == -np.inf
+    assert "  for      #6 (owl) at 1.5 (of 2 needed)" in str(layer)
+    assert layer.finding.startswith(
+        "layer0 finds too few samples of any class within the reach 2.5"
+    )
+
+
+def test_a_relative_ball_names_the_belief_that_is_too_far(crowd, explain_one):
+    layer = explain_one(crowd, RelativeBall(0.5, 2, quorum=(1, 3)))
+    assert layer.reach is layer.reach_against is None
+    assert layer.finding.endswith("nearest of the belief: #0 (cat) at 1")
+    near = explain_one(crowd, RelativeBall(1.5, 0.5, quorum=(1, 3)))
+    assert (near.reach, near.reach_against) == (1.0, 0.5)
+    assert near.extent == "reach 1, 0.5 against"
+
+
+def test_an_ik_says_what_changes_it_stands(crowd, assess_by):
+    for rule, stands in [
+        (Ball(4.0, quorum=(1, 6)), "; it stands whatever 1 sample is added, removed or relabeled"),
+        (Ball(2.5, quorum=(1, 3)), "would not be known"),
+    ]:
+        explanation = assess_by([crowd], [rule], [0], CLASSES).explain(0)
+        assert explanation.assertion == Assertion.IK
+        assert str(explanation).endswith(stands)
+
+
+def test_a_level_is_told_with_what_holds_it_down(crowd, assess_by):
+    reference = Reference(own=np.array([0.5, 2.0, 4.0, 4.0]), ratio=np.array([1.0, 2.0, 3.5, 4.0]))
+    rule = RelativeBall(1.5, 1.0)
+    levels = Levels({"layer0": reference})
+    explanation = assess_by([crowd], [rule], [0], CLASSES, levels=levels).explain(0)
+    # Three of four reference samples are as far as 1; one of four is at most 1.5 times as clear.
+    assert (explanation.level, explanation.weakest) == (0.25, "clarity in layer0")
+    assert "\n  level 0.25, held down by clarity in layer0\n" in str(explanation)
+    assert "Level 0.25, held down by clarity in layer0." in explanation._repr_html_()
+    assert "level" not in str(assess_by([crowd], [rule], [0], CLASSES).explain(0))

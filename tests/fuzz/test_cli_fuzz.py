@@ -75,6 +75,8 @@ def make_command(rng, files):
             ["--labels", one(files["all"])],
             ["--show", one(("image:2x2", "series", "features", *files["text"], "image:-1x-4"))],
             ["--training", one(files["all"])],
+            ["--reference", one(files["all"])],
+            ["--quorum", one(("3", "1,3", *files["text"]))],
             ["--device", one(("cpu", "abacus", *files["text"]))],
         ])  # fmt: skip
     if command == "fit":
@@ -90,6 +92,8 @@ def make_command(rng, files):
                 "--accuracy",
                 "--confidence",
                 "--coverage",
+                "--false-alarm",
+                "--quorum",
                 "--random-state",
                 "--hold-out",
             )

@@ -589,6 +589,9 @@ def check_saved(problem, classifier, a, test, folder, told):
     np.testing.assert_array_equal(again.assertion, a.assertion, told)
     np.testing.assert_array_equal(again.reason, a.reason, told)
     assert again.belief.tolist() == a.belief.tolist(), told
+    if a.levels is not None:
+        np.testing.assert_array_equal(again.level, a.level, told)
+        np.testing.assert_array_equal(again.weakest, a.weakest, told)
 
 
 def run_cases(seed, n_cases, folder):

@@ -429,6 +429,68 @@ def test_without_the_truth(assessed, open_page):
     assert page.run("return Report.page.summary.counts") != counts
 
 
+QUORUM = (1, 3)
+
+
+def test_a_quorum_is_said_and_all_its_samples_are_shown(assessed, open_page):
+    rule = RelativeBall(0.8, 1.5, quorum=QUORUM)
+    rules = {"hidden": rule, "logits": rule}
+    assessment, y_true = assessed(n=300, rules=rules, per_class=3)
+    training = np.random.default_rng(0).random((80, 5, 4))
+    page = open_page(make_html(assessment, y_true, training=training, max_bytes=10**7))
+    said = "The class it says counts with one sample within reach, any other with 3."
+    assert said in page.text("#controls")
+    for reason in (Reason.KNOWN, Reason.OVERLAP):
+        i = int(np.flatnonzero(assessment.reason == reason)[0])
+        page.run("Report.page.choose(arguments[0])", i)
+        shown, explanation = page.text("#detail"), assessment.explain(i)
+        for layer in explanation.layers:
+            for exemplar in (*layer.samples_for, *layer.samples_against):
+                assert f"training #{exemplar.row}" in shown
+            assert f"at {layer.samples_against[-1].distance:.4g}" in shown
+            alone = f"only “{explanation.belief}” has enough within reach"
+            assert layer.support != (explanation.belief,) or alone in shown
+        if reason == Reason.KNOWN and explanation.changes:
+            are = "sample is" if explanation.changes == 1 else "samples are"
+            assert f"whatever {explanation.changes} {are} added, removed or relabeled" in shown
+    # Another rule keeps the quorum, and Python agrees.
+    page.set("#rule", "Ball")
+    assert said in page.text("#controls")
+    balls = assessment.under({layer: Ball(0.8, quorum=QUORUM) for layer in rules})
+    assert page.run("return [...Report.page.assessed.reason]") == list(balls.reason)
+
+
+@pytest.mark.parametrize(
+    ("quorum", "words"),
+    [
+        ((2, 2), "A class counts with 2 samples within reach."),
+        ((2, 1), "The class it says counts with 2 samples within reach, any other with one."),
+    ],
+)
+def test_every_quorum_has_its_words(quorum, words, assessed, open_page):
+    rules = {"hidden": Ball(0.9, quorum=quorum), "logits": Ball(0.8)}
+    assessment, y_true = assessed(n=100, rules=rules, per_class=2)
+    page = open_page(make_html(assessment, y_true))
+    assert f"Layer hidden: {words}" in page.text("#controls")
+    assert f"Layer logits: {words}" not in page.text("#controls")
+    found = sentences(page, assessment)
+    assert not [each for _, each in found.values() if "undefined" in each or "NaN" in each]
+    assert any("second nearest" in each for _, each in found.values())
+
+
+def test_a_belief_that_is_far_is_said_to_be_far_whatever_else_is_near(assessed, open_page):
+    rule = RelativeBall(0.5, 1.5)
+    assessment, y_true = assessed(n=300, rules={"only": rule}, layers=("only",))
+    page = open_page(make_html(assessment, y_true))
+    distances = assessment.evidence["only"].class_distances
+    near = (assessment.reason == Reason.EXTRAPOLATION) & (distances.min(axis=1) < 0.5)
+    i = int(np.flatnonzero(near)[0])
+    page.run("Report.page.choose(arguments[0])", i)
+    own = assessment.explain(i).layers[0].nearest_for
+    words = page.text("#detail .sentence")
+    assert f"of “{own.label}” (#{own.row}) is at {own.distance:.4g}, beyond ε = 0.5." in words
+
+
 def test_without_neighbours_the_rules_with_k_are_closed(assessed, open_page):
     assessment, y_true = assessed(n_neighbors=0)
     page = open_page(make_html(assessment, y_true))

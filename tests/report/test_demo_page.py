@@ -39,13 +39,16 @@ def test_all_of_it_is_there(page, judged):
     assert page.run("return document.querySelectorAll('#matrices table').length") >= 3
 
 
-def test_the_closest_call_opens_with_its_evidence(page, judged):
+def test_a_wrong_ik_or_else_the_closest_call_opens_with_its_evidence(page, judged):
     assessment, y_true = judged
     wrong = (assessment.assertion == Assertion.IK) & (assessment.belief != y_true)
-    assert not wrong.any()  # else these would come first
     shown = page.text("#detail")
     i = int(re.search(r"Sample #(\d+)", shown)[1])
-    assert abs(assessment.margin[i]) == np.abs(assessment.margin).min()
+    if wrong.any():
+        assert wrong[i]
+        assert f"And yet it is wrong: the truth is “{y_true[i]}”" in shown
+    else:
+        assert abs(assessment.margin[i]) == np.abs(assessment.margin).min()
     explanation = assessment.explain(i)
     level, weakest = explanation.standing.split(", held down by ")
     assert level.removeprefix("level ") in shown
@@ -67,5 +70,5 @@ def test_one_can_say_from_it_why_a_prediction_is_imk(page, judged):
     assert f"The model says “{assessment.belief[i]}”" in shown
     assert f"“{layer.nearest_for.label}” (#{layer.nearest_for.row})" in shown
     last = layer.samples_against[-1]
-    assert f"But so are 3 samples of “{last.label}” up to #{last.row}" in shown
+    assert f"But 3 samples of “{last.label}” up to #{last.row}, at " in shown
     assert "Both classes are supported, so: I may know." in shown

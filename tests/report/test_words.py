@@ -5,10 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from iknow import Ball, evaluate
+from iknow import Assertion, Ball, evaluate
+from iknow.core.level import Levels, Reference
 from iknow.core.movement import Movement
 from iknow.report import make_html
-from iknow.report.words import describe_certificate, holds_here, summarise
+from iknow.report.promises import describe_certificate, holds_here
+from iknow.report.words import summarise
 
 
 def words(assessment, y_true=None, selection=None):
@@ -85,3 +87,35 @@ def test_the_summary_counts(radius, assessed):
     assert f"“I know” for {known}" in sentences
     assert ("Where it knows" in sentences) == (known > 0)
     assert "nan" not in sentences
+
+
+def test_what_levels_promise_and_leave_out_is_told(assessed, selection_for):
+    assessment, y_true = assessed()
+    reference = Reference(np.array([1.0]), np.array([1.0]))
+    levels = Levels({"hidden": reference, "logits": reference})
+    leveled = replace(assessment, levels=levels)
+    selection = replace(
+        selection_for(assessment, None),
+        levels=levels, level=0.3, false_alarm=0.05, left_out={"input": "as near as not"},
+    )  # fmt: skip
+    promised = "an ordinary sample, drawn as the reference samples were, is not IK with a "
+    assert f"{promised}probability of at most 5.0%." in words(leveled, y_true, selection)
+    assert "Layer input is left out: as near as not." in words(leveled, y_true, selection)
+    # For other neighborhoods nothing is promised.
+    other = replace(leveled, neighborhoods=dict.fromkeys(leveled.neighborhoods, Ball(0.7)))
+    assert promised not in words(other, y_true, selection)
+    short = replace(selection, false_alarm=None, note="give at least 374")
+    assert "could not be certified: give at least 374." in words(leveled, y_true, short)
+
+
+def test_changes_of_the_training_set_are_told_where_an_ik_stands_them(assessed):
+    rule = Ball(0.8, quorum=(1, 3))
+    assessment, y_true = assessed(n=200, rules={"hidden": rule, "logits": rule}, per_class=4)
+    changes = assessment.stability.changes[assessment.assertion == Assertion.IK]
+    one, two = int((changes >= 1).sum()), int((changes >= 2).sum())
+    assert 0 < two < one < len(changes)
+    assert (
+        f"With the model as it is, {one} of {len(changes)} IK predictions stay IK if any one "
+        f"training sample is added, removed or relabeled, {two} if any 2 are."
+    ) in words(assessment, y_true)
+    assert "relabeled" not in words(*assessed())

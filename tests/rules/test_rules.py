@@ -19,7 +19,8 @@ class TestBall(RuleContract):
         return [Ball(0.6), Ball(1.0), Ball(0.0), Ball(math.inf)]
 
     def bad_parameters(self):
-        return [*BAD_QUORUMS, *BAD_RADII, {"radius": []}, {"radius": [[1.0]]}, {"radius": [1.0, -1.0]}]
+        per_class = [{"radius": []}, {"radius": [[1.0]]}, {"radius": [1.0, -1.0]}]
+        return [*BAD_QUORUMS, *BAD_RADII, *per_class]
 
 
 class TestBallPerClass(RuleContract):
@@ -58,7 +59,8 @@ class TestBallWithNearest(RuleContract):
 class TestRelativeBall(RuleContract):
     def make_rules(self):
         narrow = [RelativeBall(1.0, 0.7), RelativeBall(math.inf, 0.0)]
-        return [RelativeBall(1.0, 1.5), RelativeBall(0.6, 1.0), RelativeBall(math.inf, 2.0), *narrow]
+        wide = [RelativeBall(1.0, 1.5), RelativeBall(0.6, 1.0), RelativeBall(math.inf, 2.0)]
+        return [*wide, *narrow]
 
     def bad_parameters(self):
         return [*BAD_QUORUMS, *BAD_RADII, *BAD_RATIOS, {"radius": [1.0, 1.0, 1.0]}]

@@ -204,6 +204,13 @@ def test_it_is_drawn(parts, tuned):
     assert surface.best_count >= known.sum()
 
 
+def test_it_takes_no_quorum_as_it_has_no_such_field(parts):
+    classifier = EpistemicClassifier(LogisticRegression(), ["input"], Crowd, quorum=3)
+    with pytest.raises(InputError, match=r"Crowd takes no quorum; got \(3, 3\): leave it at 1"):
+        classifier.fit(*parts[0])
+    assert Crowd(0.6, 2).quorum == (1, 1)
+
+
 def test_it_is_on_the_command_line():
     assert rule_by_name("crowd") is Crowd
     said = CliRunner().invoke(app, ["fit", "x.npz", "-o", "b.iknow", "--rule", "mob"])
@@ -218,7 +225,8 @@ def test_it_is_reported(parts, tuned):
     assert report.f_ik == (assessment.assertion == Assertion.IK).mean()
     page = make_html(assessment, y_true, selection=tuned.selection_)
     setting = describe_setting(assessment.neighborhoods["input"])
-    assert setting == {"rule": "Crowd", "text": repr(assessment.neighborhoods["input"])}
+    text = repr(assessment.neighborhoods["input"])
+    assert setting == {"rule": "Crowd", "text": text, "quorum": (1, 1)}
     assert json.dumps(setting) in page
 
 

@@ -123,14 +123,14 @@ def test_a_given_index_answers_as_the_one_that_is_chosen(rule, digits, tmp_path)
         made.tune(x[300:400], y[300:400], **({} if rule is Ball else {"coverage": 0.6}))
     assert given.neighborhoods_ == plain.neighborhoods_
     assert_same_assessments(given, plain, x[400:440])
-    assert type(given.indexes_["logits"]._index._given) is TreeIndex
+    assert {type(each._index._given) for each in given.indexes_.values()} == {TreeIndex}
     given.warm_up()
 
     given.save(tmp_path / "x.iknow")
     loaded = EpistemicClassifier.load(tmp_path / "x.iknow", model, index=TreeIndex)
     assert loaded.index is TreeIndex
     assert_same_assessments(loaded, plain, x[400:440])
-    assert type(loaded.indexes_["logits"]._index._given) is TreeIndex
+    assert {type(each._index._given) for each in loaded.indexes_.values()} == {TreeIndex}
     # The points are all that is kept: without index= they are searched by default.
     plain.save(tmp_path / "y.iknow")
     assert (tmp_path / "x.iknow").read_bytes() == (tmp_path / "y.iknow").read_bytes()

@@ -26,13 +26,15 @@ def forgetful():
     """The compiled functions of search, with no version of any compiled yet."""
     assert is_compiled()
     from iknow.search.cpu.numba import cells as numba_cells
+    from iknow.search.cpu.numba import few as numba_few
     from iknow.search.cpu.numba import kernels as gathering
     from iknow.search.cpu.numba import measure as numba_measure
     from iknow.search.cpu.numba import neighbors as numba_neighbors
     from iknow.search.cpu.numba import sweep as numba_sweep
     from iknow.search.cpu.numba import tree as numba_tree
 
-    modules = gathering, numba_cells, numba_measure, numba_neighbors, numba_sweep, numba_tree
+    finding = gathering, numba_few, numba_measure, numba_neighbors
+    modules = *finding, numba_cells, numba_sweep, numba_tree
     found = {
         value
         for module in modules
@@ -61,6 +63,7 @@ RULES = [
     BallElseNearest(0.2, 3),
     BallWithNearest(0.5, 3),
     RelativeBall(1.0, 1.5),
+    RelativeBall(1.0, 1.5, quorum=(1, 3)),
 ]
 
 

@@ -9,6 +9,7 @@ from iknow.core.assertion import Assertion, make_assertions
 from iknow.core.evidence import Evidence
 from iknow.core.justification import justify
 from iknow.core.neighborhood import has_k
+from iknow.core.quorum import ONE, weigh
 from iknow.core.support import find_support
 from iknow.testing import brute_force
 
@@ -49,7 +50,10 @@ class RandomProblem:
     def known(self, neighborhoods):
         """Which samples are IK, by applying the rules."""
         return self._known(
-            [find_support(layer, neighborhoods[name]) for name, layer in self.evidence.items()]
+            [
+                find_support(weigh(layer, ONE, self.belief), neighborhoods[name])
+                for name, layer in self.evidence.items()
+            ]
         )
 
     def count(self, neighborhoods):

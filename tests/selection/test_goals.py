@@ -1,5 +1,7 @@
 """Goals: what may be asked for together, and which method serves it."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ from iknow.selection import (
     select,
     select_per_class,
 )
+from iknow.selection.candidates import Part
 from iknow.testing import brute_force
 
 
@@ -33,9 +36,10 @@ def data():
     return evidence, np.where(rng.random(200) < 0.03, (y_true + 1) % 3, y_true), y_true
 
 
-def test_an_accuracy_and_a_coverage_cannot_both_be_asked_for():
-    with pytest.raises(InputError, match="an accuracy or for a coverage, not for both"):
-        Goal(accuracy=0.9, coverage=0.5)
+@pytest.mark.parametrize("several", [*combinations(["accuracy", "coverage", "false_alarm"], 2)])
+def test_one_thing_is_asked_for_at_a_time(several):
+    with pytest.raises(InputError, match="ask for one of accuracy, coverage and false_alarm"):
+        Goal(**dict.fromkeys(several, 0.5))
 
 
 def test_each_class_needs_an_accuracy():
@@ -65,10 +69,12 @@ def test_several_k_are_tried(rule, data):
 
 
 def test_a_coverage_is_matched(data):
-    for rule in (Nearest, RelativeBall):
-        found = choose(Goal(coverage=0.6), *data, rule)
-        assert repr(found) == repr(match_coverage(*data, rule, 0.6))
-        assert found.method == "matched"
+    found = choose(Goal(coverage=0.6), *data, Nearest)
+    assert repr(found) == repr(match_coverage(*data, Nearest, 0.6))
+    assert found.method == "matched"
+    assert choose(Goal(coverage=0.6), *data, RelativeBall).coverage == pytest.approx(
+        0.6, abs=1.001 / 200
+    )
 
 
 def test_a_coverage_of_a_ball_is_refused(data):
@@ -106,16 +112,50 @@ def test_a_radius_for_each_class_is_for_balls_alone(data):
             choose(Goal(method="per-class", k=1), *data, rule)
 
 
-def test_a_goal_without_a_maximum_says_what_to_ask_for(data):
-    with pytest.raises(SelectionError, match=r"tune\(\.\.\., accuracy=0.99\)"):
-        choose(Goal(), *data, RelativeBall)
+def test_without_a_goal_levels_certify_or_say_how_far_they_got(data):
+    """200 samples are too few for a tenth of the model's errors."""
+    found = choose(Goal(), *data, RelativeBall)
+    assert found.coverage == pytest.approx(0.75, abs=1.001 / 200)
+    assert found.certificate is None
+    assert "too few samples: certifying an accuracy of" in found.note
+    matched = choose(Goal(coverage=0.75), *data, RelativeBall)
+    assert repr(found.neighborhoods) == repr(matched.neighborhoods)
+    assert matched.note == ""
+
+
+@pytest.mark.parametrize("goal", [Goal(), Goal(accuracy=0.9), Goal(accuracy=0.9, each_class=True)])
+def test_an_accuracy_along_levels_needs_labels(goal, data):
+    evidence, belief, _ = data
+    with pytest.raises(InputError, match="an accuracy needs labels: give y too, or ask for"):
+        choose(goal, evidence, belief, None, RelativeBall)
+
+
+@pytest.mark.parametrize("goal", [Goal(coverage=0.6), Goal(false_alarm=0.1)])
+def test_other_goals_along_levels_need_no_labels_and_do_not_look_at_them(goal, data):
+    evidence, belief, y_true = data
+    without = choose(goal, evidence, belief, None, RelativeBall)
+    assert np.isnan([without.accuracy, without.accuracy_outside]).all()
+    for labels in (y_true, (y_true + 1) % 3):
+        found = choose(goal, evidence, belief, labels, RelativeBall)
+        assert found.neighborhoods == without.neighborhoods
+
+
+@pytest.mark.parametrize("rule", [Ball, Nearest, BallElseNearest])
+def test_rules_without_levels_need_labels_and_take_no_reference(rule, data):
+    evidence, belief, y_true = data
+    with pytest.raises(InputError, match=f"tuning {rule.__name__} needs labels"):
+        choose(Goal(k=1), evidence, belief, None, rule)
+    for more in ({"reference": Part(evidence, belief, None)}, {}):
+        goal = Goal() if more else Goal(false_alarm=0.1)
+        with pytest.raises(InputError, match=f"need a rule with levels.*got {rule.__name__}"):
+            choose(goal, evidence, belief, y_true, rule, **more)
 
 
 @pytest.mark.parametrize(
     ("rule", "k", "needed"),
     [
         (Ball, 5, 0),
-        (RelativeBall, 5, 0),
+        (RelativeBall, 5, 1),
         (BallElseNearest, 5, 5),
         (BallElseNearest, [1, 7, 3], 7),
         (BallWithNearest, None, 0),
@@ -127,11 +167,16 @@ def test_evidence_must_hold_as_many_neighbours_as_the_goal_may_use(rule, k, need
     assert Goal(k=k).neighbors_needed(rule, n_rows=100) == needed
 
 
+def test_levels_ask_as_many_neighbours_as_the_belief_needs():
+    assert Goal().neighbors_needed(RelativeBall, n_rows=100, quorum=(2, 5)) == 2
+    assert Goal().neighbors_needed(RelativeBall, n_rows=1, quorum=(2, 5)) == 1
+
+
 def test_k_is_matched_up_to_a_limit():
     assert Goal(coverage=0.5).neighbors_needed(Nearest, n_rows=10**6) == Nearest.neighbors_to_match
 
 
-@pytest.mark.parametrize("asked", [{"accuracy": 0.9}, {"coverage": 0.5}])
+@pytest.mark.parametrize("asked", [{"accuracy": 0.9}, {"coverage": 0.5}, {"false_alarm": 0.1}])
 def test_a_method_for_coverage_is_not_silently_ignored(asked):
     with pytest.raises(InputError, match="method='grid' is a way to the largest coverage"):
         Goal(method="grid", **asked)

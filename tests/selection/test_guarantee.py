@@ -68,19 +68,22 @@ class Problem:
 
     def is_known(self, neighborhoods, row):
         return all(
-            support_of(rule, self.evidence[layer], row) == {self.belief[row]}
+            support_of(rule, self.evidence[layer], row, self.belief[row]) == {self.belief[row]}
             for layer, rule in neighborhoods.items()
         )
 
 
-def support_of(rule, evidence, row):
-    """The rules as the paper's table states them, one sample at a time."""
+def support_of(rule, evidence, row, belief):
+    """The rules as the paper's table states them, and ours, one sample at a time."""
     distances = evidence.class_distances[row].tolist()
     nearest, radius = min(distances), rule.radius
     if isinstance(rule, Ball):
         reach = radius
     elif isinstance(rule, RelativeBall):
-        reach = rule.ratio * nearest if nearest <= radius else -1
+        own = distances[belief]
+        if own > radius or own == np.inf:
+            return set()
+        return {belief} | {c for c, each in enumerate(distances) if each <= rule.ratio * own}
     else:
         kth = evidence.neighbor_distances[row, rule.k - 1]
         if isinstance(rule, BallElseNearest):
@@ -398,7 +401,8 @@ def test_the_order_for_each_class_goes_by_the_class_that_is_least_sure():
     part = Part({"layer": make_evidence(distances)}, belief, y_true)
 
     def ranked_for(eligible):
-        ranked = rank([sure, unsure], part, eligible, 0.9, 0.01)
+        settings = [Candidate(sure), Candidate(unsure)]
+        ranked = rank(settings, part, eligible, 0.9, 0.01)
         return [(candidate.neighborhoods, candidate.classes) for candidate in ranked]
 
     assert ranked_for(None) == [(unsure, None), (sure, None)]
@@ -515,7 +519,7 @@ def test_a_setting_that_would_have_passed_after_the_first_failed_is_not_called_a
 @pytest.mark.parametrize(("rule", "k"), RULES)
 def test_where_no_sample_can_be_known_the_error_says_so(rule, k):
     problem = Problem(100)
-    problem.evidence = {"layer": make_evidence(np.ones((100, 3)), np.ones((100, 3)))}
+    problem.evidence = {"layer": make_evidence(np.zeros((100, 3)), np.zeros((100, 3)))}
     with pytest.raises(SelectionError, match=f"no {rule.__name__} makes any of the"):
         problem.certify(rule, k=k)
 

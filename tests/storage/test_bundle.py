@@ -181,7 +181,8 @@ def test_a_torch_module_assesses_alike_after_the_round_trip(tmp_path):
     X, y = make_blobs(80, 3, centers=3, random_state=0)
     torch.manual_seed(0)
     module = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.ReLU(), torch.nn.Linear(5, 3))
-    classifier = EpistemicClassifier(module, neighborhoods={"1": Ball(1), "2": Nearest(2)})
+    rules = {"1": Ball(1), "2": Nearest(2)}
+    classifier = EpistemicClassifier(module, layers=["1", "2"], neighborhoods=rules)
     classifier.fit(X, y).save(tmp_path / "x.iknow")
     loaded = EpistemicClassifier.load(tmp_path / "x.iknow", module)
     assert_same_assessment(loaded.assess(X + 0.1), classifier.assess(X + 0.1))
@@ -463,8 +464,8 @@ def test_content_of_a_bundle_that_no_index_can_take_is_refused_though_its_checks
     tmp_path,
 ):
     """Such as one that was written by other means than `save`."""
-    settings = {"rule": "Ball", "fixed": True, "k": 5, "batch_size": 1024, "selection": None}
-    settings |= {"n_features_in": None, "feature_names_in": None, "probe": "none"}
+    make_classifier(tuned=False).save(tmp_path / "x.iknow")
+    settings = read_bundle(tmp_path / "x.iknow").settings
     points = np.array([[1.0], [2.0], [np.nan]], dtype=np.float32)
     bundle = Bundle(
         classes=np.array([0, 1]),
@@ -492,32 +493,13 @@ def test_content_of_a_bundle_that_no_index_can_take_is_refused_though_its_checks
                 loaded.assess(query)
 
 
-def to_format_2(manifest):
-    kept = ("rule", "k", "batch_size", "selection", "n_features_in", "feature_names_in", "probe")
-    settings = {name: manifest["settings"][name] for name in kept}
-    fixed = manifest["settings"]["neighborhoods"] is not None
-    manifest.update(format=2, settings={**settings, "fixed": fixed})
-
-
-@pytest.mark.parametrize("rule", [{}, {"neighborhoods": Ball(1.0)}], ids=["tuned", "fixed"])
-def test_a_bundle_of_format_2_still_loads_with_the_parameters_it_kept(rule, tmp_path):
-    X, y = make_outputs()
-    made = EpistemicClassifier(PrecomputedModel(), k=3, metric=Minkowski(1), **rule).fit(X, y)
-    if not rule:
-        made.tune(*make_outputs(seed=1))
-    made.save(tmp_path / "x.iknow")
-    rewrite_manifest(tmp_path / "x.iknow", to_format_2)
-    loaded = EpistemicClassifier.load(tmp_path / "x.iknow")
-    assert_same_assessment(loaded.assess(X), made.assess(X))
-    assert (loaded.k, loaded.metric) == (3, dict.fromkeys(made.layers_, Minkowski(1)))
-    assert loaded.neighborhoods == ((rule and made.neighborhoods_) or None)
-
-
 OF_THE_MACHINE = {"model", "device", "index"}
 OTHERWISE = {
     "layers": ["b"],
-    "rule": RelativeBall,
+    "rule": BallElseNearest,
     "neighborhoods": RelativeBall(2.0, 1.5),
+    "quorum": (2, 4),
+    "confidence": True,
     "k": 3,
     "metric": Weighted(np.diag([1.0, 2.0, 3.0, 4.0])),
     "classes": np.array([2, 1, 0]),
@@ -696,17 +678,17 @@ def test_layers_of_different_lengths_are_noticed_without_verification(saved):
 
 
 def test_a_newer_format_is_refused_with_both_numbers(saved):
-    rewrite_manifest(saved, lambda manifest: manifest.update(format=4))
+    rewrite_manifest(saved, lambda manifest: manifest.update(format=5))
     with pytest.raises(
-        BundleError, match="has format 4; this version of iknow reads formats 2 and 3"
+        BundleError, match="has format 5; this version of iknow reads formats 2 to 4"
     ):
         EpistemicClassifier.load(saved)
 
 
 def test_a_newer_format_is_recognized_also_if_it_is_sealed_in_another_way(saved):
-    change(saved, "manifest.json", lambda text: text.replace(b'"format": 3', b'"format": 4'))
+    change(saved, "manifest.json", lambda text: text.replace(b'"format": 4', b'"format": 5'))
     with pytest.raises(
-        BundleError, match="has format 4; this version of iknow reads formats 2 and 3"
+        BundleError, match="has format 5; this version of iknow reads formats 2 to 4"
     ):
         EpistemicClassifier.load(saved)
 
@@ -951,7 +933,7 @@ def make_what_exists(kind, target):
             target.write_bytes(target.read_bytes()[:-1])
         case "newer bundle":
             make_classifier().save(target)
-            rewrite_manifest(target, lambda manifest: manifest.update(format=4))
+            rewrite_manifest(target, lambda manifest: manifest.update(format=5))
 
 
 def content_of(folder):

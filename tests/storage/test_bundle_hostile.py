@@ -168,7 +168,8 @@ WRONG = {
     + [{"rule": "Ball", "radius": r} for r in (-1, None, "1", [], [1, 1], [[1]], [1, [1, 2]], True)]
     + [{"rule": "Ball", "radius": [1, -1, 1]}, {"rule": "Ball", "radius": {"float": "nan"}}]
     + [{"rule": "Nearest", "k": k} for k in (0, -1, 1.5, None, "3", 61, 1 << 63, True)]
-    + [{"rule": "RelativeBall", "radius": 1, "ratio": r} for r in (0.5, None, {"float": "inf"})]
+    + [{"rule": "RelativeBall", "radius": 1, "ratio": r} for r in (-0.5, None, {"float": "inf"})]
+    + [{"rule": "Ball", "radius": 1, "quorum": q} for q in (0, [1], [1, 0], "1", None, 1 << 40)]
     + [{"rule": "__class__"}, {"rule": "Ball", "radius": 1, "self": 2}],
     ("probe",): [None, {}, ["missing"], [1], [["a"]]],
     ("settings",): [None, [], {}, "x"],
@@ -182,6 +183,7 @@ WRONG = {
     ("settings", "validation_fraction"): [None, "x", True, [0.5]],
     ("settings", "random_state"): [-1, 0.5, "x", True],
     ("settings", "progress"): [None, 1],
+    ("settings", "quorum"): [0, -1, 1.5, True, "3", [], [1], [1, 2, 3], [1, None], 1 << 40],
     ("settings", "k"): [0, -1, None, 2.5, True, "5"],
     ("settings", "batch_size"): [0, -5, 1.5, "x", True],
     ("settings", "n_features_in"): [-1, "x", 1.5],

@@ -8,11 +8,11 @@
   axis, such as an image or a series of measurements, is no table. A sample with one axis may still
   be a flattened image, whose features share one unit: scaled one by one, a pixel at the border that
   is hardly ever on would count as much as one in the middle, and noise on dead pixels more than
-  either. What tells them apart is whether features spread alike: in flattened images and series the
-  quieter half of the features makes up 20 to 45% of the squared distance between samples, in tables
-  of unlike features a few percent or less. Below 10% the louder half spreads over three times as
-  far as the quieter, and features are scaled. Nothing is lost where that errs: above it no feature
-  is drowned out.
+  either. What tells them apart is whether features spread alike: the quieter half of the features
+  makes up 24 to 43% of the squared distance between samples in images (MNIST, digits, traffic
+  signs) and series (ItalyPowerDemand, SyntheticControl), 18% in Iris, all in centimeters, and 2% or
+  less in tables of unlike features (wine, breast cancer, Grid). Below 10% the louder half spreads
+  over three times as far as the quieter, and features are scaled.
 """
 
 from __future__ import annotations
@@ -45,6 +45,13 @@ def default_metric(
     if role == "input" and (sample_shape is None or len(sample_shape) == 1):
         return Scaled() if share_of_quieter_half(activations) < ALIKE_FROM else Euclidean
     return Euclidean
+
+
+def usual_metric(
+    model: Model, sample_shape: tuple[int, ...] | None, layer: str, activations: Floats32
+) -> Metric:
+    """The metric of a layer of a model; see `default_metric`."""
+    return default_metric(role_of(layer, model), activations, sample_shape)
 
 
 def role_of(layer: str, model: Model) -> Role:

@@ -64,6 +64,9 @@ class EpistemicClassifier(FittingMixin, ClassifierMixin, BaseEstimator):  # type
         quorum: How many training samples a class needs within reach to count, or two numbers: how
             many the belief needs, and how many another class needs to contradict it. Default:
             (1, 3) for `RelativeBall`, so that two wrong labels nearby contradict nothing; else 1.
+        confidence: Whether the model's own confidence is one more voice in levels: below its
+            threshold a sample is IMK, for DOUBT. It gains on clean data and loses on foreign data.
+            Default: only where `tune(accuracy=...)` certifies more coverage with it.
         k: Number of neighbors, for rules that use it.
         metric: "cosine", "euclidean", "scaled", "whitened" or an `iknow.geometry` metric, for all
             layers or in a mapping. Default: cosine in hidden layers, and features by their robust
@@ -83,7 +86,7 @@ class EpistemicClassifier(FittingMixin, ClassifierMixin, BaseEstimator):  # type
     Examples:
         >>> ec = EpistemicClassifier(trained).fit(X_train, y_train)
         >>> ec.tune(X_val, y_val).assess(X_test)
-        Assessment of 50 predictions: IK 39, IMK 6, IDK 5
+        Assessment of 50 predictions: IK 37, IMK 6, IDK 7
     """
 
     def __init__(
@@ -94,6 +97,7 @@ class EpistemicClassifier(FittingMixin, ClassifierMixin, BaseEstimator):  # type
         neighborhoods: Neighborhood | Mapping[str, Neighborhood] | Selection | None = None,
         *,
         quorum: int | Quorum | None = None,
+        confidence: bool | None = None,
         k: int = 5,
         metric: str | Metric | Mapping[str, str | Metric] | None = None,
         classes: Any = None,
@@ -109,6 +113,7 @@ class EpistemicClassifier(FittingMixin, ClassifierMixin, BaseEstimator):  # type
         self.rule = rule
         self.neighborhoods = neighborhoods
         self.quorum = quorum
+        self.confidence = confidence
         self.k = k
         self.metric = metric
         self.classes = classes
@@ -197,6 +202,7 @@ class EpistemicClassifier(FittingMixin, ClassifierMixin, BaseEstimator):  # type
             each_class=each_class,
             coverage=coverage,
             false_alarm=false_alarm,
+            model_confidence=self.confidence,
             k=self.k if k is None else k,
             time_limit=time_limit,
             random_state=int(as_random_state(self.random_state).randint(np.iinfo(np.int32).max)),
@@ -230,7 +236,7 @@ class EpistemicClassifier(FittingMixin, ClassifierMixin, BaseEstimator):  # type
         observed = self._observe(inputs, indexes)
         if gathers or least > 0 or self._keeps_evidence(n_samples):
             wanted = max(least, *(rule.n_neighbors for rule in rules.values()))
-            per_class = max(max(rule.quorum) for rule in rules.values())
+            per_class = max(rule.per_class for rule in rules.values())
             found = gathering.gather_evidence(observed, indexes, wanted, n_samples, per_class)
         else:
             found = gathering.find_supports(observed, indexes, rules, n_samples)
@@ -255,7 +261,7 @@ class EpistemicClassifier(FittingMixin, ClassifierMixin, BaseEstimator):  # type
         rules = self.neighborhoods_.values()
         if any(rule.decided_within is not None and rule.quorum == ONE for rule in rules):
             return False
-        held = sum(max(rule.quorum) for rule in rules) * len(self.classes_)
+        held = sum(rule.per_class for rule in rules) * len(self.classes_)
         return 16 * held * n_samples <= gathering.BYTES_OF_ACTIVATIONS_KEPT
 
     def predict(self, X: Any) -> Labels:

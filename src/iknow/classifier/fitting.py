@@ -9,15 +9,16 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 
 from iknow.classifier import gathering, parameters
-from iknow.classifier.default_metrics import default_metric, role_of
+from iknow.classifier.default_metrics import usual_metric
 from iknow.classifier.progress import track
 from iknow.classifier.training import seeded_clone, split_rows, train
-from iknow.core.arrays import Floats32, Ints, Labels
+from iknow.core.arrays import Ints, Labels
 from iknow.core.neighborhood import Neighborhood
 from iknow.core.quorum import Quorum
 from iknow.core.scalars import as_flag
@@ -49,6 +50,7 @@ class FittingMixin(SavingMixin):
     layers: Sequence[str] | None
     rule: type[Neighborhood]
     quorum: int | Quorum | None
+    confidence: bool | None
     k: int
     metric: str | Metric | Mapping[str, str | Metric] | None
     classes: Any
@@ -115,7 +117,13 @@ class FittingMixin(SavingMixin):
             return self
         try:
             part = take_rows(inputs, validation)
-            return self._select(Goal(k=self.k), part, labels[validation], "training", validation)
+            return self._select(
+                Goal(k=self.k, model_confidence=self.confidence),
+                part,
+                labels[validation],
+                "training",
+                validation,
+            )
         except SelectionError as error:
             warnings.warn(
                 f"{error}. Until it is tuned again this classifier answers IDK for all but exact "
@@ -151,13 +159,8 @@ class FittingMixin(SavingMixin):
         self.classes_ = find_classes(labels, n_columns, self.model_.classes, self.classes)
         codes = encode(labels, self.classes_, "y")
         self.layers_ = layers
-
-        def usual(layer: str, values: Floats32) -> Metric:
-            if not levels:
-                return Euclidean
-            shape = np.shape(batches[0])[1:] if hasattr(batches[0], "shape") else None
-            return default_metric(role_of(layer, self.model_), values, shape)
-
+        shape = np.shape(batches[0])[1:] if hasattr(batches[0], "shape") else None
+        usual = partial(usual_metric, self.model_, shape) if levels else (lambda *_: Euclidean)
         self.indexes_ = {
             layer: LayerIndex.build(
                 values,

@@ -174,7 +174,7 @@ def find_supports(
     Evidence is gathered from these on request, or now if they are too large to keep.
     """
     k = max(neighborhood.n_neighbors for neighborhood in neighborhoods.values())
-    per_class = max(max(neighborhood.quorum) for neighborhood in neighborhoods.values())
+    per_class = max(neighborhood.per_class for neighborhood in neighborhoods.values())
     kept, observations = _can_be_kept(observations, n_samples)
     if not kept:
         return gather_evidence(observations, indexes, k, per_class=per_class)

@@ -1,7 +1,8 @@
-"""The command line: `iknow demo`, `fit`, `assess` and `report`."""
+"""The command line: `iknow demo`, `fit`, `assess`, `report` and `compare`."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -9,8 +10,8 @@ import typer
 from rich.console import Console
 
 from iknow.cli.failures import OneLineErrors
-from iknow.core.neighborhood import Neighborhood, says
-from iknow.rules import RULES
+from iknow.core.neighborhood import Neighborhood
+from iknow.rules import RULES, Ball, RelativeBall
 from iknow.storage.atomic import is_stream
 from iknow.version import __version__
 
@@ -30,10 +31,29 @@ def rule_by_name(name: str) -> type[Neighborhood]:
     return rules[name]
 
 
+def quorum_by_name(text: str | None) -> int | tuple[int, int] | None:
+    """The quorum of a text such as "3" or "1,3"."""
+    if text is None:
+        return None
+    numbers = text.split(",")
+    if len(numbers) > 2 or not all(re.fullmatch(r"\s*[0-9]{1,6}\s*", each) for each in numbers):
+        raise typer.BadParameter(
+            f"{text!r} is not a whole number, or two such as 1,3", param_hint="--quorum"
+        )
+    first, last = int(numbers[0]), int(numbers[-1])
+    return first if len(numbers) == 1 else (first, last)
+
+
 DEMO, PAGE = Path("iknow-demo.html"), Path("report.html")
 RULE_NAMES = "|".join(rule.command_name() for rule in RULES.values())
-MATCHED = ", ".join(rule.command_name() for rule in RULES.values() if says(rule, "match"))
-RuleOption = Annotated[str, typer.Option(help="The kind of neighborhood.", metavar=RULE_NAMES)]
+KIND = f"The kind of neighborhood; {RelativeBall.command_name()} by default."
+RuleOption = Annotated[str | None, typer.Option(help=KIND, metavar=RULE_NAMES)]
+QUORUM = "Samples a class needs to count: 3, or 1,3 for the belief and any other class."
+QuorumOption = Annotated[str | None, typer.Option(help=QUORUM, metavar="N|FOR,AGAINST")]
+ALARM = "Bound the share of ordinary samples that are not IK; needs no labels."
+FalseAlarmOption = Annotated[float | None, typer.Option(help=ALARM)]
+ORDINARY = "More samples, without labels, that show what is ordinary."
+ReferenceOption = Annotated[Path | None, typer.Option(help=ORDINARY)]
 LabelOption = Annotated[str | None, typer.Option(help="Column or array that holds the labels.")]
 LabelsOption = Annotated[Path | None, typer.Option(help="File of labels: .npy or .csv.")]
 MODEL = (
@@ -99,15 +119,31 @@ def fit(
     label: LabelOption = None,
     labels: LabelsOption = None,
     layer: Annotated[list[str] | None, typer.Option(help="A layer to search; repeatable.")] = None,
-    rule: RuleOption = "ball",
+    rule: RuleOption = None,
+    paper: Annotated[bool, typer.Option("--paper", help="As published: --rule ball.")] = False,
+    quorum: QuorumOption = None,
     k: Annotated[int, typer.Option(min=1, help="Neighbors, for the rules that use them.")] = 5,
     accuracy: Annotated[float | None, typer.Option(help="Certify accuracy on IK, or fail.")] = None,
     confidence: Annotated[float, typer.Option(help="With this probability.")] = 0.95,
-    coverage: Annotated[float | None, typer.Option(help=f"Match coverage ({MATCHED}).")] = None,
+    coverage: Annotated[float | None, typer.Option(help="Match this share of IK.")] = None,
+    false_alarm: FalseAlarmOption = None,
+    reference: ReferenceOption = None,
     random_state: SeedOption = 0,
     force: Annotated[bool, typer.Option("--force", help="Let --train overwrite a model.")] = False,
 ) -> None:
-    """Collect the evidence for a model and write it as a bundle."""
+    """Collect the evidence for a model, choose how near is near, and write both as a bundle.
+
+    Ask for --accuracy, --coverage or --false-alarm. For example, for an IK
+    that is right 99 times in 100:
+
+    iknow fit train.npz --model m.pt --validation v.npz --accuracy 0.99 -o b.iknow
+
+    Without a goal, IK shall be wrong ten times less often than the model. If
+    there are too few samples to certify that, three quarters of them are IK,
+    and nothing is guaranteed.
+    """
+    if paper and rule is not None:
+        raise typer.BadParameter("--paper means --rule ball: leave one out", param_hint="--rule")
     from iknow.cli.console import show_fit
     from iknow.cli.jobs.fit import fit_job
     from iknow.cli.jobs.source import Source
@@ -120,11 +156,16 @@ def fit(
         validation=None if validation is None else Source(validation, label, validation_labels),
         hold_out=hold_out,
         layers=layer,
-        rule=rule_by_name(rule),
+        rule=Ball if paper else RelativeBall if rule is None else rule_by_name(rule),
+        quorum=quorum_by_name(quorum),
         k=k,
-        accuracy=accuracy,
-        confidence=confidence,
-        coverage=coverage,
+        goal={
+            "accuracy": accuracy,
+            "confidence": confidence,
+            "coverage": coverage,
+            "false_alarm": false_alarm,
+        },
+        reference=None if reference is None else Source(reference),
         random_state=random_state,
         force=force,
     )
@@ -142,7 +183,10 @@ def assess(
     device: DeviceOption = None,
     no_check_model: NoCheckOption = False,
 ) -> None:
-    """Say IK, IMK or IDK for each prediction; with labels, also how often that is right."""
+    """Say IK, IMK or IDK for each prediction, and its level; with labels, how often it is right.
+
+    For example: iknow assess b.iknow new.csv --model m.joblib -o assertions.csv
+    """
     from iknow.cli.console import show_assessment
     from iknow.cli.jobs.assess import assess_job
     from iknow.cli.jobs.source import Source
@@ -194,3 +238,55 @@ def report(
     )
     show_figures(assessment, y_true, _console(output))
     show_report(output, _console(output))
+
+
+@app.command()
+def compare(
+    model: Annotated[str, typer.Argument(help=MODEL)],
+    training: Annotated[Path, typer.Argument(help="The samples that the model was trained on.")],
+    validation: Annotated[Path, typer.Argument(help="Labeled samples that it was not.")],
+    test: Annotated[Path, typer.Argument(help="Further labeled samples, as clean.")],
+    label: LabelOption = None,
+    training_labels: LabelsOption = None,
+    validation_labels: LabelsOption = None,
+    test_labels: LabelsOption = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="Further labeled data, NAME=FILE; repeatable.")
+    ] = None,
+    foreign: Annotated[
+        list[str] | None,
+        typer.Option(help="Data on which no answer is right, NAME=FILE; repeatable."),
+    ] = None,
+    layer: Annotated[list[str] | None, typer.Option(help="A layer to search; repeatable.")] = None,
+    coverage: Annotated[
+        list[float], typer.Option(help="Share of clean data to assert; repeatable.")
+    ] = [0.6, 0.75, 0.9],  # noqa: B006
+    accuracy: Annotated[float, typer.Option(help="The accuracy to certify.")] = 0.99,
+    confidence: Annotated[float, typer.Option(help="Of certificates and intervals.")] = 0.95,
+    random_state: SeedOption = 0,
+    json: Annotated[Path | None, typer.Option(help="Write all figures as JSON.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page with the curves.")] = None,
+) -> None:
+    """Compare iknow with other methods on your model and data, at equal coverage."""
+    from iknow.cli.console import show_comparison
+    from iknow.cli.jobs.compare import compare_job, sources_by_name
+    from iknow.cli.jobs.source import Source
+
+    with Console(stderr=True).status("Comparing ..."):
+        comparison = compare_job(
+            model,
+            Source(training, label, training_labels),
+            Source(validation, label, validation_labels),
+            Source(test, label, test_labels),
+            sets=sources_by_name(set_ or (), "--set", label),
+            foreign=sources_by_name(foreign or (), "--foreign", None),
+            layers=layer,
+            coverages=coverage,
+            accuracy=accuracy,
+            confidence=confidence,
+            random_state=random_state,
+            json_output=json,
+            page=html,
+        )
+    streams = [path for path in (json, html) if path is not None and is_stream(path)]
+    show_comparison(comparison, [json, html], _console(streams[0] if streams else None))

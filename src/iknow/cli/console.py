@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,15 +14,17 @@ from rich.table import Table
 from rich.text import Text
 
 from iknow.classifier.epistemic import EpistemicClassifier
-from iknow.cli.demo import UNSEEN, Demonstration, Example
+from iknow.cli.demo import LEVELS, UNSEEN, Demonstration, Example
 from iknow.core.arrays import Floats, Labels
 from iknow.core.assertion import Assertion
 from iknow.core.colors import COLORS
 from iknow.core.text import name, percent, visible
 from iknow.evaluation import evaluate
+from iknow.evaluation.comparison import OURS, Comparison
 from iknow.evaluation.metrics import NO_ANSWER
 from iknow.explain.assessment import Assessment
 from iknow.explain.explanation import SENTENCES, Explanation
+from iknow.selection import Selection
 from iknow.storage.atomic import is_stream
 
 SHADES = " ░▒▓█"
@@ -39,10 +42,18 @@ def show_demonstration(demonstration: Demonstration, console: Console) -> None:
     console.print(
         "[dim]IK: answers it stands behind (coverage). right: how many of those are right. No "
         "answer can be right about an unseen digit, and few can under large noise: there, less is "
-        "better.[/dim]\n\n[bold]Three predictions explained[/bold]"
+        "better.\nlevels: what iknow does by default. The four rows above it: the rules of the "
+        "paper, in the last hidden layer and the output.[/dim]\n\n"
+        "[bold]Three predictions explained[/bold]\n"
+        "The level of a prediction is the share of ordinary digits that are no nearer to training "
+        f"samples of their class, or no further from other classes. {_threshold(demonstration)}"
     )
     for example in demonstration.examples:
         console.print(_explained(example))
+
+
+def _threshold(demonstration: Demonstration) -> str:
+    return f"IK begins at level {demonstration.classifier.selection_.level:.3f}."
 
 
 def _comparison(demonstration: Demonstration) -> Table:
@@ -56,7 +67,7 @@ def _comparison(demonstration: Demonstration) -> Table:
         for condition, outcome in outcomes.items():
             right = "" if condition == UNSEEN else f" [dim]{percent(outcome.accuracy):>6}[/dim]"
             cells.append(f"{percent(outcome.coverage):>6}{right}")
-        table.add_row(method, *cells, style="bold" if method == "Ball" else None)
+        table.add_row(method, *cells, style="bold" if method == LEVELS else None)
     return table
 
 
@@ -75,7 +86,8 @@ def _explained(example: Example) -> Panel:
         (f" {explanation.assertion.name} ", f"bold {color} reverse"),
         f" the model says {explanation.belief}, it is a {example.y_true}{unseen}",
     )
-    body = Group(title, Text(""), pictures, Text(""), _reasons(explanation))
+    level = Text(f"level {example.level:.3f}, held down by {name(example.weakest)}", style="dim")
+    body = Group(title, level, Text(""), pictures, Text(""), _reasons(explanation))
     return Panel(body, border_style=color, width=78)
 
 
@@ -109,15 +121,23 @@ def show_fit(classifier: EpistemicClassifier, output: Path, console: Console) ->
     """Print what was learned and where it was written."""
     table = _table("layer", "features", "neighborhood", right="features")
     for layer, index in classifier.indexes_.items():
-        rule = name(repr(classifier.neighborhoods_[layer]))
-        table.add_row(Text(name(layer)), str(index.n_features), Text(rule))
+        rule = classifier.neighborhoods_.get(layer)
+        found = "left out" if rule is None else name(repr(rule))
+        table.add_row(Text(name(layer)), str(index.n_features), Text(found))
     n_rows = next(iter(classifier.indexes_.values())).n_rows
     console.print(f"{n_rows:,} training samples of {len(classifier.classes_)} classes")
     console.print(table)
     if hasattr(classifier, "selection_"):
-        for sentence in classifier.selection_.sentences():
-            console.print(sentence)
+        show_selection(classifier.selection_, console)
     show_written(output, console)
+
+
+def show_selection(selection: Selection, console: Console) -> None:
+    """Print how the neighborhoods perform, and what is promised about them or that nothing is."""
+    for sentence in selection.sentences():
+        console.print(Text(visible(sentence)))  # it may quote names of layers and classes
+    if selection.certificate is None and selection.false_alarm is None and not selection.note:
+        console.print("Nothing is guaranteed: ask for that with --accuracy or --false-alarm")
 
 
 def _table(*headings: str, right: str) -> Table:
@@ -156,6 +176,23 @@ def show_figures(assessment: Assessment, y_true: Labels | None, console: Console
             console.print(f"[{COLORS[assertion]}]{assertion.name:<4}[/] {count:>9,} {share:>7}")
 
 
+def _first_rows(assessment: Assessment) -> Table:
+    """One row per sample, with its level if there are levels."""
+    has_levels = assessment.levels is not None
+    table = _table("sample", "belief", "assertion", "reason", right="sample")
+    if has_levels:
+        table.add_column("level", justify="right")
+    for i in range(len(assessment)):
+        code = int(assessment.belief_codes[i])
+        belief = Text(name(assessment.classes[code]) if code >= 0 else NO_ANSWER)
+        assertion = Text(assessment.assertion[i].name, style=COLORS[assessment.assertion[i]])
+        row = [str(i), belief, assertion, assessment.reason[i].name.lower()]
+        if has_levels:
+            row.append(f"{assessment.level[i]:.3f}")
+        table.add_row(*row)
+    return table
+
+
 def show_assessment(
     assessment: Assessment, y_true: Labels | None, output: Path | None, console: Console
 ) -> None:
@@ -164,12 +201,18 @@ def show_assessment(
     if output is not None:
         show_written(output, console)
         return
-    table = _table("sample", "belief", "assertion", "reason", right="sample")
-    for i in range(min(ROWS_SHOWN, len(assessment))):
-        code = int(assessment.belief_codes[i])
-        belief = Text(name(assessment.classes[code]) if code >= 0 else NO_ANSWER)
-        assertion = Text(assessment.assertion[i].name, style=COLORS[assessment.assertion[i]])
-        table.add_row(str(i), belief, assertion, assessment.reason[i].name.lower())
-    console.print(table)
+    console.print(_first_rows(assessment[:ROWS_SHOWN]))
     if len(assessment) > ROWS_SHOWN:
         console.print(f"... and {len(assessment) - ROWS_SHOWN:,} more: write all of them with -o")
+
+
+def show_comparison(
+    comparison: Comparison, outputs: Sequence[Path | None], console: Console
+) -> None:
+    """Print the tables, our own rows in bold, and where the results were written."""
+    for line in str(comparison).splitlines():
+        own = line.startswith(f"{OURS} ") and "%" in line and ":" not in line
+        console.print(Text(line, style="bold" if own else ""), soft_wrap=True)
+    for output in outputs:
+        if output is not None:
+            show_written(output, console)

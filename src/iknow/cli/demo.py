@@ -1,8 +1,9 @@
 """The demonstration: an honest reader of handwritten digits, in under a minute.
 
 A small network learns all digits but one. Then it classifies clean digits, noisy digits, digits
-under large noise, and the digit it has never seen. A softmax threshold and the four neighborhoods,
-all set to the same coverage on validation data, say how many of their answers they stand behind.
+under large noise, and the digit it has never seen. A softmax threshold, the paper's neighborhoods,
+and levels, all set to the same coverage on validation data, say how many of their answers they
+stand behind. The coverage is the largest that the paper's balls reach.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ GAUSSIAN_NOISE = 0.15
 LARGE_NOISE = 2.0
 LARGEST_K = 100
 UNSEEN = "unseen digit"
+LEVELS = "levels"
 BRIGHTEST = 16  # scikit-learn's digits have pixels from 0 to 16
 
 
@@ -54,10 +56,15 @@ class Outcome:
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """One explained prediction with its images, each of shape (8, 8)."""
+    """One explained prediction with its images, each of shape (8, 8).
+
+    level: of the prediction. weakest: what holds it down, in words.
+    """
 
     condition: str
     y_true: int
+    level: float
+    weakest: str
     explanation: Explanation
     image: Floats
     nearest_for: Floats | None
@@ -83,22 +90,26 @@ def demonstrate(left_out: int = 4, random_state: int = 0) -> Demonstration:
     network = MLPClassifier((64, 32), max_iter=400, random_state=random_state)
     with single_threaded_blas():  # threads only slow down such small products
         network.fit(*digits.train)
+    paper = EpistemicClassifier.paper(network, progress=False)
+    paper.fit(*digits.train).tune(*digits.validation)
+    coverage = paper.selection_.coverage
     classifier = EpistemicClassifier(network, progress=False)
-    classifier.fit(*digits.train).tune(*digits.validation)
-    coverage = classifier.selection_.coverage
-    validation = classifier.assess(digits.validation[0], k=LARGEST_K)
+    classifier.fit(*digits.train).tune(digits.validation[0], coverage=coverage)
+    validation = paper.assess(digits.validation[0], k=LARGEST_K)
     k = match_k(validation.evidence, validation.belief_codes, coverage)
     threshold = match_threshold(validation.scores.max(axis=1), coverage)
-    rules = _equal_coverage_rules(classifier.neighborhoods_, k)
+    rules = _equal_coverage_rules(paper.neighborhoods_, k)
     assessments: dict[str, Assessment] = {}
-    outcomes: dict[str, dict[str, Outcome]] = {name: {} for name in ("softmax", *rules)}
+    outcomes: dict[str, dict[str, Outcome]] = {name: {} for name in ("softmax", *rules, LEVELS)}
     for condition, (images, y_true) in digits.conditions.items():
-        assessment = assessments[condition] = classifier.assess(images, k=LARGEST_K)
+        assessment = assessments[condition] = classifier.assess(images)
+        published = paper.assess(images, k=LARGEST_K)
         right = assessment.belief == y_true
         confident = assessment.scores.max(axis=1) >= threshold
         outcomes["softmax"][condition] = _outcome(confident, right)
+        outcomes[LEVELS][condition] = _outcome(assessment.assertion == Assertion.IK, right)
         for name, neighborhoods in rules.items():
-            knows = assessment.under(neighborhoods).assertion == Assertion.IK
+            knows = published.under(neighborhoods).assertion == Assertion.IK
             outcomes[name][condition] = _outcome(knows, right)
     accuracy = float((assessments["clean"].belief == digits.conditions["clean"][1]).mean())
     examples = _examples(assessments, digits)
@@ -185,4 +196,5 @@ def _example(assessment: Assessment, i: int, condition: str, digits: Digits) -> 
         None if exemplar is None else digits.train[0][exemplar.row].reshape(8, 8)
         for exemplar in (layer.nearest_for, layer.nearest_against)
     ]
-    return Example(condition, int(y_true[i]), explanation, images[i].reshape(8, 8), *nearest)
+    said = int(y_true[i]), float(assessment.level[i]), str(assessment.weakest[i])
+    return Example(condition, *said, explanation, images[i].reshape(8, 8), *nearest)

@@ -22,7 +22,7 @@ class Drawing:
 
     marks: tuple[float, ...]  # distances to keep in view, ascending; the first is a labeled line
     areas: Callable[[Limits, Limits], Areas]  # limits of d_g and of d_¬g to each area's corners
-    on_diagonal: tuple[Reason, ...] = ()  # areas with room for a name only near the first mark
+    across: bool = True  # whether the first mark is a line at that d_¬g too, not at d_g alone
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ at distance 0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -100,6 +100,11 @@ class Levels:
     def n_samples(self) -> int:
         """The number of reference samples."""
         return len(next(iter(self.layers.values())))
+
+    def only(self, layers: Iterable[str]) -> Levels | None:
+        """The path through some of the layers; None if it goes through none of them."""
+        kept = {layer: self.layers[layer] for layer in layers if layer in self.layers}
+        return replace(self, layers=kept) if kept else None
 
     def voices(self) -> list[Weakest]:
         """All voices, in the order of `hear`."""
@@ -188,7 +193,7 @@ def log_odds(scores: Floats, belief: Ints, from_probabilities: bool) -> Floats:
     softmax takes them. Unlike the probability itself, the result does not saturate at 1.
     """
     rows = np.arange(len(belief))
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         logs = np.log(np.maximum(scores, 0)) if from_probabilities else np.array(scores, np.float64)
         own = logs[rows, belief].copy()
         logs[rows, belief] = -np.inf

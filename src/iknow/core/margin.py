@@ -7,7 +7,8 @@ In a layer with reach ρ, the belief g is alone within reach when d_g <= ρ < d_
 
 is the layer's margin: positive if the layer supports g alone; if negative, how much is missing. The
 margin of a sample is the smallest of its layers', as IK needs all of them. Where a rule gives no
-reach its limit `empty_beyond` takes its place: how much nearer a sample would have to be.
+reach its limit `empty_beyond` takes its place: how much nearer a sample would have to be. If one is
+near enough and something else is missing, we cannot say how much, and the margin is -inf.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ def find_margins(evidence: Evidence, neighborhood: Neighborhood, belief: Ints) -
     evidence = weigh(evidence, neighborhood.quorum, belief)
     distances = evidence.class_distances
     reach = neighborhood.reach(evidence)
-    reach = reach if reach.ndim == 2 else reach[:, None]
+    reach = np.broadcast_to(reach if reach.ndim == 2 else reach[:, None], distances.shape)
+    rows = np.arange(len(evidence))
+    none = reach[rows, belief] == NO_REACH
     limit = np.asarray(said(neighborhood, "empty_beyond"))
     # Without a limit we cannot say how much is missing.
     reach = np.where(reach == NO_REACH, np.where(np.isinf(limit), NO_REACH, limit), reach)
-    reach = np.broadcast_to(reach, distances.shape)
-    rows = np.arange(len(evidence))
     with np.errstate(invalid="ignore"):  # inf - inf is replaced below
         outside = distances - reach
     own = 0.0 - outside[rows, belief]
@@ -44,4 +45,4 @@ def find_margins(evidence: Evidence, neighborhood: Neighborhood, belief: Ints) -
     outside[np.isinf(distances)] = np.inf
     own[np.isinf(distances[rows, belief])] = -np.inf
     margins: Floats = np.minimum(own, outside.min(axis=1))
-    return margins
+    return np.where(none & (margins >= 0), -np.inf, margins)

@@ -148,6 +148,15 @@ class Neighborhood(ABC):
         return int(getattr(self, "k", 0))
 
     @property
+    def per_class(self) -> int:
+        """How many of the nearest samples of each class the evidence should hold.
+
+        The quorum itself, and as many more of the believed class as changes could ever be harmless.
+        """
+        needed, against = self.quorum
+        return needed + against - 1
+
+    @property
     def reaches_by_class(self) -> bool:
         """Whether the reach differs between classes."""
         return False

@@ -17,8 +17,8 @@ is the distance to the `for`-th nearest sample of c, then the belief, and d_g to
 g, which would contradict it.
 
 When the input moves by δ, the point moves by at most rounding + L·δ (`iknow.core.movement`; L may
-differ between samples), so no other class is IK while δ < (clearance - rounding) / L. As IK needs {c} in every layer, the largest
-of all layers counts.
+differ between samples), so no other class is IK while δ < (clearance - rounding) / L. As IK needs
+{c} in every layer, the largest of all layers counts.
 
 We assume that distances measured in float64 are off by as much as they can be.
 """

@@ -3,10 +3,13 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from iknow.evaluation.compare import compare
+from iknow.evaluation.comparison import Comparison
 from iknow.evaluation.curves import RadiusCurve, radius_curve
 from iknow.evaluation.metrics import Report, evaluate
 from iknow.evaluation.perturb import add_gaussian, add_uniform
 from iknow.evaluation.regions import Regions, map_regions
+from iknow.evaluation.risk_coverage import RiskCoverage, augrc, risk_coverage
 from iknow.evaluation.robust_accuracy import RobustCurve, robust_curve
 from iknow.evaluation.scatter import EvidenceScatter, evidence_scatter
 from iknow.evaluation.surface import CoverageSurface, coverage_surface
@@ -16,9 +19,10 @@ if TYPE_CHECKING:
     from iknow.evaluation.plots import *  # noqa: F403
 
 __all__ = [
-    "CoverageSurface", "EvidenceScatter", "RadiusCurve", "Regions", "Report", "RobustCurve",
-    "Tradeoff", "TradeoffLine", "add_gaussian", "add_uniform", "coverage_surface", "evaluate",
-    "evidence_scatter", "map_regions", "radius_curve", "robust_curve", "tradeoff",
+    "Comparison", "CoverageSurface", "EvidenceScatter", "RadiusCurve", "Regions", "Report",
+    "RiskCoverage", "RobustCurve", "Tradeoff", "TradeoffLine", "add_gaussian", "add_uniform",
+    "augrc", "compare", "coverage_surface", "evaluate", "evidence_scatter", "map_regions",
+    "radius_curve", "risk_coverage", "robust_curve", "tradeoff",
 ]  # fmt: skip
 
 

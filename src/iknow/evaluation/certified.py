@@ -1,10 +1,12 @@
 """Certified coverage: how much a score may assert with its accuracy guaranteed.
 
 As in `iknow.selection.guarantee`, a fifth of the validation data lays a sequence of thresholds,
-from the one most likely to pass towards more coverage, and the rest tests them in turn by exact
-binomial tests of "the accuracy of what is asserted is below the target". The first that fails ends
-the test; the last that passed is certified, with the probability `confidence` over the draw of the
-data.
+towards more coverage, and the rest tests them in turn by exact binomial tests of "the accuracy of
+what is asserted is below the target". The first that fails ends the test; the last that passed is
+certified, with the probability `confidence` over the draw of the data.
+
+The sequence starts at the strictest threshold that looks safe. The surest one would lie farther on,
+and if that fails, as the surest of a few samples may, nothing is certified.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from iknow.selection.binomial import p_values
 from iknow.selection.guarantee import SHARE_TO_CHOOSE
 
 STEPS = 200  # thresholds to test at most, evenly spaced in coverage
+SAFETY = 5  # a threshold looks safe if it is to pass with this much to spare
 
 
 def split_validation(n_samples: int, random_state: int) -> tuple[Ints, Ints]:
@@ -48,15 +51,17 @@ def certify_threshold(
         True
     """
     laying, testing = split_validation(len(scores), random_state)
-    thresholds = _sequence(scores[laying], wrong[laying], len(testing), accuracy)
+    thresholds = _sequence(scores[laying], wrong[laying], len(testing), accuracy, confidence)
     counts, errors = _count(scores[testing], wrong[testing], thresholds)
     passed = p_values(errors, counts, accuracy) <= 1 - confidence
     n_passed = int(np.argmin(np.append(passed, False)))
     return float(thresholds[n_passed - 1]) if n_passed else float("inf")
 
 
-def _sequence(scores: Floats, wrong: Bools, n_testing: int, accuracy: float) -> Floats:
-    """Thresholds from the surest on towards more coverage, by the samples that lay them."""
+def _sequence(
+    scores: Floats, wrong: Bools, n_testing: int, accuracy: float, confidence: float
+) -> Floats:
+    """Thresholds from the first safe one towards more coverage, by the samples that lay them."""
     distinct = np.unique(scores[np.isfinite(scores) | (scores > 0)])[::-1]
     if not len(distinct):
         return distinct
@@ -68,7 +73,8 @@ def _sequence(scores: Floats, wrong: Bools, n_testing: int, accuracy: float) -> 
     scale = n_testing / len(scores)
     expected = np.rint(scale * (errors + 1)).astype(np.int64)
     doubts = p_values(expected, np.rint(scale * counts).astype(np.int64), accuracy)
-    return thresholds[int(doubts.argmin()) :]
+    safe = doubts <= (1 - confidence) / SAFETY
+    return thresholds[int(safe.argmax() if safe.any() else doubts.argmin()) :]
 
 
 def _count(scores: Floats, wrong: Bools, thresholds: Floats) -> tuple[Ints, Ints]:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iknow.core.arrays import Floats
+from iknow.core.arrays import Bools, Floats
 from iknow.core.codes import positions_of
 from iknow.core.scalars import as_real
 from iknow.errors import InputError
@@ -103,13 +103,13 @@ class _Asker:
     ) -> None:
         self.classifier = classifier
         self.observer = find_observer(classifier, training[0])
-        known = self._observe_known(*training, "training")
-        held = self._observe_known(*validation, "validation")
+        known, valid = self._observe_known(*training, "training")
+        known = known[valid]
+        held, valid = self._observe_known(*validation, "validation")
         fitting, _ = split_validation(len(held), random_state)
-        self.peers = [
-            peer.fit(known, held[fitting])
-            for peer in (default_peers(known) if peers is None else peers)
-        ]
+        held = held[fitting[valid[fitting]]]
+        chosen = default_peers(known) if peers is None else peers
+        self.peers = [peer.fit(known, held) for peer in chosen]
         self.methods = (OURS, *(peer.name for peer in self.peers))
         if len(set(self.methods)) < len(self.methods):
             raise InputError(f"methods need different names; got {', '.join(self.methods)}")
@@ -128,7 +128,7 @@ class _Asker:
         return Scored(name, scores, ~right | invalid, own)
 
     def _levels(self, X: Any) -> Floats:
-        level = getattr(self.classifier.assess(X), "level", None)
+        level = getattr(self.classifier.assess(X, evidence=True), "level", None)
         if level is None:
             raise InputError(
                 "the classifier gives no levels, by which it is compared: tune it to a level, for "
@@ -136,12 +136,12 @@ class _Asker:
             )
         return np.asarray(level, dtype=np.float64)
 
-    def _observe_known(self, X: Any, y: Any, what: str) -> Observed:
-        """Labeled samples that the model can answer, as peers learn from them."""
+    def _observe_known(self, X: Any, y: Any, what: str) -> tuple[Observed, Bools]:
+        """Labeled samples, and which the model can answer: peers learn from those."""
         observed, invalid = self.observer.observe(X)
         labels = as_labels(y, len(observed), f"the labels of {what}")
         codes = encode(labels, self.classifier.classes_, f"the labels of {what}")
-        return replace(observed, labels=codes)[~invalid]
+        return replace(observed, labels=codes), ~invalid
 
 
 def _all_sets(

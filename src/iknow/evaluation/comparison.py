@@ -188,10 +188,10 @@ def mark_best(values: Floats, cells: list[str]) -> list[str]:
     return [f"{cell}{MARK if cell == best else ' '}" for cell in cells]
 
 
-def remarks(comparison: Comparison) -> Iterator[str]:
-    """What the tables do not say by themselves."""
+def remarks(comparison: Comparison, best: str = MARK) -> Iterator[str]:
+    """What the tables do not say by themselves; best: how they mark the best."""
     yield (
-        f"{MARK} best. AUGRC: area under the generalized risk-coverage curve, less is better. "
+        f"{best}: best. AUGRC: area under the generalized risk-coverage curve, less is better. "
         f"certified: share of the test data asserted with an accuracy of {comparison.accuracy:.4g} "
         f"guaranteed with confidence {comparison.confidence:.4g}."
     )

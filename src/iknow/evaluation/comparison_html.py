@@ -42,7 +42,7 @@ def comparison_card(comparison: Comparison) -> str:
         _markup(set_rows(comparison)),
         paragraphs([CURVES]),
         f'<div style="display:flex;flex-wrap:wrap;gap:8px">{drawings}</div>',
-        paragraphs(remarks(comparison)),
+        paragraphs(remarks(comparison, best="Bold")),
     )
 
 

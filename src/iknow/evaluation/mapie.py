@@ -3,12 +3,12 @@
 Its `BinaryClassificationController` controls the precision of a binary classifier. Call an answer
 "positive" if it is right, and the model's probability for its answer the classifier's: then
 precision is the accuracy of what is asserted, and a threshold that controls it certifies that
-accuracy.
+accuracy, exactly as we mean it.
 
-Of its procedures we take `split_fixed_sequence`, which orders the thresholds by a part of the data
-and tests them on the rest, as we do; the plain one corrects for each threshold and certifies less.
-The thresholds are quantiles of the scores, as its own even grid from 0 to 0.99 is too coarse for a
-network that is nearly always sure. The extra `compare` installs it.
+Its defaults test a hundred thresholds, corrected by Bonferroni and Holm, which mostly certified
+more than its fixed sequences when we tried both. We only choose the hundred: quantiles of the
+scores of a fifth of the data, as an even grid from 0 to 0.99 is too coarse for a network that is
+nearly always sure; the rest calibrates. The extra `compare` installs it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats
 from iknow.errors import MissingExtraError
-from iknow.evaluation.certified import STEPS, split_validation
+from iknow.evaluation.certified import split_validation
+
+THRESHOLDS = 100  # as many as it tests by default
 
 
 def certify_by_mapie(
@@ -38,20 +40,17 @@ def certify_by_mapie(
     levels = np.unique(scores)
     shares = np.searchsorted(levels, scores, side="right") / len(levels)
     laying, testing = split_validation(len(scores), random_state)
-    steps = np.unique(np.quantile(shares[laying], np.linspace(0, 1, STEPS), method="lower"))
+    quantiles = np.quantile(shares[laying], np.linspace(0, 1, THRESHOLDS), method="lower")
     controller = BinaryClassificationController(
         predict_function=lambda column: np.column_stack([1 - column[:, 0], column[:, 0]]),
         risk="precision",
         target_level=accuracy,
         confidence_level=confidence,
-        list_predict_params=steps,
-        fwer_method="split_fixed_sequence",
+        list_predict_params=np.unique(quantiles),
     )
-    right = (~wrong).astype(np.int64)
     with warnings.catch_warnings():  # it warns where no threshold is valid: we say it ourselves
         warnings.simplefilter("ignore")
-        controller.learn_fixed_sequence_order(shares[laying, None], right[laying], binary=True)
-        controller.calibrate(shares[testing, None], right[testing])
+        controller.calibrate(shares[testing, None], (~wrong[testing]).astype(np.int64))
     best: Any = controller.best_predict_param
     if best is None:
         return float("inf")

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iknow.core.arrays import Bools, Floats, Ints
+from iknow.core.level import are_probabilities
 from iknow.errors import InputError
 from iknow.evaluation.peers import Observed
 from iknow.models.inputs import count_samples, cut_batches
@@ -89,9 +90,8 @@ def find_observer(classifier: Any, X: Any) -> Observer:
         if "logits" in names and said.scores.shape[1] > 2:  # of two classes there is one column
             logits = "logits"
     index = getattr(classifier, "indexes_", {}).get(first)
-    shares = (said.scores >= 0).all() and np.allclose(said.scores.sum(axis=1), 1.0, atol=1e-3)
     transform = np.asarray if index is None else index.metric.transform
-    return Observer(model, first, hidden, logits, bool(shares), transform)
+    return Observer(model, first, hidden, logits, are_probabilities(said.scores), transform)
 
 
 def _same(activations: NDArray[Any], scores: Floats) -> bool:

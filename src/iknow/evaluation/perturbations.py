@@ -50,7 +50,11 @@ class Perturbation(Protocol):
 
 @dataclass(frozen=True)
 class Noise:
-    """Adds normal noise; `strength` is its deviation in units of each feature's own.
+    """Adds normal noise.
+
+    Args:
+        strength: Its deviation, in units of each feature's own.
+        name: What tables call it.
 
     Examples:
         >>> X, y = np.zeros((2, 3)), np.array([0, 1])
@@ -74,7 +78,11 @@ class Noise:
 
 @dataclass(frozen=True)
 class Swap:
-    """Lets a `share` of each sample's features trade places, chosen anew for each sample.
+    """Lets some features of each sample trade places, chosen anew for each.
+
+    Args:
+        share: The share of features that do.
+        name: What tables call it.
 
     Examples:
         >>> X, y = np.arange(6.0).reshape(1, 6), np.array([0])
@@ -101,7 +109,11 @@ class Swap:
 
 @dataclass(frozen=True)
 class Scaling:
-    """Multiplies each sample by a number between 1 / `factor` and `factor`, even in logarithms.
+    """Multiplies each sample by a random number, even in logarithms.
+
+    Args:
+        factor: The largest; its inverse is the smallest.
+        name: What tables call it.
 
     Examples:
         >>> X, y = np.ones((1, 2)), np.array([0])
@@ -125,7 +137,11 @@ class Scaling:
 
 @dataclass(frozen=True)
 class Mixup:
-    """Averages each sample with one of another class; each has a weight of at least `least`.
+    """Averages each sample with one of another class.
+
+    Args:
+        least: The least weight of either.
+        name: What tables call it.
 
     Examples:
         >>> X, y = np.array([[0.0], [1.0]]), np.array(["a", "b"])
@@ -155,6 +171,9 @@ class Mixup:
 @dataclass(frozen=True)
 class Marginals:
     """Takes each feature of each sample from a sample drawn at random.
+
+    Args:
+        name: What tables call it.
 
     Examples:
         >>> X, y = np.arange(4.0).reshape(2, 2), np.array([0, 1])

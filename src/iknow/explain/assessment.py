@@ -66,8 +66,8 @@ class Assessment:
 
     Examples:
         >>> from iknow import Ball
-        >>> a.under({"input": Ball(0.5), "output": Ball(0.5)})
-        Assessment of 75 predictions: IK 58, IMK 2, IDK 15
+        >>> a.under({"input": Ball(0.5)})
+        Assessment of 75 predictions: IK 60, IMK 4, IDK 11
     """
 
     classes: Labels
@@ -279,7 +279,7 @@ class Assessment:
             evidence={layer: self.evidence[layer] for layer in chosen},
             neighborhoods={layer: self.neighborhoods[layer] for layer in chosen},
             found=None if self.found is None else {layer: self.found[layer] for layer in chosen},
-            levels=None,
+            levels=None if self.levels is None else self.levels.only(chosen),
         )
 
     def __getitem__(self, samples: Any) -> Assessment:

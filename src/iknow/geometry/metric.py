@@ -88,7 +88,10 @@ class Metric(ABC):
         )
 
     def relative_rounding(self, n_features: int) -> float:
-        """Return how far `transform` may be off, beyond `rounding`, per ℓp length of the point."""
+        """Return how far `transform` may be off, beyond `rounding`, per ℓp length of the point.
+
+        For float32 activations with `n_features`.
+        """
         return 0.0
 
     @abstractmethod

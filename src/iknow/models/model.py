@@ -86,7 +86,10 @@ class Model(ABC):
         """Return the layers to use if the user names none, found by running one `batch`."""
 
     def level_layers(self, batch: Any) -> tuple[str, ...]:
-        """Return the layers for levels if the user names none: for a network its input as well."""
+        """Return the layers for levels if the user names none, found by running one `batch`.
+
+        For a network its input is one of them.
+        """
         return self.default_layers(batch)
 
     @abstractmethod

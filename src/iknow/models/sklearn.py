@@ -64,7 +64,10 @@ class SklearnModel(Model):
         return (first, "output") if "output" in self._layer_names else (first,)
 
     def level_layers(self, batch: Any) -> tuple[str, ...]:
-        """Return what enters the classifier and, of a network, its last hidden layer."""
+        """Return what enters the classifier and, of a network, its last hidden layer.
+
+        No `batch` is needed to tell.
+        """
         n_hidden = len(self._final.coefs_) - 1 if self._is_network else 0
         return (self._entrance, f"hidden{n_hidden}") if n_hidden else (self._entrance,)
 

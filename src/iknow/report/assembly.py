@@ -31,7 +31,7 @@ def assemble(
     pictures = _picture_columns(album, facts["n"])
     arrays, packed = pack_arrays({**columns, **pictures})
     n_pictured = int((pictures["samplePictures"] >= 0).sum())
-    style = _colors() + _read("page.css")
+    style = read_style()
     modules = {path.relative_to(STATIC).as_posix(): path for path in STATIC.rglob("*.js")}
     script = bundle({name: path.read_text("utf-8") for name, path in modules.items()}, "main.js")
     parts = {
@@ -39,8 +39,7 @@ def assemble(
         "pictured": paragraphs(describe_pictures(n_pictured, facts["n"])),
         "style": style,
         "script": script,
-        "policy": "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; "
-        f"style-src {_fingerprint(style)}; script-src {_fingerprint(script)}",
+        "policy": f"{style_policy(style)}; script-src {_fingerprint(script)}",
         "facts": to_json({**facts, "arrays": arrays, "names": list(album.names)}),
         "arrays": packed,
         "pictures": "\n".join(
@@ -63,6 +62,19 @@ def _picture_columns(album: Album, n_samples: int) -> dict[str, NDArray[Any]]:
         "trainingRows": np.array(training, dtype=np.int64),
         "trainingPictures": np.array(places, dtype=np.int32),
     }
+
+
+def read_style() -> str:
+    """The style sheet of every page."""
+    return _colors() + _read("page.css")
+
+
+def style_policy(style: str) -> str:
+    """The policy of a page that loads nothing and has this style sheet alone."""
+    return (
+        "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; "
+        f"style-src {_fingerprint(style)}"
+    )
 
 
 def _colors() -> str:

@@ -18,6 +18,7 @@ from iknow.core.assertion import Assertion
 from iknow.core.codes import positions_of
 from iknow.core.text import name, shown
 from iknow.errors import InputError
+from iknow.evaluation.comparison import Comparison
 from iknow.evaluation.metrics import Report, evaluate
 from iknow.explain.assessment import Assessment
 from iknow.explain.picture import Renderer
@@ -32,7 +33,9 @@ from iknow.report.columns import (
     movement_of,
     shown_rows,
 )
+from iknow.report.comparison import comparison_section
 from iknow.report.naming import Named, find_named, rename_columns
+from iknow.report.promises import chosen_level, describe_certificate, holds_here
 from iknow.selection import Selection
 from iknow.version import __version__
 
@@ -50,6 +53,7 @@ def make_html(
     title: str | None = None,
     notes: Sequence[str] = (),
     selection: Selection | None = None,
+    comparison: Comparison | None = None,
     max_samples: int = 10_000,
     max_bytes: int = 9_500_000,
     random_state: int = 0,
@@ -67,6 +71,7 @@ def make_html(
         title: Title of the page.
         notes: Sentences to add.
         selection: How the neighborhoods were chosen, to say what is certified.
+        comparison: What `iknow.evaluation.compare` returned, to show beside it.
         max_samples: Show at most this many samples, drawn at random.
         max_bytes: Largest size of the page; pictures give way first, then samples.
         random_state: Seed for that draw.
@@ -95,8 +100,9 @@ def make_html(
         "version": html.escape(__version__),
         "summary": words.paragraphs(words.summarise(assessment, report)),
         "sampling": words.paragraphs(words.describe_sample(chosen, wrong_known)),
-        "certified": words.paragraphs(words.describe_certificate(assessment, report, selection)),
+        "certified": words.paragraphs(describe_certificate(assessment, report, selection)),
         "notes": words.paragraphs(notes),
+        "comparison": comparison_section(comparison),
     }
     bare = len(assemble(prose, facts, columns, Album(0)).encode())
     if bare > max_bytes:
@@ -148,10 +154,11 @@ def _facts(
         "trueClasses": true,
         "layers": describe_layers(assessment, named.classes),
         "voices": _voices(assessment),
+        "level": chosen_level(assessment, selection),
         "nSamples": len(assessment),
         "n": len(chosen.rows),
         "sampled": chosen.n_counted < chosen.n_samples,
-        "certified": words.holds_here(assessment.neighborhoods, selection),
+        "certified": holds_here(assessment.neighborhoods, selection),
         "knowsRobustness": any(
             np.isfinite(movement_of(assessment, layer).lipschitz) for layer in assessment.evidence
         ),

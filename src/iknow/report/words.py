@@ -1,23 +1,16 @@
-"""Words: what the figures say, and what is certified, in sentences."""
+"""Words: what the figures say, in sentences."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
-
-import numpy as np
+from collections.abc import Sequence
 
 from iknow.cards import MEANINGS
 from iknow.core.assertion import Assertion
-from iknow.core.neighborhood import Neighborhood
-from iknow.core.text import name, percent, visible
+from iknow.core.text import percent, visible
 from iknow.evaluation.metrics import Report
 from iknow.explain.assessment import Assessment
 from iknow.report.choosing import Chosen
-from iknow.selection import Selection
-from iknow.selection.selection import Certificate
-
-MOST_BOUNDS = 100  # classes whose certified bounds are listed; nobody reads more
 
 
 def paragraphs(sentences: Sequence[str]) -> str:
@@ -78,93 +71,3 @@ def describe_pictures(n_pictured: int, n_shown: int) -> list[str]:
         f"{n_pictured:,} of {n_shown:,} samples have a picture, the wrong ones first; there was no "
         "room for more."
     ]
-
-
-def describe_certificate(
-    assessment: Assessment, report: Report | None, selection: Selection | None
-) -> list[str]:
-    """What was certified about accuracy and about changes of the input, and what was not."""
-    accuracy = _about_accuracy(assessment.neighborhoods, report, selection)
-    return [*accuracy, _about_inputs(assessment)]
-
-
-def holds_here(neighborhoods: Mapping[str, Neighborhood], selection: Selection | None) -> bool:
-    """Whether there is a certificate for these neighborhoods."""
-    return (
-        selection is not None
-        and selection.certificate is not None
-        and dict(selection.neighborhoods) == dict(neighborhoods)
-    )
-
-
-def _about_accuracy(
-    neighborhoods: Mapping[str, Neighborhood], report: Report | None, selection: Selection | None
-) -> list[str]:
-    if selection is None:
-        return [
-            "Whether an accuracy was certified is not known here: the report was made without the "
-            "classifier's selection."
-        ]
-    certificate = selection.certificate
-    if certificate is None:
-        return [
-            "No accuracy is certified. The neighborhoods were chosen on "
-            f"{selection.n_samples:,} validation samples; {percent(selection.coverage)} of them "
-            f"were IK, {percent(selection.accuracy)} of these right: a measurement, not a promise."
-        ]
-    if not holds_here(neighborhoods, selection):
-        return [
-            "No accuracy is certified: a certificate was given, but for other neighborhoods than "
-            "those of this report."
-        ]
-    return [*_promise(certificate), *_compare(certificate, report)]
-
-
-def _promise(certificate: Certificate) -> list[str]:
-    of_class = "" if certificate.by_class is None else " of each class"
-    sentences = [
-        f"Certified: at least {percent(certificate.accuracy)} of the IK predictions{of_class} are "
-        f"right, with {percent(certificate.confidence)} confidence.",
-        f"It rests on {certificate.n_samples:,} validation samples set aside for it: "
-        f"{certificate.known:,} were IK, {certificate.errors:,} of them wrong (lower bound "
-        f"{percent(certificate.bound)}; {certificate.procedure}). It holds for samples drawn as "
-        "those were, and for the given neighborhoods: not for others set with the sliders.",
-    ]
-    if not certificate.proven:
-        sentences.append(
-            "The search for settings to certify ran out of time: the promise stands, but there may "
-            "be a setting with more coverage."
-        )
-    if certificate.by_class is not None:
-        by_class = list(certificate.by_class.items())
-        bounds = ", ".join(f"{name(label)} {percent(b)}" for label, b in by_class[:MOST_BOUNDS])
-        more = len(by_class) - MOST_BOUNDS
-        sentences.append(
-            f"Lower bounds by class: {bounds}{f', and {more:,} more' if more > 0 else ''}. "
-            "Beliefs in any other class are never IK."
-        )
-    return sentences
-
-
-def _compare(certificate: Certificate, report: Report | None) -> list[str]:
-    if report is None or np.isnan(report.a_ik):
-        return []
-    less = (
-        ", less than certified: these may not be samples like those it was certified on, or it is "
-        "chance"
-    )
-    here = f"On the samples of this report it is {percent(report.a_ik)}"
-    return [f"{here}{less if report.a_ik < certificate.accuracy else ''}."]
-
-
-def _about_inputs(assessment: Assessment) -> str:
-    known = assessment.assertion == Assertion.IK
-    radii = assessment.robust_radius[known]
-    certified = radii[radii > 0]
-    if not len(certified):
-        return "No robustness against changed inputs is certified."
-    return (
-        f"For {len(certified):,} of {int(known.sum()):,} IK predictions, no change of the input "
-        f"shorter (in ℓ2) than the robust radius in its row (median {np.median(certified):.3g}) "
-        "can make the classifier know another class."
-    )

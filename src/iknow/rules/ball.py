@@ -47,6 +47,7 @@ class Ball(Neighborhood):
 
     Args:
         radius: A number >= 0, or an array of shape (n_classes,) with one for each class.
+        quorum: How many samples a class needs to count, or two numbers (for, against).
 
     Examples:
         >>> from iknow import Ball

@@ -31,6 +31,7 @@ class BallWithNearest(Neighborhood):
     Args:
         radius: Of the ball, a number >= 0.
         k: How many neighbors, at least 1.
+        quorum: How many samples a class needs to count, or two numbers (for, against).
 
     Examples:
         >>> from iknow import BallWithNearest

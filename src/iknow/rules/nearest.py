@@ -32,6 +32,7 @@ class Nearest(Neighborhood):
 
     Args:
         k: How many, at least 1. Samples tied with the k-th all count.
+        quorum: How many samples a class needs to count, or two numbers (for, against).
 
     Examples:
         >>> from iknow import Nearest

@@ -187,7 +187,7 @@ class RelativeBall(Neighborhood):
             }
 
         marks = (radius, ratio * radius) if ratio > 1 else (radius,)
-        return Drawing(marks, areas) if np.isfinite(radius) else None
+        return Drawing(marks, areas, across=False) if np.isfinite(radius) else None
 
 
 def _count_up_to(ranks: Ints, n: int) -> Ints:

@@ -53,7 +53,10 @@ class StoredRows(ABC):
     def find_support(
         self, queries: Any, neighborhood: Neighborhood, belief: Ints | None = None
     ) -> Bools:
-        """Find the classes in `neighborhood`: a mask (n_queries, n_classes) for `queries`."""
+        """Find the classes in `neighborhood`: a mask (n_queries, n_classes) for `queries`.
+
+        `belief`: class codes of shape (n_queries,), for rules that depend on it.
+        """
         evidence = self.gather(queries, neighborhood.n_neighbors, max(neighborhood.quorum))
         return find_support(evidence, neighborhood, belief)
 

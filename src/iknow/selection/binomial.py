@@ -21,12 +21,31 @@ def lower_bounds(errors: Ints, counts: Ints, confidence: float) -> Floats:
 
 
 def least_samples(accuracy: float, confidence: float) -> int:
-    """The number of samples, all right, below which nothing can be certified."""
+    """Return the number of samples, all right, below which nothing can be certified.
+
+    Args:
+        accuracy: To certify, between 0 and 1.
+        confidence: Probability with which the certificate holds.
+
+    Examples:
+        >>> least_samples(0.99, 0.95)
+        299
+    """
     return max(1, int(np.ceil(np.log(1 - confidence) / np.log(accuracy))))
 
 
 def samples_needed(accuracy: float, confidence: float, error_rate: float) -> int | None:
-    """About how few samples, within 5%, certify a target at an error rate; None if none can."""
+    """Return about how few samples, within 5%, certify an accuracy; None if no number does.
+
+    Args:
+        accuracy: To certify, between 0 and 1.
+        confidence: Probability with which the certificate holds.
+        error_rate: The share of the samples that are wrong.
+
+    Examples:
+        >>> samples_needed(0.99, 0.95, error_rate=0.005)
+        1357
+    """
     if error_rate >= 1 - accuracy:
         return None
     sizes = np.ceil(least_samples(accuracy, confidence) * 1.05 ** np.arange(400))

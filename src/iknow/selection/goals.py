@@ -35,6 +35,8 @@ class Goal:
         each_class: Guarantee the accuracy in each class by itself.
         coverage: Match this coverage instead.
         false_alarm: Bound how often an ordinary sample is not IK instead.
+        model_confidence: Whether the model's own confidence is a voice in levels; None leaves it to
+            what an accuracy needs.
         k: Number of neighbors, or several to try, for rules that use it.
         time_limit: Seconds that the search may take.
         random_state: Seed for the split that certifies and for method "bayes".
@@ -50,6 +52,7 @@ class Goal:
     each_class: bool = False
     coverage: float | None = None
     false_alarm: float | None = None
+    model_confidence: bool | None = None
     k: int | Sequence[int] | None = None
     time_limit: float = 60.0
     random_state: int = 0
@@ -78,6 +81,8 @@ class Goal:
         if not isinstance(self.method, str):
             raise InputError(f"method must be text, such as 'exact'; got {shown(self.method)}")
         as_flag(self.each_class, "each_class")
+        if self.model_confidence is not None:
+            as_flag(self.model_confidence, "confidence")
         for name in ("accuracy", "confidence", "coverage", "false_alarm"):
             value = getattr(self, name)
             if value is not None or name == "confidence":
@@ -93,7 +98,10 @@ class Goal:
         return self.coverage is None and self.false_alarm is None
 
     def neighbors_needed(self, rule: type[Neighborhood], n_rows: int, quorum: Quorum = ONE) -> int:
-        """Return how many neighbor distances it takes to tune `rule` on `n_rows` training rows."""
+        """Return how many neighbor distances it takes to tune `rule` on `n_rows` training rows.
+
+        `quorum`: how many samples the belief needs, and how many another class.
+        """
         if rule.by_level:  # whether the nearest agree says what a layer means
             return min(quorum[0], n_rows)
         if rule.neighbors_to_match:
@@ -175,21 +183,24 @@ def _choose_level(
     check_validation(whole.evidence, whole.belief, truth)
     if goal.needs_labels and whole.y_true is None:
         raise InputError("an accuracy needs labels: give y too, or ask for coverage or false_alarm")
+    heard = goal.model_confidence
     if goal.coverage is not None:
-        return match_level(whole, whole if reference is None else reference, goal.coverage)
+        laying = whole if reference is None else reference
+        return match_level(whole, laying, goal.coverage, heard is True)
     if goal.false_alarm is not None:
-        laying, rest = reference, whole
-        if laying is None:  # both parts rank samples, and take as many
-            laying, rest = split(whole, goal.random_state, share=2)
-        return limit_false_alarm(rest, laying, goal.false_alarm)
+        first, rest = (reference, whole)
+        if first is None:  # both parts rank samples, and take as many
+            first, rest = split(whole, goal.random_state, share=2)
+        return limit_false_alarm(rest, first, goal.false_alarm, heard is True)
     if goal.accuracy is None:
-        return choose_usual(whole, reference, goal.confidence, goal.random_state)
+        return choose_usual(whole, reference, goal.confidence, heard is True, goal.random_state)
     return certify_level(
         whole,
         reference,
         accuracy=goal.accuracy,
         confidence=goal.confidence,
         each_class=goal.each_class,
+        confident=heard,
         classes=classes,
         random_state=goal.random_state,
     )

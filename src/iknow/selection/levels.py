@@ -33,11 +33,17 @@ from iknow.selection.selection import Certificate, Selection, mean_or_nan
 STEPS = 200
 """Levels to test at most, evenly spaced in coverage."""
 
-NEARNESSES = (1.0, 0.5, 0.2, 0.05)
+SAFETY = 5
+"""A level looks safe if it is to pass with this much to spare."""
+
+NEARNESSES = (1.0, 0.5, 0.2, 0.05, 0.01)
 """How much nearness may count, for an accuracy."""
 
 USUAL_COVERAGE = 0.75
 """What to match if nothing is asked for and nothing can be certified."""
+
+MOST_REFERENCES = 100_000
+"""Samples that lay a path at most: more say little more, and every bundle would carry them."""
 
 FEWER_ERRORS = 10
 """Without a goal, IK shall be wrong this many times less often than the model."""
@@ -52,6 +58,9 @@ def lay_path(
     confident: bool = False,
 ) -> Levels:
     """The path that samples fix. confident: whether the model's confidence is a voice."""
+    if len(part) > MOST_REFERENCES:  # drawn without looking at them, so they stay exchangeable
+        rows = np.random.default_rng(0).choice(len(part), MOST_REFERENCES, replace=False)
+        part = part[rows]
     return Levels(
         {layer: refer(find_contrast(part.evidence[layer], part.belief)) for layer in layers},
         quorum=quorum_of(part.evidence),
@@ -76,15 +85,15 @@ def candidate_at(levels: Levels, level: float) -> Candidate:
     return Candidate(rules, least_confidence=least, level=level)
 
 
-def match_level(part: Part, reference: Part, coverage: float) -> Selection:
+def match_level(part: Part, reference: Part, coverage: float, confident: bool = False) -> Selection:
     """Choose the level that this share of the samples reaches.
 
-    reference: the samples that lay the path, often the same ones.
+    reference: the samples that lay the path, often the same ones. confident: see `lay_path`.
     """
     if not 0 < coverage <= 1:
         raise InputError(f"a coverage to match must lie in (0, 1]; got {coverage}")
     left_out = find_meaningless(reference)
-    levels = lay_path(reference, _kept(part, left_out))
+    levels = lay_path(reference, _kept(part, left_out), confident=confident)
     found = find_levels(levels, part)
     if not (found > 0).any():
         raise SelectionError(
@@ -97,7 +106,9 @@ def match_level(part: Part, reference: Part, coverage: float) -> Selection:
     return _record(part, levels, candidate_at(levels, level), left_out, "matched")
 
 
-def limit_false_alarm(part: Part, reference: Part, false_alarm: float) -> Selection:
+def limit_false_alarm(
+    part: Part, reference: Part, false_alarm: float, confident: bool = False
+) -> Selection:
     """Choose the largest level that an ordinary sample falls below with a bounded probability.
 
     The samples of `part` did not lay the path, so an ordinary sample and they are exchangeable: of
@@ -116,7 +127,7 @@ def limit_false_alarm(part: Part, reference: Part, false_alarm: float) -> Select
             f"{len(part)}"
         )
     left_out = find_meaningless(reference)
-    levels = lay_path(reference, _kept(part, left_out))
+    levels = lay_path(reference, _kept(part, left_out), confident=confident)
     level = float(np.sort(find_levels(levels, part))[rank_allowed - 1])
     if level <= 0:
         raise SelectionError(
@@ -136,6 +147,7 @@ def certify_level(
     accuracy: float | None,
     confidence: float = 0.95,
     each_class: bool = False,
+    confident: bool | None = None,
     classes: Labels | None = None,
     random_state: int = 0,
 ) -> Selection:
@@ -143,7 +155,8 @@ def certify_level(
 
     accuracy: to certify; None asks that IK be wrong ten times less often than the model, as judged
     by the samples that choose. reference: further samples that lay the path; by default those that
-    choose, a fifth.
+    choose, a fifth. confident: whether the model's confidence is a voice; None decides by what it
+    promises, but for the usual goal, which is to hold on strange data too, and leaves it out.
     """
     first, second = split(whole, random_state)
     laying = first if reference is None else reference
@@ -151,20 +164,24 @@ def certify_level(
     least = check_enough(second, each_class, target, confidence)
     left_out = find_meaningless(laying)
     layers = _kept(whole, left_out)
-    plain = lay_path(laying, layers)
+    plain = lay_path(laying, layers, confident=confident is True)
     if each_class:
         settings = [candidate_at(plain, level) for level in _grid(plain, laying).tolist()]
         eligible = find_eligible(second, least)
         path, candidates = plain, rank(settings, first, eligible, target, least / len(second))
     else:
-        paths = [plain] if accuracy is None else _variations(laying, layers)
+        paths = [plain] if accuracy is None else _variations(laying, layers, confident)
         path, candidates = _most_promising(paths, laying, first, len(second), target, confidence)
     chosen, certificate = try_in_turn(candidates, second, target, confidence, classes)
     return _record(whole, path, chosen, left_out, "certified", certificate=certificate)
 
 
 def choose_usual(
-    whole: Part, reference: Part | None, confidence: float, random_state: int
+    whole: Part,
+    reference: Part | None,
+    confidence: float,
+    confident: bool = False,
+    random_state: int = 0,
 ) -> Selection:
     """Choose without a goal: the largest coverage on which IK is certified to be wrong ten times
     less often than the model.
@@ -174,11 +191,16 @@ def choose_usual(
     """
     try:
         return certify_level(
-            whole, reference, accuracy=None, confidence=confidence, random_state=random_state
+            whole,
+            reference,
+            accuracy=None,
+            confidence=confidence,
+            confident=confident,
+            random_state=random_state,
         )
     except SelectionError as error:
         laying = whole if reference is None else reference
-        return replace(match_level(whole, laying, USUAL_COVERAGE), note=str(error))
+        return replace(match_level(whole, laying, USUAL_COVERAGE, confident), note=str(error))
 
 
 def _usual_accuracy(first: Part) -> float:
@@ -186,10 +208,10 @@ def _usual_accuracy(first: Part) -> float:
     return 1 - (int(first.wrong.sum()) + 1) / (len(first) + 2) / FEWER_ERRORS
 
 
-def _variations(laying: Part, layers: Sequence[str]) -> list[Levels]:
+def _variations(laying: Part, layers: Sequence[str], confident: bool | None) -> list[Levels]:
     """The plain path, and those on which nearness counts for less or the model is heard too."""
-    voices = [(True, False)]
-    if laying.confidence is not None:
+    voices = [(True, False)] if confident is not True else []
+    if laying.confidence is not None and confident is not False:
         voices += [(True, True), (False, True)]
     return [
         lay_path(laying, layers, nearness=nearness, clarity=clarity, confident=confident)
@@ -208,7 +230,8 @@ def _most_promising(
     """The path that promises the most coverage, the first of equals, and its candidates."""
     judged = [_judge(path, laying, first, n_second, accuracy, confidence) for path in paths]
     best = int(np.argmax([promise for promise, _ in judged]))
-    return paths[best], judged[best][1]
+    path, grid = paths[best], judged[best][1]
+    return path, [candidate_at(path, level) for level in grid.tolist()]
 
 
 def _grid(levels: Levels, laying: Part) -> Floats:
@@ -221,22 +244,24 @@ def _grid(levels: Levels, laying: Part) -> Floats:
 
 def _judge(
     levels: Levels, laying: Part, first: Part, n_second: int, accuracy: float, confidence: float
-) -> tuple[float, list[Candidate]]:
-    """The coverage that a path promises, and its candidates from the surest to the most lenient.
+) -> tuple[float, Floats]:
+    """The coverage that a path promises, and its levels from the surest to the most lenient.
 
     Judged on the samples that choose, as if there were as many as certify.
     """
     grid = _grid(levels, laying)
     if not len(grid):
-        return 0.0, []
+        return 0.0, grid
     found, scale = find_levels(levels, first), n_second / len(first)
     known = np.array([(found >= level).sum() for level in grid])
     errors = np.array([(first.wrong & (found >= level)).sum() for level in grid])
     doubts = p_values(np.rint(scale * errors), np.rint(scale * known), accuracy)
-    surest = int(doubts.argmin())
+    # The strictest that looks safe: the surest of a few samples may fail, and ends the sequence.
+    safe = np.flatnonzero(doubts <= (1 - confidence) / SAFETY)
+    surest = int(safe[0] if len(safe) else doubts.argmin())
     passing = np.flatnonzero(doubts <= 1 - confidence)
     promise = float(known[passing[-1]] / len(first)) if len(passing) else 0.0
-    return promise, [candidate_at(levels, float(level)) for level in grid[surest:]]
+    return promise, grid[surest:]
 
 
 def _kept(part: Part, left_out: Mapping[str, str]) -> tuple[str, ...]:

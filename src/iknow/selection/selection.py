@@ -16,12 +16,15 @@ from iknow.core.evidence import Evidence
 from iknow.core.justification import justify
 from iknow.core.level import Levels
 from iknow.core.neighborhood import Neighborhood
+from iknow.core.scalars import as_real
 from iknow.core.support import find_support
-from iknow.core.text import percent
+from iknow.core.text import names, percent
 from iknow.errors import InputError
 from iknow.rules import neighborhood_from_dict, neighborhood_to_dict
+from iknow.selection.level_record import levels_from_dict, levels_to_dict
 
 ACCURACIES = ("accuracy", "accuracy_outside")
+PATH = ("levels", "level", "least_confidence", "false_alarm")
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,13 +156,20 @@ class Selection:
         return to_html(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the selection as plain values for JSON, without its curves; None for NaN."""
+        """Return the selection as plain values for JSON, without its curves.
+
+        None stands for an accuracy that is NaN, and for a least confidence of -inf.
+        """
         record = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "curves"}
         for name in ACCURACIES:
             record[name] = None if np.isnan(record[name]) else record[name]
         rules = self.neighborhoods.items()
         record["neighborhoods"] = {layer: neighborhood_to_dict(rule) for layer, rule in rules}
         record["certificate"] = None if self.certificate is None else vars(self.certificate)
+        record["levels"] = None if self.levels is None else levels_to_dict(self.levels)
+        if np.isneginf(self.least_confidence):
+            record["least_confidence"] = None
+        record["left_out"] = dict(self.left_out)
         return record
 
     @classmethod
@@ -173,7 +183,29 @@ class Selection:
         if record["certificate"] is not None:
             values["certificate"] = Certificate(**record["certificate"])
         values["knowable"] = _read_knowable(record)
-        return cls(**values)
+        return cls(**values | _read_path(record, values["neighborhoods"]))
+
+
+def _read_path(record: Mapping[str, Any], rules: Mapping[str, Neighborhood]) -> dict[str, Any]:
+    """The path of levels, where on it the rules lie, and what that promises."""
+    path, level, least, rate = (record.get(name) for name in PATH)
+    levels = None if path is None else levels_from_dict(path)
+    if (levels is None) != (level is None):
+        raise InputError("levels and a level on them go together; one of the two is missing")
+    if levels is not None:
+        quorums = {rule.quorum for rule in rules.values()}
+        if set(levels.layers) != set(rules) or quorums != {levels.quorum}:
+            raise InputError(
+                "levels must be about the layers that have neighborhoods, with the same quorum; "
+                f"got {names(levels.layers)} with {levels.quorum}"
+            )
+        level = as_real(level, "a level", "lie in (0, 1]", lambda number: 0 < number <= 1)
+    if least is not None and (levels is None or levels.confidence is None):
+        raise InputError("a least confidence needs levels that hear the model's confidence")
+    least = -np.inf if least is None else as_real(least, "a least confidence", "be a number")
+    if rate is not None:
+        rate = as_real(rate, "false_alarm", "lie between 0 and 1", lambda number: 0 < number < 1)
+    return dict(zip(PATH, (levels, level, least, rate), strict=True))
 
 
 def _read_knowable(record: Mapping[str, Any]) -> tuple[int, ...] | None:

@@ -32,14 +32,20 @@ from iknow.core.text import shown
 from iknow.errors import BundleError, InputError
 from iknow.storage.archive import ArchiveError, read_archive, write_archive
 from iknow.storage.atomic import replacing
-from iknow.storage.bundle_record import Bundle, check_values, from_record, name_arrays, to_record
+from iknow.storage.bundle_record import (
+    FORMAT,
+    Bundle,
+    check_values,
+    from_record,
+    name_arrays,
+    to_record,
+)
 from iknow.storage.manifest import LARGEST, read_manifest, write_manifest
 from iknow.storage.npy import decode_array, encode_array
 from iknow.storage.schema import check_record
 from iknow.storage.sealed import Guard, SealedFile, verify_all
 
-FORMAT = 3
-READABLE = (2, FORMAT)
+READABLE = (2, 3, FORMAT)
 FORMAT_LINE = re.compile(rb'\{\n"format": (\d{1,9}),')
 MANIFEST = "manifest.json"
 KEYS = ("format", "iknow", "classes", "layers", "probe", "settings", "arrays")
@@ -171,11 +177,11 @@ def _read_manifest(source: Path, file: SealedFile, place: slice) -> dict[str, An
     if found and int(found[1]) not in READABLE:
         raise BundleError(
             f"{source} has format {int(found[1])}; this version of iknow reads formats "
-            f"{' and '.join(map(str, READABLE))}: use the version that wrote it, or a newer one"
+            f"{READABLE[0]} to {FORMAT}: use the version that wrote it, or a newer one"
         )
     with _prefixed(f"{source} is damaged: {MANIFEST} is damaged: "):
         manifest = check_record(read_manifest(text), "the manifest", KEYS)
-        if not any(manifest["format"] is each for each in READABLE):  # excludes True and 3.0
+        if not any(manifest["format"] is each for each in READABLE):  # excludes True and 4.0
             raise BundleError(f"its format must be {FORMAT}")
     return manifest
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from iknow.core.arrays import Floats32, Ints, Labels
 from iknow.core.neighborhood import Neighborhood
+from iknow.core.quorum import Quorum
 from iknow.errors import BundleError, InputError
 from iknow.geometry import Metric, metric_from_dict, metric_to_dict
 from iknow.rules import neighborhood_from_dict, neighborhood_to_dict
@@ -20,7 +21,10 @@ from iknow.storage.archive import LONGEST_NAME
 from iknow.storage.label_record import classes_from_dict, classes_to_dict
 from iknow.storage.schema import check_list, check_mapping, check_record, check_text, misfit
 
+SMALL_QUORUM = 100
+"""A quorum that costs little, even if a small training set cannot meet it."""
 LAYER_KEYS = ("metric", "metric_arrays", "neighborhood")
+FORMAT = 4
 PART = re.compile(r"[A-Za-z0-9_]{1,100}")
 
 
@@ -31,7 +35,7 @@ class Bundle:
     classes: of shape (n_classes,). labels, rows: of shape (n_rows,). activations: for each layer,
     of shape (n_rows, n_features). settings: plain values of the classifier. probe: small arrays of
     any shape, read at once. check: call it before each use of the other arrays of a bundle that was
-    read; it refuses damaged ones.
+    read; it refuses damaged ones. format: of the file it was read from.
     """
 
     classes: Labels
@@ -43,6 +47,7 @@ class Bundle:
     settings: Mapping[str, Any]
     probe: Mapping[str, Any] = field(default_factory=dict)
     check: Callable[[], None] | None = None
+    format: int = FORMAT
 
 
 def to_record(bundle: Bundle) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -110,9 +115,8 @@ def from_record(manifest: Mapping[str, Any], arrays: Mapping[str, Any]) -> Bundl
         },
         settings=check_mapping(manifest["settings"], "settings"),
         probe={name: arrays[f"probe/{_escape(name)}.npy"] for name in manifest["probe"]},
+        format=manifest["format"],
     )
-    if len(bundle.neighborhoods) not in (0, len(layers)):
-        raise BundleError("either all layers or none must have a neighborhood")
     _check_shapes(bundle)
     return bundle
 
@@ -134,6 +138,12 @@ def check_values(bundle: Bundle) -> None:
             check_activations(points, f"the activations of layer {layer[:80]!r}")
         except InputError as error:
             raise BundleError(str(error)) from error
+
+
+def check_quorum_fits(quorum: Quorum, n_rows: int, where: str) -> None:
+    """Refuse a quorum that would take unbounded memory to ask about."""
+    if max(quorum) > max(n_rows, SMALL_QUORUM):
+        raise BundleError(f"{where} has a quorum of {max(quorum)}, more than its {n_rows} rows")
 
 
 def _check_shapes(bundle: Bundle) -> None:
@@ -165,6 +175,7 @@ def _check_shapes(bundle: Bundle) -> None:
     for layer, rule in bundle.neighborhoods.items():
         if rule.n_neighbors > n_rows:
             raise BundleError(f"layer {layer[:80]!r} asks for more neighbors than there are rows")
+        check_quorum_fits(rule.quorum, n_rows, f"layer {layer[:80]!r}")
 
 
 def _make_metric(layer: str, record: Mapping[str, Any], arrays: Mapping[str, Any]) -> Metric:

@@ -12,11 +12,13 @@ from numbers import Integral
 from typing import Any
 
 from iknow.core.neighborhood import Neighborhood
+from iknow.core.quorum import check_quorum
 from iknow.core.scalars import as_flag, as_real
 from iknow.rules.registry import name_of, rule_named
 from iknow.selection import Selection
 from iknow.storage.bundle import Bundle
-from iknow.storage.schema import check_fields, check_flag, check_whole, misfit
+from iknow.storage.bundle_record import check_quorum_fits
+from iknow.storage.schema import add_missing, check_fields, check_flag, check_whole, misfit
 
 ONE, EACH, CHOSEN = "one", "each", "selection"
 
@@ -24,7 +26,8 @@ ONE, EACH, CHOSEN = "one", "each", "selection"
 @dataclass(frozen=True)
 class Parameters:
     """The stored values: for `layers` and `classes`, whether they were given; metric: `ONE` or the
-    layers that have their own; neighborhoods: how they were given.
+    layers that have their own; neighborhoods: how they were given; quorum: as given, one number or
+    two, None for the rule's usual one.
     """
 
     rule: str
@@ -37,10 +40,11 @@ class Parameters:
     validation_fraction: float
     random_state: int | None
     progress: bool
+    quorum: int | Sequence[int] | None
+    confidence: bool | None
 
 
 KEYS = tuple(field.name for field in fields(Parameters))
-SINCE_FORMAT_3 = KEYS[3:]
 
 
 def parameters_to_dict(classifier: Any) -> dict[str, Any]:
@@ -63,19 +67,32 @@ def parameters_to_dict(classifier: Any) -> dict[str, Any]:
         validation_fraction=as_real(share, "validation_fraction", "be a number"),
         random_state=int(seed) if isinstance(seed, Integral) else None,
         progress=as_flag(classifier.progress, "progress"),
+        quorum=_plain_quorum(classifier.quorum),
+        confidence=None if classifier.confidence is None else bool(classifier.confidence),
     )
     return vars(record)
 
 
 def upgrade(settings: Mapping[str, Any], bundle: Bundle) -> dict[str, Any]:
-    """Settings as we write them now; format 2 did not keep all parameters."""
-    if "fixed" not in settings or any(name in settings for name in SINCE_FORMAT_3):
-        return dict(settings)
-    known = {name: value for name, value in settings.items() if name != "fixed"}
-    fixed = check_flag(settings["fixed"], "settings.fixed")
-    lost = {"layers": True, "neighborhoods": EACH if fixed else None, "classes": False}
-    defaults = {"validation_fraction": 0.25, "random_state": 0, "progress": True}
-    return {**lost, "metric": list(bundle.metrics), **defaults, **known}
+    """Settings as we write them now; earlier formats did not keep all parameters.
+
+    Before format 4 there was no quorum, which is a quorum of one, whatever is usual now.
+    """
+    found = dict(settings)
+    if bundle.format < 3:
+        fixed = check_flag(found.pop("fixed", None), "settings.fixed")
+        lost = {"layers": True, "neighborhoods": EACH if fixed else None, "classes": False}
+        defaults = {"validation_fraction": 0.25, "random_state": 0, "progress": True}
+        found = add_missing(found, {**lost, "metric": list(bundle.metrics), **defaults})
+    return add_missing(found, {"quorum": 1, "confidence": None}) if bundle.format < 4 else found
+
+
+def _plain_quorum(quorum: Any) -> int | list[int] | None:
+    """The quorum as it was given, in Python's own numbers."""
+    if quorum is None:
+        return None
+    pair = check_quorum(quorum)
+    return pair[0] if isinstance(quorum, Integral) else list(pair)
 
 
 def check_parameters(settings: Mapping[str, Any], bundle: Bundle) -> None:
@@ -86,6 +103,8 @@ def check_parameters(settings: Mapping[str, Any], bundle: Bundle) -> None:
             check_whole(settings[name], f"settings.{name}", least)
     rule, given, metric = (settings[name] for name in ("rule", "neighborhoods", "metric"))
     rule_named(rule)
+    if (quorum := settings["quorum"]) is not None:
+        check_quorum_fits(check_quorum(quorum), len(bundle.labels), "settings.quorum")
     possible = [None, *([ONE, EACH] if bundle.neighborhoods else [])]
     possible += [CHOSEN] if bundle.neighborhoods and settings["selection"] is not None else []
     if given not in possible:
@@ -96,7 +115,8 @@ def check_parameters(settings: Mapping[str, Any], bundle: Bundle) -> None:
 
 def parameters_from_dict(settings: Mapping[str, Any], bundle: Bundle) -> dict[str, Any]:
     """The arguments behind `parameters_to_dict`, from checked settings."""
-    names = ("k", "batch_size", "validation_fraction", "random_state", "progress")
+    quorum = settings["quorum"]
+    names = ("k", "confidence", "batch_size", "validation_fraction", "random_state", "progress")
     rules, metrics, metric = settings["neighborhoods"], bundle.metrics, settings["metric"]
     if rules == CHOSEN:
         neighborhoods: Any = Selection.from_dict(settings["selection"])
@@ -111,6 +131,7 @@ def parameters_from_dict(settings: Mapping[str, Any], bundle: Bundle) -> dict[st
     return {
         **{name: settings[name] for name in names},
         "rule": rule_named(settings["rule"]),
+        "quorum": tuple(quorum) if isinstance(quorum, list) else quorum,
         "layers": list(bundle.activations) if settings["layers"] else None,
         "neighborhoods": neighborhoods,
         "metric": metric,

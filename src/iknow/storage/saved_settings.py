@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from typing import Any
 
-from iknow.errors import BundleError
+from iknow.core.neighborhood import Neighborhood
+from iknow.core.text import names
+from iknow.errors import BundleError, InputError
 from iknow.rules.registry import neighborhood_from_dict
 from iknow.selection import Certificate, Selection
 from iknow.selection.selection import ACCURACIES
@@ -16,16 +19,42 @@ from iknow.storage.parameter_record import KEYS as PARAMETERS
 from iknow.storage.parameter_record import check_parameters, upgrade
 
 KEYS = (*PARAMETERS, "selection", "n_features_in", "feature_names_in", "probe")
+SINCE_FORMAT_4: dict[str, Any] = {
+    "levels": None,
+    "level": None,
+    "least_confidence": None,
+    "false_alarm": None,
+    "left_out": {},
+    "note": "",
+}
+"""What a selection holds by now, with the values that mean none of it."""
 
 
 def read_settings(path: str | os.PathLike[str], bundle: Bundle) -> dict[str, Any]:
     """The checked settings of a bundle."""
     try:
         settings = schema.check_record(upgrade(bundle.settings, bundle), "settings", KEYS)
+        if bundle.format < 4 and isinstance(settings["selection"], dict):
+            settings["selection"] = schema.add_missing(settings["selection"], SINCE_FORMAT_4)
         _check(settings, bundle)
     except (BundleError, ValueError) as error:
         raise BundleError(f"{path} cannot be loaded: manifest.json: {error}") from error
     return settings
+
+
+def check_layers(
+    layers: Collection[str], rules: Mapping[str, Neighborhood], selection: Selection | None
+) -> None:
+    """Check that all layers have a neighborhood, or none, but for those that are left out."""
+    left_out = {} if selection is None else selection.left_out
+    if unknown := [layer for layer in left_out if layer not in layers]:
+        raise InputError(f"the selection leaves out {names(unknown)}, which are not layers")
+    if rules and set(rules) != set(layers) - set(left_out):
+        raise InputError("either all layers or none must have a neighborhood, or be left out")
+    if selection is None or selection.levels is None:
+        return
+    if any(rule.quorum != selection.levels.quorum for rule in rules.values()):
+        raise InputError(f"the levels have the quorum {selection.levels.quorum}, the rules do not")
 
 
 def _check(settings: dict[str, Any], bundle: Bundle) -> None:
@@ -37,20 +66,25 @@ def _check(settings: dict[str, Any], bundle: Bundle) -> None:
             schema.check_text(name, "a name in settings.feature_names_in")
     if not isinstance(settings["probe"], str):
         schema.check_record(settings["probe"], "settings.probe", ("inputs", "tolerances"))
+    selection = None
     if settings["selection"] is not None:
-        _check_selection(schema.check_mapping(settings["selection"], "settings.selection"), bundle)
+        record = schema.check_mapping(settings["selection"], "settings.selection")
+        selection = _check_selection(record, bundle)
+    check_layers(bundle.activations, bundle.neighborhoods, selection)
 
 
-def _check_selection(record: dict[str, Any], bundle: Bundle) -> None:
+def _check_selection(record: dict[str, Any], bundle: Bundle) -> Selection:
     where = "settings.selection"
     keys = [each.name for each in fields(Selection) if each.name != "curves"]
     schema.check_record(record, where, keys)
-    undefined = [name for name in ACCURACIES if record[name] is None]
-    others = ("neighborhoods", "certificate", "curves", *undefined)
+    undefined = [name for name in (*ACCURACIES, "least_confidence") if record[name] is None]
+    others = ("neighborhoods", "certificate", "levels", "curves", *undefined)
     schema.check_fields(Selection, record, where, others)
-    place, rules = f"{where}.neighborhoods", record["neighborhoods"]
-    for rule in schema.check_record(rules, place, bundle.activations).values():
+    place, left_out = f"{where}.neighborhoods", record["left_out"]
+    used = [layer for layer in bundle.activations if layer not in left_out]
+    for rule in schema.check_record(record["neighborhoods"], place, used).values():
         neighborhood_from_dict(schema.check_mapping(rule, place))
     if record["certificate"] is not None:
-        where += ".certificate"
-        schema.check_fields(Certificate, schema.check_mapping(record["certificate"], where), where)
+        part = f"{where}.certificate"
+        schema.check_fields(Certificate, schema.check_mapping(record["certificate"], part), part)
+    return Selection.from_dict(record)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal, Self
 from warnings import warn
 
@@ -23,7 +24,7 @@ from iknow.search.layer import LayerIndex
 from iknow.selection import Selection
 from iknow.storage.bundle import Bundle, read_bundle, write_bundle
 from iknow.storage.parameter_record import CHOSEN, parameters_from_dict, parameters_to_dict
-from iknow.storage.saved_settings import read_settings
+from iknow.storage.saved_settings import check_layers, read_settings
 from iknow.version import __version__
 
 
@@ -55,7 +56,7 @@ class SavingMixin:
             >>> ec = EpistemicClassifier(FrozenEstimator(trained)).fit(X_train, y_train)
             >>> ec.tune(X_val, y_val).save("iris.iknow")
             >>> EpistemicClassifier.load("iris.iknow", FrozenEstimator(trained)).layers_
-            ('input', 'output')
+            ('input',)
         """
         check_is_fitted(self, "indexes_")
         known_by = self.probe_ if as_flag(probe, "probe") else "it was saved with probe=False"
@@ -63,6 +64,11 @@ class SavingMixin:
         any_index = self.indexes_[self.layers_[0]]
         given = self.neighborhoods if isinstance(self.neighborhoods, Selection) else None
         selection: Selection | None = getattr(self, "selection_", given)
+        if selection is not None:  # one of another classifier may leave out layers unknown here
+            kept = {name: why for name, why in selection.left_out.items() if name in self.layers_}
+            selection = replace(selection, left_out=kept)
+        rules: dict[str, Neighborhood] = getattr(self, "neighborhoods_", {})
+        check_layers(self.layers_, rules, selection)  # somebody may have changed them
         names = getattr(self, "feature_names_in_", None)
         bundle = Bundle(
             classes=self.classes_,
@@ -70,7 +76,7 @@ class SavingMixin:
             rows=any_index.rows,
             activations={layer: index.points for layer, index in self.indexes_.items()},
             metrics={layer: index.metric for layer, index in self.indexes_.items()},
-            neighborhoods=getattr(self, "neighborhoods_", {}),
+            neighborhoods=rules,
             probe=arrays,
             settings={
                 **parameters_to_dict(self),

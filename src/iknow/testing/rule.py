@@ -142,7 +142,7 @@ class RuleContract:
         kind = type(self.make_rules()[0])
         for quorum in self.quorums() if axes_of(kind) else ():
             counts = np.zeros(2, dtype=np.int64)
-            for seed in range(40):
+            for seed in range(20):
                 counts += self._count_in_box(kind, quorum, seed)
             assert counts.min() > 100
 
@@ -175,7 +175,7 @@ class RuleContract:
                 for per_class in (max(rule.quorum), ALL):
                     evidence = scene.look(per_class=per_class)
                     changes = said(rule, "changes")(evidence, scene.belief)
-                    for i in np.flatnonzero(is_known(evidence, rule, scene.belief)):
+                    for i in np.flatnonzero(is_known(evidence, rule, scene.belief)).tolist():
                         for n_changes in range(1, min(int(changes[i]), 2) + 1):
                             if (i, n_changes) not in tried:
                                 tried[i, n_changes] = scene.look_changed(int(i), n_changes)
@@ -185,7 +185,7 @@ class RuleContract:
     def test_a_turn_of_the_dial_turns_the_assertion_there_and_nowhere_nearer(self) -> None:
         turns = 0
         for rule in self.make_all():
-            for seed in range(6):
+            for seed in range(4):
                 scene = Scene(seed)
                 evidence = weigh(scene.look(), rule.quorum, scene.belief)
                 for i, belief in enumerate(scene.belief):
@@ -195,7 +195,7 @@ class RuleContract:
     def test_nothing_else_is_known_before_the_clearance_is_used_up(self) -> None:
         certified = 0
         for rule in self.make_all():
-            for seed in range(20):
+            for seed in range(10):
                 rng, scene = np.random.default_rng(seed), Scene(seed)
                 clearance = find_clearance(scene.look(), rule, scene.belief)
                 for i in np.flatnonzero(clearance > 0):

@@ -24,9 +24,9 @@ ALL = 99  # more than any scene has samples
 
 
 class Change(NamedTuple):
-    """One change of a training set, as seen from a query: row `row` is now like this."""
+    """One change of a training set, as seen from a query."""
 
-    row: int
+    row: int  # the number of rows: a new one
     distance: float  # inf: removed
     code: int
 
@@ -59,41 +59,47 @@ class Scene:
         return gather_all(rest, self.labels), removed.sum(axis=1)
 
     def look_changed(self, i: int, n_changes: int) -> Evidence:
-        """The evidence about one query after every set of changes of this size.
-
-        A sample may be removed or get another label; one may be added, of any class, at the query
-        itself, at any distance of another sample, or beyond all of them.
-        """
-        distances, n_rows = self.distances_to(i), len(self.labels)
-        places = sorted({0.0, *distances.tolist(), 2 * distances.max() + 1})
-        old = [Change(row, np.inf, 0) for row in range(n_rows)]
-        old += [
-            Change(row, distances[row], code)
-            for row in range(n_rows)
-            for code in range(N_CLASSES)
-            if code != self.labels[row]
-        ]
-        new = [Change(n_rows, place, code) for place in places for code in range(N_CLASSES)]
-        sets = [
-            [*some, *added]
-            for n_new in range(n_changes + 1)
-            for some in combinations(old, n_changes - n_new)
-            if len({change.row for change in some}) == len(some)
-            for added in combinations_with_replacement(new, n_new)
-        ]
-        table = np.full((len(sets), n_rows + n_changes), np.inf)
-        labels = np.zeros(table.shape, dtype=np.int64)
-        table[:, :n_rows], labels[:, :n_rows] = distances, self.labels
-        for at, changes in enumerate(sets):
-            for n, (row, distance, code) in enumerate(changes):
-                where = row + n if row == n_rows else row
-                table[at, where], labels[at, where] = distance, code
-        return gather_all(table, labels)
+        """The evidence about one query after every set of changes of this size."""
+        return change_all(self.distances_to(i), self.labels, n_changes)
 
     def distances_to(self, i: int) -> Floats:
         """Distances from one query to every sample, of shape (n_rows,)."""
         distances: Floats = np.sqrt(np.square(self.queries[i] - self.train).sum(axis=1))
         return distances
+
+
+def change_all(distances: Floats, labels: Ints, n_changes: int) -> Evidence:
+    """The evidence about one query after every set of changes of this size.
+
+    A sample may be removed or get another label; one may be added, of any class, at the query
+    itself, at the distance of any other, or beyond all of them. distances, labels: of shape
+    (n_rows,).
+    """
+    n_rows = len(labels)
+    places = sorted({0.0, *distances.tolist(), 2 * distances.max() + 1})
+    old = [Change(row, np.inf, 0) for row in range(n_rows)]
+    old += [
+        Change(row, distances[row], code)
+        for row in range(n_rows)
+        for code in range(N_CLASSES)
+        if code != labels[row]
+    ]
+    new = [Change(n_rows, place, code) for place in places for code in range(N_CLASSES)]
+    sets = [
+        [*some, *added]
+        for n_new in range(n_changes + 1)
+        for some in combinations(old, n_changes - n_new)
+        if len({change.row for change in some}) == len(some)
+        for added in combinations_with_replacement(new, n_new)
+    ]
+    table = np.full((len(sets), n_rows + n_changes), np.inf)
+    codes = np.zeros(table.shape, dtype=np.int64)
+    table[:, :n_rows], codes[:, :n_rows] = distances, labels
+    for at, changes in enumerate(sets):
+        for n, (row, distance, code) in enumerate(changes):
+            where = row + n if row == n_rows else row
+            table[at, where], codes[at, where] = distance, code
+    return gather_all(table, codes)
 
 
 def gather_all(

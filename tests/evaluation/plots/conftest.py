@@ -57,6 +57,7 @@ def y_true(points):
 def plots(classifier, assessment, y_true, points):
     """By name: what draws it, the record, and what else is given."""
     alone = assessment.only(["input"])
+    balls = {layer: Ball(rule.radius) for layer, rule in assessment.neighborhoods.items()}
 
     def scatter(rule):
         return evidence_scatter(alone.under({"input": rule}))
@@ -65,11 +66,12 @@ def plots(classifier, assessment, y_true, points):
     return {
         "regions": (draw_regions, regions, points[0][:200], points[1][:200]),
         "radius": (draw_radius_curve, radius_curve(assessment, y_true, "input")),
-        "surface": (draw_surface, coverage_surface(assessment)),
+        "surface": (draw_surface, coverage_surface(assessment.under(balls))),
         "confusion": (draw_confusion, evaluate(assessment, y_true)),
         "tradeoff": (draw_tradeoff, tradeoff(assessment, y_true)),
         "evidence": (draw_evidence, scatter(Ball(0.2))),
         "evidence relative": (draw_evidence, scatter(RelativeBall(0.3, 1.6))),
+        "evidence quorum": (draw_evidence, scatter(RelativeBall(0.3, 1.6, quorum=(1, 3)))),
         "evidence nearest": (draw_evidence, scatter(Nearest(5))),
         "certified": (draw_robust, robust_curve(assessment, y_true)),
     }
@@ -77,7 +79,7 @@ def plots(classifier, assessment, y_true, points):
 
 NAMES = [
     "regions", "radius", "surface", "confusion", "tradeoff", "evidence", "evidence relative",
-    "evidence nearest", "certified",
+    "evidence quorum", "evidence nearest", "certified",
 ]  # fmt: skip
 
 

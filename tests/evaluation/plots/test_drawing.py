@@ -399,3 +399,19 @@ def test_what_has_no_place_lies_on_the_edge():
     expected = np.stack([own, other], axis=1)
     expected[0, 0], expected[5, 0], expected[2, 1] = x_low, x_high, y_high
     np.testing.assert_array_equal(places_of(axes.collections[0]), expected)
+
+
+def test_a_quorum_is_named_where_its_distances_are_shown(plots):
+    plain, quorum = (drawn(*plots[name]) for name in ("evidence relative", "evidence quorum"))
+    assert plain.get_ylabel().endswith("distance to any other")
+    assert quorum.get_xlabel().endswith("distance to the believed class")
+    assert quorum.get_ylabel().endswith("distance to 3 of any other")
+
+
+def test_epsilon_is_named_at_a_line_that_is_there(plots):
+    for name, transform in (("evidence", "y"), ("evidence relative", "x")):
+        axes = drawn(*plots[name])
+        label = next(text for text in axes.texts if text.get_text().startswith("ε"))
+        place = getattr(axes, f"get_{transform}axis_transform")().transform(label.xy)
+        at = axes.transData.inverted().transform(place)[int(transform == "y")]
+        assert at == pytest.approx(plots[name][1].neighborhood.radius)

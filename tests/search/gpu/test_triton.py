@@ -113,6 +113,9 @@ def test_measured_distances_have_the_bits_of_numpys(n_features):
     asked = on_device(queries)
     distances = operations.distances(asked, query, block).cpu().numpy()
     nearest, number = (tensor.cpu().numpy() for tensor in operations.nearest(asked, query, block))
+    candidates, rows = (
+        each.cpu().numpy() for each in operations.candidates(asked, query, block, 3)
+    )
     for i, (b, q) in enumerate(zip(block.tolist(), query.tolist(), strict=True)):
         numbers = blocks.numbers.view(-1, 4)[b].cpu().numpy()
         inside = numbers != NO_ROW
@@ -122,6 +125,9 @@ def test_measured_distances_have_the_bits_of_numpys(n_features):
         assert np.isinf(distances[i, ~inside]).all()
         assert nearest[i] == expected.min()
         assert number[i] == numbers[inside][expected == expected.min()].min()
+        order = np.lexsort((numbers[inside], expected))[:3]
+        few = [*zip(expected[order], numbers[inside][order], strict=True), *[(np.inf, NO_ROW)] * 3]
+        assert list(zip(candidates[:, i], rows[:, i], strict=True)) == few[:3]
 
 
 @pytest.mark.parametrize("filter", FILTERS)
@@ -130,7 +136,9 @@ def test_filters_change_no_answer(filter):
     points[::3] = np.rint(points[::3])
     queries[::2] = np.rint(queries[::2])
     index = TorchIndex(points, labels, 3, device=DEVICE, filter=filter, fused=True)
-    assert_same_evidence(index.gather(queries, 5), brute_force(points, labels, 3, queries, 5))
+    for per_class in (1, 4):
+        expected = brute_force(points, labels, 3, queries, 5, per_class=per_class)
+        assert_same_evidence(index.gather(queries, 5, per_class), expected)
 
 
 def test_of_equally_near_rows_the_lowest_number_is_named():

@@ -30,10 +30,7 @@ def test_a_sample_is_ik_exactly_at_the_points_in_its_box(rule, exact, problem_of
         lows, highs = sample_boxes(problem.evidence, problem.belief, rule, problem.k)
         names = rule.axes * len(problem.evidence)
         assert lows.shape == highs.shape == (len(problem.belief), len(names))
-        choices = [
-            numbers_around([*lows[:, i], *highs[:, i]], 1.0 if name == "ratio" else 0.0)
-            for i, name in enumerate(names)
-        ]
+        choices = [numbers_around([*lows[:, i], *highs[:, i]], 0.0) for i in range(len(names))]
         for _ in range(15):
             point = np.array([rng.choice(numbers) for numbers in choices])
             if rng.random() < 0.5:  # near some sample's corner, so that many are inside
@@ -62,9 +59,9 @@ def test_a_ratio_that_just_reaches_the_other_class_by_rounding_is_outside(eviden
 def test_the_box_of_a_relative_ball_when_distances_are_zero_equal_or_infinite(evidence_of):
     evidence = {"a": evidence_of([[0, 1], [0, 0], [2, 2], [2, np.inf], [np.inf, 2], [3, 2]])}
     lows, highs = sample_boxes(evidence, np.zeros(6, dtype=int), RelativeBall)
-    assert lows.tolist() == [[0, 1], [0, 1], [2, 1], [2, 1], [np.inf, 1], [3, 1]]
-    assert highs[:, 0].tolist() == [np.inf] * 6
-    assert highs[:, 1].tolist() == [np.inf, 1, 1, np.inf, 1, 1]
+    assert lows.tolist() == [[0, 0], [0, 0], [2, 0], [2, 0], [np.inf, 0], [3, 0]]
+    assert highs[:, 0].tolist() == [np.inf] * 6  # so the fifth is never inside
+    assert np.delete(highs[:, 1], 4).tolist() == [np.inf, 0, 1, np.inf, 2 / 3]
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -56,6 +56,7 @@ def assertion_columns(assessment: Assessment) -> dict[str, Any]:
         "belief": belief if answered.all() else np.where(answered, belief.astype(np.str_), ""),
         "assertion": np.array([assertion.name for assertion in assessment.assertion]),
         "reason": np.array([reason.name for reason in assessment.reason]),
+        **_level_columns(assessment),
         "justified": np.array(["|".join(labels[row]) for row in assessment.justification]),
     }
     for layer, evidence in assessment.weighed.items():
@@ -68,6 +69,13 @@ def assertion_columns(assessment: Assessment) -> dict[str, Any]:
         reach = assessment.neighborhoods[layer].reach(evidence)
         columns[f"{layer}:reach"] = reach[rows, codes] if reach.ndim == 2 else reach
     return columns
+
+
+def _level_columns(assessment: Assessment) -> dict[str, Any]:
+    """The level of each prediction and what holds it down, if there are levels."""
+    if assessment.levels is None:
+        return {}
+    return {"level": assessment.level, "weakest": assessment.weakest.astype(np.str_)}
 
 
 def load_classifier(

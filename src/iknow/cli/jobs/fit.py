@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,13 @@ from iknow.cli.model_file import check_model_name, load_model, save_model
 from iknow.cli.tables import Table
 from iknow.core.arrays import Ints, Labels
 from iknow.core.neighborhood import Neighborhood, is_tuned
+from iknow.core.quorum import Quorum
 from iknow.errors import InputError
 from iknow.models.adapt import is_estimator
 from iknow.models.precomputed import PrecomputedModel
+
+WITHOUT_LABELS = ("coverage", "false_alarm")
+GOALS = ("accuracy", *WITHOUT_LABELS)
 
 
 def fit_job(
@@ -36,28 +40,30 @@ def fit_job(
     hold_out: float | None,
     layers: Sequence[str] | None,
     rule: type[Neighborhood],
+    quorum: int | Quorum | None,
     k: int,
-    accuracy: float | None,
-    confidence: float,
-    coverage: float | None,
+    goal: Mapping[str, Any],
+    reference: Source | None,
     random_state: int,
     force: bool = False,
 ) -> EpistemicClassifier:
     """Collect evidence, choose radii, write a bundle; with `train`, make the model first.
 
-    force: a newly trained model may replace an existing one.
+    goal: what to tune for, as the arguments of `EpistemicClassifier.tune`. reference: samples that
+    show what is ordinary. force: a newly trained model may replace an existing one.
     """
-    reads = paths_read(training, validation)
+    reads = paths_read(training, validation, reference)
     check_output(output, [*reads, *paths_read(model=model)])
     if train and model is not None:
         check_model_name(model)
         check_model(model, reads, force=force)
     table, y = training.read_labelled()
-    tuned, y_tuned = (table, y) if validation is None else validation.read_labelled()
+    tuned, y_tuned = (table, y) if validation is None else _read_validation(validation, rule, goal)
+    ordinary = None if reference is None else reference.read()
     if (table.features is None) != (tuned.features is None):
         raise InputError("both files must hold the model's inputs, or both its outputs")
     rows, tuned_rows = np.arange(len(table)), np.arange(len(tuned))
-    tunes = is_tuned(rule) or coverage is not None
+    tunes = is_tuned(rule) or any(goal[name] is not None for name in GOALS)
     if validation is None and tunes:
         if hold_out is None and not train:
             raise InputError(
@@ -66,23 +72,44 @@ def fit_job(
             )
         rows, tuned_rows = split_rows(y, hold_out or 0.25, random_state)
     wrapped = _find_model(table, y, rows, model, train=train, random_state=random_state)
-    classifier = EpistemicClassifier(wrapped, layers or None, rule, k=k, classes=table.classes)
+    classifier = EpistemicClassifier(
+        wrapped,
+        layers or None,
+        rule,
+        quorum=quorum,
+        k=k,
+        classes=table.classes,
+        random_state=random_state,
+    )
     names = trained_names(wrapped) or table.feature_names
     with warnings.catch_warnings():
         # `take_inputs` compares the column names and restores their order.
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
         classifier.fit(take_inputs(table, names, rows), y[rows], rows=rows)
         if tunes:
-            inputs, labels = take_inputs(tuned, names, tuned_rows), y_tuned[tuned_rows]
-            classifier.tune(
-                inputs, labels, accuracy=accuracy, confidence=confidence, coverage=coverage
-            )
+            inputs = take_inputs(tuned, names, tuned_rows)
+            labels = None if y_tuned is None else y_tuned[tuned_rows]
+            classifier.tune(inputs, labels, reference=_all_inputs(ordinary, names), **goal)
     if names is not None:
         classifier.feature_names_in_ = np.asarray(names, dtype=object)
     if train and model is not None:  # only after everything else has worked
         save_model(wrapped.estimator, model)
     classifier.save(output)
     return classifier
+
+
+def _read_validation(
+    validation: Source, rule: type[Neighborhood], goal: Mapping[str, Any]
+) -> tuple[Table, Labels | None]:
+    """The samples to tune on; levels need no labels for a coverage or a rate of false alarms."""
+    if rule.by_level and any(goal[name] is not None for name in WITHOUT_LABELS):
+        table = validation.read()
+        return table, table.labels
+    return validation.read_labelled()
+
+
+def _all_inputs(table: Table | None, names: tuple[str, ...] | None) -> Any:
+    return None if table is None else take_inputs(table, names, np.arange(len(table)))
 
 
 def _find_model(

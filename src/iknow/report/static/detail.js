@@ -25,8 +25,10 @@ function facts(page, i, judged) {
       `${trueClasses[evidence.truth[i]]}${sign}`)));
   }
   if (evidence.level && !evidence.invalid[i]) {
-    const held = evidence.level[i] < 1 ? `, held down by ${page.facts.voices[evidence.weakest[i]]}` : "";
-    list.push(...fact("level", `${evidence.level[i].toPrecision(2)}${held}`));
+    const { voices, level: least } = page.facts, level = evidence.level[i];
+    const held = level < 1 ? `, held down by ${voices[evidence.weakest[i]]}` : "";
+    list.push(...fact("level", `${short(level, 2)}${held}`,
+      least === null ? null : h("span", { class: "soft" }, ` (IK from ${short(least, 2)} on)`)));
   }
   list.push(...fact("margin", short(judged.margin)));
   const radius = page.assessed.radius[i];
@@ -74,9 +76,11 @@ function slackWords(slack, { rule }) {
 }
 
 function verdict(look) {
-  if (look.empty) return "nothing within reach";
+  const several = Math.max(...look.setting.quorum) > 1;  // of a class that does not count, some may be
+  if (look.empty) return several ? "too few within reach" : "nothing within reach";
   const within = [look.own, ...look.rivals].filter((candidate) => candidate.within).slice(0, 3);
-  return `${look.alone ? "only " : ""}${Words.list(within.map(Words.name))} within reach`;
+  const enough = several ? ` ${within.length > 1 ? "have" : "has"} enough` : "";
+  return `${look.alone ? "only " : ""}${Words.list(within.map(Words.name))}${enough} within reach`;
 }
 
 function layerPart(page, i, look, l) {

@@ -28,7 +28,8 @@ export function create(facts, evidence, onchange) {
   };
   const hasTruth = facts.trueClasses !== null;
   const shown = Object.entries(Order.ORDERS).filter(([name]) =>
-    (hasTruth || name !== "truth") && (facts.knowsRobustness || name !== "radius"));
+    (hasTruth || name !== "truth") && (facts.knowsRobustness || name !== "radius")
+    && (evidence.level || !name.startsWith("level")));
 
   const search = h("input", { type: "search", id: "filter-index", inputmode: "numeric", size: 7,
     placeholder: "number", autocomplete: "off" });

@@ -34,6 +34,8 @@ export const ORDERS = {
   attention: ["wrong IKs, then closest calls", byAttention],
   margin: ["margin, smallest first", (e, a) => (i) => a.margin[i]],
   margin_down: ["margin, largest first", (e, a) => (i) => -a.margin[i]],
+  level: ["level, smallest first", (e) => (i) => e.level[i]],
+  level_down: ["level, largest first", (e) => (i) => -e.level[i]],
   index: ["sample number", (e) => (i) => e.index[i]],
   belief: ["what the model says", (e) => (i) => e.belief[i]],
   truth: ["what is true", (e) => (i) => e.truth[i]],

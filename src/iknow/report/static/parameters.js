@@ -46,7 +46,7 @@ export const PARAMETERS = {
     id: "ratio", symbol: "ratio", smallest: 0, perLayer: true,
     label: ({ name }) => `ratio in layer ${name}`,
     start: () => 1.5,
-    scale: () => linearScale(0, 4, 400),
+    scale: ([{ given }]) => linearScale(0, Math.max(4, Math.min(1.25 * (given.ratio ?? 0), 40)), 400),
     turns: () => [],
   },
 };

@@ -9,7 +9,7 @@ const FURTHEST = 1e15 / 2;
 
 /* How far the activation may move before another class could be alone within reach. For that it
 needs as many samples as a belief does, and the belief as many as contradict one: with a quorum,
-distances of their own, and bisectors between nearest samples say nothing. */
+distances of their own. Bisectors say which class has the nearest sample, and nothing of others. */
 function clearance(layer, setting, i) {
   const { rule } = setting, { attack } = layer;
   const distanceAt = (j) => (attack ?? layer.distances)[i * layer.width + j];
@@ -25,8 +25,10 @@ function clearance(layer, setting, i) {
   const inside = own === Infinity ? -Infinity : rule.fullWithin(layer, setting, i, 0) - own;
   const ratio = rule.ratioOf(setting);
   if (ratio === null) return Math.max(inside, outside);
-  const nearer = own === Infinity ? -Infinity : (ratio * other - own) / (1 + ratio);
-  return Math.max(inside, outside, nearer, attack ? -Infinity : layer.crossing[i]);
+  const ahead = other === Infinity ? Infinity : ratio * other;
+  const nearer = own === Infinity ? -Infinity : (ahead - own) / (1 + ratio);
+  const crossing = ratio >= 1 && setting.quorum[1] === 1 ? layer.crossing[i] : -Infinity;
+  return Math.max(inside, outside, nearer, crossing);
 }
 
 /* What one layer certifies about a sample; the rule decides, and asks here by default. */

@@ -15,6 +15,11 @@ function mark(x, candidate) {
       `${brief(candidate.label, 14)} ${short(candidate.measured)}`));
 }
 
+/* The samples before one that completes a quorum, small: they do not count alone. */
+const before = (x, { own, nearer }) => nearer.filter(({ distance }) => Number.isFinite(distance))
+  .map(({ distance }) => svg("circle", { class: `before ${own ? "for" : "against"}`,
+    cx: x(distance), cy: BASE, r: 3.5 }));
+
 /* look: what words.js says about the layer. */
 export function draw(look) {
   const { own, against, setting, none, measuredReach: reach } = look;
@@ -34,5 +39,6 @@ export function draw(look) {
   svg("line", { class: "axis", x1: LEFT, x2: WIDTH - RIGHT, y1: BASE, y2: BASE }),
   svg("line", { class: "end", x1: end, x2: end, y1: 16, y2: BASE + 11 }),
   svg("text", { class: "reach-label", x: end, y: 12, "text-anchor": side }, far),
+  setting.rule.unit ? [] : candidates.flatMap((candidate) => before(x, candidate)),
   candidates.map((candidate) => mark(x(candidate.measured), candidate)));
 }

@@ -13,13 +13,14 @@ const COLUMNS = [
   ["belief", "says", "minmax(0, 1fr)", "minmax(0, 1fr)"],
   ["truth", "true", "minmax(0, 1fr)", "minmax(0, 1fr)"],
   ["assertion", "", "58px", "58px"], ["reason", "reason", "102px", "0"],
-  ["margin", "margin", "66px", "66px"], ["radius", "robust", "64px", "0"],
+  ["level", "level", "56px", "0"], ["margin", "margin", "74px", "66px"], ["radius", "robust", "64px", "0"],
 ];
 
 /* The columns that there is something to show in. */
-function columnsOf({ facts, album }) {
+function columnsOf({ facts, evidence, album }) {
   const drawn = album.samples.some((at) => at >= 0 && !Pictures.isFeatures(at));
-  const empty = { picture: !drawn, truth: !facts.trueClasses, radius: !facts.knowsRobustness };
+  const empty = { picture: !drawn, truth: !facts.trueClasses, radius: !facts.knowsRobustness,
+    level: !evidence.level };
   return COLUMNS.filter(([name]) => !empty[name]);
 }
 
@@ -43,6 +44,7 @@ function cells(page, i) {
     truth: () => truthCell(page, i),
     assertion: () => badge(assessed.assertion[i]),
     reason: () => Algebra.REASONS[assessed.reason[i]],
+    level: () => short(evidence.level[i], 2),
     margin: () => short(assessed.margin[i], 3),
     radius: () => short(assessed.radius[i], 3),
   };

@@ -92,10 +92,11 @@ function overlap(looks) {
   const rivals = mixed.rivals.slice(0, 2);
   if (mixed.own.within) {
     const [rival] = rivals;
-    const its = again(mixed, rival) === "it" ? "" : `, within ${again(mixed, rival)}`;
-    return `In layer ${mixed.layer.name} ${ownFact(mixed)}, within ${ownLimit(mixed)}. But so `
-      + `${are(rival)} ${group(rival)}, at ${short(rival.distance)}${its}. Both classes are `
-      + "supported, so: I may know.";
+    const its = again(mixed, rival), at = short(rival.distance);
+    const but = its === "it" ? `But so ${are(rival)} ${group(rival)}, at ${at}`
+      : `But ${group(rival)}, at ${at}, ${are(rival)} within ${its}`;
+    return `In layer ${mixed.layer.name} ${ownFact(mixed)}, within ${ownLimit(mixed)}. ${but}. `
+      + "Both classes are supported, so: I may know.";
   }
   const support = looks.find((l) => l.own.within);
   return `Layer ${support.layer.name} supports ${name(mixed.own)}, but in layer `

@@ -59,7 +59,10 @@ class CellIndex(DenseIndex):
     def find_support(
         self, queries: Any, neighborhood: Neighborhood, belief: Ints | None = None
     ) -> Bools:
-        """Find the classes in `neighborhood`: a mask (n_queries, n_classes) for `queries`."""
+        """Find the classes in `neighborhood`: a mask (n_queries, n_classes) for `queries`.
+
+        `belief`: class codes of shape (n_queries,), for rules that depend on it.
+        """
         # The first hit settles a class, unless a quorum asks for more.
         radius = said(neighborhood, "decided_within") if neighborhood.quorum == ONE else None
         if radius is None or not is_compiled() or self.n_rows == 0 or len(self._parts) > 1:

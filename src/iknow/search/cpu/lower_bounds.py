@@ -25,11 +25,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from iknow.core.arrays import Floats, Floats32
+from iknow.core.arrays import Floats, Floats32, Ints
 
 UNIT_ROUNDOFF = 2.0**-24
 UNDERFLOW = 2.0**-120
 TILE_ROWS = 1024
+BYTES_AT_ONCE = 1 << 20
 
 
 class LowerBounds:
@@ -49,10 +50,10 @@ class LowerBounds:
         self._error, self._underflow = error_of_product(rows.shape[1])
         self._matrix = self._prepare(rows, block_starts, block_ends)
 
-    def block_minima(self, queries: Floats32) -> tuple[Floats32, Floats]:
-        """A lower bound on τ over each block, of shape (n_blocks, n_queries), and |q̂|² / 2.
+    def place(self, queries: Floats32) -> tuple[Floats32, Floats]:
+        """Queries as columns of the product, (n_features + 3, n_queries), and |q̂|² / 2.
 
-        The bound is -inf for a query so far away that float32 overflows.
+        Where they are not finite, the query is so far away that float32 overflows.
         """
         with np.errstate(over="ignore", invalid="ignore"):
             shifted = ((queries - self._center) * self._scale).astype(np.float32)
@@ -64,18 +65,49 @@ class LowerBounds:
             product[-2] = norm
             # The terms of the query alone, each rounded toward the safe side.
             product[-1] = -(self._error * squared + self._underflow * (1 + norm)) * (1 + 1e-6)
-            minima = np.empty((self.n_blocks, len(queries)), dtype=np.float32)
+        return product, squared / 2
+
+    def block_minima(self, placed: Floats32) -> Floats32:
+        """A lower bound on τ over each block, of shape (n_blocks, n_queries).
+
+        It is -inf for a query so far away that float32 overflows.
+        """
+        n_queries = placed.shape[1]
+        with np.errstate(over="ignore", invalid="ignore"):
+            minima = np.empty((self.n_blocks, n_queries), dtype=np.float32)
             tile_blocks = max(1, TILE_ROWS // self.block_size)
-            tile = np.empty((tile_blocks * self.block_size, len(queries)), dtype=np.float32)
+            tile = np.empty((tile_blocks * self.block_size, n_queries), dtype=np.float32)
             for first in range(0, self.n_blocks, tile_blocks):
                 last = min(first + tile_blocks, self.n_blocks)
                 rows = slice(first * self.block_size, last * self.block_size)
                 bounds = tile[: rows.stop - rows.start]
-                np.matmul(self._matrix[rows], product, out=bounds)
-                blocks = bounds.reshape(last - first, self.block_size, len(queries))
+                np.matmul(self._matrix[rows], placed, out=bounds)
+                blocks = bounds.reshape(last - first, self.block_size, n_queries)
                 np.minimum.reduce(blocks, axis=1, out=minima[first:last])
-            minima[:, ~np.isfinite(product).all(axis=0)] = -np.inf
-        return minima, squared / 2
+            minima[:, ~np.isfinite(placed).all(axis=0)] = -np.inf
+        return minima
+
+    def row_bounds(self, placed: Floats32, query: Ints, block: Ints) -> Floats32:
+        """Lower bounds on τ over the rows of blocks, of shape (n_pairs, block_size).
+
+        placed: by `place`. query, block: of shape (n_pairs,). Padding has inf or, where float32
+        overflows, NaN, as all rows may have there.
+        """
+        blocks = self._matrix.reshape(self.n_blocks, self.block_size, -1)
+        rows = np.ascontiguousarray(placed.T)
+        bounds = np.empty((len(query), self.block_size), dtype=np.float32)
+        step = max(1, BYTES_AT_ONCE // (4 * self.block_size * rows.shape[1]))
+        with np.errstate(over="ignore", invalid="ignore"):
+            for start in range(0, len(query), step):
+                part = slice(start, start + step)
+                np.einsum("pij,pj->pi", blocks[block[part]], rows[query[part]], out=bounds[part])
+        return bounds
+
+    def guess(self, bounds: Floats32, half_norms: Floats) -> Floats32:
+        """About as far as the true values of given bounds may lie: a limit to try, no promise."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            slack = 2.0**-20 * np.abs(bounds) + 16 * self._error * half_norms
+            return (bounds + slack).astype(np.float32)
 
     def to_bound(self, distances: Floats, half_norms: Floats) -> Floats32:
         """τ of given distances, rounded up, comparable with the minima of `block_minima`.

@@ -246,17 +246,17 @@ def nearest_of_pairs(  # type: ignore[no-untyped-def]
     q = tl.load(query + pair, mask=exists, other=0)
     b = tl.load(block + pair, mask=exists, other=0)
     distance, number = _measure(points, numbers, queries, q, b, SIZE, WIDTH)
-    out = pair.to(tl.int64)
     for rank in tl.static_range(FEW):
         nearest = tl.min(distance, axis=1)
         lowest = tl.min(tl.where(distance == nearest[:, None], number, NO_ROW), axis=1)
-        tl.store(distance_out + out, nearest, mask=exists)
-        tl.store(number_out + out, lowest, mask=exists)
-        out += n_pairs  # Triton compiles a single pair as a constant, which has no methods
+        tl.store(distance_out + pair, nearest, mask=exists)
+        tl.store(number_out + pair, lowest, mask=exists)
         if rank + 1 < FEW:
-            is_out = number == lowest[:, None]
-            distance = tl.where(is_out, float("inf"), distance)
-            number = tl.where(is_out, NO_ROW, number)
+            is_stored = number == lowest[:, None]
+            distance = tl.where(is_stored, float("inf"), distance)
+            number = tl.where(is_stored, NO_ROW, number)
+            distance_out += n_pairs
+            number_out += n_pairs
 
 
 @triton.jit  # type: ignore[untyped-decorator]

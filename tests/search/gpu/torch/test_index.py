@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from iknow.core.evidence import Evidence
 from iknow.errors import InputError
 from iknow.search.cpu.dense_index import DenseIndex
 from iknow.search.gpu.torch import operations as torch_operations
@@ -120,8 +121,10 @@ def test_filters_change_no_answer(filter, kind):
     for seed in range(8):
         problem = Problem(kind, seed)
         data = problem.points, problem.labels, problem.n_classes
-        evidence = TorchIndex(*data, filter=filter).gather(problem.queries, problem.k)
-        assert_same_evidence(evidence, brute_force(*data, problem.queries, problem.k))
+        index, asked = TorchIndex(*data, filter=filter), (problem.queries, problem.k)
+        for per_class in (1, problem.per_class):
+            expected = brute_force(*data, *asked, per_class=per_class)
+            assert_same_evidence(index.gather(*asked, per_class), expected)
 
 
 def test_most_blocks_are_ruled_out(monkeypatch):
@@ -137,6 +140,20 @@ def test_most_blocks_are_ruled_out(monkeypatch):
     monkeypatch.setattr(PlainOperations, "nearest", counting)
     evidence = TorchIndex(points, labels, 5).gather(queries)
     assert sum(measured) <= 1.1 * evidence.class_distances.size
+
+
+def test_most_blocks_are_ruled_out_for_the_nearest_few(monkeypatch):
+    points, labels, queries = random_problem(n_rows=20_000, n_features=16)
+    measured = []
+    original = PlainOperations.candidates
+
+    def counting(self, queries, query, block, m):
+        measured.append(len(query))
+        return original(self, queries, query, block, m)
+
+    monkeypatch.setattr(PlainOperations, "candidates", counting)
+    evidence = TorchIndex(points, labels, 5).gather(queries, per_class=4)
+    assert sum(measured) <= 1.1 * 4 * evidence.class_distances.size
 
 
 @pytest.mark.parametrize("precision", ["high", "medium"])
@@ -177,44 +194,51 @@ def test_any_number_of_features(n_features):
 def test_features_beyond_the_bounds_are_searched_by_measuring(monkeypatch):
     monkeypatch.setattr("iknow.search.gpu.torch.bounds.UNIT", 2.0**-6)
     points, labels, queries = random_problem(300)
-    evidence = TorchIndex(points, labels, 5).gather(queries, 3)
-    assert_same_evidence(evidence, brute_force(points, labels, 5, queries, 3))
+    for per_class in (1, 3):
+        evidence = TorchIndex(points, labels, 5).gather(queries, 3, per_class)
+        expected = brute_force(points, labels, 5, queries, 3, per_class=per_class)
+        assert_same_evidence(evidence, expected)
 
 
 def test_many_lists_of_pairs_and_batches_give_the_same(monkeypatch):
     monkeypatch.setattr("iknow.search.gpu.torch.search.PAIRS_AT_ONCE", 7)
     monkeypatch.setattr("iknow.search.gpu.torch.search.BYTES_OF_DISTANCES", 3000)
+    monkeypatch.setattr("iknow.search.gpu.torch.several.BYTES_OF_CANDIDATES", 3000)
     monkeypatch.setattr("iknow.search.gpu.torch.index.WORK_BYTES_ON_CPU", 30_000)
     monkeypatch.setattr(torch_operations, "BYTES_FOR_PRODUCTS", 3000)
     monkeypatch.setattr(torch_operations, "BYTES_FOR_MEASURING", 3000)
     points, labels, queries = random_problem(500)
     points = np.rint(points)  # many ties, many blocks within each limit
     queries[::2] = np.rint(queries[::2])
-    evidence = TorchIndex(points, labels, 5).gather(queries, 30)
-    assert_same_evidence(evidence, brute_force(points, labels, 5, queries, 30))
+    for per_class in (1, 4):
+        evidence = TorchIndex(points, labels, 5).gather(queries, 30, per_class)
+        expected = brute_force(points, labels, 5, queries, 30, per_class=per_class)
+        assert_same_evidence(evidence, expected)
 
 
 def test_an_index_larger_than_the_memory_is_searched_in_parts():
     points, labels, queries = random_problem(5000, 32)
     index = TorchIndex(points, labels, 5, memory=1 << 19)
     assert points.nbytes > 1 << 19
-    evidence = index.gather(queries, 9)
-    assert_same_evidence(evidence, brute_force(points, labels, 5, queries, 9))
+    for per_class in (1, 3):
+        expected = brute_force(points, labels, 5, queries, 9, per_class=per_class)
+        assert_same_evidence(index.gather(queries, 9, per_class), expected)
     assert index._whole is None
     assert index._n_parts > 3
 
 
-def test_parts_merge_alike_in_either_order():
+@pytest.mark.parametrize("per_class", [1, 3])
+def test_parts_merge_alike_in_either_order(per_class):
     points, labels, queries = random_problem(300, 2)
     points, queries = np.rint(points), torch.from_numpy(np.rint(queries))  # ties across parts
     halves = [slice(0, None, 2), slice(1, None, 2)]
     one, other = (
         TorchIndex(points[half], labels[half], 5, rows=np.arange(300)[half]).gather_on_device(
-            queries, 6
+            queries, 6, per_class
         )
         for half in halves
     )
-    whole = TorchIndex(points, labels, 5).gather_on_device(queries, 6)
+    whole = TorchIndex(points, labels, 5).gather_on_device(queries, 6, per_class)
     for merged in (merge(one, other), merge(other, one)):
         for actual, expected in zip(merged, whole, strict=True):
             assert torch.equal(actual, expected)
@@ -231,12 +255,13 @@ def test_evidence_on_the_device_is_the_same_as_tensors():
     points, labels, queries = random_problem()
     labels = np.where(labels == 3, 2, labels)  # class 3 is empty
     index = TorchIndex(points, labels, 5)
-    evidence = index.gather(queries, 4)
-    found = index.gather_on_device(torch.from_numpy(queries).requires_grad_(), 4)
-    np.testing.assert_array_equal(found.class_distances, evidence.class_distances)
-    np.testing.assert_array_equal(found.exemplars, evidence.exemplars)
-    np.testing.assert_array_equal(found.neighbor_distances, evidence.neighbor_distances)
+    evidence = index.gather(queries, 4, 2)
+    found = index.gather_on_device(torch.from_numpy(queries).requires_grad_(), 4, 2)
+    assert_same_evidence(
+        Evidence(**{n: each.numpy() for n, each in found._asdict().items()}), evidence
+    )
     assert (found.exemplars[:, 3] == -1).all()
+    assert (found.further_exemplars[:, 3] == -1).all()
     with pytest.raises(InputError, match="10 features as the index has; got 9"):
         index.gather_on_device(torch.zeros(2, 9))
     with pytest.raises(InputError, match="row 1 is not"):
@@ -247,9 +272,10 @@ def test_evidence_on_the_device_is_the_same_as_tensors():
 
 def test_an_empty_index_gives_no_evidence():
     index = TorchIndex(np.empty((0, 3)), np.empty(0, dtype=int), 2)
-    evidence = index.gather(np.zeros((4, 3)))
-    assert np.isinf(evidence.class_distances).all()
-    assert (evidence.exemplars == -1).all()
+    evidence = index.gather(np.zeros((4, 3)), per_class=3)
+    assert np.isinf(evidence.ranked_distances()).all()
+    assert (evidence.ranked_exemplars() == -1).all()
+    assert evidence.per_class == 3
 
 
 @pytest.mark.parametrize("device", ["cuda:99", "meta", "nonsense"])

@@ -24,7 +24,7 @@ from iknow.evaluation.plots.matplotlib.axes import (
     spans_magnitudes,
     use_logarithm,
 )
-from iknow.evaluation.plots.matplotlib.style import CENTERED, INK, PENCIL, tint
+from iknow.evaluation.plots.matplotlib.style import INK, PENCIL, tint
 from iknow.evaluation.scatter import EvidenceScatter
 
 GREEN, AMBER, GRAY = (COLORS[a] for a in (Assertion.IK, Assertion.IMK, Assertion.IDK))
@@ -71,15 +71,22 @@ def draw_evidence(axes: Axes, scatter: EvidenceScatter) -> None:
         axes.plot(ends, ends, color=PENCIL, linewidth=0.7, linestyle=(0, (4, 2)))
     else:
         _draw_areas(axes, drawing)
-        radius = drawing.marks[0]
+        radius, across = drawing.marks[0], drawing.across
         axes.annotate(
-            f"ε = {radius:.3g}", (1, radius), xycoords=axes.get_yaxis_transform(),
-            xytext=(-2, 3), textcoords="offset points", ha="right", color=INK,
+            f"ε = {radius:.3g}", (1, radius) if across else (radius, 0),
+            xycoords=axes.get_yaxis_transform() if across else axes.get_xaxis_transform(),
+            xytext=(-2 if across else 3, 3), textcoords="offset points",
+            ha="right" if across else "left", color=INK,
             size=letter_size(axes) - 0.5, path_effects=THIN_HALO, zorder=5,
         )  # fmt: skip
-    axes.set(xlabel="$d_g$: distance to the believed class")
-    axes.set(ylabel=r"$d_{\neg g}$: distance to any other")
+    needed, contradicting = scatter.neighborhood.quorum
+    axes.set(xlabel=f"$d_g$: distance to {_several(needed)}the believed class")
+    axes.set(ylabel=rf"$d_{{\neg g}}$: distance to {_several(contradicting)}any other")
     legend_above(axes, columns=3, markerscale=1.4)
+
+
+def _several(quorum: int) -> str:
+    return "" if quorum == 1 else f"{quorum} of "
 
 
 def _draw_areas(axes: Axes, drawing: Drawing) -> None:
@@ -89,13 +96,9 @@ def _draw_areas(axes: Axes, drawing: Drawing) -> None:
         shade: dict[str, Any] = {"facecolor": tint(color, strength), "edgecolor": INK}
         axes.add_patch(Polygon(np.array(corners), **shade, linewidth=0.8, zorder=0.5))
         x, y = CORNERS[horizontal], CORNERS[vertical]
-        place: Any = {"transform": axes.transAxes, "ha": horizontal, "va": vertical}
-        if reason in drawing.on_diagonal:
-            x = y = (0.35 if axes.get_xscale() == "log" else 0.8) * drawing.marks[0]
-            place = CENTERED
         axes.text(
-            x, y, name, **place, color=color, weight="bold", size=letter_size(axes),
-            path_effects=THIN_HALO, zorder=5,
+            x, y, name, transform=axes.transAxes, ha=horizontal, va=vertical, color=color,
+            weight="bold", size=letter_size(axes), path_effects=THIN_HALO, zorder=5,
         )  # fmt: skip
 
 

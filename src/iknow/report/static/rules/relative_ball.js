@@ -42,6 +42,6 @@ export const RelativeBall = makeRule({
     return ratio < 1 ? SHORT : MULTIPLE;
   },
   emptyBeyond: WITHIN_RADIUS.reach,
-  ratioOf: ({ ratio }) => (ratio < 1 ? null : ratio),
+  ratioOf: ({ ratio }) => ratio,
   drawLines: ray,
 });

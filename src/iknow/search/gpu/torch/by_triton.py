@@ -132,14 +132,17 @@ class TritonOperations:
         self._measure(kernels.nearest_of_pairs, queries, query, block, distance, number, FEW=1)
         return distance, number
 
-    def nearest_few(
+    def candidates(
         self, queries: Tensor, query: Tensor, block: Tensor, m: int
     ) -> tuple[Tensor, Tensor]:
-        few = min(m, self._blocks.size)
+        few = self.count_candidates(m)
         distance = queries.new_empty(few, len(query), dtype=torch.float64)
         number = torch.empty_like(distance, dtype=torch.int64)
         self._measure(kernels.nearest_of_pairs, queries, query, block, distance, number, FEW=few)
         return distance, number
+
+    def count_candidates(self, m: int) -> int:
+        return min(m, self._blocks.size)
 
     def distances(self, queries: Tensor, query: Tensor, block: Tensor) -> Tensor:
         distance = queries.new_empty(len(query), self._blocks.size, dtype=torch.float64)

@@ -130,7 +130,8 @@ class TorchIndex(StoredRows):
     ) -> DeviceEvidence:
         blocks = operations.blocks
         bytes_per_query = 4 * blocks.n_blocks + 64 * blocks.n_features + 512 * k
-        n_candidates = per_class * min(per_class, blocks.size)  # of each class, see `several`
+        # Of several rows, the candidates of as many blocks are ranked at once.
+        n_candidates = per_class * operations.count_candidates(per_class) if per_class > 1 else 1
         bytes_per_query += 32 * len(blocks.classes) * (1 + n_candidates)
         step = max(1, self._work_bytes() // bytes_per_query)
         parts = [

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from iknow.search.gpu.torch.blocks import NO_ROW, Blocks
 from iknow.search.gpu.torch.bounds import Frame, QueryBounds
-from iknow.search.gpu.torch.ranking import lowest_of_stack
 from iknow.search.gpu.torch.sums import measure
 
 BYTES_FOR_PRODUCTS = 4 << 20
@@ -51,13 +50,16 @@ class Operations(Protocol):
         queries: of shape (n_queries, n_features); query, block: of shape (n_pairs,).
         """
 
-    def nearest_few(
+    def candidates(
         self, queries: Tensor, query: Tensor, block: Tensor, m: int
     ) -> tuple[Tensor, Tensor]:
-        """The `m` nearest rows of a block, or all: both of shape (min(m, block size), n_pairs).
+        """Distances and numbers of rows of a block, in any order, its `m` nearest among them.
 
-        By distance and then by number; inf and NO_ROW for padding.
+        Both of shape (count_candidates(m), n_pairs); inf and NO_ROW for padding.
         """
+
+    def count_candidates(self, m: int) -> int:
+        """How many rows of each block are candidates."""
 
     def distances(self, queries: Tensor, query: Tensor, block: Tensor) -> Tensor:
         """Distances to all rows of a block, of shape (n_pairs, block size); inf for padding."""
@@ -130,18 +132,15 @@ class PlainOperations:
             numbers[part] = torch.where(tied, of_block, NO_ROW).amin(1)
         return distances, numbers
 
-    def nearest_few(
+    def candidates(
         self, queries: Tensor, query: Tensor, block: Tensor, m: int
     ) -> tuple[Tensor, Tensor]:
-        few = min(m, self._blocks.size)
-        distances = queries.new_empty(few, len(query), dtype=torch.float64)
-        numbers = torch.empty_like(distances, dtype=torch.int64)
-        for part in self._affordable(len(query)):
-            measured = self._measure(queries, query[part], block[part])
-            of_block = self._blocks.numbers.view(-1, self._blocks.size)[block[part]]
-            lowest = lowest_of_stack(measured.T, of_block.T, few)
-            distances[:, part], numbers[:, part] = lowest
-        return distances, numbers
+        numbers = self._blocks.numbers.view(-1, self._blocks.size)[block]
+        distances = self.distances(queries, query, block)
+        return distances.T.contiguous(), numbers.T.contiguous()
+
+    def count_candidates(self, m: int) -> int:
+        return self._blocks.size  # all: to rank them once, for the whole class, is cheaper
 
     def distances(self, queries: Tensor, query: Tensor, block: Tensor) -> Tensor:
         measured = queries.new_empty(len(query), self._blocks.size, dtype=torch.float64)

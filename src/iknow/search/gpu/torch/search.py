@@ -77,8 +77,9 @@ def merge(one: DeviceEvidence, other: DeviceEvidence) -> DeviceEvidence:
     distances, exemplars = (torch.cat(each) for each in both)
     per_class, k = len(distances) // 2, one.neighbor_distances.shape[1]
     neighbors = torch.cat([one.neighbor_distances, other.neighbor_distances], 1).sort(1).values
-    ranked = lowest_of_stack(distances, exemplars, per_class)
-    return _from_ranked(*ranked, neighbors[:, :k])
+    nearest, number = lowest_of_stack(distances.flatten(1), exemplars.flatten(1), per_class)
+    shape = -1, *one.class_distances.shape
+    return _from_ranked(nearest.view(shape), number.view(shape), neighbors[:, :k])
 
 
 def _from_ranked(distances: Tensor, exemplars: Tensor, neighbors: Tensor) -> DeviceEvidence:
@@ -157,7 +158,8 @@ def _k_smallest_of_list(distances: Tensor, query: Tensor, like: Tensor) -> Tenso
     order = distances.argsort()
     order = order[query[order].argsort(stable=True)]
     rank = rank_in_column(query[order], len(like))
-    order, rank = order[rank < like.shape[1]], rank[rank < like.shape[1]]
+    is_kept = rank < like.shape[1]
+    order, rank = order[is_kept], rank[is_kept]
     smallest = torch.full_like(like, torch.inf)
     smallest[query[order], rank] = distances[order]
     return smallest

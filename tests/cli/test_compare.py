@@ -1,0 +1,110 @@
+"""`iknow compare`, run as users run it."""
+
+import json
+
+import joblib
+import numpy as np
+import pytest
+from sklearn.datasets import load_wine
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from typer.testing import CliRunner
+
+from iknow.cli.app import app
+from iknow.cli.tables import write_table
+
+FILES = ("model.joblib", "train.npz", "val.npz", "test.npz")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    root = tmp_path_factory.mktemp("made")
+    bunch = load_wine()
+    order = np.random.default_rng(0).permutation(len(bunch.data))
+    X, y = bunch.data[order], bunch.target_names[bunch.target][order]
+    names = [name.replace("/", "_") for name in bunch.feature_names]
+    for part, rows in {"train": slice(80), "val": slice(80, 130), "test": slice(130, None)}.items():
+        np.savez(root / f"{part}.npz", X=X[rows], y=y[rows])
+        np.save(root / f"{part}.npy", X[rows])
+        np.save(root / f"{part}_labels.npy", y[rows])
+        columns = {name: X[rows, i] for i, name in reversed(list(enumerate(names)))}
+        write_table(root / f"{part}.csv", columns | {"kind": y[rows]})
+    np.savez(root / "zeros.npz", X=np.zeros((9, X.shape[1])))
+    model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X[:80], y[:80])
+    joblib.dump(model, root / "model.joblib")
+    return root
+
+
+@pytest.fixture
+def folder(made, monkeypatch):
+    monkeypatch.chdir(made)
+    return made
+
+
+def run(*words):
+    return CliRunner().invoke(app, ["compare", *map(str, words)])
+
+
+def fail(*words):
+    result = run(*words)
+    assert result.exit_code == 1, result.output
+    return " ".join(result.stderr.split())
+
+
+def test_the_table_the_json_and_the_page(folder):
+    result = run(
+        *FILES, "--set", "again=test.npz", "--foreign", "nothing=zeros.npz", "--coverage", 0.5,
+        "--accuracy", 0.8, "--json", "all.json", "--html", "page.html",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output + result.stderr
+    found = json.loads((folder / "all.json").read_text())
+    assert found["sets"][0] == "test"
+    assert found["sets"][-2:] == ["again", "nothing"]
+    assert found["coverages"] == [0.5]
+    place = found["sets"].index("again")
+    assert [each[place] for each in found["wrong"]] == [each[0] for each in found["wrong"]]
+    assert found["errors"][-1] == 1
+    assert "Set by set, at coverage 0.5" in result.output
+    assert "Trust Score (input)" in result.output
+    assert "Written to all.json" in result.output
+    page = (folder / "page.html").read_text()
+    assert "<title>model and its peers on test.npz</title>" in page
+
+
+def test_labels_from_files_of_their_own_and_from_columns(folder):
+    labels = [f"--{part}-labels={file}_labels.npy" for part, file in
+              (("training", "train"), ("validation", "val"), ("test", "test"))]  # fmt: skip
+    plain = run(*FILES)
+    assert plain.exit_code == 0, plain.output + plain.stderr
+    assert run("model.joblib", "train.npy", "val.npy", "test.npy", *labels).output == plain.output
+
+
+def test_columns_come_in_the_models_order(folder):
+    pandas = pytest.importorskip("pandas")
+    table = pandas.read_csv("train.csv")
+    model = make_pipeline(StandardScaler(), LogisticRegression())
+    joblib.dump(model.fit(table.drop(columns="kind")[sorted(table)[:5]], table["kind"]), "few.pkl")
+    said = fail("few.pkl", "train.csv", "val.csv", "test.csv", "--label", "kind")
+    assert "takes 5 features" in said
+    joblib.dump(model.fit(table.drop(columns="kind"), table["kind"]), "all.pkl")
+    result = run("all.pkl", "train.csv", "val.csv", "test.csv", "--label", "kind")
+    assert result.exit_code == 0, result.output + result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--set", "test.npz"], "--set must be NAME=FILE"),
+        (["--set", "a=test.npz", "--set", "a=val.npz"], "'a' twice"),
+        (["--set", "test=test.npz"], "different names"),
+        (["--set", "a=zeros.npz"], "zeros.npz has no labels"),
+        (["--foreign", "a=missing.npz"], "missing.npz"),
+        (["--json", "test.npz"], "is an input and would be lost"),
+        (["--html", "page.csv"], "must end in .html"),
+        (["--accuracy", "1.5"], "accuracy must lie between"),
+        (["--coverage", "1.5"], "coverage"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line(folder, words, expected):
+    assert expected in fail(*FILES, *words)

@@ -1,0 +1,293 @@
+"""Levels: a threshold on one number is a rule in every layer, exactly."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from iknow.core.codes import NO_BELIEF
+from iknow.core.contrast import Contrast
+from iknow.core.level import (
+    Levels,
+    Reference,
+    are_probabilities,
+    least_ratio,
+    log_odds,
+    refer,
+)
+from iknow.errors import InputError
+from iknow.selection.candidates import Part
+from iknow.selection.levels import candidate_at, find_levels, lay_path
+
+# Few values, so that they tie; thirds, so that products round.
+few = st.sampled_from([0.0, 1 / 3, 0.5, 1.0, 1.1, 2.0, 3.0, 3.3, math.inf])
+# Distances are found between float32 points, so none is subnormal as float64.
+any_distance = st.floats(0, width=32, allow_nan=False, allow_subnormal=False)
+distances = few | any_distance
+confidences = st.sampled_from([-math.inf, -1.0, 0.0, 2.5, math.inf])
+
+
+@st.composite
+def parts(draw, n_layers=2):
+    """Samples with two or more layers of contrast, and the model's confidence."""
+    n = draw(st.integers(1, 7))
+    own, other = (draw(arrays(float, (n_layers, n), elements=distances)) for _ in range(2))
+    evidence = {f"layer{i}": Contrast(own[i], other[i], np.empty((n, 0))) for i in range(n_layers)}
+    confidence = draw(arrays(float, n, elements=confidences))
+    return Part(evidence, np.zeros(n, dtype=np.int64), None, confidence)
+
+
+variations = st.fixed_dictionaries(
+    {
+        "nearness": st.sampled_from([1.0, 0.7, 0.5, 1 / 3, 0.2, 0.05]),
+        "clarity": st.booleans(),
+        "confident": st.booleans(),
+    }
+)
+
+
+def level_by_hand(levels, part, i):
+    """The definition, one sample and one share at a time."""
+    voices, n = [], levels.n_samples
+    for layer, reference in levels.layers.items():
+        own, other = float(part.evidence[layer].own[i]), float(part.evidence[layer].other[i])
+        if own == math.inf or other == 0:
+            return 0.0
+        voices.append(sum(each >= own for each in reference.own) / n / levels.nearness)
+        if levels.clarity:
+            ratio = float(least_ratio(np.array([own]), np.array([other]))[0])
+            voices.append(sum(each <= ratio for each in reference.ratio) / n)
+    if levels.confidence is not None:
+        voices.append(sum(each <= part.confidence[i] for each in levels.confidence) / n)
+    return min(1.0, *voices)
+
+
+@given(parts(), parts(), variations)
+def test_a_level_is_the_smallest_share_over_all_voices(reference, part, variation):
+    levels = lay_path(reference, tuple(reference.evidence), **variation)
+    expected = [level_by_hand(levels, part, i) for i in range(len(part))]
+    np.testing.assert_array_equal(find_levels(levels, part), expected)
+
+
+@given(parts(), parts(), variations, st.floats(0, 1, exclude_min=True))
+def test_the_samples_at_a_level_or_above_are_those_its_rules_make_ik(
+    reference, part, variation, other_level
+):
+    """At any level: those of samples, where ties decide, and those in between."""
+    levels = lay_path(reference, tuple(reference.evidence), **variation)
+    found = find_levels(levels, part)
+    on_the_path = find_levels(levels, reference)
+    for level in {*found, *on_the_path, 1.0, other_level} - {0.0}:
+        known = candidate_at(levels, float(level)).find_known(part)
+        np.testing.assert_array_equal(known, found >= level)
+
+
+@given(parts(), variations, st.lists(st.floats(0, 1, exclude_min=True), min_size=2, max_size=6))
+def test_settings_only_tighten_as_the_level_grows(reference, variation, chosen):
+    levels = lay_path(reference, tuple(reference.evidence), **variation)
+    path = [levels.at(level) for level in sorted(chosen)]
+    for (settings, least), (stricter, higher) in pairwise(path):
+        assert least <= higher
+        for layer in settings:
+            assert settings[layer].radius >= stricter[layer].radius
+            assert settings[layer].ratio <= stricter[layer].ratio
+
+
+@given(parts(), parts(), variations, st.integers(-20, 20))
+def test_the_unit_of_a_layer_does_not_matter(reference, part, variation, exponent):
+    """Powers of two, so that scaling is exact; they neither overflow nor become subnormal."""
+
+    def scaled(samples):
+        first = samples.evidence["layer0"]
+        large = Contrast(
+            *(np.ldexp(each, exponent) for each in (first.own, first.other)),
+            first[1:].neighbor_distances,
+        )
+        return Part({**samples.evidence, "layer0": large}, samples.belief, None, samples.confidence)
+
+    layers = tuple(reference.evidence)
+    plain = find_levels(lay_path(reference, layers, **variation), part)
+    rescaled = find_levels(lay_path(scaled(reference), layers, **variation), scaled(part))
+    np.testing.assert_array_equal(plain, rescaled)
+
+
+@given(parts(), parts(), st.sampled_from([1.0, 0.5, 0.2]))
+def test_nearness_and_confidence_count_by_rank_alone(reference, part, nearness):
+    """Any monotone change of the distances to the believed class, where clarity is no voice."""
+
+    def bent(samples):
+        evidence = {
+            layer: Contrast(np.sqrt(each.own) + 3, each.other, each.neighbor_distances)
+            for layer, each in samples.evidence.items()
+        }
+        return Part(evidence, samples.belief, None, np.arctan(samples.confidence))
+
+    # The square root may make two distances one that were not.
+    owns = [each.own for p in (reference, part) for each in p.evidence.values()]
+    whole = np.unique(np.concatenate(owns))
+    assume(len(np.unique(np.sqrt(whole) + 3)) == len(whole))
+    variation = {"nearness": nearness, "clarity": False, "confident": True}
+    layers = tuple(reference.evidence)
+    plain = find_levels(lay_path(reference, layers, **variation), part)
+    changed = find_levels(lay_path(bent(reference), layers, **variation), bent(part))
+    np.testing.assert_array_equal(plain, changed)
+
+
+@given(distances, distances)
+def test_the_least_ratio_reaches_the_other_class_and_none_below_does(own, other):
+    ratio = float(least_ratio(np.array([own]), np.array([other]))[0])
+    if other == 0:
+        assert ratio == 0
+    elif own == 0 or other == math.inf:
+        assert ratio == math.inf
+    else:
+        assert ratio * own >= other
+        below = float(np.nextafter(ratio, 0))
+        assert below == 0 or below * own < other
+
+
+def test_a_class_without_samples_and_a_contradiction_on_the_spot_are_never_ik():
+    reference = Reference(np.array([1.0, math.inf]), np.array([0.0, 0.0]))
+    levels = Levels({"only": reference})
+    own, other = np.array([math.inf, 1.0, 1.0]), np.array([1.0, 0.0, 0.5])
+    contrast = Contrast(own, other, np.empty((3, 0)))
+    np.testing.assert_array_equal(levels.hear({"only": contrast}, None).min(axis=1), [0, 0, 1])
+
+
+def test_voices_are_named_in_the_order_of_what_they_say():
+    part = Part(
+        {"a": Contrast(np.array([1.0, 2.0]), np.array([4.0, 4.0]), np.empty((2, 0)))},
+        np.zeros(2, dtype=np.int64),
+        None,
+        np.array([3.0, 5.0]),
+    )
+    levels = lay_path(part, ("a",), confident=True)
+    assert [str(each) for each in levels.voices()] == [
+        "nearness in a",
+        "clarity in a",
+        "confidence",
+    ]
+    said = levels.hear(part.evidence, part.confidence)
+    np.testing.assert_array_equal(said, [[1, 1, 0.5], [0.5, 0.5, 1]])
+
+
+def one_layer(n=2):
+    return {"a": refer(Contrast(np.ones(n), np.ones(n), np.empty((n, 0))))}
+
+
+def test_a_path_needs_reference_samples_the_same_in_every_layer():
+    with pytest.raises(InputError, match=r"at least one reference sample.*got \[0\]"):
+        Levels(one_layer(0))
+    with pytest.raises(InputError, match=r"the same ones in every layer; got \[2, 3\]"):
+        Levels({**one_layer(2), "b": one_layer(3)["a"]})
+    with pytest.raises(InputError, match=r"the same ones in every layer; got \[2, 3\]"):
+        Levels(one_layer(2), confidence=np.ones(3))
+
+
+@pytest.mark.parametrize("nearness", [0.0, -1.0, 1.5, math.nan])
+def test_nearness_counts_for_something_and_at_most_as_much_as_clarity(nearness):
+    with pytest.raises(InputError, match=r"nearness must lie in \(0, 1\]"):
+        Levels(one_layer(), nearness=nearness)
+
+
+@pytest.mark.parametrize("level", [0.0, -0.5, 1.1, math.nan])
+def test_there_are_settings_for_levels_above_0_up_to_1(level):
+    with pytest.raises(InputError, match=r"a level must lie in \(0, 1\]"):
+        Levels(one_layer()).at(level)
+
+
+def test_a_path_that_hears_the_model_needs_its_confidence():
+    levels = Levels(one_layer(), confidence=np.ones(2))
+    evidence = {"a": Contrast(np.ones(1), np.ones(1), np.empty((1, 0)))}
+    with pytest.raises(InputError, match="the model's confidence is a voice on this path"):
+        levels.hear(evidence, None)
+
+
+# How sure the model is
+
+
+def odds_by_hand(row, code, from_probabilities):
+    """log(p / (1 - p)) in plain Python."""
+    if code == NO_BELIEF or any(map(math.isnan, row)):
+        return -math.inf
+    if from_probabilities:
+        others = math.fsum(each for c, each in enumerate(row) if c != code)
+        own = row[code]
+        if others == 0:
+            return math.inf if own > 0 else -math.inf
+        return math.log(own) - math.log(others) if own > 0 else -math.inf
+    highest = max(each for c, each in enumerate(row) if c != code)
+    terms = (math.exp(each - highest) for c, each in enumerate(row) if c != code)
+    return row[code] - highest - math.log(math.fsum(terms))
+
+
+scores = arrays(
+    float,
+    st.tuples(st.integers(1, 5), st.integers(2, 4)),
+    elements=st.floats(-1e4, 1e4) | st.sampled_from([0.0, 1.0, 700.0, -800.0, math.nan]),
+)
+
+
+@given(scores, st.data())
+def test_log_odds_of_logits_are_those_of_a_softmax(logits, data):
+    codes = st.integers(0, logits.shape[1] - 1) | st.just(NO_BELIEF)
+    belief = data.draw(arrays(np.int64, len(logits), elements=codes))
+    expected = [odds_by_hand(*each, False) for each in zip(logits.tolist(), belief, strict=True)]
+    found = log_odds(logits, belief, from_probabilities=False)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
+
+
+@given(scores, st.data())
+def test_log_odds_of_probabilities_are_those_of_their_definition(values, data):
+    raised = np.exp(np.clip(values, -800, 0))  # some are 0, some tiny
+    probabilities = raised / np.maximum(raised.sum(axis=1, keepdims=True), 1e-300)
+    belief = data.draw(arrays(np.int64, len(values), elements=st.integers(0, values.shape[1] - 1)))
+    rows = zip(probabilities.tolist(), belief, strict=True)
+    expected = [odds_by_hand(*each, True) for each in rows]
+    found = log_odds(probabilities, belief, from_probabilities=True)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
+
+
+def test_log_odds_do_not_saturate_where_probabilities_are_1():
+    logits = np.array([[40.0, 0.0], [60.0, 0.0], [900.0, 0.0]])
+    raised = np.exp(logits - logits.max(axis=1, keepdims=True))
+    assert (raised[:, 0] / raised.sum(axis=1) == 1).all()
+    found = log_odds(logits, np.zeros(3, dtype=np.int64), from_probabilities=False)
+    np.testing.assert_array_equal(found, [40, 60, 900])
+
+
+def test_log_odds_of_certain_probabilities_are_infinite_and_never_nan():
+    probabilities = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0], [np.nan, 1.0]])
+    found = log_odds(probabilities, np.zeros(4, dtype=np.int64), from_probabilities=True)
+    np.testing.assert_array_equal(found, [np.inf, -np.inf, -np.inf, -np.inf])
+
+
+def test_log_odds_leave_the_scores_as_they_are():
+    logits = np.array([[1.0, 2.0]])
+    log_odds(logits, np.array([1]), from_probabilities=False)
+    np.testing.assert_array_equal(logits, [[1.0, 2.0]])
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([[0.2, 0.8], [1.0, 0.0]], True),
+        ([[0.2, 0.8], [math.nan, math.nan]], True),
+        ([[0.3333, 0.3333, 0.3333]], True),
+        ([[-0.5, 1.5]], False),
+        ([[0.2, 0.8], [0.9, 0.9]], False),
+        ([[math.nan, math.nan]], False),
+        ([[math.inf, 0.0]], False),
+        ([[3.0, -2.0], [0.5, 0.5]], False),
+    ],
+)
+def test_scores_are_probabilities_if_all_that_are_finite_look_so(values, expected):
+    assert are_probabilities(np.array(values)) is expected
+
+
+def test_no_scores_are_no_probabilities():
+    assert not are_probabilities(np.empty((0, 3)))

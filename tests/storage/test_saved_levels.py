@@ -1,0 +1,276 @@
+"""Levels in bundles: the path comes back bit for bit, or the bundle is refused."""
+
+import base64
+import copy
+import hashlib
+import json
+import random
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+
+from iknow import Ball, EpistemicClassifier, Reason
+from iknow.core.level import Levels, Reference
+from iknow.errors import BundleError, InputError
+from iknow.models.precomputed import PrecomputedModel
+from iknow.selection import Selection
+from iknow.selection.level_record import levels_from_dict, levels_to_dict
+from iknow.storage.manifest import read_manifest, write_manifest
+from tests.storage.test_bundle import assert_same_assessment, pack, unpack
+
+GOALS = {
+    "coverage": {"coverage": 0.7},
+    "accuracy": {"accuracy": 0.98},
+    "false alarm": {"false_alarm": 0.1},
+    "each class": {"accuracy": 0.9, "each_class": True},
+    "no goal": {},
+}
+
+
+def make_outputs(n, seed):
+    """Scores that know when they are wrong, a layer that blurs them, and one of mere noise."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 3
+    place = 3.0 * np.eye(3)[y] + rng.normal(size=(n, 3))
+    layers = {"noise": rng.normal(size=(n, 2)), "a": place + 0.8 * rng.normal(size=(n, 3))}
+    return (3.0 * place, layers), y
+
+
+def make_classifier(**goal):
+    classifier = EpistemicClassifier(PrecomputedModel(), progress=False)
+    return classifier.fit(*make_outputs(300, 0)).tune(*make_outputs(900, 1), **goal)
+
+
+@pytest.fixture(scope="module")
+def contents(tmp_path_factory):
+    """The contents of a bundle whose levels have every voice and leave a layer out."""
+    path = tmp_path_factory.mktemp("bundle") / "x.iknow"
+    make_classifier(accuracy=0.98).save(path)
+    return unpack(path)
+
+
+def same_bits(one, other):
+    return one.dtype == other.dtype == np.float64 and one.tobytes() == other.tobytes()
+
+
+def assert_same_levels(one, other):
+    assert list(one.layers) == list(other.layers)
+    for layer in one.layers:
+        assert same_bits(one.layers[layer].own, other.layers[layer].own)
+        assert same_bits(one.layers[layer].ratio, other.layers[layer].ratio)
+    assert (one.confidence is None) == (other.confidence is None)
+    if one.confidence is not None:
+        assert same_bits(one.confidence, other.confidence)
+    others = [f.name for f in fields(Levels) if f.name not in ("layers", "confidence")]
+    for name in others:
+        assert getattr(one, name) == getattr(other, name), name
+
+
+@pytest.mark.parametrize("goal", GOALS.values(), ids=GOALS)
+def test_a_tuned_level_survives_the_round_trip(tmp_path, goal):
+    made = make_classifier(**goal)
+    made.save(tmp_path / "x.iknow")
+    loaded = EpistemicClassifier.load(tmp_path / "x.iknow")
+    assert loaded.selection_ == made.selection_
+    assert_same_levels(loaded.selection_.levels, made.selection_.levels)
+    queries, _ = make_outputs(200, 2)
+    one, other = made.assess(queries), loaded.assess(queries)
+    assert_same_assessment(one, other)
+    assert same_bits(one.level, other.level)
+    assert one.weakest.tolist() == other.weakest.tolist()
+    loaded.save(tmp_path / "again.iknow")
+    assert (tmp_path / "again.iknow").read_bytes() == (tmp_path / "x.iknow").read_bytes()
+
+
+def test_the_models_own_doubt_survives_the_round_trip(tmp_path):
+    """The goals above are worth testing: one hears the model, and each leaves the noise out."""
+    made = make_classifier(accuracy=0.98)
+    assert made.selection_.levels.confidence is not None
+    assert np.isfinite(made.selection_.least_confidence)
+    made.save(tmp_path / "x.iknow")
+    said = EpistemicClassifier.load(tmp_path / "x.iknow").assess(make_outputs(200, 2)[0])
+    assert (said.reason == Reason.DOUBT).any()
+
+
+def test_a_layer_that_is_left_out_is_kept_for_tuning_again(tmp_path):
+    made = make_classifier(coverage=0.7)
+    assert list(made.selection_.left_out) == ["noise"]
+    made.save(tmp_path / "x.iknow")
+    loaded = EpistemicClassifier.load(tmp_path / "x.iknow")
+    assert (loaded.layers_, list(loaded.neighborhoods_)) == (("noise", "a"), ["a"])
+    X, y = make_outputs(900, 1)
+    X[1]["noise"] = X[1]["a"][:, :2]
+    for each in (made, loaded):
+        each.tune(X, y, coverage=0.5)
+    assert loaded.selection_ == made.selection_
+
+
+def test_a_selection_that_leaves_out_a_layer_unknown_here_can_be_saved(tmp_path):
+    selection = make_classifier(coverage=0.7).selection_
+    fixed = EpistemicClassifier(PrecomputedModel(), layers=["a"], neighborhoods=selection)
+    fixed.fit(*make_outputs(300, 0)).save(tmp_path / "x.iknow")
+    loaded = EpistemicClassifier.load(tmp_path / "x.iknow")
+    assert loaded.neighborhoods == replace(selection, left_out={})
+    queries, _ = make_outputs(200, 2)
+    assert same_bits(loaded.assess(queries).level, fixed.assess(queries).level)
+
+
+def test_rules_that_somebody_changed_are_refused_before_they_are_saved(tmp_path):
+    made = make_classifier(coverage=0.7)
+    made.neighborhoods_ = {"noise": Ball(1.0)}
+    with pytest.raises(InputError, match="either all layers or none must have a neighborhood"):
+        made.save(tmp_path / "x.iknow")
+    made.neighborhoods_ = {"a": Ball(1.0)}
+    with pytest.raises(InputError, match="the levels have the quorum"):
+        made.save(tmp_path / "x.iknow")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_any_values_come_back_bit_for_bit():
+    own = np.array([0.0, 5e-324, 0.1 + 0.2, 1.7e308, np.inf])
+    confidence = np.array([-np.inf, -1e-310, -0.0, 0.1, np.inf])
+    levels = Levels({"ü": Reference(own, own[::-1][::-1])}, (2, 5), 0.05, False, confidence, True)
+    text = json.dumps(levels_to_dict(levels), allow_nan=False)
+    assert_same_levels(levels_from_dict(json.loads(text)), levels)
+
+
+def test_a_selection_without_levels_is_plain_json_as_before():
+    selection = replace(make_classifier(coverage=0.7).selection_, levels=None, level=None)
+    record = json.loads(json.dumps(selection.to_dict(), allow_nan=False))
+    assert (record["levels"], record["least_confidence"]) == (None, None)
+    assert Selection.from_dict(record) == selection
+
+
+# Bundles that somebody made
+
+
+def as_text(values):
+    return base64.b64encode(np.asarray(values, dtype="<f8").tobytes()).decode()
+
+
+ORDINARY = as_text(np.linspace(0.1, 2, 180))
+NO_ARRAYS = [None, 1, [], "x", "é", ORDINARY[:-4], ORDINARY + "====", ORDINARY + "\n", as_text([])]
+NO_ARRAYS += [as_text(values) for values in (
+    np.full(180, np.nan), np.linspace(2, 0.1, 180), np.arange(179), np.append(np.ones(179), np.nan),
+    np.insert(np.ones(179), 90, np.nan),
+)]  # fmt: skip
+NEGATIVE = as_text(np.arange(180) - 1.0)
+NOT_A_NUMBER = {"float": "nan"}
+WRONG = {
+    ("levels",): [None, 1, [], {}, "x"],
+    ("levels", "layers"): [None, [], {}, "x"],
+    ("levels", "layers", "a"): [None, [], {}, {"own": ORDINARY}],
+    ("levels", "layers", "a", "own"): [*NO_ARRAYS, NEGATIVE],
+    ("levels", "layers", "a", "ratio"): [*NO_ARRAYS, NEGATIVE],
+    ("levels", "layers", "a", "more"): [ORDINARY],
+    ("levels", "layers", "noise"): [{"own": ORDINARY, "ratio": ORDINARY}],
+    ("levels", "quorum"): [
+        None,
+        0,
+        1,
+        [1],
+        [1, 2],
+        [1, 3, 1],
+        [0, 3],
+        [1, 1 << 62],
+        "13",
+        [1, 3.5],
+    ],
+    ("levels", "nearness"): [None, 0, -1, 1.5, "1", True, NOT_A_NUMBER],
+    ("levels", "clarity"): [None, 1, "yes"],
+    ("levels", "confidence"): [None, *NO_ARRAYS[1:]],
+    ("levels", "from_probabilities"): [None, 0, "no"],
+    ("levels", "more"): [1],
+    ("level",): [None, 0, -0.1, 1.1, True, "0.5", NOT_A_NUMBER, {"float": "inf"}],
+    ("least_confidence",): ["1", True, [], NOT_A_NUMBER],
+    ("false_alarm",): [0, 1, -1, "x", True, NOT_A_NUMBER],
+    ("left_out",): [
+        *(None, [], {}, {"noise": 1}, {"other": "x"}, {"noise": "x", "other": "x"}),
+        *({"a": "x"}, {"noise": "x", "a": "x"}),
+    ],
+    ("note",): [None, 1],
+    ("neighborhoods", "a", "quorum"): [None, 1, [1, 1], [1, 1 << 62]],
+}
+
+
+def edit_settings(contents, path, value):
+    """The same bundle with another value among its settings, sealed again."""
+    manifest = json.loads(contents["manifest.json"])
+    del manifest["sha256"]
+    place = manifest["settings"]
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    body = json.dumps(manifest).encode()[:-1]
+    seal = hashlib.sha256(body).hexdigest().encode()
+    return contents | {"manifest.json": body + b',\n"sha256": "' + seal + b'"\n}\n'}
+
+
+@pytest.mark.parametrize("path", WRONG, ids=".".join)
+def test_a_wrong_value_about_levels_is_refused(tmp_path, contents, path):
+    for value in WRONG[path]:
+        pack(tmp_path / "x.iknow", edit_settings(contents, ("selection", *path), value))
+        with pytest.raises(BundleError, match=r"cannot be loaded: manifest\.json"):
+            EpistemicClassifier.load(tmp_path / "x.iknow")
+
+
+def test_the_ways_of_editing_are_right(tmp_path, contents):
+    """So that what is refused above is refused for its own sake."""
+    for path in (("levels", "layers", "a", "own"), ("levels", "confidence")):
+        pack(tmp_path / "x.iknow", edit_settings(contents, ("selection", *path), ORDINARY))
+        loaded = EpistemicClassifier.load(tmp_path / "x.iknow")
+        assert loaded.assess(make_outputs(50, 2)[0]).level.max() > 0
+
+
+@pytest.mark.parametrize("quorum", [0, [1], [1, 2, 3], "3", 1.5, True, [1, 1 << 62], 1 << 62])
+def test_a_wrong_quorum_of_the_classifier_or_a_layer_is_refused(tmp_path, contents, quorum):
+    for place in (("settings",), ("layers", "a", "neighborhood")):
+        manifest = read_manifest(contents["manifest.json"])
+        record = manifest
+        for key in place:
+            record = record[key]
+        record["quorum"] = quorum
+        pack(tmp_path / "x.iknow", contents | {"manifest.json": write_manifest(manifest)})
+        with pytest.raises(BundleError, match="quorum"):
+            EpistemicClassifier.load(tmp_path / "x.iknow")
+
+
+NASTY = [None, True, 0, 1, -1, 0.5, 2, "", "x", "a", "noise", [], {}, [1, 3], [3, 1], 1 << 62,
+         NOT_A_NUMBER, {"float": "inf"}, {"a": "x"}, ORDINARY, NEGATIVE, *NO_ARRAYS]  # fmt: skip
+
+
+def mutate(value, chance):
+    """The same JSON with something in it replaced, removed or added."""
+    if chance.random() < 0.02:
+        return copy.deepcopy(chance.choice(NASTY))
+    if isinstance(value, dict):
+        found = {key: mutate(each, chance) for key, each in value.items()}
+        if found and chance.random() < 0.02:
+            del found[chance.choice(list(found))]
+        if chance.random() < 0.02:
+            found[chance.choice(["more", "a", "noise"])] = copy.deepcopy(chance.choice(NASTY))
+        return found
+    return [mutate(each, chance) for each in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("n", [100, pytest.param(5_000, marks=pytest.mark.slow)])
+def test_any_mutation_of_a_selection_is_refused_or_harmless(tmp_path, contents, n):
+    original = json.loads(contents["manifest.json"])["settings"]["selection"]
+    queries, _ = make_outputs(20, 2)
+    chance = random.Random(n)
+    n_refused = 0
+    for _ in range(n):
+        changed = {key: mutate(value, chance) for key, value in original.items()}
+        pack(tmp_path / "x.iknow", edit_settings(contents, ("selection",), changed))
+        try:
+            loaded = EpistemicClassifier.load(tmp_path / "x.iknow")
+        except BundleError:
+            n_refused += 1
+            continue
+        said = loaded.assess(queries)
+        if said.levels is not None:
+            assert ((said.level >= 0) & (said.level <= 1)).all()
+            assert len(said.weakest) == 20
+        assert f"{said.reason} {loaded.selection_.sentences()} {loaded.selection_!r}"
+    assert 0.2 * n < n_refused < 0.95 * n
