@@ -1,4 +1,4 @@
-"""python -m benchmarks.scoreboard DATA --out DIR [--device cuda] [--seeds 5] [--only NAME] [--quick]."""
+"""Run the scoreboard: python -m benchmarks.scoreboard DATA --out DIR [--device cuda]."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="few samples, to see that it runs")
     asked = parser.parse_args(arguments)
     names = asked.only or [ADAPTIVE, *PROBLEMS]
-    jobs = [(name, seed) for seed in range(asked.first, asked.first + asked.seeds) for name in names]
+    jobs = [
+        (name, seed) for seed in range(asked.first, asked.first + asked.seeds) for name in names
+    ]
     run_jobs(
         jobs, asked.data, asked.out, asked.device, asked.quick, asked.jobs,
         lambda line: print(line, flush=True),

@@ -96,7 +96,8 @@ def _cells(problem: Problem, data: Data, model: Any, seed: int) -> dict[str, Cel
         from benchmarks.scoreboard.torch.shifts import shift_images
 
         shifted = shift_images(x, problem.shape, seed)
-    cells: dict[str, Cell] = {CLEAN: (x, y)} | {name: (each, y) for name, each in shifted.items()}
+    cells: dict[str, Cell] = {CLEAN: (x, y)}
+    cells |= {name: (each, y) for name, each in shifted.items()}
     if problem.epsilons:
         from benchmarks.scoreboard.torch.attacks import attack
 

@@ -43,7 +43,9 @@ class Data:
 
     def flat(self) -> Data:
         """The same with samples of one axis, for a network of dense layers."""
-        x, x_val, x_test = (part.reshape(len(part), -1) for part in (self.x, self.x_val, self.x_test))
+        x, x_val, x_test = (
+            part.reshape(len(part), -1) for part in (self.x, self.x_val, self.x_test)
+        )
         foreign = {name: part.reshape(len(part), -1) for name, part in self.foreign.items()}
         return Data(x, self.y, x_val, self.y_val, x_test, self.y_test, foreign)
 

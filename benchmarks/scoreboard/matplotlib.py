@@ -40,7 +40,7 @@ def draw_curves(summary: Summary) -> Figure:
         if place % n_columns == 0:
             ax.set_ylabel("asserted and wrong, %")
         if place + n_columns >= len(problems):
-            ax.set_xlabel("coverage of the mixture")
+            ax.set_xlabel("coverage, half clean, half shifted")
             ax.tick_params(labelbottom=True)
     for ax in axes[len(problems) :]:
         ax.set_axis_off()
@@ -65,7 +65,9 @@ def draw_shifts(summary: Summary, at: int = 1) -> Figure:
         for (method, (color, width)), marker in zip(LOOKS.items(), MARKERS, strict=True):
             shares = [100 * summary.wrong(cell, method)[at] for cell in rows]
             size = 44 if method == "iknow" else 22
-            ax.scatter(shares, places, color=color, s=size, marker=marker, label=method, zorder=width)
+            ax.scatter(
+                shares, places, color=color, s=size, marker=marker, label=method, zorder=width
+            )
         ax.set_yticks(places, [cell[1] for cell in rows], fontsize=9)
         ax.set_xscale("symlog", linthresh=1)
         ax.set_xlim(-0.05, 110)

@@ -45,7 +45,11 @@ class Methods:
         (x, y), (x_val, y_val) = variant.training, variant.validation
         self.variant = variant
         index = None if device is None else plain_index(device)
-        self.settings = {"classes": np.arange(n_classes), "index": index, "progress": False}
+        self.settings: dict[str, Any] = {
+            "classes": np.arange(n_classes),
+            "index": index,
+            "progress": False,
+        }
         self.iknow = EpistemicClassifier(variant.members[0], **self.settings).fit(x, y)
         self.iknow.tune(x_val, coverage=0.75)  # levels are the same whatever the coverage
         self.paper = self._tune_paper()
@@ -91,7 +95,9 @@ class Methods:
         if self.paper is None:
             return np.full(len(x), -np.inf)
         assessed = self.paper.assess(x, evidence=True)
-        return np.where(assessed.assertion == Assertion.IK, np.maximum(assessed.margin, 0.0), -np.inf)
+        return np.where(
+            assessed.assertion == Assertion.IK, np.maximum(assessed.margin, 0.0), -np.inf
+        )
 
     def certify(self, accuracy: float) -> dict[str, float]:
         """Coverage and accuracy on clean test data after `tune(accuracy=...)`."""

@@ -14,6 +14,7 @@ import gzip
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +28,7 @@ N_SIGNS = 10000  # of the test part, whose order is random
 def pack(source: Path, target: Path) -> None:
     """Write one file per dataset."""
     target.mkdir(parents=True, exist_ok=True)
-    parts = {}
+    parts: dict[str, Any] = {}
     for name, file in {"train": "train", "test": "t10k"}.items():
         with gzip.open(source / f"mnist/{file}-images-idx3-ubyte.gz") as stream:
             parts[f"x_{name}"] = np.frombuffer(stream.read()[16:], np.uint8).reshape(-1, 28, 28)
@@ -38,7 +39,9 @@ def pack(source: Path, target: Path) -> None:
     with (source / "grid_stability/Data_for_UCI_named.csv").open() as lines:
         rows = list(csv.reader(lines))[1:]
     x = np.array([row[:12] for row in rows], dtype=np.float32)
-    np.savez_compressed(target / "grid.npz", x=x, y=np.array([row[13] == "unstable" for row in rows]))
+    np.savez_compressed(
+        target / "grid.npz", x=x, y=np.array([row[13] == "unstable" for row in rows])
+    )
     for name, stem in {
         "italy": "italy_power_demand/ItalyPowerDemand",
         "control": "synthetic_control/SyntheticControl",

@@ -58,7 +58,7 @@ def run_jobs(
     workers: int,
     say: Callable[[str], None],
 ) -> None:
-    """Run all jobs and write what is there after each; a job that fails stops none of the others."""
+    """Run all jobs and write what is there after each; one that fails stops no other."""
     out.mkdir(parents=True, exist_ok=True)
     results = read(out)
     arrays: dict[str, Any] = {}
@@ -67,7 +67,9 @@ def run_jobs(
     begun = time.monotonic()
     # A forked process cannot use CUDA.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=_share_cores, initargs=(workers,)) as pool:
+    with ProcessPoolExecutor(
+        workers, mp_context=context, initializer=_share_cores, initargs=(workers,)
+    ) as pool:
         pending = {pool.submit(run_job, job, folder, device, quick): job for job in jobs}
         for future in as_completed(pending):
             (name, seed), error = pending[future], future.exception()
@@ -103,7 +105,11 @@ def _glance(record: dict[str, Any]) -> str:
     """A record in a line, to watch a run by."""
     if "plain" not in record:
         return json.dumps(record["runs"])
-    cells = [cell for key in ("plain", "noisy", "unseen") for cell in record.get(key, {}).get("cells", {}).values()]
+    cells = [
+        cell
+        for key in ("plain", "noisy", "unseen")
+        for cell in record.get(key, {}).get("cells", {}).values()
+    ]
     shares = np.mean([cell["wrong"]["iknow"] for cell in cells], axis=0)
     softmax = np.mean([cell["wrong"]["softmax"] for cell in cells], axis=0)
     return (

@@ -67,6 +67,21 @@ class Summary:
         means: Floats = np.mean(np.array(rows, dtype=np.float64), axis=0)
         return means
 
+    def right(self, cell: Cell, method: str) -> Floats:
+        """Share asserted and right at each coverage, the mean of seeds; NaN where not reached."""
+        rows = [
+            [np.nan if value is None else value for value in _by_plain(found["asserted"])[method]]
+            for found in self._found(cell)
+        ]
+        means: Floats = np.mean(np.array(rows, dtype=np.float64), axis=0)
+        return means - self.wrong(cell, method)
+
+    def mean_right(self, problems: Sequence[Problem], method: str) -> Floats:
+        """The mean over the cells in which an answer can be right."""
+        cells = [cell for cell in self.cells(problems) if self.error(cell) < 1]
+        means: Floats = np.mean([self.right(cell, method) for cell in cells], axis=0)
+        return means
+
     def augrc(self, cell: Cell, method: str) -> float:
         """The mean of seeds."""
         return float(np.mean([_by_plain(found["augrc"])[method] for found in self._found(cell)]))
@@ -124,7 +139,11 @@ class Summary:
 
 
 def _cells_of(run: dict[str, Any]) -> dict[str, Any]:
-    return {name: each for part in VARIANTS for name, each in run.get(part, {"cells": {}})["cells"].items()}
+    return {
+        name: each
+        for part in VARIANTS
+        for name, each in run.get(part, {"cells": {}})["cells"].items()
+    }
 
 
 def _plain(name: str) -> str:

@@ -25,16 +25,24 @@ def overall(summary: Summary) -> str:
             continue
         rows = []
         for method in summary.methods(problems):
-            shares, reached = summary.mean_wrong(problems, method), summary.reached(problems, method)
+            shares, reached = (
+                summary.mean_wrong(problems, method),
+                summary.reached(problems, method),
+            )
             written = [
                 percent(share) if part == 1 else f"reached in {part:.0%}"
                 for share, part in zip(shares, reached, strict=True)
             ]
-            rows.append([_bold(method), *written, f"{summary.mean_augrc(problems, method):.3f}"])
+            right = float(summary.mean_right(problems, method)[1])
+            augrc = f"{summary.mean_augrc(problems, method):.3f}"
+            rows.append([_bold(method), *written, augrc, percent(right)])
         names = ", ".join(problem.name for problem in problems)
         n_cells = len(summary.cells(problems))
-        heads = ["method", *(f"{coverage:.2f}" for coverage in summary.coverages), "AUGRC"]
-        parts.append(f"**{group.capitalize()}** ({names}; {n_cells} cells)\n\n{_table(heads, rows)}")
+        coverages = (f"{coverage:.2f}" for coverage in summary.coverages)
+        heads = ["method", *coverages, "AUGRC", "asserted and right, 0.75"]
+        parts.append(
+            f"**{group.capitalize()}** ({names}; {n_cells} cells)\n\n{_table(heads, rows)}"
+        )
     return "\n\n".join(parts)
 
 
@@ -85,7 +93,7 @@ def certified(summary: Summary) -> str:
             found = [
                 summary.certified(problem.name, "plain", str(accuracy), name) for name in CERTIFIERS
             ]
-            cells = ["–" if each is None else f"{each[0]:.3f} ({each[1]:.4f})" for each in found]
+            cells = ["–" if each is None else _promise(*each) for each in found]
             rows.append([problem.name, f"{accuracy:.0%}", *cells])
     return _table(["problem", "certified", *CERTIFIERS], rows)
 
@@ -97,11 +105,14 @@ def wrong_labels(summary: Summary) -> str:
         runs = summary.runs[problem.name].values()
         promised = summary.certified(problem.name, "noisy", str(ACCURACIES[0]), "iknow")
         assert promised is not None
-        best = [float(np.mean([run["noisy"]["best"][name] for run in runs])) for name in ("iknow", "softmax")]
+        best = [
+            float(np.mean([run["noisy"]["best"][name] for run in runs]))
+            for name in ("iknow", "softmax")
+        ]
         cell = (problem.name, WRONG_LABELS)
         rows.append([
             problem.name, percent(summary.error(cell)),
-            f"{promised[0]:.3f} ({promised[1]:.4f})", *(f"{each:.3f}" for each in best),
+            _promise(*promised), *(f"{each:.3f}" for each in best),
             percent(float(summary.wrong(cell, "iknow")[1])),
             percent(float(summary.wrong(cell, "softmax")[1])),
         ])  # fmt: skip
@@ -117,13 +128,18 @@ def adaptive(summary: Summary) -> str:
     runs = [run["runs"] for run in summary.runs.get(ADAPTIVE, {}).values()]
     if not runs:
         return "Not run."
-    rows = [
-        [name, percent(float(np.mean([run[name] for run in runs])))]
-        for name in runs[0]
-        if name not in ("of", "epsilon")
-    ]
+    rows = []
+    for name in runs[0]:
+        method, coverage = name.rsplit(" ", 1) if name not in ("of", "epsilon") else ("", "")
+        if method:
+            words = {"strong": "all conditions", "as worded": "distance"}
+            attack = next((words[each] for each in words if method.endswith(each)), "confidence")
+            quorum = method.partition("(")[2].partition(")")[0]
+            share = percent(float(np.mean([run[name] for run in runs])))
+            rows.append([method.split()[0], quorum, attack, coverage, share])
     note = f"{len(runs)} seeds of {runs[0]['of']} samples, ε = {runs[0]['epsilon']}."
-    return f"{_table(['method, quorum, attack, coverage', 'broken'], rows)}\n\n{note}"
+    heads = ["method", "quorum", "attack on", "coverage", "broken, %"]
+    return f"{_table(heads, rows, words=(0, 1, 2))}\n\n{note}"
 
 
 def accuracies(summary: Summary) -> str:
@@ -135,7 +151,16 @@ def accuracies(summary: Summary) -> str:
         out = sorted({layer for run in runs for layer in run["plain"]["left_out"]})
         held = "held out" if problem.held_out else "design"
         cells = str(len(summary.cells([problem])))
-        rows.append([problem.name, held, str(len(runs)), cells, f"{1 - np.mean(errors):.3f}", ", ".join(out)])
+        rows.append(
+            [
+                problem.name,
+                held,
+                str(len(runs)),
+                cells,
+                f"{1 - np.mean(errors):.3f}",
+                ", ".join(out),
+            ]
+        )
     heads = ["problem", "", "seeds", "cells", "test accuracy", "layers left out"]
     return _table(heads, rows, words=(0, 1, 5))
 
@@ -149,6 +174,10 @@ def targets(summary: Summary) -> str:
 def percent(share: float) -> str:
     """A share as a percentage of two digits."""
     return "not reached" if np.isnan(share) else f"{100 * share:.2f}"
+
+
+def _promise(coverage: float, accuracy: float) -> str:
+    return f"{coverage:.3f} ({accuracy:.4f})" if coverage > 0 else "none"
 
 
 def _bold(method: str) -> str:

@@ -35,23 +35,27 @@ def judge(summary: Summary) -> list[Verdict]:
 def _means(summary: Summary) -> list[Verdict]:
     found = []
     for place, most in ((1, 0.04), (2, 0.08)):
-        shares = [
-            float(summary.mean_wrong(problems, "iknow")[place])
-            for problems in (summary.problems("networks, design"), summary.problems())
+        groups = {
+            "networks, design": summary.problems("networks, design"),
+            "held out": [problem for problem in summary.problems() if problem.held_out],
+            "all": summary.problems(),
+        }
+        shares = {
+            group: float(summary.mean_wrong(problems, "iknow")[place])
+            for group, problems in groups.items()
             if problems
-        ]
-        written = "; ".join(
-            f"{what}: {100 * share:.2f}%"
-            for what, share in zip(("networks, design", "all problems"), shares, strict=False)
-        )
+        }
+        written = "; ".join(f"{group}: {100 * share:.2f}%" for group, share in shares.items())
         target = f"mean wrong IK at coverage {summary.coverages[place]} at most {most:.1%}"
-        found.append(Verdict(target, written, max(shares) <= most))
+        found.append(Verdict(target, written, max(shares.values()) <= most))
     return found
 
 
 def _reached(summary: Summary) -> Verdict:
     share = summary.reached(summary.problems(), "iknow").min()
-    return Verdict("every coverage is reached everywhere", f"in {share:.0%} of the cells", share == 1)
+    return Verdict(
+        "every coverage is reached everywhere", f"in {share:.0%} of the cells", share == 1
+    )
 
 
 def _below_peers(summary: Summary) -> list[Verdict]:
@@ -70,26 +74,39 @@ def _below_peers(summary: Summary) -> list[Verdict]:
         target = f"at {coverage}: lower than every other method's mean on every problem"
         n_problems = len(summary.problems())
         written = f"{n_problems - len(lost)} of {n_problems}"
-        found.append(Verdict(target, written + (f"; not on {'; '.join(lost)}" if lost else ""), not lost))
+        found.append(
+            Verdict(target, written + (f"; not on {'; '.join(lost)}" if lost else ""), not lost)
+        )
     return found
 
 
 def _close(summary: Summary) -> list[Verdict]:
     found = []
+    groups = {"networks, design": summary.problems("networks, design"), "all": summary.problems()}
     for place, coverage in enumerate(summary.coverages):
-        cells = summary.cells(summary.problems())
-        close = [
-            summary.wrong(cell, "iknow")[place] <= summary.best_other(cell, place)[1] + AS_CLOSE
-            for cell in cells
-        ]
+        shares = {}
+        for group, problems in groups.items():
+            close = [
+                summary.wrong(cell, "iknow")[place] <= summary.best_other(cell, place)[1] + AS_CLOSE
+                for cell in summary.cells(problems)
+            ]
+            shares[group] = (sum(close), len(close))
         target = f"at {coverage}: best or within 0.2 points of it in three quarters of the cells"
-        written = f"{sum(close)} of {len(cells)}, {np.mean(close):.0%}"
-        found.append(Verdict(target, written, bool(np.mean(close) >= 0.75)))
+        written = "; ".join(
+            f"{group}: {n} of {total}, {n / max(1, total):.0%}"
+            for group, (n, total) in shares.items()
+        )
+        n, total = shares["all"]
+        found.append(Verdict(target, written, n >= 0.75 * total))
     return found
 
 
 def _wrong_labels(summary: Summary) -> list[Verdict]:
-    found = summary.certified("MNIST MLP", "noisy", "0.99", "iknow") if "MNIST MLP" in summary.runs else None
+    found = (
+        summary.certified("MNIST MLP", "noisy", "0.99", "iknow")
+        if "MNIST MLP" in summary.runs
+        else None
+    )
     if found is None:
         return []
     target = "MNIST with 10% wrong labels: coverage at an accuracy of 0.99 at least 0.60"
@@ -111,7 +128,9 @@ def _certified(summary: Summary) -> Verdict:
             behind.append(f"{problem.name} ({own[0]:.3f}, MAPIE {mapie[0]:.3f})")
     target = "certified coverage at 99% with 5,000 samples at least that of softmax with MAPIE"
     written = f"{compared - len(behind)} of {compared}"
-    return Verdict(target, written + (f"; not on {'; '.join(behind)}" if behind else ""), not behind)
+    return Verdict(
+        target, written + (f"; not on {'; '.join(behind)}" if behind else ""), not behind
+    )
 
 
 def _adaptive(summary: Summary) -> list[Verdict]:

@@ -15,13 +15,14 @@ coverage, for which it needs confidence alone.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn import functional
 
 from benchmarks.scoreboard.data import Data
 from benchmarks.scoreboard.torch.descent import Conditions, descend
@@ -79,8 +80,13 @@ def _conditions(
 ) -> Conditions:
     """What IK needs, in a form with gradients, by the settings of a tuned classifier."""
     body = nn.Sequential(*list(network.children())[:-1])
-    maps = {"input": lambda a: a.flatten(1), "hidden": lambda a: F.normalize(body(a), dim=1)}
-    rules = dict(zip(("input", "hidden"), (ec.neighborhoods_.get(k) for k in ec.layers_), strict=True))
+    maps: dict[str, Callable[[Tensor], Tensor]] = {
+        "input": lambda a: a.flatten(1),
+        "hidden": lambda a: functional.normalize(body(a), dim=1),
+    }
+    rules = dict(
+        zip(("input", "hidden"), (ec.neighborhoods_.get(k) for k in ec.layers_), strict=True)
+    )
     used: dict[str, Any] = {name: rule for name, rule in rules.items() if rule is not None}
     layers = {
         name: LayerEvidence(maps[name](x), y, n_classes, rule.quorum) for name, rule in used.items()
@@ -96,7 +102,11 @@ def _break(
     """Which samples are broken, (n,), as the library says about the best input of each start."""
     n_classes = guides.shape[1]
     broken = np.zeros(len(start), dtype=bool)
-    plans = [(guide, begin, mode) for guide in range(guides.shape[2]) for begin, mode in _starts(guide, strong)]
+    plans = [
+        (guide, begin, mode)
+        for guide in range(guides.shape[2])
+        for begin, mode in _starts(guide, strong)
+    ]
     for guide, begin, mode in plans:
         left = torch.from_numpy(np.flatnonzero(~broken)).to(start.device)
         if not len(left):
@@ -139,7 +149,7 @@ def _break_softmax(
         target, changed = torch.full_like(truth, code), start.clone()
         for _ in range(steps):
             changed.requires_grad_(True)
-            loss = F.cross_entropy(network(changed), target, reduction="sum")
+            loss = functional.cross_entropy(network(changed), target, reduction="sum")
             (gradient,) = torch.autograd.grad(loss, changed)
             changed = changed.detach() - EPSILON / 10 * gradient.sign()
             changed = torch.minimum(torch.maximum(changed, start - EPSILON), start + EPSILON)

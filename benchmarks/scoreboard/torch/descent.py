@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn import functional
 
 from benchmarks.scoreboard.torch.evidence import LayerEvidence
 
@@ -76,15 +76,15 @@ def _judge(
     logits = conditions.network(x)
     own_logit = logits.gather(1, target[:, None])[:, 0]
     best = logits.scatter(1, target[:, None], -torch.inf).amax(1)
-    missing, holds = [F.relu(best - own_logit + 0.02) * 0.3], best < own_logit
+    missing, holds = [functional.relu(best - own_logit + 0.02) * 0.3], best < own_logit
     for name, (radius, ratio) in conditions.limits.items():
         queries, layer = conditions.maps[name](x), conditions.layers[name]
         if fresh:
             found[name] = layer.find(queries.detach(), target)
         own, other = (layer.distance(queries, rows) for rows in found[name])
         holds = holds & (own <= radius) & (other >= ratio * own)
-        missing.append(F.relu((own / radius).log() + SLACK))
-        missing.append(F.relu((ratio * own / other).log() + SLACK))
+        missing.append(functional.relu((own / radius).log() + SLACK))
+        missing.append(functional.relu((ratio * own / other).log() + SLACK))
     return missing, holds
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
+from torch.nn import functional
 
 from iknow.core.arrays import Ints
 from iknow.core.evidence import NO_EXEMPLAR, Evidence
@@ -26,7 +26,13 @@ class PlainIndex(StoredRows):
     """Activations of one layer with their class codes, searched on a device of torch."""
 
     def __init__(
-        self, activations: Any, labels: Any, n_classes: int, rows: Ints | None = None, *, device: str
+        self,
+        activations: Any,
+        labels: Any,
+        n_classes: int,
+        rows: Ints | None = None,
+        *,
+        device: str,
     ) -> None:
         super().__init__(activations, labels, n_classes, rows)
         points = torch.from_numpy(np.array(self.points)).to(device).double()
@@ -54,8 +60,8 @@ class PlainIndex(StoredRows):
             held = min(per_class, size)
             found = squares[:, start : start + size].topk(held, dim=1, largest=False)
             missing = (0, per_class - held)
-            near.append(F.pad(found.values, missing, value=torch.inf))
-            at.append(F.pad(found.indices + start, missing, value=-1))
+            near.append(functional.pad(found.values, missing, value=torch.inf))
+            at.append(functional.pad(found.indices + start, missing, value=-1))
             start += size
         neighbors = squares.topk(k, dim=1, largest=False).values
         return _root(torch.stack(near, 1)), torch.stack(at, 1), _root(neighbors)

@@ -10,8 +10,8 @@ import math
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Generator, Tensor
+from torch.nn import functional
 
 from iknow.core.arrays import Floats32
 
@@ -44,8 +44,12 @@ def blur(images: Tensor, sigma: float) -> Tensor:
     weights = (weights / weights.sum()).repeat(images.shape[1], 1)
     n_colors = images.shape[1]
     rows, columns = weights[:, None, None, :], weights[:, None, :, None]
-    images = F.conv2d(F.pad(images, (reach, reach, 0, 0), mode="replicate"), rows, groups=n_colors)
-    return F.conv2d(F.pad(images, (0, 0, reach, reach), mode="replicate"), columns, groups=n_colors)
+    images = functional.conv2d(
+        functional.pad(images, (reach, reach, 0, 0), mode="replicate"), rows, groups=n_colors
+    )
+    return functional.conv2d(
+        functional.pad(images, (0, 0, reach, reach), mode="replicate"), columns, groups=n_colors
+    )
 
 
 def rotate(images: Tensor, degrees: float, drawn: Generator) -> Tensor:
@@ -57,8 +61,8 @@ def rotate(images: Tensor, degrees: float, drawn: Generator) -> Tensor:
         torch.stack([angle.cos(), -angle.sin(), zero], 1),
         torch.stack([angle.sin(), angle.cos(), zero], 1),
     ]
-    grid = F.affine_grid(torch.stack(rows, 1), list(images.shape), align_corners=False)
-    return F.grid_sample(images, grid, padding_mode="border", align_corners=False)
+    grid = functional.affine_grid(torch.stack(rows, 1), list(images.shape), align_corners=False)
+    return functional.grid_sample(images, grid, padding_mode="border", align_corners=False)
 
 
 def occlude(images: Tensor, size: int, drawn: Generator) -> Tensor:

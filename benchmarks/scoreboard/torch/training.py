@@ -9,14 +9,14 @@ import math
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn import functional
 
 from benchmarks.scoreboard.problems import Kind
 from benchmarks.scoreboard.torch.networks import build
 
 PLAN = {"mlp": (20, 512), "cnn": (6, 256), "signs": (30, 256)}
-"""Epochs and batch; small sets take smaller batches, and as many epochs as give them 3,000 steps."""
+"""Epochs and batch; small sets take smaller batches, and epochs until there are enough steps."""
 
 LEAST_STEPS = 3000
 RESTARTS = 5
@@ -34,10 +34,20 @@ def train(
         epochs = max(epochs, LEAST_STEPS * batch // len(x)) if kind == "mlp" else epochs
     for _ in range(RESTARTS):
         network = build(kind, inputs[0].numel(), n_classes).to(device)
-        _fit(network, inputs, labels, min(20, epochs) if quick else epochs, batch, augmented=kind == "signs")
+        _fit(
+            network,
+            inputs,
+            labels,
+            min(20, epochs) if quick else epochs,
+            batch,
+            augmented=kind == "signs",
+        )
         network.eval().requires_grad_(False)
         # Narrow networks sometimes die at the start.
-        if quick or (predict(network, inputs[:2000]).argmax(1) == labels[:2000]).float().mean() > 0.5:
+        if (
+            quick
+            or (predict(network, inputs[:2000]).argmax(1) == labels[:2000]).float().mean() > 0.5
+        ):
             break
     return network
 
@@ -52,7 +62,7 @@ def _fit(
         for rows in torch.split(torch.randperm(len(x), device=x.device), batch):
             optimizer.zero_grad(set_to_none=True)
             inputs = augment(x[rows]) if augmented else x[rows]
-            F.cross_entropy(network(inputs), y[rows]).backward()  # type: ignore[no-untyped-call]
+            functional.cross_entropy(network(inputs), y[rows]).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             schedule.step()
 
@@ -66,9 +76,12 @@ def augment(x: Tensor) -> Tensor:
 
     angle, scale = draw(-0.21, 0.21), draw(0.85, 1.15)
     cos, sin = scale * angle.cos(), scale * angle.sin()
-    rows = [torch.stack([cos, -sin, draw(-0.2, 0.2)], 1), torch.stack([sin, cos, draw(-0.2, 0.2)], 1)]
-    grid = F.affine_grid(torch.stack(rows, 1), list(x.shape), align_corners=False)
-    moved = F.grid_sample(x, grid, padding_mode="border", align_corners=False)
+    rows = [
+        torch.stack([cos, -sin, draw(-0.2, 0.2)], 1),
+        torch.stack([sin, cos, draw(-0.2, 0.2)], 1),
+    ]
+    grid = functional.affine_grid(torch.stack(rows, 1), list(x.shape), align_corners=False)
+    moved = functional.grid_sample(x, grid, padding_mode="border", align_corners=False)
     mean = moved.mean((1, 2, 3), keepdim=True)
     gain, light = draw(0.6, 1.4).view(-1, 1, 1, 1), draw(-0.15, 0.15).view(-1, 1, 1, 1)
     return ((moved - mean) * gain + mean + light).clamp(0, 1)

@@ -82,9 +82,7 @@ class _Layer:
         self.name: Layer = name
         self.k = min(k, len(points))
         self.whole = _make(index, points)
-        self.classes = {
-            int(code): _make(index, points[truth == code]) for code in np.unique(truth)
-        }
+        self.classes = {int(code): _make(index, points[truth == code]) for code in np.unique(truth)}
 
     def others(self, observed: Observed, codes: Ints) -> Floats:
         """How many of each sample's k nearest are not of its class in `codes`, of shape (n,)."""
