@@ -10,7 +10,7 @@ from iknow.core.assertion import Assertion
 from iknow.core.colors import COLORS
 from iknow.evaluation.plots.matplotlib.style import PENCIL, styled, titled, to_png
 
-__all__ = ["draw_curves", "draw_shifts", "to_png"]
+__all__ = ["LOOKS", "draw_curves", "draw_shifts", "to_png"]
 
 LOOKS = {
     "iknow": (COLORS[Assertion.IK], 2.8),

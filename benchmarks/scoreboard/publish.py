@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.scoreboard.matplotlib import draw_curves, draw_shifts, to_png
+from benchmarks.scoreboard.matplotlib import LOOKS, draw_curves, draw_shifts, to_png
 from benchmarks.scoreboard.measuring import CONFIDENCE, certified
 from benchmarks.scoreboard.running import CONFIDENCES, RESULTS, read
-from benchmarks.scoreboard.summary import Summary
+from benchmarks.scoreboard.short import by_position
+from benchmarks.scoreboard.summary import VARIANTS, Summary
 from iknow.evaluation.mapie import certify_by_mapie
 
 MAPIE = "softmax, MAPIE"
@@ -54,12 +55,26 @@ def _add_mapie(runs: dict[str, Any], arrays: Any) -> None:
 
 
 def _rounded(value: Any) -> Any:
-    """Numbers with five digits after the point: seeds differ in the third."""
+    """Numbers with four digits after the point: seeds differ in the third."""
     if isinstance(value, dict):
         return {key: _rounded(each) for key, each in value.items()}
     if isinstance(value, list):
         return [_rounded(each) for each in value]
-    return round(value, 5) if isinstance(value, float) else value
+    return round(value, 4) if isinstance(value, float) else value
+
+
+def shorten(results: dict[str, Any]) -> dict[str, Any]:
+    """The results with few digits, and only the curves that are drawn, with half the points."""
+    for runs in results["runs"].values():
+        for run in runs.values():
+            for variant in VARIANTS:
+                curves = run.get(variant, {}).pop("curves", {})
+                if variant == "plain" and curves:
+                    run[variant]["curves"] = {
+                        name: row[::2] for name, row in curves.items() if name in LOOKS
+                    }
+    short: dict[str, Any] = _rounded(results)
+    return short
 
 
 def main() -> None:
@@ -69,8 +84,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
-    results = _rounded(join(asked.runs))
-    text = json.dumps(results, separators=(",", ":"))
+    results = shorten(join(asked.runs))
+    text = json.dumps(by_position(results), separators=(",", ":"))
     (asked.out / RESULTS).write_text(text + "\n", "utf-8")
     summary = Summary(results)
     (asked.out / "curves.png").write_bytes(to_png(draw_curves(summary)))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.scoreboard.problems import DESIGN, HELD_OUT, PROBLEMS, Problem
+from benchmarks.scoreboard.short import by_name
 from iknow.core.arrays import Floats
 
 GROUPS: dict[str, tuple[Problem, ...]] = {
@@ -34,7 +35,7 @@ class Summary:
 
     @classmethod
     def read(cls, path: Path) -> Summary:
-        return cls(json.loads(path.read_text("utf-8")))
+        return cls(by_name(json.loads(path.read_text("utf-8"))))
 
     def problems(self, group: str | None = None) -> list[Problem]:
         """Those that were run, in the order of their list."""

@@ -10,6 +10,7 @@ import pytest
 from benchmarks.scoreboard import table
 from benchmarks.scoreboard.packing import delta, undelta
 from benchmarks.scoreboard.running import ADAPTIVE, run_job
+from benchmarks.scoreboard.short import by_name, by_position
 from benchmarks.scoreboard.summary import Summary
 from benchmarks.scoreboard.tabular import shift_table
 from benchmarks.scoreboard.targets import judge
@@ -93,6 +94,8 @@ def test_a_quick_run_gives_all_tables(tmp_path):
     assert cell in summary.cells(summary.problems())
     assert summary.error(cell) == 1  # no answer about noise is right
     assert summary.wrong(cell, "iknow")[1] < summary.wrong(cell, "softmax")[1]
+    results = {"coverages": [], "runs": {"Italy power MLP": {"0": record}}}
+    assert by_name(by_position(results)) == results
     for make in (table.overall, table.losses, table.certified, table.wrong_labels, table.targets):
         assert "|" in make(summary)
 
