@@ -28,6 +28,7 @@ from reproduction.agreement import count_agreeing
 from reproduction.entries import group_outcomes
 from reproduction.markdown import table_lines
 from reproduction.results import read_csv
+from scoreboard import SCOREBOARD
 
 DOCS = Path(__file__).parents[1]
 GPU_TARGET = 12
@@ -206,7 +207,7 @@ MAKERS: dict[str, Callable[[], str]] = {
         targets, selection, growth, faiss_table, gpu_table, gpu_notes, agreement, commands,
         samples_to_certify, samples_for_alarms, wrong_labels,
     )
-}  # fmt: skip
+} | SCOREBOARD  # fmt: skip
 
 
 def _gpu_row(size: dict[str, Any]) -> list[str]:

@@ -15,13 +15,15 @@ from iknow.evaluation.peers.softmax import Softmax
 from iknow.evaluation.peers.temperature import TemperatureSoftmax
 from iknow.evaluation.peers.trust_score import TrustScore
 from iknow.evaluation.peers.vim import ViM
+from iknow.search.cpu.cell_index import CellIndex
+from iknow.search.index import IndexFactory
 
 
-def default_peers(training: Observed) -> list[Peer]:
+def default_peers(training: Observed, index: IndexFactory = CellIndex) -> list[Peer]:
     """List the peers that apply to a model, unfitted, by what it says about `training`.
 
     Energy and ViM need logits, and log-probabilities are none; ViM needs a hidden layer. Without a
-    hidden layer Mahalanobis and k-NN distance use the input.
+    hidden layer Mahalanobis and k-NN distance use the input. `index` searches for neighbors.
 
     Examples:
         >>> [peer.name for peer in default_peers(training)][:2]
@@ -32,7 +34,8 @@ def default_peers(training: Observed) -> list[Peer]:
     peers: list[Peer] = [Softmax(), TemperatureSoftmax()]
     if has_logits:
         peers.append(Energy())
-    peers += [Mahalanobis(last), KNNDistance(layer=last)]
+    peers += [Mahalanobis(last), KNNDistance(layer=last, index=index)]
     if has_logits and training.hidden is not None:
         peers.append(ViM())
-    return [*peers, *(TrustScore(layer) for layer in training.layers), DkNN()]
+    trust = (TrustScore(layer, index=index) for layer in training.layers)
+    return [*peers, *trust, DkNN(index=index)]

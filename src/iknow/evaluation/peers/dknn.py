@@ -22,6 +22,7 @@ from iknow.core.arrays import Floats, Ints
 from iknow.core.scalars import as_whole
 from iknow.evaluation.peers.observed import Layer, Observed
 from iknow.search.cpu.cell_index import CellIndex
+from iknow.search.index import Index, IndexFactory
 
 ROUNDING = 1 + 1e-9  # two searches may measure the same distance in another order
 
@@ -31,6 +32,7 @@ class DkNN:
 
     Args:
         k: Number of neighbors in each layer.
+        index: The index to search with, such as one on another device.
 
     Examples:
         >>> dknn = DkNN(k=5).fit(training, validation)
@@ -40,13 +42,16 @@ class DkNN:
 
     name = "DkNN"
 
-    def __init__(self, k: int = 75) -> None:
+    def __init__(self, k: int = 75, *, index: IndexFactory = CellIndex) -> None:
         self.k = as_whole(k, "k", "be a whole number >= 1")
+        self.index = index
 
     def fit(self, training: Observed, validation: Observed) -> Self:
         """Store the activations of `training`, and calibrate on `validation`."""
         truth = training.truth()
-        self._layers = {name: _Layer(training, name, truth, self.k) for name in training.layers}
+        self._layers = {
+            name: _Layer(training, name, truth, self.k, self.index) for name in training.layers
+        }
         nonconformity = self._nonconformity(validation, validation.truth())
         self._calibration = np.sort(nonconformity)
         return self
@@ -70,12 +75,14 @@ class DkNN:
 class _Layer:
     """The training activations of a layer: all together, and class by class."""
 
-    def __init__(self, training: Observed, name: Layer, truth: Ints, k: int) -> None:
+    def __init__(
+        self, training: Observed, name: Layer, truth: Ints, k: int, index: IndexFactory
+    ) -> None:
         points = training.layer(name)
         self.name: Layer = name
         self.k = min(k, len(points))
-        self.whole = _index(points)
-        self.classes = {int(code): _index(points[truth == code]) for code in np.unique(truth)}
+        self.whole = _make(index, points)
+        self.classes = {int(code): _make(index, points[truth == code]) for code in np.unique(truth)}
 
     def others(self, observed: Observed, codes: Ints) -> Floats:
         """How many of each sample's k nearest are not of its class in `codes`, of shape (n,)."""
@@ -89,5 +96,5 @@ class _Layer:
         return others
 
 
-def _index(points: Floats) -> CellIndex:
-    return CellIndex(points, np.zeros(len(points), dtype=np.int64), 1)
+def _make(index: IndexFactory, points: Floats) -> Index:
+    return index(points, np.zeros(len(points), dtype=np.int64), 1)

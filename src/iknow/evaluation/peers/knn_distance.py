@@ -20,6 +20,7 @@ from iknow.core.arrays import Floats
 from iknow.core.scalars import as_whole
 from iknow.evaluation.peers.observed import Layer, Observed
 from iknow.search.cpu.cell_index import CellIndex
+from iknow.search.index import IndexFactory
 
 
 class KNNDistance:
@@ -28,21 +29,25 @@ class KNNDistance:
     Args:
         k: Which neighbor.
         layer: "hidden" or "input".
+        index: The index to search with, such as one on another device.
 
     Examples:
         >>> bool((KNNDistance(k=5).fit(training, validation).score(test) <= 0).all())
         True
     """
 
-    def __init__(self, k: int = 50, layer: Layer = "hidden") -> None:
+    def __init__(
+        self, k: int = 50, layer: Layer = "hidden", *, index: IndexFactory = CellIndex
+    ) -> None:
         self.k = as_whole(k, "k", "be a whole number >= 1")
         self.layer: Layer = layer
+        self.index = index
         self.name = "k-NN distance" if layer == "hidden" else f"k-NN distance ({layer})"
 
     def fit(self, training: Observed, validation: Observed) -> Self:
         """Store the activations of `training`; `validation` does not matter."""
         points = unit(training.layer(self.layer))
-        self._index = CellIndex(points, np.zeros(len(points), dtype=np.int64), 1)
+        self._index = self.index(points, np.zeros(len(points), dtype=np.int64), 1)
         return self
 
     def score(self, observed: Observed) -> Floats:

@@ -22,6 +22,7 @@ from iknow.core.evidence import distances_for_and_against
 from iknow.core.scalars import as_real, as_whole
 from iknow.evaluation.peers.observed import Layer, Observed
 from iknow.search.cpu.cell_index import CellIndex
+from iknow.search.index import IndexFactory
 
 
 class TrustScore:
@@ -31,23 +32,32 @@ class TrustScore:
         layer: "hidden" or "input".
         alpha: Share of each class's samples to leave out as outliers.
         k: Which neighbor measures density.
+        index: The index to search with, such as one on another device.
 
     Examples:
         >>> bool((TrustScore().fit(training, validation).score(test) >= 0).all())
         True
     """
 
-    def __init__(self, layer: Layer = "hidden", alpha: float = 0.0, k: int = 10) -> None:
+    def __init__(
+        self,
+        layer: Layer = "hidden",
+        alpha: float = 0.0,
+        k: int = 10,
+        *,
+        index: IndexFactory = CellIndex,
+    ) -> None:
         self.layer: Layer = layer
         self.alpha = as_real(alpha, "alpha", "be at least 0 and below 1", lambda a: 0 <= a < 1)
         self.k = as_whole(k, "k", "be a whole number >= 1")
+        self.index = index
         self.name = f"Trust Score ({layer})"
 
     def fit(self, training: Observed, validation: Observed) -> Self:
         """Store the dense part of `training`; `validation` does not matter."""
         points, truth = training.layer(self.layer), training.truth()
         kept = dense_rows(points, truth, self.k, self.alpha)
-        self._index = CellIndex(points[kept], truth[kept], training.n_classes)
+        self._index = self.index(points[kept], truth[kept], training.n_classes)
         return self
 
     def score(self, observed: Observed) -> Floats:

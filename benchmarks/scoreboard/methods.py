@@ -1,0 +1,123 @@
+"""Methods: iknow's levels, the paper's preset, its peers, and an ensemble of three, on one variant.
+
+All score the answers of the first model, but the ensemble, which answers by itself. The paper's
+preset has no score that was meant as one: its margin at the radii of the largest coverage is it,
+and what is not IK there is never asserted, so a coverage beyond the largest is not reached.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from benchmarks.scoreboard.cells import Variant
+from iknow.classifier.epistemic import EpistemicClassifier
+from iknow.core.arrays import Bools, Floats, Ints
+from iknow.core.assertion import Assertion
+from iknow.errors import SelectionError
+from iknow.evaluation.certified import split_validation
+from iknow.evaluation.observing import find_observer
+from iknow.evaluation.peers import Observed, Softmax, default_peers, ensemble
+from iknow.models.adapt import as_model
+from iknow.search.cpu.cell_index import CellIndex
+from iknow.search.index import IndexFactory
+
+IKNOW, PAPER, ENSEMBLE = "iknow", "paper's preset", "ensemble of three"
+COVERAGES = (0.6, 0.75, 0.9)
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """The scores of all methods by name, and which answers are wrong: (n,) each."""
+
+    scores: dict[str, Floats]
+    wrong: dict[str, Bools]
+
+
+class Methods:
+    """Every method, fitted to a variant."""
+
+    def __init__(self, variant: Variant, n_classes: int, device: str | None, seed: int) -> None:
+        (x, y), (x_val, y_val) = variant.training, variant.validation
+        self.variant = variant
+        index = None if device is None else plain_index(device)
+        self.settings: dict[str, Any] = {
+            "classes": np.arange(n_classes),
+            "index": index,
+            "progress": False,
+        }
+        self.iknow = EpistemicClassifier(variant.members[0], **self.settings).fit(x, y)
+        self.iknow.tune(x_val, coverage=0.75)  # levels are the same whatever the coverage
+        self.paper = self._tune_paper()
+        first = find_observer(self.iknow, x)
+        others = [
+            replace(first, model=as_model(member), transform=np.asarray)
+            for member in variant.members[1:]
+        ]
+        self.observers = [first, *others]
+        known = first.observe(x, y)[0]
+        held = first.observe(x_val, y_val)[0][split_validation(len(x_val), seed)[0]]
+        peers = default_peers(known, index or CellIndex)
+        self.peers = [peer.fit(known, held) for peer in peers]
+
+    def _tune_paper(self) -> EpistemicClassifier | None:
+        paper = EpistemicClassifier.paper(self.variant.members[0], **self.settings)
+        try:
+            with warnings.catch_warnings():  # it warns of features of unlike scales
+                warnings.simplefilter("ignore")
+                return paper.fit(*self.variant.training).tune(*self.variant.validation)
+        except SelectionError:  # no validation sample can be IK
+            return None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (IKNOW, PAPER, ENSEMBLE, *(peer.name for peer in self.peers))
+
+    def score(self, x: Any, y: Ints | None) -> Scored:
+        """Ask every method about samples; without labels no answer is right."""
+        assessed = self.iknow.assess(x)
+        seen = [observer.observe(x)[0] for observer in self.observers]
+        joint: Observed = ensemble(seen)
+        scores = {IKNOW: assessed.level, PAPER: self._margins(x)}
+        scores[ENSEMBLE] = Softmax().score(joint)
+        scores |= {peer.name: peer.score(seen[0]) for peer in self.peers}
+        wrong = np.ones(len(seen[0]), dtype=bool) if y is None else seen[0].belief != y
+        missed = dict.fromkeys(scores, wrong)
+        missed[ENSEMBLE] = wrong if y is None else joint.belief != y
+        return Scored(scores, missed)
+
+    def _margins(self, x: Any) -> Floats:
+        """Margins of the paper's IK; -inf for the rest."""
+        if self.paper is None:
+            return np.full(len(x), -np.inf)
+        assessed = self.paper.assess(x, evidence=True)
+        return np.where(
+            assessed.assertion == Assertion.IK, np.maximum(assessed.margin, 0.0), -np.inf
+        )
+
+    def certify(self, accuracy: float) -> dict[str, float]:
+        """Coverage and accuracy on clean test data after `tune(accuracy=...)`."""
+        x, y = self.variant.clean
+        own = EpistemicClassifier(self.variant.members[0], **self.settings)
+        own.fit(*self.variant.training)
+        try:
+            assessed = own.tune(*self.variant.validation, accuracy=accuracy).assess(x)
+        except SelectionError:
+            return {"coverage": 0.0, "accuracy": 1.0}
+        known = assessed.assertion == Assertion.IK
+        right = assessed.belief_codes == y
+        return {
+            "coverage": float(known.mean()),
+            "accuracy": float(right[known].mean()) if known.any() else 1.0,
+        }
+
+
+def plain_index(device: str) -> IndexFactory:
+    """A search on a device of torch."""
+    from benchmarks.scoreboard.torch.plain_index import PlainIndex  # trees need no torch
+
+    return partial(PlainIndex, device=device)

@@ -1,0 +1,156 @@
+"""Summary: means over seeds, cells and problems of what the runs recorded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.scoreboard.problems import DESIGN, HELD_OUT, PROBLEMS, Problem
+from benchmarks.scoreboard.short import by_name
+from iknow.core.arrays import Floats
+
+GROUPS: dict[str, tuple[Problem, ...]] = {
+    "networks, design": tuple(p for p in DESIGN if p.is_network),
+    "networks, held out": tuple(p for p in HELD_OUT if p.is_network),
+    "trees, design": tuple(p for p in DESIGN if not p.is_network),
+    "trees, held out": tuple(p for p in HELD_OUT if not p.is_network),
+}
+VARIANTS = ("plain", "noisy", "unseen")
+AS_CLOSE = 0.002
+"""A method is as good as the best if it asserts at most this share more that is wrong."""
+
+Cell = tuple[str, str]
+
+
+class Summary:
+    """The results of all runs, by problem and seed."""
+
+    def __init__(self, results: dict[str, Any]) -> None:
+        self.coverages: list[float] = results["coverages"]
+        self.runs: dict[str, dict[str, Any]] = results["runs"]
+
+    @classmethod
+    def read(cls, path: Path) -> Summary:
+        return cls(by_name(json.loads(path.read_text("utf-8"))))
+
+    def problems(self, group: str | None = None) -> list[Problem]:
+        """Those that were run, in the order of their list."""
+        wanted = PROBLEMS.values() if group is None else GROUPS[group]
+        return [problem for problem in wanted if problem.name in self.runs]
+
+    def cells(self, problems: Iterable[Problem]) -> list[Cell]:
+        """All (problem, cell) that some seed measured."""
+        found: dict[Cell, None] = {}
+        for problem in problems:
+            for run in self.runs[problem.name].values():
+                found |= dict.fromkeys((problem.name, name) for name in _cells_of(run))
+        return list(found)
+
+    def methods(self, problems: Sequence[Problem]) -> list[str]:
+        """Methods that apply to all of the problems, iknow first."""
+        names = [
+            {_plain(name): None for name in next(iter(_cells_of(run).values()))["wrong"]}
+            for problem in problems
+            for run in self.runs[problem.name].values()
+        ]
+        return [name for name in names[0] if all(name in each for each in names)]
+
+    def wrong(self, cell: Cell, method: str) -> Floats:
+        """Share asserted and wrong at each coverage, the mean of seeds; NaN where not reached."""
+        rows = [
+            [np.nan if value is None else value for value in _by_plain(found["wrong"])[method]]
+            for found in self._found(cell)
+        ]
+        means: Floats = np.mean(np.array(rows, dtype=np.float64), axis=0)
+        return means
+
+    def right(self, cell: Cell, method: str) -> Floats:
+        """Share asserted and right at each coverage, the mean of seeds; NaN where not reached."""
+        rows = [
+            [np.nan if value is None else value for value in _by_plain(found["asserted"])[method]]
+            for found in self._found(cell)
+        ]
+        means: Floats = np.mean(np.array(rows, dtype=np.float64), axis=0)
+        return means - self.wrong(cell, method)
+
+    def mean_right(self, problems: Sequence[Problem], method: str) -> Floats:
+        """The mean over the cells in which an answer can be right."""
+        cells = [cell for cell in self.cells(problems) if self.error(cell) < 1]
+        means: Floats = np.mean([self.right(cell, method) for cell in cells], axis=0)
+        return means
+
+    def augrc(self, cell: Cell, method: str) -> float:
+        """The mean of seeds."""
+        return float(np.mean([_by_plain(found["augrc"])[method] for found in self._found(cell)]))
+
+    def error(self, cell: Cell) -> float:
+        """The model's own share of wrong answers."""
+        return float(np.mean([found["error"] for found in self._found(cell)]))
+
+    def mean_wrong(self, problems: Sequence[Problem], method: str) -> Floats:
+        """The mean over all cells at each coverage; NaN if a cell is not reached."""
+        means: Floats = np.mean([self.wrong(cell, method) for cell in self.cells(problems)], axis=0)
+        return means
+
+    def reached(self, problems: Sequence[Problem], method: str) -> Floats:
+        """The share of cells in which each coverage is reached by every seed."""
+        shares: Floats = np.mean(
+            [~np.isnan(self.wrong(cell, method)) for cell in self.cells(problems)], axis=0
+        )
+        return shares
+
+    def mean_augrc(self, problems: Sequence[Problem], method: str) -> float:
+        return float(np.mean([self.augrc(cell, method) for cell in self.cells(problems)]))
+
+    def best_other(self, cell: Cell, at: int) -> tuple[str, float]:
+        """The best method but iknow in a cell, at the coverage of a position, and its share."""
+        shares = {
+            name: self.wrong(cell, name)[at]
+            for name in self.methods([PROBLEMS[cell[0]]])
+            if name != "iknow"
+        }
+        name = min(shares, key=lambda each: np.nan_to_num(shares[each], nan=np.inf))
+        return name, float(shares[name])
+
+    def certified(self, problem: str, variant: str, accuracy: str, method: str) -> Floats | None:
+        """Mean coverage and accuracy on test data, or None if it was not measured."""
+        rows = [
+            run[variant]["certified"].get(accuracy, {}).get(method)
+            for run in self.runs[problem].values()
+        ]
+        if any(row is None for row in rows):
+            return None
+        means: Floats = np.mean([[row["coverage"], row["accuracy"]] for row in rows], axis=0)
+        return means
+
+    def curve(self, problem: str, method: str) -> Floats:
+        """The mean risk of the plain model's cells at evenly spaced coverages."""
+        means: Floats = np.mean(
+            [run["plain"]["curves"][method] for run in self.runs[problem].values()], axis=0
+        )
+        return means
+
+    def _found(self, cell: Cell) -> list[dict[str, Any]]:
+        runs = self.runs[cell[0]].values()
+        return [cells[cell[1]] for run in runs if cell[1] in (cells := _cells_of(run))]
+
+
+def _cells_of(run: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: each
+        for part in VARIANTS
+        for name, each in run.get(part, {"cells": {}})["cells"].items()
+    }
+
+
+def _plain(name: str) -> str:
+    """Without a hidden layer two peers look at the input; they are still the same methods."""
+    return name.removesuffix(" (input)") if not name.startswith("Trust") else name
+
+
+def _by_plain(row: dict[str, Any]) -> dict[str, Any]:
+    return {_plain(name): value for name, value in row.items()}

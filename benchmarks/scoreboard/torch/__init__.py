@@ -1,0 +1,1 @@
+"""Networks, their training, shifts of images, and attacks, in torch."""

@@ -1,0 +1,160 @@
+"""The adaptive attack: by one who knows the network, the evidence and the settings.
+
+Two attacks on test samples that the network of the paper (MNIST, dense) answers rightly, with every
+other class as the target in turn, each pixel changed by ε at most:
+
+    as worded    minimize the distance to training samples of the target class in all used layers,
+                 while the answer changes
+    strong       make every condition of a wrong IK true: for each layer radius and ratio are known,
+                 so what is missing of each is a hinge in the loss, and neighbors are searched anew
+
+A sample counts as broken if any start and step gives an input that the library itself, asked at the
+end, asserts as IK with a wrong label. The same attacker meets a softmax threshold of the same
+coverage, for which it needs confidence alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from benchmarks.scoreboard.data import Data
+from benchmarks.scoreboard.torch.descent import Conditions, descend
+from benchmarks.scoreboard.torch.evidence import LayerEvidence, nearest_guides
+from benchmarks.scoreboard.torch.plain_index import PlainIndex
+from benchmarks.scoreboard.torch.training import predict, train
+from iknow.classifier.epistemic import EpistemicClassifier
+from iknow.core.assertion import Assertion
+from iknow.evaluation.equal_coverage import match_coverage
+from iknow.evaluation.peers.softmax import log_probability
+
+EPSILON = 0.1
+N_SAMPLES = 400
+STEPS = 150
+GUIDES = 4
+QUORUMS = ((1, 3), (3, 3), (3, 5))
+
+
+def study(data: Data, seed: int, device: str, quick: bool) -> dict[str, Any]:
+    """The share of right answers turned into a wrong IK, by setting."""
+    if quick:
+        data = data.few()
+    network = train("mlp", data.x, data.y, data.n_classes, 1000 * seed, device, quick)
+    x, y = torch.from_numpy(data.x).to(device), torch.from_numpy(data.y).to(device)
+    tests = torch.from_numpy(data.x_test).to(device)
+    answers = predict(network, tests).argmax(1).cpu().numpy()
+    chosen = np.flatnonzero(answers == data.y_test)[: 8 if quick else N_SAMPLES]
+    start, truth = tests[chosen], torch.from_numpy(data.y_test[chosen]).to(device)
+    steps, n_guides = (4, 1) if quick else (STEPS, GUIDES)
+    guides = nearest_guides(start, x, y, data.n_classes, n_guides)
+    found: dict[str, Any] = {"of": len(chosen), "epsilon": EPSILON}
+    for quorum in QUORUMS:
+        ec = EpistemicClassifier(
+            network,
+            quorum=quorum,
+            classes=np.arange(data.n_classes),
+            index=partial(PlainIndex, device=device),
+            progress=False,
+        ).fit(data.x, data.y)
+        for coverage in (0.6, 0.75, 0.9) if quorum == QUORUMS[0] else (0.75,):
+            ec.tune(data.x_val, coverage=coverage)
+            conditions = _conditions(ec, network, x, y, data.n_classes)
+            for strong in (True, False) if quorum == QUORUMS[0] else (True,):
+                broken = _break(ec, conditions, start, truth, x, guides, strong, steps)
+                kind = "strong" if strong else "as worded"
+                found[f"iknow {quorum} {kind} {coverage}"] = float(broken.mean())
+    for coverage in (0.6, 0.75, 0.9):
+        broken = _break_softmax(network, data, start, truth, coverage, 4 if quick else 100)
+        found[f"softmax {coverage}"] = float(broken.mean())
+    return found
+
+
+def _conditions(
+    ec: EpistemicClassifier, network: nn.Module, x: Tensor, y: Tensor, n_classes: int
+) -> Conditions:
+    """What IK needs, in a form with gradients, by the settings of a tuned classifier."""
+    body = nn.Sequential(*list(network.children())[:-1])
+    maps: dict[str, Callable[[Tensor], Tensor]] = {
+        "input": lambda a: a.flatten(1),
+        "hidden": lambda a: functional.normalize(body(a), dim=1),
+    }
+    rules = dict(
+        zip(("input", "hidden"), (ec.neighborhoods_.get(k) for k in ec.layers_), strict=True)
+    )
+    used: dict[str, Any] = {name: rule for name, rule in rules.items() if rule is not None}
+    layers = {
+        name: LayerEvidence(maps[name](x), y, n_classes, rule.quorum) for name, rule in used.items()
+    }
+    limits = {name: (float(rule.radius), float(rule.ratio)) for name, rule in used.items()}
+    return Conditions(network, {name: maps[name] for name in used}, layers, limits)
+
+
+def _break(
+    ec: EpistemicClassifier, conditions: Conditions, start: Tensor, truth: Tensor, x: Tensor,
+    guides: Tensor, strong: bool, steps: int,
+) -> Any:  # fmt: skip
+    """Which samples are broken, (n,), as the library says about the best input of each start."""
+    n_classes = guides.shape[1]
+    broken = np.zeros(len(start), dtype=bool)
+    plans = [
+        (guide, begin, mode)
+        for guide in range(guides.shape[2])
+        for begin, mode in _starts(guide, strong)
+    ]
+    for guide, begin, mode in plans:
+        left = torch.from_numpy(np.flatnonzero(~broken)).to(start.device)
+        if not len(left):
+            break
+        rows = left.repeat_interleave(n_classes)
+        target = torch.arange(n_classes, device=start.device).repeat(len(left))
+        other = target != truth[rows]
+        rows, target = rows[other], target[other]
+        found = descend(
+            conditions, start[rows], target, x[guides[rows, target, guide]], EPSILON, steps,
+            begin=begin, mode=mode,
+        )  # fmt: skip
+        assessed = ec.assess(found.cpu().numpy())
+        places = rows.cpu().numpy()
+        wrong = assessed.belief_codes != truth.cpu().numpy()[places]
+        broken[places[(assessed.assertion == Assertion.IK) & wrong]] = True
+    return broken
+
+
+def _starts(guide: int, strong: bool) -> list[tuple[str, str]]:
+    if not strong:
+        return [("guide", "distance"), ("self", "distance")]
+    more = [("self", "sum"), ("random", "max")] if guide == 0 else []
+    return [("guide", "sum"), ("guide", "max"), *more]
+
+
+def _break_softmax(
+    network: nn.Module, data: Data, start: Tensor, truth: Tensor, coverage: float, steps: int
+) -> Any:
+    """The same for a threshold on softmax at the same coverage."""
+
+    def confidence(logits: Tensor) -> Any:
+        values = logits.cpu().numpy()
+        return log_probability(values, values.argmax(axis=1))
+
+    clean = predict(network, torch.from_numpy(data.x_val).to(start.device))
+    limit = match_coverage(confidence(clean), coverage).value
+    broken = np.zeros(len(start), dtype=bool)
+    for code in range(data.n_classes):
+        target, changed = torch.full_like(truth, code), start.clone()
+        for _ in range(steps):
+            changed.requires_grad_(True)
+            loss = functional.cross_entropy(network(changed), target, reduction="sum")
+            (gradient,) = torch.autograd.grad(loss, changed)
+            changed = changed.detach() - EPSILON / 10 * gradient.sign()
+            changed = torch.minimum(torch.maximum(changed, start - EPSILON), start + EPSILON)
+            changed = changed.clamp(0, 1)
+        logits = predict(network, changed)
+        wrong = (logits.argmax(1) != truth).cpu().numpy()
+        broken |= wrong & (confidence(logits) >= limit)
+    return broken

@@ -1,0 +1,96 @@
+"""Descent: steps by the sign of the gradient towards a wrong IK, within ε of a sample.
+
+With d_t the distance that counts for the target class t, d_o the one against it, the conditions are
+
+    log d_t - log radius <= 0,    log ratio - log(d_o / d_t) <= 0,    the answer is t
+
+Mode "sum" adds what is missing of each, "max" weighs the hardest most, and "distance" minimizes the
+distance to one training sample of t, in units of the radii, with what is missing of the answer. The
+length of steps shrinks twice. The input at which the conditions hold is kept; else the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from benchmarks.scoreboard.torch.evidence import LayerEvidence
+
+LENGTHS = (0.25, 0.08, 0.02)  # of steps, in units of ε
+MOMENTUM = 0.75
+SLACK = 0.005  # by which a condition shall hold
+SEARCH_EVERY = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Conditions:
+    """What IK needs: maps to layers, evidence in them, and (radius, ratio), by layer."""
+
+    network: nn.Module
+    maps: dict[str, Callable[[Tensor], Tensor]]
+    layers: dict[str, LayerEvidence]
+    limits: dict[str, tuple[float, float]]
+
+
+def descend(
+    conditions: Conditions, x: Tensor, target: Tensor, guide: Tensor, epsilon: float, steps: int,
+    *, begin: str, mode: str,
+) -> Tensor:  # fmt: skip
+    """An input for each row of `x` and its target class, of the shape of `x`."""
+    lower, upper = (x - epsilon).clamp(0, 1), (x + epsilon).clamp(0, 1)
+    noise = x + epsilon * (2 * torch.rand_like(x) - 1)
+    first = {"guide": guide, "self": x, "random": noise}[begin]
+    changed = torch.minimum(torch.maximum(first, lower), upper)
+    kept, momentum = changed.clone(), torch.zeros_like(changed)
+    done = torch.zeros(len(x), dtype=torch.bool, device=x.device)
+    found: dict[str, tuple[Tensor, Tensor]] = {}
+    for step in range(steps):
+        fresh = step % SEARCH_EVERY == 0 or step == steps - 1
+        changed = changed.detach().requires_grad_(True)
+        missing, holds = _judge(conditions, changed, target, found, fresh)
+        if fresh:
+            new = holds & ~done
+            kept[new], done = changed.detach()[new], done | holds
+        if mode == "distance":
+            missing = [missing[0], *_distances(conditions, changed, guide)]
+        losses = torch.stack(missing)
+        loss = losses.sum(0) * 0.2 + losses.amax(0) if mode == "max" else losses.sum(0)
+        (gradient,) = torch.autograd.grad(loss.sum(), changed)
+        size = gradient.abs().mean(1, keepdim=True).clamp_min(1e-12)
+        momentum = MOMENTUM * momentum + gradient / size
+        length = epsilon * LENGTHS[len(LENGTHS) * step // steps]
+        changed = changed.detach() - length * momentum.sign()
+        changed = torch.minimum(torch.maximum(changed, lower), upper)
+    return torch.where(done[:, None], kept, changed.detach())
+
+
+def _judge(
+    conditions: Conditions, x: Tensor, target: Tensor, found: dict[str, tuple[Tensor, Tensor]],
+    fresh: bool,
+) -> tuple[list[Tensor], Tensor]:  # fmt: skip
+    """What is missing of each condition, and where all hold by the neighbors last found."""
+    logits = conditions.network(x)
+    own_logit = logits.gather(1, target[:, None])[:, 0]
+    best = logits.scatter(1, target[:, None], -torch.inf).amax(1)
+    missing, holds = [functional.relu(best - own_logit + 0.02) * 0.3], best < own_logit
+    for name, (radius, ratio) in conditions.limits.items():
+        queries, layer = conditions.maps[name](x), conditions.layers[name]
+        if fresh:
+            found[name] = layer.find(queries.detach(), target)
+        own, other = (layer.distance(queries, rows) for rows in found[name])
+        holds = holds & (own <= radius) & (other >= ratio * own)
+        missing.append(functional.relu((own / radius).log() + SLACK))
+        missing.append(functional.relu((ratio * own / other).log() + SLACK))
+    return missing, holds
+
+
+def _distances(conditions: Conditions, x: Tensor, guide: Tensor) -> list[Tensor]:
+    """Distances to one training sample in every layer, in units of the radii."""
+    return [
+        (conditions.maps[name](x) - conditions.maps[name](guide)).norm(dim=1) / radius
+        for name, (radius, _) in conditions.limits.items()
+    ]
