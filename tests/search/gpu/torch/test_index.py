@@ -30,6 +30,7 @@ class TestTorchIndex(IndexContract):
         return TorchIndex(activations, labels, n_classes, rows=rows)
 
 
+@pytest.mark.slow
 class TestTorchIndexInParts(IndexContract):
     """With memory for less than half of the rows at a time."""
 
