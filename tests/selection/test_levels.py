@@ -13,17 +13,11 @@ from scipy.stats import binomtest
 
 from iknow.core.contrast import Contrast
 from iknow.errors import InputError, SelectionError
-from iknow.selection import levels as levels_module
+from iknow.selection import level_guarantee
 from iknow.selection.candidates import Part
 from iknow.selection.guarantee import split
-from iknow.selection.levels import (
-    certify_level,
-    choose_usual,
-    find_levels,
-    lay_path,
-    limit_false_alarm,
-    match_level,
-)
+from iknow.selection.level_guarantee import certify_level, choose_usual
+from iknow.selection.levels import find_levels, lay_path, limit_false_alarm, match_level
 from iknow.selection.meaning import find_meaningless
 from tests.selection.populations import LeveledPopulation, leveled
 
@@ -246,8 +240,8 @@ def test_labels_of_the_samples_that_certify_do_not_move_the_path(
         tried.append([(each.neighborhoods, each.classes, each.level) for each in candidates])
         return try_in_turn(candidates, *arguments, **options)
 
-    try_in_turn = levels_module.try_in_turn
-    monkeypatch.setattr(levels_module, "try_in_turn", note)
+    try_in_turn = level_guarantee.try_in_turn
+    monkeypatch.setattr(level_guarantee, "try_in_turn", note)
     population = leveled(np.linspace(0, 0.3, 400))
     whole = draw(population, 400)
     others = without_labels(draw(population, 60, seed=1)) if reference else None

@@ -18,7 +18,8 @@ from iknow.selection.candidates import Part
 from iknow.selection.coverage import check_validation, select
 from iknow.selection.exact.deadline import check_time_limit
 from iknow.selection.guarantee import certify, split
-from iknow.selection.levels import certify_level, choose_usual, limit_false_alarm, match_level
+from iknow.selection.level_guarantee import certify_level, choose_usual
+from iknow.selection.levels import limit_false_alarm, match_level
 from iknow.selection.matching import match_coverage
 from iknow.selection.per_class import select_per_class
 from iknow.selection.selection import Selection, ValidationEvidence
