@@ -6,8 +6,8 @@ A thin shell: it cuts batches, asks the model, searches the layers, and hands th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, Self
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -15,36 +15,26 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from iknow.classifier import gathering, parameters
-from iknow.classifier.copying import count_copies
-from iknow.classifier.fitting import FittingMixin
+from iknow.classifier import gathering
 from iknow.classifier.moving import movements_on_request
-from iknow.classifier.progress import track
-from iknow.classifier.training import as_random_state
-from iknow.core.arrays import Ints, Labels
+from iknow.classifier.tuning import TuningMixin
+from iknow.core.arrays import Labels
 from iknow.core.neighborhood import Neighborhood
 from iknow.core.quorum import ONE, Quorum
 from iknow.core.scalars import as_flag, as_whole
-from iknow.errors import InputError
 from iknow.explain.assessment import Assessment
 from iknow.geometry import Metric
 from iknow.models.adapt import is_estimator
 from iknow.models.inputs import count_samples, cut_batches
-from iknow.models.labels import (
-    as_labels,
-    check_trained,
-    encode,
-)
 from iknow.models.lengths import measure
-from iknow.models.model import Observation, observe_all
+from iknow.models.model import observe_all
 from iknow.models.probe import Probe
 from iknow.rules import Ball, RelativeBall
 from iknow.search.index import IndexFactory
-from iknow.search.layer import LayerIndex
-from iknow.selection import Goal, Selection, check_unseen, choose
+from iknow.selection import Selection
 
 
-class EpistemicClassifier(FittingMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class EpistemicClassifier(TuningMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Wraps a classifier and asserts IK, IMK or IDK for each of its predictions.
 
     Args:
@@ -149,68 +139,6 @@ class EpistemicClassifier(FittingMixin, ClassifierMixin, BaseEstimator):  # type
             tags.input_tags.allow_nan = get_tags(self.model).input_tags.allow_nan
         return tags
 
-    def tune(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        accuracy: float | None = None,
-        confidence: float = 0.95,
-        each_class: bool = False,
-        coverage: float | None = None,
-        false_alarm: float | None = None,
-        reference: Any = None,
-        method: Literal["exact", "grid", "bayes", "per-class"] = "exact",
-        k: int | Sequence[int] | None = None,
-        time_limit: float = 60.0,
-    ) -> Self:
-        """Choose the neighborhoods on validation data.
-
-        Without a goal, choose the largest coverage on which IK is certified, with confidence, to be
-        wrong ten times less often than the model. If the samples are too few for that, choose the
-        level that three quarters of them reach; `selection_.note` then says how far it got. The
-        paper's rules choose the largest coverage.
-
-        Args:
-            X: n samples that are not in the training data.
-            y: Their labels, of shape (n,); a coverage or a rate of false alarms needs none.
-            accuracy: Choose the largest coverage whose accuracy on IK is certified to be at least
-                this; raises a `SelectionError` if no coverage qualifies.
-            confidence: Probability, over the draw of the data, with which that guarantee holds.
-            each_class: Certify the accuracy of each class by itself.
-            coverage: Match this coverage instead (for `RelativeBall` and `Nearest`).
-            false_alarm: Choose the strictest level at which an ordinary sample fails to be IK with
-                this probability at most.
-            reference: Further samples without labels, unlike those in the training data, that show
-                what is ordinary; otherwise a part of X does.
-            method: "per-class" chooses a radius per class; "grid" and "bayes" are for comparison.
-            k: Number of neighbors, or several to try, for rules that use it.
-            time_limit: Seconds that the search may take.
-
-        Examples:
-            >>> ec = EpistemicClassifier(trained).fit(X_train, y_train)
-            >>> print(f"{ec.tune(X_val, coverage=0.8).selection_.coverage:.2f}")
-            0.80
-        """
-        check_is_fitted(self, "indexes_")
-        if self.neighborhoods is not None:
-            raise InputError("nothing to tune: neighborhoods=... fixes them")
-        goal = Goal(
-            method=method,
-            accuracy=accuracy,
-            confidence=confidence,
-            each_class=each_class,
-            coverage=coverage,
-            false_alarm=false_alarm,
-            model_confidence=self.confidence,
-            k=self.k if k is None else k,
-            time_limit=time_limit,
-            random_state=int(as_random_state(self.random_state).randint(np.iinfo(np.int32).max)),
-        )
-        inputs = self._prepare(X)
-        labels = None if y is None else as_labels(y, count_samples(inputs), "y")
-        return self._select(goal, inputs, labels, "validation", reference=reference)
-
     def assess(self, X: Any, k: int = 0, *, evidence: bool = False) -> Assessment:
         """Assert IK, IMK or IDK about each prediction.
 
@@ -289,63 +217,3 @@ class EpistemicClassifier(FittingMixin, ClassifierMixin, BaseEstimator):  # type
         if isinstance(self.probe_, Probe):
             self.predict(self.probe_.inputs)
         return self
-
-    def _select(
-        self,
-        goal: Goal,
-        inputs: Any,
-        labels: Labels | None,
-        what: str,
-        positions: Ints | None = None,
-        reference: Any = None,
-    ) -> Self:
-        """Choose neighborhoods for a goal on prepared samples; positions: see `check_valid`."""
-        y_true = None if labels is None else encode(labels, self.classes_, "y")
-        if y_true is not None:
-            check_trained(y_true, self.indexes_[self.layers_[0]].labels, self.classes_)
-        seen = self._look(goal, inputs, what, positions)
-        others = None
-        if reference is not None:
-            others = self._look(goal, self._prepare(reference), "reference").as_part(None)
-        self.selection_ = choose(
-            goal,
-            seen.evidence,
-            seen.belief,
-            y_true,
-            self.rule,
-            self.classes_,
-            confidence=seen.confidence,
-            from_probabilities=seen.from_probabilities,
-            reference=others,
-        )
-        self.neighborhoods_ = dict(self.selection_.neighborhoods)
-        return self
-
-    def _look(
-        self, goal: Goal, inputs: Any, what: str, positions: Ints | None = None
-    ) -> gathering.Validation:
-        """What tuning needs to know about prepared samples."""
-        n_rows = self.indexes_[self.layers_[0]].n_rows
-        quorum = parameters.as_quorum(self.quorum, self.rule)
-        seen = gathering.gather_validation(
-            self._observe(inputs, self.indexes_),
-            self.indexes_,
-            goal.neighbors_needed(self.rule, n_rows, quorum),
-            quorum,
-            whole=goal.needs_every_class,
-        )
-        gathering.check_valid(seen.invalid, what, positions, self.layers_)
-        if positions is None:  # otherwise fit held them out itself
-            check_unseen(*count_copies(seen.evidence, self.indexes_))
-        return seen
-
-    def _prepare(self, X: Any) -> Any:
-        inputs = self.model_.prepare(X)
-        if hasattr(self, "n_features_in_"):
-            parameters.check_features(self, X, reset=False)
-        return inputs
-
-    def _observe(self, inputs: Any, indexes: Mapping[str, LayerIndex]) -> Iterator[Observation]:
-        batches = cut_batches(inputs, self.batch_size)
-        shown = track(batches, "Gathering evidence", enabled=self.progress)
-        return gathering.observe_batches(self.model_, indexes, shown)
