@@ -97,6 +97,15 @@ def test_a_quorum_that_is_none_is_refused(quorum, data):
         classifier.fit(*data)
 
 
+@pytest.mark.parametrize("quorum", [61, (1, 2**70)])
+def test_a_quorum_larger_than_the_training_set_is_refused(quorum):
+    X, y = np.random.default_rng(0).normal(size=(60, 2)), np.arange(60) % 2
+    model = LogisticRegression().fit(X, y)
+    for given in ({"quorum": quorum}, {"neighborhoods": Ball(1.0, quorum=quorum)}):
+        with pytest.raises(InputError, match="is more than the 60 training samples"):
+            EpistemicClassifier(model, **given).fit(X, y)
+
+
 @pytest.mark.parametrize("quorum", [None, 2, (1, 3)])
 def test_a_quorum_is_a_parameter_like_any_other(quorum):
     classifier = EpistemicClassifier(LogisticRegression(), quorum=quorum)

@@ -147,6 +147,7 @@ class FittingMixin(SavingMixin):
         quorum = parameters.as_quorum(self.quorum, rule)
         fixed = parameters.fixed_neighborhoods(self.neighborhoods, rule, self.k, layers, quorum)
         parameters.check_neighbors(fixed, self.rule, self.k, len(labels))
+        parameters.check_quorum_size(fixed, quorum, len(labels))
         given = parameters.as_metrics(self.metric, layers)
         for metric in given.values():  # refuse before the model does its work
             find_index_type(metric or Euclidean, self.device, self.index)

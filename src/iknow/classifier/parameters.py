@@ -21,6 +21,7 @@ from iknow.core.text import names, shown
 from iknow.errors import InputError
 from iknow.geometry import Metric
 from iknow.geometry.registry import SHORT_NAMES
+from iknow.rules import RelativeBall
 from iknow.selection import Selection
 
 
@@ -108,6 +109,19 @@ def check_neighbors(
         needed = max((each.n_neighbors for each in fixed.values()), default=0)
     if (fixed is not None or has_k(rule)) and needed > n_rows:
         raise InputError(f"k={needed} is more than the {n_rows} training samples: use a smaller k")
+
+
+def check_quorum_size(
+    fixed: Mapping[str, Neighborhood] | None, quorum: Quorum, n_rows: int
+) -> None:
+    """Refuse a quorum larger than the training set; the usual ones fit any."""
+    rules = {} if fixed is None else fixed
+    largest = max([*quorum, *(number for rule in rules.values() for number in rule.quorum)])
+    if largest > max(n_rows, *RelativeBall.usual_quorum):
+        raise InputError(
+            f"a quorum of {shown(largest)} is more than the {n_rows} training samples: use a "
+            "smaller one"
+        )
 
 
 def check_features(estimator: Any, X: Any, *, reset: bool) -> None:
