@@ -1,4 +1,4 @@
-"""Answers: what an assessment says about each sample, in plain values, without its evidence."""
+"""Answers: what an assessment says about each sample, in plain values, without distances."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from iknow.core.arrays import Floats
 from iknow.core.codes import NO_BELIEF, for_json
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 def as_plain(assessment: Assessment) -> dict[str, Any]:
     """What `Assessment.to_dict` returns."""
     labels = for_json(assessment.classes)
-    return {
+    answers = {
         "classes": labels,
         "belief": [None if code == NO_BELIEF else labels[code] for code in assessment.belief_codes],
         "score": [s if isfinite(s) else None for s in belief_scores(assessment).tolist()],
@@ -25,6 +26,14 @@ def as_plain(assessment: Assessment) -> dict[str, Any]:
         "reason": [reason.name for reason in assessment.reason],
         "justified": [[labels[c] for c in np.flatnonzero(row)] for row in assessment.justification],
     }
+    return answers | {name: column.tolist() for name, column in level_columns(assessment).items()}
+
+
+def level_columns(assessment: Assessment) -> dict[str, NDArray[Any]]:
+    """The level of each answer and what holds it down, both of shape (n,), if there are levels."""
+    if assessment.levels is None:
+        return {}
+    return {"level": assessment.level, "weakest": assessment.weakest}
 
 
 def belief_scores(assessment: Assessment) -> Floats:

@@ -307,12 +307,13 @@ class Assessment:
     def to_dict(self) -> dict[str, Any]:
         """Return the answers as plain values for JSON, lists with an entry for each sample.
 
-        It gathers no evidence. A score that JSON cannot express becomes None; a label, such as a
-        date, bytes or NaN, becomes `str(label)`.
+        It gathers no evidence, unless for levels. A score that JSON cannot express becomes None; a
+        label, such as a date, bytes or NaN, becomes `str(label)`.
 
         Returns:
             `classes`, the labels; `belief`, a label or None; `score`, the model's for its belief;
-            `assertion` and `reason`, by name; `justified`, the labels of the justified classes.
+            `assertion` and `reason`, by name; `justified`, the labels of the justified classes;
+            `level` and `weakest`, if there are levels.
         """
         return as_plain(self)
 
@@ -320,8 +321,9 @@ class Assessment:
         """Return the answers as a `pandas.DataFrame` with a row for each sample.
 
         Its columns: `belief`; `score`, the model's for its belief; `assertion`, an ordered category
-        (IDK < IMK < IK); `reason`; `justified`, the justified classes, with | between them. It
-        gathers no evidence: add what you need, such as `frame["margin"] = a.margin`.
+        (IDK < IMK < IK); `reason`; `justified`, the justified classes, with | between them; and
+        `level` and `weakest`, if there are levels. For all but these it gathers no evidence: add
+        what you need, such as `frame["margin"] = a.margin`.
 
         Raises:
             MissingExtraError: pandas is not installed.

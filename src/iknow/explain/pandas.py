@@ -9,7 +9,7 @@ import pandas as pd
 
 from iknow.core.assertion import Assertion, Reason
 from iknow.core.named import NamedCodes
-from iknow.explain.answers import belief_scores
+from iknow.explain.answers import belief_scores, level_columns
 
 if TYPE_CHECKING:
     from iknow.explain.assessment import Assessment
@@ -25,6 +25,7 @@ def frame_of(assessment: Assessment) -> Any:
             "assertion": _named(assessment.assertion, Assertion, ordered=True),
             "reason": _named(assessment.reason, Reason),
             "justified": ["|".join(labels[row]) for row in assessment.justification],
+            **level_columns(assessment),
         }
     )
 
