@@ -94,9 +94,8 @@ RULES = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", ["Ball", *(pytest.param(n, marks=pytest.mark.slow) for n in RULES if n != "Ball")]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RULES)
 def test_no_attack_within_the_robust_radius_makes_another_class_known(name, digits, network):
     train_x, test_x, train_y, test_y = digits
     classifier = EpistemicClassifier(network, LAYERS, RULES[name], k=3, progress=False)

@@ -132,7 +132,7 @@ class IndexContract:
         seeds_per_kind: How many training sets of each awkward kind are drawn.
     """
 
-    seeds_per_kind = 40
+    seeds_per_kind = 20
 
     def make_index(self, activations: Any, labels: Any, n_classes: int, rows: Any = None) -> Index:
         raise NotImplementedError
