@@ -9,6 +9,7 @@ The path is laid before any label of the samples that certify is looked at, so a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -19,6 +20,7 @@ from iknow.core.level import Levels, refer
 from iknow.errors import InputError, SelectionError
 from iknow.rules import RelativeBall
 from iknow.selection.candidates import Candidate, Part
+from iknow.selection.copies import LEVEL, chance_of_copies
 from iknow.selection.matching import match_threshold
 from iknow.selection.meaning import find_meaningless
 from iknow.selection.selection import Certificate, Selection, mean_or_nan
@@ -98,6 +100,7 @@ def limit_false_alarm(
     """
     if not 0 < false_alarm < 1:
         raise InputError(f"a false alarm rate must lie between 0 and 1; got {false_alarm}")
+    _check_apart(part, reference)
     rank_allowed = int(np.floor(false_alarm * (len(part) + 1) * (1 + 1e-12)))
     if rank_allowed < 1:
         raise SelectionError(
@@ -123,6 +126,29 @@ def limit_false_alarm(
 
 def kept_layers(part: Part, left_out: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(layer for layer in part.evidence if layer not in left_out)
+
+
+def _check_apart(part: Part, reference: Part) -> None:
+    """Refuse samples that are reference samples too, beyond what chance explains.
+
+    Copies have the same distances in every layer.
+    """
+    ours, others = (_distances_of(each) for each in (part, reference))
+    known = Counter(row.tobytes() for row in others)
+    copied = sum(row.tobytes() in known for row in ours)
+    repeated = sum(count for count in known.values() if count > 1)
+    if chance_of_copies(copied, len(ours), repeated, len(others)) <= LEVEL:
+        raise InputError(
+            f"{copied} of the {len(ours)} samples are reference samples too, and a sample ranks "
+            "higher among those that include it, so the promise would not hold: give other "
+            "samples as reference, or none"
+        )
+
+
+def _distances_of(part: Part) -> Floats:
+    contrasts = [find_contrast(each, part.belief) for each in part.evidence.values()]
+    columns = [column for each in contrasts for column in (each.own, each.other)]
+    return np.column_stack(columns)
 
 
 def record_level(
