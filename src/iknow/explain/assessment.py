@@ -255,8 +255,8 @@ class Assessment:
         """How many training samples you must remove for each IK to be lost; 0 for other samples.
 
         `changes` counts how many may be added, removed or relabeled at will without losing it, with
-        the model and the metrics as they are: a certificate against poisoned data that takes a quorum. Lower bounds if
-        all neighbors in the evidence count: `assess(X, k=...)` gathers more.
+        the model and the metrics as they are: a certificate against poisoned data that takes a
+        quorum. Lower bounds if all neighbors in the evidence count: `assess(X, k=...)` gathers more.
         """
         return find_stability(
             list(self.evidence.values()),
