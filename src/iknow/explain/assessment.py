@@ -256,7 +256,7 @@ class Assessment:
 
         `changes` counts how many may be added, removed or relabeled at will without losing it, with
         the model and the metrics as they are: a certificate against poisoned data that takes a
-        quorum. Lower bounds if all neighbors in the evidence count: `assess(X, k=...)` gathers more.
+        quorum. Lower bounds if all neighbors in the evidence count: `assess(X, k=...)` finds more.
         """
         return find_stability(
             list(self.evidence.values()),
