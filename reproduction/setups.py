@@ -13,10 +13,12 @@ A variant is a separate experiment that is compared with another one's published
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from iknow.errors import InputError
 from iknow.evaluation.perturb import Limits
+
+Weights = Literal["glorot", "he"]
 
 
 @dataclass(frozen=True)
@@ -44,18 +46,21 @@ class Architecture:
 
 @dataclass(frozen=True)
 class Training:
-    """Adam at 0.001, until validation accuracy reaches the published one `hold` epochs in a row.
+    """Adam for a number of epochs, from initial weights by Glorot and Bengio or by He et al.
 
-    A single epoch can reach it by luck. A network more than `tolerance` short of it after
-    `max_epochs` has not learned (all units of a small layer can be dead from the start): training
-    starts again from other weights.
+    least: a network less accurate than this on validation data has not learned (all units of a
+    small layer can be dead from the start): training starts again from other weights.
+    until: end earlier, once validation accuracy is at least this `hold` epochs in a row; a single
+    epoch can reach it by luck.
     """
 
     batch: int
-    accuracy: float
-    max_epochs: int
+    epochs: int
+    least: float
+    until: float | None = None
     hold: int = 3
-    tolerance: float = 0.05
+    rate: float = 0.001
+    weights: Weights = "glorot"
     restarts: int = 20
 
 
@@ -119,9 +124,7 @@ class Setup:
             if self.attack is None
             else replace(self.attack, iterations=min(10, self.attack.iterations))
         )
-        training = replace(
-            self.training, accuracy=self.training.accuracy - 0.15, hold=1, tolerance=0.5
-        )
+        training = replace(self.training, least=0.0, epochs=min(30, self.training.epochs))
         return replace(self, training=training, attack=attack, seeds=2, max_samples=500)
 
 
@@ -135,7 +138,7 @@ _GRID = Setup(
     published="grid_stability",
     dataset="grid_stability",
     architecture=Architecture(hidden=(32, 32)),
-    training=Training(batch=32, accuracy=0.9374, max_epochs=100),
+    training=Training(batch=32, epochs=100, least=0.8874, until=0.9374, weights="he"),
     layers=("relu2", "logits"),
     noise=Noise(gaussian=0.03, uniform=0.09, relative=True, large=0.5),
 )
@@ -144,7 +147,7 @@ _MNIST = Setup(
     published="mnist",
     dataset="mnist",
     architecture=Architecture(hidden=(32, 32)),
-    training=Training(batch=2048, accuracy=0.9603, max_epochs=100),
+    training=Training(batch=2048, epochs=150, least=0.9),
     layers=("relu2", "logits"),
     noise=Noise(gaussian=0.1, uniform=0.3, limits=(0.0, 1.0)),
     attack=_attack(0.2),
@@ -157,7 +160,7 @@ _ALL = [
         published="iris",
         dataset="iris",
         architecture=Architecture(hidden=(8, 5)),
-        training=Training(batch=32, accuracy=1.0, max_epochs=500),
+        training=Training(batch=32, epochs=500, least=0.9),
         layers=("relu2", "logits"),
         noise=Noise(gaussian=0.03, uniform=0.09, relative=True, large=0.5),
         seeds=10,
@@ -169,7 +172,7 @@ _ALL = [
         architecture=Architecture(
             convolutions=(Convolution(6, 4), Convolution(16, 12), Convolution(8, 6))
         ),
-        training=Training(batch=32, accuracy=0.954, max_epochs=100),
+        training=Training(batch=32, epochs=100, least=0.85),
         layers=("relu3", "gap"),
         noise=Noise(gaussian=0.2, uniform=0.6, relative=True, large=0.5),
         seeds=10,
@@ -181,7 +184,7 @@ _ALL = [
         architecture=Architecture(
             convolutions=(Convolution(9, 12), Convolution(12, 16), Convolution(9, 12))
         ),
-        training=Training(batch=32, accuracy=0.99, max_epochs=100),
+        training=Training(batch=32, epochs=100, least=0.9),
         layers=("relu3", "gap"),
         noise=Noise(gaussian=0.5, uniform=1.0, relative=True),
         attack=_attack(0.2),
@@ -194,8 +197,9 @@ _ALL = [
         architecture=Architecture(
             convolutions=(Convolution(6, 5, True), Convolution(16, 5, True), Convolution(64, 5)),
             hidden=(32,),
+            same=True,
         ),
-        training=Training(batch=512, accuracy=0.9741, max_epochs=100),
+        training=Training(batch=32, epochs=10, least=0.9),
         layers=("gap", "logits"),
         noise=Noise(gaussian=0.033, uniform=0.1, limits=(0.0, 1.0)),
         attack=_attack(0.05),

@@ -1,8 +1,8 @@
 """The base classifiers: networks as the paper describes them, trained as its authors' tools do.
 
-The authors used Keras, so we keep its conventions where torch's differ: weights come from a normal
-distribution truncated at two standard deviations (He et al.), biases are 0, Adam's epsilon is 1e-7,
-and padding "same" puts the odd zero at the end.
+The authors used Keras, so we keep its conventions where torch's differ: initial weights are uniform
+(Glorot and Bengio), or normal and truncated at two standard deviations (He et al.); biases are 0,
+Adam's epsilon is 1e-7, and padding "same" puts the odd zero at the end.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from iknow.core.arrays import Floats32, Ints
 from iknow.errors import IknowError
-from reproduction.setups import Architecture, Training
+from reproduction.setups import Architecture, Training, Weights
 
 # The standard deviation of a standard normal truncated at ±2.
 CUT_DEVIATION = 0.87962566103423978
@@ -42,34 +42,42 @@ def train_network(
     val: tuple[Floats32, Ints],
     n_classes: int,
     seed: int,
+    device: str = "cpu",
 ) -> tuple[nn.Module, int]:
-    """A network trained on (X, y) until it is as accurate as published, and its epochs.
+    """A network trained on (X, y), on a device, and its epochs.
 
     X: of shape (n, ...), y: of shape (n,). The seed determines the weights and the batches.
     """
-    X, y = torch.from_numpy(train[0]), torch.from_numpy(train[1])
+    X, y = (torch.from_numpy(each).to(device) for each in train)
     accuracy = 0.0
     for restart in range(training.restarts):
         generator = torch.Generator().manual_seed(seed + 1_000_003 * restart)
-        network = build_network(architecture, train[0].shape[1:], n_classes, generator)
-        optimizer = torch.optim.Adam(network.parameters(), lr=0.001, eps=1e-7)
-        held = 0
-        for epoch in range(1, training.max_epochs + 1):
+        network = build_network(
+            architecture, train[0].shape[1:], n_classes, generator, training.weights
+        ).to(device)
+        optimizer = torch.optim.Adam(network.parameters(), lr=training.rate, eps=1e-7)
+        held, epoch = 0, 0
+        while epoch < training.epochs and held < training.hold:
             _train_epoch(network, optimizer, X, y, training.batch, generator)
-            accuracy = measure_accuracy(network, *val)
-            held = held + 1 if accuracy >= training.accuracy else 0
-            if held == training.hold:
-                return network, epoch
-        if accuracy >= training.accuracy - training.tolerance:
-            return network, training.max_epochs
+            epoch += 1
+            if training.until is not None:
+                accuracy = measure_accuracy(network, *val)
+                held = held + 1 if accuracy >= training.until else 0
+        accuracy = measure_accuracy(network, *val)
+        if accuracy >= training.least:
+            return network, epoch
     raise IknowError(
         f"none of {training.restarts} networks learned: the last is right on {accuracy:.3f} of the "
-        f"validation part; expected {training.accuracy - training.tolerance:.3f}"
+        f"validation part; expected {training.least:.3f}"
     )
 
 
 def build_network(
-    architecture: Architecture, shape: tuple[int, ...], n_classes: int, generator: torch.Generator
+    architecture: Architecture,
+    shape: tuple[int, ...],
+    n_classes: int,
+    generator: torch.Generator,
+    weights: Weights = "glorot",
 ) -> nn.Module:
     """A network for inputs of a shape: (features,), (channels, length), (channels, height, width).
 
@@ -78,7 +86,7 @@ def build_network(
     # Layers draw initial weights, which we replace: that must not advance the user's random state.
     with torch.random.fork_rng(devices=[]):
         network = _stack(architecture, shape, n_classes)
-    _initialise(network, generator)
+    _initialise(network, generator, weights)
     return network
 
 
@@ -110,8 +118,10 @@ def _stack(architecture: Architecture, shape: tuple[int, ...], n_classes: int) -
 def measure_accuracy(network: nn.Module, X: Floats32, y: Ints, batch: int = 4096) -> float:
     """Fraction of right answers for X, of shape (n, ...), with true labels y, of shape (n,)."""
     network.eval()
-    parts = [network(part).argmax(dim=1) for part in torch.split(torch.from_numpy(X), batch)]
-    return float(np.mean(torch.cat(parts).numpy() == y))
+    device = next(network.parameters()).device
+    batches = torch.split(torch.from_numpy(X), batch)
+    parts = [network(part.to(device)).argmax(dim=1) for part in batches]
+    return float(np.mean(torch.cat(parts).cpu().numpy() == y))
 
 
 def _train_epoch(
@@ -123,7 +133,8 @@ def _train_epoch(
     generator: torch.Generator,
 ) -> None:
     network.train()
-    for rows in torch.split(torch.randperm(len(X), generator=generator), batch):
+    order = torch.randperm(len(X), generator=generator).to(X.device)
+    for rows in torch.split(order, batch):
         optimizer.zero_grad(set_to_none=True)
         loss = nn.functional.cross_entropy(network(X[rows]), y[rows])
         loss.backward()  # type: ignore[no-untyped-call]
@@ -140,12 +151,16 @@ def _pad(kernel: int, n_axes: int) -> nn.Module:
     return nn.ZeroPad2d(sides * 2) if n_axes == 2 else nn.ZeroPad1d(sides)
 
 
-def _initialise(network: nn.Module, generator: torch.Generator) -> None:
+def _initialise(network: nn.Module, generator: torch.Generator, weights: Weights) -> None:
     for module in network.modules():
         if isinstance(module, (nn.Linear, nn.Conv1d, nn.Conv2d)):
-            deviation = math.sqrt(2 / module.weight[0].numel()) / CUT_DEVIATION
-            nn.init.trunc_normal_(
-                module.weight, 0.0, deviation, -2 * deviation, 2 * deviation, generator=generator
-            )
+            if weights == "glorot":
+                nn.init.xavier_uniform_(module.weight, generator=generator)
+            else:
+                deviation = math.sqrt(2 / module.weight[0].numel()) / CUT_DEVIATION
+                cut = 2 * deviation
+                nn.init.trunc_normal_(
+                    module.weight, 0.0, deviation, -cut, cut, generator=generator
+                )
             assert module.bias is not None
             nn.init.zeros_(module.bias)
