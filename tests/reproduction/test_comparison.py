@@ -109,7 +109,7 @@ def test_a_cell_s_mark(tmp_path, outcome_of):
     assert found["two", "ball", "nominal", "F_IK"] == "0.488 → 0.548 ± 0.000 ✗"
     assert found["two", "ball", "gaussian", "F_IK"] == "0.488 → 0.558 ± 0.071 ✓"
     assert found["two", "ball", "uniform", "F_IK"] == "0.485 → 0.485 ± 0.000 ✓"
-    assert found["two", "relative", "uniform", "F_IK"] == "0.500 ± 0.000"
+    assert found["two", "default", "uniform", "F_IK"] == "0.500 ± 0.000"
     # H-1 in the code's way is set beside the same published value, 0.584; ours is 0.5.
     assert found["two", "h1_code", "nominal", "F_IK"] == "0.584 → 0.500 ± 0.000 ✗"
     apart = rows(section(page, "The 1 cells that do not agree"))
