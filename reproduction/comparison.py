@@ -23,6 +23,7 @@ from reproduction.entries import (
 )
 from reproduction.protocol import Outcome
 from reproduction.tables import ACCURACIES, Key, load_published
+from reproduction.uncertainty import HOW, Resamples, resample_seeds, show_interval
 
 BANNER = "**A quick run on few samples: it shows that all runs, the numbers mean nothing.**"
 LEGEND = (
@@ -69,24 +70,29 @@ def _agreement(experiments: Sequence[Experiment]) -> Iterator[str]:
     comparisons = [each for experiment in experiments for each in experiment.comparisons]
     code = [each for e in experiments for each in compare(e.measured, code_hybrids=True)]
     close, counted = _count_close(comparisons), count_agreeing(comparisons)[1]
+    resamples = resample_seeds((each.setup.published, each.outcomes) for each in experiments)
+    sure = show_interval(resamples.find_interval())
     yield from ["## Agreement", "", f"**{_score(comparisons)}**", ""]
     yield (
-        f"{close} ({_percent(close, counted)}) are within 0.05; the others agree because our seeds "
-        f"differ as much. With H-1 as the authors' code has it: {_score(code)}"
+        f"{close} ({_percent(close, counted)}; 95% interval: {sure}) are within 0.05; the others "
+        f"agree because our seeds differ as much. With H-1 as the authors' code has it: "
+        f"{_score(code)}"
     )
-    yield ""
+    yield from ["", HOW, ""]
     for title, group in GROUPINGS.items():
         parts: dict[str, list[Comparison]] = {}
         for each in comparisons:
             parts.setdefault(group(each.key), []).append(each)
-        headings = [f"by {title}", "counted", "agree", "share", "within 0.05 alone"]
-        yield from table(headings, [_shares(*part) for part in parts.items()], n_words=1)
+        headings = [f"by {title}", "counted", "agree", "share", "within 0.05 alone", "95% interval"]
+        rows = [_shares(name, part, resamples) for name, part in parts.items()]
+        yield from table(headings, rows, n_words=1)
 
 
-def _shares(name: str, comparisons: Sequence[Comparison]) -> list[str]:
+def _shares(name: str, comparisons: Sequence[Comparison], resamples: Resamples) -> list[str]:
     agreeing, counted = count_agreeing(comparisons)
     shares = [_percent(n, counted) for n in (agreeing, _count_close(comparisons))]
-    return [name, str(counted), str(agreeing), *shares]
+    sure = show_interval(resamples.find_interval({each.key for each in comparisons}))
+    return [name, str(counted), str(agreeing), *shares, sure]
 
 
 def _claims(experiments: Sequence[Experiment]) -> Iterator[str]:
