@@ -25,7 +25,8 @@ RESAMPLES = 2000
 HOW = (
     f"The intervals come from a bootstrap over the seeds: {RESAMPLES:,} times we draw as many "
     "seeds of each dataset as were run, with replacement, and find the means, the counted cells "
-    f"and the share within 0.05 anew. Each interval holds the middle {CONFIDENCE:.0%} of these shares."
+    "and the share within 0.05 anew. Each interval holds the middle "
+    f"{CONFIDENCE:.0%} of these shares."
 )
 
 
