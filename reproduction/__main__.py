@@ -33,7 +33,7 @@ def reproduce(
         ),
     ],
     seeds: Annotated[
-        int | None, typer.Option(help="Seeds of each; by default 5, of small datasets 10.")
+        int | None, typer.Option(help="Seeds of each; by default as many as its setup names.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path(
         "results/reproduction"
