@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,14 @@ from rich.console import Console
 
 from iknow.cli.failures import OneLineCommand
 from reproduction.console import reproduce_figures, reproduce_tables
+
+
+class Device(StrEnum):
+    """Where networks train and searches run."""
+
+    CPU = "cpu"
+    CUDA = "cuda"
+
 
 app = typer.Typer(name="python -m reproduction", pretty_exceptions_enable=False)
 
@@ -24,7 +33,7 @@ def reproduce(
         ),
     ],
     seeds: Annotated[
-        int | None, typer.Option(help="Seeds of each; by default 5, of small datasets 10.")
+        int | None, typer.Option(help="Seeds of each; by default as many as its setup names.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path(
         "results/reproduction"
@@ -35,6 +44,7 @@ def reproduce(
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Seeds at a time; by default one per core.")
     ] = None,
+    device: Annotated[Device, typer.Option(help="Where to train, search and attack.")] = Device.CPU,
 ) -> None:
     """Run the paper's experiments and compare our numbers with the published ones.
 
@@ -43,7 +53,7 @@ def reproduce(
     if experiment == "figures":
         reproduce_figures(out, quick, Console())
     else:
-        reproduce_tables(experiment, out, seeds, quick, jobs, Console())
+        reproduce_tables(experiment, out, seeds, quick, jobs, device.value, Console())
     if experiment == "all":
         reproduce_figures(out / "figures", quick, Console())
 

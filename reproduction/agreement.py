@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -49,8 +50,7 @@ class Comparison:
     @property
     def is_close(self) -> bool:
         """Whether our mean is near the published value, however much our seeds differ."""
-        # 1 - 0.95 is a little more than 0.05 in binary.
-        return abs(self.ours.mean - self.published) <= TOLERANCE + 1e-9
+        return bool(is_within(self.ours.mean, self.published))
 
 
 def measure(outcomes: Iterable[Outcome], dataset: str) -> dict[Key, Measured]:
@@ -76,8 +76,8 @@ def compare(measured: Mapping[Key, Measured], *, code_hybrids: bool = False) -> 
         swap = CODE_HYBRIDS if code_hybrids else {}
         ours = key._replace(method=swap.get(key.method, key.method))
         if ours in measured:
-            counted = _share(published[_coverage(key)], key.metric) >= LEAST_SHARE
-            counted &= _share(measured[_coverage(ours)].mean, key.metric) >= LEAST_SHARE
+            counted = share_of(published[coverage_of(key)], key.metric) >= LEAST_SHARE
+            counted &= share_of(measured[coverage_of(ours)].mean, key.metric) >= LEAST_SHARE
             compared.append(Comparison(key, value, measured[ours], counted))
     return compared
 
@@ -88,12 +88,19 @@ def count_agreeing(comparisons: Sequence[Comparison]) -> tuple[int, int]:
     return sum(each.agrees for each in counted), len(counted)
 
 
-def _coverage(key: Key) -> Key:
+def is_within(ours: Any, published: float) -> Any:
+    """Whether means of ours, one or an array of them, are near a published value."""
+    # 1 - 0.95 is a little more than 0.05 in binary.
+    return abs(ours - published) <= TOLERANCE + 1e-9
+
+
+def coverage_of(key: Key) -> Key:
+    """Where the coverage of the samples in a cell's group stands."""
     return key._replace(metric="F_IK")
 
 
-def _share(coverage: float, metric: str) -> float:
-    """The share of the samples that a metric covers."""
+def share_of(coverage: Any, metric: str) -> Any:
+    """The share of the samples that a metric is over, for one coverage or an array of them."""
     return {"F_IK": 1.0, "A_IK": coverage, "A_notIK": 1 - coverage}[metric]
 
 

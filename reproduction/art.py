@@ -19,6 +19,7 @@ def attack_inputs(
     The attack moves the network away from its own answer, not from y_true: that is what the toolbox
     does without labels. So a wrong answer can become right.
     """
+    on_gpu = next(network.parameters()).is_cuda
     network.eval().requires_grad_(False)  # we need gradients of the inputs only
     classifier = PyTorchClassifier(
         network,
@@ -26,7 +27,7 @@ def attack_inputs(
         input_shape=X.shape[1:],
         nb_classes=n_classes,
         clip_values=limits,
-        device_type="cpu",
+        device_type="gpu" if on_gpu else "cpu",
     )
     method = BasicIterativeMethod(
         classifier,

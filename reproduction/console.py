@@ -30,7 +30,13 @@ from reproduction.setups import find_setup
 
 
 def reproduce_tables(
-    name: str, out: Path, n_seeds: int | None, quick: bool, jobs: int | None, console: Console
+    name: str,
+    out: Path,
+    n_seeds: int | None,
+    quick: bool,
+    jobs: int | None,
+    device: str,
+    console: Console,
 ) -> None:
     """Run experiments of the paper, with a bar for each that counts its seeds."""
     setups = choose_setups(name, quick=quick)
@@ -54,7 +60,7 @@ def reproduce_tables(
             if was_kept:
                 kept.append((experiment, seed))
 
-        written = reproduce(runs, out, jobs=jobs, report=report)
+        written = reproduce(runs, out, jobs=jobs, device=device, report=report)
     if kept:
         console.print(f"{len(kept)} of {len(runs)} seeds had been run before and were kept")
     console.print(_agreement(read_csv(out / "results.csv")))

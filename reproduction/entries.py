@@ -25,7 +25,7 @@ NAMES = {
     "h1": "H-1",
     "h1_code": "H-1, as in the code",
     "h2": "H-2",
-    "relative": "RelativeBall (ours)",
+    "default": "iknow's default",
 }
 CONDITIONS = ("nominal", "gaussian", "uniform", "large", "adversarial")
 LAYERS = {"two": "two layers", "logit": "logit layer alone"}

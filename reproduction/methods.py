@@ -1,8 +1,8 @@
 """The methods of the paper's tables: chosen on validation data, then asked what they know.
 
 The radii are those of the largest coverage, the exact optimum. k-NN and the threshold on softmax
-are then matched to that coverage, and the hybrids H-1 and H-2 use that ε and that k. `RelativeBall`
-is matched as well, in addition to the paper's methods.
+are then matched to that coverage, and the hybrids H-1 and H-2 use that ε and that k. The tables
+have one method more, iknow's default, which reads layers of its own: see `reproduction.default`.
 
 The paper defines the hybrids per layer; its authors' code combines the assertions of ball and k-NN
 instead. For H-2 (IK if both are IK) that is the same: a union is {g(x)} exactly when its parts are.
@@ -21,22 +21,21 @@ from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion
 from iknow.core.neighborhood import Neighborhood
 from iknow.explain.assessment import Assessment
-from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
-from iknow.selection import match_coverage, match_k, match_threshold, select
+from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest
+from iknow.selection import match_k, match_threshold, select
 from iknow.selection.selection import find_known as find_known_by
 
-METHODS = ("softmax", "knn", "ball", "h1", "h2", "relative", "h1_code")
+METHODS = ("softmax", "knn", "ball", "h1", "h2", "default", "h1_code")
 FIRST_NEIGHBORS = 128
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """The parameters of all methods for one set of layers, and the coverage that they match."""
+    """The parameters of the paper's methods for a set of layers, and the coverage they match."""
 
     radii: Mapping[str, float]
     k: int
     threshold: float
-    relative: Mapping[str, Neighborhood]
     coverage: float
 
     @cached_property
@@ -48,7 +47,6 @@ class Chosen:
             "ball": {layer: Ball(radius) for layer, radius in radii.items()},
             "h1": {layer: BallElseNearest(radius, k) for layer, radius in radii.items()},
             "h2": {layer: BallWithNearest(radius, k) for layer, radius in radii.items()},
-            "relative": dict(self.relative),
         }
 
 
@@ -79,15 +77,12 @@ def choose(
         radii={layer: float(ball.radius) for layer, ball in balls.items()},  # type: ignore[arg-type]
         k=k,
         threshold=match_threshold(confidence_of(assessment.scores), selection.coverage),
-        relative=match_coverage(
-            evidence, belief, y_true, RelativeBall, selection.coverage
-        ).neighborhoods,
         coverage=selection.coverage,
     )
 
 
 def find_known(chosen: Chosen, assessment: Assessment) -> dict[str, Bools]:
-    """Which samples each method knows: masks of shape (n,)."""
+    """Which samples each method of the paper knows: masks of shape (n,)."""
     layers = {layer: assessment.evidence[layer] for layer in chosen.radii}
     assertions = {
         method: replace(assessment, evidence=layers, neighborhoods=rules).assertion
@@ -97,7 +92,7 @@ def find_known(chosen: Chosen, assessment: Assessment) -> dict[str, Bools]:
     known = {method: found == Assertion.IK for method, found in assertions.items()}
     known["softmax"] = confidence_of(assessment.scores) >= chosen.threshold
     known["h1_code"] = np.where(ball == Assertion.IDK, nearest, ball) == Assertion.IK
-    return {method: known[method] for method in METHODS}
+    return known
 
 
 def confidence_of(scores: Floats) -> Floats:

@@ -4,11 +4,12 @@
 
 Nothing is chosen on test data. The seed determines the split, the weights, the batches and the
 noise; on one machine a seed always gives the same cells, however many others run at the same time.
+(On a GPU training adds in any order, and the cells differ as they do between machines.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +22,8 @@ from iknow.evaluation.perturb import add_gaussian, add_uniform
 from iknow.explain.assessment import Assessment
 from iknow.rules import Ball
 from reproduction.data.datasets import Dataset, load_dataset
-from reproduction.methods import Chosen, choose, find_known
+from reproduction.default import Default, tune_default
+from reproduction.methods import METHODS, Chosen, choose, find_known
 from reproduction.setups import Setup
 from reproduction.tables import METRICS
 
@@ -50,8 +52,8 @@ class Outcome:
     facts: dict[str, Any]
 
 
-def run_seed(setup: Setup, seed: int) -> Outcome:
-    """Run one experiment with one seed."""
+def run_seed(setup: Setup, seed: int, device: str = "cpu") -> Outcome:
+    """Run one experiment with one seed. device: where to train and search, "cpu" or "cuda"."""
     try:
         from reproduction.torch import measure_accuracy, one_thread, train_network
     except ImportError as error:
@@ -65,9 +67,11 @@ def run_seed(setup: Setup, seed: int) -> Outcome:
             (data.X_val, data.y_val),
             len(data.classes),
             seed,
+            device,
         )
-        classifier = _wrap(network, setup, data)
+        classifier = _wrap_as_published(network, setup, data, device)
         chosen = _choose(classifier, setup, data)
+        default = _wrap_by_default(network, chosen, data, device)
         n_neighbors = max(each.k for each in chosen.values())
         cells: list[Cell] = []
         accuracy: dict[str, float] = {}
@@ -75,27 +79,45 @@ def run_seed(setup: Setup, seed: int) -> Outcome:
             assessment = classifier.assess(X, n_neighbors, evidence=True)
             right = assessment.belief_codes == data.y_test
             accuracy[perturbation] = float(right.mean())
+            by_default = default.find_known(X)
             for layers, parameters in chosen.items():
-                cells += _measure(parameters, assessment, right, layers, perturbation)
+                known = find_known(parameters, assessment) | {"default": by_default[layers]}
+                cells += _measure(known, right, layers, perturbation)
         facts = {
             "epochs": epochs,
             "validation_accuracy": measure_accuracy(network, data.X_val, data.y_val),
             "accuracy": accuracy,
-            "chosen": {layers: _describe(each) for layers, each in chosen.items()},
+            "chosen": {
+                layers: _describe(each, default.levels[layers]) for layers, each in chosen.items()
+            },
         }
     return Outcome(setup.name, seed, cells, facts)
 
 
-def _wrap(network: Any, setup: Setup, data: Dataset) -> EpistemicClassifier:
+def _wrap_as_published(
+    network: Any, setup: Setup, data: Dataset, device: str
+) -> EpistemicClassifier:
     layers = tuple(dict.fromkeys(layer for each in setup.layer_sets.values() for layer in each))
     # The radii are chosen later, for each set of layers; until then we need only the evidence.
+    options = {"layers": layers, "neighborhoods": Ball(0.0)}
+    return _wrap(network, data, device, **options)
+
+
+def _wrap_by_default(
+    network: Any, chosen: Mapping[str, Chosen], data: Dataset, device: str
+) -> Default:
+    coverages = {layers: each.coverage for layers, each in chosen.items()}
+    return tune_default(_wrap(network, data, device), data.X_val, coverages)
+
+
+def _wrap(network: Any, data: Dataset, device: str, **options: Any) -> EpistemicClassifier:
     classifier = EpistemicClassifier(
         network,
-        layers,
-        neighborhoods=Ball(0.0),
+        **options,
         classes=np.arange(len(data.classes)),
         batch_size=1024,  # fixed: a network's last bits may depend on it
         progress=False,
+        device=None if device == "cpu" else device,
     )
     return classifier.fit(data.X_train, data.y_train)
 
@@ -137,11 +159,13 @@ def _perturb(
 
 
 def _measure(
-    chosen: Chosen, assessment: Assessment, right: Bools, layers: str, perturbation: str
+    known: Mapping[str, Bools], right: Bools, layers: str, perturbation: str
 ) -> list[Cell]:
+    """The cells of a table; known: by method, masks of shape (n,), like `right`."""
     cells = []
-    for method, known in find_known(chosen, assessment).items():
-        values = (float(known.mean()), _mean(right[known]), _mean(right[~known]))
+    for method in METHODS:
+        inside = known[method]
+        values = (float(inside.mean()), _mean(right[inside]), _mean(right[~inside]))
         cells += [
             Cell(layers, method, perturbation, metric, value)
             for metric, value in zip(METRICS, values, strict=True)
@@ -153,13 +177,13 @@ def _mean(right: Bools) -> float | None:
     return float(right.mean()) if len(right) else None
 
 
-def _describe(chosen: Chosen) -> dict[str, Any]:
+def _describe(chosen: Chosen, level: float) -> dict[str, Any]:
     return {
         "coverage": chosen.coverage,
         "radii": dict(chosen.radii),
         "k": chosen.k,
         "threshold": chosen.threshold,
-        "relative": {layer: repr(rule) for layer, rule in chosen.relative.items()},
+        "level": level,
     }
 
 

@@ -41,11 +41,12 @@ def reproduce(
     out: Path,
     *,
     jobs: int | None = None,
+    device: str = "cpu",
     report: Report = lambda name, seed, kept: None,
 ) -> list[Path]:
     """Run unfinished seeds, then write `results.csv` and `comparison.md`; returns their paths.
 
-    jobs: how many seeds to run at a time; by default one per core.
+    jobs: how many seeds to run at a time; by default one per core. device: see `run_seed`.
     """
     if out.exists() and not out.is_dir():
         raise InputError(f"results go into a folder; {out} is a file")
@@ -58,7 +59,7 @@ def reproduce(
         else:
             outcomes[setup.name, seed] = kept
             report(setup.name, seed, True)
-    for setup, outcome in _run_all(missing, jobs or os.cpu_count() or 1):
+    for setup, outcome in _run_all(missing, jobs or os.cpu_count() or 1, device):
         store(out, setup, outcome)
         outcomes[setup.name, outcome.seed] = outcome
         report(setup.name, outcome.seed, False)
@@ -69,15 +70,17 @@ def reproduce(
     ]
 
 
-def _run_all(runs: Sequence[tuple[Setup, int]], jobs: int) -> Iterator[tuple[Setup, Outcome]]:
+def _run_all(
+    runs: Sequence[tuple[Setup, int]], jobs: int, device: str
+) -> Iterator[tuple[Setup, Outcome]]:
     """The outcomes, in the order in which they finish."""
     if jobs == 1 or len(runs) < 2:
         for setup, seed in runs:
-            yield setup, run_seed(setup, seed)
+            yield setup, run_seed(setup, seed, device)
         return
     # Torch's threads do not survive a fork; a fresh process has none.
     with ProcessPoolExecutor(min(jobs, len(runs)), mp_context=get_context("spawn")) as pool:
-        waiting = {pool.submit(run_seed, setup, seed): setup for setup, seed in runs}
+        waiting = {pool.submit(run_seed, setup, seed, device): setup for setup, seed in runs}
         try:
             for future in as_completed(list(waiting)):
                 yield waiting.pop(future), future.result()

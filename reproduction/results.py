@@ -1,7 +1,8 @@
 """Results: kept seed by seed, so that an interrupted run resumes where it stopped.
 
 Each finished seed of an experiment is one file, `runs/NAME-SEED.json`, written in one step, with
-its setup. A damaged file, or one from another setup, does not count: the seed runs again.
+its setup. A damaged file, or one from another setup or with other methods, does not count: the
+seed runs again.
 `results.csv` collects them: the columns and terms of the paper's tables, and `seed`; an accuracy
 over no samples is empty. The column `table` says where the paper prints the cell: in "main", in
 "supplement" (a cell in both has a row for each), or nowhere, "extra".
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from iknow.storage.atomic import write_bytes
+from reproduction.methods import METHODS
 from reproduction.protocol import Cell, Outcome
 from reproduction.setups import Setup
 from reproduction.tables import find_tables
@@ -50,6 +52,8 @@ def recall(folder: Path, setup: Setup, seed: int) -> Outcome | None:
         if document["setup"] != json.loads(_dump(setup.to_dict())) or document["seed"] != seed:
             return None
         cells = [Cell(*cell) for cell in document["cells"]]
+        if {cell.method for cell in cells} != set(METHODS):
+            return None
         return Outcome(setup.name, seed, cells, document["facts"])
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -159,8 +159,6 @@ def _initialise(network: nn.Module, generator: torch.Generator, weights: Weights
             else:
                 deviation = math.sqrt(2 / module.weight[0].numel()) / CUT_DEVIATION
                 cut = 2 * deviation
-                nn.init.trunc_normal_(
-                    module.weight, 0.0, deviation, -cut, cut, generator=generator
-                )
+                nn.init.trunc_normal_(module.weight, 0.0, deviation, -cut, cut, generator=generator)
             assert module.bias is not None
             nn.init.zeros_(module.bias)

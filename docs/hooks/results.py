@@ -25,9 +25,10 @@ from iknow.cli.app import app
 from iknow.selection.binomial import samples_needed
 from iknow.selection.guarantee import SHARE_TO_CHOOSE
 from reproduction.agreement import count_agreeing
-from reproduction.entries import group_outcomes
+from reproduction.entries import Experiment, group_outcomes
 from reproduction.markdown import table_lines
 from reproduction.results import read_csv
+from reproduction.uncertainty import HOW, resample_seeds, show_interval
 from scoreboard import SCOREBOARD
 
 DOCS = Path(__file__).parents[1]
@@ -133,19 +134,12 @@ def gpu_notes() -> str:
 
 def agreement() -> str:
     """How many of the paper's numbers ours agree with, by dataset."""
-    rows, everything = [], []
-    for experiment in group_outcomes(read_csv(DOCS / "reproduction" / "results.csv")):
-        setup, compared = experiment.setup, experiment.comparisons
-        if setup.name == setup.published:
-            agreeing, counted = count_agreeing(compared)
-            close = sum(each.is_close for each in compared if each.counted)
-            seeds = str(len(experiment.outcomes))
-            rows.append([setup.name, seeds, *_shares(agreeing, close, counted)])
-            everything.append((agreeing, close, counted))
-    agreeing, close, counted = (sum(column) for column in zip(*everything, strict=True))
-    rows.append(["**all**", "", *_shares(agreeing, close, counted)])
-    headings = ("dataset", "seeds", "cells", "agree", "share", "within 0.05 alone")
-    return _table(headings, rows, n_words=1)
+    found = group_outcomes(read_csv(DOCS / "reproduction" / "results.csv"))
+    main = [each for each in found if each.setup.name == each.setup.published]
+    rows = [[each.setup.name, str(len(each.outcomes)), *_shares([each])] for each in main]
+    rows.append(["**all**", "", *_shares(main)])
+    headings = ("dataset", "seeds", "cells", "agree", "share", "within 0.05 alone", "95% interval")
+    return f"{_table(headings, rows, n_words=1)}\n\n{HOW}"
 
 
 def commands() -> str:
@@ -229,9 +223,13 @@ def _quantities(title: str) -> str:
     return _without_title(to_markdown(table))
 
 
-def _shares(agreeing: int, close: int, counted: int) -> list[str]:
+def _shares(experiments: Sequence[Experiment]) -> list[str]:
+    comparisons = [each for experiment in experiments for each in experiment.comparisons]
+    agreeing, counted = count_agreeing(comparisons)
+    close = sum(each.is_close for each in comparisons if each.counted)
     shares = [f"{100 * part / counted:.1f}%" for part in (agreeing, close)]
-    return [str(counted), str(agreeing), *shares]
+    resamples = resample_seeds((each.setup.published, each.outcomes) for each in experiments)
+    return [str(counted), str(agreeing), *shares, show_interval(resamples.find_interval())]
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], n_words: int) -> str:

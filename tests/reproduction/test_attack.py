@@ -44,7 +44,7 @@ def trained(alone):
     rng = np.random.default_rng(0)
     y = rng.integers(3, size=600)
     X = np.clip(0.25 + 0.25 * y[:, None] + rng.normal(0, 0.12, (600, 4)), 0, 1).astype(np.float32)
-    training = Training(batch=32, accuracy=0.9, max_epochs=100, tolerance=0.2)
+    training = Training(batch=32, epochs=100, least=0.7, until=0.9)
     parts = (X[:300], y[:300]), (X[300:], y[300:])
     network, _ = train_network(Architecture(hidden=(16, 16)), training, *parts, 3, seed=0)
     return network, *parts[1]

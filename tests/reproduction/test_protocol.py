@@ -9,15 +9,17 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
+from iknow.classifier.epistemic import EpistemicClassifier
 from iknow.errors import MissingExtraError
 from reproduction import protocol
 from reproduction.data.datasets import Dataset, load_dataset
+from reproduction.default import Default
 from reproduction.methods import METHODS
 from reproduction.protocol import run_seed
 from reproduction.setups import SETUPS, Architecture, Attack, Convolution, Noise, Setup, Training
 from reproduction.tables import METRICS
 
-TRAINING = Training(batch=16, accuracy=0.9, max_epochs=30, tolerance=1.0)
+TRAINING = Training(batch=16, epochs=30, least=0.0, until=0.9, rate=0.01)
 IRIS = Setup(
     name="iris",
     published="iris",
@@ -117,7 +119,7 @@ def test_on_validation_data_all_methods_match_the_coverage_of_the_ball(series):
     found = table_of(outcome)
     for layers, chosen in outcome.facts["chosen"].items():
         assert found[layers, "ball", "nominal", "F_IK"] == pytest.approx(chosen["coverage"])
-        for method in ("softmax", "knn"):
+        for method in ("softmax", "knn", "default"):
             gap = abs(found[layers, method, "nominal", "F_IK"] - chosen["coverage"])
             assert gap <= 0.1, method
         assert list(chosen["radii"]) == list(SERIES.layer_sets[layers])
@@ -130,13 +132,36 @@ def test_a_seed_gives_the_same_again_and_another_does_not(series):
     assert table_of(one) != table_of(other)
 
 
+def test_training_and_both_searches_are_on_the_device(series, monkeypatch):
+    from reproduction import torch as networks
+
+    seen = []
+
+    def train(*arguments):
+        *others, device = arguments
+        seen.append(device)
+        return train_network(*others)
+
+    def wrap(*arguments, device, **options):
+        seen.append(device)
+        return EpistemicClassifier(*arguments, **options)
+
+    train_network = networks.train_network
+    monkeypatch.setattr(networks, "train_network", train)
+    monkeypatch.setattr(protocol, "EpistemicClassifier", wrap)
+    here = run_seed(SERIES, 0)
+    assert seen == ["cpu", None, None]  # iknow's own search, not torch's
+    assert run_seed(SERIES, 0, "cuda") == here  # and the outcome does not say where
+    assert seen[3:] == ["cuda"] * 3
+
+
 SCRIPT = """
 import json
 from dataclasses import asdict
 from reproduction.protocol import run_seed
 from reproduction.setups import SETUPS, Training
 from dataclasses import replace
-setup = replace(SETUPS["iris"], training=Training(16, 0.9, 30, tolerance=1.0))
+setup = replace(SETUPS["iris"], training=Training(16, 30, 0.0, 0.9, rate=0.01))
 print(json.dumps(asdict(run_seed(setup, 3))))
 """
 
@@ -188,6 +213,11 @@ def test_an_accuracy_over_no_samples_is_undefined(series, monkeypatch):
         return {method: np.full(len(assessment), method == "knn") for method in METHODS}
 
     monkeypatch.setattr(protocol, "find_known", know_all_or_none)
+    monkeypatch.setattr(
+        Default,
+        "find_known",
+        lambda self, X: {each: np.zeros(len(X), bool) for each in self.levels},
+    )
     found = table_of(run_seed(still, 0))
     for layers, method, condition, _ in found:
         share, inside, outside = (found[layers, method, condition, each] for each in METRICS)

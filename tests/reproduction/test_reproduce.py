@@ -18,7 +18,7 @@ from reproduction.results import read_csv, recall, to_csv
 from reproduction.setups import READINGS, SETUPS, Training
 
 IRIS, ITALY = SETUPS["iris"], SETUPS["italy_power_demand"]
-TINY = replace(IRIS, training=Training(batch=16, accuracy=0.9, max_epochs=15, tolerance=1.0))
+TINY = replace(IRIS, training=Training(batch=16, epochs=15, least=0.0))
 
 
 class Stub:
@@ -26,8 +26,10 @@ class Stub:
 
     def __init__(self, make_outcome):
         self.make_outcome, self.ran, self.errors = make_outcome, [], {}
+        self.devices = set()
 
-    def __call__(self, setup, seed):
+    def __call__(self, setup, seed, device="cpu"):
+        self.devices.add(device)
         if error := self.errors.get((setup.name, seed)):
             raise error
         self.ran.append((setup.name, seed))
@@ -63,7 +65,7 @@ def test_a_name_stands_for_its_experiments():
 
 
 def test_seeds_are_counted_from_zero():
-    assert list_runs([IRIS], None) == [(IRIS, seed) for seed in range(10)]
+    assert list_runs([IRIS], None) == [(IRIS, seed) for seed in range(IRIS.seeds)]
     assert list_runs([IRIS, ITALY], 2) == [(IRIS, 0), (IRIS, 1), (ITALY, 0), (ITALY, 1)]
     for n in (0, -1):
         with pytest.raises(InputError, match=f"at least one seed is needed; got {n}"):
@@ -147,7 +149,7 @@ def test_seeds_side_by_side_are_stored_as_they_finish_and_written_in_order(
     second = threading.Event()
     told = []
 
-    def wait_for_the_second(setup, seed):
+    def wait_for_the_second(setup, seed, device):
         if seed == 0:
             assert second.wait(30)
         return stub(setup, seed)
@@ -169,7 +171,7 @@ def fail_first(stub, monkeypatch, n_workers):
     monkeypatch.setattr(module, "ProcessPoolExecutor", Threads)
     begun, failed = threading.Event(), threading.Event()
 
-    def run(setup, seed):
+    def run(setup, seed, device):
         if seed == 0:
             assert begun.wait(30)
             failed.set()
@@ -308,6 +310,16 @@ def test_a_file_in_place_of_the_folder_is_told(stub, tmp_path):
         assert result.exit_code == 1
         assert "is a file" in joined(result.stderr)
         assert path.read_text() == "mine"
+
+
+def test_the_device_is_handed_down(stub, tmp_path):
+    assert run("iris", "--seeds", 1, "--out", tmp_path / "here").exit_code == 0
+    assert stub.devices == {"cpu"}
+    assert run("iris", "--seeds", 1, "--device", "cuda", "--out", tmp_path / "gpu").exit_code == 0
+    assert stub.devices == {"cpu", "cuda"}
+    results = [(tmp_path / each / "results.csv").read_bytes() for each in ("here", "gpu")]
+    assert results[0] == results[1]
+    assert run("iris", "--device", "tpu", "--out", tmp_path / "none").exit_code == 2
 
 
 def test_no_jobs_at_all_are_refused(stub, tmp_path):

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reproduction.methods import METHODS
 from reproduction.protocol import Cell, Outcome
 from reproduction.results import COLUMNS, read_csv, recall, store, to_csv
 from reproduction.setups import SETUPS
@@ -30,6 +31,11 @@ def only_file(folder):
     return path
 
 
+def coverages_of(outcome):
+    """A short outcome: one cell of each method."""
+    return replace(outcome, cells=outcome.cells[: 3 * len(METHODS) : 3])
+
+
 # Seeds that are finished
 
 
@@ -48,8 +54,7 @@ def test_what_was_not_stored_is_none(tmp_path, outcome_of):
 
 
 def test_a_file_cut_anywhere_is_none(tmp_path, outcome_of):
-    outcome = outcome_of("iris")
-    store(tmp_path, IRIS, replace(outcome, cells=outcome.cells[:3]))
+    store(tmp_path, IRIS, coverages_of(outcome_of("iris")))
     path = only_file(tmp_path)
     content = path.read_bytes()
     for length in range(len(content)):
@@ -58,8 +63,7 @@ def test_a_file_cut_anywhere_is_none(tmp_path, outcome_of):
 
 
 def test_a_changed_byte_never_gives_another_result(tmp_path, outcome_of):
-    outcome = outcome_of("iris")
-    outcome = replace(outcome, cells=outcome.cells[:3])
+    outcome = coverages_of(outcome_of("iris"))
     store(tmp_path, IRIS, outcome)
     path = only_file(tmp_path)
     content = path.read_bytes()
@@ -117,6 +121,16 @@ def test_another_setup_is_none(tmp_path, outcome_of):
     assert recall(tmp_path, replace(IRIS), 0) is not None
     store(tmp_path, IRIS.quick(), outcome_of("iris"))
     assert recall(tmp_path, IRIS.quick(), 0) is not None
+
+
+def test_other_methods_are_none(tmp_path, outcome_of):
+    outcome = outcome_of("iris")
+    earlier = [replace(c, method=c.method.replace("default", "earlier")) for c in outcome.cells]
+    for cells in (earlier, [cell for cell in outcome.cells if cell.method != "knn"]):
+        store(tmp_path, IRIS, replace(outcome, cells=cells))
+        assert recall(tmp_path, IRIS, 0) is None
+    store(tmp_path, IRIS, outcome)
+    assert recall(tmp_path, IRIS, 0) is not None
 
 
 def test_the_file_of_another_seed_is_none(tmp_path, outcome_of):

@@ -58,7 +58,11 @@ def test_a_setup_fits_the_paper(name):
     convolutions, hidden = LAYERS[setup.published]
     assert [(each.filters, each.kernel) for each in setup.architecture.convolutions] == convolutions
     assert list(setup.architecture.hidden) == hidden
-    assert setup.training.accuracy == ACCURACIES[setup.published]
+    # The published accuracy is what a network happened to have: it may end training, and one that
+    # falls far short of it has not learned.
+    accuracy = ACCURACIES[setup.published]
+    assert setup.training.until in (None, accuracy)
+    assert accuracy - 0.15 < setup.training.least < accuracy
     published = {key.perturbation for key in load_published() if key.dataset == setup.published}
     assert ("large" in published) == (setup.noise.large is not None)
     assert ("adversarial" in published) == (setup.attack is not None)
