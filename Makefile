@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 BUILD_DOCS := NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet  # the theme advertises
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+PYTEST := OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -n auto  # idle threads leave their core to others
 LOCKED := $(PIP) --require-hashes --no-deps --only-binary :all: --requirement
 
 .PHONY: help demo test test-slow check check-javascript docs format bench reproduce clean
@@ -16,10 +17,10 @@ demo: $(VENV)/installed-demo  ## see what a digit reader knows, in under a minut
 	$(BIN)/iknow demo
 
 test: $(VENV)/installed-dev  ## run the tests
-	$(BIN)/python -m pytest -n auto
+	$(PYTEST)
 
 test-slow: $(VENV)/installed-dev  ## run the tests that take longer
-	$(BIN)/python -m pytest -m slow
+	$(PYTEST) --dist worksteal -m slow
 
 check: $(VENV)/installed-dev  ## lint, types (the report's JavaScript too), layers, and documentation
 	$(BIN)/ruff check .

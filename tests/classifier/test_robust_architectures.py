@@ -223,8 +223,9 @@ def attack(classifier, network, layer, rows, labels, queries, assessment, factor
     if isinstance(network, nn.Module):
         function = exact_function(network, layer)
         start = queries[chosen], belief[chosen], radii[chosen]
-        for points in descend(function, rows, labels, *start):
-            broken += count_broken(classifier, points, belief[chosen])
+        steps = list(descend(function, rows, labels, *start))
+        again = np.tile(belief[chosen], len(steps))
+        broken += count_broken(classifier, np.concatenate(steps), again)
     return broken
 
 

@@ -76,14 +76,13 @@ def distance_to_nearest(values, stored, allowed):
 
 def find_violations(classifier, steps, belief):
     """The samples for which any step of an attack made another class IK."""
-    found = np.zeros(len(belief), dtype=bool)
-    for moved in steps:
-        after = classifier.assess(moved)
-        found |= (after.assertion == Assertion.IK) & (after.belief_codes != belief)
-        # The certificate is about what is justified, whatever the model comes to believe.
-        alone = after.justification.sum(axis=1) == 1
-        found |= alone & ~after.justification[np.arange(len(belief)), belief]
-    return found
+    steps = list(steps)
+    after, before = classifier.assess(np.concatenate(steps)), np.tile(belief, len(steps))
+    found = (after.assertion == Assertion.IK) & (after.belief_codes != before)
+    # The certificate is about what is justified, whatever the model comes to believe.
+    alone = after.justification.sum(axis=1) == 1
+    found |= alone & ~after.justification[np.arange(len(before)), before]
+    return found.reshape(len(steps), -1).any(axis=0)
 
 
 RULES = {

@@ -30,7 +30,7 @@ class TestCellIndex(IndexContract):
 def test_each_way_alone_decides_exact_ties_as_brute_force_does(monkeypatch, way, kind):
     monkeypatch.setattr(cells, "cost_of_a_step", lambda _: WAYS[way])
     monkeypatch.setattr(cells, "TRIAL", 1)
-    TestCellIndex().test_assertions_at_exact_ties_equal_those_of_brute_force(kind)
+    TestCellIndex().test_supports_at_exact_ties_equal_those_of_brute_force(kind)
 
 
 def clustered(n_rows, n_features=8, n_classes=3, seed=0, n_clusters=12, spread=0.1):
