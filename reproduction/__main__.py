@@ -10,6 +10,7 @@ from rich.console import Console
 
 from iknow.cli.failures import OneLineCommand
 from reproduction.console import reproduce_figures, reproduce_tables
+from reproduction.notebooks.command import reproduce_notebooks
 
 app = typer.Typer(name="python -m reproduction", pretty_exceptions_enable=False)
 
@@ -20,7 +21,7 @@ def reproduce(
         str,
         typer.Argument(
             help="A dataset of the paper (grid_stability, iris, italy_power_demand, "
-            "synthetic_control, mnist, gtsrb), figures, or all."
+            "synthetic_control, mnist, gtsrb), figures, notebooks, or all."
         ),
     ],
     seeds: Annotated[
@@ -42,6 +43,8 @@ def reproduce(
     """
     if experiment == "figures":
         reproduce_figures(out, quick, Console())
+    elif experiment == "notebooks":
+        reproduce_notebooks(out, seeds, quick, Console())
     else:
         reproduce_tables(experiment, out, seeds, quick, jobs, Console())
     if experiment == "all":
