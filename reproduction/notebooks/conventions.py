@@ -56,6 +56,6 @@ CONVENTIONS = (
         "data of the paper's figures",
         "plane, 1, 4 and 5",
         "two blobs in the plane, 10,000 samples, seed 0; support in the logits; "
-        "of the radii of cell 5 four are those of the paper's figure",
+        "four of the five radii of cell 5 are those of the paper's figure",
     ),
 )

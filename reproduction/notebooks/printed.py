@@ -1,7 +1,7 @@
 """What the notebooks print: their figures, to compare with.
 
-`printed.csv` has a row for each trial, an Epistemic classifier with fixed rules: the notebook by our
-name for it, the cell that printed it (from 0), the fractions of IK, IMK and IDK, and the accuracies
+`printed.csv` has a row for each trial, an Epistemic classifier with fixed rules: our name for the
+notebook, the cell that printed it (from 0), the fractions of IK, IMK and IDK, and the accuracies
 of IK and IMK. An accuracy over no samples is empty. The notebooks call the columns M1, M2, M4, M3
 and M5. They print an M6 as well, the ratio of IDK to IMK, which says nothing new.
 """

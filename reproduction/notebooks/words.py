@@ -24,9 +24,10 @@ ABOUT = {
         "values: 1,440, 360 and 1,800 for the test. Three convolutions and pooling, He-normal "
         "weights, Adam at 0.0005, batches of 128, 32 epochs; support in the third convolution and "
         "in the pooling. The paper's own fractions are all multiples of 1/300: it did not cut.\n\n"
-        "The printed network learned more slowly than ours, and its layers are closer together: a "
-        "radius says little about another network. Figures at fixed radii disagree; those that do "
-        "not depend on the scale of a network, of k-NN and of radii chosen for it, agree."
+        "The printed network learned more slowly than ours and reaches its largest F_IK at smaller "
+        "radii. The scale of a layer differs from network to network, so a radius chosen for one "
+        "says little about another: at fixed radii many figures disagree, while those of k-NN and "
+        "of radii chosen for the network itself agree."
     ),
     "blobs": (
         "Five blobs of scikit-learn's in 15 dimensions, 6,700 samples to train and 3,300 to test. "
@@ -39,9 +40,9 @@ ABOUT = {
     "plane": (
         "Two blobs of scikit-learn's in the plane, the same network, support in the logits. The "
         "notebook prints the accuracy alone, and plots F_IK against the radius, with noise 0.5. It "
-        "seems to be the paper's figure: its augmented confusion matrices are for the paper's four "
-        "radii and one more. The paper's text gives the largest F_IK with noise 0.5 and 1.5; ours is "
-        "that of the notebook's 30 radii, on the test part."
+        "seems to be the paper's figure: it draws augmented confusion matrices at the paper's four "
+        "radii and one more. The paper's text gives the largest F_IK with noise 0.5 and 1.5; ours "
+        "is the largest at the notebook's 30 radii, on the test part."
     ),
 }
 STRETCHED = (

@@ -51,6 +51,8 @@ def small(data):
         data,
         X_train=data.X_train[:400],
         y_train=data.y_train[:400],
+        X_val=data.X_test[:60],
+        y_val=data.y_test[:60],
         X_test=data.X_test[:60],
         y_test=data.y_test[:60],
     )
@@ -181,9 +183,14 @@ def test_stretches_are_those_of_the_matrices():
 
 def test_a_curve_gives_its_largest_value():
     plane = BY_NAME["plane 0.5"]
-    short = replace(plane, training=replace(plane.training, epochs=2, least=0.0))
+    short = replace(
+        plane,
+        load=lambda seed: small(load_blobs(2, 2, 0.5)),
+        training=replace(plane.training, epochs=2, least=0.0),
+    )
     by_radius = [run_notebook(replace(short, curve=(radius,)), 0) for radius in (1e-4, 0.1, 10.0)]
     largest = max(outcome.cells[-1].value for outcome in by_radius)
+    assert largest == by_radius[1].cells[-1].value > 0
     outcome = run_notebook(replace(short, curve=(1e-4, 0.1, 10.0)), 0)
     assert outcome.cells[-1] == Cell("all", "curve", "nominal", "largest F_IK", largest)
 
