@@ -11,6 +11,7 @@ from rich.console import Console
 
 from iknow.cli.failures import OneLineCommand
 from reproduction.console import reproduce_figures, reproduce_tables
+from reproduction.notebooks.command import reproduce_notebooks
 
 
 class Device(StrEnum):
@@ -29,7 +30,7 @@ def reproduce(
         str,
         typer.Argument(
             help="A dataset of the paper (grid_stability, iris, italy_power_demand, "
-            "synthetic_control, mnist, gtsrb), figures, or all."
+            "synthetic_control, mnist, gtsrb), figures, notebooks, or all."
         ),
     ],
     seeds: Annotated[
@@ -52,6 +53,8 @@ def reproduce(
     """
     if experiment == "figures":
         reproduce_figures(out, quick, Console())
+    elif experiment == "notebooks":
+        reproduce_notebooks(out, seeds, quick, Console())
     else:
         reproduce_tables(experiment, out, seeds, quick, jobs, device.value, Console())
     if experiment == "all":

@@ -1,0 +1,139 @@
+"""One notebook with one seed: from its data to measured cells.
+
+    data → network → Epistemic classifier → every trial on the test part
+
+The seed decides the weights and the batches and, for the series, the split.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from iknow.classifier.epistemic import EpistemicClassifier
+from iknow.core.arrays import Floats
+from iknow.core.assertion import Assertion
+from iknow.core.neighborhood import Neighborhood
+from iknow.errors import MissingExtraError
+from iknow.evaluation.metrics import Report, evaluate
+from iknow.explain.assessment import Assessment
+from iknow.rules import Ball, RelativeBall
+from iknow.selection import match_coverage, select
+from reproduction.data.datasets import Dataset
+from reproduction.notebooks.printed import METRICS, key_of
+from reproduction.notebooks.settings import Notebook
+from reproduction.notebooks.stretch import norm_products, product_norms
+from reproduction.protocol import Cell, Outcome
+
+
+def run_notebook(notebook: Notebook, seed: int) -> Outcome:
+    """Run one notebook with one seed."""
+    try:
+        from reproduction.torch import one_thread, train_network
+    except ImportError as error:
+        raise MissingExtraError("reproducing the notebooks", "reproduction") from error
+    data = notebook.load(seed)
+    train, val = (data.X_train, data.y_train), (data.X_val, data.y_val)
+    with one_thread():
+        network, _ = train_network(
+            notebook.architecture, notebook.training, train, val, len(data.classes), seed
+        )
+        classifier = EpistemicClassifier(
+            network,
+            notebook.layers,
+            neighborhoods=Ball(0.0),  # every trial brings its own
+            classes=np.arange(len(data.classes)),
+            batch_size=1024,
+            progress=False,
+        ).fit(*train)
+        weights = _weights_of(network, notebook)
+        facts = {"product_norms": product_norms(weights), "norm_products": norm_products(weights)}
+        cells = list(measure_trials(notebook, classifier, data, facts["product_norms"]))
+        cells += _watch(notebook, data, seed)
+    return Outcome(notebook.name, seed, cells, facts)
+
+
+def measure_trials(
+    notebook: Notebook,
+    classifier: EpistemicClassifier,
+    data: Dataset,
+    stretches: dict[str, float],
+) -> Iterator[Cell]:
+    """The cells of everything that a notebook does with a fitted classifier."""
+    n_neighbors = int(max((max(t.numbers) for t in notebook.trials if t.kind == "k"), default=1))
+    test = classifier.assess(data.X_test, n_neighbors, evidence=True)
+    right = test.belief_codes == data.y_test
+    yield _cell(notebook, "network", "accuracy", float(right.mean()))
+    for trial in notebook.trials:
+        rules = trial.rules(notebook.layers, stretches)
+        yield from _cells(notebook, trial.name, test, rules, data)
+    if notebook.chooses:
+        yield from _chosen(notebook, classifier, test, data)
+    if notebook.curve:
+        curve = [_measure(test, {"logits": Ball(radius)}, data).f_ik for radius in notebook.curve]
+        yield _cell(notebook, "curve", "largest F_IK", max(curve))
+
+
+def _watch(notebook: Notebook, data: Dataset, seed: int) -> Iterator[Cell]:
+    """How accurate the network is on validation data on its way: the same seed, fewer epochs."""
+    from reproduction.torch import measure_accuracy, train_network
+
+    train, val = (data.X_train, data.y_train), (data.X_val, data.y_val)
+    for epochs in notebook.watched:
+        training = replace(notebook.training, epochs=epochs, least=0.0)
+        network, _ = train_network(
+            notebook.architecture, training, train, val, len(data.classes), seed
+        )
+        yield _cell(notebook, "network", f"after {epochs} epochs", measure_accuracy(network, *val))
+
+
+def _chosen(
+    notebook: Notebook, classifier: EpistemicClassifier, test: Assessment, data: Dataset
+) -> Iterator[Cell]:
+    """The radii of the largest coverage on validation data; beside them, our own rule at it."""
+    val = classifier.assess(data.X_val, 1, evidence=True)
+    known = val.evidence, val.belief_codes, data.y_val
+    ball = select(*known, Ball)
+    yield _cell(notebook, "chosen", "F_IK on validation", ball.coverage)
+    yield from _cells(notebook, "chosen", test, dict(ball.neighborhoods), data)
+    relative = match_coverage(*known, RelativeBall, ball.coverage)
+    yield from _cells(notebook, "relative", test, dict(relative.neighborhoods), data)
+
+
+def _cells(
+    notebook: Notebook,
+    trial: str,
+    test: Assessment,
+    rules: dict[str, Neighborhood],
+    data: Dataset,
+) -> Iterator[Cell]:
+    report = _measure(test, rules, data)
+    a_imk = report.accuracy(Assertion.IMK)
+    values = (report.f_ik, report.a_ik, report.f_imk, a_imk, report.f_idk)
+    for metric, value in zip(METRICS, values, strict=True):
+        yield _cell(notebook, trial, metric, None if math.isnan(value) else value)
+
+
+def _measure(test: Assessment, rules: dict[str, Neighborhood], data: Dataset) -> Report:
+    return evaluate(test.under(rules), data.y_test)
+
+
+def _cell(notebook: Notebook, trial: str, metric: str, value: float | None) -> Cell:
+    return Cell(*key_of(notebook.name, trial, metric)[1:], value)
+
+
+def _weights_of(network: Any, notebook: Notebook) -> dict[str, Floats]:
+    """The dense layers' weights by the layer that reads them, of shape (n_inputs, n_outputs)."""
+    if notebook.architecture.convolutions:
+        return {}
+    values = network.state_dict()
+    n_hidden = len(notebook.architecture.hidden)
+    names = {f"dense{i}": f"relu{i}" for i in range(1, n_hidden + 1)} | {"logits": "logits"}
+    return {
+        layer: values[f"{name}.weight"].numpy().T.astype(np.float64)
+        for name, layer in names.items()
+    }
