@@ -140,7 +140,7 @@ _GRID = Setup(
     published="grid_stability",
     dataset="grid_stability",
     architecture=Architecture(hidden=(32, 32)),
-    training=Training(batch=32, epochs=10, least=0.8),
+    training=Training(batch=32, epochs=12, least=0.8),
     layers=("relu2", "logits"),
     noise=Noise(gaussian=0.03, uniform=0.09, relative=True, large=0.5),
 )
