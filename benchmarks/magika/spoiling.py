@@ -19,7 +19,7 @@ JOINED, PIECES, UTF16, RANDOM = "joined", "pieces", "UTF-16", "random"
 RANDOM_BYTES = "randombytes"  # magika's name for them
 NO_TYPE = ""
 PIECE = 512  # bytes
-MOST = 250  # files of a kind
+MOST = 150  # files of a kind
 
 Spoiled = tuple[list[bytes], list[str]]  # contents, and the types that they are of
 

@@ -59,7 +59,7 @@ def at(coverage: float) -> str:
     for method in runs[0]["equal_coverage"]:
         cells = [run["equal_coverage"][method][TEST][str(coverage)] for run in runs]
         areas = [run["augrc"][method] for run in runs if method in run["augrc"]]
-        area = _spread([100 * each for each in areas], digits=2)
+        area = _spread([100 * each for each in areas], digits=2) if areas else ""  # no score
         rows.append([method, *_accuracies(cells, runs), area])
     headings = ("method", "asserted, %", "right, %", "right elsewhere, %", "AUGRC × 100")
     return "\n".join(table_lines(headings, rows, range(1)))
