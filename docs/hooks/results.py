@@ -21,6 +21,7 @@ from benchmarks.records import Results, from_json
 from benchmarks.report import to_markdown
 from benchmarks.tables import quantity_tables, targets_table
 from benchmarks.targets import judge
+from filetypes import MAGIKA
 from iknow.cli.app import app
 from iknow.selection.binomial import samples_needed
 from iknow.selection.guarantee import SHARE_TO_CHOOSE
@@ -201,7 +202,7 @@ MAKERS: dict[str, Callable[[], str]] = {
         targets, selection, growth, faiss_table, gpu_table, gpu_notes, agreement, commands,
         samples_to_certify, samples_for_alarms, wrong_labels,
     )
-} | SCOREBOARD  # fmt: skip
+} | SCOREBOARD | MAGIKA  # fmt: skip
 
 
 def _gpu_row(size: dict[str, Any]) -> list[str]:
