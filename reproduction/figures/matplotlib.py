@@ -30,7 +30,8 @@ from iknow.evaluation.plots.matplotlib.style import (
     titled,
     to_png,
 )
-from reproduction.figures.toy import Experiment, Query, Regions, Supports
+from reproduction.figures.experiment import Experiment
+from reproduction.figures.toy import Query, Regions, Supports
 
 __all__ = [
     "draw_confusion",
@@ -42,7 +43,7 @@ __all__ = [
     "to_png",
 ]
 
-SMALLEST_RADIUS = 1e-3
+RADII = (1e-4, 10.0)  # from and to which curves are drawn, as in the authors' notebook
 DASHED: dict[str, Any] = {"color": INK, "linewidth": 1.3, "linestyle": (0, (4, 1.5))}
 BOX = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "boxstyle": "round,pad=0.3"}
 HALO = [withStroke(linewidth=4, foreground="white")]  # keeps words readable on top of points
@@ -121,7 +122,7 @@ def draw_radius(experiment: Experiment) -> Figure:
     figure = titled((9, 5.6), "A growing radius: from IDK to IK to IMK")
     axes = figure.add_subplot()
     curve = experiment.curve
-    axes.set_title(f"{curve.n_samples:,} test samples of two overlapping classes")
+    axes.set_title(f"{curve.n_samples:,} test samples, noise σ = {experiment.noise:.1f}")
     for assertion in Assertion:
         _steps(axes, curve, curve.fraction(assertion), color=COLORS[assertion], linewidth=2.5)
     _steps(axes, curve, curve.a_ik, **DASHED)
@@ -139,7 +140,7 @@ def draw_radius(experiment: Experiment) -> Figure:
 @styled
 def draw_confusion(experiment: Experiment) -> Figure:
     """The augmented confusion matrix at each radius: above each other for IK, IMK and IDK."""
-    title = f"Augmented confusion matrices with noise σ = {experiment.noise:.1f}"
+    title = f"Augmented confusion matrices, noise σ = {experiment.noise:.1f}"
     figure = titled((10, 8.6), title)
     grid = figure.subplots(len(Assertion), len(experiment.reports), squeeze=False)
     most = max(int(report.matrix.max()) for report in experiment.reports.values())
@@ -159,7 +160,7 @@ def draw_noise(experiments: Sequence[Experiment]) -> Figure:
     """The data at each level of noise, and below it how much of it can be known."""
     figure = titled((10, 7.4), "The more the classes overlap, the less can be known")
     grid = figure.subplots(2, len(experiments), sharey="row", squeeze=False)
-    everything = np.concatenate([experiment.blobs.train[0] for experiment in experiments])
+    everything = np.concatenate([experiment.points for experiment in experiments])
     low, high = everything.min() - 0.5, everything.max() + 0.5
     for (above, below), experiment in zip(grid.T, experiments, strict=True):
         above.set_title(f"noise σ = {experiment.noise:.1f}", color=INK, weight="bold")
@@ -203,8 +204,8 @@ def _matrix(axes: Axes, report: Report, assertion: Assertion, most: int) -> None
     shades = LinearSegmentedColormap.from_list("", ["white", COLORS[assertion]])
     axes.imshow(counts, cmap=shades, vmin=0, vmax=most)
     for (predicted, true), count in np.ndenumerate(counts):
-        color = "white" if count > most / 2 else INK if count else "#a0a0a0"
-        axes.text(true, predicted, str(count), color=color, size=9.5, **CENTERED)
+        color = "white" if count > 0.75 * most else INK if count else "#a0a0a0"
+        axes.text(true, predicted, f"{count:,}", color=color, size=11, **CENTERED)
     axes.set_xticks(range(counts.shape[1]), report.true_classes.tolist())
     axes.set_yticks(range(counts.shape[0]), report.classes.tolist())
     axes.tick_params(length=0)
@@ -214,8 +215,7 @@ def _matrix(axes: Axes, report: Report, assertion: Assertion, most: int) -> None
 
 def _cloud(axes: Axes, experiment: Experiment) -> None:
     """All points, in their original order so that no class hides another, and their classes."""
-    both = zip(experiment.blobs.train, experiment.blobs.test, strict=True)
-    points, labels = (np.concatenate(parts) for parts in both)
+    points, labels = experiment.points, experiment.labels
     colors = np.array(CLASS_COLORS)[labels].tolist()
     axes.scatter(points[:, 0], points[:, 1], s=4, c=colors, alpha=0.45, linewidths=0)
     for code in np.unique(labels):
@@ -232,16 +232,16 @@ def _knowledge(axes: Axes, curve: RadiusCurve) -> None:
     _steps(axes, curve, curve.f_ik, color=green, linewidth=2.5)
     axes.plot(radius, largest, "o", color=green, markersize=8)
     axes.set_title(f"largest $F_{{IK}}$: {largest:.2f}", color=green, weight="bold")
-    write(axes, SMALLEST_RADIUS, 1.0, "$A_{IK}$", INK, ha="left", offset=(6, 12))
+    write(axes, RADII[0], 1.0, "$A_{IK}$", INK, ha="left", offset=(6, 12))
     axes.set(ylim=(-0.02, 1.12))
 
 
 def _steps(axes: Axes, curve: RadiusCurve, values: Floats, **look: Any) -> None:
     """A curve that is constant from each radius to the next, on a logarithmic axis."""
-    end = 10.0 ** np.ceil(np.log10(curve.radii[-1]))
-    radii = np.append(np.maximum(curve.radii, SMALLEST_RADIUS), end)
+    low, high = RADII
+    radii = np.append(np.maximum(curve.radii, low), max(high, curve.radii[-1]))
     axes.plot(radii, np.append(values, values[-1]), drawstyle="steps-post", **look)
-    axes.set(xscale="log", xlim=(SMALLEST_RADIUS, end), xlabel="radius ε")
+    axes.set(xscale="log", xlim=RADII, xlabel=f"radius ε in the {curve.layer}")
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
 
 

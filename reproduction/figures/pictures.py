@@ -6,6 +6,9 @@ radius.png       fractions of IK, IMK and IDK, and accuracy on IK, against ε
 confusion.png    augmented confusion matrices at four values of ε
 noise.png        how much can be known with three levels of noise
 signs.png        the traffic signs by group, if there are any
+
+The first two are about inputs, with data of our own (`toy`); the next three are about the logits,
+with the authors' data and network (`experiment`).
 """
 
 from __future__ import annotations
@@ -20,7 +23,9 @@ from numpy.typing import NDArray
 
 from iknow.errors import InputError, MissingExtraError
 from iknow.storage.atomic import write_bytes
-from reproduction.figures import toy
+from reproduction.figures.experiment import make_experiment
+from reproduction.figures.toy import make_regions, make_supports
+from reproduction.notebooks.settings import NOISES
 
 Signs = tuple[NDArray[Any], Sequence[str]]
 SHOWN_NOISE = 1.0
@@ -31,26 +36,22 @@ def make_figures(
 ) -> list[Path]:
     """Write the figures into a folder, which is created if needed; returns their paths.
 
-    On one machine the same seed gives the same bytes. quick: coarser pictures of fewer samples, to
-    see that everything works. signs: images of shape (n_groups, m, height, width, 3), and the names
-    of the groups from top to bottom.
+    On one machine the same seed gives the same bytes. quick: coarser regions, to see that
+    everything works. signs: images of shape (n_groups, m, height, width, 3), and the names of the
+    groups from top to bottom.
     """
     drawing = _import_drawing()
     folder = Path(out)
     if folder.exists() and not folder.is_dir():
         raise InputError(f"the figures go into a folder; {folder} is a file")
-    n_train, n_test, n_cells = (400, 200, 100) if quick else (4000, 2000, 800)
-    radius = toy.make_experiment(toy.TWO_BLOBS, toy.TWO_NOISE, n_train, n_test, seed)
-    noise = [
-        toy.make_experiment(toy.FOUR_BLOBS, noise, n_train, n_test, seed, toy.RADII)
-        for noise in toy.NOISES
-    ]
+    experiments = {noise: make_experiment(noise, seed) for noise in NOISES}
+    shown = experiments[SHOWN_NOISE]
     figures = {
-        "regions": drawing.draw_regions(toy.make_regions(n_cells, seed)),
-        "supports": drawing.draw_supports(toy.make_supports(seed)),
-        "radius": drawing.draw_radius(radius),
-        "confusion": drawing.draw_confusion(noise[toy.NOISES.index(SHOWN_NOISE)]),
-        "noise": drawing.draw_noise(noise),
+        "regions": drawing.draw_regions(make_regions(100 if quick else 800, seed)),
+        "supports": drawing.draw_supports(make_supports(seed)),
+        "radius": drawing.draw_radius(shown),
+        "confusion": drawing.draw_confusion(shown),
+        "noise": drawing.draw_noise(list(experiments.values())),
     }
     if signs is not None:
         figures["signs"] = drawing.draw_signs(*signs)

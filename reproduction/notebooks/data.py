@@ -14,7 +14,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from sklearn.datasets import make_blobs
 from sklearn.model_selection import train_test_split
 
-from iknow.core.arrays import Floats32, Ints
+from iknow.core.arrays import Floats, Floats32, Ints
 from reproduction.data.datasets import Dataset, load_dataset, per_feature, scale
 
 WINDOW = 55
@@ -51,6 +51,16 @@ def load_blobs(n_classes: int, n_features: int, noise: float) -> Dataset:
     The notebooks have no validation part; they watch training on the test part, and so does this.
     They choose nothing by it.
     """
+    X, y = draw_blobs(n_classes, n_features, noise)
+    X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.33, random_state=42)
+    X_train, X_test = scale([X_train, X_test], per_feature)
+    test = X_test, y_test
+    classes = tuple(map(str, range(n_classes)))
+    return Dataset("blobs", classes, X_train, y_train, *test, *test)
+
+
+def draw_blobs(n_classes: int, n_features: int, noise: float) -> tuple[Floats, Ints]:
+    """The blobs as they are drawn: of shape (n, n_features), and their classes, of shape (n,)."""
     X, y = make_blobs(
         n_samples=N_BLOB_SAMPLES,
         centers=n_classes,
@@ -58,8 +68,4 @@ def load_blobs(n_classes: int, n_features: int, noise: float) -> Dataset:
         cluster_std=noise,
         random_state=0,
     )
-    X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.33, random_state=42)
-    X_train, X_test = scale([X_train, X_test], per_feature)
-    test = X_test, y_test.astype(np.int64)
-    classes = tuple(map(str, range(n_classes)))
-    return Dataset("blobs", classes, X_train, y_train.astype(np.int64), *test, *test)
+    return X, y.astype(np.int64)

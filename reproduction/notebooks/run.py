@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -32,29 +33,39 @@ from reproduction.protocol import Cell, Outcome
 
 def run_notebook(notebook: Notebook, seed: int) -> Outcome:
     """Run one notebook with one seed."""
-    try:
-        from reproduction.torch import one_thread, train_network
-    except ImportError as error:
-        raise MissingExtraError("reproducing the notebooks", "reproduction") from error
     data = notebook.load(seed)
-    train, val = (data.X_train, data.y_train), (data.X_val, data.y_val)
-    with one_thread():
-        network, _ = train_network(
-            notebook.architecture, notebook.training, train, val, len(data.classes), seed
-        )
-        classifier = EpistemicClassifier(
-            network,
-            notebook.layers,
-            neighborhoods=Ball(0.0),  # every trial brings its own
-            classes=np.arange(len(data.classes)),
-            batch_size=1024,
-            progress=False,
-        ).fit(*train)
-        weights = _weights_of(network, notebook)
+    with import_torch().one_thread():
+        classifier = fit_notebook(notebook, data, seed)
+        weights = _weights_of(classifier.model, notebook)
         facts = {"product_norms": product_norms(weights), "norm_products": norm_products(weights)}
         cells = list(measure_trials(notebook, classifier, data, facts["product_norms"]))
         cells += _watch(notebook, data, seed)
     return Outcome(notebook.name, seed, cells, facts)
+
+
+def fit_notebook(notebook: Notebook, data: Dataset, seed: int) -> EpistemicClassifier:
+    """A notebook's network, trained on its data, and balls of radius 0 for trials to replace."""
+    train, val = (data.X_train, data.y_train), (data.X_val, data.y_val)
+    network, _ = import_torch().train_network(
+        notebook.architecture, notebook.training, train, val, len(data.classes), seed
+    )
+    return EpistemicClassifier(
+        network,
+        notebook.layers,
+        neighborhoods=Ball(0.0),
+        classes=np.arange(len(data.classes)),
+        batch_size=1024,
+        progress=False,
+    ).fit(*train)
+
+
+def import_torch() -> ModuleType:
+    """`reproduction.torch`; without torch, an error that says how to install it."""
+    try:
+        from reproduction import torch
+    except ImportError as error:
+        raise MissingExtraError("reproducing the notebooks", "reproduction") from error
+    return torch
 
 
 def measure_trials(
@@ -80,15 +91,15 @@ def measure_trials(
 
 def _watch(notebook: Notebook, data: Dataset, seed: int) -> Iterator[Cell]:
     """How accurate the network is on validation data on its way: the same seed, fewer epochs."""
-    from reproduction.torch import measure_accuracy, train_network
-
+    torch = import_torch()
     train, val = (data.X_train, data.y_train), (data.X_val, data.y_val)
     for epochs in notebook.watched:
         training = replace(notebook.training, epochs=epochs, least=0.0)
-        network, _ = train_network(
+        network, _ = torch.train_network(
             notebook.architecture, training, train, val, len(data.classes), seed
         )
-        yield _cell(notebook, "network", f"after {epochs} epochs", measure_accuracy(network, *val))
+        accuracy = torch.measure_accuracy(network, *val)
+        yield _cell(notebook, "network", f"after {epochs} epochs", accuracy)
 
 
 def _chosen(

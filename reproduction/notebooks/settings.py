@@ -21,6 +21,7 @@ from reproduction.notebooks.data import load_blobs, load_windows
 from reproduction.setups import Architecture, Convolution, Training
 
 Kind = Literal["k", "radii", "stretched"]
+NOISES = (0.5, 1.0, 1.5)
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ _BLOBS = Notebook(
 )
 
 
-def _plane(noise: float) -> Notebook:
+def plane(noise: float) -> Notebook:
     """The notebook has noise 0.5; the paper's figure from it has 1.0 and 1.5 as well."""
     return Notebook(
         name=f"plane {noise}",
@@ -124,4 +125,4 @@ def _plane(noise: float) -> Notebook:
     )
 
 
-NOTEBOOKS = (_SERIES, _BLOBS, *(_plane(noise) for noise in (0.5, 1.0, 1.5)))
+NOTEBOOKS = (_SERIES, _BLOBS, *map(plane, NOISES))
