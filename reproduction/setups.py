@@ -169,7 +169,6 @@ _GTSRB = Setup(
     layers=("gap", "logits"),
     noise=Noise(gaussian=0.033, uniform=0.1, limits=(0.0, 1.0)),
     attack=_attack(0.05),
-    seeds=4,  # a quarter of an hour each
 )
 
 _ALL = [

@@ -57,7 +57,7 @@ def stored(folder):
 def test_a_name_stands_for_its_experiments():
     assert choose_setups("iris") == [IRIS]
     assert choose_setups("all") == list(SETUPS.values())
-    assert choose_setups("gtsrb_default_attack") == [READINGS["gtsrb_default_attack"]]
+    assert choose_setups("gtsrb_short_attack") == [READINGS["gtsrb_short_attack"]]
     assert choose_setups("iris", quick=True) == [IRIS.quick()]
     assert all(setup.max_samples for setup in choose_setups("all", quick=True))
     with pytest.raises(InputError, match="no experiment is named 'cifar'"):
