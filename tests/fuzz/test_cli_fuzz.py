@@ -14,8 +14,8 @@ pytestmark = [
     pytest.mark.filterwarnings("default"),  # the command line shows them in a line
 ]
 
-CASES = 200
-SHARDS = 8
+CASES = 250
+SHARDS = 12
 HOSTILE = ("h_", "loop", "dangling", "folder", "linked", "[", "e\x1b", "\udcff", "fifo")
 NUMBERS = ("nan", "inf", "-inf", "-1", "0", "1", "0.5", "1e400", "1e-400", "2", "x", "", "9" * 30)
 MODEL_NAMES = (

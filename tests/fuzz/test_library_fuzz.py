@@ -367,7 +367,7 @@ def run_case(rng, folder, number):
     rule = problem.one((Ball, BallElseNearest, BallWithNearest)) if tunes else Ball
     fixed = None if tunes else problem.make_rule(scale)
     k = int(rng.integers(1, 6))
-    batch_size = problem.one((None, None, 1, 3, 7, 7, np.int64(100), np.int64(100)))
+    batch_size = problem.one((None, 1, 3, 7, np.int64(100)))
     classes = problem.labels if problem.name in ("made", "torch", "conv", "own") else None
     metric = problem.make_metric(None)
     told = f"case {number}: {problem.told}, {fixed or rule}, k={k}, {metric}, batch {batch_size}"

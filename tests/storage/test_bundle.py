@@ -1206,7 +1206,7 @@ print(n_left, os.listdir(os.path.dirname(path)))
 """
 
 
-@pytest.mark.parametrize("n_kills", [10, pytest.param(150, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_kills", [10, pytest.param(300, marks=pytest.mark.slow)])
 def test_killed_saves_leave_a_whole_bundle_and_the_next_save_cleans_up(tmp_path, n_kills):
     functions = [inspect.getsource(make_small_bundle), inspect.getsource(assert_whole)]
     script = "\n".join([*functions, SAVE_AND_BE_KILLED])

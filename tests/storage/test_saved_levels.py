@@ -254,7 +254,7 @@ def mutate(value, chance):
     return [mutate(each, chance) for each in value] if isinstance(value, list) else value
 
 
-@pytest.mark.parametrize("n", [100, pytest.param(2_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [100, pytest.param(5_000, marks=pytest.mark.slow)])
 def test_any_mutation_of_a_selection_is_refused_or_harmless(tmp_path, contents, n):
     original = json.loads(contents["manifest.json"])["settings"]["selection"]
     queries, _ = make_outputs(20, 2)
