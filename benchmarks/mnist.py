@@ -19,7 +19,7 @@ from iknow.rules import Ball
 from iknow.search.cpu.dense_index import DenseIndex
 from iknow.selection import select
 from reproduction.data.datasets import load_dataset
-from reproduction.setups import find_setup
+from reproduction.readings import find_setup
 
 BATCH = 4096
 FIRST_LAYER = "relu1"

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from reproduction.reading import NOISE, Reading
+from reproduction.dataset_numbers import NOISE, DatasetNumbers
 from reproduction.tables import load_published
 
 HALF = 0.5
@@ -29,51 +29,51 @@ class Claim:
 
     text: str
     words: str
-    holds: Callable[[Reading], bool]
+    holds: Callable[[DatasetNumbers], bool]
     datasets: tuple[str, ...] = DATASETS
 
 
-def _matches_coverage(its: Reading) -> bool:
+def _matches_coverage(its: DatasetNumbers) -> bool:
     ball = its.known("ball", "nominal")
     return all(abs(its.known(each, "nominal") - ball) <= SIMILAR for each in ("softmax", "knn"))
 
 
-def _separates(its: Reading) -> bool:
+def _separates(its: DatasetNumbers) -> bool:
     known = its.known("ball", "nominal")
     inside, outside = its.right("ball", "nominal"), its.right_outside("ball", "nominal")
     return inside > known * inside + (1 - known) * outside > outside
 
 
-def _softmax_separates_under_noise(its: Reading) -> bool:
+def _softmax_separates_under_noise(its: DatasetNumbers) -> bool:
     return all(its.right("softmax", each) > its.right_outside("softmax", each) for each in NOISE)
 
 
-def _is_sure_and_wrong(its: Reading) -> bool:
+def _is_sure_and_wrong(its: DatasetNumbers) -> bool:
     known, right = (each("softmax", its.strongest) for each in (its.known, its.right))
     return known > HALF and right < HALF
 
 
-def _falls(its: Reading) -> bool:
+def _falls(its: DatasetNumbers) -> bool:
     return all(
         its.known(each, its.strongest) < HALF * its.known(each, "nominal")
         for each in ("ball", "h2")
     )
 
 
-def _stays_right_under_attack(its: Reading) -> bool:
+def _stays_right_under_attack(its: DatasetNumbers) -> bool:
     kept = (its.right(each, its.strongest) >= HIGH_ACCURACY for each in ("knn", "ball", "h2"))
     return all(kept) and its.right("softmax", its.strongest) < HIGH_ACCURACY
 
 
-def _is_safer_than(method: str, margin: float) -> Callable[[Reading], bool]:
-    def holds(its: Reading) -> bool:
+def _is_safer_than(method: str, margin: float) -> Callable[[DatasetNumbers], bool]:
+    def holds(its: DatasetNumbers) -> bool:
         most = its.known_wrong(method, its.strongest) + margin
         return all(its.known_wrong(each, its.strongest) <= most for each in ("ball", "h2"))
 
     return holds
 
 
-def _are_similar(one: str, other: str, its: Reading, conditions: tuple[str, ...]) -> bool:
+def _are_similar(one: str, other: str, its: DatasetNumbers, conditions: tuple[str, ...]) -> bool:
     return all(
         _near(figure(one, each), figure(other, each))
         for figure in (its.known, its.right)
@@ -88,7 +88,7 @@ def _near(one: float, other: float) -> bool:
     return abs(one - other) <= SIMILAR
 
 
-def _two_are_safer(its: Reading, conditions: tuple[str, ...]) -> bool:
+def _two_are_safer(its: DatasetNumbers, conditions: tuple[str, ...]) -> bool:
     return all(
         its.known_wrong("ball", each) <= its.known_wrong("ball", each, "logit")
         for each in conditions

@@ -11,6 +11,7 @@ from pathlib import Path
 from iknow.storage.atomic import write_bytes
 from reproduction.agreement import Comparison, compare, count_agreeing
 from reproduction.claims import CLAIMS, Claim
+from reproduction.dataset_numbers import DatasetNumbers, list_numbers
 from reproduction.entries import (
     HEADINGS,
     LAYERS,
@@ -22,7 +23,6 @@ from reproduction.entries import (
     tables,
 )
 from reproduction.protocol import Outcome
-from reproduction.reading import Reading
 from reproduction.tables import ACCURACIES, Key, load_published
 from reproduction.uncertainty import HOW, Resamples, resample_seeds, show_interval
 
@@ -116,20 +116,13 @@ def _claim_cell(claim: Claim, experiment: Experiment) -> str:
     dataset, n = experiment.setup.published, len(experiment.outcomes)
     if dataset not in claim.datasets:
         return ""
-    true = sum(claim.holds(_read(dataset, outcome)) for outcome in experiment.outcomes)
+    true = sum(
+        claim.holds(DatasetNumbers(list_numbers(dataset, outcome), dataset))
+        for outcome in experiment.outcomes
+    )
     mark = "✓" if true == n else "~" if true > n / 2 else "✗"
-    borne_out = claim.holds(Reading(load_published(), dataset))
+    borne_out = claim.holds(DatasetNumbers(load_published(), dataset))
     return f"{mark} {true} of {n}{'' if borne_out else ', paper ✗'}"
-
-
-def _read(dataset: str, outcome: Outcome) -> Reading:
-    numbers = {
-        Key(dataset, cell.layers, cell.method, cell.perturbation, cell.metric): (
-            float("nan") if cell.value is None else cell.value
-        )
-        for cell in outcome.cells
-    }
-    return Reading(numbers, dataset)
 
 
 def _base_classifiers(experiments: Sequence[Experiment]) -> Iterator[str]:

@@ -24,9 +24,9 @@ from reproduction.agreement import compare, count_agreeing, measure
 from reproduction.data.published import sample_signs
 from reproduction.figures.pictures import make_figures
 from reproduction.protocol import Outcome
+from reproduction.readings import find_setup
 from reproduction.reproduce import choose_setups, list_runs, reproduce
 from reproduction.results import read_csv
-from reproduction.setups import find_setup
 
 
 def reproduce_tables(

@@ -17,7 +17,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from iknow.errors import InputError
 from iknow.evaluation.perturb import Limits
 
 Weights = Literal["glorot", "he"]
@@ -215,63 +214,3 @@ _ALL = [
     replace(_GRID, name="grid_stability_12", dataset="grid_stability_12"),
 ]
 SETUPS: dict[str, Setup] = {setup.name: setup for setup in _ALL}
-
-
-def _other(setup: Setup, name: str, **training: Any) -> Setup:
-    """A setup trained otherwise."""
-    return replace(setup, name=f"{setup.name}_{name}", training=replace(setup.training, **training))
-
-
-def _padded(setup: Setup, name: str, *, same: bool) -> Setup:
-    return replace(
-        setup,
-        name=f"{setup.name}_{name}",
-        architecture=replace(setup.architecture, same=same),
-    )
-
-
-# Other readings, to see what they change. `python -m reproduction all` does not run them.
-_SERIES = [SETUPS["italy_power_demand"], SETUPS["synthetic_control"]]
-_OTHERS = [
-    # He's weights, for as many epochs as suit them best.
-    _other(_GRID, "he", weights="he", epochs=20),
-    _other(SETUPS["iris"], "he", weights="he"),
-    *(_other(each, "he", weights="he") for each in _SERIES),
-    _other(_MNIST, "he", weights="he"),
-    _other(_GTSRB, "he", weights="he"),
-    # Other batches.
-    _other(_GRID, "batch_512", batch=512, epochs=100),
-    _other(_MNIST, "batch_32", batch=32, epochs=3),
-    _other(_MNIST, "batch_2048", batch=2048),
-    # Stopped once the published accuracy holds on validation data.
-    _other(_GRID, "stopped", weights="he", epochs=100, until=0.9374),
-    _other(_MNIST, "stopped", weights="he", batch=2048, epochs=100, until=0.9603),
-    # Where layers are read, and padding.
-    replace(_GRID, name="grid_stability_before_relu", layers=("dense2", "logits")),
-    replace(_MNIST, name="mnist_before_relu", layers=("dense2", "logits")),
-    *(_padded(each, "same", same=True) for each in _SERIES),
-    _other(
-        _padded(_GTSRB, "valid", same=False),
-        "stopped",
-        weights="he",
-        batch=512,
-        epochs=100,
-        until=0.9741,
-    ),
-    _other(_padded(_GTSRB, "valid", same=False), "long", batch=2048, epochs=50),
-    # Steps of the attack.
-    replace(_MNIST, name="mnist_short_attack", attack=Attack(0.2, step=0.02, iterations=10)),
-    replace(_GTSRB, name="gtsrb_short_attack", attack=Attack(0.05, step=0.01, iterations=10)),
-]
-READINGS: dict[str, Setup] = {setup.name: setup for setup in _OTHERS}
-
-
-def find_setup(name: str) -> Setup:
-    """The experiment with a name."""
-    known = SETUPS | READINGS
-    if name not in known:
-        raise InputError(
-            f"no experiment is named {name!r}: choose all, figures, one of {', '.join(SETUPS)}, or "
-            f"one of the other readings {', '.join(READINGS)}"
-        )
-    return known[name]

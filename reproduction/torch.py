@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from iknow.core.arrays import Floats32, Ints
-from iknow.errors import IknowError
+from iknow.errors import IknowError, InputError
 from reproduction.setups import Architecture, Training, Weights
 
 # The standard deviation of a standard normal truncated at ±2.
@@ -48,6 +48,8 @@ def train_network(
 
     X: of shape (n, ...), y: of shape (n,). The seed determines the weights and the batches.
     """
+    if device == "cuda" and not torch.cuda.is_available():
+        raise InputError("no CUDA device is at hand: leave --device out, to run on the CPU")
     X, y = (torch.from_numpy(each).to(device) for each in train)
     accuracy = 0.0
     for restart in range(training.restarts):

@@ -17,6 +17,7 @@ import numpy as np
 from iknow.core.arrays import Bools, Floats
 from iknow.evaluation.resampling import draw_weights, interval
 from reproduction.agreement import LEAST_SHARE, coverage_of, is_within, share_of
+from reproduction.dataset_numbers import list_numbers
 from reproduction.protocol import Outcome
 from reproduction.tables import Key, load_published
 
@@ -69,7 +70,7 @@ def show_interval(ends: tuple[float, float] | None) -> str:
 
 
 def _resample(dataset: str, outcomes: Sequence[Outcome]) -> Resamples:
-    rows = [_values(dataset, outcome) for outcome in outcomes]
+    rows = [list_numbers(dataset, outcome) for outcome in outcomes]
     keys = tuple(key for key in load_published() if key in rows[0])
     if len(rows) < 2:
         return Resamples(keys, *(np.empty((0, len(keys)), dtype=bool) for _ in range(2)))
@@ -85,16 +86,6 @@ def _resample(dataset: str, outcomes: Sequence[Outcome]) -> Resamples:
         counted.append(np.broadcast_to(counts, RESAMPLES))
         close.append(counted[-1] & is_within(means[key], published[key]))
     return Resamples(keys, np.column_stack(counted), np.column_stack(close))
-
-
-def _values(dataset: str, outcome: Outcome) -> dict[Key, float]:
-    """The cells of one seed; NaN if undefined."""
-    return {
-        Key(dataset, cell.layers, cell.method, cell.perturbation, cell.metric): (
-            float("nan") if cell.value is None else cell.value
-        )
-        for cell in outcome.cells
-    }
 
 
 def _means(values: Floats, weights: Floats) -> Floats:

@@ -4,7 +4,7 @@ import pytest
 
 from reproduction.methods import METHODS
 from reproduction.protocol import Cell, Outcome
-from reproduction.setups import find_setup
+from reproduction.readings import find_setup
 from reproduction.tables import METRICS, Key, load_published
 
 

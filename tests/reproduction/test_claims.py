@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reproduction.claims import CLAIMS
-from reproduction.reading import Reading
+from reproduction.dataset_numbers import DatasetNumbers
 from reproduction.tables import Key, load_published
 
 LAST = {
@@ -47,7 +47,7 @@ def holds(claim, dataset, changes=()):
         assert key in numbers
         numbers[key] = value
     assert dataset in claim.datasets
-    return claim.holds(Reading(numbers, dataset))
+    return claim.holds(DatasetNumbers(numbers, dataset))
 
 
 def published(dataset, method, condition, metric="F_IK", layers="two"):
@@ -64,7 +64,7 @@ def test_the_paper_s_numbers():
 
 def test_the_last_condition_of_each_dataset():
     for dataset, last in LAST.items():
-        reading = Reading(load_published(), dataset)
+        reading = DatasetNumbers(load_published(), dataset)
         assert reading.strongest == last
         assert reading.conditions == ("nominal", "gaussian", "uniform", last)
 

@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from reproduction.agreement import count_agreeing
 from reproduction.comparison import write_comparison
+from reproduction.entries import group_outcomes
 from reproduction.protocol import run_seed
+from reproduction.readings import find_setup
 from reproduction.results import read_csv, recall, to_csv
-from reproduction.setups import SETUPS, find_setup
+from reproduction.setups import SETUPS
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reproduction"
 RESULTS, PAGE = FOLDER / "results.csv", FOLDER / "comparison.md"
@@ -62,6 +65,13 @@ def test_the_committed_table_is_made_of_the_committed_runs():
 def test_the_committed_page_is_made_of_the_committed_runs(tmp_path):
     made = write_comparison(tmp_path / "comparison.md", committed_runs())
     assert PAGE.read_bytes() == made.read_bytes()
+
+
+def test_the_readme_says_how_much_agrees():
+    published = [e for e in group_outcomes(read_csv(RESULTS)) if e.setup.name == e.setup.published]
+    agreeing, counted = count_agreeing([each for e in published for each in e.comparisons])
+    readme = (FOLDER.parents[1] / "README.md").read_text("utf-8")
+    assert f"{agreeing} of the {counted} comparable numbers" in readme
 
 
 def test_all_seeds_of_all_experiments_are_committed():

@@ -9,7 +9,7 @@ import torch
 from scipy import stats
 from torch import nn
 
-from iknow.errors import IknowError
+from iknow.errors import IknowError, InputError
 from reproduction import torch as networks
 from reproduction.setups import SETUPS, Architecture, Convolution, Training
 from reproduction.torch import build_network, measure_accuracy, one_thread, train_network
@@ -346,3 +346,9 @@ def test_one_thread_gives_the_others_back():
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a CUDA device is at hand")
+def test_a_missing_device_is_said():
+    with pytest.raises(InputError, match="no CUDA device is at hand"):
+        train_network(ARCHITECTURE, TRAINING, *blobs(), 2, seed=0, device="cuda")

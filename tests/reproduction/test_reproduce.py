@@ -13,9 +13,10 @@ from reproduction import reproduce as module
 from reproduction.__main__ import app
 from reproduction.comparison import write_comparison
 from reproduction.methods import METHODS
+from reproduction.readings import READINGS
 from reproduction.reproduce import choose_setups, list_runs, reproduce
 from reproduction.results import read_csv, recall, to_csv
-from reproduction.setups import READINGS, SETUPS, Training
+from reproduction.setups import SETUPS, Training
 
 IRIS, ITALY = SETUPS["iris"], SETUPS["italy_power_demand"]
 TINY = replace(IRIS, training=Training(batch=16, epochs=15, least=0.0))

@@ -8,7 +8,8 @@ import torch
 
 from iknow.errors import InputError
 from reproduction.data.datasets import DATASETS
-from reproduction.setups import READINGS, SETUPS, find_setup
+from reproduction.readings import READINGS, find_setup
+from reproduction.setups import SETUPS
 from reproduction.tables import ACCURACIES, load_published
 from reproduction.torch import build_network
 

@@ -1,4 +1,4 @@
-"""Reading a set of numbers: those of the paper or of one seed, about one dataset.
+"""The numbers of one dataset, by their meaning: those of the paper, or of one seed.
 
 "Strongest" is the last of the four conditions: large noise, or the attack. A sample is known and
 wrong if it is IK and the answer is not right.
@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from reproduction.protocol import Outcome
 from reproduction.tables import Key, load_published
 
 NOISE = ("gaussian", "uniform")
 
 
 @dataclass(frozen=True)
-class Reading:
+class DatasetNumbers:
     """The numbers of one dataset, by method, condition and layers."""
 
     numbers: Mapping[Key, float]
@@ -47,3 +48,13 @@ class Reading:
         """The share of the samples that are known and wrong."""
         known = self.known(method, condition, layers)
         return known * (1 - self.right(method, condition, layers)) if known else 0.0
+
+
+def list_numbers(dataset: str, outcome: Outcome) -> dict[Key, float]:
+    """The numbers of one seed under the name of a dataset of the paper; NaN if undefined."""
+    return {
+        Key(dataset, cell.layers, cell.method, cell.perturbation, cell.metric): (
+            float("nan") if cell.value is None else cell.value
+        )
+        for cell in outcome.cells
+    }
