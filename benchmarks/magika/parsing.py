@@ -95,13 +95,13 @@ def _parses(parse: Callable[[str], object], text: str) -> bool:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of odd escapes in somebody's Python
             return parse(text) is not False
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         return False
 
 
 PARSERS: dict[str, Callable[[str], object]] = {
     "html": lambda text: "{{" not in text and "{%" not in text,  # else a template for HTML
-    "ipynb": lambda text: "cells" in json.loads(text) or "worksheets" in json.loads(text),
+    "ipynb": lambda text: not {"cells", "worksheets"}.isdisjoint(dict(json.loads(text))),
     "json": json.loads,
     "python": ast.parse,
     "toml": tomllib.loads,

@@ -77,6 +77,8 @@ def test_an_extension_counts_if_it_means_one_type_that_the_model_has():
         (b"print 'old'\n", "python", True, False),
         (b'{"a": [1]}', "json", True, True),
         (b"{'a': 1}", "json", True, False),
+        (b'{"cells": []}', "ipynb", True, True),
+        (b"5", "ipynb", True, False),  # JSON, but no notebook
         (b"\x89PNG\r\n\x1a\n\0\xff", "png", False, True),
         (b"version https://git-lfs.github.com/spec/v1\n", "png", False, False),
         (b"\xff\xd8\xff\xe0", "png", False, False),
