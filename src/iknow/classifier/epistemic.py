@@ -38,11 +38,13 @@ class EpistemicClassifier(TuningMixin, ClassifierMixin, BaseEstimator):  # type:
     """Wraps a classifier and asserts IK, IMK or IDK for each of its predictions.
 
     Args:
-        model: A trained torch module, a scikit-learn classifier, or any `iknow.models.Model`. A
-            trained model is used as it is: `fit` collects the evidence, then call `tune`. `fit`
-            clones an unfitted scikit-learn classifier, trains it on all but `validation_fraction`
-            of the data, and tunes the radii on the rest. `clone`, and so `cross_val_score` and
-            `GridSearchCV`, makes a fitted classifier unfitted; a `FrozenEstimator` stays fitted.
+        model: A trained torch or Keras model, a scikit-learn, xgboost, lightgbm or catboost
+            classifier, the path of an .onnx file, a function that returns scores, or any
+            `iknow.models.Model`. A trained model is used as it is: `fit` collects the evidence,
+            then call `tune`. `fit` clones an unfitted scikit-learn classifier, trains it on all but
+            `validation_fraction` of the data, and tunes the radii on the rest. `clone`, and so
+            `cross_val_score` and `GridSearchCV`, makes a fitted classifier unfitted; a
+            `FrozenEstimator` stays fitted.
         layers: Names of the layers to find support in. Default: the input and the last hidden
             layer of a network, or what enters the classifier of a pipeline; for the paper's rules
             the last hidden layer and the output. `tune` leaves out those in which nearness means
@@ -63,6 +65,15 @@ class EpistemicClassifier(TuningMixin, ClassifierMixin, BaseEstimator):  # type:
             scales in tables (`iknow.classifier.default_metrics`); Euclidean for the paper's rules
             and for fixed neighborhoods.
         classes: Labels of the model's score columns in order, if y does not determine them.
+        pool: How to turn the activations of a network's layer, of shape (n, tokens, features) or
+            (n, channels, height, width), into one vector per sample: "mean", "cls" (the first
+            token) or a function of the activations, for all layers or in a mapping. Default: the
+            activations as they are.
+        scores: Where the scores are in what a network returns: the name of an output, a position,
+            or a function of all that it returns. Default: the only output, or the one named
+            `logits`.
+        embed: For a model that is a plain function: a function of the same batch that returns the
+            activations to find support in, of shape (n, n_features), or several in a dict by name.
         validation_fraction: Share of the data that `fit` keeps for tuning when it trains the model.
         batch_size: Number of samples to ask the model about at a time. Default: as memory permits.
         random_state: Seed for all random choices.
@@ -91,6 +102,9 @@ class EpistemicClassifier(TuningMixin, ClassifierMixin, BaseEstimator):  # type:
         k: int = 5,
         metric: str | Metric | Mapping[str, str | Metric] | None = None,
         classes: Any = None,
+        pool: Any = None,
+        scores: Any = None,
+        embed: Any = None,
         validation_fraction: float = 0.25,
         batch_size: int | None = None,
         random_state: Any = 0,
@@ -107,6 +121,9 @@ class EpistemicClassifier(TuningMixin, ClassifierMixin, BaseEstimator):  # type:
         self.k = k
         self.metric = metric
         self.classes = classes
+        self.pool = pool
+        self.scores = scores
+        self.embed = embed
         self.validation_fraction = validation_fraction
         self.batch_size = batch_size
         self.random_state = random_state

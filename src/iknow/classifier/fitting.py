@@ -24,7 +24,7 @@ from iknow.core.quorum import Quorum
 from iknow.core.scalars import as_flag
 from iknow.errors import SelectionError
 from iknow.geometry import Euclidean, Metric
-from iknow.models.adapt import as_model, is_estimator, is_to_be_trained
+from iknow.models.adapt import OPTIONS, as_model, is_estimator, is_to_be_trained
 from iknow.models.inputs import as_dense, count_samples, cut_batches, take_rows
 from iknow.models.labels import (
     as_labels,
@@ -33,7 +33,7 @@ from iknow.models.labels import (
     encode,
     find_classes,
 )
-from iknow.models.model import observe_all
+from iknow.models.model import Model, observe_all
 from iknow.models.probe import make_probe
 from iknow.models.scales import warn_of_layers
 from iknow.rules import Ball
@@ -54,6 +54,9 @@ class FittingMixin(SavingMixin):
     k: int
     metric: str | Metric | Mapping[str, str | Metric] | None
     classes: Any
+    pool: Any
+    scores: Any
+    embed: Any
     validation_fraction: float
     batch_size: int | None
     random_state: Any
@@ -91,9 +94,13 @@ class FittingMixin(SavingMixin):
     ) -> Self:
         """Choose neighborhoods for a goal on prepared samples; positions: see `check_valid`."""
 
+    def _adapt(self, model: Any) -> Model:
+        options = {name: getattr(self, name) for name in OPTIONS}
+        return as_model(model, device=self.device, **options)
+
     def _wrap(self, X: Any, y: Any, rows: Any) -> Self:
         """Take the model as it is."""
-        self.model_ = as_model(self.model)
+        self.model_ = self._adapt(self.model)
         inputs = self.model_.prepare(X)
         labels = as_labels(y, count_samples(inputs), "y")
         return self._collect(inputs, labels, as_row_numbers(rows, len(labels)))
@@ -111,7 +118,7 @@ class FittingMixin(SavingMixin):
             training, validation = split_rows(labels, self.validation_fraction, self.random_state)
         seen = take_rows(inputs, training)
         estimator = seeded_clone(self.model, self.random_state)
-        self.model_ = as_model(train(estimator, seen, labels[training], training))
+        self.model_ = self._adapt(train(estimator, seen, labels[training], training))
         self._collect(seen, labels[training], numbers[training], training)
         if not tunes:
             return self

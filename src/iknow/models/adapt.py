@@ -1,7 +1,15 @@
-"""Find the adapter for the model the user already has."""
+"""Find the adapter for the model the user already has.
+
+Each kind of model is recognized by the names of its classes, so that no framework is imported for
+users of another.
+"""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -9,34 +17,87 @@ from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 
 from iknow.core.text import shown
-from iknow.errors import InputError
+from iknow.errors import InputError, MissingExtraError
 from iknow.locking import unforked
 from iknow.models.inputs import as_dense, own_copy, take_rows
 from iknow.models.model import Model
 
+OPTIONS = ("pool", "scores", "embed")
+"""How to read a model, as `EpistemicClassifier` takes it; see `as_model`."""
 
-def as_model(model: Any) -> Model:
-    """The adapter for a torch module or a fitted scikit-learn classifier; a `Model` as it is."""
-    if is_torch_module(model):
-        with unforked():  # only users of torch load it
-            from iknow.models.torch import TorchModel
 
-        return TorchModel(model)
+@dataclass(frozen=True)
+class Kind:
+    """A kind of model: what it is called in errors, how to recognize one, and its adapter.
+
+    takes: the names of the options that the adapter takes, besides the model. extra: what to
+    install for it.
+    """
+
+    name: str
+    recognizes: Callable[[Any], bool]
+    module: str
+    adapter: str
+    takes: tuple[str, ...] = ()
+    extra: str | None = None
+
+    def adapt(self, model: Any, options: Mapping[str, Any]) -> Model:
+        if refused := [name for name in OPTIONS if name in options and name not in self.takes]:
+            raise InputError(f"{refused[0]}= says nothing about {self.name}: leave it out")
+        try:
+            with unforked():  # only users of a framework load it
+                adapter = getattr(import_module(self.module), self.adapter)
+        except ImportError as error:
+            if self.extra is None:
+                raise
+            raise MissingExtraError(f"reading {self.name}", self.extra) from error
+        chosen = {name: value for name, value in options.items() if name in self.takes}
+        found: Model = adapter(model, **chosen)
+        return found
+
+
+def as_model(model: Any, *, device: str | None = None, **options: Any) -> Model:
+    """The adapter for the user's model; a `Model` as it is.
+
+    Args:
+        model: A model of any kind in `KINDS`.
+        device: Where a model runs that can run anywhere.
+        **options: Those of `OPTIONS` that were given, None for those that were not. pool: how to
+            turn the activations of a layer into one vector per sample. scores: where a model's
+            scores are. embed: a function of a batch that gives the activations of a plain function.
+
+    Examples:
+        >>> type(as_model(trained)).__name__
+        'SklearnModel'
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    if unknown := set(given) - set(OPTIONS):
+        raise TypeError(f"as_model() got an unexpected keyword argument {unknown.pop()!r}")
     if isinstance(model, Model) and not isinstance(model, type):
+        if given:
+            raise InputError(f"{next(iter(given))}= says nothing about a Model: it reads itself")
         return model
-    if is_estimator(model):
-        from iknow.models.sklearn import SklearnModel
-
-        return SklearnModel(model)
+    for kind in KINDS:
+        if not isinstance(model, type) and kind.recognizes(model):
+            return kind.adapt(model, given if device is None else given | {"device": device})
     if hasattr(model, "observe") and not isinstance(model, type):
         raise InputError(
             f"{type(model).__name__} has a method observe but is no Model: let it inherit from "
             "iknow.models.Model, which fills in the rest"
         )
     raise InputError(
-        "a model must be a torch.nn.Module, a scikit-learn classifier or an iknow Model "
-        "(iknow.models.PrecomputedModel takes the outputs of any other framework); "
+        "a model must be a torch.nn.Module, a Keras model, a scikit-learn, xgboost, lightgbm or "
+        "catboost classifier, the path of an .onnx file, a function that returns scores, or an "
+        "iknow Model (iknow.models.PrecomputedModel takes the outputs of any other framework); "
         f"got {shown(model)} of type {type(model).__name__}"
+    )
+
+
+def has_base(model: Any, name: str, *packages: str) -> bool:
+    """Whether a class of this name from one of these packages is among the classes of a model."""
+    return any(
+        base.__name__ == name and base.__module__.partition(".")[0] in packages
+        for base in type(model).__mro__
     )
 
 
@@ -52,6 +113,43 @@ def is_estimator(model: Any) -> bool:
     """Whether a model is an instance of a scikit-learn classifier."""
     is_instance = not isinstance(model, type)
     return is_instance and hasattr(model, "predict") and hasattr(model, "get_params")
+
+
+def is_onnx(model: Any) -> bool:
+    """Whether a model is the path of an .onnx file, or such a file in memory."""
+    if isinstance(model, (str, os.PathLike)):
+        return os.fspath(model).lower().endswith(".onnx")
+    return has_base(model, "ModelProto", "onnx")
+
+
+def is_function(model: Any) -> bool:
+    """Whether a model is a plain function of a batch."""
+    return callable(model) and not hasattr(model, "observe")
+
+
+KINDS = (
+    # A Keras model on torch is a torch module too.
+    Kind(
+        "a Keras model",
+        lambda model: has_base(model, "Model", "keras"),
+        "iknow.models.keras",
+        "KerasModel",
+        ("pool", "scores"),
+        "keras",
+    ),
+    Kind(
+        "a torch module",
+        is_torch_module,
+        "iknow.models.torch",
+        "TorchModel",
+        ("pool", "scores"),
+        "torch",
+    ),
+    Kind("an ONNX model", is_onnx, "iknow.models.onnx", "OnnxModel", ("pool", "scores", "device"), "onnx"),
+    Kind("a scikit-learn classifier", is_estimator, "iknow.models.sklearn", "SklearnModel"),
+    Kind("a function", is_function, "iknow.models.function", "FunctionModel", ("embed",)),
+)  # fmt: skip
+"""All kinds, in the order in which they are tried."""
 
 
 def is_to_be_trained(model: Any, inputs: Any) -> bool:

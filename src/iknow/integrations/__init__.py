@@ -1,0 +1,1 @@
+"""Integrations: what other tools need to keep and run a classifier of ours."""
