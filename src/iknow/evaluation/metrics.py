@@ -179,13 +179,14 @@ class Report(Figures[float]):
         return [f"reasons: {reasons}", *(silent if self._silent else [])]
 
 
-def evaluate(assessment: Assessment, y_true: Any) -> Report:
+def evaluate(assessment: Assessment, y_true: Any = None) -> Report:
     """Compare an assessment with the true labels.
 
     Args:
         assessment: What `assess` returned for n samples.
         y_true: True labels of shape (n,). They may include labels that the classifier does not
-            know; no answer about those is right.
+            know; no answer about those is right. Default: those that came with the samples, if a
+            loader had any.
 
     Examples:
         >>> report = evaluate(a, y_true)
@@ -196,6 +197,8 @@ def evaluate(assessment: Assessment, y_true: Any) -> Report:
         raise InputError(
             f"evaluate needs an Assessment, as assess(X) returns it; got {shown(assessment)}"
         )
+    if y_true is None and (y_true := assessment.y_true) is None:
+        raise InputError("evaluate needs the true labels, as evaluate(a, y_true): a has none")
     y_true = as_vector(y_true, "y_true")
     if y_true.shape != (len(assessment),):
         raise InputError(

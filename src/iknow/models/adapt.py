@@ -145,10 +145,17 @@ KINDS = (
         ("pool", "scores"),
         "torch",
     ),
-    Kind("an ONNX model", is_onnx, "iknow.models.onnx", "OnnxModel", ("pool", "scores", "device"), "onnx"),
+    Kind(
+        "an ONNX model",
+        is_onnx,
+        "iknow.models.onnx",
+        "OnnxModel",
+        ("pool", "scores", "device"),
+        "onnx",
+    ),
     Kind("a scikit-learn classifier", is_estimator, "iknow.models.sklearn", "SklearnModel"),
     Kind("a function", is_function, "iknow.models.function", "FunctionModel", ("embed",)),
-)  # fmt: skip
+)
 """All kinds, in the order in which they are tried."""
 
 

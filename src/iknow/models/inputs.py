@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from iknow.core.arrays import Ints
 from iknow.core.scalars import as_whole
 from iknow.core.text import shown
@@ -62,6 +64,15 @@ def cut_batches(inputs: Any, size: int | None = None) -> list[Any]:
 def take_rows(inputs: Any, rows: slice | Ints) -> Any:
     """The samples at these positions."""
     return inputs.iloc[rows] if hasattr(inputs, "iloc") else inputs[rows]
+
+
+def choose_rows(codes: Ints, most: int) -> Ints:
+    """Positions of at most `most` samples, from each class in turn; the same on every call."""
+    order = np.random.default_rng(0).permutation(len(codes))
+    by_class = order[np.argsort(codes[order], kind="stable")]
+    ranked = codes[by_class]
+    within = np.arange(len(codes)) - np.searchsorted(ranked, ranked)
+    return by_class[np.lexsort((ranked, within))[:most]]
 
 
 def own_copy(inputs: Any) -> Any:

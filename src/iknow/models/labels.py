@@ -19,16 +19,21 @@ def as_labels(y: Any, n_samples: int, what: str) -> Labels:
     """Labels as an array of text or numbers of shape (n_samples,), none missing."""
     if y is None:  # in scikit-learn's words
         raise InputError(f"fitting requires {what} to be passed, but the target {what} is None")
-    labels = as_vector(y, what, column=True)
+    labels = check_count(as_vector(y, what, column=True), n_samples, what)
+    try:
+        check_classification_targets(labels)
+    except ValueError as error:
+        raise InputError(f"{what} must hold labels: {error}") from error
+    return labels
+
+
+def check_count(labels: Labels, n_samples: int, what: str = "y") -> Labels:
+    """The same labels, one for each sample."""
     if len(labels) != n_samples:
         raise InputError(
             f"{what} must hold one label per sample; got {len(labels)} labels for {n_samples} "
             "samples"
         )
-    try:
-        check_classification_targets(labels)
-    except ValueError as error:
-        raise InputError(f"{what} must hold labels: {error}") from error
     return labels
 
 
@@ -161,6 +166,19 @@ def find_classes(
         f"the model has {n_columns} score columns but y holds {len(found)} labels "
         f"({_some(found)}): give classes=[...], the label of each column in order"
     )
+
+
+def name_positions(labels: Labels, classes: Labels) -> Labels:
+    """Whole numbers as the labels of these score columns, if classes are text; else as they are.
+
+    For labels of a user who names the columns: a loader yields numbers.
+    """
+    is_text, are_numbers = classes.dtype.kind in "OU", labels.dtype.kind in "iu"
+    if not (is_text and are_numbers) or not len(labels):
+        return labels
+    within = 0 <= int(labels.min()) <= int(labels.max()) < len(classes)
+    named: Labels = classes[labels] if within else labels
+    return named
 
 
 def encode(y: Labels, classes: Labels, what: str) -> Ints:

@@ -210,6 +210,11 @@ def _to_array(output: Any, what: str) -> Any:
     return output.detach().to("cpu", wide, copy=True).numpy()
 
 
+def load_batches(dataset: Any, batch_size: int) -> Any:
+    """A loader of a torch dataset's samples, in its own order."""
+    return torch.utils.data.DataLoader(dataset, batch_size=batch_size)
+
+
 def load_module(path: str | os.PathLike[str]) -> nn.Module:
     """A whole module saved by torch.save. Such a file can run code: load only what you trust."""
     try:
