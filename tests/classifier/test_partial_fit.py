@@ -76,11 +76,11 @@ def test_rows_count_on_or_are_given():
 def test_a_loader_may_bring_a_part():
     classifier = fitted().partial_fit((X[r], Y[r]) for r in (slice(90, 100), slice(100, 103)))
     assert classifier.indexes_["input"].n_rows == 103
-    with pytest.raises(InputError, match="3 features, but .* is expecting 4"):
+    with pytest.raises(InputError, match=r"3 features, but .* is expecting 4"):
         classifier.partial_fit(X[:3, :3], Y[:3])
     classifier = EpistemicClassifier(MODEL, progress=False)
     classifier.partial_fit((X[r], Y[r]) for r in (slice(0, 10), slice(10, 30)))
-    with pytest.raises(InputError, match="3 features, but .* is expecting 4"):
+    with pytest.raises(InputError, match=r"3 features, but .* is expecting 4"):
         classifier.partial_fit(X[:3, :3], Y[:3])
 
 
