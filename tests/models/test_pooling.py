@@ -58,6 +58,7 @@ def test_a_sample_without_any_token_has_no_vector():
 def test_vectors_and_the_input_stay_as_they_are_and_a_mapping_names_its_layers():
     vectors = np.ones((4, 6))
     assert Pooling("mean")("h", vectors) is vectors
+    assert Pooling(lambda values: values.max(axis=1))("h", vectors) is vectors
     assert Pooling("mean")("input", ROWS).shape == ROWS.shape
     by_layer = Pooling({"input": "mean", "h": lambda values: values.max(axis=1)})
     assert by_layer("input", ROWS).shape == (5, 3)
