@@ -146,6 +146,14 @@ KINDS = (
         "torch",
     ),
     Kind(
+        "a torch.export program",
+        lambda model: has_base(model, "ExportedProgram", "torch"),
+        "iknow.models.torch",
+        "ExportedModel",
+        ("pool", "scores"),
+        "torch",
+    ),
+    Kind(
         "an ONNX model",
         is_onnx,
         "iknow.models.onnx",

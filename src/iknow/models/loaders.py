@@ -52,7 +52,7 @@ def find_loader(data: Any, batch_size: int | None = None) -> Loader | None:
     if _is_of(data, "DataLoader", "torch"):
         return Loader(data, _length(data), _length(getattr(data, "sampler", None)))
     if _is_of(data, "Dataset", "torch"):  # also an IterableDataset
-        from iknow.models.torch import load_batches
+        from iknow.models.torch.loader import load_batches
 
         size = BATCH_OF_UNKNOWN_SIZE if batch_size is None else batch_size
         loader = load_batches(data, size)
