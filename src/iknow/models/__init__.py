@@ -12,14 +12,20 @@ from iknow.models.precomputed import PrecomputedModel
 from iknow.models.probe import Probe
 
 if TYPE_CHECKING:
+    from iknow.models.onnx import OnnxModel
     from iknow.models.sklearn import SklearnModel
     from iknow.models.torch import TorchModel
 
-LAZY = {"SklearnModel": "iknow.models.sklearn", "TorchModel": "iknow.models.torch"}
+LAZY = {
+    "OnnxModel": "iknow.models.onnx",
+    "SklearnModel": "iknow.models.sklearn",
+    "TorchModel": "iknow.models.torch",
+}
 
 __all__ = [
     "Model",
     "Observation",
+    "OnnxModel",
     "PrecomputedModel",
     "Probe",
     "Sizes",
