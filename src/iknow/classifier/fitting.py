@@ -168,7 +168,7 @@ class FittingMixin(SavingMixin):
         codes = encode(labels, self.classes_, "y")
         self.layers_ = layers
         shape = np.shape(batches[0])[1:] if hasattr(batches[0], "shape") else None
-        usual = partial(usual_metric, self.model_, shape) if levels else (lambda *_: Euclidean)
+        usual = partial(usual_metric, self.model_, shape, levels)
         self.indexes_ = {
             layer: LayerIndex.build(
                 values,
