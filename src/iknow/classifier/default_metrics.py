@@ -4,6 +4,7 @@
   confidence. Dividing by the length removes one dimension of n: with fewer than 8 features that is
   too large a part of the layer, and the distance is Euclidean.
 - **output**: Euclidean. How large scores are is what they say.
+- **leaves**: `Hamming`, whatever the rule. The numbers of leaves are names.
 - **input**: `Scaled` for a table of unlike features, else Euclidean. A sample with more than one
   axis, such as an image or a series of measurements, is no table. A sample with one axis may still
   be a flattened image, whose features share one unit: scaled one by one, a pixel at the border that
@@ -20,13 +21,14 @@ from __future__ import annotations
 from typing import Literal
 
 from iknow.core.arrays import Floats32
-from iknow.geometry import Cosine, Euclidean, Metric, Scaled
+from iknow.geometry import Cosine, Euclidean, Hamming, Metric, Scaled
 from iknow.geometry.sklearn_parts import unwrap
+from iknow.models.leaves import LEAVES
 from iknow.models.model import Model
 from iknow.models.scales import share_of_quieter_half
 from iknow.models.sklearn import SklearnModel
 
-Role = Literal["input", "hidden", "output"]
+Role = Literal["input", "hidden", "output", "leaves"]
 
 FEWEST_DIRECTIONS = 8  # features of a layer that is measured by direction alone
 ALIKE_FROM = 0.1  # the share of the squared distance that the quieter half of the features makes up
@@ -40,6 +42,8 @@ def default_metric(
     role: see `role_of`. activations: of shape (n, n_features). sample_shape: of one input as the
     model takes it; None if unknown, and then only the numbers decide.
     """
+    if role == "leaves":
+        return Hamming()
     if role == "hidden":
         return Cosine() if activations.shape[1] >= FEWEST_DIRECTIONS else Euclidean
     if role == "input" and (sample_shape is None or len(sample_shape) == 1):
@@ -48,10 +52,17 @@ def default_metric(
 
 
 def usual_metric(
-    model: Model, sample_shape: tuple[int, ...] | None, layer: str, activations: Floats32
+    model: Model,
+    sample_shape: tuple[int, ...] | None,
+    levels: bool,
+    layer: str,
+    activations: Floats32,
 ) -> Metric:
-    """The metric of a layer of a model; see `default_metric`."""
-    return default_metric(role_of(layer, model), activations, sample_shape)
+    """The metric of a layer of a model; see `default_metric`. Without levels it is the paper's."""
+    role = role_of(layer, model)
+    if not levels and role != "leaves":
+        return Euclidean
+    return default_metric(role, activations, sample_shape)
 
 
 def role_of(layer: str, model: Model) -> Role:
@@ -60,7 +71,9 @@ def role_of(layer: str, model: Model) -> Role:
         steps, _ = unwrap(model.estimator)
         if layer == "input" or layer in dict(steps):
             return "input"
+        if layer == LEAVES:
+            return "leaves"
         return "hidden" if layer.startswith("hidden") else "output"
-    if layer == "input":
-        return "input"
+    if layer in ("input", LEAVES):
+        return "input" if layer == "input" else "leaves"
     return "output" if layer == "output" else "hidden"

@@ -252,7 +252,7 @@ class FittingMixin(SavingMixin):
         codes = encode(labels, self.classes_, "y")
         self.layers_ = layers
         shape = np.shape(first)[1:] if hasattr(first, "shape") else None
-        usual = partial(usual_metric, self.model_, shape) if levels else (lambda *_: Euclidean)
+        usual = partial(usual_metric, self.model_, shape, levels)
         numbers = as_row_numbers(rows, n_rows)
         self.indexes_ = {
             layer: LayerIndex.build(

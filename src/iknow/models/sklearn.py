@@ -1,7 +1,8 @@
 """SklearnModel: reads the layers of a fitted scikit-learn classifier.
 
 Layers: "input"; each transformer of a pipeline by its step's name; "hidden1", "hidden2", ... and
-"logits" of an MLPClassifier; "output" (decision function, else probabilities) of any other.
+"logits" of an MLPClassifier; "output" (decision function, else probabilities) of any other; and
+"leaves" of a classifier of trees (`leaves`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from iknow.errors import IknowError, InputError, LayerError, RefusedError
 from iknow.geometry.sklearn_parts import ACTIVATIONS, unwrap
 from iknow.models.apart import find_kinds, observe_apart, without_strange_values
 from iknow.models.inputs import as_dense, own_copy
+from iknow.models.leaves import LEAVES, find_leaves, has_leaves
 from iknow.models.lengths import Sizes
 from iknow.models.model import Model, Observation, check_layers, make_observation
 from iknow.models.numbers import as_array, as_numbers
@@ -130,7 +132,7 @@ class SklearnModel(Model):
             names += [f"hidden{i + 1}" for i in range(len(self._final.coefs_) - 1)] + ["logits"]
         elif _output_method(self._final) is not None:
             names += ["output"]
-        return names
+        return [*names, LEAVES] if has_leaves(self._final) else names
 
     def _belief(self, batch: Any) -> Ints:
         # The prediction need not be the highest score: SVC votes.
@@ -175,6 +177,8 @@ class SklearnModel(Model):
                 found[name] = _layer_numbers(inside)
         if "output" in layers and "output" not in found:
             found["output"] = getattr(self._final, str(_output_method(self._final)))(inside)
+        if LEAVES in layers and LEAVES not in found:
+            found[LEAVES] = find_leaves(self._final, inside)
         if self._is_network:
             found |= _network_activations(self._final, _layer_numbers(inside))
         return {layer: found[layer] for layer in layers}
