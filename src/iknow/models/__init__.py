@@ -6,18 +6,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from iknow.models.adapt import as_model
+from iknow.models.function import FunctionModel
 from iknow.models.lengths import Sizes
 from iknow.models.model import Model, Observation, make_observation
 from iknow.models.precomputed import PrecomputedModel
 from iknow.models.probe import Probe
 
 if TYPE_CHECKING:
+    from iknow.models.keras import KerasModel
     from iknow.models.sklearn import SklearnModel
     from iknow.models.torch import TorchModel
 
-LAZY = {"SklearnModel": "iknow.models.sklearn", "TorchModel": "iknow.models.torch"}
+LAZY = {
+    "KerasModel": "iknow.models.keras",
+    "SklearnModel": "iknow.models.sklearn",
+    "TorchModel": "iknow.models.torch",
+}
 
 __all__ = [
+    "FunctionModel",
+    "KerasModel",
     "Model",
     "Observation",
     "PrecomputedModel",
