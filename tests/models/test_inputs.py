@@ -2,9 +2,11 @@
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 import torch
-from scipy.sparse import csr_array
+from scipy.sparse import coo_array, csc_array, csr_array, csr_matrix, lil_matrix, sparray
 
 from iknow.errors import InputError
 from iknow.models.inputs import (
@@ -15,6 +17,8 @@ from iknow.models.inputs import (
     as_dense,
     count_samples,
     cut_batches,
+    own_copy,
+    take_rows,
 )
 from iknow.models.model import Observation
 from iknow.models.precomputed import PrecomputedModel
@@ -154,9 +158,18 @@ def test_all_else_becomes_an_array(kind):
     np.testing.assert_array_equal(dense.reshape(N, 3), VALUES)
 
 
-def test_a_sparse_matrix_is_refused_with_what_to_do():
-    with pytest.raises(InputError, match=r"use X\.toarray\(\)"):
-        as_dense(csr_array(VALUES))
+@pytest.mark.parametrize("make", [csr_array, csc_array, coo_array, csr_matrix, lil_matrix])
+def test_a_sparse_matrix_stays_sparse_and_gives_its_rows(make):
+    found = as_dense(make(VALUES))
+    assert count_samples(found) == N
+    assert isinstance(found, csr_array if issubclass(make, sparray) else csr_matrix)
+    parts = [batch.toarray() for batch in cut_batches(found, 4)]
+    np.testing.assert_array_equal(np.concatenate(parts), VALUES)
+    np.testing.assert_array_equal(take_rows(found, np.array([7, 2])).toarray(), VALUES[[7, 2]])
+
+
+def test_a_batch_of_a_sparse_matrix_is_as_large_as_if_it_were_dense():
+    assert affordable_batch_size(csr_array((5, 1 << 20))) == BYTES_PER_BATCH // (4 << 20)
 
 
 def test_inputs_without_features_are_refused_with_what_to_do():
@@ -172,3 +185,53 @@ def test_what_is_no_array_is_refused(inputs):
 
 def test_text_is_taken_as_it_is_since_a_pipeline_may_encode_it():
     assert as_dense([["a", "b"], ["c", "d"]]).dtype.kind == "U"
+
+
+# Objects: text and the like
+
+
+WORDS = ["one", "two words", "", "drei\0"]
+TEXTS = {
+    "list": WORDS,
+    "tuple": tuple(WORDS),
+    "array": np.array(WORDS, dtype=object),
+    "numpy's text": np.array(WORDS, dtype=np.dtypes.StringDType()),
+    "Series": pd.Series(WORDS, index=[3, 1, 4, 1]),
+    "Series of objects": pd.Series(WORDS, dtype=object),
+    "polars": pl.Series(WORDS),
+    "Arrow": pa.array(WORDS),
+    "Arrow in chunks": pa.chunked_array([WORDS[:1], WORDS[1:]]),
+}
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_texts_have_one_axis_and_stay_as_they_are(kind):
+    found = as_dense(TEXTS[kind])
+    assert np.shape(found) == (4,)
+    assert list(found) == WORDS
+    assert list(take_rows(found, np.array([2, 0]))) == ["", "one"]
+    assert [len(batch) for batch in cut_batches(found, 3)] == [3, 1]
+    assert affordable_batch_size(found) == BATCH_OF_UNKNOWN_SIZE
+    assert own_copy(found) is not found
+
+
+def test_dicts_and_lists_of_words_have_one_axis_too():
+    for listed in ([{"a": 1}, {"b": "x"}], [["a", "b"], ["c"], []], [b"bytes", None]):
+        found = as_dense(listed)
+        assert (found.shape, found.dtype) == ((len(listed),), np.dtype(object))
+        assert found.tolist() == listed
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [[1, 2.5], pd.Series([1, 2]), pd.Series([1, None], dtype="Int64"), np.array([1, None]),
+     pd.Series([1, 2], dtype=object), pl.Series([1, 2]), [], ["2020-01-01", 7]],
+)  # fmt: skip
+def test_numbers_with_one_axis_are_refused(numbers):
+    with pytest.raises(InputError, match=r"Reshape your data|row 1 is 7 of type int"):
+        as_dense(numbers)
+
+
+def test_a_query_that_has_not_run_is_refused():
+    with pytest.raises(InputError, match=r"X\.collect\(\)"):
+        as_dense(pl.DataFrame({"a": [1]}).lazy())

@@ -133,6 +133,8 @@ def test_every_adapter_refuses_the_same(kind, way):
     values, _ = REFUSED[kind]
     if kind == "generator":
         values = (row for row in VALUES)
+    if (kind, way) == ("sparse", "sklearn"):
+        return  # many of scikit-learn's models take them
     with pytest.raises(InputError):
         {
             "scores": lambda: PrecomputedModel().prepare((values, {"a": VALUES})),

@@ -357,9 +357,9 @@ def test_the_sparse_output_of_a_transformer_is_a_layer():
 # What is refused
 
 
-def test_sparse_inputs_are_refused():
-    with pytest.raises(InputError, match=r"sparse matrix: use X\.toarray\(\)"):
-        SklearnModel(fit(GaussianNB())).prepare(csr_array(X))
+def test_sparse_inputs_are_refused_by_a_classifier_that_takes_none():
+    with pytest.raises(InputError, match=r"GaussianNB failed .* Sparse data was passed"):
+        observe(fit(GaussianNB()), csr_array(X))
 
 
 def test_inputs_of_one_dimension_are_refused():

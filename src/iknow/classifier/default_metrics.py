@@ -3,6 +3,8 @@
 - **hidden**: `Cosine`. Networks tell classes apart by direction, and lengths vary with contrast and
   confidence. Dividing by the length removes one dimension of n: with fewer than 8 features that is
   too large a part of the layer, and the distance is Euclidean.
+- **words**, or what a pipeline makes of a text: `Cosine`. A long text has more words than a short
+  one about the same. More than 95% zeros tell of words, whoever counted them.
 - **output**: Euclidean. How large scores are is what they say.
 - **leaves**: `Hamming`, whatever the rule. The numbers of leaves are names.
 - **input**: `Scaled` for a table of unlike features, else Euclidean. A sample with more than one
@@ -20,6 +22,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+import numpy as np
+
 from iknow.core.arrays import Floats32
 from iknow.geometry import Cosine, Euclidean, Hamming, Metric, Scaled
 from iknow.geometry.sklearn_parts import unwrap
@@ -31,6 +35,7 @@ from iknow.models.sklearn import SklearnModel
 Role = Literal["input", "hidden", "output", "leaves"]
 
 FEWEST_DIRECTIONS = 8  # features of a layer that is measured by direction alone
+LEAST_ZEROS = 0.95  # the share of zeros from which on a layer counts words
 ALIKE_FROM = 0.1  # the share of the squared distance that the quieter half of the features makes up
 
 
@@ -44,11 +49,19 @@ def default_metric(
     """
     if role == "leaves":
         return Hamming()
+    if role == "input" and (sample_shape == () or share_of_zeros(activations) >= LEAST_ZEROS):
+        role = "hidden"
     if role == "hidden":
         return Cosine() if activations.shape[1] >= FEWEST_DIRECTIONS else Euclidean
     if role == "input" and (sample_shape is None or len(sample_shape) == 1):
         return Scaled() if share_of_quieter_half(activations) < ALIKE_FROM else Euclidean
     return Euclidean
+
+
+def share_of_zeros(activations: Floats32) -> float:
+    """How many of the numbers are 0, judged by at most a thousand samples."""
+    some = activations[:: -(-len(activations) // 1000)]
+    return 1.0 - np.count_nonzero(some) / max(1, some.size)
 
 
 def usual_metric(
@@ -69,7 +82,7 @@ def role_of(layer: str, model: Model) -> Role:
     """What a layer is to its model; what a pipeline's transformers return counts as input."""
     if isinstance(model, SklearnModel):
         steps, _ = unwrap(model.estimator)
-        if layer == "input" or layer in dict(steps):
+        if layer == "input" or layer.partition(".")[0] in dict(steps):
             return "input"
         if layer == LEAVES:
             return "leaves"

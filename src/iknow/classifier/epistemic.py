@@ -7,6 +7,7 @@ A thin shell: it cuts batches, asks the model, searches the layers, and hands th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -150,8 +151,9 @@ class EpistemicClassifier(TuningMixin, ClassifierMixin, BaseEstimator):  # type:
         raw = not hasattr(self.model, "steps")
         if isinstance(self.layers, (str, list, tuple)):
             raw = "input" in self.layers
-        if is_estimator(self.model) and not raw:
-            tags.input_tags.allow_nan = get_tags(self.model).input_tags.allow_nan
+        if is_estimator(self.model) and hasattr(self.model, "__sklearn_tags__"):
+            takes = get_tags(self.model).input_tags
+            tags.input_tags = replace(takes, allow_nan=takes.allow_nan and not raw)
         return tags
 
     def assess(self, X: Any, k: int = 0, *, evidence: bool = False) -> Assessment:

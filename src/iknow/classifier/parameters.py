@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from sklearn.compose import ColumnTransformer
 from sklearn.utils.validation import validate_data
 
 from iknow.core.neighborhood import (
@@ -21,6 +23,8 @@ from iknow.core.text import names, shown
 from iknow.errors import InputError
 from iknow.geometry import Metric
 from iknow.geometry.registry import SHORT_NAMES
+from iknow.geometry.sklearn_parts import unwrap
+from iknow.models.foreign import as_pandas
 from iknow.rules import RelativeBall
 from iknow.selection import Selection
 
@@ -126,7 +130,35 @@ def check_quorum_size(
 
 def check_features(estimator: Any, X: Any, *, reset: bool) -> None:
     """Record the number and names of the features in an estimator, or compare with those."""
+    table = as_pandas(X)
     try:
-        validate_data(estimator, X, reset=reset, skip_check_array=True)
+        validate_data(estimator, table, reset=reset, skip_check_array=True)
     except Exception as error:  # X may be any object, and fail in any way
-        raise InputError(f"X must be an array or a data frame: {error}") from error
+        before = getattr(estimator, "feature_names_in_", None)
+        if before is None or not hasattr(table, "columns") or reset:
+            raise InputError(f"X must be an array or a data frame: {error}") from error
+        if not _reads_by_name(estimator):
+            raise InputError(f"{error}\n{_what_moved(list(before), list(table.columns))}") from error
+
+
+def _reads_by_name(estimator: Any) -> bool:
+    """Whether the model itself takes its columns by name, wherever they are, and nothing else."""
+    steps, _ = unwrap(getattr(estimator.model_, "estimator", None))
+    first = steps[0][1] if steps else None
+    columns = [part[2] for part in getattr(first, "transformers", ())]
+    named = all(isinstance(name, str) for each in columns for name in np.atleast_1d(each).tolist())
+    by_name = isinstance(first, ColumnTransformer) and first.remainder == "drop" and named
+    return by_name and "input" not in estimator.layers_
+
+
+def _what_moved(before: list[Any], now: list[Any]) -> str:
+    """Which columns are missing, new, or elsewhere, and what to do about it."""
+    missing = [name for name in before if name not in now]
+    new = [name for name in now if name not in before]
+    moved = [name for name in before if name in now and now.index(name) != before.index(name)]
+    remedy = "pass X[ec.feature_names_in_], the columns as fit had them"
+    if missing:
+        remedy = "pass a table with all columns that fit had, ec.feature_names_in_"
+    said = [("missing", missing), ("new", new), ("moved", [] if missing or new else moved)]
+    words = "; ".join(f"{word}: {names(columns)}" for word, columns in said if columns)
+    return f"Columns {words}: {remedy}"

@@ -15,6 +15,7 @@ from iknow.core.text import shown
 from iknow.errors import InputError, RefusedError
 from iknow.models.apart import ORDINARY, find_kinds
 from iknow.models.inputs import own_copy
+from iknow.models.sklearn import REFUSALS
 
 
 def seeded_clone(estimator: Any, random_state: Any) -> Any:
@@ -45,7 +46,7 @@ def train(estimator: Any, inputs: Any, labels: Labels, positions: Ints) -> Any:
     try:
         # A copy, because scalers and imputers with copy=False write to their input.
         return estimator.fit(own_copy(inputs), labels.copy())
-    except (ValueError, TypeError, ArithmeticError) as error:
+    except REFUSALS as error:
         check_valid(find_kinds(inputs) != ORDINARY, "training", positions)
         if isinstance(error, TypeError):  # scikit-learn's checks expect a TypeError
             raise

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from iknow.models.adapt import as_model
+from iknow.models.function import FunctionModel
 from iknow.models.lengths import Sizes
 from iknow.models.model import Model, Observation, make_observation
 from iknow.models.precomputed import PrecomputedModel
@@ -13,16 +14,20 @@ from iknow.models.probe import Probe
 
 if TYPE_CHECKING:
     from iknow.models.onnx import OnnxModel
+    from iknow.models.keras import KerasModel
     from iknow.models.sklearn import SklearnModel
     from iknow.models.torch import TorchModel
 
 LAZY = {
     "OnnxModel": "iknow.models.onnx",
+    "KerasModel": "iknow.models.keras",
     "SklearnModel": "iknow.models.sklearn",
     "TorchModel": "iknow.models.torch",
 }
 
 __all__ = [
+    "FunctionModel",
+    "KerasModel",
     "Model",
     "Observation",
     "OnnxModel",

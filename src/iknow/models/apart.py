@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array, issparse
 
 from iknow.core.arrays import Ints
 from iknow.core.codes import NO_BELIEF
 from iknow.errors import RefusedError
-from iknow.models.inputs import take_rows
+from iknow.models.inputs import count_samples, take_rows
 from iknow.models.model import Observation, put
 from iknow.models.numbers import is_missing
 
@@ -79,42 +80,77 @@ def silence(observation: Observation, rows: NDArray[np.bool_]) -> Observation:
 
 def find_kinds(batch: Any) -> Ints:
     """Group samples with the same kinds of strange values in the same places, of shape (n,)."""
-    marks = _mark_strange(batch).reshape(len(batch), -1)
-    kinds = np.zeros(len(marks), dtype=np.int64)
-    strange = marks.any(axis=1)
+    kinds = np.zeros(count_samples(batch), dtype=np.int64)
+    marks = _mark_strange(batch)
+    if marks is None or not len(kinds):
+        return kinds
+    if issparse(marks):
+        strange = np.diff(marks.indptr) > 0
+        marks = marks[np.flatnonzero(strange)].toarray()
+    else:
+        marks = marks.reshape(len(kinds), -1)
+        strange = marks.any(axis=1)
+        marks = marks[strange]
     if strange.any():
-        kinds[strange] = 1 + np.unique(marks[strange], axis=0, return_inverse=True)[1].ravel()
+        kinds[strange] = 1 + np.unique(marks, axis=0, return_inverse=True)[1].ravel()
     return kinds
 
 
 def without_strange_values(batch: Any) -> Any:
     """A copy with zeros, or a value of the same column, in place of all strange values."""
+    if issparse(batch):
+        filled = batch.copy()
+        filled.data = np.where(_mark_array(batch.data) > 0, 0, batch.data).astype(batch.dtype)
+        return filled
     marks = _mark_strange(batch) > 0
+    if hasattr(batch, "iloc") and batch.ndim == 1:
+        return _fill_column(batch, ~marks)
     if not hasattr(batch, "iloc"):
-        return np.where(marks, 0, batch).astype(batch.dtype)
+        stand_in = "" if marks.ndim == 1 else 0  # only text has one axis
+        return np.where(marks, stand_in, batch).astype(batch.dtype)
     filled = batch.copy()
     for j in np.flatnonzero(marks.any(axis=0)):
-        column, good = batch.iloc[:, j], ~marks[:, j]
-        stand_in = 0 if _is_numeric(column.dtype) else next(iter(column[good]), None)
-        filled.isetitem(j, column.where(good, stand_in))
+        filled.isetitem(j, _fill_column(batch.iloc[:, j], ~marks[:, j]))
     return filled
 
 
-def _mark_strange(batch: Any) -> NDArray[np.uint8]:
-    """For each value of a batch, whether and how it is strange; same shape as the batch."""
-    if not hasattr(batch, "iloc"):
-        if batch.dtype.kind == "f":
-            return _mark_floats(batch)
-        marks = np.zeros(batch.shape, dtype=np.uint8)
-        if batch.dtype.kind == "O":
-            for place, value in np.ndenumerate(batch):
-                number = value if isinstance(value, float) else 0.0
-                marks[place] = MISSING if is_missing(value) else _mark_floats(np.array(number))
+def _fill_column(column: Any, good: NDArray[np.bool_]) -> Any:
+    is_text = getattr(column.dtype, "kind", "O") == "O" and not hasattr(column.dtype, "categories")
+    nothing = "" if is_text else None
+    stand_in = 0 if _is_numeric(column.dtype) else next(iter(column[good]), nothing)
+    return column.where(good, stand_in)
+
+
+def _mark_strange(batch: Any) -> Any:
+    """For each value of a batch, whether and how it is strange; same shape as the batch.
+
+    Of a sparse matrix, a sparse matrix; None for anything that we cannot look into.
+    """
+    if issparse(batch):
+        marks = csr_array((_mark_array(batch.data), batch.indices, batch.indptr), batch.shape)
+        marks.eliminate_zeros()
         return marks
-    marks = np.where(batch.isna().to_numpy(), MISSING, ORDINARY).astype(np.uint8)
+    if isinstance(batch, np.ndarray):
+        return _mark_array(batch)
+    if not hasattr(batch, "iloc"):
+        return None
+    missing = np.where(batch.isna().to_numpy(), MISSING, ORDINARY).astype(np.uint8)
+    if batch.ndim == 1:
+        return missing
     numeric = np.flatnonzero([_is_numeric(dtype) for dtype in batch.dtypes])
     numbers = batch.iloc[:, numeric].to_numpy(dtype=np.float64, na_value=np.nan)
-    marks[:, numeric] = _mark_floats(numbers)
+    missing[:, numeric] = _mark_floats(numbers)
+    return missing
+
+
+def _mark_array(values: NDArray[Any]) -> NDArray[np.uint8]:
+    if values.dtype.kind == "f":
+        return _mark_floats(values)
+    marks = np.zeros(values.shape, dtype=np.uint8)
+    if values.dtype.kind == "O":
+        for place, value in np.ndenumerate(values):
+            number = value if isinstance(value, float) else 0.0
+            marks[place] = MISSING if is_missing(value) else _mark_floats(np.array(number))
     return marks
 
 

@@ -1,13 +1,26 @@
-"""FunctionModel: a plain function that returns scores, and one that returns activations."""
+"""FunctionModel: a plain function that returns scores, and one that returns activations.
+
+Whatever a model is made of, two functions of a batch tell all that iknow needs: what it says, and
+where its samples lie. They get the inputs as the user gave them, some at a time, as a copy that
+they may write to: an array, a tensor, a data frame, a list of texts, or a dict of arrays.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
+import numpy as np
+from scipy.sparse import issparse
+
 from iknow.core.text import shown
-from iknow.errors import InputError
+from iknow.errors import IknowError, InputError, RefusedError
+from iknow.models.apart import find_kinds, observe_apart, without_strange_values
+from iknow.models.fields import Fields, as_fields
+from iknow.models.inputs import count_samples, own_copy
 from iknow.models.model import Model, Observation, check_layers, make_observation
+from iknow.models.numbers import NUMERIC_KINDS, as_array, as_numbers
 
 EMBEDDING = "embedding"
 
@@ -19,26 +32,107 @@ class FunctionModel(Model):
         predict: Takes n samples and returns scores of shape (n, n_classes).
         embed: Takes the same and returns activations of shape (n, ...), or a dict of them by layer.
             Without it the only layer is the input.
+
+    Examples:
+        >>> model = FunctionModel(trained.predict_proba, embed=lambda rows: rows[:, :2])
+        >>> model.observe(X, ["embedding"]).activations["embedding"].shape
+        (150, 2)
     """
 
     def __init__(
         self, predict: Callable[[Any], Any], embed: Callable[[Any], Any] | None = None
     ) -> None:
-        if embed is not None and not callable(embed):
+        if not callable(predict) or isinstance(predict, type):
+            raise InputError(f"a function must take a batch of inputs; got {shown(predict)}")
+        if embed is not None and (not callable(embed) or isinstance(embed, type)):
             raise InputError(f"embed must be a function of a batch; got {shown(embed)}")
         self.predict, self.embed = predict, embed
 
+    def prepare(self, inputs: Any) -> Any:
+        """Return `inputs` as they are, but numbers in a list as an array, a dict as `Fields`."""
+        if isinstance(inputs, Fields):
+            return inputs
+        if isinstance(inputs, Mapping):
+            return as_fields(inputs)
+        if issparse(inputs):
+            return inputs.tocsr()
+        if isinstance(inputs, (list, tuple)):
+            return _as_array_or_list(inputs)
+        if isinstance(inputs, (str, bytes)) or not _gives_rows(inputs):
+            return as_array(inputs, "X")  # or an error that says why it is none
+        return inputs
+
     def default_layers(self, batch: Any) -> tuple[str, ...]:
-        found = self._embed(batch)
-        return tuple(found) if found else ("input",)
+        return ("input",) if self.embed is None else tuple(self._find_layers(batch))
 
     def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
-        found = {"input": batch, **self._embed(batch)}
-        check_layers(layers, found, "the function")
-        return make_observation(self.predict(batch), {layer: found[layer] for layer in layers})
+        try:
+            return self._ask(batch, layers)
+        except RefusedError:
+            kinds = find_kinds(batch)
+            if not kinds.any():
+                raise
+        return observe_apart(
+            self._ask, batch, layers, kinds, substitute=lambda: without_strange_values(batch)
+        )
 
-    def _embed(self, batch: Any) -> Mapping[str, Any]:
+    def _ask(self, batch: Any, layers: Sequence[str]) -> Observation:
+        found: Mapping[str, Any] = {"input": batch}
+        if set(layers) - {"input"}:
+            found = {**found, **self._find_layers(batch)}
+        check_layers(layers, found, _name(self.predict))
+        scores = as_numbers(_call(self.predict, batch), "scores")
+        if len(scores) != (n := count_samples(batch)):
+            raise InputError(
+                f"the function {_name(self.predict)} must return scores for each of {n} inputs, of "
+                f"shape ({n}, n_classes); got {scores.shape}"
+            )
+        return make_observation(scores, {layer: found[layer] for layer in layers})
+
+    def _find_layers(self, batch: Any) -> Mapping[str, Any]:
         if self.embed is None:
             return {}
-        found = self.embed(batch)
-        return found if isinstance(found, Mapping) else {EMBEDDING: found}
+        found = _call(self.embed, batch)
+        layers = found if isinstance(found, Mapping) else {EMBEDDING: found}
+        if not layers or "input" in layers or not all(isinstance(name, str) for name in layers):
+            raise InputError(
+                f"{_name(self.embed)} must return activations, or a dict of them by layer, none of "
+                f"them called 'input'; got {shown(list(layers))}"
+            )
+        return layers
+
+
+def _call(function: Callable[[Any], Any], batch: Any) -> Any:
+    """What a function makes of a copy of a batch; `RefusedError` if it raises an error."""
+    given = own_copy(batch)
+    try:
+        return function(dict(given.arrays) if isinstance(given, Fields) else given)
+    except (IknowError, MemoryError):
+        raise
+    except Exception as error:  # it is the user's code
+        raise RefusedError(
+            f"the function {_name(function)} failed on {count_samples(batch)} inputs: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def _name(function: Any) -> str:
+    while isinstance(function, partial):
+        function = function.func
+    return str(getattr(function, "__qualname__", type(function).__name__))
+
+
+def _as_array_or_list(inputs: Sequence[Any]) -> Any:
+    """Numbers as an array; anything else, such as texts, as a list."""
+    try:
+        array = np.asarray(inputs)
+    except ValueError:  # of different lengths
+        return list(inputs)
+    is_numeric = array.dtype.kind in NUMERIC_KINDS and array.ndim > 0
+    return as_array(inputs, "X") if is_numeric else list(inputs)
+
+
+def _gives_rows(inputs: Any) -> bool:
+    return all(hasattr(inputs, name) for name in ("__len__", "__getitem__")) and (
+        hasattr(inputs, "copy") or hasattr(inputs, "clone")
+    )

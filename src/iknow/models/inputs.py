@@ -1,6 +1,7 @@
 """Inputs: anything that holds samples along its first axis, cut into batches.
 
-Arrays, tensors, data frames and observations all do; only data frames need `iloc` to take rows.
+Arrays, tensors, data frames, sparse matrices, lists and observations all do. Data frames need
+`iloc` to take rows, and sparse matrices have no length.
 """
 
 from __future__ import annotations
@@ -8,22 +9,35 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 
 from iknow.core.arrays import Ints
 from iknow.core.scalars import as_whole
 from iknow.core.text import shown
 from iknow.errors import InputError
+from iknow.models.foreign import as_pandas
 from iknow.models.numbers import as_array
+from iknow.models.objects import as_objects
 
 BYTES_PER_BATCH = 64 << 20  # of inputs; the activations take about as much
 LARGEST_BATCH = 4096  # enough to keep every core busy, small enough to move a progress bar
-BATCH_OF_UNKNOWN_SIZE = 1024  # for inputs whose size in bytes is unknown
+BATCH_OF_UNKNOWN_SIZE = 1024  # for inputs whose size in bytes is unknown, such as text
 
 
 def as_dense(inputs: Any) -> Any:
-    """A data frame as it is, anything else as an array of shape (n, ...); no sparse matrices."""
+    """Samples as scikit-learn takes them.
+
+    A data frame, and a Series of text, as it is; tables of polars and Arrow as a data frame; a
+    sparse matrix as one whose rows can be taken; texts, dicts and lists of words as an array of
+    shape (n,); anything else as an array of shape (n, ...).
+    """
+    inputs = as_pandas(inputs)
     if hasattr(inputs, "iloc") and inputs.ndim == 2:
         return inputs
+    if issparse(inputs) and inputs.ndim == 2:
+        return inputs.tocsr()
+    if (objects := as_objects(inputs)) is not None:
+        return objects
     array = as_array(inputs, "X")
     if array.dtype.kind == "c":  # in scikit-learn's words
         raise InputError(f"Complex data not supported: X must be real; got {array.dtype}")
@@ -34,15 +48,16 @@ def as_dense(inputs: Any) -> Any:
         )
     if array.ndim < 2:
         raise InputError(
-            f"inputs must have shape (n_samples, n_features); got {array.shape}. Reshape your data "
-            "by X.reshape(-1, 1) if it has one feature, X.reshape(1, -1) if it is one sample"
+            "inputs must be text, or numbers of shape (n_samples, n_features); got "
+            f"{array.shape}. Reshape your data by X.reshape(-1, 1) if it has one feature, "
+            "X.reshape(1, -1) if it is one sample"
         )
     return array
 
 
 def count_samples(inputs: Any) -> int:
     try:
-        return len(inputs)
+        return int(inputs.shape[0]) if issparse(inputs) else len(inputs)
     except TypeError:
         raise InputError(
             f"inputs must hold samples along their first axis; got {shown(inputs)}"
@@ -63,7 +78,11 @@ def cut_batches(inputs: Any, size: int | None = None) -> list[Any]:
 
 def take_rows(inputs: Any, rows: slice | Ints) -> Any:
     """The samples at these positions."""
-    return inputs.iloc[rows] if hasattr(inputs, "iloc") else inputs[rows]
+    if hasattr(inputs, "iloc"):
+        return inputs.iloc[rows]
+    if isinstance(inputs, list) and not isinstance(rows, slice):
+        return [inputs[row] for row in rows]
+    return inputs[rows]
 
 
 def choose_rows(codes: Ints, most: int) -> Ints:
@@ -77,15 +96,24 @@ def choose_rows(codes: Ints, most: int) -> Ints:
 
 def own_copy(inputs: Any) -> Any:
     """A copy that a model may write to, as scalers and imputers with copy=False do."""
-    return inputs.copy()
+    return inputs.copy() if hasattr(inputs, "copy") else inputs.clone()
 
 
 def affordable_batch_size(inputs: Any) -> int:
     """How many samples fit in the memory for a batch, at least 1."""
     n_bytes = getattr(inputs, "nbytes", None)
-    if n_bytes is None and hasattr(inputs, "memory_usage"):  # a data frame
-        n_bytes = inputs.memory_usage(index=False).sum()
-    if n_bytes is None:
+    if issparse(inputs):  # as if dense, because the layers are
+        n_bytes = np.dtype(np.float32).itemsize * inputs.shape[0] * inputs.shape[1]
+    elif hasattr(inputs, "memory_usage"):  # a data frame or a Series
+        n_bytes = np.sum(inputs.memory_usage(index=False))
+    if n_bytes is None or _holds_objects(inputs):
         return BATCH_OF_UNKNOWN_SIZE
     per_sample = int(n_bytes) / max(1, count_samples(inputs))
     return max(1, min(LARGEST_BATCH, int(BYTES_PER_BATCH / max(1.0, per_sample))))
+
+
+def _holds_objects(inputs: Any) -> bool:
+    """Whether samples hold text or other objects, of any size."""
+    dtypes = getattr(inputs, "dtypes", getattr(inputs, "dtype", None))
+    each = np.ravel(np.array(dtypes, dtype=object))
+    return any(getattr(t, "kind", "") == "O" and not hasattr(t, "categories") for t in each)

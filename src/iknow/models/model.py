@@ -14,6 +14,7 @@ from iknow.core.arrays import Bools, Floats, Floats32, Ints, Labels
 from iknow.core.codes import NO_BELIEF
 from iknow.core.sensitivity import Sensitivity
 from iknow.errors import InputError, LayerError
+from iknow.memory import SHARE, free_memory
 from iknow.models.lengths import Sizes
 from iknow.models.numbers import as_numbers
 
@@ -287,9 +288,25 @@ def join_observations(parts: Sequence[Observation]) -> Observation:
 
 def _allocate_like(part: Observation, n: int) -> Observation:
     widths = {layer: values.shape[1] for layer, values in part.activations.items()}
+    _check_memory(widths, n)
     layers = {layer: np.empty((n, width), dtype=np.float32) for layer, width in widths.items()}
     scores = np.empty((n, part.scores.shape[1]))
     return Observation(scores, np.empty(n, dtype=np.int64), layers, np.empty(n, dtype=bool))
+
+
+def _check_memory(widths: Mapping[str, int], n: int) -> None:
+    """Refuse activations that take more than a share of the free memory: search copies them."""
+    free, needed = free_memory(), 4 * n * sum(widths.values())
+    if free is None or needed <= SHARE * free:
+        return
+    layer = max(widths, key=lambda name: widths[name])
+    raise LayerError(
+        f"layer {layer!r} has {widths[layer]:,} features: for {n:,} samples they take "
+        f"{4e-9 * n * widths[layer]:.1f} GB of memory, and {1e-9 * free:.1f} GB are free. Choose a "
+        "smaller layer, or fewer samples. After a step that counts words, put TruncatedSVD(100) "
+        "into the pipeline, or pass a function that does: EpistemicClassifier("
+        "pipeline.predict_proba, embed=..., classes=pipeline.classes_)"
+    )
 
 
 def check_layers(layers: Iterable[str], available: Iterable[str], model: str) -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from iknow.core.text import shown
 from iknow.errors import InputError
+from iknow.models.foreign import as_pandas
 
 NUMERIC_KINDS = "fiub"  # numpy's letters for floats, signed and unsigned integers, and bools
 MISSING_TYPES = ("NoneType", "NAType", "NaTType", "MaskedConstant")
@@ -51,6 +52,7 @@ def as_numbers(values: Any, what: str, error: type[InputError] = InputError) -> 
 
     It refuses text, dates, time spans, complex numbers and records.
     """
+    values = as_pandas(values, what)
     read = _frame_to_array if hasattr(values, "iloc") else as_array
     array = read(values, what, error)
     if array.dtype.kind == "O":

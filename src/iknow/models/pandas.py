@@ -47,6 +47,20 @@ def restore_frame(record: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
     return frame
 
 
+def store_series(series: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The same for a single column."""
+    name = series.name
+    if name is not None and (not isinstance(name, str | int) or isinstance(name, bool)):
+        raise ValueError("a Series can be kept only if its name is text or an integer")
+    record, arrays = store_frame(series.to_frame("series"))
+    return {**record, "kind": "series", "name": name}, arrays
+
+
+def restore_series(record: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
+    """The column that `store_series` was given."""
+    return restore_frame(record, arrays).iloc[:, 0].rename(record["name"])
+
+
 def _store_column(column: Any, name: str, arrays: dict[str, Any]) -> dict[str, Any]:
     dtype = column.dtype
     if isinstance(dtype, pd.CategoricalDtype):

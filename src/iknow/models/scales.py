@@ -23,6 +23,7 @@ TAILS = (5, 95)  # the percentiles that a spread lies between, without outliers 
 LARGEST_EXACT = 2.0**24  # float32 holds all integers up to here, but few timestamps, money and ids
 STEPS_IN_SPREAD = 100  # how many float32 numbers the spread of a larger feature should contain
 MOST_ROWS = 10_000  # enough samples to estimate a spread
+MOST_NUMBERS = 1 << 24  # of wide layers, such as words in documents, fewer have to do
 
 
 def warn_of_layers(activations: Mapping[str, Floats32], *, raw: bool) -> None:
@@ -74,6 +75,6 @@ def share_of_quieter_half(inputs: Floats32) -> float:
 
 
 def _percentiles(inputs: Floats32) -> tuple[Floats, Floats]:
-    step = -(-len(inputs) // MOST_ROWS)
+    step = max(-(-len(inputs) // MOST_ROWS), -(-inputs.size // MOST_NUMBERS))
     low, high = np.percentile(inputs[::step].astype(np.float64), TAILS, axis=0)
     return low, high

@@ -1,8 +1,12 @@
 """SklearnModel: reads the layers of a fitted scikit-learn classifier.
 
-Layers: "input"; each transformer of a pipeline by its step's name; "hidden1", "hidden2", ... and
-"logits" of an MLPClassifier; "output" (decision function, else probabilities) of any other; and
-"leaves" of a classifier of trees (`leaves`).
+Layers: "input"; each transformer of a pipeline by its step's name, and "step.inner" for the steps
+of a pipeline inside it; "hidden1", "hidden2", ... and "logits" of an MLPClassifier; "output"
+(decision function, else probabilities) of any other; and "leaves" of a classifier of trees
+(`leaves`).
+
+Distances are between dense rows. So a sparse layer, such as TfidfVectorizer's, is made dense one
+batch at a time, in single precision.
 """
 
 from __future__ import annotations
@@ -11,20 +15,25 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.frozen import FrozenEstimator
 
 from iknow.core.arrays import Floats, Ints, Labels
 from iknow.core.codes import UNKNOWN, positions_of
 from iknow.core.sensitivity import Sensitivity
+from iknow.core.text import shown
 from iknow.errors import IknowError, InputError, LayerError, RefusedError
 from iknow.geometry.sklearn_parts import ACTIVATIONS, unwrap
 from iknow.models.apart import find_kinds, observe_apart, without_strange_values
-from iknow.models.inputs import as_dense, own_copy
+from iknow.models.inputs import as_dense, count_samples, own_copy
 from iknow.models.leaves import LEAVES, find_leaves, has_leaves
 from iknow.models.lengths import Sizes
 from iknow.models.model import Model, Observation, check_layers, make_observation
 from iknow.models.numbers import as_array, as_numbers
 from iknow.models.promise import check_type
+
+REFUSALS = (ValueError, TypeError, ArithmeticError, AttributeError)
+"""What estimators raise about inputs; a missing text has no method `lower`."""
 
 
 class SklearnModel(Model):
@@ -48,7 +57,10 @@ class SklearnModel(Model):
             estimator = estimator.estimator
         check_classes(estimator)
         self.estimator = estimator
-        self._steps, self._final = unwrap(estimator)
+        outer, self._final = unwrap(estimator)
+        given = [name for name, step in outer if step != "passthrough"]
+        self._last_step = given[-1] if given else None
+        self._steps = [step for name, each in outer for step in _inner_steps(name, each)]
 
     @property
     def classes(self) -> Labels:
@@ -62,24 +74,26 @@ class SklearnModel(Model):
         if self._is_network:
             n_hidden = len(self._final.coefs_) - 1
             return (f"hidden{n_hidden}" if n_hidden else "input", "logits")
-        first = self._entrance
-        return (first, "output") if "output" in self._layer_names else (first,)
+        first = self._find_entrance(batch)
+        return (first, "output") if "output" in self._layer_names and first != "output" else (first,)
 
     def level_layers(self, batch: Any) -> tuple[str, ...]:
-        """Return what enters the classifier and, of a network, its last hidden layer.
-
-        No `batch` is needed to tell.
-        """
+        """Return what enters the classifier and, of a network, its last hidden layer."""
+        first = self._find_entrance(batch)
         n_hidden = len(self._final.coefs_) - 1 if self._is_network else 0
-        return (self._entrance, f"hidden{n_hidden}") if n_hidden else (self._entrance,)
+        return (first, f"hidden{n_hidden}") if n_hidden else (first,)
 
-    @property
-    def _entrance(self) -> str:
+    def _find_entrance(self, batch: Any) -> str:
         """The classifier's own input: the pipeline has already turned features of different scales,
         missing values and text into comparable numbers.
+
+        If the steps are out of sight, as in a CalibratedClassifierCV, text has no numbers before
+        the output.
         """
-        given = [name for name, step in self._steps if step != "passthrough"]
-        return given[-1] if given else "input"
+        if self._last_step is not None:
+            return self._last_step
+        is_text = len(np.shape(batch)) == 1
+        return "output" if is_text and "output" in self._layer_names else "input"
 
     def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
         check_layers(layers, self._layer_names, type(self._final).__name__)
@@ -115,7 +129,7 @@ class SklearnModel(Model):
             activations = self._activations(batch, layers)
         except IknowError:
             raise
-        except (ValueError, TypeError, ArithmeticError) as error:
+        except REFUSALS as error:
             raise RefusedError(
                 f"{type(self._final).__name__} failed on inputs of shape {np.shape(batch)}: {error}"
             ) from error
@@ -137,13 +151,18 @@ class SklearnModel(Model):
     def _belief(self, batch: Any) -> Ints:
         # The prediction need not be the highest score: SVC votes.
         said = as_array(self.estimator.predict(own_copy(batch)), "predictions")
-        labels = said.reshape(len(said)) if said.shape == (len(batch), 1) else said
+        n = count_samples(batch)
+        labels = said.reshape(n) if said.shape == (n, 1) else said
         codes = positions_of(labels, self.classes)
-        if labels.shape != (len(batch),) or (codes == UNKNOWN).any():
-            strange = labels[codes == UNKNOWN][:3].tolist() if labels.ndim == 1 else labels.shape
+        if labels.shape != (n,):
+            raise InputError(
+                f"{type(self._final).__name__} must predict one label for each of {n} inputs; got "
+                f"shape {labels.shape}{_advice(batch)}"
+            )
+        if (codes == UNKNOWN).any():
             raise InputError(
                 f"{type(self._final).__name__} must predict one of its classes_ for each input, "
-                f"{self.classes.tolist()[:10]}; got {strange}"
+                f"{self.classes.tolist()[:10]}; got {labels[codes == UNKNOWN][:3].tolist()}"
             )
         return codes
 
@@ -152,7 +171,7 @@ class SklearnModel(Model):
         n_classes = len(self.classes)
         if hasattr(self.estimator, "predict_proba"):
             shares = as_numbers(self.estimator.predict_proba(own_copy(batch)), "probabilities")
-            if shares.shape != (len(batch), n_classes):
+            if shares.shape != (count_samples(batch), n_classes):
                 raise InputError(
                     f"predict_proba of {type(self._final).__name__} must give a column for each of "
                     f"its {n_classes} classes_; got shape {shares.shape}"
@@ -180,7 +199,7 @@ class SklearnModel(Model):
         if LEAVES in layers and LEAVES not in found:
             found[LEAVES] = find_leaves(self._final, inside)
         if self._is_network:
-            found |= _network_activations(self._final, _layer_numbers(inside))
+            found |= _network_activations(self._final, _exact_numbers(inside))
         return {layer: found[layer] for layer in layers}
 
 
@@ -189,7 +208,24 @@ def _output_method(classifier: Any) -> str | None:
     return next((name for name in methods if hasattr(classifier, name)), None)
 
 
-def _network_activations(network: Any, inputs: Floats) -> dict[str, Floats]:
+def _advice(batch: Any) -> str:
+    """What to do about a table with one column, which a vectorizer takes for one text."""
+    if not hasattr(batch, "columns") or len(batch.columns) != 1:
+        return ""
+    name = shown(batch.columns[0])
+    return f": a step that reads text takes the column X[{name}], not the table X[[{name}]]"
+
+
+def _inner_steps(name: str, step: Any) -> list[tuple[str, Any]]:
+    """A step, after the steps of the pipeline inside it if it is one."""
+    if not hasattr(step, "steps") or not hasattr(step, "transform"):
+        return [(name, step)]
+    inner = [(each, "passthrough" if s is None else s) for each, s in step.steps]
+    steps = [part for each, s in inner for part in _inner_steps(f"{name}.{each}", s)]
+    return [*steps, (name, "passthrough")]
+
+
+def _network_activations(network: Any, inputs: Any) -> dict[str, Floats]:
     """Hidden activations, after the activation function, and logits of an MLPClassifier."""
     values, found = inputs, {}
     *hidden, (weights, bias) = zip(network.coefs_, network.intercepts_, strict=True)
@@ -198,10 +234,16 @@ def _network_activations(network: Any, inputs: Floats) -> dict[str, Floats]:
     return {**found, "logits": values @ weights + bias}
 
 
-def _layer_numbers(batch: Any) -> Floats:
+def _exact_numbers(batch: Any) -> Any:
+    """What enters a network, in double precision, sparse if it is."""
+    return batch.astype(np.float64) if issparse(batch) else _layer_numbers(batch)
+
+
+def _layer_numbers(batch: Any) -> Any:
     """A copy of a layer's numbers, which no step that works in place can change."""
-    if hasattr(batch, "toarray"):  # a transformer's sparse output
-        batch = batch.toarray()
+    if issparse(batch):
+        with np.errstate(over="ignore"):  # what overflows becomes inf and is marked
+            return batch.astype(np.float32).toarray()
     try:
         return as_numbers(batch, "the layer").astype(np.float64, copy=True)
     except InputError as error:

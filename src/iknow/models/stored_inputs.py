@@ -6,22 +6,31 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 
 from iknow.core.arrays import Ints
 from iknow.models.fields import Fields, as_fields
+from iknow.models.stored_objects import (
+    restore_objects,
+    restore_sparse,
+    store_objects,
+    store_sparse,
+)
 
 KINDS = "biufUmM"  # arrays that need no pickle: numbers, bools, text and times
 
 
 def take_rows(inputs: Any, rows: Ints) -> Any:
-    """A copy of these samples; None for anything but arrays, tensors or a data frame."""
+    """A copy of these samples; None for inputs of a kind that no bundle can keep."""
     if isinstance(inputs, Fields):
         parts = {name: take_rows(values, rows) for name, values in inputs.arrays.items()}
         return None if any(part is None for part in parts.values()) else Fields(parts)
     if hasattr(inputs, "iloc"):
         return inputs.iloc[rows].reset_index(drop=True)
-    if isinstance(inputs, np.ndarray) or hasattr(inputs, "detach"):
+    if isinstance(inputs, np.ndarray) or hasattr(inputs, "detach") or issparse(inputs):
         return inputs[rows]
+    if isinstance(inputs, list):
+        return [inputs[row] for row in rows]
     return None
 
 
@@ -34,9 +43,13 @@ def store_inputs(inputs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         arrays = {f"inputs{i}": stored["inputs"] for i, (_, stored) in enumerate(found)}
         return {"kind": "fields", "names": list(inputs.arrays)}, arrays
     if hasattr(inputs, "iloc"):
-        from iknow.models.pandas import store_frame
+        from iknow.models.pandas import store_frame, store_series
 
-        return store_frame(inputs)
+        return store_frame(inputs) if inputs.ndim == 2 else store_series(inputs)
+    if issparse(inputs):
+        return store_sparse(inputs)
+    if isinstance(inputs, list) or (np.ndim(inputs) == 1 and inputs.dtype == object):
+        return store_objects(inputs)
     if hasattr(inputs, "detach"):
         inputs = inputs.detach().cpu()
         # numpy has no bfloat16; single precision holds every number in half precision.
@@ -56,4 +69,12 @@ def restore_inputs(record: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
     if record["kind"] == "fields":
         listed = [str(name) for name in record["names"]]
         return as_fields({name: np.array(arrays[f"inputs{i}"]) for i, name in enumerate(listed)})
+    if record["kind"] == "series":
+        from iknow.models.pandas import restore_series
+
+        return restore_series(record, arrays)
+    if record["kind"] == "sparse":
+        return restore_sparse(record, arrays)
+    if record["kind"] == "objects":
+        return restore_objects(record, arrays)
     return np.array(arrays["inputs"])

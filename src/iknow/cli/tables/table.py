@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from iknow.core.arrays import Floats, Labels
 from iknow.core.text import names as quoted
 from iknow.errors import IknowError, InputError
-from iknow.search.memory import free_memory
+from iknow.memory import free_memory
 
 
 @dataclass(frozen=True, eq=False)
