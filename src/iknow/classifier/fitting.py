@@ -17,6 +17,7 @@ import numpy as np
 from iknow.classifier import gathering, parameters
 from iknow.classifier.default_metrics import usual_metric
 from iknow.classifier.progress import track
+from iknow.classifier.routing import refuse_params, take_params
 from iknow.classifier.training import seeded_clone, split_rows, train
 from iknow.core.arrays import Ints, Labels
 from iknow.core.neighborhood import Neighborhood
@@ -62,13 +63,16 @@ class FittingMixin(SavingMixin):
     random_state: Any
     progress: bool
 
-    def fit(self, X: Any, y: Any, *, rows: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, *, rows: Any = None, **params: Any) -> Self:
         """Collect the evidence: the activations of the training samples, with their labels.
 
         Args:
             X: n samples, in any form the model takes.
             y: Labels of shape (n,).
             rows: Numbers of shape (n,) that identify the samples. Default: their positions in X.
+            **params: Passed on to the training of a scikit-learn classifier, such as
+                `sample_weight` of shape (n,); with metadata routing, if the classifier requests it.
+                They train the model and nothing else: as evidence all samples count alike.
         """
         before = self.__dict__.copy()
         try:
@@ -77,7 +81,7 @@ class FittingMixin(SavingMixin):
                 parameters.check_features(self, X, reset=True)
             # Both are as deep, so that warnings point at the line that called fit.
             begin = self._train if is_to_be_trained(self.model, X) else self._wrap
-            return begin(X, y, rows)
+            return begin(X, y, rows, params)
         except BaseException:
             self.__dict__ = before  # a failed fit changes nothing
             raise
@@ -98,14 +102,15 @@ class FittingMixin(SavingMixin):
         options = {name: getattr(self, name) for name in OPTIONS}
         return as_model(model, device=self.device, **options)
 
-    def _wrap(self, X: Any, y: Any, rows: Any) -> Self:
+    def _wrap(self, X: Any, y: Any, rows: Any, params: Mapping[str, Any]) -> Self:
         """Take the model as it is."""
+        refuse_params(params)
         self.model_ = self._adapt(self.model)
         inputs = self.model_.prepare(X)
         labels = as_labels(y, count_samples(inputs), "y")
         return self._collect(inputs, labels, as_row_numbers(rows, len(labels)))
 
-    def _train(self, X: Any, y: Any, rows: Any) -> Self:
+    def _train(self, X: Any, y: Any, rows: Any, params: Mapping[str, Any]) -> Self:
         """Train a clone of the estimator; if there is a radius, tune on a held-out part."""
         inputs = as_dense(X)
         labels = as_labels(y, count_samples(inputs), "y")
@@ -118,7 +123,8 @@ class FittingMixin(SavingMixin):
             training, validation = split_rows(labels, self.validation_fraction, self.random_state)
         seen = take_rows(inputs, training)
         estimator = seeded_clone(self.model, self.random_state)
-        self.model_ = self._adapt(train(estimator, seen, labels[training], training))
+        routed = take_params(self, params, training, len(labels))
+        self.model_ = self._adapt(train(estimator, seen, labels[training], training, routed))
         self._collect(seen, labels[training], numbers[training], training)
         if not tunes:
             return self

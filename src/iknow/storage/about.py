@@ -129,6 +129,9 @@ class BundleInfo:
 def describe_bundle(path: str | os.PathLike[str]) -> BundleInfo:
     """Say what a bundle is, without loading it.
 
+    Args:
+        path: The file.
+
     Raises:
         BundleError: The file is no bundle, or its manifest is damaged.
 
