@@ -20,6 +20,7 @@ from sklearn.utils.metaestimators import available_if
 from iknow.classifier import gathering, parameters
 from iknow.classifier.default_metrics import usual_metric
 from iknow.classifier.progress import track
+from iknow.classifier.routing import refuse_params, take_params
 from iknow.classifier.training import seeded_clone, split_rows, train
 from iknow.core.arrays import Ints, Labels
 from iknow.core.neighborhood import Neighborhood
@@ -77,7 +78,7 @@ class FittingMixin(SavingMixin):
     random_state: Any
     progress: bool
 
-    def fit(self, X: Any, y: Any = None, *, rows: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, *, rows: Any = None, **params: Any) -> Self:
         """Collect the evidence: the activations of the training samples, with their labels.
 
         Args:
@@ -86,6 +87,9 @@ class FittingMixin(SavingMixin):
                 It is read once, one batch at a time (`iknow.models.loaders`).
             y: Labels of shape (n,), unless the loader yields them.
             rows: Numbers of shape (n,) that identify the samples. Default: their positions in X.
+            **params: Passed on to the training of a scikit-learn classifier, such as
+                `sample_weight` of shape (n,); with metadata routing, if the classifier requests it.
+                They train the model and nothing else: as evidence all samples count alike.
         """
         with self._unchanged_by_failure():
             self.__dict__ = {name: old for name, old in vars(self).items() if name[-1] != "_"}
@@ -95,7 +99,7 @@ class FittingMixin(SavingMixin):
             # Both are as deep, so that warnings point at the line that called fit.
             trains = at_hand and is_to_be_trained(self.model, X)
             begin = self._train if trains else self._wrap
-            return begin(X, y, rows)
+            return begin(X, y, rows, params)
 
     @available_if(_is_trained)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any = None, *, rows: Any = None) -> Self:
@@ -120,7 +124,7 @@ class FittingMixin(SavingMixin):
         """
         with self._unchanged_by_failure():
             if not hasattr(self, "indexes_"):
-                return self._wrap(X, y, rows, parts=True)
+                return self._wrap(X, y, rows, {}, parts=True)
             return self._add(self._samples(X, y), rows)
 
     @contextmanager
@@ -172,8 +176,11 @@ class FittingMixin(SavingMixin):
             return labels
         return name_positions(labels, as_vector(self.classes, "classes"))
 
-    def _wrap(self, X: Any, y: Any, rows: Any, *, parts: bool = False) -> Self:
+    def _wrap(
+        self, X: Any, y: Any, rows: Any, params: Mapping[str, Any], *, parts: bool = False
+    ) -> Self:
         """Take the model as it is; parts: more will come."""
+        refuse_params(params)
         self.model_ = self._adapt(self.model)
         if rows is None:
             warn_of_shuffling(X)
@@ -182,7 +189,7 @@ class FittingMixin(SavingMixin):
             as_labels(None, 0, "y")
         return self._collect(samples, rows, parts=parts)
 
-    def _train(self, X: Any, y: Any, rows: Any) -> Self:
+    def _train(self, X: Any, y: Any, rows: Any, params: Mapping[str, Any]) -> Self:
         """Train a clone of the estimator; if there is a radius, tune on a held-out part."""
         inputs = as_dense(X)
         labels = as_labels(y, count_samples(inputs), "y")
@@ -195,7 +202,8 @@ class FittingMixin(SavingMixin):
             training, validation = split_rows(labels, self.validation_fraction, self.random_state)
         seen = take_rows(inputs, training)
         estimator = seeded_clone(self.model, self.random_state)
-        self.model_ = self._adapt(train(estimator, seen, labels[training], training))
+        routed = take_params(self, params, training, len(labels))
+        self.model_ = self._adapt(train(estimator, seen, labels[training], training, routed))
         self._collect(self._samples(seen, labels[training]), numbers[training], training)
         if not tunes:
             return self

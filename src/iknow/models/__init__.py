@@ -13,8 +13,8 @@ from iknow.models.precomputed import PrecomputedModel
 from iknow.models.probe import Probe
 
 if TYPE_CHECKING:
-    from iknow.models.onnx import OnnxModel
     from iknow.models.keras import KerasModel
+    from iknow.models.onnx import OnnxModel
     from iknow.models.sklearn import SklearnModel
     from iknow.models.torch import TorchModel
 
