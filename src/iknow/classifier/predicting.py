@@ -23,7 +23,7 @@ from iknow.classifier.tuning import TuningMixin
 from iknow.core.arrays import Floats
 from iknow.core.level import are_probabilities
 from iknow.models.adapt import is_estimator
-from iknow.models.inputs import cut_batches, own_copy
+from iknow.models.inputs import own_copy
 from iknow.models.model import join_observations
 from iknow.models.probe import Probe
 
@@ -97,7 +97,7 @@ class PredictingMixin(TuningMixin):
         return router.add(model=self.model, method_mapping=mapping)
 
     def _batches(self, X: Any) -> Iterable[Any]:
-        return cut_batches(self._prepare(X), self.batch_size)
+        return self._samples(X).read()
 
     def _gives_probabilities(self, scores: Floats) -> bool:
         """Whether the model's scores are probabilities; those given decide if nothing else does."""
