@@ -147,7 +147,8 @@ class SavingMixin:
         bundle = read_bundle(path, verify=verify)
         settings = read_settings(path, bundle)
         given = {"pool": pool, "scores": scores, "embed": embed}
-        options = {} if model is None else read_again(settings["reading"], given, path)
+        reads_itself = model is None or isinstance(model, Model)
+        options = {} if reads_itself else read_again(settings["reading"], given, path)
         adapter: Model = PrecomputedModel()
         if model is not None:
             adapter = as_model(model, device=device, **options)
