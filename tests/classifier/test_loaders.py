@@ -4,10 +4,13 @@ import tracemalloc
 
 import datasets
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.datasets import load_iris
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
@@ -154,6 +157,30 @@ def test_a_scikit_learn_classifier_reads_loaders_too():
     np.testing.assert_array_equal(a.assertion, b.assertion)
     with pytest.raises(InputError, match="LogisticRegression is not a fitted classifier"):
         EpistemicClassifier(LogisticRegression()).fit((X[r], Y[r]) for r in rows(TRAIN))
+
+
+def test_a_pipeline_reads_the_columns_of_a_dataset():
+    columns = {f"x{j}": X[:, j] for j in range(4)}
+
+    def load(part, **more):
+        data = {name: values[part].tolist() for name, values in columns.items()} | more
+        return datasets.Dataset.from_dict({**data, "label": Y[part].tolist()})
+
+    frame = pd.DataFrame({name: values.astype(float) for name, values in columns.items()})
+    model = LogisticRegression(max_iter=500).fit(frame[TRAIN], Y[TRAIN])
+    classifier = EpistemicClassifier(model, batch_size=9, progress=False).fit(load(TRAIN))
+    expected = EpistemicClassifier(model, progress=False).fit(frame[TRAIN], Y[TRAIN])
+    a = classifier.tune(load(VALIDATION)).assess(load(TEST))
+    b = expected.tune(frame[VALIDATION], Y[VALIDATION]).assess(frame[TEST])
+    np.testing.assert_array_equal(a.assertion, b.assertion)
+    with pytest.raises(InputError, match="x4"):
+        classifier.assess(load(TEST, x4=X[TEST, 0].tolist()))
+
+    texts = [f"{name} flower" for name in NAMES[Y]]
+    words = make_pipeline(TfidfVectorizer(), LogisticRegression()).fit(texts[TRAIN], Y[TRAIN])
+    data = datasets.Dataset.from_dict({"text": texts[TRAIN], "label": Y[TRAIN].tolist()})
+    read = EpistemicClassifier(words, progress=False).fit(data)
+    assert read.indexes_["tfidfvectorizer"].n_rows == 70
 
 
 def test_precomputed_outputs_may_come_in_batches():

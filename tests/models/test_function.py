@@ -176,9 +176,7 @@ def test_tensors_that_need_a_gradient_are_read():
     def score(rows):
         return torch.tensor(SCALER.transform(rows)) @ weights + torch.tensor(CLASSIFIER.intercept_)
 
-    np.testing.assert_array_equal(
-        FunctionModel(score).observe(X, ()).belief, PIPELINE.predict(X)
-    )
+    np.testing.assert_array_equal(FunctionModel(score).observe(X, ()).belief, PIPELINE.predict(X))
 
 
 # Samples it refuses

@@ -157,10 +157,10 @@ class FittingMixin(SavingMixin):
         def prepare(inputs: Any) -> Any:
             prepared = self.model_.prepare(inputs)
             first = not hasattr(self, "indexes_") and is_estimator(self.model)
-            if hasattr(self, "n_features_in_"):
-                parameters.check_features(self, inputs, reset=False)
-            elif first:
-                parameters.check_features(self, inputs, reset=True)
+            if hasattr(self, "n_features_in_") or first:
+                table = prepared if isinstance(inputs, Mapping) else inputs
+                reset = not hasattr(self, "n_features_in_")
+                parameters.check_features(self, table, reset=reset)
             return prepared
 
         takes_pairs = isinstance(self.model_, PrecomputedModel)

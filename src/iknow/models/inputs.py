@@ -6,6 +6,7 @@ Arrays, tensors, data frames, sparse matrices, lists and observations all do. Da
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from scipy.sparse import issparse
 from iknow.core.arrays import Ints
 from iknow.core.scalars import as_whole
 from iknow.core.text import shown
-from iknow.errors import InputError
+from iknow.errors import InputError, MissingExtraError
 from iknow.models.foreign import as_pandas
 from iknow.models.numbers import as_array
 from iknow.models.objects import as_objects
@@ -29,8 +30,11 @@ def as_dense(inputs: Any) -> Any:
 
     A data frame, and a Series of text, as it is; tables of polars and Arrow as a data frame; a
     sparse matrix as one whose rows can be taken; texts, dicts and lists of words as an array of
-    shape (n,); anything else as an array of shape (n, ...).
+    shape (n,); anything else as an array of shape (n, ...). Columns by name, as a dataset yields
+    them, are a data frame, or the only one of them.
     """
+    if isinstance(inputs, Mapping):
+        return as_dense(next(iter(inputs.values()))) if len(inputs) == 1 else as_frame(inputs)
     inputs = as_pandas(inputs)
     if hasattr(inputs, "iloc") and inputs.ndim == 2:
         return inputs
@@ -53,6 +57,15 @@ def as_dense(inputs: Any) -> Any:
             "X.reshape(1, -1) if it is one sample"
         )
     return array
+
+
+def as_frame(columns: Mapping[str, Any]) -> Any:
+    """Columns by name as a data frame."""
+    try:
+        from iknow.models.pandas import frame_of_columns
+    except ImportError as error:
+        raise MissingExtraError("reading columns by name", "pandas") from error
+    return frame_of_columns(columns)
 
 
 def count_samples(inputs: Any) -> int:

@@ -74,7 +74,9 @@ def _members(classifier: Any) -> list[tuple[Any, Any]]:
     trees = list(classifier.estimators_)
     if not all(has_base(tree, "BaseDecisionTree", "sklearn") for tree in trees):
         return []
-    return list(zip(trees, getattr(classifier, "estimators_features_", [None] * len(trees)), strict=True))
+    return list(
+        zip(trees, getattr(classifier, "estimators_features_", [None] * len(trees)), strict=True)
+    )
 
 
 def _is_boosted(classifier: Any) -> bool:

@@ -75,7 +75,9 @@ class SklearnModel(Model):
             n_hidden = len(self._final.coefs_) - 1
             return (f"hidden{n_hidden}" if n_hidden else "input", "logits")
         first = self._find_entrance(batch)
-        return (first, "output") if "output" in self._layer_names and first != "output" else (first,)
+        return (
+            (first, "output") if "output" in self._layer_names and first != "output" else (first,)
+        )
 
     def level_layers(self, batch: Any) -> tuple[str, ...]:
         """Return what enters the classifier and, of a network, its last hidden layer."""
