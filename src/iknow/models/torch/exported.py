@@ -67,7 +67,7 @@ class ExportedModel(Model):
         return any(like.device.type != "cpu" for like in self._graph.parameters())
 
     def prepare(self, inputs: Any) -> Any:
-        return given.prepare(inputs)
+        return given.prepare(inputs, self._graph)
 
     def default_layers(self, batch: Any) -> tuple[str, ...]:
         """Return what enters the last linear operation or convolution, and what it gives."""

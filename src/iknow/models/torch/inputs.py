@@ -24,9 +24,11 @@ from iknow.models.numbers import as_numbers
 from iknow.models.torch.tensors import describe, is_plain
 
 MASK = "attention_mask"
+LABELS = "labels"
+NO_PARAMETER = inspect.Parameter(LABELS, inspect.Parameter.KEYWORD_ONLY)
 
 
-def prepare(inputs: Any) -> Any:
+def prepare(inputs: Any, module: nn.Module) -> Any:
     """The inputs as an array, a tensor, or `Fields` of these."""
     if isinstance(inputs, Fields):
         inputs = inputs.arrays
@@ -37,6 +39,8 @@ def prepare(inputs: Any) -> Any:
     if not isinstance(inputs, Mapping):
         return _prepare_one(inputs, "X")
     given = {name: values for name, values in inputs.items() if values is not None}
+    if LABELS in given and _parameters(module).get(LABELS, NO_PARAMETER).default is None:
+        del given[LABELS]  # of use in training alone, for the loss
     return as_fields({name: _prepare_one(values, f"X[{name!r}]") for name, values in given.items()})
 
 
@@ -88,13 +92,10 @@ def check_names(tensors: Fields, module: nn.Module) -> None:
     _, named = as_call(tensors)
     if not named:
         return
-    try:
-        taken = inspect.signature(module.forward).parameters
-    except (TypeError, ValueError):  # compiled code has none
-        return
+    taken = _parameters(module)
     kinds = {parameter.kind for parameter in taken.values()}
     unknown = [name for name in named if name not in taken]
-    if unknown and inspect.Parameter.VAR_KEYWORD not in kinds:
+    if taken and unknown and inspect.Parameter.VAR_KEYWORD not in kinds:
         raise InputError(
             f"{type(module).__name__} takes no input {unknown[0]!r}: leave it out; it takes "
             f"{names(taken, 30)}"
@@ -107,6 +108,16 @@ def describe_batch(tensors: Fields) -> str:
     if len(parts) == 1 and "0" in parts:
         return f"a batch of shape {parts['0']}"
     return "a batch of " + ", ".join(f"{name} of shape {text}" for name, text in parts.items())
+
+
+def _parameters(module: nn.Module) -> Mapping[str, inspect.Parameter]:
+    """What the forward of a module takes; nothing if that is unknown, as for compiled code."""
+    if isinstance(module, torch.jit.ScriptModule):
+        return {}
+    try:
+        return inspect.signature(module.forward).parameters
+    except (TypeError, ValueError):
+        return {}
 
 
 def _prepare_one(values: Any, what: str) -> Any:

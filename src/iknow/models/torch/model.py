@@ -75,7 +75,7 @@ class TorchModel(Model):
         return any(like.device.type != "cpu" for like in self.module.parameters())
 
     def prepare(self, inputs: Any) -> Any:
-        return given.prepare(inputs)
+        return given.prepare(inputs, self.module)
 
     def default_layers(self, batch: Any) -> tuple[str, ...]:
         """Return what enters the head, the last layer with weights, and the head."""
@@ -89,12 +89,17 @@ class TorchModel(Model):
         return run.find(scores, start) or ("input", "output")
 
     def level_layers(self, batch: Any) -> tuple[str, ...]:
-        """Return the input, if it is one array of floats, and what enters the head."""
+        """Return the input, if it is one array of floats, and what enters the head.
+
+        TorchScript hides what enters its head: its output stands for it.
+        """
         tensors, _ = given.to_tensors(batch[:1], self.module)
         raw, hidden = given.raw_input(tensors), self.default_layers(batch)
-        if raw is not None and raw.is_floating_point():
-            return tuple(dict.fromkeys(("input", hidden[0])))
-        return (hidden[0] if hidden[0] != "input" else hidden[1],)
+        if raw is None or not raw.is_floating_point():
+            return (hidden[0] if hidden[0] != "input" else hidden[1],)
+        if isinstance(self.module, torch.jit.ScriptModule):
+            return ("input", "output")
+        return tuple(dict.fromkeys(("input", hidden[0])))
 
     def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
         parts = readable_parts(self.module)
@@ -132,7 +137,9 @@ class TorchModel(Model):
         listed = list(dict.fromkeys(["input", *parts, "output"]))
         entrances = [f"{name}{ENTRANCE}" for name in parts]
         plain = [layer for layer in layers if layer not in entrances]
-        check_layers(plain, listed, self._name)
+        script = isinstance(self.module, torch.jit.ScriptModule)
+        kind = f"{self._name} (TorchScript, whose inside cannot be read)" if script else self._name
+        check_layers(plain, listed, kind)
         self.pooling.check_names([*listed, *entrances], self._name)
 
     def _ask(
