@@ -222,7 +222,7 @@ def test_pooled_layers_and_unknown_names_promise_nothing(images):
     model = TorchModel(Residual().eval(), pool="mean")
     with pytest.raises(LayerError, match="after pooling"):
         model.sensitivity("layer1", measure(images))
-    with pytest.raises(LayerError, match="has no layer 'layer9.input'"):
+    with pytest.raises(LayerError, match=r"has no layer 'layer9\.input'"):
         TorchModel(Residual()).observe(images, ("layer9.input",))
     with pytest.raises(LayerError, match="pool names 'layer9'"):
         TorchModel(Residual(), pool={"layer9": "mean"}).observe(images, ())
