@@ -128,6 +128,44 @@ def test_what_does_not_fit_is_named(net, arrays):
         model.observe(model.prepare({**arrays, "numbers": np.ones((N, 3))}), ())
 
 
+def test_a_module_may_take_the_dict_as_a_whole(net, arrays):
+    class Whole(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = net
+
+        def forward(self, batch):
+            return self.net(batch["numbers"], batch["category"])
+
+    model = TorchModel(Whole())
+    seen = model.observe(model.prepare(arrays), ("net.head.input",))
+    np.testing.assert_allclose(seen.scores, expected_scores(net, arrays), rtol=1e-6)
+
+
+def test_pixels_are_a_layer_and_token_numbers_are_not():
+    net = nn.Sequential(nn.Flatten(), nn.Linear(16, 3))
+    net.register_forward_pre_hook(lambda _module, args: args[0].float() / 255)
+    pixels = np.random.default_rng(0).integers(0, 255, (N, 1, 4, 4))
+    model = TorchModel(net)
+    assert model.level_layers(pixels.astype(np.uint8)) == ("input", "0")
+    assert model.level_layers(pixels) == ("0",)
+
+
+def test_zeros_do_not_make_other_layers_the_same(net, arrays):
+    torch.manual_seed(0)
+
+    class Dead(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b, self.fc = nn.ReLU(), nn.Linear(4, 4), nn.Linear(4, 3)
+
+        def forward(self, x):
+            return self.fc(torch.relu(self.b(self.a(x)) - 1e9))
+
+    X = -np.ones((N, 4), dtype=np.float32)  # what enters fc is 0, and so is what `a` gives
+    assert TorchModel(Dead()).default_layers(X) == ("fc.input", "fc")
+
+
 @dataclass
 class Answer:
     loss: object
@@ -157,7 +195,7 @@ def test_scores_are_found_in_any_structure(net, arrays, wrap, option):
     model = TorchModel(net, scores=option)
     batch = model.prepare(arrays)
     assert model.default_layers(batch) == ("head.input", "head")
-    assert model.level_layers(batch) == ("input", "head.input")  # the only floats
+    assert model.level_layers(batch) == ("head.input",)
     seen = model.observe(batch, ("output",))
     np.testing.assert_allclose(seen.scores, wanted, rtol=1e-6)
     np.testing.assert_allclose(seen.activations["output"], wanted, rtol=1e-6)

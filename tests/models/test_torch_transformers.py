@@ -65,7 +65,7 @@ CASES = {
     "distilbert": (
         distilbert,
         tokens,
-        ("distilbert.embeddings", "distilbert.transformer.layer.0", "distilbert.transformer.layer.1"),
+        ("distilbert.embeddings", *(f"distilbert.transformer.layer.{i}" for i in range(2))),
     ),
     "gpt2": (gpt2, tokens, ("transformer.drop", "transformer.h.0", "transformer.ln_f")),
     "vit": (vit, pixels, ("vit.embeddings", "vit.layers.0", "vit.layers.1")),

@@ -65,13 +65,37 @@ def as_call(tensors: Fields) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
     return tuple(placed.values()), named
 
 
+def arguments(tensors: Fields, module: nn.Module) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What to call a module with: tensors by position and by name, or one dict of them.
+
+    A module with a single parameter, which is none of the names, takes the dict as a whole.
+    """
+    placed, named = as_call(tensors)
+    taken = _parameters(module)
+    if not named or not taken:
+        return placed, named
+    kinds = {parameter.kind for parameter in taken.values()}
+    unknown = [name for name in named if name not in taken]
+    if not unknown or inspect.Parameter.VAR_KEYWORD in kinds:
+        return placed, named
+    if len(taken) == 1 and not placed and len(unknown) == len(named):
+        return (named,), {}
+    raise InputError(
+        f"{type(module).__name__} takes no input {unknown[0]!r}: leave it out; it takes "
+        f"{names(taken, 30)}"
+    )
+
+
 def raw_input(tensors: Fields) -> Tensor | None:
-    """The tensor that counts as the layer "input": the only one, or the only one of floats."""
+    """The tensor that is the layer "input": the only one."""
     values: list[Tensor] = list(tensors.arrays.values())
-    floats = [each for each in values if each.is_floating_point()]
-    if len(values) == 1:
-        return values[0]
-    return floats[0] if len(floats) == 1 else None
+    return values[0] if len(values) == 1 else None
+
+
+def is_measurable(tensors: Fields) -> bool:
+    """Whether nearness of inputs may mean something: of numbers or pixels, not of token numbers."""
+    raw = raw_input(tensors)
+    return raw is not None and (raw.is_floating_point() or raw.dtype == torch.uint8)
 
 
 def find_mask(tensors: Fields) -> Any:
@@ -85,21 +109,6 @@ def without_values(tensors: Fields) -> Fields:
     values = tensors.arrays.items()
     zeros = {k: torch.zeros_like(v) if v.is_floating_point() else v.clone() for k, v in values}
     return Fields(zeros)
-
-
-def check_names(tensors: Fields, module: nn.Module) -> None:
-    """Refuse inputs by name that a module does not take."""
-    _, named = as_call(tensors)
-    if not named:
-        return
-    taken = _parameters(module)
-    kinds = {parameter.kind for parameter in taken.values()}
-    unknown = [name for name in named if name not in taken]
-    if taken and unknown and inspect.Parameter.VAR_KEYWORD not in kinds:
-        raise InputError(
-            f"{type(module).__name__} takes no input {unknown[0]!r}: leave it out; it takes "
-            f"{names(taken, 30)}"
-        )
 
 
 def describe_batch(tensors: Fields) -> str:

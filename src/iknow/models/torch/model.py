@@ -37,8 +37,6 @@ from iknow.models.torch.defaults import Run, mark
 from iknow.models.torch.reading import ENTRANCE, Reading, readable_parts
 from iknow.models.torch.tensors import to_array
 
-ROWS_TO_TRY = 32  # to find the default layers
-
 
 class TorchModel(Model):
     """A trained torch module: a batch, in one tensor or several, to scores.
@@ -79,7 +77,7 @@ class TorchModel(Model):
 
     def default_layers(self, batch: Any) -> tuple[str, ...]:
         """Return what enters the head, the last layer with weights, and the head."""
-        tensors, _ = given.to_tensors(batch[:ROWS_TO_TRY], self.module)
+        tensors, _ = given.to_tensors(batch, self.module)
         parts = readable_parts(self.module)
         run = Run({n: m for n, m in parts.items() if not list(m.children())}, len(tensors))
         raw = given.raw_input(tensors)
@@ -89,13 +87,13 @@ class TorchModel(Model):
         return run.find(scores, start) or ("input", "output")
 
     def level_layers(self, batch: Any) -> tuple[str, ...]:
-        """Return the input, if it is one array of floats, and what enters the head.
+        """Return what enters the head, and the input if that is one array of numbers or pixels.
 
         TorchScript hides what enters its head: its output stands for it.
         """
         tensors, _ = given.to_tensors(batch[:1], self.module)
-        raw, hidden = given.raw_input(tensors), self.default_layers(batch)
-        if raw is None or not raw.is_floating_point():
+        hidden = self.default_layers(batch)
+        if not given.is_measurable(tensors):
             return (hidden[0] if hidden[0] != "input" else hidden[1],)
         if isinstance(self.module, torch.jit.ScriptModule):
             return ("input", "output")
@@ -189,8 +187,7 @@ class TorchModel(Model):
         entered: Mapping[str, nn.Module],
     ) -> Any:
         """All that the module returns."""
-        given.check_names(tensors, self.module)
-        placed, named = given.as_call(tensors)
+        placed, named = given.arguments(tensors, self.module)
         device = next(iter(tensors.arrays.values())).device.type
         # Evidence and queries need the same precision, even if the caller uses autocast.
         exact = torch.autocast(device, enabled=False)
