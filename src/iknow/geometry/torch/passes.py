@@ -83,7 +83,8 @@ class _Pass:
 
     def take(self) -> None:
         """Record what the pass will change, before it does."""
-        self._training = [part for part in self._parts if part.training]
+        # Frozen TorchScript has no mode.
+        self._training = [part for part in self._parts if getattr(part, "training", False)]
         # A part compiled by `module.compile()` ignores hooks added later.
         found = [(part, vars(part).get("_compiled_call_impl")) for part in self._parts]
         self._compiled = [(part, call) for part, call in found if call is not None]

@@ -18,10 +18,11 @@ from torch import Tensor, nn
 from iknow.models.torch.reading import ENTRANCE, samples_first
 from iknow.models.torch.tensors import first_tensor, is_plain
 
-ROWS_TO_MARK = 2
-LARGEST_HEAD = 1 << 22  # numbers in the output of a module that may be the head
+ROWS_TO_MARK = 4
+ROWS_TO_COMPARE = 32
 
-Mark = tuple[int, int]
+Mark = tuple[int, int, bool]
+"""How many numbers, their hash, and whether they are all the same."""
 
 
 @dataclass
@@ -51,8 +52,8 @@ class Run:
             self.unreadable.add(name)
         self.order.append(name)
         self.came_out[name] = self._mark(self.leaves[name], values)
-        if is_whole and values.ndim <= 2 and values.numel() <= LARGEST_HEAD:
-            self.scores[name] = values.detach().clone()
+        if is_whole and values.ndim <= 2:
+            self.scores[name] = values[:ROWS_TO_COMPARE].detach().clone()
 
     def _mark(self, part: nn.Module, values: Any) -> Mark | None:
         """The numbers of a tensor with a row per sample, in a few bytes; None for any other."""
@@ -81,11 +82,11 @@ class Run:
     def _find_head(self, weighted: dict[str, None], scores: Any) -> str:
         names = [name for name in reversed(weighted) if name in self.scores]
         if isinstance(scores, Tensor):
-            tables = {name: self.scores[name] for name in names}
-            alike = [name for name in names if tables[name].numel() == scores.numel()]
+            first = scores[:ROWS_TO_COMPARE]
+            alike = [name for name in names if self.scores[name].numel() == first.numel()]
             for same in (_are_equal, _rank_alike):
                 for name in alike:
-                    if same(tables[name], scores):
+                    if same(self.scores[name], first):
                         return name
         return next(reversed(weighted))
 
@@ -93,7 +94,8 @@ class Run:
         entering = self.came_in.get(head)
         if entering is None or self.order.count(head) > 1:
             return named[-1] if named else "input"
-        for name in reversed(named):
+        # Zeros from different modules are alike: then only the module just before may count.
+        for name in reversed(named[-1:] if entering[2] else named):
             if self.came_out[name] == entering:
                 return name
         return "input" if raw == entering else f"{head}{ENTRANCE}"
@@ -111,7 +113,8 @@ def has_weights(part: nn.Module) -> bool:
 def mark(tensor: Tensor) -> Mark:
     """The numbers of the first samples, whatever their shape, in a few bytes."""
     flat = tensor[:ROWS_TO_MARK].detach().reshape(-1).cpu().contiguous()
-    return flat.numel(), hash(flat.view(torch.uint8).numpy().tobytes())
+    same = bool((flat == flat[:1]).all())
+    return flat.numel(), hash(flat.view(torch.uint8).numpy().tobytes()), same
 
 
 def tensor_of(value: Any, n_samples: int) -> bool:

@@ -67,7 +67,7 @@ class ExportedModel(Model):
         return any(like.device.type != "cpu" for like in self._graph.parameters())
 
     def prepare(self, inputs: Any) -> Any:
-        return given.prepare(inputs)
+        return given.prepare(inputs, self._graph)
 
     def default_layers(self, batch: Any) -> tuple[str, ...]:
         """Return what enters the last linear operation or convolution, and what it gives."""
@@ -82,10 +82,10 @@ class ExportedModel(Model):
         return (entering.name if entering.name in self._nodes else "input", products[-1])
 
     def level_layers(self, batch: Any) -> tuple[str, ...]:
-        """Return the input, if it is one array of floats, and the last hidden layer."""
+        """Return the last hidden layer, and the input if that is one array of numbers or pixels."""
         tensors, _ = given.to_tensors(batch[:1], self._graph)
-        raw, hidden = given.raw_input(tensors), self.default_layers(batch)
-        if raw is not None and raw.is_floating_point():
+        hidden = self.default_layers(batch)
+        if given.is_measurable(tensors):
             return tuple(dict.fromkeys(("input", hidden[0])))
         return (hidden[0] if hidden[0] != "input" else hidden[1],)
 

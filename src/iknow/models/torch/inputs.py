@@ -24,9 +24,11 @@ from iknow.models.numbers import as_numbers
 from iknow.models.torch.tensors import describe, is_plain
 
 MASK = "attention_mask"
+LABELS = "labels"
+NO_PARAMETER = inspect.Parameter(LABELS, inspect.Parameter.KEYWORD_ONLY)
 
 
-def prepare(inputs: Any) -> Any:
+def prepare(inputs: Any, module: nn.Module) -> Any:
     """The inputs as an array, a tensor, or `Fields` of these."""
     if isinstance(inputs, Fields):
         inputs = inputs.arrays
@@ -37,6 +39,8 @@ def prepare(inputs: Any) -> Any:
     if not isinstance(inputs, Mapping):
         return _prepare_one(inputs, "X")
     given = {name: values for name, values in inputs.items() if values is not None}
+    if LABELS in given and _parameters(module).get(LABELS, NO_PARAMETER).default is None:
+        del given[LABELS]  # of use in training alone, for the loss
     return as_fields({name: _prepare_one(values, f"X[{name!r}]") for name, values in given.items()})
 
 
@@ -61,13 +65,37 @@ def as_call(tensors: Fields) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
     return tuple(placed.values()), named
 
 
+def arguments(tensors: Fields, module: nn.Module) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What to call a module with: tensors by position and by name, or one dict of them.
+
+    A module with a single parameter, which is none of the names, takes the dict as a whole.
+    """
+    placed, named = as_call(tensors)
+    taken = _parameters(module)
+    if not named or not taken:
+        return placed, named
+    kinds = {parameter.kind for parameter in taken.values()}
+    unknown = [name for name in named if name not in taken]
+    if not unknown or inspect.Parameter.VAR_KEYWORD in kinds:
+        return placed, named
+    if len(taken) == 1 and not placed and len(unknown) == len(named):
+        return (named,), {}
+    raise InputError(
+        f"{type(module).__name__} takes no input {unknown[0]!r}: leave it out; it takes "
+        f"{names(taken, 30)}"
+    )
+
+
 def raw_input(tensors: Fields) -> Tensor | None:
-    """The tensor that counts as the layer "input": the only one, or the only one of floats."""
+    """The tensor that is the layer "input": the only one."""
     values: list[Tensor] = list(tensors.arrays.values())
-    floats = [each for each in values if each.is_floating_point()]
-    if len(values) == 1:
-        return values[0]
-    return floats[0] if len(floats) == 1 else None
+    return values[0] if len(values) == 1 else None
+
+
+def is_measurable(tensors: Fields) -> bool:
+    """Whether nearness of inputs may mean something: of numbers or pixels, not of token numbers."""
+    raw = raw_input(tensors)
+    return raw is not None and (raw.is_floating_point() or raw.dtype == torch.uint8)
 
 
 def find_mask(tensors: Fields) -> Any:
@@ -83,30 +111,22 @@ def without_values(tensors: Fields) -> Fields:
     return Fields(zeros)
 
 
-def check_names(tensors: Fields, module: nn.Module) -> None:
-    """Refuse inputs by name that a module does not take."""
-    _, named = as_call(tensors)
-    if not named:
-        return
-    try:
-        taken = inspect.signature(module.forward).parameters
-    except (TypeError, ValueError):  # compiled code has none
-        return
-    kinds = {parameter.kind for parameter in taken.values()}
-    unknown = [name for name in named if name not in taken]
-    if unknown and inspect.Parameter.VAR_KEYWORD not in kinds:
-        raise InputError(
-            f"{type(module).__name__} takes no input {unknown[0]!r}: leave it out; it takes "
-            f"{names(taken, 30)}"
-        )
-
-
 def describe_batch(tensors: Fields) -> str:
     """A batch in an error."""
     parts = {k: f"{tuple(v.shape)} and dtype {v.dtype}" for k, v in tensors.arrays.items()}
     if len(parts) == 1 and "0" in parts:
         return f"a batch of shape {parts['0']}"
     return "a batch of " + ", ".join(f"{name} of shape {text}" for name, text in parts.items())
+
+
+def _parameters(module: nn.Module) -> Mapping[str, inspect.Parameter]:
+    """What the forward of a module takes; nothing if that is unknown, as for compiled code."""
+    if isinstance(module, torch.jit.ScriptModule):
+        return {}
+    try:
+        return inspect.signature(module.forward).parameters
+    except (TypeError, ValueError):
+        return {}
 
 
 def _prepare_one(values: Any, what: str) -> Any:

@@ -37,8 +37,6 @@ from iknow.models.torch.defaults import Run, mark
 from iknow.models.torch.reading import ENTRANCE, Reading, readable_parts
 from iknow.models.torch.tensors import to_array
 
-ROWS_TO_TRY = 32  # to find the default layers
-
 
 class TorchModel(Model):
     """A trained torch module: a batch, in one tensor or several, to scores.
@@ -75,11 +73,11 @@ class TorchModel(Model):
         return any(like.device.type != "cpu" for like in self.module.parameters())
 
     def prepare(self, inputs: Any) -> Any:
-        return given.prepare(inputs)
+        return given.prepare(inputs, self.module)
 
     def default_layers(self, batch: Any) -> tuple[str, ...]:
         """Return what enters the head, the last layer with weights, and the head."""
-        tensors, _ = given.to_tensors(batch[:ROWS_TO_TRY], self.module)
+        tensors, _ = given.to_tensors(batch, self.module)
         parts = readable_parts(self.module)
         run = Run({n: m for n, m in parts.items() if not list(m.children())}, len(tensors))
         raw = given.raw_input(tensors)
@@ -89,12 +87,17 @@ class TorchModel(Model):
         return run.find(scores, start) or ("input", "output")
 
     def level_layers(self, batch: Any) -> tuple[str, ...]:
-        """Return the input, if it is one array of floats, and what enters the head."""
+        """Return what enters the head, and the input if that is one array of numbers or pixels.
+
+        TorchScript hides what enters its head: its output stands for it.
+        """
         tensors, _ = given.to_tensors(batch[:1], self.module)
-        raw, hidden = given.raw_input(tensors), self.default_layers(batch)
-        if raw is not None and raw.is_floating_point():
-            return tuple(dict.fromkeys(("input", hidden[0])))
-        return (hidden[0] if hidden[0] != "input" else hidden[1],)
+        hidden = self.default_layers(batch)
+        if not given.is_measurable(tensors):
+            return (hidden[0] if hidden[0] != "input" else hidden[1],)
+        if isinstance(self.module, torch.jit.ScriptModule):
+            return ("input", "output")
+        return tuple(dict.fromkeys(("input", hidden[0])))
 
     def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
         parts = readable_parts(self.module)
@@ -132,7 +135,9 @@ class TorchModel(Model):
         listed = list(dict.fromkeys(["input", *parts, "output"]))
         entrances = [f"{name}{ENTRANCE}" for name in parts]
         plain = [layer for layer in layers if layer not in entrances]
-        check_layers(plain, listed, self._name)
+        script = isinstance(self.module, torch.jit.ScriptModule)
+        kind = f"{self._name} (TorchScript, whose inside cannot be read)" if script else self._name
+        check_layers(plain, listed, kind)
         self.pooling.check_names([*listed, *entrances], self._name)
 
     def _ask(
@@ -182,8 +187,7 @@ class TorchModel(Model):
         entered: Mapping[str, nn.Module],
     ) -> Any:
         """All that the module returns."""
-        given.check_names(tensors, self.module)
-        placed, named = given.as_call(tensors)
+        placed, named = given.arguments(tensors, self.module)
         device = next(iter(tensors.arrays.values())).device.type
         # Evidence and queries need the same precision, even if the caller uses autocast.
         exact = torch.autocast(device, enabled=False)
