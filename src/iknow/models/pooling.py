@@ -28,15 +28,16 @@ from iknow.errors import InputError, LayerError
 Pool = str | Callable[[Any], Any]
 
 WAYS = ("mean", "cls", "last")
-INPUT = "input"
+WHOLE = ("input", "output")  # layers that a pool for all leaves as they are
 
 
 class Pooling:
     """How to pool each layer, as a user says it.
 
     Args:
-        pool: "mean", "cls", "last" or a function, for all layers except "input"; or a mapping by
-            layer, which leaves layers that it does not name as they are; or None.
+        pool: "mean", "cls", "last" or a function, for all layers with more than one vector per
+            sample except "input" and "output"; or a mapping by layer, which leaves layers that it
+            does not name as they are; or None.
 
     Examples:
         >>> values = np.arange(12.0).reshape(1, 3, 4)
@@ -63,7 +64,7 @@ class Pooling:
         """The way of a layer; None to leave it as it is."""
         if isinstance(self._pool, dict):
             return self._pool.get(layer)
-        return None if layer == INPUT else self._pool
+        return None if layer in WHOLE else self._pool
 
     def check_names(self, available: Iterable[str], model: str) -> None:
         """Refuse a mapping that names layers which the model does not have."""
@@ -86,13 +87,13 @@ class Pooling:
                 else the second, as in (n, channels, height, width).
             mask: Of shape (n, tokens), 0 for tokens that are padding; None if there are none.
         """
-        way = self.of(layer)
-        if callable(way):
-            return _call(way, layer, values)
-        array = np.asarray(values)
+        way, array = self.of(layer), np.asarray(values)
         if way is None:
             _check_unhidden(layer, array, mask)
-        if way is None or array.ndim < 3:  # the latter is already one vector per sample
+            return array
+        if callable(way) and (array.ndim > 2 or isinstance(self._pool, dict)):
+            return _call(way, layer, values)
+        if array.ndim < 3 or callable(way):  # already one vector per sample
             return array
         if not features_last:
             if way != "mean":
@@ -154,7 +155,7 @@ def _visible(layer: str, values: NDArray[Any], mask: Any) -> Any:
 
 def _check_unhidden(layer: str, values: NDArray[Any], mask: Any) -> None:
     """Refuse a layer with a vector for each token of inputs with a mask if nothing pools it."""
-    if mask is None or layer == INPUT or values.ndim < 3:
+    if mask is None or layer in WHOLE or values.ndim < 3:
         return
     if values.shape[1] == np.shape(mask)[1]:
         raise LayerError(
