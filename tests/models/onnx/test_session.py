@@ -74,9 +74,14 @@ def _answer(model, batch, pipe):
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="cannot fork")
-def test_a_forked_child_answers_too():
+def test_a_forked_child_answers_too(monkeypatch):
+    def with_threads(make=onnxruntime.SessionOptions):
+        options = make()
+        options.intra_op_num_threads = 4  # also on a machine with one core
+        return options
+
+    monkeypatch.setattr(onnxruntime, "SessionOptions", with_threads)
     rng = np.random.default_rng(0)
-    # Large enough to be computed by several threads.
     weights = rng.normal(size=(512, 512)).astype(np.float32)
     model = OnnxModel(
         parsed("g (float[n, 512] x) => (float[n, 512] y) { h = MatMul(x, W)  y = MatMul(h, W) }",
@@ -89,9 +94,9 @@ def test_a_forked_child_answers_too():
     child = context.Process(target=_answer, args=(model, batch, there))
     child.start()
     try:
-        assert here.poll(60), "the child waits for threads that it does not have"
+        assert here.poll(30), "the child waits for threads that it does not have"
         np.testing.assert_array_equal(here.recv(), wanted)
-        assert here.poll(60), "the child waits for the end of its parent's threads"
+        assert here.poll(30), "the child waits for the end of its parent's threads"
     finally:
         child.kill()
         child.join()
