@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 from iknow.core.text import name as shown_name
+from iknow.core.text import shown
 from iknow.errors import InputError
 from iknow.locking import cached_property
 
@@ -115,6 +117,8 @@ class Graph:
 def read_graph(model: Any) -> Graph:
     """The graph of an onnx.ModelProto."""
     graph = model.graph
+    _check_text(graph)
+    _check_order(graph)
     held = [*graph.initializer, *(sparse.values for sparse in graph.sparse_initializer)]
     weights = {tensor.name: tensor for tensor in held}
     nodes = tuple(_read_node(node, weights) for node in graph.node)
@@ -125,6 +129,26 @@ def read_graph(model: Any) -> Graph:
     ops = frozenset(node.op_type for node in _all_nodes([*graph.node, *functions]))
     outputs = tuple(map(_declared, graph.output))
     return Graph(inputs, outputs, nodes, frozenset(weights), ops)
+
+
+def _check_text(graph: Any) -> None:
+    """Refuse names that are no UTF-8, which protobuf gives as bytes."""
+    values = (value.name for value in (*graph.input, *graph.output))
+    parts = ((node.op_type, *node.input, *node.output) for node in _all_nodes(graph.node))
+    if any(isinstance(text, bytes) for text in (*values, *chain.from_iterable(parts))):
+        raise InputError("the ONNX model is damaged: it has a name that is not text in UTF-8")
+
+
+def _check_order(graph: Any) -> None:
+    """Refuse nodes that use what a later one makes: we walk back from node to node."""
+    later = {name for node in graph.node for name in node.output}
+    for node in graph.node:
+        if early := later.intersection(node.input) - {""}:
+            raise InputError(
+                f"the ONNX model is damaged: {node.op_type} uses {shown(min(early))} before it is "
+                "made"
+            )
+        later.difference_update(node.output)
 
 
 def _declared(value: Any) -> Declared:

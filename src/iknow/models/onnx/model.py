@@ -51,9 +51,12 @@ class OnnxModel(Model):
         device: "cpu", "cuda", "cuda:1" or "mps". Default: the CPU.
 
     Examples:
-        >>> model = OnnxModel("iris.onnx")
-        >>> model.observe(model.prepare(X), ["input", "output"]).scores.shape
-        (150, 3)
+        >>> from onnx.parser import parse_model
+        >>> rectifier = parse_model('''<ir_version: 8, opset_import: ["" : 17]>
+        ...     rectifier (float[n, 2] x) => (float[n, 2] scores)
+        ...     { hidden = Relu(x)  scores = Neg(hidden) }''')
+        >>> OnnxModel(rectifier).observe(np.array([[-1.0, 2.0]]), ["hidden"]).activations["hidden"]
+        array([[0., 2.]], dtype=float32)
     """
 
     def __init__(
@@ -154,6 +157,7 @@ class OnnxModel(Model):
         found = run(self._session, list(dict.fromkeys(wanted)), feeds, len(batch)) | feeds
         said = found[roles.scores] if roles.scores else self._option({k: found[k] for k in outputs})
         scores = as_columns(said, self._option, self._name)
+        check_rows("the scores", scores, len(batch), self._name)
         mask = batch.arrays.get(MASK) if isinstance(batch, Fields) else None
         activations: dict[str, Any] = {}
         for layer, place in places.items():

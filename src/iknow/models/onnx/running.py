@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iknow.core.text import shown
+from iknow.core.text import name
 from iknow.errors import InputError, LayerError
 from iknow.models.onnx.file import File
 from iknow.models.onnx.session import Session
@@ -25,25 +25,25 @@ def run(
     session: Session, tensors: Sequence[str], feeds: Mapping[str, NDArray[Any]], n: int
 ) -> dict[str, Any]:
     """Tensors by name for n samples; anything but a tensor as a list."""
-    size = find_batch_size(session.file) or n
-    if size == n:
+    size = find_batch_size(session.file)
+    step = 1 if not SCALES_BY_BATCH.isdisjoint(session.file.graph.ops) else size or n
+    if step == n == (size or n):
         return dict(zip(tensors, session.run(tensors, feeds), strict=True))
     parts = []
-    for start in range(0, n, size):
-        rows = np.minimum(np.arange(start, start + size), n - 1)
-        found = session.run(tensors, {name: values[rows] for name, values in feeds.items()})
-        for name, values in zip(tensors, found, strict=True):
+    for start in range(0, n, step):
+        end = min(start + step, n)
+        rows = np.minimum(np.arange(start, start + (size or step)), end - 1)
+        found = session.run(tensors, {each: values[rows] for each, values in feeds.items()})
+        for each, values in zip(tensors, found, strict=True):
             if isinstance(values, np.ndarray):
-                check_rows(name, values, size, session.file.name)
-        parts.append([values[: n - start] for values in found])
+                check_rows(each, values, len(rows), session.file.name)
+        parts.append([values[: end - start] for values in found])
     joined = [_join(list(each)) for each in zip(*parts, strict=True)]
     return dict(zip(tensors, joined, strict=True))
 
 
 def find_batch_size(file: File) -> int | None:
     """The size of every batch that a graph takes; None for any."""
-    if not SCALES_BY_BATCH.isdisjoint(file.graph.ops):
-        return 1
     fixed = {each.shape[0] for each in file.graph.inputs if each.shape} - {None}
     if len(fixed) > 1:
         raise InputError(
@@ -54,16 +54,16 @@ def find_batch_size(file: File) -> int | None:
 
 
 def check_rows(layer: str, values: Any, n: int, model: str) -> None:
-    """Refuse anything but an array with a row for each of n samples."""
+    """Refuse anything but an array with a row for each of n samples; layer: its name in errors."""
     if not isinstance(values, np.ndarray):
         raise LayerError(
-            f"{shown(layer)} of {model} is a sequence or a map, not a tensor: choose the tensor "
+            f"{name(layer)} of {model} is a sequence or a map, not a tensor: choose the tensor "
             "that it is made from"
         )
     if values.ndim == 0 or len(values) != n:
         raise LayerError(
-            f"{shown(layer)} of {model} has shape {values.shape} for {n} samples, and a layer "
-            "needs one row for each: choose another tensor"
+            f"{name(layer)} of {model} has shape {values.shape} for {n} samples, and needs one "
+            "row for each: choose another tensor"
         )
 
 

@@ -78,9 +78,14 @@ class Session:
         options.log_severity_level = SILENT
         if self.file.folder is not None:
             options.add_session_config_entry(FOLDER_OF_WEIGHTS, self.file.folder)
+        # What a device lacks, the CPU computes.
+        providers = dict([self._provider, (CPU, {})]).items()
         try:
             made = onnxruntime.InferenceSession(
-                self.file.with_outputs(tensors), options, providers=[self._provider, (CPU, {})]
+                self.file.with_outputs(tensors),
+                options,
+                providers=list(providers),
+                enable_fallback=0,  # which prints, and tries again
             )
         except Exception as error:  # onnxruntime's errors have no common base
             raise InputError(
