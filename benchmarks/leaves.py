@@ -103,7 +103,7 @@ def boosted(package: str, name: str, **settings: Any) -> Callable[[int], Any]:
 MODELS: dict[str, Callable[[int], Any]] = {
     "random forest": lambda seed: RandomForestClassifier(100, random_state=seed),
     "extra trees": lambda seed: ExtraTreesClassifier(100, random_state=seed),
-    "gradient boosting": lambda seed: GradientBoostingClassifier(n_estimators=50, random_state=seed),
+    "gradient boosting": lambda seed: GradientBoostingClassifier(random_state=seed),
     "xgboost": boosted("xgboost", "XGBClassifier", n_estimators=100, n_jobs=1),
     "lightgbm": boosted("lightgbm", "LGBMClassifier", n_estimators=100, n_jobs=1, verbose=-1),
     "catboost": boosted(
@@ -124,13 +124,13 @@ class Parts:
 
 
 def split(table: Table, seed: int, unseen: int | None) -> Parts:
-    """40% training, 30% validation, 30% test, at most 3,000, 2,000 and 1,000 samples."""
+    """40% training, 30% validation, 30% test, at most 2,000, 2,000 and 1,000 samples."""
     rng = np.random.default_rng(seed)
     x, y = table
     order = rng.permutation(len(x))
     ends = int(0.4 * len(x)), int(0.7 * len(x))
     rows = [
-        part[:most] for part, most in zip(np.split(order, ends), (3000, 2000, 1000), strict=True)
+        part[:most] for part, most in zip(np.split(order, ends), (2000, 2000, 1000), strict=True)
     ]
     if unseen is not None:
         gone = x[rows[2]][y[rows[2]] == unseen]

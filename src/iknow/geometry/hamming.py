@@ -22,7 +22,6 @@ import numpy as np
 
 from iknow.geometry.metric import Metric
 
-
 LEAVES = "leaves"
 """The layer that holds the numbers of leaves."""
 

@@ -63,7 +63,7 @@ def check_names(inputs: Any, trained: Sequence[str] | None) -> None:
     Some packages go by position and would take one feature for another. trained: the names, if the
     model knows them.
     """
-    if not hasattr(inputs, "columns") or not trained:
+    if not hasattr(inputs, "columns") or not trained or _are_made_up(list(trained)):
         return
     # lightgbm writes underscores for spaces.
     found = [str(name).replace(" ", "_") for name in inputs.columns]
@@ -73,6 +73,11 @@ def check_names(inputs: Any, trained: Sequence[str] | None) -> None:
             "the columns of X must be those that the model was trained with, in the same order: "
             f"expected {_some(wanted)}; got {_some(found)}. Select them by name, X[[...]]"
         )
+
+
+def _are_made_up(names: list[str]) -> bool:
+    """Whether a package named the columns of an array."""
+    return any(names == [f"{stem}{i}" for i in range(len(names))] for stem in ("", "Column_"))
 
 
 def _some(names: list[str]) -> str:

@@ -150,7 +150,7 @@ def find_classes(
         if given is None and own == numbers and y.dtype.kind in "OU":
             raise InputError(
                 f"y holds labels the classifier does not know: {_some(np.unique(y))}. It was "
-                f"trained on numbers, {_some(known)}: give classes=[...], the label of each in order"
+                f"trained on {_some(known)}: give classes=[...], the label of each in order"
             )
         if names == own:
             return known

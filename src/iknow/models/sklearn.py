@@ -119,6 +119,8 @@ class SklearnModel(Model):
 
     def sensitivity(self, layer: str, inputs: Sizes) -> Sensitivity:
         check_type(self, SklearnModel)
+        if layer in (LEAVES, NUMBERS) and layer not in dict(self._steps):
+            raise LayerError("it jumps: the least change of an input may be a whole step in it")
         if inputs.dtype is None or len(inputs.shape) != 1:
             raise LayerError("nothing is known about inputs other than a 2D array")
         # It loads much of scikit-learn, and only certificates need it.
