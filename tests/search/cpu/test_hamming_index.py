@@ -26,6 +26,8 @@ class TestHammingIndex(IndexContract):
 
 
 class TestHammingIndexWithoutNumba(TestHammingIndex):
+    seeds_per_kind = 5
+
     @pytest.fixture(autouse=True)
     def _without_numba(self, monkeypatch):
         monkeypatch.setattr(hamming_index, "is_compiled", lambda: False)
