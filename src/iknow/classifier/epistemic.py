@@ -147,8 +147,9 @@ class EpistemicClassifier(PredictingMixin, ClassifierMixin, BaseEstimator):  # t
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        # If the raw input is a layer it must be finite, whatever the model accepts.
-        raw = not hasattr(self.model, "steps")
+        # If the raw input is a layer it must be finite, whatever the model accepts; levels choose
+        # layers that take what the model takes.
+        raw = not hasattr(self.model, "steps") and self.rule is not RelativeBall
         if isinstance(self.layers, (str, list, tuple)):
             raw = "input" in self.layers
         if is_estimator(self.model) and hasattr(self.model, "__sklearn_tags__"):

@@ -22,6 +22,9 @@ import numpy as np
 
 from iknow.geometry.metric import Metric
 
+LEAVES = "leaves"
+"""The layer that holds the numbers of leaves."""
+
 
 @dataclass(frozen=True)
 class Hamming(Metric):

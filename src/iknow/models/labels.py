@@ -133,22 +133,32 @@ def find_classes(
 ) -> Labels:
     """The labels of a model's score columns, of shape (n_columns,).
 
-    known: the model's own labels. given: the user's, in the order of the columns; the two must not
-    differ. Without either, integers in range are column numbers, and any other labels, one per
-    column, name the columns in sorted order.
+    known: the model's own labels. given: the user's, in the order of the columns. The two must not
+    differ, unless the model's are just the numbers of its columns, as where labels were encoded to
+    train it: then the user's names win, but not the same numbers in another order. Without either,
+    integers in range are column numbers, and any other labels, one per column, name the columns in
+    sorted order.
     """
     if known is not None:
-        if given is not None and as_vector(given, "classes").tolist() != known.tolist():
+        own, numbers = known.tolist(), list(range(n_columns))
+        names = own if given is None else as_vector(given, "classes").tolist()
+        if names != own and (own != numbers or set(names) == set(own)):
             raise InputError(
                 f"classes=[{_some(np.asarray(given))}] differs from the model's own classes, "
                 f"{_some(known)}: leave it out"
             )
-        if len(known) != n_columns:
+        if len(own) != n_columns:
             raise InputError(
-                f"the model knows {len(known)} classes but returns {n_columns} columns of scores; "
+                f"the model knows {len(own)} classes but returns {n_columns} columns of scores; "
                 "it must return one per class"
             )
-        return known
+        if given is None and own == numbers and y.dtype.kind in "OU":
+            raise InputError(
+                f"y holds labels the classifier does not know: {_some(np.unique(y))}. It was "
+                f"trained on {_some(known)}: give classes=[...], the label of each in order"
+            )
+        if names == own:
+            return known
     if given is not None:
         classes = as_vector(given, "classes")
         if len(classes) != n_columns or len(set(classes.tolist())) != len(classes):

@@ -19,9 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iknow.errors import LayerError
+from iknow.geometry.hamming import LEAVES
 from iknow.models.adapt import has_base
+from iknow.models.booster import Booster
 
-LEAVES = "leaves"
 MOST_LEAVES = 1 << 24  # activations are float32, which holds all integers up to here
 
 APPLIED = (
@@ -35,6 +36,8 @@ APPLIED = (
 
 def has_leaves(classifier: Any) -> bool:
     """Whether a fitted classifier consists of trees whose leaves can be found."""
+    if isinstance(classifier, Booster):
+        return classifier.has_leaves
     if has_base(classifier, "XGBModel", "xgboost"):
         return getattr(classifier, "booster", None) != "gblinear"
     known = (*APPLIED, ("LGBMModel", "lightgbm"), ("CatBoost", "catboost"))
@@ -45,6 +48,8 @@ def find_leaves(classifier: Any, inputs: Any) -> NDArray[Any]:
     """The numbers of the leaves of n inputs, of shape (n, n_trees)."""
     if members := _members(classifier):
         found = np.column_stack([_members_leaves(*member, inputs) for member in members])
+    elif isinstance(classifier, Booster):
+        found = classifier.find_leaves(inputs)
     elif has_base(classifier, "LGBMModel", "lightgbm"):
         found = classifier.predict(inputs, pred_leaf=True)
     elif has_base(classifier, "CatBoost", "catboost"):
