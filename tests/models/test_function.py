@@ -176,9 +176,7 @@ def test_tensors_that_need_a_gradient_are_read():
     def score(rows):
         return torch.tensor(SCALER.transform(rows)) @ weights + torch.tensor(CLASSIFIER.intercept_)
 
-    np.testing.assert_array_equal(
-        FunctionModel(score).observe(X, ()).belief, PIPELINE.predict(X)
-    )
+    np.testing.assert_array_equal(FunctionModel(score).observe(X, ()).belief, PIPELINE.predict(X))
 
 
 # Samples it refuses
@@ -221,7 +219,7 @@ def test_it_can_be_cloned_and_pickled():
 @pytest.mark.parametrize(
     ("predict", "embed", "kind", "words"),
     [
-        (partial(refusing_nan, 0), None, RefusedError, r"function refusing_nan failed on 70 inputs"),
+        (partial(refusing_nan, 0), None, RefusedError, r"refusing_nan failed on 70 inputs: TypeE"),
         (PIPELINE.predict, None, InputError, r"shape \(n, n_classes\) .* got \(70,\)"),
         (lambda x: PIPELINE.predict_proba(x)[:3], None, InputError,
          r"scores for each of 70 inputs, of shape \(70, n_classes\); got \(3, 3\)"),

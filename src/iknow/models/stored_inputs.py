@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
 
 from iknow.core.arrays import Ints
+from iknow.models.numbers import is_sparse
 from iknow.models.stored_objects import (
     restore_objects,
     restore_sparse,
@@ -23,7 +23,7 @@ def take_rows(inputs: Any, rows: Ints) -> Any:
     """A copy of these samples; None for inputs of a kind that no bundle can keep."""
     if hasattr(inputs, "iloc"):
         return inputs.iloc[rows].reset_index(drop=True)
-    if isinstance(inputs, np.ndarray) or hasattr(inputs, "detach") or issparse(inputs):
+    if isinstance(inputs, np.ndarray) or hasattr(inputs, "detach") or is_sparse(inputs):
         return inputs[rows]
     if isinstance(inputs, list):
         return [inputs[row] for row in rows]
@@ -36,7 +36,7 @@ def store_inputs(inputs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         from iknow.models.pandas import store_frame, store_series
 
         return store_frame(inputs) if inputs.ndim == 2 else store_series(inputs)
-    if issparse(inputs):
+    if is_sparse(inputs):
         return store_sparse(inputs)
     if isinstance(inputs, list) or (np.ndim(inputs) == 1 and inputs.dtype == object):
         return store_objects(inputs)

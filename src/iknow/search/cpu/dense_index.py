@@ -19,9 +19,9 @@ import numpy as np
 from iknow.core.arrays import Floats32
 from iknow.core.evidence import Evidence, empty_evidence, merge_evidence
 from iknow.locking import cached_property, unforked
+from iknow.memory import slices_that_fit
 from iknow.search.cpu.blocks import BlockSearch
 from iknow.search.index import check_k, check_per_class
-from iknow.memory import slices_that_fit
 from iknow.search.stored import StoredRows
 
 COPY_BYTES = 5  # per feature to prepare a row for search: its float32 copy and a little more
