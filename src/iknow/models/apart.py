@@ -127,8 +127,9 @@ def _mark_strange(batch: Any) -> Any:
     Of a sparse matrix, a sparse matrix; None for anything that we cannot look into.
     """
     if is_sparse(batch):
-        marks = csr_array((_mark_array(batch.data), batch.indices, batch.indptr), batch.shape)
-        marks.eliminate_zeros()
+        parts = _mark_array(batch.data), batch.indices, batch.indptr
+        marks = csr_array(parts, shape=batch.shape, copy=True)
+        marks.eliminate_zeros()  # in place, and the batch is the user's
         return marks
     if isinstance(batch, np.ndarray):
         return _mark_array(batch)
