@@ -1,5 +1,6 @@
 """What tests of several packages share."""
 
+import os
 import subprocess
 import sys
 
@@ -12,6 +13,8 @@ from iknow.core.evidence import Evidence, discard_evidence
 from iknow.explain.assessment import Assessment
 from iknow.rules import Ball
 from tests import oracles
+
+os.environ.setdefault("KERAS_BACKEND", "torch")  # read when Keras is first imported
 
 # Examples are the same on every run. How long one takes tells of the machine: it is no test.
 settings.register_profile("iknow", deadline=None, derandomize=True)

@@ -38,6 +38,15 @@ def test_images_and_series_are_no_tables():
     assert default_metric("input", uneven, (3, 4)) is Euclidean
 
 
+def test_counts_of_words_and_what_becomes_of_texts_are_measured_by_direction():
+    rng = np.random.default_rng(0)
+    counts = (rng.random((60, 300)) < 0.03) * rng.integers(1, 5, (60, 300))
+    assert default_metric("input", counts.astype(np.float32), (300,)) == Cosine()
+    reduced = rng.normal(size=(60, 20)).astype(np.float32)
+    assert default_metric("input", reduced, ()) == Cosine()
+    assert default_metric("input", reduced, (20,)) is Euclidean
+
+
 def test_hidden_layers_are_measured_by_direction_and_scores_by_size():
     wide = np.random.default_rng(0).random((50, 32)).astype(np.float32)
     assert default_metric("hidden", wide) == Cosine()

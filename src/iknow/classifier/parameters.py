@@ -138,9 +138,8 @@ def check_features(estimator: Any, X: Any, *, reset: bool) -> None:
         if before is None or not hasattr(table, "columns") or reset:
             raise InputError(f"X must be an array or a data frame: {error}") from error
         if not _reads_by_name(estimator):
-            raise InputError(
-                f"{error}\n{_what_moved(list(before), list(table.columns))}"
-            ) from error
+            moved = _what_moved(list(before), list(table.columns))
+            raise InputError(f"{error}\n{moved}") from error
 
 
 def _reads_by_name(estimator: Any) -> bool:

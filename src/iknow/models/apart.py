@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import csr_array
 
 from iknow.core.arrays import Ints
 from iknow.core.codes import NO_BELIEF
 from iknow.errors import RefusedError
 from iknow.models.inputs import count_samples, take_rows
 from iknow.models.model import Observation, put
-from iknow.models.numbers import is_missing
+from iknow.models.numbers import is_missing, is_sparse
 
 ORDINARY, MISSING, INFINITE, NEGATIVE_INFINITE, BEYOND_FLOAT32 = range(5)
 """Kinds of values; a model may accept one and refuse another."""
@@ -84,7 +84,7 @@ def find_kinds(batch: Any) -> Ints:
     marks = _mark_strange(batch)
     if marks is None or not len(kinds):
         return kinds
-    if issparse(marks):
+    if is_sparse(marks):
         strange = np.diff(marks.indptr) > 0
         marks = marks[np.flatnonzero(strange)].toarray()
     else:
@@ -98,7 +98,7 @@ def find_kinds(batch: Any) -> Ints:
 
 def without_strange_values(batch: Any) -> Any:
     """A copy with zeros, or a value of the same column, in place of all strange values."""
-    if issparse(batch):
+    if is_sparse(batch):
         filled = batch.copy()
         filled.data = np.where(_mark_array(batch.data) > 0, 0, batch.data).astype(batch.dtype)
         return filled
@@ -126,9 +126,10 @@ def _mark_strange(batch: Any) -> Any:
 
     Of a sparse matrix, a sparse matrix; None for anything that we cannot look into.
     """
-    if issparse(batch):
-        marks = csr_array((_mark_array(batch.data), batch.indices, batch.indptr), batch.shape)
-        marks.eliminate_zeros()
+    if is_sparse(batch):
+        parts = _mark_array(batch.data), batch.indices, batch.indptr
+        marks = csr_array(parts, shape=batch.shape, copy=True)
+        marks.eliminate_zeros()  # in place, and the batch is the user's
         return marks
     if isinstance(batch, np.ndarray):
         return _mark_array(batch)

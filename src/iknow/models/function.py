@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
 
 from iknow.core.text import shown
 from iknow.errors import IknowError, InputError, RefusedError
@@ -20,7 +19,7 @@ from iknow.models.apart import find_kinds, observe_apart, without_strange_values
 from iknow.models.fields import Fields, as_fields
 from iknow.models.inputs import count_samples, own_copy
 from iknow.models.model import Model, Observation, check_layers, make_observation
-from iknow.models.numbers import NUMERIC_KINDS, as_array, as_numbers
+from iknow.models.numbers import NUMERIC_KINDS, as_array, as_numbers, is_sparse
 
 EMBEDDING = "embedding"
 
@@ -54,7 +53,7 @@ class FunctionModel(Model):
             return inputs
         if isinstance(inputs, Mapping):
             return as_fields(inputs)
-        if issparse(inputs):
+        if is_sparse(inputs):
             return inputs.tocsr()
         if isinstance(inputs, (list, tuple)):
             return _as_array_or_list(inputs)

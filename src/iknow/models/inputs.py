@@ -10,14 +10,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
 
 from iknow.core.arrays import Ints
 from iknow.core.scalars import as_whole
 from iknow.core.text import shown
 from iknow.errors import InputError, MissingExtraError
 from iknow.models.foreign import as_pandas
-from iknow.models.numbers import as_array
+from iknow.models.numbers import as_array, is_sparse
 from iknow.models.objects import as_objects
 
 BYTES_PER_BATCH = 64 << 20  # of inputs; the activations take about as much
@@ -38,7 +37,7 @@ def as_dense(inputs: Any) -> Any:
     inputs = as_pandas(inputs)
     if hasattr(inputs, "iloc") and inputs.ndim == 2:
         return inputs
-    if issparse(inputs) and inputs.ndim == 2:
+    if is_sparse(inputs) and inputs.ndim == 2:
         return inputs.tocsr()
     if (objects := as_objects(inputs)) is not None:
         return objects
@@ -70,7 +69,7 @@ def as_frame(columns: Mapping[str, Any]) -> Any:
 
 def count_samples(inputs: Any) -> int:
     try:
-        return int(inputs.shape[0]) if issparse(inputs) else len(inputs)
+        return int(inputs.shape[0]) if is_sparse(inputs) else len(inputs)
     except TypeError:
         raise InputError(
             f"inputs must hold samples along their first axis; got {shown(inputs)}"
@@ -115,7 +114,7 @@ def own_copy(inputs: Any) -> Any:
 def affordable_batch_size(inputs: Any) -> int:
     """How many samples fit in the memory for a batch, at least 1."""
     n_bytes = getattr(inputs, "nbytes", None)
-    if issparse(inputs):  # as if dense, because the layers are
+    if is_sparse(inputs):  # as if dense, because the layers are
         n_bytes = np.dtype(np.float32).itemsize * inputs.shape[0] * inputs.shape[1]
     elif hasattr(inputs, "memory_usage"):  # a data frame or a Series
         n_bytes = np.sum(inputs.memory_usage(index=False))

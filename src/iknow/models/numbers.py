@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
 from iknow.core.text import shown
 from iknow.errors import InputError
@@ -75,6 +76,11 @@ def check_unmasked(values: Any, what: str, error: type[InputError] = InputError)
             f"(rows affected: {int(masked.sum())}); remove these rows, or fill the entries, for "
             f"example with {what}.filled(np.nan) if the model accepts NaN"
         )
+
+
+def is_sparse(values: Any) -> bool:
+    """Whether this is a sparse matrix or array of scipy, in any format."""
+    return bool(issparse(values))
 
 
 def is_missing(value: Any) -> bool:

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
 from sklearn.frozen import FrozenEstimator
 
 from iknow.core.arrays import Floats, Ints, Labels
@@ -31,7 +30,7 @@ from iknow.models.inputs import as_dense, count_samples, own_copy
 from iknow.models.leaves import LEAVES, find_leaves, has_leaves
 from iknow.models.lengths import Sizes
 from iknow.models.model import Model, Observation, check_layers, make_observation
-from iknow.models.numbers import as_array, as_numbers
+from iknow.models.numbers import as_array, as_numbers, is_sparse
 from iknow.models.promise import check_type
 
 REFUSALS = (ValueError, TypeError, ArithmeticError, AttributeError)
@@ -78,9 +77,8 @@ class SklearnModel(Model):
             n_hidden = len(self._final.coefs_) - 1
             return (f"hidden{n_hidden}" if n_hidden else "input", "logits")
         first = self._find_entrance(batch)
-        return (
-            (first, "output") if "output" in self._layer_names and first != "output" else (first,)
-        )
+        last = [name for name in ("output",) if name in self._layer_names and name != first]
+        return (first, *last)
 
     def level_layers(self, batch: Any) -> tuple[str, ...]:
         """Return what enters the classifier and, of a network, its last hidden layer; of trees,
@@ -265,12 +263,12 @@ def _network_activations(network: Any, inputs: Any) -> dict[str, Floats]:
 
 def _exact_numbers(batch: Any) -> Any:
     """What enters a network, in double precision, sparse if it is."""
-    return batch.astype(np.float64) if issparse(batch) else _layer_numbers(batch)
+    return batch.astype(np.float64) if is_sparse(batch) else _layer_numbers(batch)
 
 
 def _layer_numbers(batch: Any) -> Any:
     """A copy of a layer's numbers, which no step that works in place can change."""
-    if issparse(batch):
+    if is_sparse(batch):
         with np.errstate(over="ignore"):  # what overflows becomes inf and is marked
             return batch.astype(np.float32).toarray()
     try:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
 
 from iknow.core.arrays import Ints
 from iknow.models.fields import Fields, as_fields
+from iknow.models.numbers import is_sparse
 from iknow.models.stored_objects import (
     restore_objects,
     restore_sparse,
@@ -27,7 +27,7 @@ def take_rows(inputs: Any, rows: Ints) -> Any:
         return None if any(part is None for part in parts.values()) else Fields(parts)
     if hasattr(inputs, "iloc"):
         return inputs.iloc[rows].reset_index(drop=True)
-    if isinstance(inputs, np.ndarray) or hasattr(inputs, "detach") or issparse(inputs):
+    if isinstance(inputs, np.ndarray) or hasattr(inputs, "detach") or is_sparse(inputs):
         return inputs[rows]
     if isinstance(inputs, list):
         return [inputs[row] for row in rows]
@@ -46,7 +46,7 @@ def store_inputs(inputs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         from iknow.models.pandas import store_frame, store_series
 
         return store_frame(inputs) if inputs.ndim == 2 else store_series(inputs)
-    if issparse(inputs):
+    if is_sparse(inputs):
         return store_sparse(inputs)
     if isinstance(inputs, list) or (np.ndim(inputs) == 1 and inputs.dtype == object):
         return store_objects(inputs)

@@ -1,0 +1,175 @@
+"""KerasModel: reads the layers of a Keras 3 model, on any backend.
+
+Layers are "input", "output", the names of the model's layers, "NAME.input" for what enters a layer
+and "NAME.INNER" for the layers of a model inside the model. A functional or sequential model knows
+its graph: a second model on the same layers and weights returns what we want to read, and the first
+is left as it is. Of a model that is code, a subclass with its own `call`, only input and output are
+known.
+
+Everything runs with training=False, in the model's own precision and on its own device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from iknow.core.arrays import Bools
+from iknow.errors import IknowError, InputError, LayerError, RefusedError
+from iknow.models.apart import observe_apart
+from iknow.models.fields import Fields, as_fields
+from iknow.models.keras.graph import (
+    ENTERS,
+    Reader,
+    find_layer,
+    input_tensors,
+    is_dense,
+    layer_names,
+    to_array,
+)
+from iknow.models.model import Model, Observation, check_layers, make_observation
+from iknow.models.numbers import as_numbers
+from iknow.models.pooling import Pooling
+from iknow.models.scores import as_columns, check_scores, find_output
+
+
+class KerasModel(Model):
+    """A trained Keras model that maps a batch to scores of shape (n, n_classes).
+
+    Args:
+        model: The model.
+        pool: How to make one vector per sample of a layer's activations; see `Pooling`.
+        scores: Where the scores are in what the model returns; see `find_output`.
+    """
+
+    def __init__(self, model: Any, pool: Any = None, scores: Any = None) -> None:
+        check_scores(scores)
+        self.model, self.scores, self.pooling = model, scores, Pooling(pool)
+        self._readers: dict[tuple[str, ...], Any] = {}
+
+    def prepare(self, inputs: Any) -> Any:
+        """Return an array, or `Fields` for several `inputs`, given by name or in order."""
+        if isinstance(inputs, Fields):
+            return inputs
+        if isinstance(inputs, Mapping):
+            return as_fields({name: as_numbers(part, name) for name, part in inputs.items()})
+        names = list(input_tensors(self.model))
+        if len(names) > 1:
+            if not isinstance(inputs, (list, tuple)) or len(inputs) != len(names):
+                raise InputError(
+                    f"{self._name} has {len(names)} inputs: pass a dict with "
+                    f"{', '.join(map(repr, names))}, or a list of {len(names)} arrays"
+                )
+            named = zip(names, inputs, strict=True)
+            return as_fields({name: as_numbers(part, name) for name, part in named})
+        return as_numbers(inputs, "X")
+
+    def default_layers(self, batch: Any) -> tuple[str, ...]:
+        """Return what enters the last dense layer, and its output. No `batch` is needed to tell."""
+        last = self._last_dense()
+        if last is None:
+            return ("input", "output") if isinstance(batch, np.ndarray) else ("output",)
+        return (last + ENTERS, last)
+
+    def level_layers(self, batch: Any) -> tuple[str, ...]:
+        """Return the input, if it is one array of numbers, and what enters the last dense layer."""
+        last = self._last_dense()
+        if last is None:
+            return self.default_layers(batch)[:1]
+        is_array = isinstance(batch, np.ndarray) and batch.dtype.kind == "f"
+        whole = all("int" not in str(each.dtype) for each in input_tensors(self.model).values())
+        return ("input", last + ENTERS) if is_array and whole else (last + ENTERS,)
+
+    def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
+        inside = layer_names(self.model)
+        available = list(dict.fromkeys(["input", *inside, "output"]))
+        entering = {name + ENTERS for name in inside}
+        check_layers([each for each in layers if each not in entering], available, self._name)
+        self.pooling.check_names([*available, *entering], self._name)
+        strange = _find_strange(batch)
+        if not strange.any():
+            return self._ask(batch, layers)
+        return observe_apart(
+            self._ask, batch, layers, strange.astype(np.int64), substitute=lambda: _zeros(batch)
+        )
+
+    def _ask(self, batch: Any, layers: Sequence[str]) -> Observation:
+        given = dict(batch.arrays) if isinstance(batch, Fields) else batch
+        inside = tuple(layer for layer in layers if self._is_inside(layer))
+        try:
+            returned, found = self._run(given, inside)
+        except IknowError:
+            raise
+        except Exception as error:  # of the backend, whichever it is
+            shape = {k: v.shape for k, v in given.items()} if batch is not given else given.shape
+            raise RefusedError(
+                f"{self._name} failed on a batch of shape {shape}: {error}"
+            ) from error
+        raw = find_output(returned, self.scores, len(batch), self._name)
+        scores = as_columns(to_array(raw, "the output"), self.scores, self._name)
+        if "output" in layers and "output" not in found:
+            found["output"] = scores
+        if "input" in layers and "input" not in found:
+            found["input"] = _only_array(batch, self._name)
+        mask = batch.arrays.get("attention_mask") if isinstance(batch, Fields) else None
+        pooled = {each: self._pool(each, found[each], mask) for each in layers}
+        return make_observation(scores, pooled)
+
+    def _run(self, given: Any, layers: tuple[str, ...]) -> tuple[Any, dict[str, Any]]:
+        """What the model returns, and the activations of some of its layers."""
+        if not layers:
+            return self.model(given, training=False), {}
+        if layers not in self._readers:
+            self._readers[layers] = Reader(self.model, layers)
+        reader: Reader = self._readers[layers]
+        return reader(given)
+
+    def _pool(self, layer: str, values: Any, mask: Any) -> Any:
+        here = find_layer(self.model, layer.removesuffix(ENTERS))
+        last = getattr(here, "data_format", None) != "channels_first"
+        return self.pooling(layer, values, features_last=last, mask=mask)
+
+    def _is_inside(self, layer: str) -> bool:
+        return layer not in ("input", "output") or layer in layer_names(self.model)
+
+    def _last_dense(self) -> str | None:
+        """The last layer that is dense, of those whose input is known."""
+        dense = [n for n in layer_names(self.model) if is_dense(find_layer(self.model, n))]
+        return dense[-1] if dense else None
+
+    @property
+    def _name(self) -> str:
+        return f"the Keras model {self.model.name!r}"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle only what cannot be derived."""
+        return {**self.__dict__, "_readers": {}}
+
+
+def _arrays(batch: Any) -> Iterable[Any]:
+    return batch.arrays.values() if isinstance(batch, Fields) else [batch]
+
+
+def _find_strange(batch: Any) -> Bools:
+    """Which samples hold a number that is not finite, of shape (n,)."""
+    strange = np.zeros(len(batch), dtype=bool)
+    for values in _arrays(batch):
+        if np.asarray(values).dtype.kind == "f":
+            with np.errstate(over="ignore"):
+                finite = np.isfinite(np.asarray(values, dtype=np.float32))
+            strange |= ~finite.reshape(len(batch), -1).all(axis=1)
+    return strange
+
+
+def _zeros(batch: Any) -> Any:
+    if isinstance(batch, Fields):
+        return Fields({name: np.zeros_like(values) for name, values in batch.arrays.items()})
+    return np.zeros_like(batch)
+
+
+def _only_array(batch: Any, model: str) -> Any:
+    if isinstance(batch, Fields):
+        raise LayerError(f"{model} has several inputs, so 'input' is no layer: choose another")
+    return batch
