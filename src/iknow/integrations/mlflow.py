@@ -18,7 +18,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib.metadata import packages_distributions, version
+from importlib.metadata import PackageNotFoundError, version
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,8 @@ except ImportError as error:
 
 FLAVOR_NAME = "iknow"
 BUNDLE = "bundle.iknow"
+DISTRIBUTIONS = {"sklearn": ("scikit-learn",), "xgboost": ("xgboost", "xgboost-cpu")}
+"""What pip calls packages that go by another name."""
 
 
 def save_model(
@@ -222,9 +224,18 @@ def _requirements(classifier: EpistemicClassifier, stored: Stored) -> list[str]:
     model = getattr(classifier.model_, "estimator", classifier.model)
     packages = {type(model).__module__.partition(".")[0], "sklearn", "pandas"}
     packages |= {"onnxruntime"} if stored.kind == ONNX else set()
-    known = packages_distributions()
-    found = sorted({name for each in packages for name in known.get(each, [])[:1]} - {"iknow"})
-    return [f"iknow=={__version__}", *(f"{name}=={version(name)}" for name in found)]
+    pins = [_pin(package) for package in sorted(packages - {"iknow"})]
+    return [f"iknow=={__version__}", *(pin for pin in pins if pin is not None)]
+
+
+def _pin(package: str) -> str | None:
+    """The version of a package as pip writes it; None for one that pip did not install."""
+    for name in DISTRIBUTIONS.get(package, (package,)):
+        try:
+            return f"{name}=={version(name)}"
+        except PackageNotFoundError:
+            continue
+    return None
 
 
 def _write_environment(folder: Path, default: list[str], given: Any, extra: Any) -> None:
