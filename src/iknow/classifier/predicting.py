@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 import numpy as np
+from sklearn import get_config
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -95,6 +96,17 @@ class PredictingMixin(TuningMixin):
         mapping = MethodMapping().add(caller="fit", callee="fit")
         router = MetadataRouter(owner=self).add_self_request(self)
         return router.add(model=self.model, method_mapping=mapping)
+
+    def _repr_html_inner(self) -> str:
+        from iknow.classifier.html import to_html  # markup is for notebooks alone
+
+        return to_html(self)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        """What notebooks show, in place of scikit-learn's diagram alone."""
+        shown = {"text/plain": repr(self)}
+        as_diagram = get_config()["display"] == "diagram"
+        return shown | ({"text/html": self._repr_html_inner()} if as_diagram else {})
 
     def _batches(self, X: Any) -> Iterable[Any]:
         return self._samples(X).read()

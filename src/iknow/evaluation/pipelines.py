@@ -66,16 +66,18 @@ def tune(estimator: Estimator, X: Any, y: Any = None, **goal: Any) -> Estimator:
 
 def reach(estimator: Any, X: Any) -> tuple[Any, Any]:
     """The classifier inside an estimator, and the samples as they arrive there."""
-    given = estimator
-    while not hasattr(estimator, "assess"):
-        if hasattr(estimator, "best_estimator_"):
-            estimator = estimator.best_estimator_
-        elif isinstance(steps := getattr(estimator, "steps", None), list) and steps:
-            X = estimator[:-1].transform(X) if len(steps) > 1 else X
-            estimator = steps[-1][1]
+    found, before = estimator, []
+    while not hasattr(found, "assess"):
+        if hasattr(found, "best_estimator_"):
+            found = found.best_estimator_
+        elif isinstance(steps := getattr(found, "steps", None), list) and steps:
+            before += [found[:-1]] if len(steps) > 1 else []
+            found = steps[-1][1]
         else:
             raise InputError(
                 "a fitted EpistemicClassifier, a pipeline that ends in one, or a search over "
-                f"either is needed; got {shown(given)}"
+                f"either is needed; got {shown(estimator)}"
             )
-    return estimator, X
+    for steps in before:
+        X = steps.transform(X)
+    return found, X

@@ -177,14 +177,14 @@ def _describe_layers(bundle: Bundle, selection: Selection | None) -> Iterator[La
         yield LayerInfo(
             name=layer,
             n_features=points.shape[1],
-            metric=_name_metric(bundle.metrics[layer].to_dict()),
+            metric=name_metric(bundle.metrics[layer].to_dict()),
             rule=None if rule is None else repr(rule),
             quorum=None if rule is None else rule.quorum,
             left_out=None if selection is None else selection.left_out.get(layer),
         )
 
 
-def _name_metric(record: Mapping[str, Any]) -> str:
+def name_metric(record: Mapping[str, Any]) -> str:
     """The name of a metric with its parameters, without its arrays."""
     others = {name: value for name, value in record.items() if name != "metric"}
     if record["metric"] == "Minkowski" and others == {"p": 2.0}:
