@@ -60,8 +60,10 @@ class Figures(ABC, Generic[Value]):
 
 
 @dataclass(frozen=True, eq=False)
-class Report(Figures[float]):
-    """Figures about an assessment whose truth is known; `evaluate` makes it.
+class Tally(Figures[float]):
+    """Counts of what was said and what is true, and all figures that follow from them.
+
+    Tallies of parts of the samples add up to that of the whole: see `merge_tallies`.
 
     Attributes:
         classes: Labels of the predicted classes.
@@ -72,8 +74,6 @@ class Report(Figures[float]):
         unanswered: Number of samples without a belief, which are in no pair, by assertion (IDK,
             IMK, IK), of shape (3,).
         reasons: Number of samples per `Reason`.
-        assessment: What was evaluated.
-        y_true: True labels of shape (n,).
     """
 
     classes: Labels
@@ -81,8 +81,6 @@ class Report(Figures[float]):
     pairs: Ints
     unanswered: Ints
     reasons: dict[Reason, int]
-    assessment: Assessment = field(repr=False)
-    y_true: Labels = field(repr=False)
 
     @cached_property
     def matrix(self) -> Ints:
@@ -100,7 +98,7 @@ class Report(Figures[float]):
 
     @property
     def n_samples(self) -> int:
-        return len(self.y_true)
+        return int(self.pairs[:, 3].sum()) + self._silent
 
     def count(self, *assertions: Assertion) -> int:
         """Return how many samples have one of the `assertions`."""
@@ -156,11 +154,6 @@ class Report(Figures[float]):
         assertion, pairs = self.pairs[:, 0], self.pairs[:, 1:]
         return {"pairs": {a.name: pairs[assertion == a].tolist() for a in Assertion}}
 
-    def _repr_html_(self) -> str:
-        from iknow.evaluation.html import to_html  # markup is for notebooks alone
-
-        return to_html(self)
-
     def __str__(self) -> str:
         rows: list[tuple[Any, ...]] = [("", "samples", "fraction", "accuracy")]
         for a in reversed(Assertion):
@@ -177,6 +170,48 @@ class Report(Figures[float]):
         reasons = ", ".join(f"{r.name.lower()} {n}" for r, n in self.reasons.items() if n)
         silent = [f"{NO_ANSWER}: {self._silent}, not counted as right or wrong"]
         return [f"reasons: {reasons}", *(silent if self._silent else [])]
+
+
+@dataclass(frozen=True, eq=False)
+class Report(Tally):
+    """Figures about an assessment whose truth is known; `evaluate` makes it.
+
+    Attributes:
+        assessment: What was evaluated.
+        y_true: True labels of shape (n,).
+    """
+
+    assessment: Assessment = field(repr=False)
+    y_true: Labels = field(repr=False)
+
+    def _repr_html_(self) -> str:
+        from iknow.evaluation.html import to_html  # markup is for notebooks alone
+
+        return to_html(self)
+
+
+def merge_tallies(one: Tally, other: Tally) -> Tally:
+    """The tally of all samples, from those of two parts of them by the same classifier."""
+    n = len(one.classes)
+    unknown = np.concatenate([one.true_classes[n:], other.true_classes[n:]])
+    true_classes = np.concatenate([one.classes, np.unique(unknown)])
+    shape = (len(Assertion), n, len(true_classes))
+    keys, counts = [], []
+    for part in (one, other):
+        assertion, predicted, true, count = part.pairs.T
+        codes = positions_of(part.true_classes, true_classes)[true]
+        keys.append(np.ravel_multi_index((assertion, predicted, codes), shape))
+        counts.append(count)
+    found, places = np.unique(np.concatenate(keys), return_inverse=True)
+    totals = np.zeros(len(found), dtype=np.int64)
+    np.add.at(totals, places, np.concatenate(counts))
+    return Tally(
+        classes=one.classes,
+        true_classes=true_classes,
+        pairs=np.column_stack([*np.unravel_index(found, shape), totals]).astype(np.int64),
+        unanswered=one.unanswered + other.unanswered,
+        reasons={reason: one.reasons[reason] + other.reasons[reason] for reason in Reason},
+    )
 
 
 def evaluate(assessment: Assessment, y_true: Any) -> Report:

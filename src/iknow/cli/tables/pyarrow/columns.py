@@ -106,7 +106,9 @@ def _as_table(batch: Any, row: int, reading: Reading) -> Table:
         labels = _labels(batch[roles.label], roles.label, row, reading)
     ids = None if roles.id is None else _ids(batch[roles.id], reading)
     made = make_frame(columns) if reading.text else np.column_stack(list(columns.values()))
-    return Table(made, labels=labels, feature_names=reading.features, ids=ids)
+    return Table(
+        made, labels=labels, feature_names=reading.features, ids=ids, id_name=roles.id
+    )
 
 
 def _feature(column: Any, name: str, row: int, reading: Reading) -> Any:
