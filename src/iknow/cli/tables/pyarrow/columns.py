@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -88,14 +89,9 @@ def _is_text(column: Any) -> bool:
 
 def _has_no_number(column: Any) -> bool:
     """Whether some cell is not blank, and none of these is a number."""
-    cells = column.filter(pc.not_equal(pc.utf8_trim_whitespace(column), ""))
-    if not len(cells):
-        return False
-    if pc.all(pc.match_substring_regex(cells, r"^\s*[-+.0-9]")).as_py():
-        with suppress(pa.ArrowInvalid):
-            cells.cast(pa.float64())
-            return False
-    return not any(_is_number(cell) for cell in cells.to_pylist())
+    cells = (cell for cell in map(str, column) if cell.strip())  # mostly the first one tells
+    first = next(cells, None)
+    return first is not None and not any(map(_is_number, chain([first], cells)))
 
 
 def _as_table(batch: Any, row: int, reading: Reading) -> Table:
