@@ -81,9 +81,7 @@ PassedIdOption = Annotated[
 ]
 DropOption = Annotated[
     list[str] | None,
-    typer.Option(
-        help="A column to ignore; repeatable.", metavar="COLUMN", rich_help_panel=COLUMNS
-    ),
+    typer.Option(help="A column to ignore; repeatable.", metavar="COLUMN", rich_help_panel=COLUMNS),
 ]
 FeaturesOption = Annotated[
     list[str] | None,
@@ -154,7 +152,7 @@ DeviceOption = Annotated[
 LevelOption = Annotated[
     float | None,
     typer.Option(
-        help="IK from this level on, from 0 to 1, not from the tuned one; no guarantee holds there.",
+        help="IK from this level on, 0 to 1, not from the tuned one; no guarantee holds there.",
         metavar="LEVEL",
     ),
 ]

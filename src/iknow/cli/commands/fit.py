@@ -191,5 +191,3 @@ def fit(
         force=force,
     )
     show_fit(classifier, output, console_for(output))
-
-

@@ -27,7 +27,8 @@ from iknow.cli.tables.table import settle_labels
 from iknow.core.arrays import Ints
 from iknow.core.assertion import Assertion
 from iknow.errors import InputError
-from iknow.evaluation.metrics import Tally, evaluate, merge_tallies
+from iknow.evaluation.metrics import evaluate
+from iknow.evaluation.tally import Tally, merge_tallies
 from iknow.explain.assessment import Assessment
 from iknow.models.precomputed import PrecomputedModel
 from iknow.selection import Selection
@@ -40,8 +41,8 @@ ROWS_SHOWN = 10
 class Outcome:
     """What an assessment of any number of samples comes to.
 
-    counts: by assertion. tally: with the truth, if it is known. first: the first samples. tuned: the
-    level that the bundle was tuned to, if another was asked for.
+    counts: by assertion. tally: with the truth, if it is known. first: the first samples. tuned:
+    the level that the bundle was tuned to, if another was asked for.
     """
 
     counts: Ints

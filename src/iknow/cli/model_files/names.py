@@ -1,14 +1,14 @@
 """The names of models on the command line, and which of them can run code.
 
-    model.joblib, .pkl, .pickle    a fitted scikit-learn classifier, xgboost's, lightgbm's ...
-    model.pt, .pth                 a whole torch module, or TorchScript
-    model.pt2                      a program of torch.export
-    model.onnx                     an ONNX graph
-    model.keras                    a Keras model
-    model.json, .ubj               a booster of xgboost
-    model.txt, .lgb                a booster of lightgbm
-    model.cbm                      a model of catboost
-    package.module:name            an object in Python code, or a function that returns it
+model.joblib, .pkl, .pickle    a fitted scikit-learn classifier, xgboost's, lightgbm's ...
+model.pt, .pth                 a whole torch module, or TorchScript
+model.pt2                      a program of torch.export
+model.onnx                     an ONNX graph
+model.keras                    a Keras model
+model.json, .ubj               a booster of xgboost
+model.txt, .lgb                a booster of lightgbm
+model.cbm                      a model of catboost
+package.module:name            an object in Python code, or a function that returns it
 """
 
 from __future__ import annotations

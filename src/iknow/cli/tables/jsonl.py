@@ -27,21 +27,23 @@ def read_lines(file: IO[bytes], source: Path, block: int) -> Iterator[Columns]:
     """
     names: list[str] | None = None
     kinds: dict[str, str] = {}
-    row = 1
+    line_number = 1
     while lines := _take_lines(file, block):
         rows: list[dict[str, Any]] = []
         numbers: list[int] = []
-        for number, line in enumerate(lines, start=row):
+        for number, line in enumerate(lines, start=line_number):
             if len(line) > block:
                 raise InputError(f"{source}, line {number}: it is longer than {block:,} bytes")
             if line.strip():
                 rows.append(_parse(line, f"{source}, line {number}", names))
                 numbers.append(number)
                 names = names or list(rows[-1])
-        row += len(lines)
+        line_number += len(lines)
         if names is not None and rows:
             places = Places(source, numbers)
-            yield {name: _column([r.get(name) for r in rows], name, kinds, places) for name in names}
+            yield {
+                name: _column([r.get(name) for r in rows], name, kinds, places) for name in names
+            }
     if names is None:
         raise InputError(f"{source} is empty: expected an object on each line")
 
@@ -91,7 +93,9 @@ def _column(values: list[Any], name: str, kinds: dict[str, str], places: Places)
     kinds[name] = kind
     wrong = "number" if kind == "text" else "text"
     if wrong in found:
-        is_wrong = (each is not None and isinstance(each, str) != (kind == "text") for each in values)
+        is_wrong = (
+            each is not None and isinstance(each, str) != (kind == "text") for each in values
+        )
         i = list(is_wrong).index(True)
         raise InputError(
             f"{places.of(i, name)}: expected {'text' if kind == 'text' else 'a number'}, got "
@@ -109,9 +113,7 @@ def _kind(value: Any, i: int, name: str, places: Places) -> str:
         return "text"
     if isinstance(value, (int, float)):
         return "number"
-    raise InputError(
-        f"{places.of(i, name)}: expected a number or text, got {shorten(repr(value))}"
-    )
+    raise InputError(f"{places.of(i, name)}: expected a number or text, got {shorten(repr(value))}")
 
 
 def _float(value: Any) -> float:

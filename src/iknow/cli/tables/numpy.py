@@ -238,7 +238,9 @@ class Rows:
         while done < len(content) and (more := self._file.readinto(view[done:])):  # type: ignore[attr-defined]
             done += more
         if done < len(content):
-            raise ValueError(f"{self._what} is truncated: {len(content) - done:,} bytes are missing")
+            raise ValueError(
+                f"{self._what} is truncated: {len(content) - done:,} bytes are missing"
+            )
         return np.frombuffer(content, dtype=self._kind)
 
 

@@ -17,7 +17,6 @@ from iknow.core.arrays import Floats, Labels
 from iknow.errors import IknowError, InputError
 from iknow.search.memory import free_memory
 
-
 # 007 is a code, not a number: as an int it would come out as another label, 7.
 _INTEGER = re.compile(r"\s*[+-]?(0|[1-9][0-9]*)\s*")
 

@@ -1,8 +1,8 @@
-"""From a record batch to a table: numbers, text, labels and ids, by the same rules for every format.
+"""From a record batch to a table: numbers, text, labels and ids, by one set of rules.
 
 In a format without types a cell is text until our rules make it a number: pyarrow's guesses would
-turn the label 007 into 7 and NA into nothing. A column of such cells is text if not one of them is a
-number in the first part of the file, and only if the model may take text; else a cell that is no
+turn the label 007 into 7 and NA into nothing. A column of such cells is text if not one of them is
+a number in the first part of the file, and only if the model may take text; else a cell that is no
 number is an error, which names its row. A blank cell is a missing value.
 """
 
@@ -102,9 +102,7 @@ def _as_table(batch: Any, row: int, reading: Reading) -> Table:
         labels = _labels(batch[roles.label], roles.label, row, reading)
     ids = None if roles.id is None else _ids(batch[roles.id], reading)
     made = make_frame(columns) if reading.text else np.column_stack(list(columns.values()))
-    return Table(
-        made, labels=labels, feature_names=reading.features, ids=ids, id_name=roles.id
-    )
+    return Table(made, labels=labels, feature_names=reading.features, ids=ids, id_name=roles.id)
 
 
 def _feature(column: Any, name: str, row: int, reading: Reading) -> Any:
