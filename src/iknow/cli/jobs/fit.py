@@ -45,7 +45,7 @@ def fit_job(
     reference: Source | None,
     random_state: int,
     parameters: Mapping[str, Any] | None = None,
-    about: Mapping[str, str] | None = None,
+    about: Mapping[str, Any] | None = None,
     force: bool = False,
 ) -> EpistemicClassifier:
     """Collect evidence, choose radii, write a bundle; with `train`, make the model first.
@@ -64,9 +64,9 @@ def fit_job(
     loaded = None if model is None or train else load_model(model)
     mixed = loaded is not None and takes_text(loaded)
     table, y = training.read_labelled(mixed=mixed)
-    tuned, y_tuned = table, y
-    if validation is not None:
-        tuned, y_tuned = _read_validation(validation, rule, goal, mixed=mixed)
+    tuned, y_tuned = (
+        (table, y) if validation is None else _read_validation(validation, rule, goal, mixed=mixed)
+    )
     ordinary = None if reference is None else reference.read(mixed=mixed)
     if (table.features is None) != (tuned.features is None):
         raise InputError("both files must hold the model's inputs, or both its outputs")

@@ -72,10 +72,8 @@ def _decoded(parts: Iterator[Any], source: Path, advice: str = "") -> Iterator[A
 
 def _csv_header(text: Counted) -> tuple[str, ...]:
     """The names of the columns, from the beginning of a file."""
-    with (
-        suppress(pa.ArrowInvalid, StopIteration),
-        _csv_reader(text.peek(min(HEADER, BLOCK))) as reader,
-    ):
+    begin = text.peek(min(HEADER, BLOCK))
+    with suppress(pa.ArrowInvalid, StopIteration), _csv_reader(begin) as reader:
         if reader.read_next_batch().num_rows:  # the header has ended before
             return tuple(reader.schema.names)
     with _csv_reader(text.peek(BLOCK)) as reader:
