@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -65,7 +65,7 @@ def observe_batches(
     return one_ahead(observe()) if model.is_elsewhere else observe()
 
 
-def one_ahead(items: Iterator[Item]) -> Iterator[Item]:
+def one_ahead(items: Iterator[Item]) -> Generator[Item]:
     """The same items in order, each made in another thread while the caller uses the last."""
     end = object()
     with ThreadPoolExecutor(1) as pool:

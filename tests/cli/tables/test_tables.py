@@ -8,7 +8,6 @@ import sys
 import numpy as np
 import pytest
 
-import iknow.cli.tables
 from iknow.cli.tables import read_table, write_table
 from iknow.cli.tables.writing import CsvParts
 from iknow.errors import InputError

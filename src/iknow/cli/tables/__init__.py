@@ -52,10 +52,10 @@ def read_table(
     where = Path(path), None if labels_path is None else Path(labels_path)
     with reading(*where, roles, form=form, mixed=mixed, whole=True) as parts:
         table = join_tables(list(parts))
-    is_text = table.labels is not None and table.labels.dtype.kind == "U"
-    if is_text and labels_path is None and format_to_read(Path(path), form) == "csv":
-        return replace(table, labels=settle_labels(table.labels))
-    return table
+    labels = table.labels
+    if labels is None or labels_path is not None or format_to_read(Path(path), form) != "csv":
+        return table
+    return replace(table, labels=settle_labels(labels))
 
 
 def write_table(path: str | os.PathLike[str], columns: Mapping[str, Any]) -> None:

@@ -22,7 +22,7 @@ MISSING = -1
 
 @dataclass(frozen=True, eq=False)
 class Coded:
-    """Values by their codes. values: of shape (m,). codes: of shape (n,), -1 where there is none."""
+    """Values by their codes. values: of shape (m,). codes: of shape (n,), -1 where none is."""
 
     values: NDArray[Any]
     codes: Ints

@@ -27,18 +27,18 @@ def read_lines(file: IO[bytes], source: Path, block: int) -> Iterator[Columns]:
     """
     names: list[str] | None = None
     kinds: dict[str, str] = {}
-    row = 1
+    line_number = 1
     while lines := _take_lines(file, block):
         rows: list[dict[str, Any]] = []
         numbers: list[int] = []
-        for number, line in enumerate(lines, start=row):
+        for number, line in enumerate(lines, start=line_number):
             if len(line) > block:
                 raise InputError(f"{source}, line {number}: it is longer than {block:,} bytes")
             if line.strip():
                 rows.append(_parse(line, f"{source}, line {number}", names))
                 numbers.append(number)
                 names = names or list(rows[-1])
-        row += len(lines)
+        line_number += len(lines)
         if names is not None and rows:
             places = Places(source, numbers)
             yield {

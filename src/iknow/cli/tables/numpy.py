@@ -80,7 +80,9 @@ def read_npz(
             table = make(part)
             if label in aside:
                 table = replace(table, labels=as_labels(part[label], f"{label} in {path}"))
-            yield table if roles.id is None else replace(table, ids=_as_ids(part[roles.id]))
+            if roles.id is not None:
+                table = replace(table, ids=_as_ids(part[roles.id]), id_name=roles.id)
+            yield table
 
 
 def _find_columns(archive: Archive, samples: Rows, path: Path, roles: Roles) -> Any:

@@ -1,4 +1,4 @@
-"""Tables with columns of text as data frames, which pipelines and boosted trees take as they are."""
+"""Tables with columns of text as data frames, which pipelines and boosted trees take."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Roles: what each column of a table is for.
 
-One column may be the label, one may identify the samples; what is dropped, and the index that pandas
-keeps in a file, is nothing; all others are features, unless the features are named.
+One column may be the label, one may identify the samples; what is dropped, and the index that
+pandas keeps in a file, is nothing; all others are features, unless the features are named.
 """
 
 from __future__ import annotations

@@ -17,7 +17,6 @@ from iknow.core.arrays import Floats, Labels
 from iknow.errors import IknowError, InputError
 from iknow.memory import free_memory
 
-
 # 007 is a code, not a number: as an int it would come out as another label, 7.
 _INTEGER = re.compile(r"\s*[+-]?(0|[1-9][0-9]*)\s*")
 
@@ -33,7 +32,7 @@ class Table:
     scores: of shape (n_samples, n_classes); None unless precomputed.
     activations: by layer, each of shape (n_samples, ...); empty unless precomputed.
     classes: strings or ints of shape (n_classes,), in the order of the scores; None if unknown.
-    ids: what identifies the samples, n_samples long; None if nothing does.
+    ids: what identifies the samples, n_samples long; None if nothing does. id_name: its column.
     """
 
     features: Any
@@ -43,6 +42,7 @@ class Table:
     activations: dict[str, Floats] = field(default_factory=dict)
     classes: Labels | None = None
     ids: Any = None
+    id_name: str | None = None
 
     def __len__(self) -> int:
         """The number of samples."""

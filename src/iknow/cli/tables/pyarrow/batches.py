@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -25,6 +25,7 @@ from iknow.errors import InputError
 
 # Bytes of text at a time. A longer row is no row of a table: it is another file, or a trap.
 BLOCK = 1 << 25
+HEADER = 1 << 16  # bytes in which a header ends, mostly
 ROWS = 1 << 16  # of a Parquet file at a time
 ADVICE = "; save it as UTF-8 text: a header and rows of equally many cells"
 INDEX_NAME = re.compile(r"__index_level_\d+__")
@@ -52,8 +53,7 @@ def open_csv(file: IO[bytes], source: Path) -> Iterator[Batches]:
     """Comma-separated text, every cell a string; the header is row 1, blank lines are none."""
     text = Counted(file)
     with decoding(source, ADVICE):
-        with _csv_reader(text.peek(BLOCK)) as reader:
-            names = tuple(reader.schema.names)
+        names = _csv_header(text)
         reader = _csv_reader(text, names)
     with reader:
         parts = _decoded(_csv_parts(reader, text, source), source, ADVICE)
@@ -68,6 +68,16 @@ def _decoded(parts: Iterator[Any], source: Path, advice: str = "") -> Iterator[A
         if part is None:
             return
         yield part
+
+
+def _csv_header(text: Counted) -> tuple[str, ...]:
+    """The names of the columns, from the beginning of a file."""
+    begin = text.peek(min(HEADER, BLOCK))
+    with suppress(pa.ArrowInvalid, StopIteration), _csv_reader(begin) as reader:
+        if reader.read_next_batch().num_rows:  # the header has ended before
+            return tuple(reader.schema.names)
+    with _csv_reader(text.peek(BLOCK)) as reader:
+        return tuple(reader.schema.names)
 
 
 def _csv_reader(file: Any, names: tuple[str, ...] = ()) -> Any:

@@ -1,8 +1,8 @@
-"""From a record batch to a table: numbers, text, labels and ids, by the same rules for every format.
+"""From a record batch to a table: numbers, text, labels and ids, by one set of rules.
 
 In a format without types a cell is text until our rules make it a number: pyarrow's guesses would
-turn the label 007 into 7 and NA into nothing. A column of such cells is text if not one of them is a
-number in the first part of the file, and only if the model may take text; else a cell that is no
+turn the label 007 into 7 and NA into nothing. A column of such cells is text if not one of them is
+a number in the first part of the file, and only if the model may take text; else a cell that is no
 number is an error, which names its row. A blank cell is a missing value.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -88,14 +89,9 @@ def _is_text(column: Any) -> bool:
 
 def _has_no_number(column: Any) -> bool:
     """Whether some cell is not blank, and none of these is a number."""
-    cells = column.filter(pc.not_equal(pc.utf8_trim_whitespace(column), ""))
-    if not len(cells):
-        return False
-    if pc.all(pc.match_substring_regex(cells, r"^\s*[-+.0-9]")).as_py():
-        with suppress(pa.ArrowInvalid):
-            cells.cast(pa.float64())
-            return False
-    return not any(_is_number(cell) for cell in cells.to_pylist())
+    cells = (cell for cell in map(str, column) if cell.strip())  # mostly the first one tells
+    first = next(cells, None)
+    return first is not None and not any(map(_is_number, chain([first], cells)))
 
 
 def _as_table(batch: Any, row: int, reading: Reading) -> Table:
@@ -106,7 +102,7 @@ def _as_table(batch: Any, row: int, reading: Reading) -> Table:
         labels = _labels(batch[roles.label], roles.label, row, reading)
     ids = None if roles.id is None else _ids(batch[roles.id], reading)
     made = make_frame(columns) if reading.text else np.column_stack(list(columns.values()))
-    return Table(made, labels=labels, feature_names=reading.features, ids=ids)
+    return Table(made, labels=labels, feature_names=reading.features, ids=ids, id_name=roles.id)
 
 
 def _feature(column: Any, name: str, row: int, reading: Reading) -> Any:

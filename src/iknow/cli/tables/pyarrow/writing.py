@@ -16,7 +16,9 @@ class ArrowParts:
     """A file of record batches with the columns and types of the first part."""
 
     def __init__(self, open_writer: Callable[[Any], Any]) -> None:
-        self._open, self._writer, self._schema = open_writer, None, None
+        self._open = open_writer
+        self._writer: Any = None
+        self._schema: Any = None
 
     def write(self, columns: Mapping[str, Column]) -> None:
         batch = as_batch(columns)
