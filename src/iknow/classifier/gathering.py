@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -55,14 +55,30 @@ def observe_batches(
     cores the two would only take turns.
     """
 
-    def observe() -> Iterator[Observation]:
-        for batch in batches:
-            observation = model.observe(batch, tuple(indexes))
-            for index in indexes.values():
-                check_columns(observation.scores.shape[1], index.n_classes)
-            yield observation
+    def observe(batch: Any) -> Observation:
+        observation = model.observe(batch, tuple(indexes))
+        for index in indexes.values():
+            check_columns(observation.scores.shape[1], index.n_classes)
+        return observation
 
-    return one_ahead(observe()) if model.is_elsewhere else observe()
+    return map_ahead(observe, batches) if model.is_elsewhere else map(observe, batches)
+
+
+def map_ahead(work: Callable[[Any], Item], items: Iterable[Any]) -> Iterator[Item]:
+    """The results of work in order, each made in another thread while the caller uses the last.
+
+    The items are made in the caller's thread: a loader forks its workers, which must not happen
+    beside another thread that compiles or imports.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        coming: Future[Item] | None = None
+        for item in items:
+            following = pool.submit(work, item)
+            if coming is not None:
+                yield coming.result()
+            coming = following
+        if coming is not None:
+            yield coming.result()
 
 
 def one_ahead(items: Iterator[Item]) -> Generator[Item]:

@@ -106,6 +106,14 @@ def choose_rows(codes: Ints, most: int) -> Ints:
     return by_class[np.lexsort((ranked, within))[:most]]
 
 
+def has_gaps(inputs: Any) -> bool:
+    """Whether a value of an array or a data frame is missing."""
+    if hasattr(inputs, "iloc"):
+        return bool(inputs.isna().to_numpy().any())
+    numeric = isinstance(inputs, np.ndarray) and inputs.dtype.kind == "f"
+    return numeric and bool(np.isnan(inputs).any())
+
+
 def own_copy(inputs: Any) -> Any:
     """A copy that a model may write to, as scalers and imputers with copy=False do."""
     return inputs.copy() if hasattr(inputs, "copy") else inputs.clone()

@@ -15,7 +15,7 @@ import numpy as np
 
 from iknow.core.arrays import Labels
 from iknow.errors import InputError
-from iknow.models.inputs import choose_rows, count_samples, cut_batches
+from iknow.models.inputs import choose_rows, count_samples, cut_batches, has_gaps
 from iknow.models.labels import as_labels, as_vector, check_count
 from iknow.models.lengths import Sizes, join_sizes, measure
 from iknow.models.loaders import Loader, describe_nothing, find_loader, split_batch
@@ -55,7 +55,14 @@ class Samples:
         self._n_read = self._most_classes = 0
 
     def first(self) -> Any:
-        """The inputs of the first batch, which `read` will yield again."""
+        """The inputs of the first batch, which `read` will yield again.
+
+        Of data at hand it is the first one with a missing value, if any has one, because the layers
+        that fit the data depend on it.
+        """
+        if self.inputs is not None:
+            self._batches = iter(every := list(self._batches))
+            return next((inputs for inputs, _ in every if has_gaps(inputs)), every[0][0])
         batch = next(self._batches)
         self._batches = chain([batch], self._batches)
         return batch[0]
