@@ -116,6 +116,10 @@ def test_what_does_not_fit_is_named(net, arrays):
     model = TorchModel(net)
     with pytest.raises(InputError, match=r"takes no input 'age': leave it out; it takes 'numbers'"):
         model.observe(model.prepare({**arrays, "age": np.ones(N)}), ())
+    with pytest.raises(InputError, match=r"takes 'numbers', .*: missing a required .*'category'"):
+        model.observe(model.prepare({"numbers": arrays["numbers"]}), ())
+    with pytest.raises(InputError, match=r"too many positional.*; got 4 inputs by position"):
+        model.observe(model.prepare((arrays["numbers"],) * 4), ())
     with pytest.raises(InputError, match="'numbers' holds 8, 'category' holds 2"):
         model.prepare({**arrays, "category": np.ones(2)})
     with pytest.raises(InputError, match="sequences of different lengths, from 1 to 2"):

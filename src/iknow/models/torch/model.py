@@ -33,6 +33,7 @@ from iknow.models.promise import check_type
 from iknow.models.scores import ScoresOption, as_columns, check_scores, find_output
 from iknow.models.torch import inputs as given
 from iknow.models.torch.axes import UNKNOWN
+from iknow.models.torch.calling import arguments, check_complete
 from iknow.models.torch.defaults import Run, mark
 from iknow.models.torch.reading import ENTRANCE, Reading, readable_parts
 from iknow.models.torch.tensors import to_array
@@ -187,7 +188,7 @@ class TorchModel(Model):
         entered: Mapping[str, nn.Module],
     ) -> Any:
         """All that the module returns."""
-        placed, named = given.arguments(tensors, self.module)
+        placed, named = arguments(tensors, self.module)
         device = next(iter(tensors.arrays.values())).device.type
         # Evidence and queries need the same precision, even if the caller uses autocast.
         exact = torch.autocast(device, enabled=False)
@@ -195,6 +196,9 @@ class TorchModel(Model):
             try:
                 return self.module(*placed, **named)
             except (torch.cuda.OutOfMemoryError, IknowError):
+                raise
+            except TypeError:
+                check_complete(placed, named, self.module)
                 raise
             except (RuntimeError, ValueError, IndexError, AssertionError) as error:
                 raise RefusedError(
