@@ -146,6 +146,16 @@ def test_a_module_may_take_the_dict_as_a_whole(net, arrays):
     np.testing.assert_allclose(seen.scores, expected_scores(net, arrays), rtol=1e-6)
 
 
+def test_of_a_module_without_weights_that_takes_several_inputs_the_output_is_all_there_is():
+    class Sum(nn.Module):
+        def forward(self, a, b):
+            return a + b
+
+    model = TorchModel(Sum())
+    batch = model.prepare((np.ones((N, 3)), np.ones((N, 3))))
+    assert model.default_layers(batch) == model.level_layers(batch) == ("output",)
+
+
 def test_pixels_are_a_layer_and_token_numbers_are_not():
     net = nn.Sequential(nn.Flatten(), nn.Linear(16, 3))
     net.register_forward_pre_hook(lambda _module, args: args[0].float() / 255)

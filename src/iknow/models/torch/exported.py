@@ -73,19 +73,21 @@ class ExportedModel(Model):
         return given.prepare(inputs, self._graph)
 
     def default_layers(self, batch: Any) -> tuple[str, ...]:
-        """Return what enters the last linear operation or convolution, and what it gives."""
+        """Return what enters the last product with weights, for a `batch`, and what that gives."""
         products = [name for name, node in self._nodes.items() if operation(node) in PRODUCTS]
+        tensors, _ = given.to_tensors(batch[:1], self._graph)
         if not products:
-            return ("input", "output")
+            return given.without_input(("input", "output"), tensors)
         head = self._nodes[products[-1]]
         sources = [arg for arg in head.all_input_nodes if arg.op != "get_attr"]
         entering = sources[0] if sources else head
         while operation(entering) == "dropout":  # it changes nothing outside training
             entering = entering.all_input_nodes[0]
-        return (entering.name if entering.name in self._nodes else "input", products[-1])
+        hidden = entering.name if entering.name in self._nodes else "input"
+        return given.without_input((hidden, products[-1]), tensors)
 
     def level_layers(self, batch: Any) -> tuple[str, ...]:
-        """Return the last hidden layer, and the input if that is one array of numbers or pixels."""
+        """Return the last hidden layer, and the input if the `batch` is one array of numbers."""
         tensors, _ = given.to_tensors(batch[:1], self._graph)
         hidden = self.default_layers(batch)
         if given.is_measurable(tensors):

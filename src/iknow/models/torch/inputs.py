@@ -62,6 +62,12 @@ def raw_input(tensors: Fields) -> Tensor | None:
     return values[0] if len(values) == 1 else None
 
 
+def without_input(layers: tuple[str, ...], tensors: Fields) -> tuple[str, ...]:
+    """The layers without "input" if several tensors enter, which are no single layer."""
+    several = raw_input(tensors) is None
+    return tuple(layer for layer in layers if layer != "input" or not several)
+
+
 def is_measurable(tensors: Fields) -> bool:
     """Whether nearness of inputs may mean something: of numbers or pixels, not of token numbers."""
     raw = raw_input(tensors)

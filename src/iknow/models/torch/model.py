@@ -77,7 +77,7 @@ class TorchModel(Model):
         return given.prepare(inputs, self.module)
 
     def default_layers(self, batch: Any) -> tuple[str, ...]:
-        """Return what enters the head, the last layer with weights, and the head."""
+        """Return what enters the head, the last layer with weights for a `batch`, and the head."""
         tensors, _ = given.to_tensors(batch, self.module)
         parts = readable_parts(self.module)
         run = Run({n: m for n, m in parts.items() if not list(m.children())}, len(tensors))
@@ -85,10 +85,11 @@ class TorchModel(Model):
         start = None if raw is None else mark(raw)
         returned = self._run(tensors, run.leaves, run.act, run.entered)
         scores = find_output(returned, self.scores, len(tensors), self._name)
-        return run.find(scores, start) or ("input", "output")
+        found = run.find(scores, start) or ("input", "output")
+        return found if "input" in parts else given.without_input(found, tensors)
 
     def level_layers(self, batch: Any) -> tuple[str, ...]:
-        """Return what enters the head, and the input if that is one array of numbers or pixels.
+        """Return what enters the head, and the input if a `batch` is one array of numbers.
 
         TorchScript hides what enters its head: its output stands for it.
         """
