@@ -8,6 +8,7 @@ from torch import nn
 from iknow.errors import InputError, LayerError
 from iknow.models.lengths import measure
 from iknow.models.torch import TorchModel
+from iknow.models.torch.axes import UNKNOWN, axes_of
 from iknow.testing import ModelContract
 
 
@@ -177,6 +178,31 @@ def test_pooling_tells_tokens_from_channels_of_a_series():
         np.testing.assert_allclose(found[layer], expected, rtol=1e-5, atol=1e-6)
     with pytest.raises(LayerError, match="has channels and no tokens"):
         TorchModel(net, pool="cls").observe(series, ("relu",))
+
+
+@pytest.mark.parametrize(
+    ("part", "shape", "last"),
+    [
+        (nn.Conv2d(3, 6, 1), (2, 6, 4, 4), False),
+        (nn.Conv1d(3, 6, 1), (2, 6, 9), False),
+        (nn.Conv1d(3, 6, 1), (2, 9, 6), True),  # moved to the end, as before attention
+        (nn.Conv1d(3, 6, 1), (2, 6, 6), False),
+        (nn.BatchNorm2d(6), (2, 6, 4, 4), False),
+        (nn.GroupNorm(2, 6), (2, 6, 4, 4), False),
+        (nn.Linear(3, 6), (2, 9, 6), True),
+        (nn.Linear(3, 6), (2, 6, 6), True),
+        (nn.Linear(3, 6), (2, 4, 4, 6), True),
+        (nn.Linear(3, 6), (2, 6, 4, 4), False),  # moved to the front, as after ConvNeXt's block
+        (nn.LayerNorm(6), (2, 9, 6), True),
+        (nn.Embedding(9, 6), (2, 9, 6), True),
+        (nn.LSTM(3, 3, bidirectional=True), (2, 9, 6), True),
+        (None, (2, 9, 6), True),
+        (None, (2, 6, 4, 4), False),
+    ],
+)
+def test_the_features_are_the_axis_as_long_as_the_last_module_is_wide(part, shape, last):
+    axes = UNKNOWN if part is None else axes_of(part)
+    assert axes.features_last(shape) == last
 
 
 @pytest.mark.parametrize("n", [9, 8], ids=["more samples than tokens", "as many"])
