@@ -221,6 +221,41 @@ def test_layers_that_take_time_first_are_read_with_samples_first(images, net, n)
         )
 
 
+class Padded(nn.Module):
+    """An encoder of tokens that knows its padding, 0, and nests it away or does not."""
+
+    def __init__(self, nests):
+        super().__init__()
+        one = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        self.encoder = nn.TransformerEncoder(one, 2, enable_nested_tensor=nests)
+        self.embed, self.fc = nn.Embedding(20, 8), nn.Linear(8, 3)
+
+    def forward(self, input_ids, attention_mask=None):
+        seen = (input_ids != 0)[..., None].float()
+        inside = self.encoder(self.embed(input_ids), src_key_padding_mask=input_ids == 0)
+        return self.fc((inside * seen).sum(dim=1) / seen.sum(dim=1))
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("pool", ["mean", "cls", "last"])
+def test_an_encoder_that_nests_its_padding_away_is_read_as_one_that_does_not(pool):
+    nests, plain = Padded(True), Padded(False)
+    plain.load_state_dict(nests.state_dict())
+    rng = np.random.default_rng(0)
+    mask = (np.arange(7) < rng.integers(2, 7, 9)[:, None]).astype(np.int64)  # no text of 7 tokens
+    tokens = rng.integers(1, 20, (9, 7)) * mask
+    model, other = TorchModel(nests, pool=pool), TorchModel(plain, pool=pool)
+    assert model.default_layers(tokens) == ("fc.input", "fc")
+    layers = ("encoder.layers.0", "encoder.layers.1", "fc.input")
+    inputs = {"input_ids": tokens, "attention_mask": mask}
+    wanted = other.observe(other.prepare(inputs), layers)
+    for given in (inputs, tokens):  # what is nested needs no mask
+        seen = model.observe(model.prepare(given), layers)
+        np.testing.assert_allclose(seen.scores, wanted.scores, rtol=1e-4, atol=1e-5)
+        for layer, values in wanted.activations.items():
+            np.testing.assert_allclose(seen.activations[layer], values, rtol=1e-4, atol=1e-5)
+
+
 def test_of_a_layer_that_returns_several_tensors_the_first_is_read(images):
     net = Recurrent().eval()
     with torch.no_grad():

@@ -32,10 +32,9 @@ from iknow.models.pooling import Pool, Pooling
 from iknow.models.promise import check_type
 from iknow.models.scores import ScoresOption, as_columns, check_scores, find_output
 from iknow.models.torch import inputs as given
-from iknow.models.torch.axes import UNKNOWN
 from iknow.models.torch.calling import arguments, check_complete
 from iknow.models.torch.defaults import Run, mark
-from iknow.models.torch.reading import ENTRANCE, Reading, readable_parts
+from iknow.models.torch.reading import ENTRANCE, Read, Reading, readable_parts
 from iknow.models.torch.tensors import to_array
 
 
@@ -150,11 +149,11 @@ class TorchModel(Model):
         mask = given.find_mask(tensors)
         found = reading.found
         if "input" in layers and "input" not in parts:  # before the module runs: it may overwrite
-            found["input"] = _read_input(tensors), UNKNOWN
+            found["input"] = Read(_read_input(tensors))
         returned = self._run(tensors, reading.watched, reading.act, reading.entered)
         scores = self._read_scores(returned, len(tensors))
         if "output" not in parts:
-            found["output"] = scores, UNKNOWN
+            found["output"] = Read(scores)
         missing = [layer for layer in layers if layer not in found]
         if missing:
             raise LayerError(
@@ -163,9 +162,10 @@ class TorchModel(Model):
             )
         pooled = {}
         for layer in layers:
-            values, axes = found[layer]
-            last = axes.features_last(values.shape)
-            pooled[layer] = self.pooling(layer, values, features_last=last, mask=mask)
+            read = found[layer]
+            last = read.axes.features_last(read.values.shape)
+            own = mask if read.mask is None else read.mask
+            pooled[layer] = self.pooling(layer, read.values, features_last=last, mask=own)
         return make_observation(scores, pooled)
 
     def _read_scores(self, returned: Any, n_samples: int) -> Any:

@@ -44,6 +44,19 @@ def first_tensor(values: Any) -> Any:
     return next((found for found in map(first_tensor, parts) if isinstance(found, Tensor)), values)
 
 
+def unnest(tensor: Any) -> tuple[Any, Any]:
+    """A nested tensor, of sequences of different lengths, padded with 0; and which tokens are its.
+
+    torch's encoder makes one of a batch with padding. Of shapes (n, tokens, ...) and (n, tokens);
+    any other value as it is, and None.
+    """
+    if not isinstance(tensor, Tensor) or not tensor.is_nested:
+        return tensor, None
+    lengths = torch.tensor([len(part) for part in tensor.unbind()])
+    padded = tensor.to_padded_tensor(0.0)
+    return padded, (torch.arange(padded.shape[1]) < lengths[:, None]).numpy()
+
+
 def to_array(output: Any, what: str) -> Any:
     """A copy of a tensor as an array, which no later in-place operation can change."""
     is_tensor = isinstance(output, Tensor)
