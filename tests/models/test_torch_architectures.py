@@ -256,6 +256,40 @@ def test_an_encoder_that_nests_its_padding_away_is_read_as_one_that_does_not(poo
             np.testing.assert_allclose(seen.activations[layer], values, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_packed_sequences_are_read_without_their_padding(batch_first):
+    class Packed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.fc = nn.Embedding(20, 4), nn.Linear(5, 3)
+            self.lstm = nn.LSTM(4, 5, batch_first=batch_first)
+
+        def forward(self, tokens):
+            lengths, inside = (tokens != 0).sum(dim=1), self.embed(tokens)
+            packed = nn.utils.rnn.pack_padded_sequence(
+                inside if batch_first else inside.transpose(0, 1),
+                lengths,
+                batch_first=batch_first,
+                enforce_sorted=False,
+            )
+            return self.fc(self.lstm(packed)[1][0][-1])
+
+    net, rng = Packed().eval(), np.random.default_rng(0)
+    mask = np.arange(6) < rng.integers(1, 7, 9)[:, None]
+    tokens = rng.integers(1, 20, (9, 6)) * mask
+    model = TorchModel(net, pool="mean")
+    assert model.default_layers(tokens) == ("fc.input", "fc")
+    found = model.observe(tokens, ("lstm", "fc.input")).activations
+    alone = nn.LSTM(4, 5, batch_first=True)
+    alone.load_state_dict(net.lstm.state_dict())
+    with torch.no_grad():
+        states = [alone(net.embed(torch.from_numpy(row[row != 0])))[0].numpy() for row in tokens]
+    wanted = np.stack([rows.mean(axis=0) for rows in states])
+    np.testing.assert_allclose(found["lstm"], wanted, rtol=1e-4, atol=1e-6)
+    last = np.stack([rows[-1] for rows in states])
+    np.testing.assert_allclose(found["fc.input"], last, rtol=1e-4, atol=1e-6)
+
+
 def test_of_a_layer_that_returns_several_tensors_the_first_is_read(images):
     net = Recurrent().eval()
     with torch.no_grad():

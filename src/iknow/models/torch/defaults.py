@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from iknow.models.torch.reading import ENTRANCE, samples_first
-from iknow.models.torch.tensors import first_tensor, is_plain, unnest
+from iknow.models.torch.tensors import is_plain
 
 ROWS_TO_MARK = 4
 ROWS_TO_COMPARE = 32
@@ -57,8 +57,7 @@ class Run:
 
     def _mark(self, part: nn.Module, values: Any) -> Mark | None:
         """The numbers of a tensor with a row per sample, in a few bytes; None for any other."""
-        tensor, _ = unnest(first_tensor(values))
-        tensor = samples_first(part, tensor, self.n_samples)
+        tensor, _ = samples_first(part, values, self.n_samples)
         return mark(tensor) if is_table(tensor, self.n_samples) else None
 
     def find(self, scores: Any, raw: Mark | None) -> tuple[str, str] | None:

@@ -81,13 +81,17 @@ class Reading:
                 f"layer {name!r} ran more than once in one forward pass, so it has no single "
                 "activation: use a separate module each time, or choose another layer"
             )
-        tensor, mask = unnest(first_tensor(values))
-        tensor = samples_first(self._wanted[name], tensor, self._n_samples)
+        tensor, mask = samples_first(self._wanted[name], values, self._n_samples)
         self.found[name] = Read(to_array(tensor, f"layer {name!r}"), self._axes, mask)
 
 
-def samples_first(part: nn.Module, tensor: Any, n_samples: int) -> Any:
-    """What a recurrent or attention layer with batch_first=False takes or gives, samples first."""
-    if getattr(part, "batch_first", True) or not isinstance(tensor, Tensor) or tensor.ndim != 3:
-        return tensor
-    return tensor.transpose(0, 1) if tensor.shape[1] == n_samples else tensor
+def samples_first(part: nn.Module, values: Any, n_samples: int) -> tuple[Any, Any]:
+    """The first tensor that a module takes or gives, with samples first; its mask or None.
+
+    Recurrent and attention layers with batch_first=False have time first.
+    """
+    tensor, mask = unnest(first_tensor(values))
+    if mask is not None or getattr(part, "batch_first", True):
+        return tensor, mask
+    time_first = isinstance(tensor, Tensor) and tensor.ndim == 3 and tensor.shape[1] == n_samples
+    return tensor.transpose(0, 1) if time_first else tensor, None
