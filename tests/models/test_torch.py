@@ -658,6 +658,22 @@ def mlp_head():
     return nn.Sequential(nn.Linear(5, 3))
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_in_a_sequence_the_last_hidden_layer_is_the_last_part_that_changes_anything(seed, X):
+    torch.manual_seed(seed)
+    rng = np.random.default_rng(seed)
+    others = (nn.ReLU, nn.Tanh, nn.Dropout, nn.Identity, nn.Flatten, lambda: nn.BatchNorm1d(4))
+    parts = [
+        nn.Linear(4, 4) if rng.random() < 0.4 else others[rng.integers(len(others))]()
+        for _ in range(rng.integers(1, 7))
+    ]
+    net = nn.Sequential(*parts, nn.Linear(4, 4), *([nn.Softmax(dim=1)] * rng.integers(2)))
+    idle = (nn.Dropout, nn.Identity)
+    changing = [str(i) for i, part in enumerate(parts) if not isinstance(part, idle)]
+    expected = (["input", *changing][-1], str(len(parts)))
+    assert TorchModel(net).default_layers(X) == expected
+
+
 def test_a_module_answers_in_its_own_precision_whatever_the_caller_is_doing():
     torch.manual_seed(0)
     module = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))

@@ -8,6 +8,7 @@ from torch import nn
 from iknow.errors import InputError, LayerError
 from iknow.models.lengths import measure
 from iknow.models.torch import TorchModel
+from iknow.models.torch.axes import UNKNOWN, axes_of
 from iknow.testing import ModelContract
 
 
@@ -179,6 +180,31 @@ def test_pooling_tells_tokens_from_channels_of_a_series():
         TorchModel(net, pool="cls").observe(series, ("relu",))
 
 
+@pytest.mark.parametrize(
+    ("part", "shape", "last"),
+    [
+        (nn.Conv2d(3, 6, 1), (2, 6, 4, 4), False),
+        (nn.Conv1d(3, 6, 1), (2, 6, 9), False),
+        (nn.Conv1d(3, 6, 1), (2, 9, 6), True),  # moved to the end, as before attention
+        (nn.Conv1d(3, 6, 1), (2, 6, 6), False),
+        (nn.BatchNorm2d(6), (2, 6, 4, 4), False),
+        (nn.GroupNorm(2, 6), (2, 6, 4, 4), False),
+        (nn.Linear(3, 6), (2, 9, 6), True),
+        (nn.Linear(3, 6), (2, 6, 6), True),
+        (nn.Linear(3, 6), (2, 4, 4, 6), True),
+        (nn.Linear(3, 6), (2, 6, 4, 4), False),  # moved to the front, as after ConvNeXt's block
+        (nn.LayerNorm(6), (2, 9, 6), True),
+        (nn.Embedding(9, 6), (2, 9, 6), True),
+        (nn.LSTM(3, 3, bidirectional=True), (2, 9, 6), True),
+        (None, (2, 9, 6), True),
+        (None, (2, 6, 4, 4), False),
+    ],
+)
+def test_the_features_are_the_axis_as_long_as_the_last_module_is_wide(part, shape, last):
+    axes = UNKNOWN if part is None else axes_of(part)
+    assert axes.features_last(shape) == last
+
+
 @pytest.mark.parametrize("n", [9, 8], ids=["more samples than tokens", "as many"])
 @pytest.mark.parametrize("net", [Recurrent, Encoder])
 def test_layers_that_take_time_first_are_read_with_samples_first(images, net, n):
@@ -193,6 +219,75 @@ def test_layers_that_take_time_first_are_read_with_samples_first(images, net, n)
         np.testing.assert_allclose(
             one.activations[layer], other.activations[layer], rtol=1e-4, atol=1e-5
         )
+
+
+class Padded(nn.Module):
+    """An encoder of tokens that knows its padding, 0, and nests it away or does not."""
+
+    def __init__(self, nests):
+        super().__init__()
+        one = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        self.encoder = nn.TransformerEncoder(one, 2, enable_nested_tensor=nests)
+        self.embed, self.fc = nn.Embedding(20, 8), nn.Linear(8, 3)
+
+    def forward(self, input_ids, attention_mask=None):
+        seen = (input_ids != 0)[..., None].float()
+        inside = self.encoder(self.embed(input_ids), src_key_padding_mask=input_ids == 0)
+        return self.fc((inside * seen).sum(dim=1) / seen.sum(dim=1))
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("pool", ["mean", "cls", "last"])
+def test_an_encoder_that_nests_its_padding_away_is_read_as_one_that_does_not(pool):
+    nests, plain = Padded(True), Padded(False)
+    plain.load_state_dict(nests.state_dict())
+    rng = np.random.default_rng(0)
+    mask = (np.arange(7) < rng.integers(2, 7, 9)[:, None]).astype(np.int64)  # no text of 7 tokens
+    tokens = rng.integers(1, 20, (9, 7)) * mask
+    model, other = TorchModel(nests, pool=pool), TorchModel(plain, pool=pool)
+    assert model.default_layers(tokens) == ("fc.input", "fc")
+    layers = ("encoder.layers.0", "encoder.layers.1", "fc.input")
+    inputs = {"input_ids": tokens, "attention_mask": mask}
+    wanted = other.observe(other.prepare(inputs), layers)
+    for given in (inputs, tokens):  # what is nested needs no mask
+        seen = model.observe(model.prepare(given), layers)
+        np.testing.assert_allclose(seen.scores, wanted.scores, rtol=1e-4, atol=1e-5)
+        for layer, values in wanted.activations.items():
+            np.testing.assert_allclose(seen.activations[layer], values, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_packed_sequences_are_read_without_their_padding(batch_first):
+    class Packed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.fc = nn.Embedding(20, 4), nn.Linear(5, 3)
+            self.lstm = nn.LSTM(4, 5, batch_first=batch_first)
+
+        def forward(self, tokens):
+            lengths, inside = (tokens != 0).sum(dim=1), self.embed(tokens)
+            packed = nn.utils.rnn.pack_padded_sequence(
+                inside if batch_first else inside.transpose(0, 1),
+                lengths,
+                batch_first=batch_first,
+                enforce_sorted=False,
+            )
+            return self.fc(self.lstm(packed)[1][0][-1])
+
+    net, rng = Packed().eval(), np.random.default_rng(0)
+    mask = np.arange(6) < rng.integers(1, 7, 9)[:, None]
+    tokens = rng.integers(1, 20, (9, 6)) * mask
+    model = TorchModel(net, pool="mean")
+    assert model.default_layers(tokens) == ("fc.input", "fc")
+    found = model.observe(tokens, ("lstm", "fc.input")).activations
+    alone = nn.LSTM(4, 5, batch_first=True)
+    alone.load_state_dict(net.lstm.state_dict())
+    with torch.no_grad():
+        states = [alone(net.embed(torch.from_numpy(row[row != 0])))[0].numpy() for row in tokens]
+    wanted = np.stack([rows.mean(axis=0) for rows in states])
+    np.testing.assert_allclose(found["lstm"], wanted, rtol=1e-4, atol=1e-6)
+    last = np.stack([rows[-1] for rows in states])
+    np.testing.assert_allclose(found["fc.input"], last, rtol=1e-4, atol=1e-6)
 
 
 def test_of_a_layer_that_returns_several_tensors_the_first_is_read(images):

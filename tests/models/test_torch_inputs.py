@@ -116,6 +116,10 @@ def test_what_does_not_fit_is_named(net, arrays):
     model = TorchModel(net)
     with pytest.raises(InputError, match=r"takes no input 'age': leave it out; it takes 'numbers'"):
         model.observe(model.prepare({**arrays, "age": np.ones(N)}), ())
+    with pytest.raises(InputError, match=r"takes 'numbers', .*: missing a required .*'category'"):
+        model.observe(model.prepare({"numbers": arrays["numbers"]}), ())
+    with pytest.raises(InputError, match=r"too many positional.*; got 4 inputs by position"):
+        model.observe(model.prepare((arrays["numbers"],) * 4), ())
     with pytest.raises(InputError, match="'numbers' holds 8, 'category' holds 2"):
         model.prepare({**arrays, "category": np.ones(2)})
     with pytest.raises(InputError, match="sequences of different lengths, from 1 to 2"):
@@ -140,6 +144,16 @@ def test_a_module_may_take_the_dict_as_a_whole(net, arrays):
     model = TorchModel(Whole())
     seen = model.observe(model.prepare(arrays), ("net.head.input",))
     np.testing.assert_allclose(seen.scores, expected_scores(net, arrays), rtol=1e-6)
+
+
+def test_of_a_module_without_weights_that_takes_several_inputs_the_output_is_all_there_is():
+    class Sum(nn.Module):
+        def forward(self, a, b):
+            return a + b
+
+    model = TorchModel(Sum())
+    batch = model.prepare((np.ones((N, 3)), np.ones((N, 3))))
+    assert model.default_layers(batch) == model.level_layers(batch) == ("output",)
 
 
 def test_pixels_are_a_layer_and_token_numbers_are_not():

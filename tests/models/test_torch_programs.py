@@ -122,6 +122,34 @@ def test_one_bad_sample_does_not_disturb_the_others(X):
     np.testing.assert_allclose(seen.scores[rest], wanted.scores[rest], rtol=1e-5, atol=1e-6)
 
 
+class Counting(nn.Linear):
+    def __init__(self):
+        super().__init__(4, 3)
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, x):
+        self.count += 1
+        return super().forward(x) * self.count
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        (nn.Sequential(nn.Linear(4, 3), nn.Dropout()), r"in training mode \(dropout\)"),
+        (
+            nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 3)),
+            "in training mode|writes to its buffer",
+        ),
+        (Counting(), "writes to its buffer 'count'"),
+    ],
+    ids=["dropout", "batch norm", "counting"],
+)
+def test_a_program_whose_answers_depend_on_chance_or_the_past_is_refused(module, words):
+    made = export(module.train(), (torch.ones(2, 4),), dynamic_shapes=({0: Dim("n")},))
+    with pytest.raises(InputError, match=words):
+        ExportedModel(made)
+
+
 class Tokens(nn.Module):
     def __init__(self):
         super().__init__()
@@ -151,6 +179,11 @@ def test_inputs_by_name_are_pooled_where_the_mask_says():
         model.observe(model.prepare({"input_ids": inputs["input_ids"]}), ())
     with pytest.raises(LayerError, match="no single layer 'input'"):
         model.observe(batch, ("input",))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        scripted = TorchModel(torch.jit.script(net))
+    np.testing.assert_allclose(scripted.observe(batch, ("output",)).scores, wanted.scores)
+    assert scripted.level_layers(batch) == ("output",)
 
 
 def test_an_exported_program_says_what_it_lacks_and_promises_nothing(X):

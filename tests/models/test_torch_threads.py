@@ -19,7 +19,7 @@ from iknow.errors import InputError  # noqa: E402
 from iknow.models.torch import TorchModel  # noqa: E402
 
 N_THREADS, N_CALLS = 8, 60
-LAYERS = ("1", "4")
+LAYERS = ("1", "4", "2.input", "4.input")
 
 
 @pytest.fixture(name="X")
@@ -35,7 +35,10 @@ def make_net(seed=0):
 
 def state(module):
     """The mode and the number of hooks of each part, and all parameters and buffers."""
-    parts = [(part.training, len(part._forward_hooks)) for part in module.modules()]
+    parts = [
+        (part.training, len(part._forward_hooks), len(part._forward_pre_hooks))
+        for part in module.modules()
+    ]
     return parts, [value.clone() for value in module.state_dict().values()]
 
 
@@ -202,13 +205,14 @@ def test_a_module_may_ask_about_a_part_of_itself_on_the_way(X):
             self.net = make_net()
 
         def forward(self, x):
-            seen = TorchModel(self.net).observe(x, ("1",)).activations["1"]
+            seen = TorchModel(self.net).observe(x, ("1", "2.input")).activations["1"]
             return self.net(x) + torch.from_numpy(seen).mean()
 
     module = Inward().train()
     expected = TorchModel(module.net).observe(X, ("1",)).activations["1"]
-    found = TorchModel(module).observe(X, ("net.1",))
-    np.testing.assert_array_equal(found.activations["net.1"], expected)
+    found = TorchModel(module).observe(X, ("net.1", "net.2.input"))
+    for values in found.activations.values():
+        np.testing.assert_array_equal(values, expected)
     assert all(part.training for part in module.modules())
 
 
@@ -223,14 +227,14 @@ from iknow.models.torch import TorchModel
 X = np.random.default_rng(0).standard_normal((40, 5)).astype(np.float32)
 module = Waiting()
 expected = TorchModel(module.net).observe(X, ("1",)).activations["1"]
-thread = threading.Thread(target=TorchModel(module).observe, args=(X, ("net.1",)))
+thread = threading.Thread(target=TorchModel(module).observe, args=(X, ("net.1", "net.2.input")))
 thread.start()
 module.runs.wait()
 child = os.fork()
 if child == 0:
     signal.alarm(60)
     modes = all(part.training for part in module.modules())
-    hooks = sum(len(part._forward_hooks) for part in module.modules())
+    hooks = sum(len(p._forward_hooks) + len(p._forward_pre_hooks) for p in module.modules())
     module.go_on = threading.Event()
     module.go_on.set()
     found = TorchModel(module).observe(X, ("net.1",)).activations["net.1"]

@@ -66,11 +66,13 @@ class EpistemicClassifier(PredictingMixin, ClassifierMixin, BaseEstimator):  # t
         classes: Labels of the model's score columns in order, if y does not determine them.
         pool: How to turn the activations of a network's layer, of shape (n, tokens, features) or
             (n, channels, height, width), into one vector per sample: "mean", "cls" (the first
-            token) or a function of the activations, for all layers or in a mapping. Default: the
-            activations as they are.
+            token), "last" (the last one) or a function of the activations, for all layers but input
+            and output, or in a mapping. Padding that an `attention_mask` hides never counts.
+            Default: the activations as they are.
         scores: Where the scores are in what a network returns: the name of an output, a position,
             or a function of all that it returns. Default: the only output, or the one named
-            `logits`.
+            `logits`. "logit" or "probability" says what a single number per sample is, of the
+            second class, alone or with its output, ("risk", "logit").
         embed: For a model that is a plain function: a function of the same batch that returns the
             activations to find support in, of shape (n, n_features), or several in a dict by name.
         validation_fraction: Share of the data that `fit` keeps for tuning when it trains the model.

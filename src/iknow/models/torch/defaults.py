@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from iknow.models.torch.reading import ENTRANCE, samples_first
-from iknow.models.torch.tensors import first_tensor, is_plain
+from iknow.models.torch.tensors import is_plain
 
 ROWS_TO_MARK = 4
 ROWS_TO_COMPARE = 32
@@ -47,7 +47,7 @@ class Run:
             place = name.removesuffix(ENTRANCE)
             self.came_in[place] = self._mark(self.leaves[place], values)
             return
-        is_whole = isinstance(values, Tensor) and values.shape[:1] == (self.n_samples,)
+        is_whole = is_table(values, self.n_samples)
         if name in self.order or not is_whole:
             self.unreadable.add(name)
         self.order.append(name)
@@ -57,8 +57,8 @@ class Run:
 
     def _mark(self, part: nn.Module, values: Any) -> Mark | None:
         """The numbers of a tensor with a row per sample, in a few bytes; None for any other."""
-        tensor = samples_first(part, first_tensor(values), self.n_samples)
-        return mark(tensor) if tensor_of(tensor, self.n_samples) else None
+        tensor, _ = samples_first(part, values, self.n_samples)
+        return mark(tensor) if is_table(tensor, self.n_samples) else None
 
     def find(self, scores: Any, raw: Mark | None) -> tuple[str, str] | None:
         """The last hidden layer and the head; None if no module has weights.
@@ -102,8 +102,8 @@ class Run:
 
     def _name_output(self, head: str, scores: Any) -> str:
         """The name of the head's output, unless that is no row of scores for each sample."""
-        is_table = head in self.scores or not isinstance(scores, Tensor)
-        return head if head not in self.unreadable and is_table else "output"
+        has_rows = head in self.scores or not isinstance(scores, Tensor)
+        return head if head not in self.unreadable and has_rows else "output"
 
 
 def has_weights(part: nn.Module) -> bool:
@@ -117,8 +117,8 @@ def mark(tensor: Tensor) -> Mark:
     return flat.numel(), hash(flat.view(torch.uint8).numpy().tobytes()), same
 
 
-def tensor_of(value: Any, n_samples: int) -> bool:
-    """Whether a value is a tensor with a row for each of n samples."""
+def is_table(value: Any, n_samples: int) -> bool:
+    """Whether a value is a plain tensor with a row for each of n samples."""
     return isinstance(value, Tensor) and is_plain(value) and value.shape[:1] == (n_samples,)
 
 

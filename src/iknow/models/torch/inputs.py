@@ -8,7 +8,6 @@ embedding and stay as they are.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,15 +16,14 @@ import torch
 from torch import Tensor, nn
 
 from iknow.core.arrays import Bools
-from iknow.core.text import names
 from iknow.errors import InputError
 from iknow.models.fields import Fields, as_fields
 from iknow.models.numbers import as_numbers
+from iknow.models.torch.calling import is_optional
 from iknow.models.torch.tensors import describe, is_plain
 
 MASK = "attention_mask"
 LABELS = "labels"
-NO_PARAMETER = inspect.Parameter(LABELS, inspect.Parameter.KEYWORD_ONLY)
 
 
 def prepare(inputs: Any, module: nn.Module) -> Any:
@@ -39,7 +37,7 @@ def prepare(inputs: Any, module: nn.Module) -> Any:
     if not isinstance(inputs, Mapping):
         return _prepare_one(inputs, "X")
     given = {name: values for name, values in inputs.items() if values is not None}
-    if LABELS in given and _parameters(module).get(LABELS, NO_PARAMETER).default is None:
+    if LABELS in given and is_optional(LABELS, module):
         del given[LABELS]  # of use in training alone, for the loss
     return as_fields({name: _prepare_one(values, f"X[{name!r}]") for name, values in given.items()})
 
@@ -58,38 +56,16 @@ def to_tensors(batch: Any, module: nn.Module) -> tuple[Fields, Bools]:
     return Fields(tensors), strange
 
 
-def as_call(tensors: Fields) -> tuple[tuple[Tensor, ...], dict[str, Tensor]]:
-    """Tensors by position and by name, to call a module with."""
-    placed = {name: values for name, values in tensors.arrays.items() if name.isdigit()}
-    named = {name: values for name, values in tensors.arrays.items() if name not in placed}
-    return tuple(placed.values()), named
-
-
-def arguments(tensors: Fields, module: nn.Module) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What to call a module with: tensors by position and by name, or one dict of them.
-
-    A module with a single parameter, which is none of the names, takes the dict as a whole.
-    """
-    placed, named = as_call(tensors)
-    taken = _parameters(module)
-    if not named or not taken:
-        return placed, named
-    kinds = {parameter.kind for parameter in taken.values()}
-    unknown = [name for name in named if name not in taken]
-    if not unknown or inspect.Parameter.VAR_KEYWORD in kinds:
-        return placed, named
-    if len(taken) == 1 and not placed and len(unknown) == len(named):
-        return (named,), {}
-    raise InputError(
-        f"{type(module).__name__} takes no input {unknown[0]!r}: leave it out; it takes "
-        f"{names(taken, 30)}"
-    )
-
-
 def raw_input(tensors: Fields) -> Tensor | None:
     """The tensor that is the layer "input": the only one."""
     values: list[Tensor] = list(tensors.arrays.values())
     return values[0] if len(values) == 1 else None
+
+
+def without_input(layers: tuple[str, ...], tensors: Fields) -> tuple[str, ...]:
+    """The layers without "input" if several tensors enter, which are no single layer."""
+    several = raw_input(tensors) is None
+    return tuple(layer for layer in layers if layer != "input" or not several)
 
 
 def is_measurable(tensors: Fields) -> bool:
@@ -117,16 +93,6 @@ def describe_batch(tensors: Fields) -> str:
     if len(parts) == 1 and "0" in parts:
         return f"a batch of shape {parts['0']}"
     return "a batch of " + ", ".join(f"{name} of shape {text}" for name, text in parts.items())
-
-
-def _parameters(module: nn.Module) -> Mapping[str, inspect.Parameter]:
-    """What the forward of a module takes; nothing if that is unknown, as for compiled code."""
-    if isinstance(module, torch.jit.ScriptModule):
-        return {}
-    try:
-        return inspect.signature(module.forward).parameters
-    except (TypeError, ValueError):
-        return {}
 
 
 def _prepare_one(values: Any, what: str) -> Any:

@@ -32,9 +32,9 @@ from iknow.models.pooling import Pool, Pooling
 from iknow.models.promise import check_type
 from iknow.models.scores import ScoresOption, as_columns, check_scores, find_output
 from iknow.models.torch import inputs as given
-from iknow.models.torch.axes import UNKNOWN
+from iknow.models.torch.calling import arguments, check_complete
 from iknow.models.torch.defaults import Run, mark
-from iknow.models.torch.reading import ENTRANCE, Reading, readable_parts
+from iknow.models.torch.reading import ENTRANCE, Read, Reading, readable_parts
 from iknow.models.torch.tensors import to_array
 
 
@@ -76,7 +76,7 @@ class TorchModel(Model):
         return given.prepare(inputs, self.module)
 
     def default_layers(self, batch: Any) -> tuple[str, ...]:
-        """Return what enters the head, the last layer with weights, and the head."""
+        """Return what enters the head, the last layer with weights for a `batch`, and the head."""
         tensors, _ = given.to_tensors(batch, self.module)
         parts = readable_parts(self.module)
         run = Run({n: m for n, m in parts.items() if not list(m.children())}, len(tensors))
@@ -84,10 +84,11 @@ class TorchModel(Model):
         start = None if raw is None else mark(raw)
         returned = self._run(tensors, run.leaves, run.act, run.entered)
         scores = find_output(returned, self.scores, len(tensors), self._name)
-        return run.find(scores, start) or ("input", "output")
+        found = run.find(scores, start) or ("input", "output")
+        return found if "input" in parts else given.without_input(found, tensors)
 
     def level_layers(self, batch: Any) -> tuple[str, ...]:
-        """Return what enters the head, and the input if that is one array of numbers or pixels.
+        """Return what enters the head, and the input if a `batch` is one array of numbers.
 
         TorchScript hides what enters its head: its output stands for it.
         """
@@ -148,11 +149,11 @@ class TorchModel(Model):
         mask = given.find_mask(tensors)
         found = reading.found
         if "input" in layers and "input" not in parts:  # before the module runs: it may overwrite
-            found["input"] = _read_input(tensors), UNKNOWN
+            found["input"] = Read(_read_input(tensors))
         returned = self._run(tensors, reading.watched, reading.act, reading.entered)
         scores = self._read_scores(returned, len(tensors))
         if "output" not in parts:
-            found["output"] = scores, UNKNOWN
+            found["output"] = Read(scores)
         missing = [layer for layer in layers if layer not in found]
         if missing:
             raise LayerError(
@@ -161,9 +162,10 @@ class TorchModel(Model):
             )
         pooled = {}
         for layer in layers:
-            values, axes = found[layer]
-            last = axes.features_last(values.shape)
-            pooled[layer] = self.pooling(layer, values, features_last=last, mask=mask)
+            read = found[layer]
+            last = read.axes.features_last(read.values.shape)
+            own = mask if read.mask is None else read.mask
+            pooled[layer] = self.pooling(layer, read.values, features_last=last, mask=own)
         return make_observation(scores, pooled)
 
     def _read_scores(self, returned: Any, n_samples: int) -> Any:
@@ -187,7 +189,7 @@ class TorchModel(Model):
         entered: Mapping[str, nn.Module],
     ) -> Any:
         """All that the module returns."""
-        placed, named = given.arguments(tensors, self.module)
+        placed, named = arguments(tensors, self.module)
         device = next(iter(tensors.arrays.values())).device.type
         # Evidence and queries need the same precision, even if the caller uses autocast.
         exact = torch.autocast(device, enabled=False)
@@ -195,6 +197,9 @@ class TorchModel(Model):
             try:
                 return self.module(*placed, **named)
             except (torch.cuda.OutOfMemoryError, IknowError):
+                raise
+            except TypeError:
+                check_complete(placed, named, self.module)
                 raise
             except (RuntimeError, ValueError, IndexError, AssertionError) as error:
                 raise RefusedError(

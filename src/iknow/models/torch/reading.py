@@ -8,6 +8,7 @@ place, and pooled after the pass.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 from iknow.errors import LayerError
 from iknow.models.pooling import Pooling
 from iknow.models.torch.axes import UNKNOWN, Axes, axes_of
-from iknow.models.torch.tensors import first_tensor, to_array
+from iknow.models.torch.tensors import first_tensor, to_array, unnest
 
 ENTRANCE = ".input"
 
@@ -30,13 +31,25 @@ def readable_parts(module: nn.Module) -> dict[str, nn.Module]:
     }
 
 
+@dataclass(frozen=True, eq=False)
+class Read:
+    """The activations of a layer, of shape (n, ...), and what pooling must know about them.
+
+    axes: of the last module that has an order. mask: as in `Pooling`, if the layer has its own.
+    """
+
+    values: Any
+    axes: Axes = UNKNOWN
+    mask: Any = None
+
+
 class Reading:
     """Reads some layers of a module during a pass over n samples.
 
     Attributes:
         watched: Modules by name to call `act` with, after they ran.
         entered: Modules by name to call `act` with, before they run.
-        found: By layer, the activations that were read, and the order of their axes.
+        found: By layer, what was read.
     """
 
     def __init__(
@@ -56,7 +69,7 @@ class Reading:
             self.watched = {**{name: parts[name] for name in self._ordering}, **self.watched}
         self._n_samples = n_samples
         self._axes = UNKNOWN
-        self.found: dict[str, tuple[Any, Axes]] = {}
+        self.found: dict[str, Read] = {}
 
     def act(self, name: str, values: Any) -> None:
         """Keep what entered or left a module."""
@@ -68,12 +81,17 @@ class Reading:
                 f"layer {name!r} ran more than once in one forward pass, so it has no single "
                 "activation: use a separate module each time, or choose another layer"
             )
-        tensor = samples_first(self._wanted[name], first_tensor(values), self._n_samples)
-        self.found[name] = to_array(tensor, f"layer {name!r}"), self._axes
+        tensor, mask = samples_first(self._wanted[name], values, self._n_samples)
+        self.found[name] = Read(to_array(tensor, f"layer {name!r}"), self._axes, mask)
 
 
-def samples_first(part: nn.Module, tensor: Any, n_samples: int) -> Any:
-    """What a recurrent or attention layer with batch_first=False takes or gives, samples first."""
-    if getattr(part, "batch_first", True) or not isinstance(tensor, Tensor) or tensor.ndim != 3:
-        return tensor
-    return tensor.transpose(0, 1) if tensor.shape[1] == n_samples else tensor
+def samples_first(part: nn.Module, values: Any, n_samples: int) -> tuple[Any, Any]:
+    """The first tensor that a module takes or gives, with samples first; its mask or None.
+
+    Recurrent and attention layers with batch_first=False have time first.
+    """
+    tensor, mask = unnest(first_tensor(values))
+    if mask is not None or getattr(part, "batch_first", True):
+        return tensor, mask
+    time_first = isinstance(tensor, Tensor) and tensor.ndim == 3 and tensor.shape[1] == n_samples
+    return tensor.transpose(0, 1) if time_first else tensor, None

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from iknow.errors import LayerError
 
@@ -31,7 +32,7 @@ def first_tensor(values: Any) -> Any:
     A recurrent layer returns its output and then its state, attention its output and then its
     weights, a block of a transformer its hidden states first of all.
     """
-    if isinstance(values, Tensor):
+    if isinstance(values, Tensor | PackedSequence):
         return values
     if isinstance(values, Mapping):
         parts = list(values.values())
@@ -41,7 +42,24 @@ def first_tensor(values: Any) -> Any:
         parts = [getattr(values, field.name) for field in fields(values)]
     else:
         return values
-    return next((found for found in map(first_tensor, parts) if isinstance(found, Tensor)), values)
+    found = map(first_tensor, parts)
+    return next((each for each in found if isinstance(each, Tensor | PackedSequence)), values)
+
+
+def unnest(values: Any) -> tuple[Any, Any]:
+    """Sequences of different lengths padded with 0, and which tokens are theirs.
+
+    A recurrent layer may get them packed, and torch's encoder nests them. Returns shapes
+    (n, tokens, ...) and (n, tokens); for any other value itself and None.
+    """
+    if isinstance(values, PackedSequence):
+        padded, lengths = pad_packed_sequence(values, batch_first=True)
+    elif isinstance(values, Tensor) and values.is_nested:
+        padded = values.to_padded_tensor(0.0)
+        lengths = torch.tensor([len(part) for part in values.unbind()])
+    else:
+        return values, None
+    return padded, (torch.arange(padded.shape[1]) < lengths[:, None]).numpy()
 
 
 def to_array(output: Any, what: str) -> Any:
