@@ -106,7 +106,7 @@ def test_paths_without_a_file_are_told(tmp_path):
     for name, says in (("nothing.onnx", "No such file"), ("folder.onnx", "cannot be read")):
         with pytest.raises(InputError, match=says):
             OnnxModel(tmp_path / name)
-    with pytest.raises(InputError, match="must be the path of a file or an onnx.ModelProto"):
+    with pytest.raises(InputError, match=r"the path of a file or an onnx\.ModelProto"):
         OnnxModel(b"model.onnx")
 
 
