@@ -74,9 +74,14 @@ def test_weights_in_nodes_and_in_graphs_inside_them_are_checked_too(folder):
     inside = helper.make_graph(
         [constant], "inside", [], [helper.make_tensor_value_info("W", TensorProto.FLOAT, [4, 8])]
     )
+    models = []
     for hidden in (constant, helper.make_node("If", ["c"], ["W"], then_branch=inside)):
-        model = parsed("g (float[n, 4] x) => (float[n, 4] y) { y = Relu(x) }")
-        model.graph.node.insert(0, hidden)
+        models.append(parsed("g (float[n, 4] x) => (float[n, 4] y) { y = Relu(x) }"))
+        models[-1].graph.node.insert(0, hidden)
+    models.append(parsed("g (float[n, 4] x) => (float[n, 4] y) { y = Relu(x) }"))
+    opset = [helper.make_opsetid("", 17)]
+    models[-1].functions.append(helper.make_function("own", "f", [], ["W"], [constant], opset))
+    for model in models:
         with pytest.raises(InputError, match="outside of its own folder"):
             OnnxModel(saved(folder, model))
 

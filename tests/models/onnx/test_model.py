@@ -297,3 +297,15 @@ def test_tensors_of_torch_are_inputs_too():
 def test_options_that_say_nothing_are_refused(path):
     with pytest.raises(InputError, match="embed= says nothing about an ONNX model"):
         fitted(str(path), embed=len)
+
+
+@pytest.mark.parametrize("absent", ["onnx", "onnxruntime"])
+def test_what_to_install_is_said(run_without, absent):
+    code = """
+import iknow
+try:
+    iknow.EpistemicClassifier("model.onnx").fit([[0.0], [1.0]], [0, 1])
+except iknow.errors.MissingExtraError as error:
+    print(error)
+"""
+    assert run_without([absent], code).endswith("pip install 'iknow[onnx]'\n")

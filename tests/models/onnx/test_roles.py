@@ -83,6 +83,20 @@ def test_text_and_maps_are_no_layers():
         observe(graph, X[:5], ["output_probability"])
 
 
+def test_several_labels_per_sample_are_refused():
+    graph = parsed(
+        """g (float[n, 4] x) => (int64[n, 2] label, float[n, 3] y) {
+        y = MatMul(x, W)  first = ArgMax <axis = 1> (y)  two = Concat <axis = 1> (first, first)
+        listed = ai.onnx.ml.ArrayFeatureExtractor(names, two)  label = Reshape(listed, shape)
+        }""",
+        names=np.array([10, 20, 30]),
+        shape=np.array([-1, 2]),
+        W=WEIGHTS["W"],
+    )
+    with pytest.raises(InputError, match=r"one label per sample; got shape \(5, 2\)"):
+        observe(graph, X[:5])
+
+
 def test_a_binary_decision_says_what_it_means():
     estimator = LinearSVC().fit(X, CODES > 0)
     graph = skl2onnx.to_onnx(estimator, X[:1])

@@ -199,7 +199,12 @@ class OnnxModel(Model):
     def _codes(self, labels: Any) -> Ints:
         """The positions of predicted labels among the classes, of shape (n,)."""
         classes = np.array(self._roles.classes)
-        said = np.asarray(labels).reshape(len(labels))
+        said = np.asarray(labels)
+        if said.size != len(said):
+            raise InputError(
+                f"{self._name} must predict one label per sample; got shape {said.shape}"
+            )
+        said = said.ravel()
         codes = positions_of(said.astype(str) if said.dtype.kind == "O" else said, classes)
         if (codes == UNKNOWN).any():
             raise InputError(
