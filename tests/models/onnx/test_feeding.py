@@ -98,6 +98,7 @@ def test_inputs_that_do_not_fit_are_refused(batch, says):
     ("graph", "batch", "says"),
     [
         (mlp(), np.ones((3, 5)), r"failed on 'x' float32 \(3, 5\); it takes 'x' .*\?, 4\)"),
+        (mlp(batch=2**40), np.ones((3, 4)), "batches of 1,099,511,627,776 samples and no others"),
         (mlp(), np.ones(3), r"failed on 'x' float32 \(3,\)"),
         (parsed("g (string[n, 1] x) => (float[n, 2] y) { y = Cast <to = 1> (x) }"), [1], "text"),
         (parsed("g (complex64[n, 2] x) => (float[n, 2] y) { y = Cast <to = 1> (x) }"),

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from iknow.core.arrays import Ints
 from iknow.core.text import shown
 from iknow.errors import InputError, LayerError
+from iknow.models.inputs import LARGEST_BATCH
 from iknow.models.onnx.file import File
 from iknow.models.onnx.session import Session
 
@@ -70,7 +71,13 @@ def find_batch_size(file: File) -> int | None:
             f"the inputs of {file.name} must all have samples along their first axis; they are "
             f"{', '.join(map(str, file.graph.inputs[:20]))}"
         )
-    return next(iter(fixed), None)
+    size = next(iter(fixed), None)
+    if size is not None and size > LARGEST_BATCH:
+        raise InputError(
+            f"{file.name} takes batches of {size:,} samples and no others: export it with a batch "
+            f"size that may vary, or one of at most {LARGEST_BATCH:,}"
+        )
+    return size
 
 
 def _count(values: Any) -> int | None:
