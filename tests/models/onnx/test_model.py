@@ -153,6 +153,16 @@ def test_any_tensor_may_be_read_and_the_others_do_not_change_it():
         np.testing.assert_array_equal(alone.scores, together.scores)
 
 
+def test_a_large_batch_answers_as_small_ones():
+    inputs = np.random.default_rng(0).normal(size=(300, 4))
+    whole = observe(mlp(), inputs, ["hidden"])
+    model = OnnxModel(mlp())
+    parts = [model.observe(inputs[i : i + 7], ["hidden"]) for i in range(0, 300, 7)]
+    for name in ("scores", "belief"):
+        found = np.concatenate([getattr(part, name) for part in parts])
+        np.testing.assert_allclose(found, getattr(whole, name), rtol=1e-5, atol=1e-5)
+
+
 def test_tensors_that_are_not_there_are_named_with_those_that_are():
     with pytest.raises(LayerError, match=r"no tensor 'hiden': did you mean 'hidden'.*'scores'"):
         observe(mlp(), X, ["hiden"])
@@ -160,11 +170,15 @@ def test_tensors_that_are_not_there_are_named_with_those_that_are():
         OnnxModel(mlp(), pool={"nothing": "mean"})
 
 
-@pytest.mark.parametrize(("tensor", "says"), [("size", r"shape \(2,\) for 12"), ("W1", "no tensor")])
+@pytest.mark.parametrize(
+    ("tensor", "says"),
+    [("size", "'size' .* 2 rows for 12"), ("total", "no axes"), ("W1", "no tensor")],
+)
 def test_tensors_without_a_row_per_sample_are_no_layers(tensor, says):
     graph = parsed(
         """g (float[n, 4] x) => (float[n, 4] scores)
-        { size = Shape(x)  W2 = Neg(W1)  y = Mul(x, W2)  scores = Neg(y) }""",
+        { size = Shape(x)  W2 = Neg(W1)  y = Mul(x, W2)  scores = Neg(y)
+        total = ReduceSum <keepdims = 0> (x) }""",
         W1=np.ones(4, dtype=np.float32),
     )
     with pytest.raises(LayerError, match=says):
@@ -247,11 +261,11 @@ def test_a_classifier_is_saved_and_loaded_with_its_model(path, tmp_path):
     ec = fitted(str(path), layers=["probabilities"])
     ec.save(tmp_path / "b.iknow")
     again = EpistemicClassifier.load(tmp_path / "b.iknow", str(path))
-    np.testing.assert_array_equal(
-        again.assess(IRIS.data).assertion, ec.assess(IRIS.data).assertion
-    )
+    np.testing.assert_array_equal(again.assess(IRIS.data).assertion, ec.assess(IRIS.data).assertion)
     other = tmp_path / "other.onnx"
-    forest = RandomForestClassifier(2, random_state=1).fit(IRIS.data, IRIS.target_names[IRIS.target])
+    forest = RandomForestClassifier(2, random_state=1).fit(
+        IRIS.data, IRIS.target_names[IRIS.target]
+    )
     other.write_bytes(skl2onnx.to_onnx(forest, IRIS.data[:1].astype("f4")).SerializeToString())
     with pytest.raises(BundleError, match="another model"):
         EpistemicClassifier.load(tmp_path / "b.iknow", str(other))
@@ -283,3 +297,15 @@ def test_tensors_of_torch_are_inputs_too():
 def test_options_that_say_nothing_are_refused(path):
     with pytest.raises(InputError, match="embed= says nothing about an ONNX model"):
         fitted(str(path), embed=len)
+
+
+@pytest.mark.parametrize("absent", ["onnx", "onnxruntime"])
+def test_what_to_install_is_said(run_without, absent):
+    code = """
+import iknow
+try:
+    iknow.EpistemicClassifier("model.onnx").fit([[0.0], [1.0]], [0, 1])
+except iknow.errors.MissingExtraError as error:
+    print(error)
+"""
+    assert run_without([absent], code).endswith("pip install 'iknow[onnx]'\n")

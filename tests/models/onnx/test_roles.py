@@ -15,7 +15,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from iknow.errors import InputError
+from iknow import EpistemicClassifier
+from iknow.errors import InputError, LayerError
 from iknow.models import OnnxModel
 from tests.models.onnx.graphs import observe, parsed
 
@@ -63,6 +64,39 @@ def test_labels_and_scores_are_those_of_scikit_learn(kind, y, zipmap):
     assert model.default_layers(None) == (features or "input", "output")
 
 
+def test_labels_that_are_codes_may_be_named():
+    estimator = RandomForestClassifier(9, random_state=0).fit(X, CODES)
+    graph = skl2onnx.to_onnx(estimator, X[:1])
+    names = ["rose", "iris", "lily"]
+    ec = EpistemicClassifier(graph, classes=names, progress=False).fit(X, TEXT)
+    assert ec.predict(X).tolist() == [names[code] for code in estimator.predict(X)]
+    assert EpistemicClassifier(graph, progress=False).fit(X, CODES).classes_.tolist() == [0, 1, 2]
+
+
+def test_text_and_maps_are_no_layers():
+    graph = skl2onnx.to_onnx(LogisticRegression(max_iter=1000).fit(X, TEXT), X[:1])
+    with pytest.raises(LayerError, match="'output_label' must hold real numbers"):
+        observe(graph, X, ["output_label"])
+    with pytest.raises(LayerError, match=r"output_probability.* is a sequence or a map"):
+        observe(graph, X, ["output_probability"])
+    with pytest.raises(LayerError, match=r"output_probability.* is a sequence or a map"):
+        observe(graph, X[:5], ["output_probability"])
+
+
+def test_several_labels_per_sample_are_refused():
+    graph = parsed(
+        """g (float[n, 4] x) => (int64[n, 2] label, float[n, 3] y) {
+        y = MatMul(x, W)  first = ArgMax <axis = 1> (y)  two = Concat <axis = 1> (first, first)
+        listed = ai.onnx.ml.ArrayFeatureExtractor(names, two)  label = Reshape(listed, shape)
+        }""",
+        names=np.array([10, 20, 30]),
+        shape=np.array([-1, 2]),
+        W=WEIGHTS["W"],
+    )
+    with pytest.raises(InputError, match=r"one label per sample; got shape \(5, 2\)"):
+        observe(graph, X[:5])
+
+
 def test_a_binary_decision_says_what_it_means():
     estimator = LinearSVC().fit(X, CODES > 0)
     graph = skl2onnx.to_onnx(estimator, X[:1])
@@ -83,6 +117,23 @@ def test_columns_one_by_one_are_put_together_by_a_function():
     np.testing.assert_allclose(found.scores, estimator.predict_proba(X), atol=1e-5)
     inside = observe(graph, X, scores="probabilities")
     np.testing.assert_array_equal(inside.scores, found.scores)
+
+
+@pytest.mark.parametrize("n", [5, 200])
+def test_a_function_gets_the_outputs_with_a_row_per_sample(n):
+    seen = []
+
+    def scores(outputs):
+        seen.append(sorted(outputs))
+        return outputs["shares"]
+
+    inputs = np.random.default_rng(0).normal(size=(n, 4))
+    found = observe(heads("loss", "shares", "risk"), inputs, scores=scores)
+    assert seen == [["risk", "shares"]]
+    wanted = observe(heads("shares"), inputs)
+    np.testing.assert_array_equal(found.scores, wanted.scores)
+    with pytest.raises(InputError, match=rf"one row for each of {n} samples; got \(3, 3\)"):
+        observe(heads("shares"), inputs, scores=lambda outputs: outputs["shares"][:3])
 
 
 HEADS = """g (float[n, 4] x) => ({outputs}) {{
@@ -150,7 +201,8 @@ def test_scores_without_columns_are_told_when_they_come():
 def test_products_of_two_tensors_are_no_features():
     attention = parsed(
         """g (float[n, 2, 4] x) => (float[n, 3] y) {
-        turned = Transpose <perm = [0, 2, 1]> (x)  pooled = ReduceMean <axes = [1], keepdims = 0> (x)
+        turned = Transpose <perm = [0, 2, 1]> (x)
+        pooled = ReduceMean <axes = [1], keepdims = 0> (x)
         dropped = Dropout(pooled)  scaled = DequantizeLinear(W, scale)  y = MatMul(dropped, scaled)
         looks = MatMul(x, turned)
         }""",

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
-from onnx import AttributeProto, GraphProto, ModelProto, TensorProto, ValueInfoProto
+from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto
 
 from iknow.core.text import name as shown_name
 from iknow.core.text import shown
@@ -66,7 +66,7 @@ def read_file(model: Any) -> File:
             f"{shown(model)} of type {type(model).__name__}"
         )
     parsed = _parse(content, name)
-    outside = sorted({place for tensor in _tensors(parsed.graph) for place in _places(tensor)})
+    outside = sorted({place for tensor in _tensors(parsed) for place in _places(tensor)})
     if outside and folder is None:
         raise InputError(
             f"the weights of the model are in other files ({shown(outside[0])}): give the path of "
@@ -104,19 +104,19 @@ def _parse(content: bytes, name: str) -> Any:
     return parsed
 
 
-def _tensors(graph: Any) -> Iterator[Any]:
-    """All tensors that a graph holds, also those in its nodes and in graphs inside these."""
-    waiting = [graph]
-    while waiting:
-        each = waiting.pop()
+def _tensors(model: Any) -> Iterator[Any]:
+    """All tensors that a model holds, also those in its nodes, functions and inner graphs."""
+    graphs, nodes = [model.graph], [node for each in model.functions for node in each.node]
+    while graphs:
+        each = graphs.pop()
         yield from each.initializer
         for sparse in each.sparse_initializer:
             yield from (sparse.values, sparse.indices)
-        for node in each.node:
-            for attribute in node.attribute:
-                if attribute.type == AttributeProto.GRAPH:
-                    waiting.append(attribute.g)
-                waiting.extend(attribute.graphs)
+        nodes.extend(each.node)
+        while nodes:
+            for attribute in nodes.pop().attribute:
+                graphs.extend([attribute.g] if attribute.HasField("g") else [])
+                graphs.extend(attribute.graphs)
                 yield attribute.t
                 yield from attribute.tensors
 

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from onnx import AttributeProto, TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 from iknow.core.text import name as shown_name
 from iknow.core.text import shown
@@ -200,7 +200,7 @@ def _text(label: bytes) -> str:
 
 def _graphs_in(node: Any) -> Iterator[Any]:
     for attribute in node.attribute:
-        if attribute.type == AttributeProto.GRAPH:
+        if attribute.HasField("g"):
             yield attribute.g
         yield from attribute.graphs
 

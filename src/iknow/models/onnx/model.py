@@ -27,7 +27,7 @@ from iknow.models.onnx.axes import has_channels
 from iknow.models.onnx.feeding import Batch, feed, find_strange, prepare, without_numbers
 from iknow.models.onnx.file import read_file
 from iknow.models.onnx.roles import find_features, find_roles, input_layer
-from iknow.models.onnx.running import check_rows, run
+from iknow.models.onnx.running import run
 from iknow.models.onnx.session import Session
 from iknow.models.pooling import Pooling
 from iknow.models.promise import check_type
@@ -76,7 +76,10 @@ class OnnxModel(Model):
 
     @property
     def classes(self) -> Labels | None:
-        return None if self._roles.classes is None else np.array(self._roles.classes)
+        labels = self._roles.classes
+        # 0, 1, 2, ... may be codes, which the user knows the labels of.
+        is_coded = labels is None or labels == tuple(range(len(labels)))
+        return None if is_coded else np.array(labels)
 
     @property
     def is_elsewhere(self) -> bool:
@@ -150,23 +153,36 @@ class OnnxModel(Model):
         """The model's answer for a prepared batch as it is."""
         places = {layer: self._place(layer) for layer in layers}
         inside = [each for each in places.values() if each in self._graph.makers]
-        roles, outputs = self._roles, [each.name for each in self._graph.outputs]
-        answers = outputs if roles.scores is None else [roles.scores]
-        wanted = [*inside, *answers, *([roles.label] if roles.label is not None else [])]
+        said, label = self._roles.scores, self._roles.label
+        outputs = [each.name for each in self._graph.outputs] if said is None else []
+        needed = [*inside, *([said] if said else []), *([label] if label else [])]
+        tensors = list(dict.fromkeys([*needed, *outputs]))
         feeds = feed(batch, self._graph)
-        found = run(self._session, list(dict.fromkeys(wanted)), feeds, len(batch)) | feeds
-        said = found[roles.scores] if roles.scores else self._option({k: found[k] for k in outputs})
-        scores = as_columns(said, self._option, self._name)
-        check_rows("the scores", scores, len(batch), self._name)
-        mask = batch.arrays.get(MASK) if isinstance(batch, Fields) else None
-        activations: dict[str, Any] = {}
-        for layer, place in places.items():
-            values = scores if place == OUTPUT and place not in found else found[place]
-            check_rows(layer, values, len(batch), self._name)
-            last = not has_channels(self._graph, place)
-            activations[layer] = self._pooling(layer, values, features_last=last, mask=mask)
-        belief = None if roles.label is None else self._codes(found[roles.label])
+        optional = set(outputs) - set(needed)
+        found = run(self._session, tensors, feeds, len(batch), optional) | feeds
+        given = {name: found[name] for name in outputs if name in found}
+        scores = as_columns(found[said] if said else self._option(given), self._option, self._name)
+        if len(scores) != len(batch):
+            raise InputError(
+                f"scores= must give one row for each of {len(batch)} samples; got {scores.shape}"
+            )
+        activations = {
+            layer: self._read(layer, found.get(place, scores), batch)
+            for layer, place in places.items()
+        }
+        belief = self._codes(found[label]) if label else None
         return make_observation(scores, activations, belief=belief)
+
+    def _read(self, layer: str, values: Any, batch: Batch) -> Any:
+        """The activations of a layer with one vector per sample."""
+        if not isinstance(values, np.ndarray):
+            raise LayerError(
+                f"{shown(layer)} of {self._name} is a sequence or a map, not a tensor: choose the "
+                "tensor that it is made from"
+            )
+        mask = batch.arrays.get(MASK) if isinstance(batch, Fields) else None
+        last = not has_channels(self._graph, layer)
+        return self._pooling(layer, values, features_last=last, mask=mask)
 
     def _place(self, layer: str) -> str:
         """The tensor that is a layer; `OUTPUT` itself for the scores."""
@@ -182,9 +198,13 @@ class OnnxModel(Model):
 
     def _codes(self, labels: Any) -> Ints:
         """The positions of predicted labels among the classes, of shape (n,)."""
-        classes = self.classes
-        assert classes is not None
-        said = np.asarray(labels).reshape(len(labels))
+        classes = np.array(self._roles.classes)
+        said = np.asarray(labels)
+        if said.size != len(said):
+            raise InputError(
+                f"{self._name} must predict one label per sample; got shape {said.shape}"
+            )
+        said = said.ravel()
         codes = positions_of(said.astype(str) if said.dtype.kind == "O" else said, classes)
         if (codes == UNKNOWN).any():
             raise InputError(
