@@ -108,7 +108,7 @@ def test_an_untrained_classifier_is_trained_and_an_untrained_model_is_not():
 
 
 def test_what_is_no_classifier_or_no_table_is_refused():
-    with pytest.raises(InputError, match="no classifier.*'RMSE'"):
+    with pytest.raises(InputError, match=r"no classifier.*'RMSE'"):
         as_model(native("RMSE").fit(X, Y))
     with pytest.raises(InputError, match="no classifier"):
         EpistemicClassifier(catboost.CatBoostRegressor(**QUIET).fit(X, Y)).fit(X, Y)

@@ -112,7 +112,7 @@ def test_columns_in_another_order_are_refused_and_lightgbm_would_not(native):
 
 
 def test_what_is_no_classifier_or_no_table_is_refused():
-    with pytest.raises(InputError, match="no classifier.*'regression'"):
+    with pytest.raises(InputError, match=r"no classifier.*'regression'"):
         as_model(booster("regression"))
     for model in (classifier().fit(X, Y), booster()):
         with pytest.raises(InputError, match="a Dataset of lightgbm: pass the data"):

@@ -150,7 +150,7 @@ def test_infinite_values_disturb_no_other_sample(make):
 
 
 def test_what_is_no_classifier_or_no_table_is_refused():
-    with pytest.raises(InputError, match="no classifier.*'reg:squarederror'"):
+    with pytest.raises(InputError, match=r"no classifier.*'reg:squarederror'"):
         as_model(booster("reg:squarederror"))
     with pytest.raises(InputError, match="not trained"):
         as_model(xgboost.Booster())

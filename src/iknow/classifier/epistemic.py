@@ -59,7 +59,7 @@ class EpistemicClassifier(PredictingMixin, ClassifierMixin, BaseEstimator):  # t
             threshold a sample is IMK, for DOUBT. It gains on clean data and loses on foreign data.
             Default: only where `tune(accuracy=...)` certifies more coverage with it.
         k: Number of neighbors, for rules that use it.
-        metric: "cosine", "euclidean", "scaled", "whitened" or an `iknow.geometry` metric, for all
+        metric: "cosine", "euclidean", "hamming", "scaled", "whitened" or a metric, for all
             layers or in a mapping. Default: cosine in hidden layers, and features by their robust
             scales in tables (`iknow.classifier.default_metrics`); Euclidean for the paper's rules
             and for fixed neighborhoods.

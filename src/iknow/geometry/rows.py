@@ -48,7 +48,8 @@ def lp_norms(differences: Floats, p: float) -> Floats:
     For p = 0 the number of entries other than 0.
     """
     if p == 0:
-        return np.count_nonzero(differences, axis=1).astype(np.float64)
+        counts: Floats = np.count_nonzero(differences, axis=1).astype(np.float64)
+        return counts
     sizes = np.abs(differences)
     largest: Floats = sizes.max(axis=1, initial=0.0)
     if math.isinf(p):

@@ -22,12 +22,13 @@ from iknow.core.codes import UNKNOWN, positions_of
 from iknow.core.sensitivity import Sensitivity
 from iknow.core.text import shown
 from iknow.errors import IknowError, InputError, LayerError, RefusedError
+from iknow.geometry.hamming import LEAVES
 from iknow.geometry.sklearn_parts import ACTIVATIONS, unwrap
 from iknow.models.apart import find_kinds, observe_apart, without_strange_values
 from iknow.models.booster import check_boosted
 from iknow.models.gaps import NUMBERS, find_numbers, takes_gaps
 from iknow.models.inputs import as_dense, count_samples, own_copy
-from iknow.models.leaves import LEAVES, find_leaves, has_leaves
+from iknow.models.leaves import find_leaves, has_leaves
 from iknow.models.lengths import Sizes
 from iknow.models.model import Model, Observation, check_layers, make_observation
 from iknow.models.numbers import as_array, as_numbers, is_sparse

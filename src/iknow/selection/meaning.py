@@ -34,7 +34,8 @@ def find_meaningless(reference: Part) -> dict[str, str]:
         contrast = find_contrast(evidence, reference.belief)
         # A training set smaller than the quorum has no such neighbor, and supports no belief.
         nearest = contrast.neighbor_distance(min(contrast.quorum[0], contrast.n_neighbors))
-        agreements[layer] = float(np.mean(contrast.own <= nearest))
+        # Another class at distance 0 lets nothing be known: coarse leaves may put all in one.
+        agreements[layer] = float(np.mean((contrast.own <= nearest) & (contrast.other > 0)))
     best = max(
         [name for name in agreements if name != LEAVES] or [LEAVES], key=agreements.__getitem__
     )

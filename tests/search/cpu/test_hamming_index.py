@@ -1,5 +1,7 @@
 """HammingIndex against counting every difference, compiled and not, and how an index is chosen."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from iknow.search.choose import find_index_type
 from iknow.search.cpu import hamming_index, tile_index
 from iknow.search.cpu.cell_index import CellIndex
 from iknow.search.cpu.dense_index import is_compiled
-from iknow.search.cpu.hamming_index import HammingIndex, count_mismatches
+from iknow.search.cpu.hamming_index import HammingIndex
 from iknow.testing import IndexContract, assert_same_evidence, brute_force
 
 
@@ -25,7 +27,7 @@ class TestHammingIndex(IndexContract):
         return differences(points, place)
 
 
-class TestHammingIndexWithoutNumba(TestHammingIndex):
+class TestWithoutNumba(TestHammingIndex):
     seeds_per_kind = 5
 
     @pytest.fixture(autouse=True)
@@ -33,30 +35,66 @@ class TestHammingIndexWithoutNumba(TestHammingIndex):
         monkeypatch.setattr(hamming_index, "is_compiled", lambda: False)
 
 
+@pytest.mark.skipif(not is_compiled(), reason="needs the extra fast")
+class TestComparing(TestHammingIndex):
+    """Every feature of every row, also where looking up would be faster."""
+
+    seeds_per_kind = 5
+
+    @pytest.fixture(autouse=True)
+    def _compare(self, monkeypatch):
+        from iknow.search.cpu import mismatch_search
+
+        monkeypatch.setattr(mismatch_search, "LOOK_UP_BELOW", -1.0)
+
+
+@pytest.mark.skipif(not is_compiled(), reason="needs the extra fast")
+class TestLookingUp(TestHammingIndex):
+    """By lists of rows, also where they are long."""
+
+    seeds_per_kind = 5
+
+    @pytest.fixture(autouse=True)
+    def _look_up(self, monkeypatch):
+        from iknow.search.cpu import mismatch_search
+
+        monkeypatch.setattr(mismatch_search, "LOOK_UP_BELOW", 2.0)
+        monkeypatch.setattr(mismatch_search, "BYTES_OF_COUNTS", 500)  # few queries in a batch
+
+
 def leaves(seed, n, n_trees=30, n_leaves=6):
     return np.random.default_rng(seed).integers(0, n_leaves, (n, n_trees)).astype(np.float32)
 
 
+@pytest.mark.parametrize("n_leaves", [2, 6, 400])
 @pytest.mark.parametrize("compiled", [True, False])
-def test_leaves_with_many_ties_in_several_tiles(compiled, monkeypatch):
+def test_leaves_with_many_ties_in_several_tiles(compiled, n_leaves, monkeypatch):
     monkeypatch.setattr(hamming_index, "is_compiled", lambda: compiled and is_compiled())
     monkeypatch.setattr(tile_index, "ROWS_PER_TILE", 70)
     monkeypatch.setattr(tile_index, "QUERIES_PER_TILE", 9)
-    points, queries = leaves(0, 700), leaves(1, 40)
+    points, queries = leaves(0, 700, n_leaves=n_leaves), leaves(1, 40, n_leaves=n_leaves)
     labels = np.random.default_rng(2).integers(0, 4, 700)
     found = HammingIndex(points, labels, 5).gather(queries, 12, 4)
     expected = brute_force(points, labels, 5, queries, 12, per_class=4, measure=differences)
     assert_same_evidence(found, expected)
 
 
-@pytest.mark.parametrize("n_rows", [1, 255, 256, 257, 700])
-@pytest.mark.parametrize("n_trees", [1, 3, 64])
-def test_counts_equal_those_of_numpy(n_rows, n_trees, monkeypatch):
-    rows, queries = leaves(0, n_rows, n_trees), leaves(1, 5, n_trees)
-    expected = (queries[:, None] != rows).sum(axis=-1)
-    for compiled in (is_compiled(), False):
-        monkeypatch.setattr(hamming_index, "is_compiled", lambda compiled=compiled: compiled)
-        np.testing.assert_array_equal(count_mismatches(queries, rows.T.copy()), expected)
+def test_rows_that_do_not_fit_are_searched_in_tiles(monkeypatch):
+    monkeypatch.setattr(hamming_index, "slices_that_fit", lambda n, size: [slice(0, 1)] * 2)
+    points, queries, labels = leaves(0, 90), leaves(1, 8), np.arange(90) % 3
+    index = HammingIndex(points, labels, 3)
+    assert index._search is None
+    expected = brute_force(points, labels, 3, queries, 2, measure=differences)
+    assert_same_evidence(index.gather(queries, 2), expected)
+
+
+def test_a_pickled_index_answers_alike_and_holds_its_rows_alone():
+    points, queries = leaves(0, 90), leaves(1, 8)
+    index = HammingIndex(points, np.arange(90) % 3, 3)
+    expected = index.gather(queries, 2, 3)
+    kept = pickle.dumps(index)
+    assert len(kept) < 2 * points.nbytes
+    assert_same_evidence(pickle.loads(kept).gather(queries, 2, 3), expected)
 
 
 def test_zero_equals_minus_zero_and_large_leaf_numbers_differ_by_one():
