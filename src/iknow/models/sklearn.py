@@ -76,10 +76,7 @@ class SklearnModel(Model):
         return (first, *last)
 
     def level_layers(self, batch: Any) -> tuple[str, ...]:
-        """Return what enters the classifier and, of a network, its last hidden layer.
-
-        The `batch` tells whether these are texts.
-        """
+        """Return what enters the classifier and, of a network, its last hidden layer."""
         first = self._find_entrance(batch)
         n_hidden = len(self._final.coefs_) - 1 if self._is_network else 0
         return (first, f"hidden{n_hidden}") if n_hidden else (first,)
