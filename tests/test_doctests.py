@@ -21,10 +21,11 @@ ARGUMENTS = (griffe.DocstringSectionKind.parameters, griffe.DocstringSectionKind
 
 # Records that a function returns or takes: the example of that function shows them.
 SHOWN_ELSEWHERE = {
-    "Certificate", "Comparison", "CoverageSurface", "Curve", "EvidenceScatter", "Exemplar",
-    "Explanation", "Features", "Image", "LayerBound", "LayerExplanation", "Observation", "Probe",
-    "RadiusCurve", "Reason", "Regions", "Report", "RiskCoverage", "RobustCurve", "Selection",
-    "Sensitivity", "Series", "Sizes", "Slack", "Stability", "Threshold", "Tradeoff", "TradeoffLine",
+    "BundleInfo", "Certificate", "Comparison", "CoverageSurface", "Curve", "EvidenceScatter",
+    "Exemplar", "Explanation", "Features", "Image", "LayerBound", "LayerExplanation", "LayerInfo",
+    "Observation", "Probe", "RadiusCurve", "Reason", "Regions", "Report", "RiskCoverage",
+    "RobustCurve", "Selection", "Sensitivity", "Series", "Sizes", "Slack", "Stability", "Threshold",
+    "Tradeoff", "TradeoffLine",
 }  # fmt: skip
 
 

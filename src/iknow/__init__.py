@@ -18,7 +18,7 @@ from iknow.errors import (
     RefusedError,
     SelectionError,
 )  # fmt: skip
-from iknow.evaluation import Report, evaluate
+from iknow.evaluation import Report, assess, evaluate, tune
 from iknow.explain.assessment import Assessment
 from iknow.explain.explanation import Explanation
 from iknow.explain.layer import Exemplar, LayerExplanation
@@ -35,6 +35,6 @@ __all__ = [
     "Features", "IknowError", "Image", "InputError", "LayerError", "LayerExplanation",
     "MissingExtraError", "Nearest", "Neighborhood", "Reason", "RefusedError", "RelativeBall",
     "Report", "Selection", "SelectionError", "Series", "Slack", "Stability", "__version__",
-    "as_features", "as_image", "as_series", "evaluate", "find_support", "justify",
-    "make_assertions", "make_html", "merge_evidence", "register_rule", "warm_up",
+    "as_features", "as_image", "as_series", "assess", "evaluate", "find_support", "justify",
+    "make_assertions", "make_html", "merge_evidence", "register_rule", "tune", "warm_up",
 ]  # fmt: skip

@@ -18,7 +18,7 @@ from iknow import (
     Nearest,
     RelativeBall,
 )
-from iknow.classifier.gathering import one_ahead
+from iknow.classifier.gathering import map_ahead, one_ahead
 from iknow.core.contrast import find_contrast
 from iknow.errors import InputError
 from iknow.explain.on_request import OnRequest
@@ -325,6 +325,30 @@ def test_an_error_while_running_ahead_is_raised_in_its_turn():
     assert next(ahead) == 1
     with pytest.raises(InputError, match="the second"):
         next(ahead)
+
+
+def test_work_ahead_is_done_in_another_thread_and_items_are_made_in_this_one():
+    made, worked, taken = [], [], []
+
+    def items():
+        for i in range(5):
+            made.append(threading.get_ident())
+            yield i
+
+    def work(item):
+        worked.append(threading.get_ident())
+        return 10 * item
+
+    for result in map_ahead(work, items()):
+        taken.append(result)
+        time.sleep(0.02)  # time to run ahead further than it may
+        assert len(worked) <= len(taken) + 1
+    assert taken == [0, 10, 20, 30, 40]
+    assert set(made) == {threading.get_ident()}
+    assert threading.get_ident() not in worked
+    assert list(map_ahead(work, [])) == []
+    with pytest.raises(ZeroDivisionError):
+        list(map_ahead(lambda item: 1 // item, [1, 0]))
 
 
 def test_whoever_stops_early_leaves_no_thread_behind():

@@ -72,13 +72,21 @@ def test_nothing_is_written_where_standard_error_is_no_terminal():
 @pytest.mark.parametrize("n", [0, 1, 5])
 def test_all_items_come_in_order_with_and_without_a_bar(monkeypatch, enabled, n):
     monkeypatch.setattr(sys, "stderr", Terminal())
-    assert list(track(list(range(n)), "Working", enabled=enabled)) == list(range(n))
+    for total in (n, None):
+        assert list(track(iter(range(n)), total, "Working", enabled=enabled)) == list(range(n))
 
 
 def test_one_item_is_not_worth_a_bar(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", Terminal())
-    list(track([1], "Working", enabled=True))
+    list(track([1], 1, "Working", enabled=True))
     assert sys.stderr.getvalue() == ""
-    list(track([1, 2], "Working", enabled=True))
+    list(track([1, 2], 2, "Working", enabled=True))
+    assert "Working" in sys.stderr.getvalue()
+
+
+def test_there_is_a_bar_if_nobody_knows_how_many_will_come(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    list(track(iter([1, 2, 3]), None, "Working", enabled=True))
     assert "Working" in sys.stderr.getvalue()

@@ -267,7 +267,7 @@ def test_nan_in_the_data_to_assess_is_invalid_and_in_training_an_error(folder, w
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["fit", "train.csv", "-o", "b.iknow", "--model", "model.joblib"], "expected a number"),
+        (["fit", "train.csv", "-o", "b.iknow", "--model", "model.joblib"], "has no labels"),
         (["fit", "train.npy", "-o", "b.iknow", "--model", "model.joblib"], "has no labels"),
         (["fit", "absent.csv", "-o", "b.iknow", "--model", "model.joblib"], "absent.csv"),
         (["fit", "train.npz", "-o", "b.iknow"], "--hold-out"),

@@ -235,13 +235,13 @@ def test_what_does_not_fit_into_memory_is_refused_before_it_is_read(folder, monk
     bomb("bomb.npz", 10**7)
     assert os.path.getsize("bomb.npz") < 200_000
     monkeypatch.setattr("iknow.cli.tables.table.free_memory", lambda: 100_000_000)
-    said = fail("assess", "b.iknow", "bomb.npz", "--model", "model.joblib")
+    said = fail("report", "b.iknow", "bomb.npz", "--model", "model.joblib")
     assert "would take 0.2 GB of memory, and 0.1 GB are free" in said
     head = repr({"descr": "<f8", "fortran_order": False, "shape": (10**9, 4)}).encode() + b"\n"
     with open("sparse.npy", "wb") as file:
         file.write(b"\x93NUMPY\1\0" + len(head).to_bytes(2, "little") + head)
         file.truncate(32 * 10**9)
-    assert "GB of memory" in fail("assess", "b.iknow", "sparse.npy", "--model", "model.joblib")
+    assert "GB of memory" in fail("report", "b.iknow", "sparse.npy", "--model", "model.joblib")
 
 
 def test_files_of_nul_bytes_are_told(folder):

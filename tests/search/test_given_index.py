@@ -113,7 +113,8 @@ def assert_same_assessments(one, other, x):
 
 
 @pytest.mark.parametrize("rule", [Ball, RelativeBall, Nearest])
-def test_a_given_index_answers_as_the_one_that_is_chosen(rule, digits, tmp_path):
+def test_a_given_index_answers_as_the_one_that_is_chosen(rule, digits, tmp_path, monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")  # else bundles differ by their times
     model, x, y = digits
     metric = {"hidden1": Weighted(np.diag(np.arange(1.0, 17.0)))}
     parameters = {"rule": rule, "metric": metric, "progress": False}

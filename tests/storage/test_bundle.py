@@ -212,7 +212,8 @@ def test_an_untuned_classifier_can_be_saved_and_tuned_later(tmp_path):
     assert loaded.neighborhoods_ == make_classifier().neighborhoods_
 
 
-def test_a_loaded_classifier_can_be_saved_again_also_over_itself(saved, tmp_path):
+def test_a_loaded_classifier_can_be_saved_again_also_over_itself(saved, tmp_path, monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
     loaded = EpistemicClassifier.load(saved)
     loaded.save(tmp_path / "again.iknow")
     loaded.save(saved)
@@ -465,7 +466,8 @@ def test_content_of_a_bundle_that_no_index_can_take_is_refused_though_its_checks
 ):
     """Such as one that was written by other means than `save`."""
     make_classifier(tuned=False).save(tmp_path / "x.iknow")
-    settings = read_bundle(tmp_path / "x.iknow").settings
+    settings = dict(read_bundle(tmp_path / "x.iknow").settings)
+    settings["about"] |= {"per_class": [1, 2]}
     points = np.array([[1.0], [2.0], [np.nan]], dtype=np.float32)
     bundle = Bundle(
         classes=np.array([0, 1]),
@@ -494,6 +496,7 @@ def test_content_of_a_bundle_that_no_index_can_take_is_refused_though_its_checks
 
 
 OF_THE_MACHINE = {"model", "device", "index"}
+OF_THE_MODEL = {"pool", "scores", "embed"}  # tests/storage/test_about.py
 OTHERWISE = {
     "layers": ["b"],
     "rule": BallElseNearest,
@@ -518,10 +521,11 @@ def come_back(given, came):
     return type(given) is type(came) and given == came
 
 
-def test_every_parameter_comes_back(tmp_path):
+def test_every_parameter_comes_back(tmp_path, monkeypatch):
     """A parameter that is added must be kept too, or belong to the machine."""
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
     parameters = inspect.signature(EpistemicClassifier).parameters
-    assert set(parameters) == OTHERWISE.keys() | OF_THE_MACHINE
+    assert set(parameters) == OTHERWISE.keys() | OF_THE_MACHINE | OF_THE_MODEL
     X, y = make_outputs()
     defaults = {name: parameters[name].default for name in OTHERWISE}
     for given in (defaults, OTHERWISE, *(defaults | {name: OTHERWISE[name]} for name in OTHERWISE)):
@@ -678,17 +682,17 @@ def test_layers_of_different_lengths_are_noticed_without_verification(saved):
 
 
 def test_a_newer_format_is_refused_with_both_numbers(saved):
-    rewrite_manifest(saved, lambda manifest: manifest.update(format=5))
+    rewrite_manifest(saved, lambda manifest: manifest.update(format=6))
     with pytest.raises(
-        BundleError, match="has format 5; this version of iknow reads formats 2 to 4"
+        BundleError, match="has format 6; this version of iknow reads formats 2 to 5"
     ):
         EpistemicClassifier.load(saved)
 
 
 def test_a_newer_format_is_recognized_also_if_it_is_sealed_in_another_way(saved):
-    change(saved, "manifest.json", lambda text: text.replace(b'"format": 4', b'"format": 5'))
+    change(saved, "manifest.json", lambda text: text.replace(b'"format": 5', b'"format": 6'))
     with pytest.raises(
-        BundleError, match="has format 5; this version of iknow reads formats 2 to 4"
+        BundleError, match="has format 6; this version of iknow reads formats 2 to 5"
     ):
         EpistemicClassifier.load(saved)
 
@@ -933,7 +937,7 @@ def make_what_exists(kind, target):
             target.write_bytes(target.read_bytes()[:-1])
         case "newer bundle":
             make_classifier().save(target)
-            rewrite_manifest(target, lambda manifest: manifest.update(format=5))
+            rewrite_manifest(target, lambda manifest: manifest.update(format=6))
 
 
 def content_of(folder):

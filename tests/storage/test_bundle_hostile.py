@@ -188,6 +188,32 @@ WRONG = {
     ("settings", "batch_size"): [0, -5, 1.5, "x", True],
     ("settings", "n_features_in"): [-1, "x", 1.5],
     ("settings", "feature_names_in"): [{}, "names", [1], [None]],
+    ("settings", "about"): [None, 1, [], {}, "x"],
+    ("settings", "about", "name"): [1, [], "two\nlines", "\x1b[2J", "\u202e", "\ud800", "x" * 201],
+    ("settings", "about", "note"): [None, 1, [], "\x1b[2J", "\r", "\x85", "x" * 20_001],
+    ("settings", "about", "created"): [
+        *(None, 1, "", "today", "2026-01-31", "2026-13-31T00:00:00Z", "2026-01-31T00:00:00"),
+        *("2026-01-31T00:00:00+05:00", "2026-01-31T00:00:00Z\n", "٢٠٢٦-01-31T00:00:00Z"),
+    ],
+    ("settings", "about", "model"): [None, 1, "a\nb", "\x1b", "x" * 201],
+    ("settings", "about", "per_class"): [
+        *(None, {}, [], [60], [20, 20, 19], [20, 20, 20, 0], [20, 20, 20.0], [61, -1, 0]),
+        *([True, 39, 20], [None, 40, 20], 1 << 63, "20"),
+    ],
+    ("settings", "about", "inputs"): [
+        *(1, [], [3], {"X": 3}, {"X": [-1]}, {"X": [1.5]}, {"X": None}, {"a\nb": [1]}),
+        *({"x" * 201: [1]}, {"X": [1] * 33}, {str(i): [] for i in range(1001)}),
+    ],
+    ("settings", "reading"): [None, 1, [], {}],
+    ("settings", "reading", "pool"): [
+        *(1.5, True, [], ["mean"], {}, {"a": None}, {"a": {"b": "c"}}, "x" * 20_001)
+    ],
+    ("settings", "reading", "scores"): [1.5, False, ["logits"], {"": []}],
+    ("settings", "reading", "embed"): ["fn", 1, {"a": "b"}],
+    ("settings", "reading", "functions"): [
+        *(None, {}, "pool", ["model"], ["pool", "pool"], [1], ["embed", "pool"], [["pool"]])
+    ],
+    ("settings", "reading", "more"): [1],
     SELECTION: [1, [], {}, "x"],
     (*SELECTION, "coverage"): ["1", None, [], True],
     (*SELECTION, "accuracy"): ["1", [], {}],

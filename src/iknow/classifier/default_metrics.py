@@ -6,6 +6,8 @@
 - **words**, or what a pipeline makes of a text: `Cosine`. A long text has more words than a short
   one about the same. More than 95% zeros tell of words, whoever counted them.
 - **output**: Euclidean. How large scores are is what they say.
+- **leaves**: `Hamming`, whatever the rule. The numbers of leaves are names.
+- **numbers**: `Gapped`, whatever the rule. Half of the activations are flags of missing values.
 - **input**: `Scaled` for a table of unlike features, else Euclidean. A sample with more than one
   axis, such as an image or a series of measurements, is no table. A sample with one axis may still
   be a flattened image, whose features share one unit: scaled one by one, a pixel at the border that
@@ -24,16 +26,20 @@ from typing import Literal
 import numpy as np
 
 from iknow.core.arrays import Floats32
-from iknow.geometry import Cosine, Euclidean, Metric, Scaled
+from iknow.geometry import Cosine, Euclidean, Gapped, Hamming, Metric, Scaled
 from iknow.geometry.sklearn_parts import unwrap
+from iknow.models.gaps import NUMBERS
+from iknow.models.leaves import LEAVES
 from iknow.models.model import Model
 from iknow.models.scales import share_of_quieter_half
 from iknow.models.sklearn import SklearnModel
 
-Role = Literal["input", "hidden", "output"]
+Role = Literal["input", "hidden", "output", "leaves", "numbers"]
 
 FEWEST_DIRECTIONS = 8  # features of a layer that is measured by direction alone
 LEAST_ZEROS = 0.95  # the share of zeros from which on a layer counts words
+OWN_METRICS: dict[str, Metric] = {LEAVES: Hamming(), NUMBERS: Gapped()}
+"""Roles whose activations mean nothing in any other metric."""
 ALIKE_FROM = 0.1  # the share of the squared distance that the quieter half of the features makes up
 
 
@@ -45,6 +51,8 @@ def default_metric(
     role: see `role_of`. activations: of shape (n, n_features). sample_shape: of one input as the
     model takes it; None if unknown, and then only the numbers decide.
     """
+    if role in OWN_METRICS:
+        return OWN_METRICS[role]
     if role == "input" and (sample_shape == () or share_of_zeros(activations) >= LEAST_ZEROS):
         role = "hidden"
     if role == "hidden":
@@ -61,10 +69,17 @@ def share_of_zeros(activations: Floats32) -> float:
 
 
 def usual_metric(
-    model: Model, sample_shape: tuple[int, ...] | None, layer: str, activations: Floats32
+    model: Model,
+    sample_shape: tuple[int, ...] | None,
+    levels: bool,
+    layer: str,
+    activations: Floats32,
 ) -> Metric:
-    """The metric of a layer of a model; see `default_metric`."""
-    return default_metric(role_of(layer, model), activations, sample_shape)
+    """The metric of a layer of a model; see `default_metric`. Without levels it is the paper's."""
+    role = role_of(layer, model)
+    if not levels and role not in OWN_METRICS:
+        return Euclidean
+    return default_metric(role, activations, sample_shape)
 
 
 def role_of(layer: str, model: Model) -> Role:
@@ -73,7 +88,9 @@ def role_of(layer: str, model: Model) -> Role:
         steps, _ = unwrap(model.estimator)
         if layer == "input" or layer.partition(".")[0] in dict(steps):
             return "input"
+        if layer in OWN_METRICS:
+            return "leaves" if layer == LEAVES else "numbers"
         return "hidden" if layer.startswith("hidden") else "output"
-    if layer == "input":
-        return "input"
+    if layer in ("input", LEAVES):
+        return "input" if layer == "input" else "leaves"
     return "output" if layer == "output" else "hidden"

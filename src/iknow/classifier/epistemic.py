@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from iknow.classifier import gathering
 from iknow.classifier.moving import movements_on_request
-from iknow.classifier.tuning import TuningMixin
+from iknow.classifier.predicting import PredictingMixin
 from iknow.core.arrays import Labels
 from iknow.core.neighborhood import Neighborhood
 from iknow.core.quorum import ONE, Quorum
@@ -26,8 +26,6 @@ from iknow.core.scalars import as_flag, as_whole
 from iknow.explain.assessment import Assessment
 from iknow.geometry import Metric
 from iknow.models.adapt import is_estimator
-from iknow.models.inputs import count_samples, cut_batches
-from iknow.models.lengths import measure
 from iknow.models.model import observe_all
 from iknow.models.probe import Probe
 from iknow.rules import Ball, RelativeBall
@@ -35,7 +33,7 @@ from iknow.search.index import IndexFactory
 from iknow.selection import Selection
 
 
-class EpistemicClassifier(TuningMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class EpistemicClassifier(PredictingMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Wraps a classifier and asserts IK, IMK or IDK for each of its predictions.
 
     Args:
@@ -149,8 +147,9 @@ class EpistemicClassifier(TuningMixin, ClassifierMixin, BaseEstimator):  # type:
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        # If the raw input is a layer it must be finite, whatever the model accepts.
-        raw = not hasattr(self.model, "steps")
+        # If the raw input is a layer it must be finite, whatever the model accepts; levels choose
+        # layers that take what the model takes.
+        raw = not hasattr(self.model, "steps") and self.rule is not RelativeBall
         if isinstance(self.layers, (str, list, tuple)):
             raw = "input" in self.layers
         if is_estimator(self.model) and hasattr(self.model, "__sklearn_tags__"):
@@ -166,7 +165,8 @@ class EpistemicClassifier(TuningMixin, ClassifierMixin, BaseEstimator):  # type:
         activation, or without an answer, is INVALID and IDK; it does not affect the others.
 
         Args:
-            X: n samples, in any form the model takes.
+            X: n samples, in any form the model takes, or a loader that yields them in batches. Its
+                labels, if it has any, go to `Assessment.y_true`.
             k: Gather evidence now, with at least k neighbor distances, to try rules with another k.
             evidence: Gather the evidence now, which is faster overall if you need all of it.
         """
@@ -177,16 +177,15 @@ class EpistemicClassifier(TuningMixin, ClassifierMixin, BaseEstimator):  # type:
                 "tunes only a scikit-learn classifier that it trains itself, not a fitted one)"
             )
         gathers, least = as_flag(evidence, "evidence"), as_whole(k, "k", "be a whole number >= 0")
-        inputs, rules = self._prepare(X), self.neighborhoods_
-        n_samples, sizes = count_samples(inputs), measure(inputs)
+        samples, rules = self._samples(X), self.neighborhoods_
         indexes = {layer: self.indexes_[layer] for layer in rules}  # some may be left out
-        observed = self._observe(inputs, indexes)
-        if gathers or least > 0 or self._keeps_evidence(n_samples):
+        observed = self._observe(samples, indexes, measuring=True)
+        if gathers or least > 0 or self._keeps_evidence(samples.n_expected):
             wanted = max(least, *(rule.n_neighbors for rule in rules.values()))
             per_class = max(rule.per_class for rule in rules.values())
-            found = gathering.gather_evidence(observed, indexes, wanted, n_samples, per_class)
+            found = gathering.gather_evidence(observed, indexes, wanted, samples, per_class)
         else:
-            found = gathering.find_supports(observed, indexes, rules, n_samples)
+            found = gathering.find_supports(observed, indexes, rules, samples)
         selection = getattr(self, "selection_", self.neighborhoods)
         selection = selection if isinstance(selection, Selection) else None
         return Assessment(
@@ -198,13 +197,16 @@ class EpistemicClassifier(TuningMixin, ClassifierMixin, BaseEstimator):  # type:
             invalid=found.observation.invalid,
             knowable=None if selection is None else selection.knowable,
             found=found.supports,
-            movements=movements_on_request(self.model_, indexes, sizes, found),
+            movements=movements_on_request(self.model_, indexes, samples.sizes, found),
             levels=None if selection is None else selection.levels,
             least_confidence=-np.inf if selection is None else selection.least_confidence,
+            y_true=self._labels(samples),
         )
 
-    def _keeps_evidence(self, n_samples: int) -> bool:
+    def _keeps_evidence(self, n_samples: int | None) -> bool:
         """Whether supports need the distances anyway, and these fit into memory."""
+        if n_samples is None:  # then nothing is kept to gather them from later
+            return True
         rules = self.neighborhoods_.values()
         if any(rule.decided_within is not None and rule.quorum == ONE for rule in rules):
             return False
@@ -217,9 +219,8 @@ class EpistemicClassifier(TuningMixin, ClassifierMixin, BaseEstimator):  # type:
         Raises an `InputError` that names the rows without an answer, where `assess` says IDK.
         """
         check_is_fitted(self, "indexes_")
-        inputs = self._prepare(X)
-        batches = cut_batches(inputs, self.batch_size)
-        observation, n_columns = observe_all(self.model_, batches, count_samples(inputs), ())
+        samples = self._samples(X)
+        observation, n_columns = observe_all(self.model_, samples.read(), samples.n_samples, ())
         gathering.check_columns(n_columns, len(self.classes_))
         gathering.check_answered(observation.belief)
         labels: Labels = self.classes_[observation.belief]

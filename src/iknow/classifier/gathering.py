@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -21,6 +21,7 @@ from iknow.core.quorum import Quorum, stack_weighed, weigh
 from iknow.errors import InputError
 from iknow.explain.on_request import OnRequest
 from iknow.models.model import Model, Observation, join_observations, join_whole
+from iknow.models.samples import Samples
 from iknow.search.index import Index
 from iknow.selection.candidates import Part
 
@@ -54,17 +55,33 @@ def observe_batches(
     cores the two would only take turns.
     """
 
-    def observe() -> Iterator[Observation]:
-        for batch in batches:
-            observation = model.observe(batch, tuple(indexes))
-            for index in indexes.values():
-                check_columns(observation.scores.shape[1], index.n_classes)
-            yield observation
+    def observe(batch: Any) -> Observation:
+        observation = model.observe(batch, tuple(indexes))
+        for index in indexes.values():
+            check_columns(observation.scores.shape[1], index.n_classes)
+        return observation
 
-    return one_ahead(observe()) if model.is_elsewhere else observe()
+    return map_ahead(observe, batches) if model.is_elsewhere else map(observe, batches)
 
 
-def one_ahead(items: Iterator[Item]) -> Iterator[Item]:
+def map_ahead(work: Callable[[Any], Item], items: Iterable[Any]) -> Iterator[Item]:
+    """The results of work in order, each made in another thread while the caller uses the last.
+
+    The items are made in the caller's thread: a loader forks its workers, which must not happen
+    beside another thread that compiles or imports.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        coming: Future[Item] | None = None
+        for item in items:
+            following = pool.submit(work, item)
+            if coming is not None:
+                yield coming.result()
+            coming = following
+        if coming is not None:
+            yield coming.result()
+
+
+def one_ahead(items: Iterator[Item]) -> Generator[Item]:
     """The same items in order, each made in another thread while the caller uses the last."""
     end = object()
     with ThreadPoolExecutor(1) as pool:
@@ -78,13 +95,13 @@ def gather_evidence(
     observations: Iterable[Observation],
     indexes: Mapping[str, Index],
     k: int,
-    keep_of: int | None = None,
+    samples: Samples | None = None,
     per_class: int = 1,
 ) -> Findings:
     """Search the layers, with k neighbor distances and the `per_class` nearest of each class;
     discard the evidence of invalid inputs.
 
-    keep_of: the number of samples, to keep their activations if memory allows.
+    samples: what is observed, to keep the activations if memory allows.
     """
     evidence: dict[str, list[Evidence]] = {layer: [] for layer in indexes}
 
@@ -97,10 +114,10 @@ def gather_evidence(
             yield observation
 
     kept = False
-    if keep_of is not None:
-        kept, observations = _can_be_kept(observations, keep_of)
-    if keep_of is not None and kept:
-        whole = join_whole(searched(), keep_of)
+    if samples is not None:
+        kept, observations = _can_be_kept(observations, samples)
+    if samples is not None and kept:
+        whole = join_whole(searched(), samples.n_samples)
     else:
         whole = join_observations([replace(o, activations={}) for o in searched()])
     stacked = {layer: stack_evidence(parts) for layer, parts in evidence.items()}
@@ -167,7 +184,7 @@ def find_supports(
     observations: Iterable[Observation],
     indexes: Mapping[str, Index],
     neighborhoods: Mapping[str, Neighborhood],
-    n_samples: int,
+    samples: Samples,
 ) -> Findings:
     """Find which classes are within reach in each layer, and keep the activations.
 
@@ -175,7 +192,7 @@ def find_supports(
     """
     k = max(neighborhood.n_neighbors for neighborhood in neighborhoods.values())
     per_class = max(neighborhood.per_class for neighborhood in neighborhoods.values())
-    kept, observations = _can_be_kept(observations, n_samples)
+    kept, observations = _can_be_kept(observations, samples)
     if not kept:
         return gather_evidence(observations, indexes, k, per_class=per_class)
     supports: dict[str, list[Bools]] = {layer: [] for layer in indexes}
@@ -189,20 +206,22 @@ def find_supports(
                     supports[layer].append(index.find_support(queries, rule, belief))
             yield observation
 
-    whole = join_whole(searched(), n_samples)
+    whole = join_whole(searched(), samples.n_samples)
     found = {layer: np.concatenate(parts) for layer, parts in supports.items()}
     later = _gather_later(whole, indexes, k, per_class)
     return Findings(replace(whole, activations={}), later, found, whole.activations)
 
 
 def _can_be_kept(
-    observations: Iterable[Observation], n_samples: int
+    observations: Iterable[Observation], samples: Samples
 ) -> tuple[bool, Iterable[Observation]]:
     """Whether the activations, judged by the first observation, may be kept; all observations."""
+    if samples.n_expected is None:
+        return False, observations
     remaining = iter(observations)
     first = next(remaining)
     n_features = sum(values.shape[1] for values in first.activations.values())
-    fits = bool(4 * n_features * n_samples <= BYTES_OF_ACTIVATIONS_KEPT)
+    fits = bool(4 * n_features * samples.n_expected <= BYTES_OF_ACTIVATIONS_KEPT)
     return fits, chain([first], remaining)
 
 
@@ -253,7 +272,8 @@ def check_valid(
         first = int(invalid.argmax())
         remedy = (
             ". The layer 'input' holds the values as given: if the model accepts NaN, choose layers"
-            " after the step that fills it in, such as an imputer in a pipeline, or 'output' alone"
+            " after the step that fills it in, such as an imputer in a pipeline, or 'output' alone;"
+            " for trees, layers=['numbers', 'leaves']"
         )
         raise InputError(
             f"{what} data must be finite: row {first if positions is None else positions[first]} "

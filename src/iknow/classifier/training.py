@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -41,11 +42,20 @@ def as_random_state(random_state: Any) -> Any:
         ) from error
 
 
-def train(estimator: Any, inputs: Any, labels: Labels, positions: Ints) -> Any:
-    """Train on a copy; an error about a non-finite value names its row in X, by `positions`."""
+def train(
+    estimator: Any,
+    inputs: Any,
+    labels: Labels,
+    positions: Ints,
+    params: Mapping[str, Any] | None = None,
+) -> Any:
+    """Train on a copy; an error about a non-finite value names its row in X, by `positions`.
+
+    params: further arguments of the estimator's `fit`.
+    """
     try:
         # A copy, because scalers and imputers with copy=False write to their input.
-        return estimator.fit(own_copy(inputs), labels.copy())
+        return estimator.fit(own_copy(inputs), labels.copy(), **(params or {}))
     except REFUSALS as error:
         check_valid(find_kinds(inputs) != ORDINARY, "training", positions)
         if isinstance(error, TypeError):  # scikit-learn's checks expect a TypeError

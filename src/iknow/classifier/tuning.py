@@ -14,11 +14,11 @@ from iknow.classifier.copying import count_copies
 from iknow.classifier.fitting import FittingMixin
 from iknow.classifier.progress import track
 from iknow.classifier.training import as_random_state
-from iknow.core.arrays import Floats, Ints, Labels
+from iknow.core.arrays import Floats, Ints
 from iknow.errors import InputError
-from iknow.models.inputs import count_samples, cut_batches
-from iknow.models.labels import as_labels, check_trained, encode
+from iknow.models.labels import check_count, check_trained, encode
 from iknow.models.model import Observation
+from iknow.models.samples import Samples
 from iknow.search.layer import LayerIndex
 from iknow.selection import Goal, check_unseen, choose
 
@@ -49,8 +49,9 @@ class TuningMixin(FittingMixin):
         paper's rules choose the largest coverage.
 
         Args:
-            X: n samples that are not in the training data.
-            y: Their labels, of shape (n,); a coverage or a rate of false alarms needs none.
+            X: n samples that are not in the training data, or a loader that yields them.
+            y: Their labels, of shape (n,), unless the loader yields them; a coverage or a rate of
+                false alarms needs none.
             accuracy: Choose the largest coverage whose accuracy on IK is certified to be at least
                 this; raises a `SelectionError` if no coverage qualifies.
             confidence: Probability, over the draw of the data, with which that guarantee holds.
@@ -84,27 +85,23 @@ class TuningMixin(FittingMixin):
             time_limit=time_limit,
             random_state=int(as_random_state(self.random_state).randint(np.iinfo(np.int32).max)),
         )
-        inputs = self._prepare(X)
-        labels = None if y is None else as_labels(y, count_samples(inputs), "y")
-        return self._select(goal, inputs, labels, "validation", reference=reference)
+        return self._select(goal, self._samples(X, y), "validation", reference=reference)
 
     def _select(
         self,
         goal: Goal,
-        inputs: Any,
-        labels: Labels | None,
+        samples: Samples,
         what: str,
         positions: Ints | None = None,
         reference: Any = None,
     ) -> Self:
-        """Choose neighborhoods for a goal on prepared samples; positions: see `check_valid`."""
-        y_true = None if labels is None else encode(labels, self.classes_, "y")
-        if y_true is not None:
-            check_trained(y_true, self.indexes_[self.layers_[0]].labels, self.classes_)
-        seen = self._look(goal, inputs, what, positions)
+        """Choose neighborhoods for a goal on some samples; positions: see `check_valid`."""
+        self._codes(samples)  # before the model does its work, if they are at hand
+        seen = self._look(goal, samples, what, positions)
+        y_true = self._codes(samples)
         others = None
         if reference is not None:
-            others = self._look(goal, self._prepare(reference), "reference").as_part(None)
+            others = self._look(goal, self._samples(reference), "reference").as_part(None)
         confidence: Floats | None = seen.confidence
         if others is not None and others.from_probabilities != seen.from_probabilities:
             # The scores look like probabilities in one set alone, so they rank in neither.
@@ -123,14 +120,24 @@ class TuningMixin(FittingMixin):
         self.neighborhoods_ = dict(self.selection_.neighborhoods)
         return self
 
+    def _codes(self, samples: Samples) -> Ints | None:
+        """The classes of samples, as far as their labels are known, of shape (n,)."""
+        if (labels := self._labels(samples)) is None:
+            return None
+        if samples.n_samples is not None:
+            check_count(labels, samples.n_samples)
+        codes = encode(labels, self.classes_, "y")
+        check_trained(codes, self.indexes_[self.layers_[0]].labels, self.classes_)
+        return codes
+
     def _look(
-        self, goal: Goal, inputs: Any, what: str, positions: Ints | None = None
+        self, goal: Goal, samples: Samples, what: str, positions: Ints | None = None
     ) -> gathering.Validation:
-        """What tuning needs to know about prepared samples."""
+        """What tuning needs to know about samples."""
         n_rows = self.indexes_[self.layers_[0]].n_rows
         quorum = parameters.as_quorum(self.quorum, self.rule)
         seen = gathering.gather_validation(
-            self._observe(inputs, self.indexes_),
+            self._observe(samples, self.indexes_),
             self.indexes_,
             goal.neighbors_needed(self.rule, n_rows, quorum),
             quorum,
@@ -141,13 +148,9 @@ class TuningMixin(FittingMixin):
             check_unseen(*count_copies(seen.evidence, self.indexes_))
         return seen
 
-    def _prepare(self, X: Any) -> Any:
-        inputs = self.model_.prepare(X)
-        if hasattr(self, "n_features_in_"):
-            parameters.check_features(self, X, reset=False)
-        return inputs
-
-    def _observe(self, inputs: Any, indexes: Mapping[str, LayerIndex]) -> Iterator[Observation]:
-        batches = cut_batches(inputs, self.batch_size)
-        shown = track(batches, "Gathering evidence", enabled=self.progress)
+    def _observe(
+        self, samples: Samples, indexes: Mapping[str, LayerIndex], *, measuring: bool = False
+    ) -> Iterator[Observation]:
+        batches = samples.read(measuring=measuring)
+        shown = track(batches, samples.n_batches, "Gathering evidence", enabled=self.progress)
         return gathering.observe_batches(self.model_, indexes, shown)

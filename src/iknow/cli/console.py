@@ -15,20 +15,21 @@ from rich.text import Text
 
 from iknow.classifier.epistemic import EpistemicClassifier
 from iknow.cli.demo import LEVELS, UNSEEN, Demonstration, Example
-from iknow.core.arrays import Floats, Labels
+from iknow.cli.jobs.assess import Outcome
+from iknow.cli.tables.streams import STDIN
+from iknow.core.arrays import Floats, Ints, Labels
 from iknow.core.assertion import Assertion
 from iknow.core.colors import COLORS
 from iknow.core.text import name, percent, visible
 from iknow.evaluation import evaluate
 from iknow.evaluation.comparison import OURS, Comparison
-from iknow.evaluation.metrics import NO_ANSWER
+from iknow.evaluation.tally import NO_ANSWER
 from iknow.explain.assessment import Assessment
 from iknow.explain.explanation import SENTENCES, Explanation
 from iknow.selection import Selection
 from iknow.storage.atomic import is_stream
 
 SHADES = " ░▒▓█"
-ROWS_SHOWN = 10
 
 
 def show_demonstration(demonstration: Demonstration, console: Console) -> None:
@@ -148,13 +149,15 @@ def _table(*headings: str, right: str) -> Table:
 
 
 def show_written(output: Path, console: Console) -> None:
-    """Print where the result is."""
+    """Print where the result is; what went to a pipe, its reader has."""
+    if output == STDIN:
+        return
     console.print(Text(f"Written to {visible(output)}"), soft_wrap=True)
 
 
 def show_report(output: Path, console: Console) -> None:
     """Print where the page is, as a link if the terminal supports links."""
-    if is_stream(output):  # a stream leaves nothing to open
+    if output == STDIN or is_stream(output):  # a stream leaves nothing to open
         show_written(output, console)
         return
     console.print(
@@ -170,10 +173,14 @@ def show_figures(assessment: Assessment, y_true: Labels | None, console: Console
     if y_true is not None:
         console.print(Text(str(evaluate(assessment, y_true))))
     else:
-        for assertion in reversed(Assertion):
-            count = int((assessment.assertion == assertion).sum())
-            share = percent(count / len(assessment))
-            console.print(f"[{COLORS[assertion]}]{assertion.name:<4}[/] {count:>9,} {share:>7}")
+        show_counts(np.bincount(assessment.assertion, minlength=len(Assertion)), console)
+
+
+def show_counts(counts: Ints, console: Console) -> None:
+    """Print how often each assertion was made."""
+    for assertion in reversed(Assertion):
+        count, share = int(counts[assertion]), percent(counts[assertion] / counts.sum())
+        console.print(f"[{COLORS[assertion]}]{assertion.name:<4}[/] {count:>9,} {share:>7}")
 
 
 def _first_rows(assessment: Assessment) -> Table:
@@ -193,17 +200,24 @@ def _first_rows(assessment: Assessment) -> Table:
     return table
 
 
-def show_assessment(
-    assessment: Assessment, y_true: Labels | None, output: Path | None, console: Console
-) -> None:
+def show_outcome(outcome: Outcome, output: Path | None, console: Console) -> None:
     """Print the figures, and the first rows or where all of them were written."""
-    show_figures(assessment, y_true, console)
+    if outcome.tally is None:
+        show_counts(outcome.counts, console)
+    else:
+        console.print(Text(str(outcome.tally)))
+    if outcome.tuned is not None:
+        console.print(
+            f"IK begins at another level than the tuned one, {outcome.tuned:.3f}: what was "
+            "guaranteed there is not guaranteed here"
+        )
     if output is not None:
         show_written(output, console)
         return
-    console.print(_first_rows(assessment[:ROWS_SHOWN]))
-    if len(assessment) > ROWS_SHOWN:
-        console.print(f"... and {len(assessment) - ROWS_SHOWN:,} more: write all of them with -o")
+    console.print(_first_rows(outcome.first))
+    if outcome.n_samples > len(outcome.first):
+        rest = outcome.n_samples - len(outcome.first)
+        console.print(f"... and {rest:,} more: write all of them with -o")
 
 
 def show_comparison(

@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 from iknow.evaluation.compare import compare
 from iknow.evaluation.comparison import Comparison
+from iknow.evaluation.coverage_at import coverage_at
 from iknow.evaluation.curves import RadiusCurve, radius_curve
 from iknow.evaluation.metrics import Report, evaluate
 from iknow.evaluation.perturb import add_gaussian, add_uniform
+from iknow.evaluation.pipelines import assess, tune
 from iknow.evaluation.regions import Regions, map_regions
 from iknow.evaluation.risk_coverage import RiskCoverage, augrc, risk_coverage
 from iknow.evaluation.robust_accuracy import RobustCurve, robust_curve
@@ -21,8 +23,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Comparison", "CoverageSurface", "EvidenceScatter", "RadiusCurve", "Regions", "Report",
     "RiskCoverage", "RobustCurve", "Tradeoff", "TradeoffLine", "add_gaussian", "add_uniform",
-    "augrc", "compare", "coverage_surface", "evaluate", "evidence_scatter", "map_regions",
-    "radius_curve", "risk_coverage", "robust_curve", "tradeoff",
+    "assess", "augrc", "compare", "coverage_at", "coverage_surface", "evaluate",
+    "evidence_scatter", "map_regions", "radius_curve", "risk_coverage", "robust_curve", "tradeoff",
+    "tune",
 ]  # fmt: skip
 
 

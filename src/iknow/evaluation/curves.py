@@ -22,7 +22,8 @@ import numpy as np
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion
 from iknow.errors import InputError
-from iknow.evaluation.metrics import Figures, evaluate
+from iknow.evaluation.metrics import evaluate
+from iknow.evaluation.tally import Figures
 from iknow.explain.assessment import Assessment
 
 

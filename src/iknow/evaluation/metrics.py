@@ -1,66 +1,26 @@
-"""How much is known, and how often rightly: the paper's metrics.
-
-F_IK, F_IMK, F_IDK are the fractions of the assertions; A_IK and A_¬IK the accuracies of the belief
-inside and outside IK. The augmented confusion matrix, one for each assertion, holds all of it.
+"""How much is known, and how often rightly: the paper's metrics, as `iknow.evaluation.tally`
+defines them, of one assessment.
 """
 
 from __future__ import annotations
 
-import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 
-from iknow.core.arrays import Bools, Ints, Labels
+from iknow.core.arrays import Bools, Labels
 from iknow.core.assertion import Assertion, Reason
-from iknow.core.codes import UNKNOWN, for_json, positions_of
-from iknow.core.text import percent, shown
+from iknow.core.codes import UNKNOWN, positions_of
+from iknow.core.text import shown
 from iknow.errors import InputError
+from iknow.evaluation.tally import Tally
 from iknow.explain.assessment import Assessment
 from iknow.models.labels import as_vector
 
-NO_ANSWER = "no answer"
-LARGEST_MATRIX = 1 << 30  # bytes
-MOST_CELLS_IN_JSON = 1_000_000
-
-Value = TypeVar("Value")
-
-
-class Figures(ABC, Generic[Value]):
-    """The paper's five figures, from the fraction and accuracy of assertions."""
-
-    @abstractmethod
-    def fraction(self, assertion: Assertion) -> Value: ...
-
-    @abstractmethod
-    def accuracy(self, *assertions: Assertion) -> Value: ...
-
-    @property
-    def f_ik(self) -> Value:
-        return self.fraction(Assertion.IK)
-
-    @property
-    def f_imk(self) -> Value:
-        return self.fraction(Assertion.IMK)
-
-    @property
-    def f_idk(self) -> Value:
-        return self.fraction(Assertion.IDK)
-
-    @property
-    def a_ik(self) -> Value:
-        return self.accuracy(Assertion.IK)
-
-    @property
-    def a_not_ik(self) -> Value:
-        return self.accuracy(Assertion.IMK, Assertion.IDK)
-
 
 @dataclass(frozen=True, eq=False)
-class Report(Figures[float]):
+class Report(Tally):
     """Figures about an assessment whose truth is known; `evaluate` makes it.
 
     Attributes:
@@ -76,116 +36,23 @@ class Report(Figures[float]):
         y_true: True labels of shape (n,).
     """
 
-    classes: Labels
-    true_classes: Labels
-    pairs: Ints
-    unanswered: Ints
-    reasons: dict[Reason, int]
     assessment: Assessment = field(repr=False)
     y_true: Labels = field(repr=False)
-
-    @cached_property
-    def matrix(self) -> Ints:
-        """Counts of shape (3, n_classes, n_true): assertion, predicted class, true class."""
-        shape = (len(Assertion), len(self.classes), len(self.true_classes))
-        if 8 * math.prod(shape) > LARGEST_MATRIX:
-            raise InputError(
-                f"the confusion matrix of {shape[1]:,} classes would take "
-                f"{8 * math.prod(shape) / 1e9:,.1f} GB: use `pairs`, which holds what occurs"
-            )
-        matrix: Ints = np.zeros(shape, dtype=np.int64)
-        assertion, predicted, true, count = self.pairs.T
-        matrix[assertion, predicted, true] = count
-        return matrix
-
-    @property
-    def n_samples(self) -> int:
-        return len(self.y_true)
-
-    def count(self, *assertions: Assertion) -> int:
-        """Return how many samples have one of the `assertions`."""
-        chosen = np.isin(self.pairs[:, 0], assertions)
-        return int(self.pairs[chosen, 3].sum() + self.unanswered[list(assertions)].sum())
-
-    def wrong(self, *assertions: Assertion) -> int:
-        """Return how many samples with one of the `assertions` have a belief that is wrong."""
-        chosen = np.isin(self.pairs[:, 0], assertions) & (self.pairs[:, 1] != self.pairs[:, 2])
-        return int(self.pairs[chosen, 3].sum())
-
-    def fraction(self, assertion: Assertion) -> float:
-        """Return the fraction of samples with `assertion`."""
-        return self.count(assertion) / self.n_samples
-
-    def accuracy(self, *assertions: Assertion) -> float:
-        """Return the fraction of correct beliefs among the `assertions`; NaN without any."""
-        chosen = self.pairs[np.isin(self.pairs[:, 0], assertions)]
-        total = int(chosen[:, 3].sum())
-        right = int(chosen[chosen[:, 1] == chosen[:, 2], 3].sum())
-        return right / total if total else float("nan")
-
-    @property
-    def overall_accuracy(self) -> float:
-        """Accuracy of the belief, whatever was asserted."""
-        return self.accuracy(*Assertion)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all figures as plain values for JSON; an undefined accuracy is None."""
-        figures = {
-            "F_IK": self.f_ik, "F_IMK": self.f_imk, "F_IDK": self.f_idk,
-            "A_IK": self.a_ik, "A_notIK": self.a_not_ik, "accuracy": self.overall_accuracy,
-        }  # fmt: skip
-        return {
-            "n_samples": self.n_samples,
-            **{name: None if np.isnan(value) else value for name, value in figures.items()},
-            **({NO_ANSWER.replace(" ", "_"): self._silent} if self._silent else {}),
-            "reasons": {reason.name: count for reason, count in self.reasons.items()},
-            "classes": for_json(self.classes),
-            "true_classes": for_json(self.true_classes),
-            **self._counts_for_json(),
-        }
-
-    @property
-    def _silent(self) -> int:
-        """How many samples have no belief."""
-        return int(self.unanswered.sum())
-
-    def _counts_for_json(self) -> dict[str, Any]:
-        """The matrix, or for many classes the pairs: predicted class, true class, count."""
-        if len(self.classes) * len(self.true_classes) <= MOST_CELLS_IN_JSON:
-            return {"matrix": {a.name: self.matrix[a].tolist() for a in Assertion}}
-        assertion, pairs = self.pairs[:, 0], self.pairs[:, 1:]
-        return {"pairs": {a.name: pairs[assertion == a].tolist() for a in Assertion}}
 
     def _repr_html_(self) -> str:
         from iknow.evaluation.html import to_html  # markup is for notebooks alone
 
         return to_html(self)
 
-    def __str__(self) -> str:
-        rows: list[tuple[Any, ...]] = [("", "samples", "fraction", "accuracy")]
-        for a in reversed(Assertion):
-            accuracy = percent(self.accuracy(a), "-")
-            rows.append((a.name, self.count(a), percent(self.fraction(a)), accuracy))
-        others, accuracy = self.count(Assertion.IDK, Assertion.IMK), percent(self.a_not_ik, "-")
-        rows.append(("not IK", others, percent(1 - self.f_ik), accuracy))
-        lines = ["{:<8}{:>9}{:>10}{:>10}".format(*row) for row in rows]
-        title = f"{self.n_samples} samples, accuracy {percent(self.overall_accuracy)}"
-        return "\n".join([title, "", *lines, "", *self.remarks()])
 
-    def remarks(self) -> list[str]:
-        """What the table of figures does not say: the reasons, and how often there is no answer."""
-        reasons = ", ".join(f"{r.name.lower()} {n}" for r, n in self.reasons.items() if n)
-        silent = [f"{NO_ANSWER}: {self._silent}, not counted as right or wrong"]
-        return [f"reasons: {reasons}", *(silent if self._silent else [])]
-
-
-def evaluate(assessment: Assessment, y_true: Any) -> Report:
+def evaluate(assessment: Assessment, y_true: Any = None) -> Report:
     """Compare an assessment with the true labels.
 
     Args:
         assessment: What `assess` returned for n samples.
         y_true: True labels of shape (n,). They may include labels that the classifier does not
-            know; no answer about those is right.
+            know; no answer about those is right. Default: those that came with the samples, if a
+            loader had any.
 
     Examples:
         >>> report = evaluate(a, y_true)
@@ -196,6 +63,8 @@ def evaluate(assessment: Assessment, y_true: Any) -> Report:
         raise InputError(
             f"evaluate needs an Assessment, as assess(X) returns it; got {shown(assessment)}"
         )
+    if y_true is None and (y_true := assessment.y_true) is None:
+        raise InputError("evaluate needs the true labels, as evaluate(a, y_true): a has none")
     y_true = as_vector(y_true, "y_true")
     if y_true.shape != (len(assessment),):
         raise InputError(

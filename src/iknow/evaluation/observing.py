@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.level import are_probabilities
-from iknow.errors import InputError
+from iknow.errors import InputError, LayerError
 from iknow.evaluation.peers import Observed
 from iknow.models.inputs import count_samples, cut_batches
 from iknow.models.model import Model, join_whole
@@ -83,7 +83,8 @@ def find_observer(classifier: Any, X: Any) -> Observer:
     said = model.observe(few, tuple(inside))
     # The layer that gives the scores is not hidden, whatever its name.
     inside = [name for name in inside if not _same(said.activations[name], said.scores)]
-    first, hidden, logits = "input", inside[0] if inside else None, None
+    hidden, logits = inside[0] if inside else None, None
+    first = _find_input(classifier, few, hidden)
     if isinstance(model, SklearnModel):
         if hidden is not None and not hidden.startswith("hidden"):
             first, hidden = hidden, None
@@ -92,6 +93,15 @@ def find_observer(classifier: Any, X: Any) -> Observer:
     index = getattr(classifier, "indexes_", {}).get(first)
     transform = np.asarray if index is None else index.metric.transform
     return Observer(model, first, hidden, logits, are_probabilities(said.scores), transform)
+
+
+def _find_input(classifier: Any, batch: Any, hidden: str | None) -> str:
+    """The layer that stands for the input: that of texts and tokens is no place to measure in."""
+    try:
+        classifier.model_.observe(batch, ("input",))
+    except LayerError:
+        return hidden or str(classifier.layers_[0])
+    return "input"
 
 
 def _same(activations: NDArray[Any], scores: Floats) -> bool:

@@ -63,6 +63,7 @@ class Assessment:
             unknown, the layer is missing or its constant is inf.
         levels: The path that the neighborhoods lie on, if they do.
         least_confidence: Below it the model's own doubt makes a sample IMK; -inf for never.
+        y_true: The labels that came with the samples, of shape (n,), if a loader had any.
 
     Examples:
         >>> from iknow import Ball
@@ -81,6 +82,7 @@ class Assessment:
     movements: Mapping[str, Movement] = field(default_factory=dict)
     levels: Levels | None = None
     least_confidence: float = -np.inf
+    y_true: Labels | None = None
 
     def __post_init__(self) -> None:
         kind = "given by layer, such as {'output': Ball(0.5)}"
@@ -297,6 +299,7 @@ class Assessment:
             evidence=about(self.evidence, rows),
             movements=about(self.movements, rows),
             invalid=self.invalid[rows],
+            y_true=None if self.y_true is None else self.y_true[rows],
             found=None if found is None else {layer: found[layer][rows] for layer in found},
         )
 

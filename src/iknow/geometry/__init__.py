@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from iknow.core.sensitivity import Sensitivity
 from iknow.geometry.cosine import Cosine
+from iknow.geometry.gapped import Gapped
+from iknow.geometry.hamming import Hamming
 from iknow.geometry.lipschitz import LayerBound, accumulate, propagate_radius, spectral_norm
 from iknow.geometry.metric import Euclidean, Metric, Minkowski, Weighted
 from iknow.geometry.registry import metric_from_dict, metric_to_dict, register_metric
@@ -26,6 +28,8 @@ LAZY = {  # so that torch loads on first use
 __all__ = [
     "Cosine",
     "Euclidean",
+    "Gapped",
+    "Hamming",
     "LayerBound",
     "Metric",
     "Minkowski",

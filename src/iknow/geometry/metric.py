@@ -1,7 +1,8 @@
 """Metrics: how distance is measured in a layer.
 
 Every metric is a transformation followed by an ℓp norm: activations and queries go through
-`transform`, and the search after it is plain ℓp. So an index needs to know only p.
+`transform`, and the search after it is plain ℓp. So an index needs to know only p: a number from 1
+to inf, or 0 to count the features that differ.
 
 Some transformations follow from the training activations: `fit` returns the metric that fits them.
 

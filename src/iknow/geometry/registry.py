@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 from iknow.core.text import shown
 from iknow.errors import InputError
 from iknow.geometry.cosine import Cosine
+from iknow.geometry.gapped import Gapped
+from iknow.geometry.hamming import Hamming
 from iknow.geometry.metric import Euclidean, Metric, Minkowski, Weighted
 from iknow.geometry.scaled import Scaled
 from iknow.geometry.whitened import Whitened
@@ -16,6 +18,7 @@ METRICS: dict[str, type[Metric]] = {}  # by the names of their types
 SHORT_NAMES: dict[str, Metric] = {
     "cosine": Cosine(),
     "euclidean": Euclidean,
+    "hamming": Hamming(),
     "scaled": Scaled(),
     "whitened": Whitened(),
 }
@@ -94,5 +97,5 @@ def metric_from_dict(record: Mapping[str, Any], arrays: Mapping[str, Any] | None
         raise InputError(f"a {name} metric cannot be made of {shown(record)}: {error}") from error
 
 
-for own in (Minkowski, Weighted, Cosine, Scaled, Whitened):
+for own in (Minkowski, Weighted, Cosine, Scaled, Whitened, Hamming, Gapped):
     register_metric(own)

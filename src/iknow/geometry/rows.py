@@ -43,7 +43,12 @@ def in_parts(
 
 
 def lp_norms(differences: Floats, p: float) -> Floats:
-    """ℓp norms of the rows, scaled by the largest entry so that no power overflows."""
+    """ℓp norms of the rows, scaled by the largest entry so that no power overflows.
+
+    For p = 0 the number of entries other than 0.
+    """
+    if p == 0:
+        return np.count_nonzero(differences, axis=1).astype(np.float64)
     sizes = np.abs(differences)
     largest: Floats = sizes.max(axis=1, initial=0.0)
     if math.isinf(p):

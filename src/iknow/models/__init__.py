@@ -14,10 +14,12 @@ from iknow.models.probe import Probe
 
 if TYPE_CHECKING:
     from iknow.models.keras import KerasModel
+    from iknow.models.onnx import OnnxModel
     from iknow.models.sklearn import SklearnModel
     from iknow.models.torch import TorchModel
 
 LAZY = {
+    "OnnxModel": "iknow.models.onnx",
     "KerasModel": "iknow.models.keras",
     "SklearnModel": "iknow.models.sklearn",
     "TorchModel": "iknow.models.torch",
@@ -28,6 +30,7 @@ __all__ = [
     "KerasModel",
     "Model",
     "Observation",
+    "OnnxModel",
     "PrecomputedModel",
     "Probe",
     "Sizes",

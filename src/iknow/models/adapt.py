@@ -111,8 +111,15 @@ def is_torch_module(model: Any) -> bool:
 
 def is_estimator(model: Any) -> bool:
     """Whether a model is an instance of a scikit-learn classifier."""
-    is_instance = not isinstance(model, type)
+    is_instance = not isinstance(model, type) and not is_catboost(model)
     return is_instance and hasattr(model, "predict") and hasattr(model, "get_params")
+
+
+def is_catboost(model: Any) -> bool:
+    """Whether a model is catboost's own, which has methods like scikit-learn's but no labels."""
+    return has_base(model, "CatBoost", "catboost") and not has_base(
+        model, "CatBoostClassifier", "catboost"
+    )
 
 
 def is_onnx(model: Any) -> bool:
@@ -145,10 +152,42 @@ KINDS = (
         ("pool", "scores"),
         "torch",
     ),
-    Kind("an ONNX model", is_onnx, "iknow.models.onnx", "OnnxModel", ("pool", "scores", "device"), "onnx"),
+    Kind(
+        "a torch.export program",
+        lambda model: has_base(model, "ExportedProgram", "torch"),
+        "iknow.models.torch",
+        "ExportedModel",
+        ("pool", "scores"),
+        "torch",
+    ),
+    Kind(
+        "an ONNX model",
+        is_onnx,
+        "iknow.models.onnx",
+        "OnnxModel",
+        ("pool", "scores", "device"),
+        "onnx",
+    ),
+    Kind(
+        "an xgboost Booster",
+        lambda model: has_base(model, "Booster", "xgboost"),
+        "iknow.models.xgboost",
+        "read_booster",
+        (),
+        "xgboost",
+    ),
+    Kind(
+        "a lightgbm Booster",
+        lambda model: has_base(model, "Booster", "lightgbm"),
+        "iknow.models.lightgbm",
+        "read_booster",
+        (),
+        "lightgbm",
+    ),
+    Kind("a catboost model", is_catboost, "iknow.models.catboost", "read_booster", (), "catboost"),
     Kind("a scikit-learn classifier", is_estimator, "iknow.models.sklearn", "SklearnModel"),
     Kind("a function", is_function, "iknow.models.function", "FunctionModel", ("embed",)),
-)  # fmt: skip
+)
 """All kinds, in the order in which they are tried."""
 
 

@@ -6,6 +6,7 @@ Arrays, tensors, data frames, sparse matrices, lists and observations all do. Da
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from iknow.core.arrays import Ints
 from iknow.core.scalars import as_whole
 from iknow.core.text import shown
-from iknow.errors import InputError
+from iknow.errors import InputError, MissingExtraError
 from iknow.models.foreign import as_pandas
 from iknow.models.numbers import as_array, is_sparse
 from iknow.models.objects import as_objects
@@ -28,8 +29,11 @@ def as_dense(inputs: Any) -> Any:
 
     A data frame, and a Series of text, as it is; tables of polars and Arrow as a data frame; a
     sparse matrix as one whose rows can be taken; texts, dicts and lists of words as an array of
-    shape (n,); anything else as an array of shape (n, ...).
+    shape (n,); anything else as an array of shape (n, ...). Columns by name, as a dataset yields
+    them, are a data frame, or the only one of them.
     """
+    if isinstance(inputs, Mapping):
+        return as_dense(next(iter(inputs.values()))) if len(inputs) == 1 else as_frame(inputs)
     inputs = as_pandas(inputs)
     if hasattr(inputs, "iloc") and inputs.ndim == 2:
         return inputs
@@ -52,6 +56,15 @@ def as_dense(inputs: Any) -> Any:
             "X.reshape(1, -1) if it is one sample"
         )
     return array
+
+
+def as_frame(columns: Mapping[str, Any]) -> Any:
+    """Columns by name as a data frame."""
+    try:
+        from iknow.models.pandas import frame_of_columns
+    except ImportError as error:
+        raise MissingExtraError("reading columns by name", "pandas") from error
+    return frame_of_columns(columns)
 
 
 def count_samples(inputs: Any) -> int:
@@ -82,6 +95,23 @@ def take_rows(inputs: Any, rows: slice | Ints) -> Any:
     if isinstance(inputs, list) and not isinstance(rows, slice):
         return [inputs[row] for row in rows]
     return inputs[rows]
+
+
+def choose_rows(codes: Ints, most: int) -> Ints:
+    """Positions of at most `most` samples, from each class in turn; the same on every call."""
+    order = np.random.default_rng(0).permutation(len(codes))
+    by_class = order[np.argsort(codes[order], kind="stable")]
+    ranked = codes[by_class]
+    within = np.arange(len(codes)) - np.searchsorted(ranked, ranked)
+    return by_class[np.lexsort((ranked, within))[:most]]
+
+
+def has_gaps(inputs: Any) -> bool:
+    """Whether a value of an array or a data frame is missing."""
+    if hasattr(inputs, "iloc"):
+        return bool(inputs.isna().to_numpy().any())
+    numeric = isinstance(inputs, np.ndarray) and inputs.dtype.kind == "f"
+    return numeric and bool(np.isnan(inputs).any())
 
 
 def own_copy(inputs: Any) -> Any:

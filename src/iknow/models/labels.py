@@ -19,16 +19,21 @@ def as_labels(y: Any, n_samples: int, what: str) -> Labels:
     """Labels as an array of text or numbers of shape (n_samples,), none missing."""
     if y is None:  # in scikit-learn's words
         raise InputError(f"fitting requires {what} to be passed, but the target {what} is None")
-    labels = as_vector(y, what, column=True)
+    labels = check_count(as_vector(y, what, column=True), n_samples, what)
+    try:
+        check_classification_targets(labels)
+    except ValueError as error:
+        raise InputError(f"{what} must hold labels: {error}") from error
+    return labels
+
+
+def check_count(labels: Labels, n_samples: int, what: str = "y") -> Labels:
+    """The same labels, one for each sample."""
     if len(labels) != n_samples:
         raise InputError(
             f"{what} must hold one label per sample; got {len(labels)} labels for {n_samples} "
             "samples"
         )
-    try:
-        check_classification_targets(labels)
-    except ValueError as error:
-        raise InputError(f"{what} must hold labels: {error}") from error
     return labels
 
 
@@ -128,22 +133,32 @@ def find_classes(
 ) -> Labels:
     """The labels of a model's score columns, of shape (n_columns,).
 
-    known: the model's own labels. given: the user's, in the order of the columns; the two must not
-    differ. Without either, integers in range are column numbers, and any other labels, one per
-    column, name the columns in sorted order.
+    known: the model's own labels. given: the user's, in the order of the columns. The two must not
+    differ, unless the model's are just the numbers of its columns, as where labels were encoded to
+    train it: then the user's names win, but not the same numbers in another order. Without either,
+    integers in range are column numbers, and any other labels, one per column, name the columns in
+    sorted order.
     """
     if known is not None:
-        if given is not None and as_vector(given, "classes").tolist() != known.tolist():
+        own, numbers = known.tolist(), list(range(n_columns))
+        names = own if given is None else as_vector(given, "classes").tolist()
+        if names != own and (own != numbers or set(names) == set(own)):
             raise InputError(
                 f"classes=[{_some(np.asarray(given))}] differs from the model's own classes, "
                 f"{_some(known)}: leave it out"
             )
-        if len(known) != n_columns:
+        if len(own) != n_columns:
             raise InputError(
-                f"the model knows {len(known)} classes but returns {n_columns} columns of scores; "
+                f"the model knows {len(own)} classes but returns {n_columns} columns of scores; "
                 "it must return one per class"
             )
-        return known
+        if given is None and own == numbers and y.dtype.kind in "OU":
+            raise InputError(
+                f"y holds labels the classifier does not know: {_some(np.unique(y))}. It was "
+                f"trained on {_some(known)}: give classes=[...], the label of each in order"
+            )
+        if names == own:
+            return known
     if given is not None:
         classes = as_vector(given, "classes")
         if len(classes) != n_columns or len(set(classes.tolist())) != len(classes):
@@ -161,6 +176,19 @@ def find_classes(
         f"the model has {n_columns} score columns but y holds {len(found)} labels "
         f"({_some(found)}): give classes=[...], the label of each column in order"
     )
+
+
+def name_positions(labels: Labels, classes: Labels) -> Labels:
+    """Whole numbers as the labels of these score columns, if classes are text; else as they are.
+
+    For labels of a user who names the columns: a loader yields numbers.
+    """
+    is_text, are_numbers = classes.dtype.kind in "OU", labels.dtype.kind in "iu"
+    if not (is_text and are_numbers) or not len(labels):
+        return labels
+    within = 0 <= int(labels.min()) <= int(labels.max()) < len(classes)
+    named: Labels = classes[labels] if within else labels
+    return named
 
 
 def encode(y: Labels, classes: Labels, what: str) -> Ints:

@@ -7,6 +7,7 @@ caller may have reused the array.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +52,16 @@ def measure(inputs: Any) -> Sizes:
         lengths = norms(inputs) if inputs.dtype.kind in "fiub" else None
         return Sizes(shape, inputs.dtype, inputs[:PROBES].copy(), lengths)
     return Sizes(shape, None, None, None)
+
+
+def join_sizes(parts: Sequence[Sizes]) -> Sizes:
+    """The sizes of successive batches as one; nothing is known if they are of different kinds."""
+    first = parts[0]
+    if any((part.shape, part.dtype) != (first.shape, first.dtype) for part in parts):
+        return Sizes((), None, None, None)
+    known = [part.lengths for part in parts if part.lengths is not None]
+    lengths = np.concatenate(known) if len(known) == len(parts) else None
+    return Sizes(first.shape, first.dtype, first.probe, lengths)
 
 
 def as_rows(inputs: Any) -> Floats:

@@ -205,11 +205,12 @@ def mark_invalid(observation: Observation) -> Observation:
 
 
 def observe_all(
-    model: Model, batches: Iterable[Any], n_samples: int, layers: Sequence[str]
+    model: Model, batches: Iterable[Any], n_samples: int | None, layers: Sequence[str]
 ) -> tuple[Observation, int]:
     """The observations of all batches as one, and the number of score columns.
 
-    The result has scores of shape (n_samples, 0): with many classes they would take most memory.
+    n_samples: None if nobody knows. The result has scores of shape (n, 0): with many classes they
+    would take most memory.
     """
     widths: set[int] = set()
 
@@ -228,8 +229,13 @@ def observe_all(
     return whole, widths.pop()
 
 
-def join_whole(parts: Iterable[Observation], n_samples: int) -> Observation:
-    """Successive observations as one, activations included, each array allocated once."""
+def join_whole(parts: Iterable[Observation], n_samples: int | None) -> Observation:
+    """Successive observations as one, activations included.
+
+    n_samples: of all, to allocate each array once; None if nobody knows.
+    """
+    if n_samples is None:
+        return _join_all(list(parts))
     whole: Observation | None = None
     start = 0
     for part in parts:
@@ -247,12 +253,30 @@ def put(whole: Observation, rows: slice | Ints, part: Observation) -> None:
     whole.scores[rows], whole.belief[rows] = part.scores, part.belief
     whole.invalid[rows] = part.invalid
     for layer, values in part.activations.items():
-        if values.shape[1] != whole.activations[layer].shape[1]:
-            raise LayerError(
-                f"layer {layer!r} gives {values.shape[1]} features for some samples and "
-                f"{whole.activations[layer].shape[1]} for others: choose a layer of fixed size"
-            )
+        _check_width(layer, values, whole.activations[layer])
         whole.activations[layer][rows] = values
+
+
+def _join_all(parts: list[Observation]) -> Observation:
+    """Observations as one, layer by layer, so that only one layer at a time is held twice."""
+    joined = join_observations(parts)
+    activations = {layer: list[Floats32]() for layer in parts[0].activations}
+    for i, part in enumerate(parts):
+        for layer, values in part.activations.items():
+            if i:
+                _check_width(layer, values, activations[layer][0])
+            activations[layer].append(values)
+    parts.clear()
+    whole = {layer: np.concatenate(activations.pop(layer)) for layer in list(activations)}
+    return replace(joined, activations=whole)
+
+
+def _check_width(layer: str, values: Floats32, before: Floats32) -> None:
+    if values.shape[1] != before.shape[1]:
+        raise LayerError(
+            f"layer {layer!r} gives {values.shape[1]} features for some samples and "
+            f"{before.shape[1]} for others: choose a layer of fixed size"
+        )
 
 
 def join_observations(parts: Sequence[Observation]) -> Observation:

@@ -9,9 +9,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from iknow.errors import InputError
+
 PLAIN = "biufmM"  # kinds of numpy arrays that hold a column as it is
 WITH_GAPS = re.compile(r"object|str|string(\[\w{1,20}\])?|boolean|U?Int(8|16|32|64)|Float(32|64)")
 """Names of dtypes whose columns we store as values and a mask of the missing ones."""
+
+
+def frame_of_columns(columns: Mapping[str, Any]) -> Any:
+    """A frame of columns by name, arrays, lists or tensors of one length."""
+    try:
+        return pd.DataFrame({name: _column(values) for name, values in columns.items()})
+    except (ValueError, TypeError) as error:
+        raise InputError(f"columns by name must be of one length and one axis: {error}") from error
+
+
+def _column(values: Any) -> Any:
+    return values.detach().cpu().numpy() if hasattr(values, "detach") else values
 
 
 def store_frame(frame: Any) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -21,7 +21,7 @@ import numpy as np
 
 from iknow.core.arrays import Floats, Ints
 from iknow.errors import BundleError
-from iknow.models.inputs import count_samples, cut_batches
+from iknow.models.inputs import choose_rows, count_samples, cut_batches
 from iknow.models.model import Model, Observation, join_whole
 from iknow.models.precomputed import PrecomputedModel
 from iknow.models.stored_inputs import restore_inputs, store_inputs, take_rows
@@ -160,15 +160,6 @@ def make_probe(
     if not len(kept):
         return f"one input with its scores and activations takes more than {MOST_BYTES:,} bytes"
     return Probe(take_rows(chosen, kept), whole[kept], tolerances)
-
-
-def choose_rows(codes: Ints, most: int) -> Ints:
-    """Positions of at most `most` samples, from each class in turn; the same on every call."""
-    order = np.random.default_rng(0).permutation(len(codes))
-    by_class = order[np.argsort(codes[order], kind="stable")]
-    ranked = codes[by_class]
-    within = np.arange(len(codes)) - np.searchsorted(ranked, ranked)
-    return by_class[np.lexsort((ranked, within))[:most]]
 
 
 def _ask(model: Model, inputs: Any, layers: Sequence[str], batch_size: int | None) -> Observation:

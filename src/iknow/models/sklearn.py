@@ -2,7 +2,8 @@
 
 Layers: "input"; each transformer of a pipeline by its step's name, and "step.inner" for the steps
 of a pipeline inside it; "hidden1", "hidden2", ... and "logits" of an MLPClassifier; "output"
-(decision function, else probabilities) of any other.
+(decision function, else probabilities) of any other; "leaves" of a classifier of trees (`leaves`),
+and "numbers" of one that takes gaps (`gaps`).
 
 Distances are between dense rows. So a sparse layer, such as TfidfVectorizer's, is made dense one
 batch at a time, in single precision.
@@ -23,7 +24,10 @@ from iknow.core.text import shown
 from iknow.errors import IknowError, InputError, LayerError, RefusedError
 from iknow.geometry.sklearn_parts import ACTIVATIONS, unwrap
 from iknow.models.apart import find_kinds, observe_apart, without_strange_values
+from iknow.models.booster import check_boosted
+from iknow.models.gaps import NUMBERS, find_numbers, takes_gaps
 from iknow.models.inputs import as_dense, count_samples, own_copy
+from iknow.models.leaves import LEAVES, find_leaves, has_leaves
 from iknow.models.lengths import Sizes
 from iknow.models.model import Model, Observation, check_layers, make_observation
 from iknow.models.numbers import as_array, as_numbers, is_sparse
@@ -65,6 +69,7 @@ class SklearnModel(Model):
         return labels
 
     def prepare(self, inputs: Any) -> Any:
+        check_boosted(self._final if not self._steps else None, inputs)
         return as_dense(inputs)
 
     def default_layers(self, batch: Any) -> tuple[str, ...]:
@@ -76,10 +81,28 @@ class SklearnModel(Model):
         return (first, *last)
 
     def level_layers(self, batch: Any) -> tuple[str, ...]:
-        """Return what enters the classifier and, of a network, its last hidden layer."""
-        first = self._find_entrance(batch)
+        """Return what enters the classifier and, of a network, its last hidden layer; of trees,
+        their leaves.
+
+        If what enters them in this `batch` has gaps or is not all numbers, and the classifier takes
+        that, its numbers stand for it (`iknow.models.gaps`).
+        """
         n_hidden = len(self._final.coefs_) - 1 if self._is_network else 0
-        return (first, f"hidden{n_hidden}") if n_hidden else (first,)
+        first = self._find_entrance(batch)
+        if n_hidden:
+            return (first, f"hidden{n_hidden}")
+        if NUMBERS in self._layer_names and not self._measures(first, batch):
+            first = NUMBERS
+        if LEAVES not in self._layer_names:
+            return (first,)
+        return (first, LEAVES) if self._measures(first, batch) else (LEAVES,)
+
+    def _measures(self, layer: str, batch: Any) -> bool:
+        """Whether a layer holds numbers about a batch, and none is missing."""
+        try:
+            return not np.isnan(self._activations(batch, (layer,))[layer]).any()
+        except LayerError:
+            return False
 
     def _find_entrance(self, batch: Any) -> str:
         """The classifier's own input: the pipeline has already turned features of different scales,
@@ -112,6 +135,8 @@ class SklearnModel(Model):
 
     def sensitivity(self, layer: str, inputs: Sizes) -> Sensitivity:
         check_type(self, SklearnModel)
+        if layer in (LEAVES, NUMBERS) and layer not in dict(self._steps):
+            raise LayerError("it jumps: the least change of an input may be a whole step in it")
         if inputs.dtype is None or len(inputs.shape) != 1:
             raise LayerError("nothing is known about inputs other than a 2D array")
         # It loads much of scikit-learn, and only certificates need it.
@@ -144,7 +169,9 @@ class SklearnModel(Model):
             names += [f"hidden{i + 1}" for i in range(len(self._final.coefs_) - 1)] + ["logits"]
         elif _output_method(self._final) is not None:
             names += ["output"]
-        return names
+        if has_leaves(self._final) and LEAVES not in names:
+            names.append(LEAVES)
+        return [*names, NUMBERS] if takes_gaps(self._final) and NUMBERS not in names else names
 
     def _belief(self, batch: Any) -> Ints:
         # The prediction need not be the highest score: SVC votes.
@@ -185,7 +212,9 @@ class SklearnModel(Model):
 
     def _activations(self, batch: Any, layers: Sequence[str]) -> dict[str, Any]:
         found = {"input": _layer_numbers(batch)} if "input" in layers else {}
-        if set(layers) <= {"input"}:
+        if NUMBERS in layers and NUMBERS not in dict(self._steps):
+            found[NUMBERS] = find_numbers(batch)
+        if set(layers) <= {"input", NUMBERS} & set(found):
             return {layer: found[layer] for layer in layers}
         inside = own_copy(batch)
         for name, transformer in self._steps:
@@ -194,6 +223,8 @@ class SklearnModel(Model):
                 found[name] = _layer_numbers(inside)
         if "output" in layers and "output" not in found:
             found["output"] = getattr(self._final, str(_output_method(self._final)))(inside)
+        if LEAVES in layers and LEAVES not in found:
+            found[LEAVES] = find_leaves(self._final, inside)
         if self._is_network:
             found |= _network_activations(self._final, _exact_numbers(inside))
         return {layer: found[layer] for layer in layers}

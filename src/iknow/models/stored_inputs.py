@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from iknow.core.arrays import Ints
+from iknow.models.fields import Fields, as_fields
 from iknow.models.numbers import is_sparse
 from iknow.models.stored_objects import (
     restore_objects,
@@ -21,6 +22,9 @@ KINDS = "biufUmM"  # arrays that need no pickle: numbers, bools, text and times
 
 def take_rows(inputs: Any, rows: Ints) -> Any:
     """A copy of these samples; None for inputs of a kind that no bundle can keep."""
+    if isinstance(inputs, Fields):
+        parts = {name: take_rows(values, rows) for name, values in inputs.arrays.items()}
+        return None if any(part is None for part in parts.values()) else Fields(parts)
     if hasattr(inputs, "iloc"):
         return inputs.iloc[rows].reset_index(drop=True)
     if isinstance(inputs, np.ndarray) or hasattr(inputs, "detach") or is_sparse(inputs):
@@ -32,6 +36,12 @@ def take_rows(inputs: Any, rows: Ints) -> Any:
 
 def store_inputs(inputs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Plain values and arrays by name; ValueError if these inputs cannot be stored."""
+    if isinstance(inputs, Fields):
+        found = [store_inputs(values) for values in inputs.arrays.values()]
+        if any(record != {"kind": "array"} for record, _ in found):
+            raise ValueError("inputs by name that are not all arrays cannot be kept in a bundle")
+        arrays = {f"inputs{i}": stored["inputs"] for i, (_, stored) in enumerate(found)}
+        return {"kind": "fields", "names": list(inputs.arrays)}, arrays
     if hasattr(inputs, "iloc"):
         from iknow.models.pandas import store_frame, store_series
 
@@ -56,6 +66,9 @@ def restore_inputs(record: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
         from iknow.models.pandas import restore_frame
 
         return restore_frame(record, arrays)
+    if record["kind"] == "fields":
+        listed = [str(name) for name in record["names"]]
+        return as_fields({name: np.array(arrays[f"inputs{i}"]) for i, name in enumerate(listed)})
     if record["kind"] == "series":
         from iknow.models.pandas import restore_series
 

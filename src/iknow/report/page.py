@@ -64,7 +64,8 @@ def make_html(
 
     Args:
         assessment: What `assess` returned for n samples.
-        y_true: True labels of shape (n,). Without them the page says nothing about accuracy.
+        y_true: True labels of shape (n,). Default: those that came with the samples. Without any the
+            page says nothing about accuracy.
         samples: The assessed inputs: an array, sequence, table or mapping.
         training: The training inputs by row, likewise.
         renderer: Makes pictures of both.
@@ -81,6 +82,7 @@ def make_html(
         '<!doctype html>'
     """
     _check(assessment, samples, max_samples)
+    y_true = assessment.y_true if y_true is None else y_true
     report = None if y_true is None else evaluate(assessment, y_true)
     codes = None if report is None else positions_of(report.y_true, report.true_classes)
     wrong: Bools | None = None

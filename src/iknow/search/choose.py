@@ -10,6 +10,7 @@ from iknow.errors import InputError, MissingExtraError
 from iknow.geometry import Metric
 from iknow.locking import unforked
 from iknow.search.cpu.cell_index import CellIndex
+from iknow.search.cpu.hamming_index import HammingIndex
 from iknow.search.cpu.minkowski_index import MinkowskiIndex
 from iknow.search.given_index import GivenIndex
 from iknow.search.index import IndexFactory
@@ -22,15 +23,18 @@ def find_index_type(
     """The type or function that makes an index for a metric and a device.
 
     device: None for the search made for CPUs; "cuda", "cuda:1", "mps" or "cpu" for torch's. index:
-    the user's own, in place of both.
+    the user's own, in place of both. Neither counts features that differ, p=0, so there the CPU
+    searches all the same: leaves are layers beside others, which the device or the index searches.
     """
+    if index is not None and (device is not None or not callable(index)):
+        raise InputError(
+            "index must be a type or a function, called as index(activations, labels, "
+            "n_classes, rows=rows), and device must be None, as the index chooses its own; got "
+            f"index={shown(index)} and device={shown(device)}"
+        )
+    if metric.p == 0:
+        return HammingIndex
     if index is not None:
-        if device is not None or not callable(index):
-            raise InputError(
-                "index must be a type or a function, called as index(activations, labels, "
-                "n_classes, rows=rows), and device must be None, as the index chooses its own; got "
-                f"index={shown(index)} and device={shown(device)}"
-            )
         _check_euclidean(metric, "by a given index", "index")
         return partial(GivenIndex, make=index)
     if device is None:

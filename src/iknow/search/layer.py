@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from iknow.core.arrays import Bools, Floats32, Ints
 from iknow.core.evidence import Evidence
 from iknow.core.neighborhood import Neighborhood
@@ -57,6 +59,27 @@ class LayerIndex:
         """The index of a layer's activations, of shape (n_rows, n_features), checked at once."""
         points = metric.transform(activations)
         layer = cls(points, labels, n_classes, rows, metric, device, index=index)
+        layer._index  # noqa: B018
+        return layer
+
+    def extended(self, activations: Any, labels: Ints, rows: Ints) -> LayerIndex:
+        """The index of these points and further ones, of shape (m, n_features), by the same metric.
+
+        labels, rows: of the further ones.
+        """
+        points = np.asarray(self.metric.transform(activations))
+        arrays = (self.points, points), (self.labels, labels), (self.rows, rows)
+        every = [np.concatenate(pair) for pair in arrays]
+        layer = LayerIndex(
+            every[0],
+            every[1],
+            self.n_classes,
+            every[2],
+            self.metric,
+            self.device,
+            None,
+            self._given,
+        )
         layer._index  # noqa: B018
         return layer
 

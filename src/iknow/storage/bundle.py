@@ -45,7 +45,7 @@ from iknow.storage.npy import decode_array, encode_array
 from iknow.storage.schema import check_record
 from iknow.storage.sealed import Guard, SealedFile, verify_all
 
-READABLE = (2, 3, FORMAT)
+READABLE = (2, 3, 4, FORMAT)
 FORMAT_LINE = re.compile(rb'\{\n"format": (\d{1,9}),')
 MANIFEST = "manifest.json"
 KEYS = ("format", "iknow", "classes", "layers", "probe", "settings", "arrays")
@@ -79,16 +79,21 @@ def _as_path(path: Any) -> Path:
     return Path(path)
 
 
-def read_bundle(path: str | os.PathLike[str], *, verify: bool | Literal["now"] = True) -> Bundle:
+def read_bundle(
+    path: str | os.PathLike[str],
+    *,
+    verify: bool | Literal["now"] = True,
+    copied_up_to: int | None = None,
+) -> Bundle:
     """Read a bundle, its arrays copied into memory or, if they are large, mapped.
 
     verify: True compares arrays with their checksums on first use (`check`), "now" right here,
-    False never. The manifest is always compared with its own.
+    False never. The manifest is always compared with its own. copied_up_to: see `SealedFile`.
     """
     if not (isinstance(verify, bool) or (isinstance(verify, str) and verify == "now")):
         raise InputError(f"verify must be True, False or 'now'; got {shown(verify)}")
     source = _as_path(path)
-    file = SealedFile(source)
+    file = SealedFile(source, copied_up_to)
     places = _find_contents(source, file)
     manifest = _read_manifest(source, file, places[MANIFEST])
     with _prefixed(f"{source} is damaged: {MANIFEST}: "):
@@ -119,7 +124,7 @@ def read_bundle(path: str | os.PathLike[str], *, verify: bool | Literal["now"] =
     guard = Guard(source, file, check_content, by_content=bool(verify))
     if verify == "now":
         guard.check()
-    return replace(bundle, check=guard.check)
+    return replace(bundle, check=guard.check, n_bytes=file.opened.size)
 
 
 def _encode(bundle: Bundle, version: str) -> list[tuple[str, list[bytes | memoryview]]]:
@@ -181,7 +186,7 @@ def _read_manifest(source: Path, file: SealedFile, place: slice) -> dict[str, An
         )
     with _prefixed(f"{source} is damaged: {MANIFEST} is damaged: "):
         manifest = check_record(read_manifest(text), "the manifest", KEYS)
-        if not any(manifest["format"] is each for each in READABLE):  # excludes True and 4.0
+        if not any(manifest["format"] is each for each in READABLE):  # excludes True and 5.0
             raise BundleError(f"its format must be {FORMAT}")
     return manifest
 

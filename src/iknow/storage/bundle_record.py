@@ -24,7 +24,7 @@ from iknow.storage.schema import check_list, check_mapping, check_record, check_
 SMALL_QUORUM = 100
 """A quorum that costs little, even if a small training set cannot meet it."""
 LAYER_KEYS = ("metric", "metric_arrays", "neighborhood")
-FORMAT = 4
+FORMAT = 5
 PART = re.compile(r"[A-Za-z0-9_]{1,100}")
 
 
@@ -35,7 +35,8 @@ class Bundle:
     classes: of shape (n_classes,). labels, rows: of shape (n_rows,). activations: for each layer,
     of shape (n_rows, n_features). settings: plain values of the classifier. probe: small arrays of
     any shape, read at once. check: call it before each use of the other arrays of a bundle that was
-    read; it refuses damaged ones. format: of the file it was read from.
+    read; it refuses damaged ones. format, version, n_bytes: of the file it was read from, the
+    version of iknow that wrote it, and its size.
     """
 
     classes: Labels
@@ -48,6 +49,8 @@ class Bundle:
     probe: Mapping[str, Any] = field(default_factory=dict)
     check: Callable[[], None] | None = None
     format: int = FORMAT
+    version: str = ""
+    n_bytes: int = 0
 
 
 def to_record(bundle: Bundle) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -101,7 +104,6 @@ def from_record(manifest: Mapping[str, Any], arrays: Mapping[str, Any]) -> Bundl
     layers = manifest["layers"]
     if not layers:
         raise BundleError("layers must name at least one layer; it is empty")
-    check_text(manifest["iknow"], "iknow")
     bundle = Bundle(
         classes=classes,
         labels=arrays["labels.npy"],
@@ -116,6 +118,7 @@ def from_record(manifest: Mapping[str, Any], arrays: Mapping[str, Any]) -> Bundl
         settings=check_mapping(manifest["settings"], "settings"),
         probe={name: arrays[f"probe/{_escape(name)}.npy"] for name in manifest["probe"]},
         format=manifest["format"],
+        version=check_text(manifest["iknow"], "iknow"),
     )
     _check_shapes(bundle)
     return bundle

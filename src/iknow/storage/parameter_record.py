@@ -18,6 +18,7 @@ from iknow.rules.registry import name_of, rule_named
 from iknow.selection import Selection
 from iknow.storage.bundle import Bundle
 from iknow.storage.bundle_record import check_quorum_fits
+from iknow.storage.reading_record import AS_USUAL
 from iknow.storage.schema import add_missing, check_fields, check_flag, check_whole, misfit
 
 ONE, EACH, CHOSEN = "one", "each", "selection"
@@ -76,7 +77,8 @@ def parameters_to_dict(classifier: Any) -> dict[str, Any]:
 def upgrade(settings: Mapping[str, Any], bundle: Bundle) -> dict[str, Any]:
     """Settings as we write them now; earlier formats did not keep all parameters.
 
-    Before format 4 there was no quorum, which is a quorum of one, whatever is usual now.
+    Before format 4 there was no quorum, which is a quorum of one, whatever is usual now. Before
+    format 5 nothing was said about the bundle, and no options of reading a model were kept.
     """
     found = dict(settings)
     if bundle.format < 3:
@@ -84,7 +86,9 @@ def upgrade(settings: Mapping[str, Any], bundle: Bundle) -> dict[str, Any]:
         lost = {"layers": True, "neighborhoods": EACH if fixed else None, "classes": False}
         defaults = {"validation_fraction": 0.25, "random_state": 0, "progress": True}
         found = add_missing(found, {**lost, "metric": list(bundle.metrics), **defaults})
-    return add_missing(found, {"quorum": 1, "confidence": None}) if bundle.format < 4 else found
+    if bundle.format < 4:
+        found = add_missing(found, {"quorum": 1, "confidence": None})
+    return add_missing(found, {"about": None, "reading": AS_USUAL}) if bundle.format < 5 else found
 
 
 def _plain_quorum(quorum: Any) -> int | list[int] | None:

@@ -14,11 +14,16 @@ from iknow.rules.registry import neighborhood_from_dict
 from iknow.selection import Certificate, Selection
 from iknow.selection.selection import ACCURACIES
 from iknow.storage import schema
+from iknow.storage.about_record import check_about
 from iknow.storage.bundle import Bundle
 from iknow.storage.parameter_record import KEYS as PARAMETERS
 from iknow.storage.parameter_record import check_parameters, upgrade
+from iknow.storage.reading_record import check_reading
 
-KEYS = (*PARAMETERS, "selection", "n_features_in", "feature_names_in", "probe")
+KEYS = (
+    *PARAMETERS,
+    *("selection", "n_features_in", "feature_names_in", "probe", "about", "reading"),
+)
 SINCE_FORMAT_4: dict[str, Any] = {
     "levels": None,
     "level": None,
@@ -59,6 +64,9 @@ def check_layers(
 
 def _check(settings: dict[str, Any], bundle: Bundle) -> None:
     check_parameters(settings, bundle)
+    if bundle.format >= 5:
+        check_about(settings["about"], len(bundle.labels), len(bundle.classes))
+    check_reading(settings["reading"])
     if settings["n_features_in"] is not None:
         schema.check_whole(settings["n_features_in"], "settings.n_features_in", 0)
     if settings["feature_names_in"] is not None:

@@ -22,8 +22,10 @@ from iknow.models.probe import Probe, restore_probe
 from iknow.search.index import IndexFactory
 from iknow.search.layer import LayerIndex
 from iknow.selection import Selection
+from iknow.storage.about_record import make_about
 from iknow.storage.bundle import Bundle, read_bundle, write_bundle
 from iknow.storage.parameter_record import CHOSEN, parameters_from_dict, parameters_to_dict
+from iknow.storage.reading_record import make_reading, read_again
 from iknow.storage.saved_settings import check_layers, read_settings
 from iknow.version import __version__
 
@@ -43,14 +45,27 @@ class SavingMixin:
     probe_: Probe | str
     n_features_in_: int
     feature_names_in_: Labels
+    bundled_: Mapping[str, Any]
 
-    def save(self, path: str | os.PathLike[str], *, probe: bool = True) -> None:
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        probe: bool = True,
+        name: str | None = None,
+        note: str | None = None,
+    ) -> None:
         """Write a bundle: evidence, neighborhoods and selection, but not the model itself.
+
+        It records the time, and with the environment variable SOURCE_DATE_EPOCH that time instead,
+        so that the same classifier makes the same file.
 
         Args:
             path: The file to write.
             probe: Keep up to 32 training inputs, 1 MiB at most, with the model's answers, so that
                 `load` can recognize the model. False keeps no inputs, and `load` accepts any model.
+            name: What to call it, in one line. Default: as it was called when it was loaded.
+            note: Anything else that those who find the bundle should know. Default: likewise.
 
         Examples:
             >>> ec = EpistemicClassifier(FrozenEstimator(trained)).fit(X_train, y_train)
@@ -84,6 +99,8 @@ class SavingMixin:
                 "n_features_in": getattr(self, "n_features_in_", None),
                 "feature_names_in": None if names is None else [str(name) for name in names],
                 "probe": record,
+                "about": make_about(self, name, note),
+                "reading": make_reading(self),
             },
         )
         write_bundle(path, bundle, __version__)
@@ -98,6 +115,9 @@ class SavingMixin:
         device: str | None = None,
         index: IndexFactory | None = None,
         check_model: bool = True,
+        pool: Any = None,
+        scores: Any = None,
+        embed: Any = None,
     ) -> Self:
         """Read a bundle back, for the same trained model.
 
@@ -115,6 +135,10 @@ class SavingMixin:
             index: What searches, as for a new classifier. Default: iknow's own, whatever was saved.
             check_model: Ask the model about the inputs in the bundle, and refuse one whose answers
                 differ; False accepts any model.
+            pool: How to pool activations, as for a new classifier. Default: as it was saved; if it
+                was a function, which a bundle cannot hold, pass it again.
+            scores: Where the scores are, likewise.
+            embed: What gives the activations of a plain function, likewise.
 
         Raises:
             BundleError: The bundle is damaged, or was made with another model.
@@ -122,13 +146,20 @@ class SavingMixin:
         checks = as_flag(check_model, "check_model")
         bundle = read_bundle(path, verify=verify)
         settings = read_settings(path, bundle)
-        adapter = PrecomputedModel() if model is None else as_model(model)
+        given = {"pool": pool, "scores": scores, "embed": embed}
+        reads_itself = model is None or isinstance(model, Model)
+        options = {} if reads_itself else read_again(settings["reading"], given, path)
+        adapter: Model = PrecomputedModel()
+        if model is not None:
+            adapter = as_model(model, device=device, **options)
         known_by = _restore_probe(path, bundle)
         if model is not None and checks:
             _check_model(path, known_by, adapter, settings["batch_size"])
-        parameters = parameters_from_dict(settings, bundle) | {"device": device, "index": index}
+        parameters = parameters_from_dict(settings, bundle) | options
+        parameters |= {"device": device, "index": index}
         classifier = cls(adapter if model is None else model, **parameters)  # type: ignore[call-arg]
         classifier.model_, classifier.probe_ = adapter, known_by
+        classifier.bundled_ = {name: settings[name] for name in ("about", "reading")}
         classifier._restore(bundle, settings)
         # These describe inputs to the model, not precomputed outputs.
         if model is not None and settings["n_features_in"] is not None:

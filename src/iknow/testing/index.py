@@ -6,12 +6,14 @@ A new backend is tested by a class with one method:
         def make_index(self, activations, labels, n_classes, rows=None):
             return MyIndex(activations, labels, n_classes, rows=rows)
 
-The oracle is float64 brute force on the stored float32 activations. Distances are compared bit for
+The oracle is float64 brute force on the stored float32 activations, in ℓ2 unless the class says
+how to `measure`. Distances are compared bit for
 bit: each must be what float64 makes of its two points, whatever else is in the batch.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,12 @@ from iknow.search.index import Index
 SEVERAL = (3, 2, 20, 5)  # samples of each class; many classes of a problem have fewer
 
 
+def euclidean(points: Floats, place: Floats) -> Floats:
+    """The distances of points of shape (n, n_features) from a place."""
+    distances: Floats = np.sqrt(np.square(points - place).sum(axis=1))
+    return distances
+
+
 def brute_force(
     activations: Any,
     labels: Any,
@@ -36,6 +44,7 @@ def brute_force(
     k: int = 0,
     rows: Any = None,
     per_class: int = 1,
+    measure: Callable[[Floats, Floats], Floats] = euclidean,
 ) -> Evidence:
     """Evidence by measuring every distance in float64, one query at a time."""
     points = np.asarray(activations).astype(np.float32).astype(np.float64)
@@ -46,7 +55,7 @@ def brute_force(
     exemplars = np.full(distances.shape, NO_EXEMPLAR, dtype=np.int64)
     neighbors = np.empty((len(places), k))
     for i, place in enumerate(places):
-        all_distances = np.sqrt(np.square(points - place).sum(axis=1))
+        all_distances = measure(points, place)
         neighbors[i] = np.sort(all_distances)[:k]
         for code in np.unique(codes):
             members = np.flatnonzero(codes == code)
@@ -146,6 +155,13 @@ class IndexContract:
 
     seeds_per_kind = 20
 
+    def measure(self, points: Floats, place: Floats) -> Floats:
+        """The distances, in float64, of points of shape (n, n_features) from a place."""
+        return euclidean(points, place)
+
+    def _brute_force(self, *arguments: Any, **options: Any) -> Evidence:
+        return brute_force(*arguments, **options, measure=self.measure)
+
     def make_index(self, activations: Any, labels: Any, n_classes: int, rows: Any = None) -> Index:
         raise NotImplementedError
 
@@ -154,7 +170,7 @@ class IndexContract:
         for seed in range(self.seeds_per_kind):
             problem = Problem(kind, seed)
             evidence = self.make_index(*problem.training).gather(problem.queries, problem.k)
-            expected = brute_force(*problem.training, problem.queries, problem.k)
+            expected = self._brute_force(*problem.training, problem.queries, problem.k)
             assert_same_evidence(evidence, expected)
 
     @pytest.mark.parametrize("kind", KINDS)
@@ -165,7 +181,7 @@ class IndexContract:
             evidence = self.make_index(*problem.training).gather(
                 *asked, per_class=problem.per_class
             )
-            expected = brute_force(*problem.training, *asked, per_class=problem.per_class)
+            expected = self._brute_force(*problem.training, *asked, per_class=problem.per_class)
             assert_same_evidence(evidence, expected)
 
     @pytest.mark.parametrize("kind", KINDS)
@@ -175,7 +191,7 @@ class IndexContract:
             problem = Problem(kind, seed)
             k = max(1, problem.k)
             index = self.make_index(*problem.training)
-            expected = brute_force(*problem.training, problem.queries, k, per_class=3)
+            expected = self._brute_force(*problem.training, problem.queries, k, per_class=3)
             assert_same_evidence(index.gather(problem.queries, k, per_class=3), expected)
             belief = np.random.default_rng(seed).integers(problem.n_classes, size=len(expected))
             turn = KINDS.index(kind) + seed  # asking all rules every time would take long
@@ -193,7 +209,7 @@ class IndexContract:
         some = rng.choice(1100, size=60, replace=False)
         for per_class in (1, 3, 20):
             evidence = index.gather(queries, 12, per_class)
-            expected = brute_force(points, labels, 7, queries[some], 12, per_class=per_class)
+            expected = self._brute_force(points, labels, 7, queries[some], 12, per_class=per_class)
             assert_same_evidence(evidence[some], expected)
 
     def test_equal_rows_come_in_the_order_of_their_numbers(self) -> None:
@@ -202,7 +218,7 @@ class IndexContract:
         points[::9, 0] = 1
         labels, numbers = np.arange(900) % 3, np.random.default_rng(0).permutation(900)
         evidence = self.make_index(points, labels, 3, rows=numbers).gather(points[:20], 2, 7)
-        expected = brute_force(points, labels, 3, points[:20], 2, numbers, per_class=7)
+        expected = self._brute_force(points, labels, 3, points[:20], 2, numbers, per_class=7)
         assert_same_evidence(evidence, expected)
 
     @pytest.mark.parametrize("kind", KINDS)

@@ -126,7 +126,8 @@ def test_without_pyarrow_the_extra_to_install_is_named_and_numpy_files_work(
 ):
     path = parquet({"a": [1]})
     write_table(tmp_path / "data.csv", {"a": [1], "y": ["p"]})
-    monkeypatch.delitem(sys.modules, "iknow.cli.tables.pyarrow", raising=False)
+    for module in [name for name in sys.modules if name.startswith("iknow.cli.tables.pyarrow")]:
+        monkeypatch.delitem(sys.modules, module)
     monkeypatch.delattr(iknow.cli.tables, "pyarrow", raising=False)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     for there in (path, tmp_path / "data.csv"):

@@ -8,7 +8,7 @@ import pytest
 
 from iknow.core.evidence import NO_EXEMPLAR, merge_evidence
 from iknow.errors import InputError
-from iknow.search.cpu import minkowski_index as minkowski
+from iknow.search.cpu import tile_index as tiles
 from iknow.search.cpu.dense_index import DenseIndex
 from iknow.search.cpu.minkowski_index import MinkowskiIndex
 from iknow.search.index import Index
@@ -59,7 +59,7 @@ def test_evidence_equals_that_of_loops(kind, p):
 
 @pytest.mark.parametrize("p", POWERS)
 def test_of_equally_near_samples_the_lowest_row_is_the_exemplar(p, monkeypatch):
-    monkeypatch.setattr(minkowski, "ROWS_PER_TILE", 2)  # the ties lie in several tiles
+    monkeypatch.setattr(tiles, "ROWS_PER_TILE", 2)  # the ties lie in several tiles
     points = np.array([[1.0], [-1.0], [1.0], [1.0], [-1.0], [2.0]])
     index = MinkowskiIndex(points, np.array([1, 0, 1, 0, 0, 1]), 2, p=p)
     evidence = index.gather([[0.0]], k=6)
@@ -73,8 +73,8 @@ def test_the_size_of_tiles_and_batches_does_not_matter(p, monkeypatch):
     problem = Problem("plain", seed=11)
     index = MinkowskiIndex(problem.points, problem.labels, problem.n_classes, p=p)
     whole = index.gather(problem.queries, 3)
-    monkeypatch.setattr(minkowski, "ROWS_PER_TILE", 5)
-    monkeypatch.setattr(minkowski, "QUERIES_PER_TILE", 2)
+    monkeypatch.setattr(tiles, "ROWS_PER_TILE", 5)
+    monkeypatch.setattr(tiles, "QUERIES_PER_TILE", 2)
     assert_same_evidence(index.gather(problem.queries, 3), whole)
     for i in range(len(problem.queries)):
         assert_same_evidence(index.gather(problem.queries[i : i + 1], 3), whole[i : i + 1])
@@ -119,7 +119,7 @@ def test_memory_stays_far_below_the_matrix_of_all_distances(p):
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    tile = 8 * minkowski.QUERIES_PER_TILE * minkowski.ROWS_PER_TILE
+    tile = 8 * tiles.QUERIES_PER_TILE * tiles.ROWS_PER_TILE
     assert peak < 4 * n_cores() * tile + 4 * points.nbytes
     some = [0, 999]
     _, expected = loop_evidence(points, labels, 10, queries[some], 3, p)

@@ -1,23 +1,58 @@
-"""Assessing: from a bundle and a file to assertions."""
+"""Assessing: from a bundle and a file to assertions, part by part.
+
+While one part is assessed the next is read, and the last is written: the file may be larger than
+memory. Counts of the parts add up to those of the whole.
+"""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from iknow.classifier.epistemic import EpistemicClassifier
+from iknow.classifier.gathering import one_ahead
+from iknow.cli.jobs.asserting import assertion_columns
+from iknow.cli.jobs.forms import in_form, takes_text
 from iknow.cli.jobs.outputs import check_output, paths_read
 from iknow.cli.jobs.source import Source, check_width, take_inputs, trained_names
-from iknow.cli.model_file import load_model
-from iknow.cli.tables import Table, check_ending, write_table
-from iknow.core.arrays import Labels
-from iknow.core.evidence import NO_EXEMPLAR, distances_for_and_against
+from iknow.cli.model_files import load_model
+from iknow.cli.tables import Table, format_to_write, writing
+from iknow.cli.tables.table import settle_labels
+from iknow.core.arrays import Ints
+from iknow.core.assertion import Assertion
 from iknow.errors import InputError
+from iknow.evaluation.metrics import evaluate
+from iknow.evaluation.tally import Tally, merge_tallies
 from iknow.explain.assessment import Assessment
 from iknow.models.precomputed import PrecomputedModel
+from iknow.selection import Selection
+from iknow.selection.levels import candidate_at
+
+ROWS_SHOWN = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What an assessment of any number of samples comes to.
+
+    counts: by assertion. tally: with the truth, if it is known. first: the first samples. tuned:
+    the level that the bundle was tuned to, if another was asked for.
+    """
+
+    counts: Ints
+    tally: Tally | None
+    first: Assessment
+    tuned: float | None = None
+
+    @property
+    def n_samples(self) -> int:
+        return int(self.counts.sum())
 
 
 def assess_job(
@@ -26,66 +61,114 @@ def assess_job(
     output: Path | None = None,
     *,
     model: str | None,
+    output_form: str | None = None,
+    level: float | None = None,
     device: str | None = None,
+    batch_size: int | None = None,
     check_model: bool = True,
-) -> tuple[Assessment, Labels | None]:
-    """Assess the samples of a file with a bundle and its model; write a row each to `output`."""
+) -> Outcome:
+    """Assess the samples of a file with a bundle and its model; write a row each to `output`.
+
+    level: assert at this one, and not at the one that was tuned.
+    """
+    form = None if output is None else format_to_write(output, output_form)
     if output is not None:
-        check_ending(output)
         check_output(output, [bundle, *paths_read(data, model=model)])
     classifier = load_classifier(bundle, model, device, check_model=check_model)
-    table = data.read()
-    assessment = assess_table(classifier, table, evidence=output is not None)
-    if output is not None:
-        write_table(output, assertion_columns(assessment))
-    return assessment, table.labels
+    classifier.batch_size = batch_size or classifier.batch_size
+    tuned = None if level is None else assert_at(classifier, level)
+    total: Outcome | None = None
+    with ExitStack() as stack:
+        # `take_inputs` compares the column names and restores their order.
+        stack.enter_context(warnings.catch_warnings())
+        warnings.filterwarnings("ignore", message="X does not have valid feature names")
+        parts = stack.enter_context(data.parts(mixed=takes_text(classifier.model)))
+        assessed = stack.enter_context(closing(_assess(classifier, parts, written=bool(form))))
+        write = None
+        for outcome, columns in stack.enter_context(closing(one_ahead(assessed))):
+            if form is not None and output is not None:
+                write = write or stack.enter_context(writing(output, form))
+                write(columns)
+            total = outcome if total is None else _add(total, outcome)
+    assert total is not None  # a file without samples is refused
+    return replace(total, tuned=tuned)
 
 
-def assertion_columns(assessment: Assessment) -> dict[str, Any]:
-    """An assessment as columns for a file, one row per sample, with distances for and against.
-
-    With a quorum these are the distances to the samples that complete it.
-    """
-    labels = np.array([str(label) for label in assessment.classes.tolist()])
-    rows = np.arange(len(assessment))
-    answered = assessment.belief_codes >= 0
-    codes = np.where(answered, assessment.belief_codes, 0)
-    belief = assessment.classes[codes]
-    columns: dict[str, Any] = {
-        # As text if some are missing, which are empty.
-        "belief": belief if answered.all() else np.where(answered, belief.astype(np.str_), ""),
-        "assertion": np.array([assertion.name for assertion in assessment.assertion]),
-        "reason": np.array([reason.name for reason in assessment.reason]),
-        **_level_columns(assessment),
-        "justified": np.array(["|".join(labels[row]) for row in assessment.justification]),
-    }
-    for layer, evidence in assessment.weighed.items():
-        own, other = distances_for_and_against(evidence, codes)
-        nearest = evidence.nearest_distance()  # without a belief, every class is another class
-        columns[f"{layer}:for"] = np.where(answered, own, np.inf)
-        exemplars = evidence.exemplars[rows, codes]
-        columns[f"{layer}:for_row"] = np.where(answered, exemplars, NO_EXEMPLAR)
-        columns[f"{layer}:against"] = np.where(answered, other, nearest)
-        reach = assessment.neighborhoods[layer].reach(evidence)
-        columns[f"{layer}:reach"] = reach[rows, codes] if reach.ndim == 2 else reach
-    return columns
+def _assess(
+    classifier: EpistemicClassifier, parts: Iterator[Table], *, written: bool
+) -> Generator[tuple[Outcome, dict[str, Any]]]:
+    """What each part comes to, and its columns if they are to be written."""
+    with closing(one_ahead(parts)) as tables:
+        for table in tables:
+            assessment = assess_table(classifier, table, evidence=written)
+            counts = np.bincount(assessment.assertion, minlength=len(Assertion))
+            outcome = Outcome(counts, _tally(assessment, table), assessment[:ROWS_SHOWN])
+            yield outcome, _columns(assessment, table) if written else {}
 
 
-def _level_columns(assessment: Assessment) -> dict[str, Any]:
-    """The level of each prediction and what holds it down, if there are levels."""
-    if assessment.levels is None:
-        return {}
-    return {"level": assessment.level, "weakest": assessment.weakest.astype(np.str_)}
+def _tally(assessment: Assessment, table: Table) -> Tally | None:
+    """How often a part is right, if its labels are known; cells of text may be ints too."""
+    labels = table.labels
+    if labels is None:
+        return None
+    is_text = labels.dtype.kind == "U" and assessment.classes.dtype.kind not in "OUS"
+    return evaluate(assessment, settle_labels(labels) if is_text else labels)
+
+
+def _columns(assessment: Assessment, table: Table) -> dict[str, Any]:
+    """What is written about a part, after the column that identifies the samples."""
+    columns = assertion_columns(assessment)
+    if table.ids is None:
+        return columns
+    name = table.id_name or "id"
+    if name in columns:
+        raise InputError(f"the id is called {name!r}, as is a column of the output: rename it")
+    return {name: table.ids, **columns}
+
+
+def _add(total: Outcome, part: Outcome) -> Outcome:
+    tally = total.tally
+    if tally is not None and part.tally is not None:
+        tally = merge_tallies(tally, part.tally)
+    return replace(total, counts=total.counts + part.counts, tally=tally)
 
 
 def load_classifier(
     bundle: Path, model: str | None, device: str | None, *, check_model: bool
 ) -> EpistemicClassifier:
+    """The classifier of a bundle, around the model of a file."""
     wrapped = None if model is None else load_model(model)
     return EpistemicClassifier.load(bundle, wrapped, device=device, check_model=check_model)
 
 
+def assert_at(classifier: EpistemicClassifier, level: float) -> float | None:
+    """Let a classifier assert at another level; return the tuned one, None if it is the same.
+
+    What was promised was promised of the tuned level alone.
+    """
+    selection: Any = getattr(classifier, "selection_", classifier.neighborhoods)
+    if not isinstance(selection, Selection) or selection.levels is None:
+        raise InputError(
+            "--level needs a bundle with levels: fit it with the rule relative-ball, the default"
+        )
+    if level == selection.level:
+        return None
+    chosen = candidate_at(selection.levels, level)
+    classifier.neighborhoods_ = dict(chosen.neighborhoods)
+    classifier.selection_ = replace(
+        selection,
+        neighborhoods=classifier.neighborhoods_,
+        level=level,
+        least_confidence=chosen.least_confidence,
+        certificate=None,
+        false_alarm=None,
+        note=f"the level is {level:g}, and not the tuned one, {selection.level:g}",
+    )
+    return selection.level
+
+
 def assess_table(classifier: EpistemicClassifier, table: Table, **how: Any) -> Assessment:
+    """The assessment of a table, whatever the order of its columns."""
     precomputed = isinstance(classifier.model_, PrecomputedModel)
     if table.features is not None and precomputed:
         raise InputError("the file holds inputs, but the bundle no model: name it with --model")
@@ -93,8 +176,16 @@ def assess_table(classifier: EpistemicClassifier, table: Table, **how: Any) -> A
         raise InputError("the file already holds a model's outputs: leave out --model")
     if not hasattr(classifier, "neighborhoods_"):
         raise InputError("the bundle has no neighborhoods: tune before saving, or run `iknow fit`")
-    check_width(table, classifier.model)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="X does not have valid feature names")
-        inputs = take_inputs(table, trained_names(classifier), np.arange(len(table)))
-        return classifier.assess(inputs, **how)
+    return classifier.assess(inputs_of(classifier.model, table, trained_names(classifier)), **how)
+
+
+def inputs_of(
+    model: Any, table: Table, names: tuple[str, ...] | None, rows: Ints | None = None
+) -> Any:
+    """These samples of a table, or all, as a model takes them."""
+    check_width(table, model)
+    if table.features is None:
+        return take_inputs(table, None, rows)
+    known = table.feature_names if names is None else names
+    ordered = replace(table, features=take_inputs(table, names), feature_names=known)
+    return take_inputs(in_form(ordered, model), None, rows)

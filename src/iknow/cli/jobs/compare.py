@@ -8,14 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from sklearn.frozen import FrozenEstimator
 
 from iknow.classifier.epistemic import EpistemicClassifier
+from iknow.cli.jobs.assess import inputs_of
+from iknow.cli.jobs.forms import takes_text
 from iknow.cli.jobs.outputs import check_output, check_page, paths_read
-from iknow.cli.jobs.source import Source, check_width, take_inputs, trained_names
-from iknow.cli.model_file import load_model
-from iknow.cli.tables import Table
+from iknow.cli.jobs.source import Source, trained_names
+from iknow.cli.model_files import load_model
+from iknow.cli.tables import Roles, Table
 from iknow.errors import InputError
 from iknow.evaluation.compare import compare
 from iknow.evaluation.comparison import Comparison
@@ -37,12 +38,14 @@ def compare_job(
     accuracy: float,
     confidence: float,
     random_state: int,
+    parameters: Mapping[str, Any] | None = None,
     json_output: Path | None = None,
     page: Path | None = None,
 ) -> Comparison:
     """Fit and tune a classifier around a model, compare it with its peers, write the result.
 
-    sets: labeled. foreign: without labels, as no answer can be right.
+    sets: labeled. foreign: without labels, as no answer can be right. parameters: others of the
+    classifier, such as how to read the model.
     """
     every = [training, validation, test, *sets.values(), *foreign.values()]
     reads = paths_read(*every, model=model)
@@ -51,22 +54,27 @@ def compare_job(
     if page is not None:
         check_page(page, reads if json_output is None else [*reads, json_output])
     loaded = load_model(model)
-    names = trained_names(loaded)
+    mixed = takes_text(loaded)
+    first, first_labels = training.read_labelled(mixed=mixed)
+    names = trained_names(loaded) or first.feature_names
 
     def labeled(source: Source) -> tuple[Any, Any]:
-        table, y = source.read_labelled()
+        table, y = source.read_labelled(mixed=mixed)
         return _inputs(table, source, loaded, names), y
 
     with warnings.catch_warnings():
         # `take_inputs` compares the column names and restores their order.
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
-        fitted, held = labeled(training), labeled(validation)
+        fitted = _inputs(first, training, loaded, names), first_labels
+        held = labeled(validation)
         wrapped = FrozenEstimator(loaded) if is_estimator(loaded) else loaded
-        classifier = EpistemicClassifier(wrapped, layers or None, random_state=random_state)
+        more = {"random_state": random_state, **(parameters or {})}
+        classifier = EpistemicClassifier(wrapped, layers or None, **more)
         classifier.fit(*fitted).tune(held[0], coverage=coverages[len(coverages) // 2])
         others: dict[str, Any] = {name: labeled(source) for name, source in sets.items()}
         for name, source in foreign.items():
-            others[name] = _inputs(source.read(), source, loaded, names), None
+            table = source.read(mixed=mixed)
+            others[name] = _inputs(table, source, loaded, names), None
         comparison = compare(
             classifier,
             fitted,
@@ -81,13 +89,13 @@ def compare_job(
     if json_output is not None:
         write_bytes(json_output, json.dumps(comparison.to_dict(), indent=1).encode())
     if page is not None:
-        title = f"{Path(model).stem} and its peers on {test.path.name}"
+        title = f"{Path(model).stem} and its peers on {Path(test.name).name}"
         write_bytes(page, make_comparison_html(comparison, title=title).encode())
     return comparison
 
 
-def sources_by_name(given: Iterable[str], option: str, label: str | None) -> dict[str, Source]:
-    """The files behind options of the form NAME=FILE."""
+def sources_by_name(given: Iterable[str], option: str, roles: Roles) -> dict[str, Source]:
+    """The files behind options of the form NAME=FILE, with the same columns."""
     found: dict[str, Source] = {}
     for each in given:
         name, equals, path = each.partition("=")
@@ -95,14 +103,13 @@ def sources_by_name(given: Iterable[str], option: str, label: str | None) -> dic
             raise InputError(f"{option} must be NAME=FILE; got {each!r}")
         if name in found:
             raise InputError(f"{option} names {name!r} twice: give each set its own name")
-        found[name] = Source(Path(path), label)
+        found[name] = Source(Path(path), roles)
     return found
 
 
 def _inputs(table: Table, source: Source, model: Any, names: tuple[str, ...] | None) -> Any:
     if table.features is None:
         raise InputError(
-            f"{source.path} holds a model's outputs, but a comparison perturbs inputs: give those"
+            f"{source.name} holds a model's outputs, but a comparison perturbs inputs: give those"
         )
-    check_width(table, model)
-    return take_inputs(table, names, np.arange(len(table)))
+    return inputs_of(model, table, names)

@@ -15,13 +15,14 @@ from sklearn.preprocessing import StandardScaler
 
 from iknow.classifier.epistemic import EpistemicClassifier
 from iknow.classifier.training import split_rows
+from iknow.cli.jobs.assess import inputs_of
+from iknow.cli.jobs.forms import takes_text
 from iknow.cli.jobs.outputs import check_model, check_output, paths_read
 from iknow.cli.jobs.source import Source, check_width, take_inputs, trained_names
-from iknow.cli.model_file import check_model_name, load_model, save_model
+from iknow.cli.model_files import check_model_name, load_model, save_model
 from iknow.cli.tables import Table
 from iknow.core.arrays import Ints, Labels
 from iknow.core.neighborhood import Neighborhood, is_tuned
-from iknow.core.quorum import Quorum
 from iknow.errors import InputError
 from iknow.models.adapt import is_estimator
 from iknow.models.precomputed import PrecomputedModel
@@ -40,26 +41,33 @@ def fit_job(
     hold_out: float | None,
     layers: Sequence[str] | None,
     rule: type[Neighborhood],
-    quorum: int | Quorum | None,
-    k: int,
     goal: Mapping[str, Any],
     reference: Source | None,
     random_state: int,
+    parameters: Mapping[str, Any] | None = None,
+    about: Mapping[str, Any] | None = None,
     force: bool = False,
 ) -> EpistemicClassifier:
     """Collect evidence, choose radii, write a bundle; with `train`, make the model first.
 
     goal: what to tune for, as the arguments of `EpistemicClassifier.tune`. reference: samples that
-    show what is ordinary. force: a newly trained model may replace an existing one.
+    show what is ordinary. parameters: others of the classifier, such as its quorum. about: a name
+    and a note, if there are any. force: a newly trained model may replace an existing one.
     """
     reads = paths_read(training, validation, reference)
     check_output(output, [*reads, *paths_read(model=model)])
+    if train and model is None:
+        raise InputError("name the model with --model; --train trains one and writes it there")
     if train and model is not None:
         check_model_name(model)
         check_model(model, reads, force=force)
-    table, y = training.read_labelled()
-    tuned, y_tuned = (table, y) if validation is None else _read_validation(validation, rule, goal)
-    ordinary = None if reference is None else reference.read()
+    loaded = None if model is None or train else load_model(model)
+    mixed = loaded is not None and takes_text(loaded)
+    table, y = training.read_labelled(mixed=mixed)
+    tuned, y_tuned = (
+        (table, y) if validation is None else _read_validation(validation, rule, goal, mixed=mixed)
+    )
+    ordinary = None if reference is None else reference.read(mixed=mixed)
     if (table.features is None) != (tuned.features is None):
         raise InputError("both files must hold the model's inputs, or both its outputs")
     rows, tuned_rows = np.arange(len(table)), np.arange(len(tuned))
@@ -71,59 +79,48 @@ def fit_job(
                 "or with --hold-out 0.25 hold out a part of samples that the model has not seen"
             )
         rows, tuned_rows = split_rows(y, hold_out or 0.25, random_state)
-    wrapped = _find_model(table, y, rows, model, train=train, random_state=random_state)
-    classifier = EpistemicClassifier(
-        wrapped,
-        layers or None,
-        rule,
-        quorum=quorum,
-        k=k,
-        classes=table.classes,
-        random_state=random_state,
-    )
+    wrapped = _find_model(table, y, rows, loaded, train=train, random_state=random_state)
+    given = {"classes": table.classes, "random_state": random_state, **(parameters or {})}
+    classifier = EpistemicClassifier(wrapped, layers or None, rule, **given)
     names = trained_names(wrapped) or table.feature_names
     with warnings.catch_warnings():
         # `take_inputs` compares the column names and restores their order.
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
-        classifier.fit(take_inputs(table, names, rows), y[rows], rows=rows)
+        classifier.fit(inputs_of(wrapped, table, names, rows), y[rows], rows=rows)
         if tunes:
-            inputs = take_inputs(tuned, names, tuned_rows)
+            inputs = inputs_of(wrapped, tuned, names, tuned_rows)
             labels = None if y_tuned is None else y_tuned[tuned_rows]
-            classifier.tune(inputs, labels, reference=_all_inputs(ordinary, names), **goal)
+            shown = None if ordinary is None else inputs_of(wrapped, ordinary, names)
+            classifier.tune(inputs, labels, reference=shown, **goal)
     if names is not None:
         classifier.feature_names_in_ = np.asarray(names, dtype=object)
     if train and model is not None:  # only after everything else has worked
         save_model(wrapped.estimator, model)
-    classifier.save(output)
+    classifier.save(output, **(about or {}))
     return classifier
 
 
 def _read_validation(
-    validation: Source, rule: type[Neighborhood], goal: Mapping[str, Any]
+    validation: Source, rule: type[Neighborhood], goal: Mapping[str, Any], *, mixed: bool
 ) -> tuple[Table, Labels | None]:
     """The samples to tune on; levels need no labels for a coverage or a rate of false alarms."""
     if rule.by_level and any(goal[name] is not None for name in WITHOUT_LABELS):
-        table = validation.read()
+        table = validation.read(mixed=mixed)
         return table, table.labels
-    return validation.read_labelled()
-
-
-def _all_inputs(table: Table | None, names: tuple[str, ...] | None) -> Any:
-    return None if table is None else take_inputs(table, names, np.arange(len(table)))
+    return validation.read_labelled(mixed=mixed)
 
 
 def _find_model(
-    table: Table, y: Labels, rows: Ints, name: str | None, *, train: bool, random_state: int
+    table: Table, y: Labels, rows: Ints, loaded: Any, *, train: bool, random_state: int
 ) -> Any:
-    """The model to wrap: precomputed outputs, a loaded one, or one trained here."""
+    """The model to wrap: precomputed outputs, the loaded one, or one trained here."""
     if table.features is None:
-        if name is not None or train:
+        if loaded is not None or train:
             raise InputError("the file already holds a model's outputs: leave out --model, --train")
         return PrecomputedModel()
-    if name is None:
+    if loaded is None and not train:
         raise InputError("name the model with --model; --train trains one and writes it there")
     if not train:
-        loaded = load_model(name)
         check_width(table, loaded)
         # Frozen, so that an unfitted one is refused and not trained.
         return FrozenEstimator(loaded) if is_estimator(loaded) else loaded

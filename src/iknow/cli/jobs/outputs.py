@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from iknow.cli.jobs.source import Source
-from iknow.cli.model_file import files_of
+from iknow.cli.model_files.names import files_of
+from iknow.cli.tables.streams import STDIN
 from iknow.errors import InputError
-from iknow.storage.atomic import is_stream
+from iknow.storage.atomic import is_stream, write_bytes
 
 
 def check_output(output: Path, reads: Sequence[Path] = ()) -> None:
     """Refuse a file that cannot be written, or an input, however it is spelled."""
+    if output == STDIN:  # standard output
+        return
     with suppress(FileNotFoundError):
         output.stat()  # the system refuses a loop of links
     if output.is_dir():
@@ -30,10 +34,18 @@ def check_output(output: Path, reads: Sequence[Path] = ()) -> None:
 
 def check_page(output: Path, reads: Sequence[Path] = ()) -> None:
     """Refuse a report that is not an HTML file: a table's name there is a mistake."""
-    is_page = output.suffix.lower() in (".html", ".htm") or is_stream(output)
+    is_page = output.suffix.lower() in (".html", ".htm") or is_stream(output) or output == STDIN
     if not is_page and not output.is_dir():
         raise InputError(f"{output} cannot be written: the name of a report must end in .html")
     check_output(output, reads)
+
+
+def write_page(output: Path, page: str) -> None:
+    """Write a report as a file, or to standard output."""
+    if output == STDIN:
+        sys.stdout.buffer.write(page.encode())
+    else:
+        write_bytes(output, page.encode())
 
 
 def check_model(model: str, reads: Sequence[Path], *, force: bool) -> None:
@@ -51,7 +63,10 @@ def paths_read(*sources: Source | None, model: str | None = None) -> list[Path]:
     """All files that hold samples, labels and the model."""
     given = [source for source in sources if source is not None]
     paths = [path for source in given for path in (source.path, source.labels_path)]
-    return [path for path in (*files_of(model or ""), *paths) if path is not None]
+    found = [path for path in (*files_of(model or ""), *paths) if path is not None]
+    if found.count(STDIN) > 1:
+        raise InputError("'-' can be read once: only one of the inputs may come from a pipe")
+    return [path for path in found if path != STDIN]
 
 
 def is_same(one: Path, other: Path) -> bool:

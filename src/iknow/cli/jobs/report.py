@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from iknow.classifier.epistemic import EpistemicClassifier
-from iknow.cli.jobs.assess import assess_table, load_classifier
-from iknow.cli.jobs.outputs import check_page, paths_read
+from iknow.cli.jobs.assess import assert_at, assess_table, load_classifier
+from iknow.cli.jobs.forms import takes_text
+from iknow.cli.jobs.outputs import check_page, paths_read, write_page
 from iknow.cli.jobs.source import Source, take_inputs, trained_names
 from iknow.cli.tables import Table
 from iknow.core.arrays import Labels
@@ -20,7 +19,6 @@ from iknow.errors import InputError
 from iknow.explain.assessment import Assessment
 from iknow.explain.picture import Renderer, as_features, as_image, as_series
 from iknow.report import USUAL_NEIGHBORS, make_html
-from iknow.storage.atomic import write_bytes
 
 SHOWN_AS = "--show must be image:HxW, image:CxHxW, series, series:CHANNELS or features"
 
@@ -34,6 +32,7 @@ def report_job(
     training: Source | None = None,
     layers: Sequence[str] | None = None,
     renderer: Renderer | None = None,
+    level: float | None = None,
     device: str | None = None,
     check_model: bool = True,
 ) -> tuple[Assessment, Labels | None]:
@@ -44,13 +43,19 @@ def report_job(
     """
     check_page(output, [bundle, *paths_read(data, training, model=model)])
     classifier = load_classifier(bundle, model, device, check_model=check_model)
-    table = data.read()
-    assessment = assess_table(classifier, table, k=USUAL_NEIGHBORS)
+    if level is not None:
+        assert_at(classifier, level)
+    table = data.read(mixed=takes_text(classifier.model))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="X does not have valid feature names")
+        assessment = assess_table(classifier, table, k=USUAL_NEIGHBORS)
     assessment = assessment.only(layers) if layers else assessment
     names = trained_names(classifier) or table.feature_names
     if renderer is None and names is not None:
         renderer = as_features(names)
-    exemplars = _features(training.read(), names) if training else _stored_inputs(classifier)
+    exemplars = _stored_inputs(classifier)
+    if training is not None:
+        exemplars = _features(training.read(mixed=takes_text(classifier.model)), names)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="no layer has a known Lipschitz constant")
         page = make_html(
@@ -59,10 +64,10 @@ def report_job(
             samples=_features(table, names),
             training=exemplars,
             renderer=renderer,
-            title=f"{bundle.stem} on {data.path.name}",
+            title=f"{bundle.stem} on {Path(data.name).name}",
             selection=getattr(classifier, "selection_", None),
         )
-    write_bytes(output, page.encode())
+    write_page(output, page)
     return assessment, table.labels
 
 
@@ -83,7 +88,7 @@ def renderer_by_name(show: str | None) -> Renderer | None:
 
 def _features(table: Table, names: tuple[str, ...] | None) -> Any:
     """All inputs of a table, to show them; None if it holds a model's outputs instead."""
-    return None if table.features is None else take_inputs(table, names, np.arange(len(table)))
+    return None if table.features is None else take_inputs(table, names)
 
 
 def _stored_inputs(classifier: EpistemicClassifier) -> Mapping[int, Any] | None:

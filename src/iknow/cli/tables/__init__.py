@@ -1,9 +1,9 @@
-"""Reading and writing the data files of the command line.
+"""Reading and writing the data files of the command line, whole or in parts.
 
-The ending of a file says its format: `.csv` and `.parquet` hold named columns, `.npz` named arrays,
-`.npy` one array. All formats become the same record; an `InputError` names the file and the place
-of what cannot be used. Nothing that is read can execute code. Only reading named columns and
-writing Parquet need pyarrow, the extra `tables`.
+The ending of a file says its format: `.csv`, `.jsonl`, `.parquet` and `.arrow` hold named columns,
+`.npz` named arrays, `.npy` one array. All formats become the same record; an `InputError` names the
+file and the place of what cannot be used. Nothing that is read can execute code. Reading named
+columns, and writing Parquet or Arrow files, needs pyarrow, the extra `tables`.
 """
 
 from __future__ import annotations
@@ -14,15 +14,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from numpy.typing import ArrayLike
+from iknow.cli.tables.formats import format_to_read, format_to_write
+from iknow.cli.tables.reading import reading
+from iknow.cli.tables.roles import Roles
+from iknow.cli.tables.table import Table, join_tables, settle_labels
+from iknow.cli.tables.writing import writing
 
-from iknow.cli.tables.csv import write_csv
-from iknow.cli.tables.numpy import read_npy, read_npy_labels, read_npz, write_npz
-from iknow.cli.tables.table import Table, as_columns, check_rows, existing
-from iknow.errors import InputError, MissingExtraError
-from iknow.storage.atomic import is_stream, replacing
-
-__all__ = ["Table", "check_ending", "read_table", "write_table"]
+__all__ = [
+    "Roles",
+    "Table",
+    "format_to_read",
+    "format_to_write",
+    "read_table",
+    "reading",
+    "write_table",
+    "writing",
+]
 
 
 def read_table(
@@ -30,77 +37,31 @@ def read_table(
     *,
     label: str | None = None,
     labels_path: str | os.PathLike[str] | None = None,
+    roles: Roles | None = None,
+    form: str | None = None,
+    mixed: bool = False,
 ) -> Table:
-    """Read samples, and their labels if present, from one file.
+    """Read samples, and their labels if present, from one file as a whole.
 
-    label: the column (.csv, .parquet) or array (.npz, by default `y`) of the labels, which is never
-        a feature.
+    label: the column (or array of an .npz, by default `y`) of the labels, which is never a feature.
     labels_path: an .npy, or a .csv with one column, whose labels replace those in `path`.
+    roles: what the other columns are for. form: the format, if not by the ending. mixed: whether
+    text may be a feature.
     """
-    source, labelled = Path(path), labels_path is None
-    match source.suffix.lower():
-        case ".csv" | ".parquet" as ending:
-            arrow = _pyarrow(f"reading {ending} files")
-            read = arrow.read_csv if ending == ".csv" else arrow.read_parquet
-            table = read(existing(source), label, labelled=labelled)
-        case ".npz":
-            table = read_npz(existing(source), label, labelled=labelled)
-        case ".npy":
-            table = read_npy(existing(source), label)
-        case _:
-            raise InputError(
-                f"{source} cannot be read: expected a file ending in .csv, .npz, .npy or .parquet"
-            )
-    return table if labels_path is None else _with_labels(table, source, Path(labels_path))
+    roles = Roles(label=label) if roles is None else roles
+    where = Path(path), None if labels_path is None else Path(labels_path)
+    with reading(*where, roles, form=form, mixed=mixed, whole=True) as parts:
+        table = join_tables(list(parts))
+    labels = table.labels
+    if labels is None or labels_path is not None or format_to_read(Path(path), form) != "csv":
+        return table
+    return replace(table, labels=settle_labels(labels))
 
 
-def write_table(path: str | os.PathLike[str], columns: Mapping[str, ArrayLike]) -> None:
-    """Write named columns, each of shape (n,), as .csv, .npz or .parquet; into a stream as .csv.
+def write_table(path: str | os.PathLike[str], columns: Mapping[str, Any]) -> None:
+    """Write named columns, each of shape (n,), in the format of the ending; into a stream as CSV.
 
     The file appears whole or not at all: after a failure the old one, if any, is still there.
     """
-    ending = check_ending(Path(path))
-    arrays = as_columns(columns)
-    if ending == ".parquet":
-        write = _pyarrow("writing .parquet files").write_parquet
-    else:
-        write = write_csv if ending == ".csv" else write_npz
-    with replacing(Path(path)) as file:
-        write(arrays, file)
-
-
-def check_ending(path: Path) -> str:
-    """The ending that says how to write a table; refuse a file that cannot hold one."""
-    ending = path.suffix.lower()
-    if ending in (".csv", ".npz", ".parquet"):
-        return ending
-    if is_stream(path):  # such as /dev/stdout
-        return ".csv"
-    reason = (
-        "cannot hold named columns, only one array" if ending == ".npy" else "cannot be written"
-    )
-    raise InputError(f"{path} {reason}: expected a file ending in .csv, .npz or .parquet")
-
-
-def _pyarrow(feature: str) -> Any:
-    """Our module that needs pyarrow; if that is missing, the error names the extra."""
-    try:
-        from iknow.cli.tables import pyarrow
-    except ImportError as error:
-        raise MissingExtraError(feature, "tables") from error
-    return pyarrow
-
-
-def _with_labels(table: Table, source: Path, labels_path: Path) -> Table:
-    """The same samples with labels from a file of their own."""
-    match labels_path.suffix.lower():
-        case ".npy":
-            labels = read_npy_labels(existing(labels_path))
-        case ".csv":
-            labels = _pyarrow("reading .csv files").read_csv_labels(existing(labels_path))
-        case _:
-            raise InputError(
-                f"labels cannot be read from {labels_path}: expected a file ending in .npy or .csv"
-            )
-    check_rows({str(source): len(table), str(labels_path): len(labels)})
-    return replace(table, labels=labels)
+    with writing(Path(path), format_to_write(Path(path))) as write:
+        write(columns)

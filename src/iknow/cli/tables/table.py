@@ -3,45 +3,81 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from iknow.core.arrays import Floats, Labels
-from iknow.core.text import names as quoted
 from iknow.errors import IknowError, InputError
 from iknow.memory import free_memory
+
+# 007 is a code, not a number: as an int it would come out as another label, 7.
+_INTEGER = re.compile(r"\s*[+-]?(0|[1-9][0-9]*)\s*")
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
     """Samples read from a file: features, or what a model has already made of them.
 
-    features: of shape (n_samples, n_features) or (n_samples, ...); None if precomputed.
+    features: of shape (n_samples, n_features) or (n_samples, ...), or a data frame if some of its
+        columns are text; None if precomputed.
     labels: strings or ints of shape (n_samples,); None if the file has none.
     feature_names: one per column of the features; None if the file does not name them.
     scores: of shape (n_samples, n_classes); None unless precomputed.
     activations: by layer, each of shape (n_samples, ...); empty unless precomputed.
     classes: strings or ints of shape (n_classes,), in the order of the scores; None if unknown.
+    ids: what identifies the samples, n_samples long; None if nothing does. id_name: its column.
     """
 
-    features: Floats | None
+    features: Any
     labels: Labels | None = None
     feature_names: tuple[str, ...] | None = None
     scores: Floats | None = None
     activations: dict[str, Floats] = field(default_factory=dict)
     classes: Labels | None = None
+    ids: Any = None
+    id_name: str | None = None
 
     def __len__(self) -> int:
         """The number of samples."""
         samples = self.scores if self.features is None else self.features
         return 0 if samples is None else len(samples)
+
+
+def join_tables(parts: Sequence[Table]) -> Table:
+    """Successive parts of a table as one."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    layers = {
+        layer: np.concatenate([part.activations[layer] for part in parts])
+        for layer in first.activations
+    }
+    return replace(
+        first,
+        features=_join([part.features for part in parts]),
+        labels=_join([part.labels for part in parts]),
+        scores=_join([part.scores for part in parts]),
+        activations=layers,
+    )
+
+
+def _join(parts: Sequence[Any]) -> Any:
+    if parts[0] is None:
+        return None
+    if hasattr(parts[0], "iloc"):
+        from iknow.cli.tables.pandas import join_frames
+
+        return join_frames(parts)
+    if parts[0].dtype.kind == "U":  # each takes as much room as the longest of all
+        check_fits(sum(map(len, parts)) * max(part.itemsize for part in parts), "all labels")
+    return np.concatenate(parts)
 
 
 def existing(path: Path) -> Path:
@@ -127,16 +163,12 @@ def as_text(cells: Sequence[str], source: str) -> Labels:
     return np.array(cells, dtype=np.str_)
 
 
-def check_names(names: Sequence[str], label: str | None, path: Path) -> None:
-    """Columns must have distinct names; the label must be one of them, and not the only one."""
-    if any("\0" in name for name in names):
-        raise InputError(f"{path} is no table of text: the name of a column holds NUL characters")
-    if repeated := [name for name, count in Counter(names).items() if count > 1]:
-        raise InputError(f"{path} has several columns named {quoted(repeated)}")
-    if label is not None and label not in names:
-        raise InputError(f"{path} has no column {label!r}; its columns are {quoted(names)}")
-    if not set(names) - {label}:
-        raise InputError(f"{path} has no feature columns; its columns are {quoted(names)}")
+def settle_labels(cells: Labels) -> Labels:
+    """Text of shape (n,) as ints if every cell is one, else as it is."""
+    if all(map(_INTEGER.fullmatch, cells.tolist())):
+        with suppress(OverflowError, ValueError):  # more digits than an int64 holds: an identifier
+            return np.array([int(cell) for cell in cells.tolist()], dtype=np.int64)
+    return cells
 
 
 def check_rows(rows: Mapping[str, int]) -> None:
@@ -144,20 +176,3 @@ def check_rows(rows: Mapping[str, int]) -> None:
     if len(set(rows.values())) > 1:
         counts = ", ".join(f"{name} has {n}" for name, n in rows.items())
         raise InputError(f"the numbers of samples differ: {counts}")
-
-
-def as_columns(columns: Mapping[str, ArrayLike]) -> dict[str, NDArray[Any]]:
-    """Columns to be written: numbers, bools or strings, all of one shape (n,)."""
-    if not columns:
-        raise InputError("nothing to write: expected at least one column, got none")
-    arrays = {name: np.asarray(values) for name, values in columns.items()}
-    for name, array in arrays.items():
-        if array.dtype.kind == "O" and all(isinstance(value, str) for value in array.flat):
-            array = arrays[name] = as_text(array.ravel().tolist(), f"column {name!r}")
-        if array.ndim != 1 or array.dtype.kind not in "biufU":
-            raise InputError(
-                f"column {name!r} must hold numbers, bools or strings along one axis; got an "
-                f"array of {array.dtype} of shape {array.shape}"
-            )
-    check_rows({repr(name): len(array) for name, array in arrays.items()})
-    return arrays

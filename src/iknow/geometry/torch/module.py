@@ -25,7 +25,7 @@ from iknow.geometry.torch.forward import Forward
 from iknow.geometry.torch.growth import Growth
 from iknow.geometry.torch.parts import check_parametrizations
 from iknow.geometry.torch.standin import Node
-from iknow.geometry.torch.trace import trace
+from iknow.geometry.torch.trace import ENTRANCE, trace
 from iknow.geometry.torch.trial import compare
 
 
@@ -45,7 +45,7 @@ def lipschitz_constants(
         module: A trained module.
         input_shape: Shape of one sample, without the batch.
         layers: Layers as `TorchModel` names them: modules as in `named_modules()`, "input",
-            "output".
+            "output", and "name.input" for what enters a module.
         start: The layer to measure from. Default: the input. The ratio of two constants from the
             input is no bound.
 
@@ -60,7 +60,7 @@ def lipschitz_constants(
             names = list(found.nodes)
             if found.unknown:
                 found[next(iter(found.unknown))]  # says why, and which layers can be named
-            later = names if start is None else names[names.index(start) :]
+            later = names if start is None else names[_place(start, names) :]
             layers = [name for name in later if found.nodes[name] is not None]
         constants = {}
         for name in layers:
@@ -68,6 +68,14 @@ def lipschitz_constants(
                 raise LayerError(f"layer {name!r} comes before {start!r}: distances go forward")
             constants[name] = growth.of(found[name])
         return constants
+
+
+def _place(start: str, names: Sequence[str]) -> int:
+    """Where the layers from `start` on begin; for "name.input", with the parts of the module."""
+    if start in names:
+        return names.index(start)
+    module = start.removesuffix(ENTRANCE)
+    return next(i for i, name in enumerate(names) if f"{name}.".startswith(f"{module}."))
 
 
 def sensitivities(

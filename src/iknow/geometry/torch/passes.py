@@ -13,6 +13,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 from torch import nn
@@ -23,13 +24,19 @@ _turn = threading.Condition(threading.RLock())
 _passes: list[_Pass] = []
 """The passes under way, per thread in the order they began; guarded by `_turn`."""
 
+NOTHING: Mapping[str, nn.Module] = MappingProxyType({})
+
 
 @contextmanager
 def forward_pass(
-    module: nn.Module, watched: Mapping[str, nn.Module], act: Callable[[str, Any], None]
+    module: nn.Module,
+    watched: Mapping[str, nn.Module],
+    act: Callable[[str, Any], None],
+    entered: Mapping[str, nn.Module] = NOTHING,
 ) -> Iterator[None]:
     """Exclusive use of a module in eval mode; `act(name, output)` after a watched part runs.
 
+    entered: further parts by name; `act(name, (args, kwargs))` before one of them runs.
     Only runs in this thread count. A pass inside another one of the same thread silences its hooks.
     """
     one = _Pass(module)
@@ -38,7 +45,7 @@ def forward_pass(
             _turn.wait_for(one.is_free)
             one.take()
             _passes.append(one)
-        one.watch(watched, act)
+        one.watch(watched, entered, act)
         one.set_modes()
         yield
     finally:
@@ -76,12 +83,25 @@ class _Pass:
 
     def take(self) -> None:
         """Record what the pass will change, before it does."""
-        self._training = [part for part in self._parts if part.training]
+        # Frozen TorchScript has no mode.
+        self._training = [part for part in self._parts if getattr(part, "training", False)]
         # A part compiled by `module.compile()` ignores hooks added later.
         found = [(part, vars(part).get("_compiled_call_impl")) for part in self._parts]
         self._compiled = [(part, call) for part, call in found if call is not None]
 
-    def watch(self, watched: Mapping[str, nn.Module], act: Callable[[str, Any], None]) -> None:
+    def watch(
+        self,
+        watched: Mapping[str, nn.Module],
+        entered: Mapping[str, nn.Module],
+        act: Callable[[str, Any], None],
+    ) -> None:
+        for name, part in entered.items():
+
+            def before(_part: Any, args: Any, kwargs: Any, name: str = name) -> None:
+                if _innermost_here() is self:
+                    act(name, (args, kwargs))
+
+            self._handles.append(part.register_forward_pre_hook(before, with_kwargs=True))
         for name, part in watched.items():
 
             def hook(_part: Any, _inputs: Any, output: Any, name: str = name) -> None:

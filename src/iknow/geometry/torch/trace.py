@@ -20,13 +20,19 @@ from iknow.geometry.torch.passes import copy_at_rest
 from iknow.geometry.torch.purity import watched
 from iknow.geometry.torch.standin import ANSWERED, Node, StandIn, unknown
 
+ENTRANCE = ".input"
+
 
 @dataclass
 class Trace:
-    """By layer: nodes, None for one that ran twice; unknown and opaque, why a bound is missing."""
+    """By layer: nodes, None for one that ran twice; unknown and opaque, why a bound is missing.
+
+    entrances: what enters the modules, a layer "name.input" for each name.
+    """
 
     kind: str
     names: set[str]
+    entrances: Trace | None = None
     opaque: dict[str, str] = field(default_factory=dict)
     nodes: dict[str, Node | None] = field(default_factory=dict)
     unknown: dict[str, str] = field(default_factory=dict)
@@ -36,13 +42,15 @@ class Trace:
         if name in self.nodes or name in self.unknown:
             self.nodes[name] = None
         elif found is None:
-            self.unknown[name] = f"the output of {name!r} is not one tensor"
+            self.unknown[name] = f"{name!r} is not one tensor"
         elif found.node is None:
             self.unknown[name] = found.why
         else:
             self.nodes[name] = found.node
 
     def __getitem__(self, name: str) -> Node:
+        if self.entrances is not None and name not in self.names and name in self.entrances.names:
+            return self.entrances[name]
         if name not in self.names:
             raise LayerError(f"{self.kind} has no layer {name!r}")
         found = self.nodes.get(name)
@@ -68,7 +76,9 @@ def trace(module: nn.Module, input_shape: tuple[int, ...]) -> Trace:
     network = copy_at_rest(module).to("cpu", torch.float64).eval().requires_grad_(False)
     check_mode(network)
     names = dict(network.named_modules())
-    found = Trace(type(module).__name__, {"input", "output", *names} - {""})
+    kind, entrances = type(module).__name__, {f"{name}{ENTRANCE}" for name in names if name}
+    entering = Trace(kind, entrances)
+    found = Trace(kind, {"input", "output", *names} - {""}, entering)
     start = StandIn(Node("the input", None, (), input_shape))
     if "input" not in names:
         found.mark("input", start)
@@ -80,13 +90,16 @@ def trace(module: nn.Module, input_shape: tuple[int, ...]) -> Trace:
         part._forward_pre_hooks.clear()
         if known_type(part) is not None or is_opaque(part):
             inside += (f"{name}." if name else "",)
-            kind = type(part).__name__
-            what = f"{name!r} ({kind})" if name else kind
+            part_kind = type(part).__name__
+            what = f"{name!r} ({part_kind})" if name else part_kind
             if known_type(part) is None:
-                found.opaque[name] = f"{what} has no known bound"
+                found.opaque[name] = entering.opaque[name] = f"{what} has no known bound"
             part.forward = _recorder(what, part, found.opaque.get(name))
         if name:
             part.register_forward_hook(lambda _m, _i, out, name=name: found.mark(name, out))
+            part.register_forward_pre_hook(
+                lambda _m, args, name=name: entering.mark(f"{name}{ENTRANCE}", _only(args))
+            )
     answered: Counter[Any] = Counter()
     token = ANSWERED.set(answered)
     try:
@@ -106,6 +119,11 @@ def trace(module: nn.Module, input_shape: tuple[int, ...]) -> Trace:
         found.mark("output", output)
     _check_untouched(module, network)
     return found
+
+
+def _only(args: tuple[Any, ...]) -> Any:
+    """The only argument of a module; None if it gets several."""
+    return args[0] if len(args) == 1 else None
 
 
 def _recorder(what: str, part: nn.Module, opaque: str | None) -> Any:

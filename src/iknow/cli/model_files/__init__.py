@@ -1,10 +1,6 @@
-"""Find the user's model from its name on the command line.
+"""Find the user's model from its name on the command line; see `names`.
 
-    model.joblib, model.pkl    a fitted scikit-learn classifier
-    model.pt, model.pth        a whole torch module, saved by torch.save(module, ...)
-    package.module:name        an object in Python code, or a function that returns it
-
-Loading any of these can run code: the user must name them. Bundles never hold code.
+Each kind of file is loaded by its own package, in the module of that name.
 """
 
 from __future__ import annotations
@@ -17,36 +13,63 @@ from typing import Any
 
 import joblib
 
-from iknow.errors import InputError, MissingExtraError
+from iknow.cli.model_files.names import (
+    CATBOOST,
+    ENDINGS,
+    KERAS,
+    LIGHTGBM,
+    ONNX,
+    PICKLES,
+    TORCH,
+    XGBOOST,
+    is_file_name,
+)
+from iknow.errors import IknowError, InputError, MissingExtraError
 from iknow.models.adapt import is_estimator, is_torch_module
 from iknow.models.model import Model
 from iknow.storage.atomic import replacing
 
-PICKLES = (".joblib", ".pkl", ".pickle")
-TORCH_FILES = (".pt", ".pth")
+NATIVE = {
+    **dict.fromkeys(TORCH, "torch"),
+    **dict.fromkeys(KERAS, "keras"),
+    **dict.fromkeys(XGBOOST, "xgboost"),
+    **dict.fromkeys(LIGHTGBM, "lightgbm"),
+    **dict.fromkeys(CATBOOST, "catboost"),
+}
+"""The package that loads a file, by its ending."""
 
 
 def load_model(name: str) -> Any:
     """The model named by a file or an import path."""
     path = Path(name)
-    if path.suffix in PICKLES + TORCH_FILES:
-        if not path.is_file():
-            raise InputError(f"no such model file: {path}")
-        return _load_pickle(path) if path.suffix in PICKLES else _load_torch(path)
-    if ":" in name:
-        return _import_model(name)
-    raise InputError(
-        f"{name} is not a model: expected a {', '.join(PICKLES + TORCH_FILES)} file, or "
-        "package.module:name"
-    )
+    if not is_file_name(name):
+        if ":" in name:
+            return _import_model(name)
+        raise InputError(
+            f"{name} is not a model: expected a {', '.join(ENDINGS)} file, or package.module:name"
+        )
+    if not path.is_file():
+        raise InputError(f"no such model file: {path}")
+    ending = path.suffix.lower()
+    if ending in PICKLES:
+        return _load_pickle(path)
+    return str(path) if ending in ONNX else _load_native(path, NATIVE[ending])
 
 
-def files_of(name: str) -> tuple[Path, ...]:
-    """The files that hold a model, as far as its name shows."""
-    if Path(name).suffix in PICKLES + TORCH_FILES:
-        return (Path(name),)
-    module = name.partition(":")[0].replace(".", "/")
-    return (Path(f"{module}.py"), Path(module, "__init__.py")) if module else ()
+def _load_native(path: Path, package: str) -> Any:
+    """A model in the format of a package, which the package itself reads."""
+    try:
+        loader = importlib.import_module(f"iknow.cli.model_files.{package}")
+    except ImportError as error:
+        raise MissingExtraError(f"a model of {package}", package) from error
+    try:
+        return loader.load(path)
+    except IknowError:
+        raise
+    except Exception as error:  # each package has errors of its own
+        raise InputError(
+            f"{path} cannot be loaded as a model of {package}: {type(error).__name__}: {error}"
+        ) from error
 
 
 def check_model_name(path: str | os.PathLike[str]) -> None:
@@ -69,14 +92,6 @@ def _load_pickle(path: Path) -> Any:
         raise
     except BaseException as error:  # a pickle may fail in any way
         raise InputError(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
-
-
-def _load_torch(path: Path) -> Any:
-    try:
-        from iknow.models.torch import load_module
-    except ImportError as error:
-        raise MissingExtraError("a torch model", "torch") from error
-    return load_module(path)
 
 
 def _import_model(name: str) -> Any:

@@ -1,0 +1,94 @@
+"""`iknow report`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from iknow.cli.options import (
+    DATA,
+    SEARCH,
+    BundleArgument,
+    ConfigOption,
+    DataArgument,
+    DeviceOption,
+    DropOption,
+    FeaturesOption,
+    IdOption,
+    InputFormatOption,
+    LabelOption,
+    LabelsOption,
+    LevelOption,
+    ModelOption,
+    NoCheckOption,
+    TextOption,
+    console_for,
+    roles_of,
+)
+
+PAGE = Path("report.html")
+
+
+def report(
+    bundle: BundleArgument,
+    data: DataArgument,
+    output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = PAGE,
+    model: ModelOption = None,
+    level: LevelOption = None,
+    label: LabelOption = None,
+    labels: LabelsOption = None,
+    identifier: IdOption = None,
+    drop: DropOption = None,
+    features: FeaturesOption = None,
+    text: TextOption = None,
+    input_format: InputFormatOption = None,
+    training: Annotated[
+        Path | None,
+        typer.Option(
+            help="The file given to `iknow fit`, to show the exemplars.", rich_help_panel=DATA
+        ),
+    ] = None,
+    training_label: Annotated[
+        str | None,
+        typer.Option(help="Its column of labels, if it has another name.", rich_help_panel=DATA),
+    ] = None,
+    layer: Annotated[
+        list[str] | None,
+        typer.Option(help="A layer that decides; repeatable.", rich_help_panel=SEARCH),
+    ] = None,
+    show: Annotated[
+        str | None,
+        typer.Option(help="What samples look like: image:8x8, image:3x32x32, series, features."),
+    ] = None,
+    device: DeviceOption = None,
+    no_check_model: NoCheckOption = False,
+    config: ConfigOption = None,
+) -> None:
+    """Write what is known, and why, as one HTML page that opens anywhere.
+
+    For example, of images of 28 by 28 pixels:
+
+    iknow report b.iknow test.npz --model m.pt --show image:28x28 -o page.html
+    """
+    from iknow.cli.console import show_figures, show_report
+    from iknow.cli.jobs.report import renderer_by_name, report_job
+    from iknow.cli.jobs.source import Source
+
+    roles = roles_of(label, identifier, drop, features, text)
+    trained = roles_of(training_label or label, identifier, drop, features, text)
+    assessment, y_true = report_job(
+        bundle,
+        Source(data, roles, labels, input_format),
+        output,
+        model=model,
+        training=None if training is None else Source(training, trained),
+        layers=layer,
+        renderer=renderer_by_name(show),
+        level=level,
+        device=device,
+        check_model=not no_check_model,
+    )
+    show_figures(assessment, y_true, console_for(output))
+    show_report(output, console_for(output))

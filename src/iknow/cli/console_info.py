@@ -1,0 +1,44 @@
+"""What `iknow info` shows: the facts about a bundle, its layers, and what is promised."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from iknow.core.assertion import Assertion
+from iknow.core.colors import COLORS
+from iknow.core.text import name
+from iknow.storage.about_text import list_facts, short_line
+
+
+def show_info(info: Any, console: Console) -> None:
+    """Print what a bundle is."""
+    console.print(Text(name(info.title), style="bold"))
+    for line in info.note.splitlines():
+        console.print(Text(name(line, 1_000)))
+    facts = Table.grid(padding=(0, 2))
+    for heading, value in list_facts(info).items():
+        facts.add_row(Text(heading, style="dim"), Text(value))
+    if info.selection is not None and info.selection.level is not None:
+        facts.add_row(Text("level", style="dim"), f"IK begins at {info.selection.level:.3f}")
+    console.print(Padding(facts, (1, 0, 0, 0)))
+    console.print(_layers(info))
+    for sentence in info.promises:
+        promised = sentence.startswith(("Guaranteed", "That holds"))
+        console.print(Text(short_line(sentence), style=COLORS[Assertion.IK] if promised else ""))
+
+
+def _layers(info: Any) -> Table:
+    table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    for heading in ("layer", "features", "metric", "neighborhood"):
+        table.add_column(heading, justify="right" if heading == "features" else "left")
+    for layer in info.layers:
+        rule = "not tuned" if layer.rule is None else name(layer.rule)
+        said = "left out" if layer.left_out is not None else rule
+        table.add_row(Text(name(layer.name)), f"{layer.n_features:,}", layer.metric, Text(said))
+    return table

@@ -1,0 +1,236 @@
+"""The options that several commands share, and what their texts mean."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from iknow.cli.config import use_config
+from iknow.cli.model_files.names import MODEL_HELP
+from iknow.cli.tables.formats import READABLE, WRITABLE
+from iknow.cli.tables.roles import Roles
+from iknow.cli.tables.streams import STDIN
+from iknow.core.neighborhood import Neighborhood
+from iknow.rules import RULES, RelativeBall
+from iknow.storage.atomic import is_stream
+
+DATA, COLUMNS, MODELS, SEARCH = "Data", "Columns", "Model", "Search"
+"""Panels of the help."""
+FILES = "a .csv, .jsonl, .parquet, .arrow, .npz or .npy file"
+
+BundleArgument = Annotated[Path, typer.Argument(help="The bundle that `iknow fit` wrote.")]
+DataArgument = Annotated[Path, typer.Argument(help=f"Samples: {FILES}, or - for a pipe.")]
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        help="Take options from a TOML file; those given here win.",
+        callback=use_config,
+        is_eager=True,
+        expose_value=False,
+    ),
+]
+InputFormatOption = Annotated[
+    str | None,
+    typer.Option(
+        help=f"Format of DATA, if not by its ending: {', '.join(READABLE)}. csv for a pipe.",
+        metavar="FORMAT",
+        rich_help_panel=DATA,
+    ),
+]
+OutputFormatOption = Annotated[
+    str | None,
+    typer.Option(
+        help=f"Format of the output, if not by its ending: {', '.join(WRITABLE)}.",
+        metavar="FORMAT",
+        rich_help_panel=DATA,
+    ),
+]
+LabelOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Column or array that holds the labels.", metavar="COLUMN", rich_help_panel=COLUMNS
+    ),
+]
+LabelsOption = Annotated[
+    Path | None, typer.Option(help="File of labels: .npy or .csv.", rich_help_panel=DATA)
+]
+IdOption = Annotated[
+    str | None,
+    typer.Option(
+        "--id",
+        help="Column that names the samples: no feature.",
+        metavar="COLUMN",
+        rich_help_panel=COLUMNS,
+    ),
+]
+PassedIdOption = Annotated[
+    str | None,
+    typer.Option(
+        "--id",
+        help="Column that names the samples: no feature, and the first column of the output.",
+        metavar="COLUMN",
+        rich_help_panel=COLUMNS,
+    ),
+]
+DropOption = Annotated[
+    list[str] | None,
+    typer.Option(help="A column to ignore; repeatable.", metavar="COLUMN", rich_help_panel=COLUMNS),
+]
+FeaturesOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="The only features: names with commas between them; repeatable.",
+        metavar="A,B,...",
+        rich_help_panel=COLUMNS,
+    ),
+]
+TextOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="A column that is text even where it looks like numbers; repeatable.",
+        metavar="COLUMN",
+        rich_help_panel=COLUMNS,
+    ),
+]
+ModelOption = Annotated[
+    str | None, typer.Option(help=MODEL_HELP, metavar="FILE", rich_help_panel=MODELS)
+]
+ClassOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--class",
+        help="Label of the model's next score, if it does not know them; repeatable.",
+        metavar="LABEL",
+        rich_help_panel=MODELS,
+    ),
+]
+PoolOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="One vector from the activations of a layer: mean or cls, for all or LAYER=mean.",
+        metavar="[LAYER=]NAME",
+        rich_help_panel=MODELS,
+    ),
+]
+ScoresOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Which of a network's outputs holds the scores.",
+        metavar="NAME|POSITION",
+        rich_help_panel=MODELS,
+    ),
+]
+BatchOption = Annotated[
+    int | None,
+    typer.Option(min=1, help="Samples to ask the model about at a time.", rich_help_panel=MODELS),
+]
+LayerOption = Annotated[
+    list[str] | None,
+    typer.Option(help="A layer to search; repeatable.", metavar="LAYER", rich_help_panel=SEARCH),
+]
+MetricOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Distance: cosine, euclidean, scaled or whitened, for all layers or LAYER=cosine.",
+        metavar="[LAYER=]NAME",
+        rich_help_panel=SEARCH,
+    ),
+]
+DeviceOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Search by torch: cuda, cuda:1, mps, cpu.", metavar="DEVICE", rich_help_panel=SEARCH
+    ),
+]
+LevelOption = Annotated[
+    float | None,
+    typer.Option(
+        help="IK from this level on, 0 to 1, not from the tuned one; no guarantee holds there.",
+        metavar="LEVEL",
+    ),
+]
+NoCheckOption = Annotated[
+    bool,
+    typer.Option(
+        "--no-check-model",
+        help="Accept any model, even one whose answers differ from the bundle's.",
+        rich_help_panel=MODELS,
+    ),
+]
+SeedOption = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of split and training.")]
+RULE_NAMES = "|".join(rule.command_name() for rule in RULES.values())
+KIND = f"The kind of neighborhood; {RelativeBall.command_name()} by default."
+
+
+def rule_by_name(name: str) -> type[Neighborhood]:
+    """The rule of a name on the command line."""
+    rules = {rule.command_name(): rule for rule in RULES.values()}
+    if name not in rules:
+        raise typer.BadParameter(f"{name!r} is not one of {', '.join(rules)}", param_hint="--rule")
+    return rules[name]
+
+
+def quorum_by_name(text: str | None) -> int | tuple[int, int] | None:
+    """The quorum of a text such as "3" or "1,3"."""
+    if text is None:
+        return None
+    numbers = text.split(",")
+    if len(numbers) > 2 or not all(re.fullmatch(r"\s*[0-9]{1,6}\s*", each) for each in numbers):
+        raise typer.BadParameter(
+            f"{text!r} is not a whole number, or two such as 1,3", param_hint="--quorum"
+        )
+    first, last = int(numbers[0]), int(numbers[-1])
+    return first if len(numbers) == 1 else (first, last)
+
+
+def by_layer(texts: Sequence[str] | None, option: str) -> str | dict[str, str] | None:
+    """One name for all layers, or names by layer, from texts such as "mean" or "hidden=mean"."""
+    if not texts:
+        return None
+    if len(texts) == 1 and "=" not in texts[0]:
+        return texts[0]
+    found: dict[str, str] = {}
+    for text in texts:
+        layer, equals, name = text.rpartition("=")
+        if not (layer and equals and name) or layer in found:
+            raise typer.BadParameter(
+                f"{text!r} must be LAYER=NAME, once for each layer, or one NAME for all",
+                param_hint=option,
+            )
+        found[layer] = name
+    return found
+
+
+def scores_by_name(text: str | None) -> str | int | None:
+    """The name or the position of an output."""
+    return int(text) if text is not None and re.fullmatch(r"-?[0-9]{1,6}", text) else text
+
+
+def roles_of(
+    label: str | None,
+    identifier: str | None,
+    drop: Sequence[str] | None,
+    features: Sequence[str] | None,
+    text: Sequence[str] | None,
+) -> Roles:
+    """What the columns are for. A name with a comma in it stands in double quotes."""
+    chosen = [name for each in features or () for row in csv.reader([each]) for name in row]
+    return Roles(label, identifier, tuple(drop or ()), tuple(chosen) or None, tuple(text or ()))
+
+
+def given(**parameters: Any) -> Mapping[str, Any]:
+    """The parameters that are not None."""
+    return {name: value for name, value in parameters.items() if value is not None}
+
+
+def console_for(*outputs: Path | None) -> Console:
+    """The console for messages: not the stream that a result goes to."""
+    streams = [path for path in outputs if path is not None]
+    return Console(stderr=any(path == STDIN or is_stream(path) for path in streams))

@@ -1,0 +1,1 @@
+"""Tables of named columns, through pyarrow: read in parts and written in parts."""

@@ -1,0 +1,156 @@
+"""Files of named columns in parts: comma-separated text, JSON lines, Parquet and Arrow's own.
+
+A part is a record batch. Only a part is ever in memory, so a file may be larger than that.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.csv as pcsv
+import pyarrow.parquet as pq
+
+from iknow.cli.tables.jsonl import read_lines
+from iknow.cli.tables.streams import Counted
+from iknow.cli.tables.table import decoding
+from iknow.errors import InputError
+
+# Bytes of text at a time. A longer row is no row of a table: it is another file, or a trap.
+BLOCK = 1 << 25
+HEADER = 1 << 16  # bytes in which a header ends, mostly
+ROWS = 1 << 16  # of a Parquet file at a time
+ADVICE = "; save it as UTF-8 text: a header and rows of equally many cells"
+INDEX_NAME = re.compile(r"__index_level_\d+__")
+
+
+@dataclass(frozen=True, eq=False)
+class Batches:
+    """A file in parts.
+
+    names: of its columns. parts: record batches. index: columns by which pandas numbers the rows.
+    untyped: whether every cell is text. first_row: the number of the first row in errors. n_bytes:
+    about what all of it takes when unpacked, if that is known.
+    """
+
+    names: tuple[str, ...]
+    parts: Iterator[Any]
+    index: frozenset[str] = frozenset()
+    untyped: bool = False
+    first_row: int = 1
+    n_bytes: int | None = None
+
+
+@contextmanager
+def open_csv(file: IO[bytes], source: Path) -> Iterator[Batches]:
+    """Comma-separated text, every cell a string; the header is row 1, blank lines are none."""
+    text = Counted(file)
+    with decoding(source, ADVICE):
+        names = _csv_header(text)
+        reader = _csv_reader(text, names)
+    with reader:
+        parts = _decoded(_csv_parts(reader, text, source), source, ADVICE)
+        yield Batches(names, parts, untyped=True, first_row=2)
+
+
+def _decoded(parts: Iterator[Any], source: Path, advice: str = "") -> Iterator[Any]:
+    """The same parts; an error in making one names the file, and no other error does."""
+    while True:
+        with decoding(source, advice):
+            part = next(parts, None)
+        if part is None:
+            return
+        yield part
+
+
+def _csv_header(text: Counted) -> tuple[str, ...]:
+    """The names of the columns, from the beginning of a file."""
+    begin = text.peek(min(HEADER, BLOCK))
+    with suppress(pa.ArrowInvalid, StopIteration), _csv_reader(begin) as reader:
+        if reader.read_next_batch().num_rows:  # the header has ended before
+            return tuple(reader.schema.names)
+    with _csv_reader(text.peek(BLOCK)) as reader:
+        return tuple(reader.schema.names)
+
+
+def _csv_reader(file: Any, names: tuple[str, ...] = ()) -> Any:
+    """A reader of text in these columns; without names, one that knows only the header."""
+    read = pcsv.ReadOptions(use_threads=False, block_size=BLOCK)  # threads lose count of rows
+    skip = None if names else lambda _: "skip"  # the last row of a beginning may be cut
+    parse = pcsv.ParseOptions(newlines_in_values=True, invalid_row_handler=skip)
+    convert = pcsv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
+    return pcsv.open_csv(file, read, parse, convert)
+
+
+def _csv_parts(reader: Any, text: Counted, source: Path) -> Iterator[Any]:
+    yield from reader
+    # pyarrow closes an odd quote at the next one, or at the end.
+    if text.n_quotes % 2:
+        raise InputError(
+            f"{source} has an odd number of quotes, {text.n_quotes:,}: one is never closed, or "
+            'stands inside a cell; put such a cell in quotes and write its own twice, as in "6"" '
+            'pipe"'
+        )
+
+
+@contextmanager
+def open_jsonl(file: IO[bytes], source: Path) -> Iterator[Batches]:
+    """Lines of JSON, each an object with the same names."""
+    parts = read_lines(file, source, BLOCK)
+    first = next(parts)
+    batches = map(_batch_of, chain([first], parts))
+    yield Batches(tuple(first), _decoded(batches, source), first_row=1)
+
+
+def _batch_of(columns: Mapping[str, Any]) -> Any:
+    arrays = [pa.array(values) for values in columns.values()]
+    return pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+
+@contextmanager
+def open_parquet(file: IO[bytes], source: Path) -> Iterator[Batches]:
+    """A Parquet file, whatever the size of its row groups."""
+    # pq.read_table would take folders named like label=cat for columns.
+    with decoding(source):
+        opened = pq.ParquetFile(file)
+        schema, meta = opened.schema_arrow, opened.metadata
+        groups = [meta.row_group(i).total_byte_size for i in range(meta.num_row_groups)]
+    with opened:
+        yield Batches(
+            tuple(schema.names),
+            _decoded(opened.iter_batches(batch_size=ROWS), source),
+            index=_index_of(schema),
+            # And their copy in float64.
+            n_bytes=sum(groups) + 16 * meta.num_rows * meta.num_columns,
+        )
+
+
+@contextmanager
+def open_arrow(file: IO[bytes], source: Path) -> Iterator[Batches]:
+    """Arrow's own format, as a file (Feather) or as a stream."""
+    with decoding(source):
+        is_file = file.read(6) == b"ARROW1"
+        file.seek(0)
+        opened = (pa.ipc.open_file if is_file else pa.ipc.open_stream)(file)
+    with opened:
+        parts = map(opened.get_batch, range(opened.num_record_batches)) if is_file else opened
+        names = tuple(opened.schema.names)
+        yield Batches(names, _decoded(iter(parts), source), index=_index_of(opened.schema))
+
+
+def _index_of(schema: Any) -> frozenset[str]:
+    """The columns in which pandas keeps the index of a frame."""
+    named = {name for name in schema.names if INDEX_NAME.fullmatch(name)}
+    try:
+        columns = json.loads(schema.metadata[b"pandas"])["index_columns"]
+        named |= {name for name in columns if isinstance(name, str)}
+    except (KeyError, TypeError, ValueError, RecursionError):
+        pass  # no metadata of pandas, or none that it wrote
+    return frozenset(named & set(schema.names))

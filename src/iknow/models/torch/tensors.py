@@ -1,0 +1,57 @@
+"""Tensors: what of torch's values can be read as numbers, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from iknow.errors import LayerError
+
+
+def is_plain(tensor: Tensor) -> bool:
+    """Whether a tensor is dense and holds real numbers."""
+    dense = tensor.layout == torch.strided and not tensor.is_nested and not tensor.is_meta
+    return dense and not tensor.is_complex() and not tensor.is_quantized
+
+
+def describe(tensor: Tensor) -> str:
+    """A tensor in an error."""
+    if tensor.is_nested:
+        return "a nested tensor"
+    return f"{tensor.dtype}, {tensor.layout}, {tuple(tensor.shape)} on {tensor.device}"
+
+
+def first_tensor(values: Any) -> Any:
+    """The first tensor in what a module takes or returns; what came if there is none.
+
+    A recurrent layer returns its output and then its state, attention its output and then its
+    weights, a block of a transformer its hidden states first of all.
+    """
+    if isinstance(values, Tensor):
+        return values
+    if isinstance(values, Mapping):
+        parts = list(values.values())
+    elif isinstance(values, tuple | list):
+        parts = list(values)
+    elif is_dataclass(values) and not isinstance(values, type):
+        parts = [getattr(values, field.name) for field in fields(values)]
+    else:
+        return values
+    return next((found for found in map(first_tensor, parts) if isinstance(found, Tensor)), values)
+
+
+def to_array(output: Any, what: str) -> Any:
+    """A copy of a tensor as an array, which no later in-place operation can change."""
+    is_tensor = isinstance(output, Tensor)
+    if not is_tensor or not is_plain(output):
+        got = describe(output) if is_tensor else type(output).__name__
+        raise LayerError(
+            f"{what} must be a dense tensor of real numbers; got {got}: choose another layer, or "
+            "wrap the module so that it returns one"
+        )
+    wide = torch.float64 if output.dtype == torch.float64 else torch.float32
+    return output.detach().to("cpu", wide, copy=True).numpy()

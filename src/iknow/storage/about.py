@@ -1,0 +1,193 @@
+"""What a bundle is: a summary of its manifest, for people who find one and for programs.
+
+The arrays stay on disk: only their headers, the manifest and the small arrays of metrics and probe
+are read, so a bundle of any size is described at once. The checksum of the manifest is compared;
+those of the arrays are left to `load`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from iknow.core.quorum import Quorum
+from iknow.core.text import name as short
+from iknow.models.adapt import OPTIONS
+from iknow.selection import Selection
+from iknow.storage.bundle import Bundle, read_bundle
+from iknow.storage.saved_settings import read_settings
+
+IN_LAYERS = ("levels", "neighborhoods", "left_out")
+"""Parts of a selection that are large, or that the layers tell."""
+
+
+@dataclass(frozen=True)
+class LayerInfo:
+    """One layer of a bundle.
+
+    Attributes:
+        name: Its name in the model.
+        n_features: Number of features of its activations.
+        metric: Its metric, such as "Cosine".
+        rule: Its neighborhood, such as "Ball(radius=0.5)"; None before tuning, or if left out.
+        quorum: How many samples the belief needs, and another class to contradict it.
+        left_out: Why `tune` left it out; None if it counts.
+    """
+
+    name: str
+    n_features: int
+    metric: str
+    rule: str | None
+    quorum: Quorum | None
+    left_out: str | None
+
+
+@dataclass(frozen=True)
+class BundleInfo:
+    """What a bundle is, and what it promises.
+
+    Attributes:
+        path: The file.
+        n_bytes: Its size.
+        format: The version of its format.
+        version: The version of iknow that wrote it.
+        name: What its maker calls it, if anything.
+        note: What its maker says about it; "" for nothing.
+        created: When it was written, such as "2026-01-31T12:00:00Z". Bundles before format 5 do
+            not say, nor do they tell `model`, `per_class` and `inputs`: all are None.
+        model: The kind of model it was made with.
+        reading: The options with which the model is read; see `EpistemicClassifier`.
+        needs: The options to pass to `load` again, as they were functions.
+        recognizes_model: Whether `load` can tell the right model from another.
+        classes: The labels.
+        n_samples: Number of training samples kept as evidence.
+        per_class: Their number by class.
+        inputs: The shape of one sample, by the names of the model's inputs.
+        feature_names: The names of the features, if they have any.
+        rule: The kind of neighborhood.
+        layers: The layers.
+        selection: How the neighborhoods were chosen, on how many validation samples, how they
+            perform there, and what is promised; None if nothing was tuned.
+    """
+
+    path: str
+    n_bytes: int
+    format: int
+    version: str
+    name: str | None
+    note: str
+    created: str | None
+    model: str | None
+    reading: Mapping[str, Any]
+    needs: tuple[str, ...]
+    recognizes_model: bool
+    classes: tuple[Any, ...]
+    n_samples: int
+    per_class: tuple[int, ...] | None
+    inputs: Mapping[str, tuple[int, ...]] | None
+    feature_names: tuple[str, ...] | None
+    rule: str
+    layers: tuple[LayerInfo, ...]
+    selection: Selection | None
+
+    @property
+    def title(self) -> str:
+        """Its name, or that of its file."""
+        return self.name or short(os.path.basename(self.path))
+
+    @property
+    def promises(self) -> list[str]:
+        """What is promised, and how it performed when it was tuned, in sentences."""
+        if self.selection is not None:
+            return self.selection.sentences()
+        if any(layer.rule is not None for layer in self.layers):
+            return ["Nothing is guaranteed: its neighborhoods were given, not tuned"]
+        return ["It is not tuned yet: call tune before assess"]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values for JSON, but for the path of levels."""
+        record = {each.name: getattr(self, each.name) for each in fields(self)}
+        record["layers"] = [asdict(layer) for layer in self.layers]
+        if self.selection is not None:
+            chosen = self.selection.to_dict()
+            record["selection"] = {k: v for k, v in chosen.items() if k not in IN_LAYERS}
+        return record
+
+    def __str__(self) -> str:
+        from iknow.storage.about_text import to_text  # words and markup are for people alone
+
+        return to_text(self)
+
+    def _repr_html_(self) -> str:
+        from iknow.storage.about_text import to_html
+
+        return to_html(self)
+
+
+def describe_bundle(path: str | os.PathLike[str]) -> BundleInfo:
+    """Say what a bundle is, without loading it.
+
+    Args:
+        path: The file.
+
+    Raises:
+        BundleError: The file is no bundle, or its manifest is damaged.
+
+    Examples:
+        >>> ec = EpistemicClassifier(FrozenEstimator(trained)).fit(X_train, y_train)
+        >>> ec.tune(X_val, y_val).save("iris.iknow", name="irises", note="A first try.")
+        >>> from iknow.storage.about import describe_bundle
+        >>> describe_bundle("iris.iknow").name, describe_bundle("iris.iknow").model
+        ('irises', 'LogisticRegression')
+    """
+    bundle = read_bundle(path, verify=False, copied_up_to=0)
+    settings = read_settings(path, bundle)
+    about, reading, chosen = (settings[name] for name in ("about", "reading", "selection"))
+    said: dict[str, Any] = about or {}
+    selection = None if chosen is None else Selection.from_dict(chosen)
+    names, counts, shapes = settings["feature_names_in"], said.get("per_class"), said.get("inputs")
+    return BundleInfo(
+        path=os.fspath(path),
+        n_bytes=bundle.n_bytes,
+        format=bundle.format,
+        version=bundle.version,
+        name=said.get("name"),
+        note=said.get("note", ""),
+        created=said.get("created"),
+        model=said.get("model"),
+        reading={option: reading[option] for option in OPTIONS},
+        needs=tuple(reading["functions"]),
+        recognizes_model=not isinstance(settings["probe"], str),
+        classes=tuple(bundle.classes.tolist()),
+        n_samples=len(bundle.labels),
+        per_class=None if counts is None else tuple(counts),
+        inputs=None if shapes is None else {name: tuple(each) for name, each in shapes.items()},
+        feature_names=None if names is None else tuple(names),
+        rule=settings["rule"],
+        layers=tuple(_describe_layers(bundle, selection)),
+        selection=selection,
+    )
+
+
+def _describe_layers(bundle: Bundle, selection: Selection | None) -> Iterator[LayerInfo]:
+    for layer, points in bundle.activations.items():
+        rule = bundle.neighborhoods.get(layer)
+        yield LayerInfo(
+            name=layer,
+            n_features=points.shape[1],
+            metric=name_metric(bundle.metrics[layer].to_dict()),
+            rule=None if rule is None else repr(rule),
+            quorum=None if rule is None else rule.quorum,
+            left_out=None if selection is None else selection.left_out.get(layer),
+        )
+
+
+def name_metric(record: Mapping[str, Any]) -> str:
+    """The name of a metric with its parameters, without its arrays."""
+    others = {name: value for name, value in record.items() if name != "metric"}
+    if record["metric"] == "Minkowski" and others == {"p": 2.0}:
+        return "Euclidean"
+    given = ", ".join(f"{name}={value!r}" for name, value in others.items())
+    return short(f"{record['metric']}({given})" if given else record["metric"])

@@ -1,0 +1,197 @@
+"""TorchScript and torch.export programs, against the modules that they were made from."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.export import Dim, export
+
+from iknow import EpistemicClassifier
+from iknow.errors import InputError, LayerError
+from iknow.models import as_model
+from iknow.models.lengths import measure
+from iknow.models.torch import ExportedModel, TorchModel, load_module
+from iknow.testing import ModelContract
+
+N = 11
+
+
+@pytest.fixture(name="X")
+def samples():
+    return np.random.default_rng(0).normal(size=(N, 4)).astype(np.float32)
+
+
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Dropout(), nn.Linear(5, 3))
+
+
+def scripted(kind):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        if kind == "trace":
+            return torch.jit.trace(network().eval(), torch.ones(2, 4))
+        made = torch.jit.script(network() if kind == "script" else network().eval())
+        return torch.jit.freeze(made) if kind == "frozen" else made
+
+
+@pytest.mark.parametrize("kind", ["script", "trace", "frozen"])
+def test_torchscript_has_its_input_and_its_output(X, kind):
+    program = scripted(kind)
+    before = getattr(program, "training", None)
+    model = TorchModel(program)
+    assert model.default_layers(X) == model.level_layers(X) == ("input", "output")
+    X[2, 1] = np.nan
+    seen = model.observe(X, ("input", "output"))
+    wanted = TorchModel(network()).observe(X, ("input", "output"))
+    for layer, values in wanted.activations.items():
+        np.testing.assert_allclose(seen.activations[layer], values, rtol=1e-5, atol=1e-6)
+    assert seen.invalid.tolist() == wanted.invalid.tolist() == [row == 2 for row in range(N)]
+    assert getattr(program, "training", None) == before
+    with pytest.raises(LayerError, match=r"inside cannot be read\) has no layer '1': it has 'inp"):
+        model.observe(X, ("1",))
+    assert model.sensitivity("input", measure(X)).lipschitz == 1.0
+    with pytest.raises(LayerError, match="certify the original module"):
+        model.sensitivity("output", measure(X))
+
+
+def test_a_module_with_torchscript_inside_is_read_around_it(X):
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.fc = scripted("script"), nn.Linear(3, 2)
+
+        def forward(self, x):
+            return self.fc(torch.relu(self.inner(x)))
+
+    model = TorchModel(Outer())
+    assert model.default_layers(X) == ("fc.input", "fc")
+    inner = TorchModel(network()).observe(X, ()).scores
+    found = model.observe(X, ("fc.input",)).activations["fc.input"]
+    np.testing.assert_allclose(found, np.maximum(inner, 0), rtol=1e-5, atol=1e-6)
+
+
+BATCHES = {
+    "fixed": (2, None),
+    "one at a time": (1, None),
+    "any": (2, {0: Dim("n")}),
+    "three to six": (4, {0: Dim("n", min=3, max=6)}),
+}
+
+
+def program(name="any", module=None):
+    size, sizes = BATCHES[name]
+    made = (module or network()).eval()
+    return export(made, (torch.ones(size, 4),), dynamic_shapes=None if sizes is None else (sizes,))
+
+
+@pytest.mark.parametrize("n", [1, 2, N])
+@pytest.mark.parametrize("name", BATCHES)
+def test_an_exported_program_is_read_operation_by_operation_whatever_batch_it_takes(X, name, n):
+    model = ExportedModel(program(name))
+    layers = ("input", "linear", "relu", "linear_1", "output")
+    seen = model.observe(model.prepare(X[:n]), layers)
+    wanted = TorchModel(network()).observe(X[:n], ("input", "0", "1", "3", "output"))
+    for layer, values in zip(layers, wanted.activations.values(), strict=True):
+        np.testing.assert_allclose(seen.activations[layer], values, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(seen.scores, wanted.scores, rtol=1e-5, atol=1e-6)
+
+
+def test_its_default_layers_are_what_enters_the_last_product_and_what_it_gives(X):
+    model = as_model(program())
+    assert isinstance(model, ExportedModel)
+    assert model.default_layers(X) == ("relu", "linear_1")
+    assert model.level_layers(X) == ("input", "relu")
+    assert ExportedModel(program(module=nn.Sequential(nn.Linear(4, 2)))).default_layers(X) == (
+        "input",
+        "linear",
+    )
+    bare = ExportedModel(program(module=nn.Softmax(dim=1)))
+    assert bare.default_layers(X) == ("input", "output")
+
+
+def test_one_bad_sample_does_not_disturb_the_others(X):
+    model = ExportedModel(program("fixed"))
+    wanted = model.observe(X, ("relu",))
+    X[3] = np.nan
+    seen = model.observe(X, ("relu",))
+    assert seen.invalid.tolist() == [row == 3 for row in range(N)]
+    rest = np.arange(N) != 3
+    np.testing.assert_allclose(seen.scores[rest], wanted.scores[rest], rtol=1e-5, atol=1e-6)
+
+
+class Tokens(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.fc = nn.Embedding(9, 6), nn.Linear(6, 3)
+
+    def forward(self, input_ids, attention_mask):
+        inside, seen = self.embed(input_ids), attention_mask[..., None].float()
+        mean = (inside * seen).sum(1) / seen.sum(1)
+        return {"logits": self.fc(mean), "states": inside}
+
+
+def test_inputs_by_name_are_pooled_where_the_mask_says():
+    torch.manual_seed(0)
+    net, rng = Tokens().eval(), np.random.default_rng(0)
+    mask = (np.arange(5) < rng.integers(1, 6, 7)[:, None]).astype(np.int64)
+    inputs = {"attention_mask": mask, "input_ids": rng.integers(0, 9, (7, 5))}
+    given = {name: torch.as_tensor(inputs[name]) for name in ("input_ids", "attention_mask")}
+    sizes = {name: {0: Dim("n")} for name in given}
+    model = ExportedModel(export(net, (), given, dynamic_shapes=sizes), pool="mean")
+    batch = model.prepare(inputs)
+    seen = model.observe(batch, ("embedding", *model.default_layers(batch)))
+    wanted = TorchModel(net, pool="mean").observe(batch, ("embed", "fc.input", "fc"))
+    for one, other in zip(seen.activations.values(), wanted.activations.values(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    assert model.level_layers(batch) == model.default_layers(batch)[:1]
+    with pytest.raises(InputError, match="takes the inputs 'input_ids', 'attention_mask'; got 'in"):
+        model.observe(model.prepare({"input_ids": inputs["input_ids"]}), ())
+    with pytest.raises(LayerError, match="no single layer 'input'"):
+        model.observe(batch, ("input",))
+
+
+def test_an_exported_program_says_what_it_lacks_and_promises_nothing(X):
+    model = ExportedModel(program())
+    with pytest.raises(LayerError, match="program has no layer '1': it has 'input', 'linear', 're"):
+        model.observe(X, ("1",))
+    with pytest.raises(InputError, match=r"failed on a batch of shape \(11, 3\)"):
+        model.observe(X[:, :3], ())
+    with pytest.raises(LayerError, match="nothing is known about the inside of ExportedModel"):
+        model.sensitivity("relu", measure(X))
+
+
+def test_files_of_both_kinds_are_loaded(X, tmp_path):
+    scripted("script").save(tmp_path / "net.pt")
+    torch.export.save(program(), tmp_path / "net.pt2")
+    wanted = TorchModel(network()).observe(X, ()).scores
+    for name in ("net.pt", "net.pt2"):
+        model = as_model(load_module(tmp_path / name))
+        np.testing.assert_allclose(model.observe(X, ()).scores, wanted, rtol=1e-5, atol=1e-6)
+    (tmp_path / "bad.pt2").write_bytes(b"nothing")
+    with pytest.raises(InputError, match="cannot be loaded as a torch module"):
+        load_module(tmp_path / "bad.pt2")
+
+
+@pytest.mark.parametrize("make", [lambda: scripted("script"), lambda: program("three to six")])
+def test_a_classifier_takes_them(make):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(150, 4)).astype(np.float32), np.arange(150) % 3
+    ec = EpistemicClassifier(make(), progress=False).fit(X, y)
+    ec.tune(rng.normal(size=(90, 4)).astype(np.float32), np.arange(90) % 3)
+    assert len(ec.assess(X[:20] + 0.01).assertion) == 20
+
+
+class TestScript(ModelContract):
+    def make_model(self):
+        return TorchModel(scripted("script"))
+
+    def make_inputs(self):
+        return np.random.default_rng(0).normal(size=(12, 4)).astype(np.float32)
+
+
+class TestExported(TestScript):
+    def make_model(self):
+        return ExportedModel(program("fixed"), pool="mean")

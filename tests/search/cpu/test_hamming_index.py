@@ -1,0 +1,85 @@
+"""HammingIndex against counting every difference, compiled and not, and how an index is chosen."""
+
+import numpy as np
+import pytest
+
+from iknow.errors import InputError
+from iknow.geometry import Euclidean, Hamming, Minkowski
+from iknow.search.choose import find_index_type
+from iknow.search.cpu import hamming_index, tile_index
+from iknow.search.cpu.cell_index import CellIndex
+from iknow.search.cpu.dense_index import is_compiled
+from iknow.search.cpu.hamming_index import HammingIndex, count_mismatches
+from iknow.testing import IndexContract, assert_same_evidence, brute_force
+
+
+def differences(points, place):
+    return (points != place).sum(axis=1).astype(np.float64)
+
+
+class TestHammingIndex(IndexContract):
+    def make_index(self, activations, labels, n_classes, rows=None):
+        return HammingIndex(activations, labels, n_classes, rows=rows)
+
+    def measure(self, points, place):
+        return differences(points, place)
+
+
+class TestHammingIndexWithoutNumba(TestHammingIndex):
+    seeds_per_kind = 5
+
+    @pytest.fixture(autouse=True)
+    def _without_numba(self, monkeypatch):
+        monkeypatch.setattr(hamming_index, "is_compiled", lambda: False)
+
+
+def leaves(seed, n, n_trees=30, n_leaves=6):
+    return np.random.default_rng(seed).integers(0, n_leaves, (n, n_trees)).astype(np.float32)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_leaves_with_many_ties_in_several_tiles(compiled, monkeypatch):
+    monkeypatch.setattr(hamming_index, "is_compiled", lambda: compiled and is_compiled())
+    monkeypatch.setattr(tile_index, "ROWS_PER_TILE", 70)
+    monkeypatch.setattr(tile_index, "QUERIES_PER_TILE", 9)
+    points, queries = leaves(0, 700), leaves(1, 40)
+    labels = np.random.default_rng(2).integers(0, 4, 700)
+    found = HammingIndex(points, labels, 5).gather(queries, 12, 4)
+    expected = brute_force(points, labels, 5, queries, 12, per_class=4, measure=differences)
+    assert_same_evidence(found, expected)
+
+
+@pytest.mark.parametrize("n_rows", [1, 255, 256, 257, 700])
+@pytest.mark.parametrize("n_trees", [1, 3, 64])
+def test_counts_equal_those_of_numpy(n_rows, n_trees, monkeypatch):
+    rows, queries = leaves(0, n_rows, n_trees), leaves(1, 5, n_trees)
+    expected = (queries[:, None] != rows).sum(axis=-1)
+    for compiled in (is_compiled(), False):
+        monkeypatch.setattr(hamming_index, "is_compiled", lambda compiled=compiled: compiled)
+        np.testing.assert_array_equal(count_mismatches(queries, rows.T.copy()), expected)
+
+
+def test_zero_equals_minus_zero_and_large_leaf_numbers_differ_by_one():
+    index = HammingIndex([[0.0, 2.0**24 - 1], [-0.0, 2.0**24 - 2]], [0, 1], 2)
+    assert index.gather([[-0.0, 2.0**24 - 1]]).class_distances.tolist() == [[0.0, 1.0]]
+
+
+def test_read_only_rows_such_as_those_of_a_bundle_are_searched():
+    points, queries = leaves(0, 50), leaves(1, 6)
+    points.flags.writeable = queries.flags.writeable = False
+    labels = np.arange(50) % 2
+    found = HammingIndex(points, np.sort(labels), 2).gather(queries, 1)
+    expected = brute_force(points, np.sort(labels), 2, queries, 1, measure=differences)
+    assert_same_evidence(found, expected)
+
+
+def test_counting_is_chosen_for_p_0_on_any_device_and_beside_any_index():
+    """Leaves are a default layer: a device or an index for the others must not refuse them."""
+    assert find_index_type(Hamming(), None) is HammingIndex
+    assert find_index_type(Hamming(), "cpu") is HammingIndex
+    assert find_index_type(Hamming(), None, CellIndex) is HammingIndex
+    assert find_index_type(Euclidean, None) is CellIndex
+    with pytest.raises(InputError, match="device must be None"):
+        find_index_type(Hamming(), "cpu", CellIndex)
+    with pytest.raises(InputError, match="uses the Euclidean norm"):
+        find_index_type(Minkowski(1.0), "cpu")
