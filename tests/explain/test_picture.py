@@ -10,6 +10,7 @@ from PIL import Image as Pillow
 
 from iknow.errors import InputError
 from iknow.explain.picture import (
+    LONGEST_TEXT,
     MOST_FEATURES,
     Features,
     Image,
@@ -168,3 +169,14 @@ def test_one_sample_is_taken_from_whatever_holds_them(samples):
     assert np.ravel(take_sample(samples, 1)).tolist() == [0, 1, 0]
     assert take_sample(samples, 3) is None
     assert take_sample(samples, -1) is None
+
+
+def test_a_text_is_shown_as_it_is_and_shortened():
+    texts = ["see the pump", "x" * 5000, ""]
+    for held in (texts, np.array(texts), pd.Series(texts)):
+        picture = picture_of(take_sample(held, 0))
+        assert picture == Features(("see the pump",), ("text",))
+    long = picture_of(texts[1]).values[0]
+    assert len(long) <= LONGEST_TEXT
+    assert "(5,000 characters)" in long
+    assert picture_of("\x1b[2J").values == ("\\x1b[2J",)

@@ -15,6 +15,7 @@ from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer
 from sklearn.decomposition import TruncatedSVD
+from sklearn.ensemble import AdaBoostClassifier, BaggingClassifier, RandomForestClassifier
 from sklearn.feature_extraction import DictVectorizer
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.impute import SimpleImputer
@@ -154,6 +155,15 @@ def test_the_size_of_batches_does_not_matter(fitted):
     assert_same(small.assess(NEW), fitted.assess(NEW))
 
 
+def test_texts_may_come_in_batches(fitted):
+    parts = [slice(start, start + 2) for start in range(0, len(TEXTS), 2)]
+    ec = EpistemicClassifier(PIPELINE).fit((TEXTS[part], KINDS[part]) for part in parts)
+    ec.tune(((part, kinds) for part, kinds in [(OTHERS, THEIR_KINDS)]), coverage=0.7)
+    for n in (1, 2, 7):
+        batches = [NEW[start : start + n] for start in range(0, len(NEW), n)]
+        assert_same(ec.assess(iter(batches)), fitted.assess(NEW))
+
+
 def test_dicts_and_lists_of_words_are_taken():
     dicts = [{"first": text.split()[0], "n": len(text)} for text in TEXTS]
     by_dict = make_pipeline(DictVectorizer(), LogisticRegression(max_iter=500)).fit(dicts, KINDS)
@@ -222,6 +232,23 @@ def test_as_many_columns_as_at_fit_are_needed():
     ec = EpistemicClassifier(LogisticRegression().fit(ROWS, KINDS)).fit(ROWS, KINDS)
     with pytest.raises(InputError, match="3 features"):
         ec.predict(ROWS[:, :3])
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        RandomForestClassifier(9, random_state=0),
+        BaggingClassifier(n_estimators=5, max_features=0.5, random_state=0),
+        AdaBoostClassifier(n_estimators=5, random_state=0),
+    ],
+)
+def test_the_leaves_of_sparse_rows_are_those_of_dense_ones(model):
+    model = clone(model).fit(ROWS, KINDS)
+    found = SklearnModel(model).observe(ROWS, ("leaves",)).activations["leaves"]
+    dense = SklearnModel(model).observe(ROWS.toarray(), ("leaves",)).activations["leaves"]
+    np.testing.assert_array_equal(found, dense)
+    ec = EpistemicClassifier(make_pipeline(TfidfVectorizer(), clone(model)))
+    assert ec.fit(TEXTS, KINDS).layers_ == ("tfidfvectorizer", "leaves")
 
 
 # Steps

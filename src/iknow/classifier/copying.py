@@ -14,6 +14,7 @@ import numpy as np
 from iknow.core.arrays import Floats, Ints
 from iknow.core.contrast import Contrast
 from iknow.core.evidence import Evidence
+from iknow.models.lengths import norms
 from iknow.search.layer import LayerIndex
 
 TOLERANCE = 1e-5
@@ -59,5 +60,5 @@ def _nearest_other(index: LayerIndex, rows: Ints) -> Floats:
 
 def _size(index: LayerIndex) -> float:
     """The typical length of a layer's activations."""
-    points = index.points[:: -(-index.n_rows // SAMPLES_MEASURED)].astype(np.float64)
-    return float(np.sqrt(np.square(points).sum(axis=1).mean()))
+    lengths = norms(index.points[:: -(-index.n_rows // SAMPLES_MEASURED)])
+    return float(np.sqrt(np.square(lengths).mean()))

@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from sklearn.compose import ColumnTransformer
 from sklearn.utils.validation import validate_data
 
 from iknow.core.neighborhood import (
@@ -24,6 +23,7 @@ from iknow.errors import InputError
 from iknow.geometry import Metric
 from iknow.geometry.registry import SHORT_NAMES
 from iknow.geometry.sklearn_parts import unwrap
+from iknow.models.adapt import has_base
 from iknow.models.foreign import as_pandas
 from iknow.rules import RelativeBall
 from iknow.selection import Selection
@@ -148,8 +148,9 @@ def _reads_by_name(estimator: Any) -> bool:
     first = steps[0][1] if steps else None
     columns = [part[2] for part in getattr(first, "transformers", ())]
     named = all(isinstance(name, str) for each in columns for name in np.atleast_1d(each).tolist())
-    by_name = isinstance(first, ColumnTransformer) and first.remainder == "drop" and named
-    return by_name and "input" not in estimator.layers_
+    # Known by its name: importing it takes long.
+    by_name = has_base(first, "ColumnTransformer", "sklearn") and first.remainder == "drop"
+    return by_name and named and "input" not in estimator.layers_
 
 
 def _what_moved(before: list[Any], now: list[Any]) -> str:

@@ -1,4 +1,4 @@
-"""Pictures: how to show a sample to a person: as an image, a series, or a row of features.
+"""Pictures: how to show a sample to a person: as an image, a series, a text, or a row of features.
 
 A renderer makes a picture of a sample. A picture is data, never markup, so nothing in a sample can
 run in the page that shows it. Without a renderer the shape of the sample decides:
@@ -7,7 +7,7 @@ run in the page that shows it. Without a renderer the shape of the sample decide
     (1, n), (n, 1)                                  a series of n steps
     (h, w), (1, h, w), (h, w, 1), (3, h, w), (h, w, 3)    an image
 
-What cannot be rendered is shown as numbers.
+A text is shown as it is, shortened. What cannot be rendered is shown as numbers.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from iknow.core.text import name, shown
 from iknow.errors import InputError
 
 MOST_FEATURES = 256  # values of a sample that are shown as numbers
+LONGEST_TEXT = 600  # characters of a sample that is a text
 BRIGHTEST = 255
 
 
@@ -174,6 +175,8 @@ def take_sample(samples: Any, row: int) -> Any:
 
 
 def _by_shape(sample: Any) -> Picture:
+    if isinstance(sample, str):
+        return Features((name(sample, LONGEST_TEXT),), ("text",))
     if hasattr(sample, "index") and hasattr(sample, "to_numpy"):  # a row of a pandas table
         return as_features([str(name) for name in sample.index])(sample)
     shape = np.shape(sample)

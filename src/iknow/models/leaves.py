@@ -22,6 +22,8 @@ from iknow.errors import LayerError
 from iknow.geometry.hamming import LEAVES
 from iknow.models.adapt import has_base
 from iknow.models.booster import Booster
+from iknow.models.inputs import count_samples
+from iknow.models.numbers import is_sparse
 
 MOST_LEAVES = 1 << 24  # activations are float32, which holds all integers up to here
 
@@ -56,7 +58,7 @@ def find_leaves(classifier: Any, inputs: Any) -> NDArray[Any]:
         found = classifier.calc_leaf_indexes(inputs)
     else:
         found = classifier.apply(inputs)
-    return as_leaves(found, len(inputs))
+    return as_leaves(found, count_samples(inputs))
 
 
 def as_leaves(found: Any, n_samples: int) -> NDArray[Any]:
@@ -89,5 +91,5 @@ def _is_boosted(classifier: Any) -> bool:
 
 
 def _members_leaves(tree: Any, columns: Any, inputs: Any) -> NDArray[Any]:
-    values = np.asarray(inputs)
+    values = inputs if is_sparse(inputs) else np.asarray(inputs)
     return np.asarray(tree.apply(values if columns is None else values[:, columns]))

@@ -16,6 +16,7 @@ from typing import Any
 from iknow.core.text import names, shown
 from iknow.errors import InputError
 from iknow.models.inputs import BATCH_OF_UNKNOWN_SIZE
+from iknow.models.objects import OBJECTS
 
 LABELS = ("labels", "label")
 """Names of the labels in a batch that is a dict."""
@@ -74,8 +75,8 @@ def split_batch(batch: Any, *, takes_pairs: bool = False) -> tuple[Any, Any]:
         if not inputs:
             raise InputError(f"it has labels but no inputs; it holds {names(batch)}")
         return inputs, batch[found[0]] if found else None
-    if not isinstance(batch, (tuple, list)):
-        return batch, None
+    if not isinstance(batch, (tuple, list)) or all(isinstance(part, OBJECTS) for part in batch):
+        return batch, None  # texts, for example, in a list
     if len(batch) == 1:
         return batch[0], None
     if len(batch) != 2:

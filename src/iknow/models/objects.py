@@ -19,7 +19,7 @@ from iknow.errors import InputError
 from iknow.models.numbers import is_missing
 
 NUMBERS = "fiubcmM"  # numpy's letters for all that is a number or a time
-TEXT = (str, bytes)
+OBJECTS = (str, bytes, Mapping)
 
 
 def as_objects(inputs: Any) -> Any:
@@ -48,7 +48,7 @@ def as_objects(inputs: Any) -> Any:
 
 
 def _has_text(items: Sequence[Any]) -> bool:
-    return any(isinstance(item, (*TEXT, Mapping)) for item in items)
+    return any(isinstance(item, OBJECTS) for item in items)
 
 
 def _has_words(items: Sequence[Any]) -> bool:

@@ -16,7 +16,7 @@ from iknow.core.justification import justify
 from iknow.core.support import find_support
 from iknow.errors import InputError
 from iknow.rules import Ball, Nearest
-from iknow.search import memory
+from iknow import memory
 from iknow.search.cpu import dense_index as dense
 from iknow.search.cpu.blocks import BYTES_FOR_MINIMA, BlockSearch
 from iknow.search.cpu.dense_index import DenseIndex

@@ -128,12 +128,16 @@ class Batch:
 
     def measure_rows(self, query: Ints, row: Ints) -> Floats:
         """Distances in float64 from queries to rows, as `measure` finds them: shape (n_pairs,)."""
-        distances = np.empty(len(query))
-        step = max(1, BYTES_FOR_MEASURING // (8 * self.index.n_features))
-        for start in range(0, len(query), step):
-            part = slice(start, start + step)
-            points, places = self.index.points[row[part]], self.queries[query[part]]
-            difference = np.subtract(points, places, dtype=np.float64)
-            difference *= difference
-            np.sqrt(difference.sum(axis=1), out=distances[part])
-        return distances
+        return measure_pairs(self.index.points, self.queries, query, row)
+
+
+def measure_pairs(points: Floats32, queries: Floats32, query: Ints, row: Ints) -> Floats:
+    """Distances in float64 from some queries to some points, both by position: shape (n_pairs,)."""
+    distances = np.empty(len(query))
+    step = max(1, BYTES_FOR_MEASURING // (8 * points.shape[1]))
+    for start in range(0, len(query), step):
+        part = slice(start, start + step)
+        difference = np.subtract(points[row[part]], queries[query[part]], dtype=np.float64)
+        difference *= difference
+        np.sqrt(difference.sum(axis=1), out=distances[part])
+    return distances

@@ -65,7 +65,7 @@ class CellIndex(DenseIndex):
         """
         # The first hit settles a class, unless a quorum asks for more.
         radius = said(neighborhood, "decided_within") if neighborhood.quorum == ONE else None
-        if radius is None or not is_compiled() or self.n_rows == 0 or len(self._parts) > 1:
+        if radius is None or not self._has_tree:
             return super().find_support(queries, neighborhood, belief)
         neighborhood.check_classes(self.n_classes)
         points = self._check(queries)
@@ -79,10 +79,15 @@ class CellIndex(DenseIndex):
     def warm_up(self) -> None:
         """Prepare and compile everything that search needs, both ways."""
         super().warm_up()
-        if self.n_rows and is_compiled() and len(self._parts) == 1:
+        if self._has_tree:
             points, radii = self._check(self.points[:1]), self._radii(0.0)
             for find in (self._tree.walk, self._tree.sweep):
                 find(points, radii, np.zeros((1, self.n_classes), dtype=np.bool_))
+
+    @property
+    def _has_tree(self) -> bool:
+        one_part = self.n_rows > 0 and len(self._parts) == 1
+        return one_part and is_compiled() and not self._is_sparse
 
     def _radii(self, radius: Radius) -> Floats:
         # A copy: numba compiles separately for arrays that are read-only.

@@ -2,7 +2,8 @@
 
 One float32 product bounds every distance from below, with a proven allowance for rounding; we
 measure only the rows that may be nearest by their bound, in float64. With the extra `fast`, the
-products are compiled (`panels`); without it, numpy computes them (`blocks`), to the same bits.
+products are compiled (`panels`); without it, numpy computes them (`blocks`), to the same bits. Rows
+that are mostly zeros have products of their own (`sparse_search`).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from iknow.core.evidence import Evidence, empty_evidence, merge_evidence
 from iknow.locking import cached_property, unforked
 from iknow.memory import slices_that_fit
 from iknow.search.cpu.blocks import BlockSearch
+from iknow.search.cpu.sparse_search import SparseSearch, is_mostly_zero
 from iknow.search.index import check_k, check_per_class
 from iknow.search.stored import StoredRows
 
@@ -72,6 +74,8 @@ class DenseIndex(StoredRows):
     @cached_property
     def _parts(self) -> list[slice]:
         """Slices of rows to prepare for search at once; just one unless memory is short."""
+        if self._is_sparse:  # what it prepares is small
+            return [slice(0, self.n_rows)]
         return slices_that_fit(self.n_rows, COPY_BYTES * (self.n_features + 4))
 
     def _each_part(self) -> Iterator[DenseIndex]:
@@ -80,8 +84,12 @@ class DenseIndex(StoredRows):
             yield DenseIndex(self.points[part], self.labels[part], self.n_classes, self.rows[part])
 
     @cached_property
+    def _is_sparse(self) -> bool:
+        return is_mostly_zero(self.points)
+
+    @cached_property
     def _search(self) -> Search:
-        return self._make_search()
+        return SparseSearch(self) if self._is_sparse else self._make_search()
 
     def _make_search(self) -> Search:
         if is_compiled():
