@@ -25,10 +25,7 @@ from iknow.storage.about import describe_bundle  # noqa: E402
 from tests.integrations import loading  # noqa: E402
 from tests.storage.test_bundle import make_outputs  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings(  # MLflow's own
-    "ignore:.*type hint is inferred as AnyType:UserWarning",
-    "ignore:Operation with range is deprecated",
-)
+pytestmark = pytest.mark.filterwarnings("ignore:Operation with range is deprecated")  # MLflow's
 
 FRAME, CODES = load_iris(return_X_y=True, as_frame=True)
 LABELS = np.array(["setosa", "versicolor", "virginica"])[CODES]

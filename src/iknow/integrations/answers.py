@@ -13,7 +13,16 @@ COLUMNS = ("belief", "assertion", "reason", "level")
 
 
 class Answers:
-    """A fitted classifier that answers in frames."""
+    """A fitted classifier that answers in frames.
+
+    Args:
+        classifier: A fitted classifier that can assess.
+
+    Examples:
+        >>> ec = EpistemicClassifier(FrozenEstimator(trained)).fit(X_train, y_train)
+        >>> list(Answers(ec.tune(X_val, y_val)).predict(X_val[:3]))
+        ['belief', 'assertion', 'reason', 'level']
+    """
 
     def __init__(self, classifier: EpistemicClassifier) -> None:
         self.classifier = classifier
