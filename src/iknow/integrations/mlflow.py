@@ -23,10 +23,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from iknow.classifier.epistemic import EpistemicClassifier
 from iknow.core.text import shown
 from iknow.errors import BundleError, InputError, MissingExtraError
-from iknow.integrations.answers import Answers
+from iknow.integrations.answers import Answers, takes_texts
 from iknow.integrations.wrapped import ONNX, Stored, restore_model, store_model
 from iknow.models.probe import Probe
 from iknow.storage.about import BundleInfo, describe_bundle
@@ -196,6 +198,8 @@ def make_signature(classifier: EpistemicClassifier, input_example: Any = None) -
         example = getattr(example, "arrays", example)  # inputs by name
     if example is None:
         return None
+    if takes_texts(classifier):
+        example = np.asarray(example).reshape(-1).tolist()
     answers = Answers(classifier).predict(example)
     with warnings.catch_warnings():  # it warns of whole numbers, which labels may well be
         warnings.simplefilter("ignore", UserWarning)
