@@ -9,6 +9,7 @@ import sys
 import warnings
 from dataclasses import fields
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -124,7 +125,9 @@ def test_the_same_classifier_makes_the_same_file_at_the_same_time(tuned, tmp_pat
         tuned.save(tmp_path / "a.iknow")
 
 
-@pytest.mark.parametrize("wrong", [{"name": "a\nb"}, {"name": 3}, {"note": 3}, {"note": "\x1b[2J"}])
+@pytest.mark.parametrize(
+    "wrong", [{"name": "a\nb"}, {"name": 3}, {"name": np.ones(3)}, {"note": 3}, {"note": "\x1b[2J"}]
+)
 def test_a_name_or_note_that_no_terminal_should_see_is_refused(tuned, tmp_path, wrong):
     with pytest.raises(InputError, match=f"{next(iter(wrong))} must be"):
         tuned.save(tmp_path / "x.iknow", **wrong)
@@ -139,7 +142,8 @@ def test_any_text_is_kept_as_it_is_or_refused(text):
         except InputError:
             assert not text.isprintable()
         else:
-            assert kept == text.replace("\r\n", "\n")
+            assert (kept or "") == text.replace("\r\n", "\n")
+            kept = kept or ""
             assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]", kept)
 
 
@@ -218,6 +222,7 @@ def test_a_file_that_is_no_bundle_is_not_described(tmp_path):
         ("/data/models/signs.onnx", "ONNX file signs.onnx"),
         (make_outputs, "function make_outputs"),
         (torch.nn.Sequential(), "Sequential"),
+        (SimpleNamespace(steps=[1, 2]), "SimpleNamespace"),
         (PrecomputedModel(), "PrecomputedModel"),
     ],
 )
