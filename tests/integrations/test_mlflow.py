@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import torch
 from sklearn.datasets import load_iris
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -25,10 +26,7 @@ from iknow.storage.about import describe_bundle  # noqa: E402
 from tests.integrations import loading  # noqa: E402
 from tests.storage.test_bundle import make_outputs  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings(  # MLflow's own
-    "ignore:.*type hint is inferred as AnyType:UserWarning",
-    "ignore:Operation with range is deprecated",
-)
+pytestmark = pytest.mark.filterwarnings("ignore:Operation with range is deprecated")  # MLflow's
 
 FRAME, CODES = load_iris(return_X_y=True, as_frame=True)
 LABELS = np.array(["setosa", "versicolor", "virginica"])[CODES]
@@ -131,6 +129,8 @@ def test_precomputed_outputs_are_served_by_name(tmp_path):
     assert not any((tmp_path / "m" / "model").iterdir())
     served = mlflow.pyfunc.load_model(str(tmp_path / "m")).predict(example)
     assert served["reason"].tolist() == [each.name for each in made.assess(outputs).reason]
+    with pytest.raises(InputError, match="precomputed outputs need 'scores'; got 'a', 'b'"):
+        iknow_mlflow.Answers(made).predict(outputs[1])
 
 
 def test_an_onnx_file_goes_along(tmp_path):
@@ -176,6 +176,37 @@ def test_a_loader_returns_the_functions_that_a_bundle_cannot_hold(tmp_path):
         made, tmp_path / "m", model_loader="tests.integrations.loading:load_function"
     )
     assert_same_answers(iknow_mlflow.load_model(str(tmp_path / "m")), made, X)
+
+
+def test_inputs_by_name_are_served_by_name(tmp_path):
+    rng = np.random.default_rng(0)
+    inputs = {
+        "input_ids": rng.integers(0, 20, size=(40, 5)),
+        "attention_mask": np.ones((40, 5), dtype=np.int64),
+    }
+    made = EpistemicClassifier(
+        loading.Named(), layers=["head"], neighborhoods=Ball(0.2), progress=False
+    ).fit(inputs, np.arange(40) % 2)
+    iknow_mlflow.save_model(
+        made, tmp_path / "m", model_loader="tests.integrations.loading:load_named"
+    )
+    served = mlflow.pyfunc.load_model(str(tmp_path / "m"))
+    assert set(served.metadata.signature.inputs.input_names()) == set(inputs)
+    assert served.predict(inputs)["belief"].tolist() == made.predict(inputs).tolist()
+
+
+@pytest.mark.parametrize("kind", [list, np.array, pd.Series])
+def test_texts_are_served_as_texts(tmp_path, kind):
+    rng = np.random.default_rng(0)
+    words = [["sun", "beach", "sea"], ["snow", "ski", "ice"]]
+    texts = [" ".join(rng.choice(words[i % 2], 4)) for i in range(80)]
+    model = make_pipeline(TfidfVectorizer(), LogisticRegression())
+    made = EpistemicClassifier(model, progress=False).fit(kind(texts), np.arange(80) % 2)
+    iknow_mlflow.save_model(made, tmp_path / "m")
+    served = mlflow.pyfunc.load_model(str(tmp_path / "m"))
+    expected = made.predict(kind(texts)).tolist()
+    for given in (texts, pd.DataFrame({"text": texts})):
+        assert served.predict(given)["belief"].tolist() == expected
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import sys
 import warnings
 from dataclasses import fields
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -124,7 +125,9 @@ def test_the_same_classifier_makes_the_same_file_at_the_same_time(tuned, tmp_pat
         tuned.save(tmp_path / "a.iknow")
 
 
-@pytest.mark.parametrize("wrong", [{"name": "a\nb"}, {"name": 3}, {"note": 3}, {"note": "\x1b[2J"}])
+@pytest.mark.parametrize(
+    "wrong", [{"name": "a\nb"}, {"name": 3}, {"name": np.ones(3)}, {"note": 3}, {"note": "\x1b[2J"}]
+)
 def test_a_name_or_note_that_no_terminal_should_see_is_refused(tuned, tmp_path, wrong):
     with pytest.raises(InputError, match=f"{next(iter(wrong))} must be"):
         tuned.save(tmp_path / "x.iknow", **wrong)
@@ -139,7 +142,8 @@ def test_any_text_is_kept_as_it_is_or_refused(text):
         except InputError:
             assert not text.isprintable()
         else:
-            assert kept == text.replace("\r\n", "\n")
+            assert (kept or "") == text.replace("\r\n", "\n")
+            kept = kept or ""
             assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]", kept)
 
 
@@ -218,6 +222,7 @@ def test_a_file_that_is_no_bundle_is_not_described(tmp_path):
         ("/data/models/signs.onnx", "ONNX file signs.onnx"),
         (make_outputs, "function make_outputs"),
         (torch.nn.Sequential(), "Sequential"),
+        (SimpleNamespace(steps=[1, 2]), "SimpleNamespace"),
         (PrecomputedModel(), "PrecomputedModel"),
     ],
 )
@@ -267,10 +272,6 @@ def test_without_its_model_a_bundle_still_knows_how_to_read_it(blobs, tmp_path):
     assert describe_bundle(path).needs == ("embed",)
 
 
-class Reading(PrecomputedModel):
-    """A model of the test's own; what it is told is only kept."""
-
-
 @pytest.mark.parametrize(
     ("option", "value", "stored"),
     [
@@ -286,22 +287,53 @@ def test_plain_options_come_back(tmp_path, monkeypatch, option, value, stored):
 
     def adapt(model, *, device=None, **options):
         taken.append(options)
-        return Reading()
+        return PrecomputedModel()
 
     monkeypatch.setattr("iknow.classifier.fitting.as_model", adapt)
     monkeypatch.setattr("iknow.storage.saving.as_model", adapt)
-    fitted = EpistemicClassifier(Reading(), neighborhoods=Ball(2), **{option: value})
+    fitted = EpistemicClassifier(add_up, neighborhoods=Ball(2), **{option: value})
     fitted.fit(*make_outputs()).save(tmp_path / "x.iknow")
     assert describe_bundle(tmp_path / "x.iknow").reading[option] == stored
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # outputs of a model cannot identify it
-        loaded = EpistemicClassifier.load(tmp_path / "x.iknow", Reading())
+        loaded = EpistemicClassifier.load(tmp_path / "x.iknow", add_up)
     assert getattr(loaded, option) == taken[-1][option] == stored
     assert f"{option}={stored!r}" in str(describe_bundle(tmp_path / "x.iknow"))
 
 
+class Pooled(torch.nn.Module):
+    """A small network whose scores have a name, and whose layer has places."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv = torch.nn.Conv2d(1, 6, 3)
+        self.head = torch.nn.Linear(6, 3)
+
+    def forward(self, images):
+        hidden = self.conv(images).relu()
+        return {"hidden": hidden, "logits": self.head(hidden.mean((2, 3)))}
+
+
+def test_a_network_is_read_as_before(tmp_path):
+    network = Pooled().eval()
+    X = np.random.default_rng(0).normal(size=(60, 1, 8, 8)).astype(np.float32)
+    made = EpistemicClassifier(
+        network, layers=["conv"], pool="mean", scores="logits", neighborhoods=Ball(1)
+    ).fit(X, np.arange(60) % 3)
+    made.save(tmp_path / "x.iknow")
+    info = describe_bundle(tmp_path / "x.iknow")
+    assert (info.inputs, info.layers[0].n_features) == ({"X": (1, 8, 8)}, 6)
+    loaded = EpistemicClassifier.load(tmp_path / "x.iknow", network)
+    assert (loaded.pool, loaded.scores) == ("mean", "logits")
+    assert loaded.assess(X).reason.tolist() == made.assess(X).reason.tolist()
+    with pytest.raises(BundleError, match="was made with another model"):
+        EpistemicClassifier.load(tmp_path / "x.iknow", network, pool=lambda each: each[:, :, 0, 0])
+
+
 def test_a_mapping_with_a_function_in_it_must_be_passed_again(tmp_path, monkeypatch):
-    monkeypatch.setattr("iknow.classifier.fitting.as_model", lambda model, **options: Reading())
-    fitted = EpistemicClassifier(Reading(), neighborhoods=Ball(2), pool={"a": "mean", "b": np.max})
+    adapt = "iknow.classifier.fitting.as_model"
+    monkeypatch.setattr(adapt, lambda model, **options: PrecomputedModel())
+    fitted = EpistemicClassifier(add_up, neighborhoods=Ball(2), pool={"a": "mean", "b": np.max})
     fitted.fit(*make_outputs()).save(tmp_path / "x.iknow")
     assert describe_bundle(tmp_path / "x.iknow").needs == ("pool",)

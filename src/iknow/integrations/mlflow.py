@@ -23,10 +23,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from iknow.classifier.epistemic import EpistemicClassifier
 from iknow.core.text import shown
 from iknow.errors import BundleError, InputError, MissingExtraError
-from iknow.integrations.answers import Answers
+from iknow.integrations.answers import Answers, takes_texts
 from iknow.integrations.wrapped import ONNX, Stored, restore_model, store_model
 from iknow.models.probe import Probe
 from iknow.storage.about import BundleInfo, describe_bundle
@@ -34,12 +36,15 @@ from iknow.version import __version__
 
 try:
     import mlflow
-    from mlflow import pyfunc
     from mlflow.models import Model, ModelSignature, infer_signature
     from mlflow.models.model import MLMODEL_FILE_NAME
     from mlflow.models.utils import _save_example
     from mlflow.utils import environment
     from mlflow.utils.model_utils import _validate_and_copy_code_paths
+
+    with warnings.catch_warnings():  # of types of its own, on import
+        warnings.simplefilter("ignore", UserWarning)
+        import mlflow.pyfunc
 except ImportError as error:
     raise MissingExtraError("iknow.integrations.mlflow", "mlflow") from error
 
@@ -82,6 +87,14 @@ def save_model(
         extra_pip_requirements: In addition to those.
         metadata: Further metadata of the model; iknow adds what its bundle says.
         mlflow_model: The MLflow model to add to; `log_model` passes it.
+
+    Examples:
+        >>> ec = EpistemicClassifier(FrozenEstimator(trained)).fit(X_train, y_train)
+        >>> save_model(ec.tune(X_val, y_val), "irises")
+        >>> mlflow.pyfunc.load_model("irises").predict(X_val[:2])
+           belief assertion reason     level
+        0       0        IK  KNOWN  0.893333
+        1       0        IK  KNOWN  0.626667
     """
     if not isinstance(classifier, EpistemicClassifier):
         raise InputError(f"an EpistemicClassifier is needed; got {shown(classifier)}")
@@ -120,6 +133,10 @@ def log_model(
 
     Returns:
         MLflow's `ModelInfo`: its `model_uri` is what `load_model` takes.
+
+    Examples:
+        >>> info = log_model(ec, name="irises")  # doctest: +SKIP
+        >>> load_model(info.model_uri).assess(X)  # doctest: +SKIP
     """
     return Model.log(
         artifact_path=None,
@@ -142,6 +159,12 @@ def load_model(model_uri: str, model: Any = None, *, dst_path: str | None = None
 
     Returns:
         The `EpistemicClassifier`.
+
+    Examples:
+        >>> ec = EpistemicClassifier(FrozenEstimator(trained)).fit(X_train, y_train)
+        >>> save_model(ec.tune(X_val, y_val), "irises")
+        >>> load_model("irises").layers_
+        ('input',)
     """
     folder = Path(mlflow.artifacts.download_artifacts(str(model_uri), dst_path=dst_path))
     flavor = Model.load(str(folder)).flavors.get(FLAVOR_NAME)
@@ -163,6 +186,11 @@ def make_signature(classifier: EpistemicClassifier, input_example: Any = None) -
 
     Returns:
         The signature; None if there are no such inputs.
+
+    Examples:
+        >>> ec = EpistemicClassifier(FrozenEstimator(trained)).fit(X_train, y_train)
+        >>> make_signature(ec.tune(X_val, y_val)).outputs.input_names()
+        ['belief', 'assertion', 'reason', 'level']
     """
     example = input_example
     if example is None and isinstance(classifier.probe_, Probe):
@@ -170,6 +198,8 @@ def make_signature(classifier: EpistemicClassifier, input_example: Any = None) -
         example = getattr(example, "arrays", example)  # inputs by name
     if example is None:
         return None
+    if takes_texts(classifier):
+        example = np.asarray(example).reshape(-1).tolist()
     answers = Answers(classifier).predict(example)
     with warnings.catch_warnings():  # it warns of whole numbers, which labels may well be
         warnings.simplefilter("ignore", UserWarning)
@@ -206,7 +236,7 @@ def _add_flavors(model: Any, stored: Stored, code: str | None) -> None:
         "conda_env": environment._CONDA_ENV_FILE_NAME,
         "python_env": environment._PYTHON_ENV_FILE_NAME,
     }
-    pyfunc.add_to_model(model, loader_module=__name__, code=code, **files)
+    mlflow.pyfunc.add_to_model(model, loader_module=__name__, code=code, **files)
     model.add_flavor(
         FLAVOR_NAME, iknow_version=__version__, bundle=BUNDLE, code=code, **vars(stored)
     )

@@ -48,7 +48,7 @@ def make_about(classifier: Any, name: str | None, note: str | None) -> dict[str,
     if ran_elsewhere and inputs is None:
         inputs = before["inputs"]
     return {
-        "name": check_name(before.get("name") if name is None else name or None),
+        "name": check_name(before.get("name") if name is None else name),
         "note": check_note(before.get("note", "") if note is None else note),
         "created": now(),
         "model": before["model"] if ran_elsewhere else name_model(classifier.model),
@@ -88,7 +88,10 @@ def name_model(model: Any) -> str:
     kind = type(model).__name__
     if kind == "FrozenEstimator":
         return name_model(model.estimator)
-    if isinstance(steps := getattr(model, "steps", None), list):
+    steps = getattr(model, "steps", None)
+    if isinstance(steps, list) and all(
+        isinstance(each, tuple) and len(each) == 2 for each in steps
+    ):
         return short(f"{kind}({', '.join(type(step).__name__ for _, step in steps)})")
     is_function = not hasattr(model, "predict") and hasattr(model, "__qualname__")
     return short(f"function {model.__qualname__}" if is_function else kind)
@@ -109,8 +112,8 @@ def now() -> str:
 
 
 def check_name(name: Any) -> str | None:
-    """The name of a bundle: one line of visible text."""
-    if name is None:
+    """The name of a bundle: one line of visible text, None for an empty one."""
+    if name is None or (isinstance(name, str) and not name):
         return None
     if not isinstance(name, str) or visible(name) != name or len(name) > LONGEST_NAME:
         raise InputError(

@@ -48,7 +48,7 @@ def list_facts(info: BundleInfo) -> dict[str, str]:
         "classes": _list_classes(info),
     }
     if info.inputs:
-        shapes = (" × ".join(map(str, shape)) or "one number" for shape in info.inputs.values())
+        shapes = (" × ".join(map(str, shape)) or "one value" for shape in info.inputs.values())
         pairs = zip(info.inputs, shapes, strict=True)
         found["inputs"] = short(", ".join(f"{name}: {shape}" for name, shape in pairs))
     if info.feature_names:

@@ -1,0 +1,198 @@
+"""A folder as model hubs show them: a bundle, a card about it, and the same for programs.
+
+    README.md      what it is, how to load it, what is promised, and what is not
+    config.json    the same as plain values
+    bundle.iknow   the bundle
+
+Everything that the card says comes from the bundle, which may come from anywhere: names, labels and
+notes are escaped, in YAML by quotes and in Markdown by backslashes, so that none of them is markup.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from html import escape
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from iknow.core.scalars import as_flag
+from iknow.core.text import name as short
+from iknow.core.text import percent, shown, visible
+from iknow.errors import InputError
+from iknow.storage.about import BundleInfo, describe_bundle
+from iknow.storage.about_text import list_facts, short_line
+from iknow.storage.atomic import write_bytes
+
+CARD, CONFIG, BUNDLE = "README.md", "config.json", "bundle.iknow"
+TAGS = ("iknow", "selective-classification", "uncertainty", "explainability")
+MARKUP = re.compile(r"[\\`*_\[\]|~$]")
+AT_THE_START = re.compile(r"^(\d+(?=[.)])|(?=[#+\-=]))(.)")
+"""What makes a line a heading or the entry of a list."""
+LOADING = f"""```python
+from iknow import EpistemicClassifier
+
+ec = EpistemicClassifier.load("{BUNDLE}", model)  # the trained model that it was made with
+ec.assess(X).to_frame()
+```"""
+LIMITS = (
+    "The model itself is not part of the bundle.",
+    "What is promised holds for samples drawn as the validation samples were. If the world has "
+    "changed since, tune again.",
+    "IK says that the training data supports an answer, not that the answer is right.",
+    "A bundle runs no code, but its maker can claim anything in it: get it from people you trust.",
+)
+
+
+def write_folder(
+    source: Any,
+    folder: str | PathLike[str],
+    *,
+    name: str | None = None,
+    note: str | None = None,
+    license: str | None = None,
+    tags: Sequence[str] = (),
+    overwrite: bool = False,
+) -> Path:
+    """Write a folder with a bundle and its card, ready to upload.
+
+    Args:
+        source: A fitted `EpistemicClassifier`, or the path of a bundle.
+        folder: The folder, created if necessary.
+        name: What to call it; only with a classifier, as a bundle has its own.
+        note: What to say about it, likewise.
+        license: The identifier of a license, such as "apache-2.0".
+        tags: Further tags.
+        overwrite: Replace the card, the configuration and the bundle if they exist.
+
+    Returns:
+        The folder.
+
+    Examples:
+        >>> ec = EpistemicClassifier(FrozenEstimator(trained)).fit(X_train, y_train)
+        >>> ec = ec.tune(X_val, y_val)
+        >>> folder = write_folder(ec, "irises", name="Irises", license="cc0-1.0")
+        >>> sorted(file.name for file in folder.iterdir())
+        ['README.md', 'bundle.iknow', 'config.json']
+    """
+    place = Path(folder)
+    front = make_front_matter(license, tags)
+    taken = [each for each in (CARD, CONFIG, BUNDLE) if (place / each).exists()]
+    if taken and not as_flag(overwrite, "overwrite"):
+        raise InputError(f"{place / taken[0]} exists: choose another folder, or overwrite=True")
+    if isinstance(source, (str, PathLike)):
+        if name is not None or note is not None:
+            raise InputError("a bundle has its own name and note: load it, and save it with others")
+        describe_bundle(source)  # which refuses what is no bundle
+        place.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, place / BUNDLE)
+    elif hasattr(source, "save") and hasattr(source, "assess"):
+        place.mkdir(parents=True, exist_ok=True)
+        source.save(place / BUNDLE, name=name, note=note)
+    else:
+        raise InputError(f"a classifier or the path of a bundle is needed; got {shown(source)}")
+    info = describe_bundle(place / BUNDLE)
+    write_bytes(place / CARD, (front + make_card(info)).encode("utf-8", "backslashreplace"))
+    config = {"library_name": "iknow", "bundle": BUNDLE, **info.to_dict()}
+    del config["path"]
+    write_bytes(place / CONFIG, json.dumps(_finite(config), indent=2, allow_nan=False).encode())
+    return place
+
+
+def make_front_matter(license: str | None = None, tags: Sequence[str] = ()) -> str:
+    """Make the YAML that hubs read; see `write_folder`."""
+    if isinstance(tags, str):
+        raise InputError(f"tags must be a list of tags; got the text {shown(tags)}")
+    for each in (*tags, *([] if license is None else [license])):
+        if not isinstance(each, str) or not each or visible(each) != each or len(each) > 100:
+            raise InputError(f"tags and license must be one line of text each; got {shown(each)}")
+    lines = ["library_name: iknow", "tags:", *(f"- {_yaml(tag)}" for tag in (*TAGS, *tags))]
+    lines += ["metrics:", "- accuracy", "- coverage"]
+    lines += [] if license is None else [f"license: {_yaml(license)}"]
+    return "\n".join(["---", *lines, "---", ""])
+
+
+def make_card(info: BundleInfo) -> str:
+    """Make the text of a card, in Markdown, for a bundle."""
+    facts = [(markdown(title), markdown(value)) for title, value in list_facts(info).items()]
+    layers = [
+        tuple(map(markdown, (each.name, each.n_features, each.metric, _rule_of(each))))
+        for each in info.layers
+    ]
+    limits = [*LIMITS, *_privacy(info)]
+    needs = [f"`{option}=...`" for option in info.needs]
+    more = f"\n\nPass {', '.join(needs)} too: a bundle holds no functions." if needs else ""
+    parts = [
+        f"# {markdown(info.title)}",
+        "\n".join(f"> {markdown(line)}" for line in info.note.split("\n")) if info.note else "",
+        "A model that says how well each of its answers is justified: IK (I know), IMK (I may "
+        "know) or IDK (I don't know).",
+        "## What is promised",
+        "\n".join(f"- {markdown(short_line(said))}." for said in info.promises),
+        _performance(info),
+        f"## How to load it\n\n{LOADING}{more}",
+        "## What it was made of",
+        _table(("", ""), facts),
+        _table(("layer", "features", "metric", "neighborhood"), layers),
+        "## Limits",
+        "\n".join(f"- {each}" for each in limits),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def markdown(value: object) -> str:
+    r"""Any text in one line of Markdown that shows it as it is.
+
+    Examples:
+        >>> print(markdown("# <b>a_b|c</b>"))
+        \# &lt;b&gt;a\_b\|c&lt;/b&gt;
+    """
+    text = MARKUP.sub(r"\\\g<0>", escape(visible(value), quote=False).strip())
+    return AT_THE_START.sub(r"\1\\\2", text) or "–"
+
+
+def _performance(info: BundleInfo) -> str:
+    chosen = info.selection
+    if chosen is None:
+        return ""
+    rows = [
+        ("coverage", percent(chosen.coverage)),
+        ("accuracy on IK", percent(chosen.accuracy)),
+        ("accuracy elsewhere", percent(chosen.accuracy_outside)),
+    ]
+    return _table((f"on {chosen.n_samples:,} validation samples", ""), rows)
+
+
+def _privacy(info: BundleInfo) -> list[str]:
+    held = "The bundle holds the activations of the training samples"
+    if not info.recognizes_model:
+        return [f"{held}, and nothing by which it could recognize its model."]
+    return [f"{held} and up to 32 training inputs, by which it recognizes its model."]
+
+
+def _rule_of(layer: Any) -> str:
+    return "left out" if layer.left_out is not None else short(layer.rule or "not tuned")
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of Markdown, from texts that are Markdown already."""
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _yaml(text: str) -> str:
+    """A text in YAML: in JSON's quotes, which are YAML's too."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _finite(value: Any) -> Any:
+    """The same values with None for numbers that JSON lacks."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {key: _finite(each) for key, each in value.items()}
+    return [_finite(each) for each in value] if isinstance(value, (list, tuple)) else value
