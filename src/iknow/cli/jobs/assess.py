@@ -184,9 +184,9 @@ def inputs_of(
     model: Any, table: Table, names: tuple[str, ...] | None, rows: Ints | None = None
 ) -> Any:
     """These samples of a table, or all, as a model takes them."""
-    check_width(table, model)
     if table.features is None:
         return take_inputs(table, None, rows)
     known = table.feature_names if names is None else names
     ordered = replace(table, features=take_inputs(table, names), feature_names=known)
+    check_width(ordered, model)
     return take_inputs(in_form(ordered, model), None, rows)

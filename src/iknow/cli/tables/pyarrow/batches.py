@@ -6,7 +6,6 @@ A part is a record batch. Only a part is ever in memory, so a file may be larger
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -20,7 +19,7 @@ import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
 from iknow.cli.tables.jsonl import read_lines
-from iknow.cli.tables.streams import STDIN, Counted
+from iknow.cli.tables.streams import Counted
 from iknow.cli.tables.table import decoding
 from iknow.errors import InputError
 
@@ -158,7 +157,8 @@ def open_arrow(file: IO[bytes], source: Path) -> Iterator[Batches]:
         is_file = file.read(6) == b"ARROW1"
         file.seek(0)
         # A batch may be as large as the file: of a mapped one only what is used is read.
-        mapped = file if source == STDIN else pa.memory_map(os.fspath(source))
+        name = getattr(file, "name", None)
+        mapped = pa.memory_map(name) if isinstance(name, str) else file
         opened = (pa.ipc.open_file if is_file else pa.ipc.open_stream)(mapped)
     with opened:
         parts = map(opened.get_batch, range(opened.num_record_batches)) if is_file else opened
