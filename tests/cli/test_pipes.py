@@ -59,7 +59,7 @@ def to_stream(path):
         (
             b'{"a": 1}\n{"a": "x"}\n',
             "jsonl",
-            "standard input, line 2, 'a': expected a number, got 'x'",
+            "input, line 2, 'a': expected a number, got",
         ),
         (b'{"a": \xff}\n', "jsonl", "line 1: it is no JSON"),
         (b"[" * 100_000, "jsonl", "line 1: it is no JSON"),
