@@ -94,6 +94,7 @@ def test_models_of_catboost_keep_their_labels(irises, iknow):
     assert run(iknow, "m.cbm", classes=False) == expected
 
 
+@pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
 def test_keras_models(irises, iknow, monkeypatch):
     monkeypatch.setenv("KERAS_BACKEND", "torch")
     keras = pytest.importorskip("keras")
