@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -10,10 +11,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from iknow.core.assertion import Assertion
-from iknow.core.colors import COLORS
+from iknow.cli.console import show_selection
 from iknow.core.text import name
 from iknow.storage.about_text import list_facts, short_line
+
+QUORUM = re.compile(r", quorum=(\([0-9, ]*\)|[0-9]+)")
+NUMBER = re.compile(r"[0-9]+\.[0-9]{4,17}(e-?[0-9]+)?")
 
 
 def show_info(info: Any, console: Console) -> None:
@@ -28,17 +31,27 @@ def show_info(info: Any, console: Console) -> None:
         facts.add_row(Text("level", style="dim"), f"IK begins at {info.selection.level:.3f}")
     console.print(Padding(facts, (1, 0, 0, 0)))
     console.print(_layers(info))
+    if info.selection is not None:
+        show_selection(info.selection, console)
+        return
     for sentence in info.promises:
-        promised = sentence.startswith(("Guaranteed", "That holds"))
-        console.print(Text(short_line(sentence), style=COLORS[Assertion.IK] if promised else ""))
+        console.print(Text(short_line(sentence)))
 
 
 def _layers(info: Any) -> Table:
     table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
-    for heading in ("layer", "features", "metric", "neighborhood"):
+    for heading in ("layer", "features", "metric", "neighborhood", "quorum"):
         table.add_column(heading, justify="right" if heading == "features" else "left")
     for layer in info.layers:
-        rule = "not tuned" if layer.rule is None else name(layer.rule)
+        rule = "not tuned" if layer.rule is None else _rounded(layer.rule)
         said = "left out" if layer.left_out is not None else rule
-        table.add_row(Text(name(layer.name)), f"{layer.n_features:,}", layer.metric, Text(said))
+        quorum = "" if layer.quorum is None else ", ".join(map(str, layer.quorum))
+        facts = Text(name(layer.metric)), Text(said), quorum
+        table.add_row(Text(name(layer.name)), f"{layer.n_features:,}", *facts)
     return table
+
+
+def _rounded(rule: str) -> str:
+    """A rule without its quorum, its numbers as people read them."""
+    without = QUORUM.sub("", name(rule))
+    return NUMBER.sub(lambda number: f"{float(number[0]):.4g}", without)

@@ -23,7 +23,7 @@ from iknow.cli.jobs.outputs import check_output, paths_read
 from iknow.cli.jobs.source import Source, check_width, take_inputs, trained_names
 from iknow.cli.model_files import load_model
 from iknow.cli.tables import Table, format_to_write, writing
-from iknow.cli.tables.table import settle_labels
+from iknow.cli.tables.table import as_integers
 from iknow.core.arrays import Ints
 from iknow.core.assertion import Assertion
 from iknow.errors import InputError
@@ -111,8 +111,9 @@ def _tally(assessment: Assessment, table: Table) -> Tally | None:
     labels = table.labels
     if labels is None:
         return None
-    is_text = labels.dtype.kind == "U" and assessment.classes.dtype.kind not in "OUS"
-    return evaluate(assessment, settle_labels(labels) if is_text else labels)
+    if labels.dtype.kind == "U" and assessment.classes.dtype.kind in "iu":
+        labels = as_integers(labels)
+    return evaluate(assessment, labels)
 
 
 def _columns(assessment: Assessment, table: Table) -> dict[str, Any]:
@@ -183,9 +184,9 @@ def inputs_of(
     model: Any, table: Table, names: tuple[str, ...] | None, rows: Ints | None = None
 ) -> Any:
     """These samples of a table, or all, as a model takes them."""
-    check_width(table, model)
     if table.features is None:
         return take_inputs(table, None, rows)
     known = table.feature_names if names is None else names
     ordered = replace(table, features=take_inputs(table, names), feature_names=known)
+    check_width(ordered, model)
     return take_inputs(in_form(ordered, model), None, rows)

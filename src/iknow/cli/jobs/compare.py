@@ -12,6 +12,7 @@ from sklearn.frozen import FrozenEstimator
 
 from iknow.classifier.epistemic import EpistemicClassifier
 from iknow.cli.jobs.assess import inputs_of
+from iknow.cli.jobs.fit import named_like
 from iknow.cli.jobs.forms import takes_text
 from iknow.cli.jobs.outputs import check_output, check_page, paths_read
 from iknow.cli.jobs.source import Source, trained_names
@@ -68,7 +69,7 @@ def compare_job(
         fitted = _inputs(first, training, loaded, names), first_labels
         held = labeled(validation)
         wrapped = FrozenEstimator(loaded) if is_estimator(loaded) else loaded
-        more = {"random_state": random_state, **(parameters or {})}
+        more = {"random_state": random_state, **named_like(first_labels, parameters)}
         classifier = EpistemicClassifier(wrapped, layers or None, **more)
         classifier.fit(*fitted).tune(held[0], coverage=coverages[len(coverages) // 2])
         others: dict[str, Any] = {name: labeled(source) for name, source in sets.items()}

@@ -21,6 +21,7 @@ from iknow.cli.jobs.outputs import check_model, check_output, paths_read
 from iknow.cli.jobs.source import Source, check_width, take_inputs, trained_names
 from iknow.cli.model_files import check_model_name, load_model, save_model
 from iknow.cli.tables import Table
+from iknow.cli.tables.table import as_integers
 from iknow.core.arrays import Ints, Labels
 from iknow.core.neighborhood import Neighborhood, is_tuned
 from iknow.errors import InputError
@@ -80,7 +81,7 @@ def fit_job(
             )
         rows, tuned_rows = split_rows(y, hold_out or 0.25, random_state)
     wrapped = _find_model(table, y, rows, loaded, train=train, random_state=random_state)
-    given = {"classes": table.classes, "random_state": random_state, **(parameters or {})}
+    given = {"classes": table.classes, **named_like(y, parameters), "random_state": random_state}
     classifier = EpistemicClassifier(wrapped, layers or None, rule, **given)
     names = trained_names(wrapped) or table.feature_names
     with warnings.catch_warnings():
@@ -98,6 +99,14 @@ def fit_job(
         save_model(wrapped.estimator, model)
     classifier.save(output, **(about or {}))
     return classifier
+
+
+def named_like(y: Labels, parameters: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The parameters, with the names of classes as ints if the labels are."""
+    found = dict(parameters or {})
+    if "classes" in found and y.dtype.kind != "U":
+        found["classes"] = as_integers(np.array(found["classes"], dtype=np.str_))
+    return found
 
 
 def _read_validation(

@@ -95,6 +95,8 @@ def check_width(table: Table, model: Any) -> None:
     wanted = getattr(model, "n_features_in_", None)
     if table.features is None or table.features.ndim != 2 or not isinstance(wanted, int):
         return
+    if wanted == 0:  # catboost's, of a model from a file
+        return
     if (width := table.features.shape[1]) != wanted:
         raise InputError(
             f"the model takes {wanted} features; the file has {width} (name the labels by --label, "

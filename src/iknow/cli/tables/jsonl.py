@@ -85,22 +85,17 @@ def _parse(line: bytes, place: str, names: Sequence[str] | None) -> dict[str, An
 
 
 def _column(values: list[Any], name: str, kinds: dict[str, str], places: Places) -> Any:
-    """One column of a part; its kind is that of the first part in which a value is present."""
-    found = {_kind(value, i, name, places) for i, value in enumerate(values) if value is not None}
-    kind = kinds.get(name) or ("text" if "text" in found else "number" if found else None)
-    if kind is None:
-        return np.full(len(values), np.nan)
-    kinds[name] = kind
-    wrong = "number" if kind == "text" else "text"
-    if wrong in found:
-        is_wrong = (
-            each is not None and isinstance(each, str) != (kind == "text") for each in values
-        )
-        i = list(is_wrong).index(True)
-        raise InputError(
-            f"{places.of(i, name)}: expected {'text' if kind == 'text' else 'a number'}, got "
-            f"{shorten(repr(values[i]))}"
-        )
+    """One column of a part; its kind is that of its first value that is not null."""
+    for i, value in enumerate(values):
+        if value is None:
+            continue
+        found = _kind(value, i, name, places)
+        if kinds.setdefault(name, found) != found:
+            expected = "text" if found == "number" else "a number"
+            raise InputError(
+                f"{places.of(i, name)}: expected {expected}, got {shorten(repr(value))}"
+            )
+    kind = kinds.get(name)
     if kind == "text":
         return values
     if all(type(value) is int and -(2**63) <= value < 2**63 for value in values):

@@ -11,7 +11,7 @@ from typing import Any
 from iknow.cli.tables.formats import OUT_OF_ORDER, format_to_read
 from iknow.cli.tables.numpy import read_npy, read_npy_labels, read_npz
 from iknow.cli.tables.roles import Roles
-from iknow.cli.tables.streams import opening
+from iknow.cli.tables.streams import STDIN, opening
 from iknow.cli.tables.table import Table, check_fits, check_rows, settle_labels
 from iknow.core.arrays import Labels
 from iknow.errors import InputError, MissingExtraError
@@ -35,6 +35,7 @@ def reading(
     form = format_to_read(path, form)
     labels = None if labels_path is None else _read_labels(labels_path)
     with opening(path, seekable=form in OUT_OF_ORDER) as file:
+        path = Path("standard input") if path == STDIN else path  # in errors
         how: dict[str, Any] = {"labelled": labels is None}
         if form == "npy":
             parts = read_npy(file, path, roles, whole=whole)

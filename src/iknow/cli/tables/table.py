@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iknow.core.arrays import Floats, Labels
+from iknow.core.text import shown
 from iknow.errors import IknowError, InputError
 from iknow.memory import free_memory
 
@@ -169,6 +170,15 @@ def settle_labels(cells: Labels) -> Labels:
         with suppress(OverflowError, ValueError):  # more digits than an int64 holds: an identifier
             return np.array([int(cell) for cell in cells.tolist()], dtype=np.int64)
     return cells
+
+
+def as_integers(cells: Labels) -> Labels:
+    """Text of shape (n,) as ints; an `InputError` names a cell that is none."""
+    labels = settle_labels(cells)
+    if labels.dtype.kind == "U":
+        wrong = next((cell for cell in cells.tolist() if not _INTEGER.fullmatch(cell)), cells[0])
+        raise InputError(f"the label {shown(wrong)} is no integer, as those of the classifier are")
+    return labels
 
 
 def check_rows(rows: Mapping[str, int]) -> None:

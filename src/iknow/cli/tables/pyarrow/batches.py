@@ -26,7 +26,8 @@ from iknow.errors import InputError
 # Bytes of text at a time. A longer row is no row of a table: it is another file, or a trap.
 BLOCK = 1 << 25
 HEADER = 1 << 16  # bytes in which a header ends, mostly
-ROWS = 1 << 16  # of a Parquet file at a time
+PART = 1 << 23  # bytes that a part takes as numbers, about
+MOST_ROWS = 1 << 16
 ADVICE = "; save it as UTF-8 text: a header and rows of equally many cells"
 INDEX_NAME = re.compile(r"__index_level_\d+__")
 
@@ -60,6 +61,11 @@ def open_csv(file: IO[bytes], source: Path) -> Iterator[Batches]:
         yield Batches(names, parts, untyped=True, first_row=2)
 
 
+def rows_at_once(n_columns: int) -> int:
+    """How many rows make up a part."""
+    return max(1, min(MOST_ROWS, PART // (8 * max(1, n_columns))))
+
+
 def _decoded(parts: Iterator[Any], source: Path, advice: str = "") -> Iterator[Any]:
     """The same parts; an error in making one names the file, and no other error does."""
     while True:
@@ -67,7 +73,9 @@ def _decoded(parts: Iterator[Any], source: Path, advice: str = "") -> Iterator[A
             part = next(parts, None)
         if part is None:
             return
-        yield part
+        step = rows_at_once(part.num_columns)
+        for start in range(0, part.num_rows, step):
+            yield part.slice(start, step)
 
 
 def _csv_header(text: Counted) -> tuple[str, ...]:
@@ -119,17 +127,27 @@ def open_parquet(file: IO[bytes], source: Path) -> Iterator[Batches]:
     """A Parquet file, whatever the size of its row groups."""
     # pq.read_table would take folders named like label=cat for columns.
     with decoding(source):
-        opened = pq.ParquetFile(file)
-        schema, meta = opened.schema_arrow, opened.metadata
+        meta = pq.read_metadata(file)
+        file.seek(0)
+        # Without a buffer, a whole column of a row group is read at once.
+        buffer = max(1 << 12, min(1 << 20, PART // max(1, meta.num_columns)))
+        opened = pq.ParquetFile(file, metadata=meta, buffer_size=buffer)
         groups = [meta.row_group(i).total_byte_size for i in range(meta.num_row_groups)]
+        schema = opened.schema_arrow
     with opened:
         yield Batches(
             tuple(schema.names),
-            _decoded(opened.iter_batches(batch_size=ROWS), source),
+            _decoded(_parquet_parts(opened, len(schema.names)), source),
             index=_index_of(schema),
             # And their copy in float64.
             n_bytes=sum(groups) + 16 * meta.num_rows * meta.num_columns,
         )
+
+
+def _parquet_parts(opened: Any, n_columns: int) -> Iterator[Any]:
+    """Batches of one row group after another; over all of them, pyarrow keeps what it has read."""
+    for i in range(opened.num_row_groups):
+        yield from opened.iter_batches(batch_size=rows_at_once(n_columns), row_groups=[i])
 
 
 @contextmanager
@@ -138,7 +156,10 @@ def open_arrow(file: IO[bytes], source: Path) -> Iterator[Batches]:
     with decoding(source):
         is_file = file.read(6) == b"ARROW1"
         file.seek(0)
-        opened = (pa.ipc.open_file if is_file else pa.ipc.open_stream)(file)
+        # A batch may be as large as the file: of a mapped one only what is used is read.
+        name = getattr(file, "name", None)
+        mapped = pa.memory_map(name) if isinstance(name, str) else file
+        opened = (pa.ipc.open_file if is_file else pa.ipc.open_stream)(mapped)
     with opened:
         parts = map(opened.get_batch, range(opened.num_record_batches)) if is_file else opened
         names = tuple(opened.schema.names)

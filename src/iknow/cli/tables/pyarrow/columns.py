@@ -60,8 +60,6 @@ def read_parts(
     features = roles.find_features(batches.names, str(source), batches.index)
     row, reading = batches.first_row, None
     for batch in batches.parts:
-        if not batch.num_rows:
-            continue
         if reading is None:
             text = _find_text(batch, features, roles, batches.untyped, mixed=mixed)
             reading = Reading(source, roles, features, text, batches.untyped, labelled)
