@@ -1,4 +1,4 @@
-"""Make embeddings.npz, the data of the tutorial on embeddings: python docs/figures/embeddings.py MODEL.
+"""Make the data of the tutorial on embeddings: python docs/figures/embeddings.py MODEL.
 
 What functions of Python's standard library say about themselves, by area, and the embeddings of it
 by a sentence encoder: MODEL is a folder with all-MiniLM-L6-v2 (22 million weights), as published
@@ -17,8 +17,8 @@ import numpy as np
 
 FILE = Path(__file__).with_name("embeddings.npz")
 AREAS = {
-    "mail": "email.message email.mime.base email.header email.policy email.generator mailbox smtplib "
-    "imaplib poplib email.utils email.headerregistry email.charset",
+    "mail": "email.message email.mime.base email.header email.policy email.generator mailbox "
+    "smtplib imaplib poplib email.utils email.headerregistry email.charset",
     "concurrency": "asyncio.tasks asyncio.events asyncio.locks asyncio.queues asyncio.streams "
     "asyncio.base_events threading multiprocessing.pool multiprocessing.managers queue "
     "concurrent.futures._base sched",
@@ -79,7 +79,8 @@ if __name__ == "__main__":
         print(area, len(found))
         texts += chosen
         labels += [area] * len(chosen)
-    once = {text: label for text, label in zip(texts, labels, strict=True) if texts.count(text) == 1}
+    pairs = zip(texts, labels, strict=True)
+    once = {text: label for text, label in pairs if texts.count(text) == 1}
     np.savez_compressed(
         FILE,
         texts=np.array(list(once)),

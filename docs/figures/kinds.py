@@ -16,9 +16,6 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from transformers import BertConfig, BertForSequenceClassification
 
-from iknow import EpistemicClassifier
-from iknow.models import PrecomputedModel
-
 torch.manual_seed(0)
 X, y = load_iris(return_X_y=True)
 order = np.random.default_rng(0).permutation(len(X))

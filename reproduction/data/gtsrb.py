@@ -80,6 +80,8 @@ def _write(
     target: Path, archive: zipfile.ZipFile, members: Sequence[str], signs: Sequence[int]
 ) -> None:
     x = np.empty((len(members), SIZE, SIZE, 3), dtype=np.uint8)
-    for i, member in enumerate(show_progress(members, f"making {target.name}", enabled=True)):
+    for i, member in enumerate(
+        show_progress(members, len(members), f"making {target.name}", enabled=True)
+    ):
         x[i] = read_resized(archive.read(member), SIZE)
     np.savez_compressed(target, x=x, y=np.array(signs, dtype=np.uint8))

@@ -64,8 +64,8 @@ def make_html(
 
     Args:
         assessment: What `assess` returned for n samples.
-        y_true: True labels of shape (n,). Default: those that came with the samples. Without any the
-            page says nothing about accuracy.
+        y_true: True labels of shape (n,). Default: those that came with the samples. Without any
+            the page says nothing about accuracy.
         samples: The assessed inputs: an array, sequence, table or mapping.
         training: The training inputs by row, likewise.
         renderer: Makes pictures of both.

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
+from iknow import memory
 from iknow.core.assertion import Assertion, make_assertions
 from iknow.core.justification import justify
 from iknow.core.support import find_support
 from iknow.errors import InputError
 from iknow.rules import Ball, Nearest
-from iknow import memory
 from iknow.search.cpu import dense_index as dense
 from iknow.search.cpu.blocks import BYTES_FOR_MINIMA, BlockSearch
 from iknow.search.cpu.dense_index import DenseIndex

@@ -14,10 +14,10 @@ import numpy as np
 from iknow.core.arrays import Floats, Floats32
 from iknow.core.evidence import Evidence, empty_evidence
 from iknow.locking import cached_property
+from iknow.memory import slices_that_fit
 from iknow.search.cpu.dense_index import is_compiled
 from iknow.search.cpu.tile_index import TileIndex
 from iknow.search.index import check_k, check_per_class
-from iknow.search.memory import slices_that_fit
 
 if TYPE_CHECKING:
     from iknow.search.cpu.mismatch_search import MismatchSearch

@@ -14,6 +14,8 @@ the lowest row. So the result is exact, to the last bit.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
@@ -48,7 +50,7 @@ class SparseSearch:
         self.class_starts, self.n_classes = stored.class_starts, stored.n_classes
         starts = range(0, stored.n_rows, ROWS_AT_ONCE)
         parts = [csr_array(self.points[start : start + ROWS_AT_ONCE]) for start in starts]
-        rows = csr_array(vstack(parts, format="csr"), dtype=np.float64)
+        rows: Any = vstack(parts, format="csr").astype(np.float64)
         self.squares = np.asarray(rows.multiply(rows).sum(axis=1), dtype=np.float64).ravel()
         self.columns = csr_array(rows.T)  # scipy would convert it for each product
         self.error = 8 * (stored.n_features + 8) * UNIT_ROUNDOFF
@@ -87,7 +89,7 @@ class SparseSearch:
 
         A mask of shape (n_queries, n_rows).
         """
-        given = csr_array(queries, dtype=np.float64)
+        given: Any = csr_array(queries, dtype=np.float64)
         squares = np.asarray(given.multiply(given).sum(axis=1), dtype=np.float64).reshape(-1, 1)
         sizes: Floats = squares + self.squares
         about = sizes - 2 * (given @ self.columns).toarray()
