@@ -20,7 +20,8 @@ from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto
 from iknow.core.text import name as shown_name
 from iknow.core.text import shown
 from iknow.errors import InputError
-from iknow.models.onnx.graph import Graph, read_graph
+from iknow.models.onnx.graph import Graph
+from iknow.models.onnx.parsing import read_graph
 
 IN_MEMORY = "the ONNX model"
 TOO_LARGE = (
