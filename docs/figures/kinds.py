@@ -16,6 +16,9 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from transformers import BertConfig, BertForSequenceClassification
 
+from iknow import EpistemicClassifier  # noqa: F401 - for the page
+from iknow.models import PrecomputedModel  # noqa: F401
+
 torch.manual_seed(0)
 X, y = load_iris(return_X_y=True)
 order = np.random.default_rng(0).permutation(len(X))
