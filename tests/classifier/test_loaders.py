@@ -183,6 +183,17 @@ def test_a_pipeline_reads_the_columns_of_a_dataset():
     assert read.indexes_["tfidfvectorizer"].n_rows == 70
 
 
+def test_columns_that_moved_are_told_to_a_network_too():
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    classifier = EpistemicClassifier(NETWORK, progress=False).fit(frame[TRAIN], Y[TRAIN])
+    classifier.tune(frame[VALIDATION], Y[VALIDATION])
+    expected = at_hand().tune(X[VALIDATION], Y[VALIDATION]).assess(X[TEST])
+    np.testing.assert_array_equal(classifier.assess(frame[TEST]).assertion, expected.assertion)
+    np.testing.assert_array_equal(classifier.assess(X[TEST]).assertion, expected.assertion)
+    with pytest.raises(InputError, match="feature names"):
+        classifier.assess(frame[TEST][list("badc")])
+
+
 def test_precomputed_outputs_may_come_in_batches():
     said = NETWORK(torch.tensor(X)).detach().numpy()
 

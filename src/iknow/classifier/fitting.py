@@ -156,11 +156,12 @@ class FittingMixin(SavingMixin):
 
         def prepare(inputs: Any) -> Any:
             prepared = self.model_.prepare(inputs)
-            first = not hasattr(self, "indexes_") and is_estimator(self.model)
-            if hasattr(self, "n_features_in_") or first:
-                table = prepared if isinstance(inputs, Mapping) else inputs
-                reset = not hasattr(self, "n_features_in_")
-                parameters.check_features(self, table, reset=reset)
+            table = prepared if isinstance(inputs, Mapping) else inputs
+            # Other models take numbers by their places: a table's names must not change either.
+            if is_estimator(self.model) or hasattr(table, "columns"):
+                known = hasattr(self, "n_features_in_")
+                if known or not hasattr(self, "indexes_"):
+                    parameters.check_features(self, table, reset=not known)
             return prepared
 
         takes_pairs = isinstance(self.model_, PrecomputedModel)
