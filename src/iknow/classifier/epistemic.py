@@ -80,7 +80,7 @@ class EpistemicClassifier(PredictingMixin, ClassifierMixin, BaseEstimator):  # t
         random_state: Seed for all random choices.
         progress: Show a progress bar in a terminal.
         device: "cuda", "cuda:1", "mps" or "cpu" to search with torch; None searches on the CPU
-            without it. The answers are the same.
+            without it. The answers are the same. An ONNX model runs there too.
         index: A Euclidean index to use instead of iknow's own: a type or function that takes
             (activations, labels, n_classes, rows=...) and passes `iknow.testing.IndexContract`.
             It excludes `device`. Both belong to the machine: `save` does not keep them.
