@@ -145,7 +145,7 @@ def check_features(estimator: Any, X: Any, *, reset: bool) -> None:
 def _reads_by_name(estimator: Any) -> bool:
     """Whether the model itself takes its columns by name, wherever they are, and nothing else."""
     steps, _ = unwrap(getattr(estimator.model_, "estimator", None))
-    first = steps[0][1] if steps else None
+    first: Any = steps[0][1] if steps else None
     columns = [part[2] for part in getattr(first, "transformers", ())]
     named = all(isinstance(name, str) for each in columns for name in np.atleast_1d(each).tolist())
     # Known by its name: importing it takes long.
