@@ -6,7 +6,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import torch
-from scipy.sparse import coo_array, csc_array, csr_array, csr_matrix, lil_matrix, sparray
+from scipy.sparse import coo_array, csc_array, csr_array, csr_matrix, dok_array, lil_matrix, sparray
 
 from iknow.errors import InputError
 from iknow.models.inputs import (
@@ -158,7 +158,9 @@ def test_all_else_becomes_an_array(kind):
     np.testing.assert_array_equal(dense.reshape(N, 3), VALUES)
 
 
-@pytest.mark.parametrize("make", [csr_array, csc_array, coo_array, csr_matrix, lil_matrix])
+@pytest.mark.parametrize(
+    "make", [csr_array, csc_array, coo_array, dok_array, csr_matrix, lil_matrix]
+)
 def test_a_sparse_matrix_stays_sparse_and_gives_its_rows(make):
     found = as_dense(make(VALUES))
     assert count_samples(found) == N

@@ -51,10 +51,10 @@ class FunctionModel(Model):
         """Return `inputs` as they are, but numbers in a list as an array, a dict as `Fields`."""
         if isinstance(inputs, Fields):
             return inputs
+        if is_sparse(inputs):  # first, as one format of them is a dict
+            return inputs.tocsr()
         if isinstance(inputs, Mapping):
             return as_fields(inputs)
-        if is_sparse(inputs):
-            return inputs.tocsr()
         if isinstance(inputs, (list, tuple)):
             return _as_array_or_list(inputs)
         if isinstance(inputs, (str, bytes)) or not _gives_rows(inputs):

@@ -32,13 +32,13 @@ def as_dense(inputs: Any) -> Any:
     shape (n,); anything else as an array of shape (n, ...). Columns by name, as a dataset yields
     them, are a data frame, or the only one of them.
     """
+    if is_sparse(inputs) and inputs.ndim == 2:  # first, as one format of them is a dict
+        return inputs.tocsr()
     if isinstance(inputs, Mapping):
         return as_dense(next(iter(inputs.values()))) if len(inputs) == 1 else as_frame(inputs)
     inputs = as_pandas(inputs)
     if hasattr(inputs, "iloc") and inputs.ndim == 2:
         return inputs
-    if is_sparse(inputs) and inputs.ndim == 2:
-        return inputs.tocsr()
     if (objects := as_objects(inputs)) is not None:
         return objects
     array = as_array(inputs, "X")

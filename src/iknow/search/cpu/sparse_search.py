@@ -49,11 +49,11 @@ class SparseSearch:
         self.points, self.labels, self.rows = stored.points, stored.labels, stored.rows
         self.class_starts, self.n_classes = stored.class_starts, stored.n_classes
         starts = range(0, stored.n_rows, ROWS_AT_ONCE)
-        parts = [csr_array(self.points[start : start + ROWS_AT_ONCE]) for start in starts]
-        rows: Any = vstack(parts, format="csr").astype(np.float64)
-        self.squares = np.asarray(rows.multiply(rows).sum(axis=1), dtype=np.float64).ravel()
-        self.columns = csr_array(rows.T)  # scipy would convert it for each product
-        self.error = 8 * (stored.n_features + 8) * UNIT_ROUNDOFF
+        parts = [self.points[start : start + ROWS_AT_ONCE] for start in starts]
+        rows: Any = vstack([csr_array(part) for part in parts], format="csr").astype(np.float64)
+        self.squares = np.concatenate([_squares(part) for part in parts])
+        self.columns: Any = rows.T.tocsr()  # scipy would convert it for each product
+        self.error = 8 * (stored.n_features + 8) * UNIT_ROUNDOFF  # twice the bound above
 
     def fill(self, queries: Floats32, evidence: Evidence) -> None:
         """Write the evidence about queries of shape (n_queries, n_features) into `evidence`."""
@@ -89,9 +89,8 @@ class SparseSearch:
 
         A mask of shape (n_queries, n_rows).
         """
-        given: Any = csr_array(queries, dtype=np.float64)
-        squares = np.asarray(given.multiply(given).sum(axis=1), dtype=np.float64).reshape(-1, 1)
-        sizes: Floats = squares + self.squares
+        given: Any = csr_array(queries).astype(np.float64)
+        sizes: Floats = _squares(queries)[:, None] + self.squares
         about = sizes - 2 * (given @ self.columns).toarray()
         sizes *= self.error
         highest = about + sizes
@@ -105,3 +104,9 @@ class SparseSearch:
         if k:
             within |= lowest <= np.partition(highest, k - 1)[:, k - 1 : k]
         return within
+
+
+def _squares(rows: Floats32) -> Floats:
+    """The squared ℓ2 lengths of rows, in float64."""
+    squares: Floats = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
+    return squares
