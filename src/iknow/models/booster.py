@@ -27,8 +27,11 @@ ERRORS = ("XGBoostError", "LightGBMError", "CatBoostError")
 
 
 def is_refusal(error: Exception) -> bool:
-    """Whether an error says that a classifier does not take its inputs."""
-    known = isinstance(error, (ValueError, TypeError, ArithmeticError))
+    """Whether an error says that a classifier does not take its inputs.
+
+    A missing text has no method `lower`: that is an AttributeError.
+    """
+    known = isinstance(error, (ValueError, TypeError, ArithmeticError, AttributeError))
     return known or any(kind.__name__ in ERRORS for kind in type(error).__mro__)
 
 
