@@ -44,6 +44,7 @@ from iknow.models.precomputed import PrecomputedModel
 from iknow.models.sklearn import SklearnModel
 from iknow.selection import meaning
 from reproduction.data.published import read_grid_stability_12
+from reproduction.markdown import table_lines
 
 COVERAGES = (0.6, 0.75, 0.9)
 MAY_GO = "both, or leaves"  # the input is left out where it often disagrees with the model
@@ -248,6 +249,32 @@ def summarize(runs: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def tables(found: dict[str, Any]) -> str:
+    """The shares asserted and wrong, in percent at each coverage, as Markdown."""
+    names = [*LAYERS, SOFTMAX]
+    by_dataset: list[list[str]] = []
+    by_cell: dict[tuple[str, str], list[Any]] = {}
+    for problem, rows in found["by cell"].items():
+        dataset, _, gaps = problem.rpartition(", ")
+        part = "design" if dataset in DESIGN else "held out"
+        table = {cell: [row[name] for name in names] for cell, row in rows.items()}
+        by_dataset.append([f"{dataset} ({part})", gaps, *_words(list(table.values()))])
+        for cell, shares in table.items():
+            by_cell.setdefault((f"{cell} ({part})", gaps), []).append(shares)
+    lines = [[*key, *_words(shares)] for key, shares in sorted(by_cell.items())]
+    return "\n".join(
+        [
+            *table_lines(["dataset", "gaps", *names], by_dataset, (0, 1)), "",
+            *table_lines(["cell", "gaps", *names], lines, (0, 1)), "",
+        ]
+    )  # fmt: skip
+
+
+def _words(shares: list[Any]) -> list[str]:
+    """The means over the first axis, a word for each set of layers."""
+    return [" / ".join(f"{100 * s:.1f}" for s in row) for row in np.mean(shares, axis=0)]
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Measure all, and write after each."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.leaves", description=__doc__)
@@ -261,7 +288,8 @@ def main(arguments: list[str] | None = None) -> None:
         runs[name] = record["cells"]
         print(name, record["seconds"], "s", flush=True)
         found = {"coverages": COVERAGES, "seeds": asked.seeds, **summarize(runs)}
-        asked.out.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+        asked.out.write_text(json.dumps(found) + "\n", "utf-8")
+    print(tables(json.loads(asked.out.read_text("utf-8"))))
 
 
 if __name__ == "__main__":

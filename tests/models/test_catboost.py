@@ -115,3 +115,9 @@ def test_what_is_no_classifier_or_no_table_is_refused():
     for model in (classifier(), native()):
         with pytest.raises(InputError, match="a Pool of catboost: pass the data"):
             as_model(model.fit(X, Y)).prepare(catboost.Pool(X))
+
+
+@pytest.mark.parametrize("make", [classifier, native])
+def test_what_catboost_refuses_is_an_error_of_ours(make):
+    with pytest.raises(InputError, match="failed on inputs"):
+        as_model(make().fit(X, Y)).observe(np.array([["a"] * 4]), ("leaves",))

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.datasets import load_breast_cancer, load_iris, make_classification
 from sklearn.ensemble import (
     AdaBoostClassifier,
     BaggingClassifier,
@@ -161,6 +161,24 @@ def test_the_input_is_kept_beside_leaves_however_often_it_disagrees():
     ec.set_params(layers=["input", "leaves"], metric={"input": "euclidean"})
     ec.fit(noisy[::2], Y[::2]).tune(noisy[1::2], coverage=0.5)
     assert ec.selection_.left_out == {}
+
+
+def test_leaves_too_coarse_to_tell_classes_apart_are_left_out():
+    stumps = RandomForestClassifier(3, max_depth=1, max_features=1, random_state=0)
+    stumps.fit(X[::2], Y[::2])
+    ec = EpistemicClassifier(stumps).fit(X[::2], Y[::2]).tune(X[1::2], coverage=0.7)
+    assert set(ec.selection_.left_out) == {"leaves"}
+    assert (ec.assess(X[1::2]).assertion == Assertion.IK).mean() > 0.6
+
+
+def test_samples_that_share_a_leaf_with_training_samples_are_no_copies():
+    values, labels = make_classification(400, 10, n_informative=5, random_state=0)
+    tree = DecisionTreeClassifier(random_state=0).fit(values[::2], labels[::2])
+    ec = EpistemicClassifier(tree, layers=["leaves"]).fit(values[::2], labels[::2])
+    ec.tune(values[1::2], labels[1::2], coverage=0.7)
+    both = EpistemicClassifier(tree).fit(values[::2], labels[::2])
+    with pytest.raises(InputError, match="are copies of training samples"):
+        both.tune(values[::2], labels[::2], coverage=0.7)
 
 
 def test_leaves_and_numbers_prove_no_robust_radius_but_spoil_none():

@@ -117,3 +117,8 @@ def test_what_is_no_classifier_or_no_table_is_refused():
     for model in (classifier().fit(X, Y), booster()):
         with pytest.raises(InputError, match="a Dataset of lightgbm: pass the data"):
             as_model(model).prepare(lightgbm.Dataset(X))
+
+
+def test_a_wrong_number_of_columns_is_an_error_of_ours():
+    with pytest.raises(InputError, match="failed on inputs"):
+        as_model(booster()).observe(X[:, :2], ())

@@ -3,6 +3,9 @@
 A network's activations for one input vary slightly with the batch size, so two samples count as
 copies if they are at most a hundred-thousandth of the layer's size apart. The same rule applies to
 training samples among themselves, which keeps the comparison fair.
+
+Leaves of trees say nothing here: a tree grows until it tells its training samples apart, and every
+other sample shares a leaf with one.
 """
 
 from __future__ import annotations
@@ -29,19 +32,22 @@ def count_copies(
 
     Training samples are checked only if there is a copy, at most `SAMPLES_MEASURED` of them.
     """
-    limits = {layer: TOLERANCE * _size(index) for layer, index in indexes.items()}
+    telling = {layer: index for layer, index in indexes.items() if index.metric.p != 0}
+    limits = {layer: TOLERANCE * _size(index) for layer, index in telling.items()}
+    n_samples = max(map(len, evidence.values()))
+    n_rows = next(iter(indexes.values())).n_rows
+    if not telling:
+        return 0, n_samples, 0, n_rows
 
     def copies(nearest: Mapping[str, Floats]) -> int:
         close = [nearest[layer] <= limit for layer, limit in limits.items()]
         return int(np.logical_and.reduce(close).sum())
 
-    copied = copies({layer: _nearest(each) for layer, each in evidence.items()})
-    n_samples = max(map(len, evidence.values()))
-    n_rows = next(iter(indexes.values())).n_rows
+    copied = copies({layer: _nearest(evidence[layer]) for layer in telling})
     if not copied:
         return 0, n_samples, 0, n_rows
     rows = np.arange(0, n_rows, -(-n_rows // SAMPLES_MEASURED))
-    repeated = copies({layer: _nearest_other(index, rows) for layer, index in indexes.items()})
+    repeated = copies({layer: _nearest_other(index, rows) for layer, index in telling.items()})
     return copied, n_samples, repeated, len(rows)
 
 

@@ -22,6 +22,19 @@ CONTAINERS = ("DMatrix", "QuantileDMatrix", "Dataset", "Pool")
 """Classes in which the packages keep data to train with; their rows cannot be taken again."""
 
 
+ERRORS = ("XGBoostError", "LightGBMError", "CatBoostError")
+"""What the packages raise about data, by name; not all are ValueErrors."""
+
+
+def is_refusal(error: Exception) -> bool:
+    """Whether an error says that a classifier does not take its inputs.
+
+    A missing text has no method `lower`: that is an AttributeError.
+    """
+    known = isinstance(error, (ValueError, TypeError, ArithmeticError, AttributeError))
+    return known or any(kind.__name__ in ERRORS for kind in type(error).__mro__)
+
+
 class Booster(ABC):
     """A trained model with scikit-learn's interface."""
 

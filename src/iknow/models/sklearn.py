@@ -25,7 +25,7 @@ from iknow.errors import IknowError, InputError, LayerError, RefusedError
 from iknow.geometry.hamming import LEAVES
 from iknow.geometry.sklearn_parts import ACTIVATIONS, unwrap
 from iknow.models.apart import find_kinds, observe_apart, without_strange_values
-from iknow.models.booster import check_boosted
+from iknow.models.booster import check_boosted, is_refusal
 from iknow.models.gaps import NUMBERS, find_numbers, takes_gaps
 from iknow.models.inputs import as_dense, count_samples, own_copy
 from iknow.models.leaves import find_leaves, has_leaves
@@ -153,7 +153,9 @@ class SklearnModel(Model):
             activations = self._activations(batch, layers)
         except IknowError:
             raise
-        except REFUSALS as error:
+        except Exception as error:
+            if not is_refusal(error):
+                raise
             raise RefusedError(
                 f"{type(self._final).__name__} failed on inputs of shape {np.shape(batch)}: {error}"
             ) from error

@@ -28,7 +28,7 @@ class TestHammingIndex(IndexContract):
 
 
 class TestWithoutNumba(TestHammingIndex):
-    seeds_per_kind = 5
+    seeds_per_kind = 3
 
     @pytest.fixture(autouse=True)
     def _without_numba(self, monkeypatch):
@@ -39,7 +39,7 @@ class TestWithoutNumba(TestHammingIndex):
 class TestComparing(TestHammingIndex):
     """Every feature of every row, also where looking up would be faster."""
 
-    seeds_per_kind = 5
+    seeds_per_kind = 3
 
     @pytest.fixture(autouse=True)
     def _compare(self, monkeypatch):
@@ -52,7 +52,7 @@ class TestComparing(TestHammingIndex):
 class TestLookingUp(TestHammingIndex):
     """By lists of rows, also where they are long."""
 
-    seeds_per_kind = 5
+    seeds_per_kind = 3
 
     @pytest.fixture(autouse=True)
     def _look_up(self, monkeypatch):
