@@ -97,7 +97,7 @@ def measure(n_rows: int, n_training: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=500_000)
     parser.add_argument("--training-rows", type=int, default=20_000)
     asked = parser.parse_args()
