@@ -203,7 +203,7 @@ def _write_hostile(root, X, y):
         "nested": b'{"f0": {"a": 1}}\n', "kinds": b'{"f0": 1}\n{"f0": "x"}\n',
         "more": b'{"f0": 1}\n{"f0": 1, "f1": 2}\n', "huge": b'{"f0": ' + b"9" * 5000 + b"}\n",
         "latin": b'{"f0": "\xe9"}\n', "half": b'{"f0": "\\ud800"}\n', "open": b'{"f0": 1',
-        "markup": '{"[/red]\x1b": 1}\n'.encode(), "nan": b'{"f0": NaN, "f1": Infinity}\n',
+        "markup": b'{"[/red]\x1b": 1}\n', "nan": b'{"f0": NaN, "f1": Infinity}\n',
     }.items():  # fmt: skip
         (root / f"h_{name}.jsonl").write_bytes(content)
     (root / "h_junk.arrow").write_bytes(b"ARROW1\0\0" + bytes(99) + b"ARROW1")
