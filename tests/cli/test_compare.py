@@ -86,7 +86,7 @@ def test_columns_come_in_the_models_order(folder):
     model = make_pipeline(StandardScaler(), LogisticRegression())
     joblib.dump(model.fit(table.drop(columns="kind")[sorted(table)[:5]], table["kind"]), "few.pkl")
     said = fail("few.pkl", "train.csv", "val.csv", "test.csv", "--label", "kind")
-    assert "takes 5 features" in said
+    assert "missing: none; unknown: 'proline'" in said
     joblib.dump(model.fit(table.drop(columns="kind"), table["kind"]), "all.pkl")
     result = run("all.pkl", "train.csv", "val.csv", "test.csv", "--label", "kind")
     assert result.exit_code == 0, result.output + result.stderr

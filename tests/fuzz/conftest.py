@@ -92,7 +92,8 @@ def _write_tables(root, X, y, model):
     }.items():
         columns = {f"f{i}": X[rows, i] for i in range(4)} | {"kind": y[rows]}
         write_table(root / f"{part}.csv", columns)
-        write_table(root / f"{part}.parquet", columns)
+        for ending in ("parquet", "jsonl", "arrow"):
+            write_table(root / f"{part}.{ending}", columns)
         np.savez(root / f"{part}.npz", X=X[rows], y=y[rows])
         np.save(root / f"{part}.npy", X[rows])
         np.save(root / f"{part}_labels.npy", y[rows])
@@ -138,6 +139,8 @@ def _write_hostile(root, X, y):
     joblib.dump(LogisticRegression(), root / "unfitted.joblib")
     joblib.dump(LogisticRegression().fit(X[:, :2], y), root / "narrow.joblib")
     (root / "text.pt").write_bytes(b"not torch")
+    for name in ("text.onnx", "text.json", "text.txt", "text.cbm"):
+        (root / name).write_bytes(b"not a model")
 
     sparse("h_sparse.npy", npy((10**11,)), 8 * 10**11)
     sparse("h_sparse.csv", b"f0,f1,f2,f3,kind\n", 4 * 10**11)
@@ -195,6 +198,16 @@ def _write_hostile(root, X, y):
         "error": ("f0,kind\n" + "[/red]\x1b" * 20_000 + ",a\n").encode(),
     }.items():  # fmt: skip
         (root / f"h_{name}.csv").write_bytes(content)
+    for name, content in {
+        "empty": b"", "blank": b"\n\n", "list": b"[1]\n", "deep": b"[" * 99_999, "nul": bytes(999),
+        "nested": b'{"f0": {"a": 1}}\n', "kinds": b'{"f0": 1}\n{"f0": "x"}\n',
+        "more": b'{"f0": 1}\n{"f0": 1, "f1": 2}\n', "huge": b'{"f0": ' + b"9" * 5000 + b"}\n",
+        "latin": b'{"f0": "\xe9"}\n', "half": b'{"f0": "\\ud800"}\n', "open": b'{"f0": 1',
+        "markup": b'{"[/red]\x1b": 1}\n', "nan": b'{"f0": NaN, "f1": Infinity}\n',
+    }.items():  # fmt: skip
+        (root / f"h_{name}.jsonl").write_bytes(content)
+    (root / "h_junk.arrow").write_bytes(b"ARROW1\0\0" + bytes(99) + b"ARROW1")
+    (root / "h_stream.arrow").write_bytes(b"\xff\xff\xff\xff\x10\0\0\0" + bytes(99))
     (root / "h_junk.parquet").write_bytes(b"PAR1" + b"\0" * 100 + b"PAR1")
     _write_parquet(root)
     os.symlink("loop2.csv", root / "loop1.csv")

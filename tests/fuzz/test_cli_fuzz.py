@@ -26,6 +26,7 @@ MODEL_NAMES = (
 )  # fmt: skip
 
 
+MODEL_FILES = (".joblib", ".pkl", ".pt", ".onnx", ".json", ".txt", ".cbm")
 SLOTS = ("data", "model", "output", "words", "numbers", "bundle", "validation")
 
 
@@ -40,9 +41,9 @@ def make_command(rng, files):
     def data(part, slot):
         if slot in evil:
             return one(files["hostile"]), one(([], ["--label", "kind"]))
-        ending = one(("csv", "npz", "npz", "npy", "parquet"))
-        labels = {"csv": ["--label", "kind"], "parquet": ["--label", "kind"],
-                  "npy": ["--labels", f"{part}_labels.npy"]}.get(ending, [])  # fmt: skip
+        ending = one(("csv", "npz", "npz", "npy", "parquet", "jsonl", "arrow"))
+        labels = {"npz": [], "npy": ["--labels", f"{part}_labels.npy"]}
+        labels = labels.get(ending, ["--label", "kind"])
         return f"{part}.{ending}", labels
 
     def output(words, *good):
@@ -78,6 +79,18 @@ def make_command(rng, files):
             ["--reference", one(files["all"])],
             ["--quorum", one(("3", "1,3", *files["text"]))],
             ["--device", one(("cpu", "abacus", *files["text"]))],
+            ["--id", one(("kind", "f0", *files["text"]))],
+            ["--drop", one(("kind", "f0", *files["text"]))],
+            ["--features", one(("f0,f1", "f0,f0", "kind", ",", *files["text"]))],
+            ["--text", one(("f0", *files["text"]))],
+            ["--input-format", one(("csv", "jsonl", "arrow", "parquet", "npz", "npy", "x"))],
+            ["--config", one((*files["all"], *files["text"]))],
+            ["--metric", one(("cosine", "a=b", *files["text"]))],
+            ["--pool", one(("mean", "a=b", *files["text"]))],
+            ["--scores", one(("0", "logits", *files["text"]))],
+            ["--class", one(("0", *files["text"]))],
+            ["--level", one(NUMBERS)],
+            ["--batch-size", one(NUMBERS)],
         ])  # fmt: skip
     if command == "fit":
         path, labels = data("train", "data")
@@ -143,7 +156,7 @@ def test_every_command_line_ends_well_or_with_one_line_and_nothing_is_lost(
     files = {
         "hostile": ["[/red].npz", "absent.csv"]
         + [n for n in names if n.startswith(HOSTILE) or n.endswith("_made.npz")],
-        "models": [n for n in names if n.endswith((".joblib", ".pkl", ".pt"))] + list(MODEL_NAMES),
+        "models": [n for n in names if n.endswith(MODEL_FILES)] + list(MODEL_NAMES),
         "bundles": [n for n in names if n.endswith(".iknow")] + ["absent.iknow", "train.csv", ""],
         "text": evil_text,
         "all": [*names, "absent.npy"],

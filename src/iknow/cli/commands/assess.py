@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from iknow.cli.options import (
     BatchOption,
@@ -64,15 +65,17 @@ def assess(
     from iknow.cli.jobs.assess import assess_job
     from iknow.cli.jobs.source import Source
 
-    outcome = assess_job(
-        bundle,
-        Source(data, roles_of(label, identifier, drop, features, text), labels, input_format),
-        output,
-        model=model,
-        output_form=output_format,
-        level=level,
-        device=device,
-        batch_size=batch_size,
-        check_model=not no_check_model,
-    )
+    with Console(stderr=True).status("Assessing ...") as status:
+        outcome = assess_job(
+            bundle,
+            Source(data, roles_of(label, identifier, drop, features, text), labels, input_format),
+            output,
+            model=model,
+            output_form=output_format,
+            level=level,
+            device=device,
+            batch_size=batch_size,
+            check_model=not no_check_model,
+            told=lambda n_samples: status.update(f"Assessed {n_samples:,} samples ..."),
+        )
     show_outcome(outcome, output, console_for(output))

@@ -7,7 +7,7 @@ memory. Counts of the parts add up to those of the whole.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -66,16 +66,19 @@ def assess_job(
     device: str | None = None,
     batch_size: int | None = None,
     check_model: bool = True,
+    told: Callable[[int], None] = lambda _: None,
 ) -> Outcome:
     """Assess the samples of a file with a bundle and its model; write a row each to `output`.
 
-    level: assert at this one, and not at the one that was tuned.
+    level: assert at this one, and not at the one that was tuned. told: is called with the number of
+    samples that are done.
     """
     form = None if output is None else format_to_write(output, output_form)
     if output is not None:
         check_output(output, [bundle, *paths_read(data, model=model)])
     classifier = load_classifier(bundle, model, device, check_model=check_model)
     classifier.batch_size = batch_size or classifier.batch_size
+    classifier.progress = False  # a bar for each part would say little: see `told`
     tuned = None if level is None else assert_at(classifier, level)
     total: Outcome | None = None
     with ExitStack() as stack:
@@ -90,6 +93,7 @@ def assess_job(
                 write = write or stack.enter_context(writing(output, form))
                 write(columns)
             total = outcome if total is None else _add(total, outcome)
+            told(total.n_samples)
     assert total is not None  # a file without samples is refused
     return replace(total, tuned=tuned)
 
