@@ -17,6 +17,7 @@ import numpy as np
 import typer
 from typer.cli import get_docs_for_click
 
+from benchmarks.leaves import tables as leaf_tables
 from benchmarks.records import Results, from_json
 from benchmarks.report import to_markdown
 from benchmarks.tables import quantity_tables, targets_table
@@ -196,11 +197,16 @@ def wrong_labels() -> str:
     return _table(headings, rows, n_words=0)
 
 
+def leaves() -> str:
+    """Shares asserted and wrong of trees, by the layers looked at."""
+    return leaf_tables(json.loads((DOCS / "figures" / "leaves.json").read_text("utf-8"))).strip()
+
+
 MAKERS: dict[str, Callable[[], str]] = {
     maker.__name__: maker
     for maker in (
         targets, selection, growth, faiss_table, gpu_table, gpu_notes, agreement, commands,
-        samples_to_certify, samples_for_alarms, wrong_labels,
+        samples_to_certify, samples_for_alarms, wrong_labels, leaves,
     )
 } | SCOREBOARD | MAGIKA  # fmt: skip
 

@@ -84,7 +84,7 @@ def test_two_classes_have_two_probabilities_and_one_decision():
         (PrecomputedModel(), {"predict_proba"}),
         (len, {"predict_proba"}),
     ],
-    ids=str,
+    ids=lambda value: type(value).__name__,
 )
 def test_it_has_the_methods_that_the_model_has(model, has):
     wrapped = wrap(model)

@@ -16,7 +16,8 @@ from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
 from iknow import Ball, EpistemicClassifier, evaluate, make_html, register_rule
-from iknow.cli.app import app, rule_by_name
+from iknow.cli.app import app
+from iknow.cli.options import rule_by_name
 from iknow.core.assertion import Assertion, Reason
 from iknow.core.neighborhood import NO_REACH, Neighborhood
 from iknow.core.slack import dial_parameter, distances_of

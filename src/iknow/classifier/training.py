@@ -16,7 +16,7 @@ from iknow.core.text import shown
 from iknow.errors import InputError, RefusedError
 from iknow.models.apart import ORDINARY, find_kinds
 from iknow.models.inputs import own_copy
-from iknow.models.sklearn import REFUSALS
+from iknow.models.booster import is_refusal
 
 
 def seeded_clone(estimator: Any, random_state: Any) -> Any:
@@ -56,7 +56,9 @@ def train(
     try:
         # A copy, because scalers and imputers with copy=False write to their input.
         return estimator.fit(own_copy(inputs), labels.copy(), **(params or {}))
-    except REFUSALS as error:
+    except Exception as error:
+        if not is_refusal(error):
+            raise
         check_valid(find_kinds(inputs) != ORDINARY, "training", positions)
         if isinstance(error, TypeError):  # scikit-learn's checks expect a TypeError
             raise

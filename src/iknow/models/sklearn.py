@@ -34,9 +34,6 @@ from iknow.models.model import Model, Observation, check_layers, make_observatio
 from iknow.models.numbers import as_array, as_numbers, is_sparse
 from iknow.models.promise import check_type
 
-REFUSALS = (ValueError, TypeError, ArithmeticError, AttributeError)
-"""What estimators raise about inputs; a missing text has no method `lower`."""
-
 
 class SklearnModel(Model):
     """A fitted classifier or a pipeline that ends in one, frozen or not.
