@@ -15,8 +15,8 @@ from iknow.core.scalars import as_real
 from iknow.core.text import shown
 from iknow.errors import InputError, RefusedError
 from iknow.models.apart import ORDINARY, find_kinds
-from iknow.models.inputs import own_copy
 from iknow.models.booster import is_refusal
+from iknow.models.inputs import own_copy
 
 
 def seeded_clone(estimator: Any, random_state: Any) -> Any:
