@@ -35,8 +35,9 @@ class Counted(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer).cast("B")
-        content = self._ahead[: len(view)] or self._file.read(len(view)) or b""
-        self._ahead = self._ahead[len(content) :]
+        content, self._ahead = self._ahead[: len(view)], self._ahead[len(view) :]
+        if len(content) < len(view):
+            content += self._file.read(len(view) - len(content)) or b""
         view[: len(content)] = content
         self.n_quotes += content.count(b'"')
         return len(content)

@@ -24,7 +24,7 @@ from iknow.cli.tables.table import decoding
 from iknow.errors import InputError
 
 # Bytes of text at a time. A longer row is no row of a table: it is another file, or a trap.
-BLOCK = 1 << 24
+BLOCK = 1 << 23
 HEADER = 1 << 16  # bytes in which a header ends, mostly
 PART = 1 << 23  # bytes that a part takes as numbers, about
 MOST_ROWS = 1 << 16
