@@ -1,6 +1,7 @@
 """What tests of several packages share."""
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -15,6 +16,8 @@ from iknow.rules import Ball
 from tests import oracles
 
 os.environ.setdefault("KERAS_BACKEND", "torch")  # read when Keras is first imported
+if shutil.which("nvidia-smi") is None:  # read when Triton is, which other packages import too
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 # Examples are the same on every run. How long one takes tells of the machine: it is no test.
 settings.register_profile("iknow", deadline=None, derandomize=True)

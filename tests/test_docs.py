@@ -64,7 +64,7 @@ def test_the_site_fetches_nothing():
 def test_developers_can_build_the_site():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = project["optional-dependencies"]
-    assert "docs" in re.findall(r"\w+", extras["dev"][0])
+    assert "docs" in re.findall(r"\w+", " ".join(extras["dev"]))
     pins = (ROOT / "constraints.txt").read_text("utf-8")
     names = {re.match(r"[\w.-]+", each)[0] for each in extras["docs"]} - {"iknow"}
     assert names <= set(re.findall(r"^([\w.-]+)==", pins, re.MULTILINE))

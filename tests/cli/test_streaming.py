@@ -159,7 +159,8 @@ with open("/proc/self/status") as status:  # getrusage would count the parent to
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="Linux tells the peak there")
-@pytest.mark.parametrize("ending", ["npy", pytest.param("parquet", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", ["npy", "parquet"])
 def test_memory_is_that_of_a_part(tmp_path, ending):
     """A file of 240 MB takes little more than one of 15 MB."""
     rng = np.random.default_rng(0)

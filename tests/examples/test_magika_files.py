@@ -1,8 +1,11 @@
 """The example of an ONNX classifier of files shows what it says."""
 
+import pytest
+
 from examples import magika_files
 
 
+@pytest.mark.slow
 def test_what_it_knows_it_knows_and_what_is_strange_it_does_not(capsys):
     found = magika_files.main()
     assert found["coverage"] > 0.4

@@ -242,14 +242,17 @@ def test_a_gap_that_training_never_had_fails_closed():
     assert not (ec.assess(strange).assertion == Assertion.IK).any()
 
 
-def test_gaps_in_later_batches_alone_are_an_error_that_names_the_layers():
+def test_gaps_in_later_batches_count_too_or_are_an_error_that_names_the_layers():
     values, labels = punched()
     values[:100] = load_breast_cancer().data[:100]
     forest = RandomForestClassifier(5, random_state=0).fit(values, labels)
+    chosen = EpistemicClassifier(forest, batch_size=50).fit(values, labels)
+    assert chosen.layers_ == ("numbers", "leaves")
+    batches = [(values[i : i + 50], labels[i : i + 50]) for i in range(0, len(values), 50)]
     with pytest.raises(InputError, match=r"layers=\['numbers', 'leaves'\]"):
-        EpistemicClassifier(forest, batch_size=50).fit(values, labels)
-    chosen = EpistemicClassifier(forest, layers=["numbers", "leaves"], batch_size=50)
-    assert chosen.fit(values, labels).layers_ == ("numbers", "leaves")
+        EpistemicClassifier(forest).fit(iter(batches))
+    named = EpistemicClassifier(forest, layers=["numbers", "leaves"]).fit(iter(batches))
+    assert named.layers_ == ("numbers", "leaves")
 
 
 def test_numbers_are_the_numeric_columns_of_a_frame_and_their_gaps():

@@ -42,6 +42,13 @@ class KerasModel(Model):
         model: The model.
         pool: How to make one vector per sample of a layer's activations; see `Pooling`.
         scores: Where the scores are in what the model returns; see `find_output`.
+
+    Examples:
+        >>> import keras
+        >>> dense = [keras.layers.Dense(8, "relu", name="hidden"), keras.layers.Dense(3)]
+        >>> model = KerasModel(keras.Sequential([keras.Input((4,)), *dense]))
+        >>> model.observe(model.prepare(X), ["hidden"]).activations["hidden"].shape
+        (150, 8)
     """
 
     def __init__(self, model: Any, pool: Any = None, scores: Any = None) -> None:
@@ -74,7 +81,7 @@ class KerasModel(Model):
         return (last + ENTERS, last)
 
     def level_layers(self, batch: Any) -> tuple[str, ...]:
-        """Return the input, if it is one array of numbers, and what enters the last dense layer."""
+        """Return the input, if `batch` is one array of numbers, and what enters the last Dense."""
         last = self._last_dense()
         if last is None:
             return self.default_layers(batch)[:1]

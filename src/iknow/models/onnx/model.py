@@ -96,7 +96,10 @@ class OnnxModel(Model):
         return (last,) if features is None else (features, last)
 
     def level_layers(self, batch: Any) -> tuple[str, ...]:
-        """Return the input if it is one array of floats, and what enters the last product."""
+        """Return the input if it is one array of floats, and what enters the last product.
+
+        No `batch` is needed to tell.
+        """
         features, given = self._features, input_layer(self._graph)
         raw = [INPUT] if given is not None and given.is_float else []
         found = [*raw, *([features] if features is not None else [])]
