@@ -76,5 +76,6 @@ learn(transformer, lambda module: module(**tokens_train).logits, 40)
 
 predict_scores = pipeline.predict_proba
 embed = pipeline[0].transform
-scores_train, scores_val, scores_test = map(predict_scores, (X_train, X_val, X_test))
-h_train, h_val, h_test = map(embed, (X_train, X_val, X_test))
+outputs_train, outputs_val, outputs_test = (
+    (predict_scores(part), {"hidden": embed(part)}) for part in (X_train, X_val, X_test)
+)
