@@ -10,8 +10,8 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from iknow.classifier import gathering, parameters
+from iknow.classifier.adding import AddingMixin
 from iknow.classifier.copying import count_copies
-from iknow.classifier.fitting import FittingMixin
 from iknow.classifier.progress import track
 from iknow.classifier.training import as_random_state
 from iknow.core.arrays import Floats, Ints
@@ -23,7 +23,7 @@ from iknow.search.layer import LayerIndex
 from iknow.selection import Goal, check_unseen, choose
 
 
-class TuningMixin(FittingMixin):
+class TuningMixin(AddingMixin):
     """`tune`, for a fitted classifier, and how to look at samples through its model and indexes."""
 
     def tune(

@@ -1,0 +1,84 @@
+"""Reading: how a classifier looks at the samples that a user passes, through its model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from iknow.classifier import parameters
+from iknow.classifier.progress import track
+from iknow.core.arrays import Labels
+from iknow.core.neighborhood import Neighborhood
+from iknow.core.quorum import Quorum
+from iknow.core.scalars import as_flag
+from iknow.geometry import Metric
+from iknow.models.adapt import OPTIONS, as_model, is_estimator
+from iknow.models.labels import as_vector, name_positions
+from iknow.models.model import Model, Observation, observe_all
+from iknow.models.precomputed import PrecomputedModel
+from iknow.models.samples import Samples, as_samples
+from iknow.storage.saving import SavingMixin
+
+
+class ReadingMixin(SavingMixin):
+    """From what the user passes to samples and observations, for these parameters."""
+
+    model: Any
+    layers: Sequence[str] | None
+    rule: type[Neighborhood]
+    quorum: int | Quorum | None
+    confidence: bool | None
+    k: int
+    metric: str | Metric | Mapping[str, str | Metric] | None
+    classes: Any
+    pool: Any
+    scores: Any
+    embed: Any
+    validation_fraction: float
+    batch_size: int | None
+    random_state: Any
+    progress: bool
+
+    def _adapt(self, model: Any) -> Model:
+        options = {name: getattr(self, name) for name in OPTIONS}
+        return as_model(model, device=self.device, **options)
+
+    def _samples(self, X: Any, y: Any = None) -> Samples:
+        """The samples of what the user passed, as batches for the model."""
+
+        def prepare(inputs: Any) -> Any:
+            prepared = self.model_.prepare(inputs)
+            table = prepared if isinstance(inputs, Mapping) else inputs
+            # Other models take numbers by their places: a table's names must not change either.
+            if is_estimator(self.model) or hasattr(table, "columns"):
+                known = hasattr(self, "n_features_in_")
+                if known or not hasattr(self, "indexes_"):
+                    parameters.check_features(self, table, reset=not known)
+            return prepared
+
+        takes_pairs = isinstance(self.model_, PrecomputedModel)
+        return as_samples(X, y, prepare, self.batch_size, takes_pairs=takes_pairs)
+
+    def _labels(self, samples: Samples) -> Labels | None:
+        """The labels of samples, as far as they are known; positions as the classes the user gave.
+
+        A loader's labels are known after it was read.
+        """
+        labels = samples.labels
+        if labels is None or self.classes is None:
+            return labels
+        return name_positions(labels, as_vector(self.classes, "classes"))
+
+    def _run(self, samples: Samples, layers: Sequence[str]) -> tuple[Observation, int]:
+        """What the model says about all samples, and the number of score columns."""
+        enabled = as_flag(self.progress, "progress")
+        batches = samples.read()
+        shown = track(batches, samples.n_batches, "Collecting evidence", enabled=enabled)
+        return observe_all(self.model_, shown, samples.n_samples, layers)
+
+    def _all_labels(self, samples: Samples) -> Labels:
+        """The labels of all samples, after they were read; see `_labels`."""
+        samples.all_labels()
+        labels = self._labels(samples)
+        assert labels is not None
+        return labels
