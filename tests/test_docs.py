@@ -20,6 +20,7 @@ TEXTS = {page: (ROOT / page).read_text("utf-8") for page in PAGES}
 SETTINGS = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if find_snippets(TEXTS[page])])
 def test_snippets_run_in_the_order_of_the_page(page, tmp_path):
     if None in run_page(TEXTS[page], page, tmp_path):

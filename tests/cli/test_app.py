@@ -503,7 +503,8 @@ def test_a_quorum_of_none_is_refused(folder):
     assert "a quorum must be a whole number >= 1" in fail(*words, "--quorum", "1,0")
 
 
-def test_the_papers_method_is_a_preset(folder):
+def test_the_papers_method_is_a_preset(folder, monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")  # bundles say when they were made
     fit_wine("--paper", "--layer", "standardscaler")
     published = read_manifest_of(folder / "wine.iknow")
     fit_wine("--rule", "ball", "--layer", "standardscaler")

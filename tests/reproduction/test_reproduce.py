@@ -328,6 +328,7 @@ def test_no_jobs_at_all_are_refused(stub, tmp_path):
     assert stub.ran == []
 
 
+@pytest.mark.slow
 def test_figures_without_the_signs(tmp_path, monkeypatch):
     nowhere, out = tmp_path / "nowhere", tmp_path / "out"
     nowhere.mkdir()

@@ -289,7 +289,7 @@ def test_plain_options_come_back(tmp_path, monkeypatch, option, value, stored):
         taken.append(options)
         return PrecomputedModel()
 
-    monkeypatch.setattr("iknow.classifier.fitting.as_model", adapt)
+    monkeypatch.setattr("iknow.classifier.reading.as_model", adapt)
     monkeypatch.setattr("iknow.storage.saving.as_model", adapt)
     fitted = EpistemicClassifier(add_up, neighborhoods=Ball(2), **{option: value})
     fitted.fit(*make_outputs()).save(tmp_path / "x.iknow")
@@ -332,7 +332,7 @@ def test_a_network_is_read_as_before(tmp_path):
 
 
 def test_a_mapping_with_a_function_in_it_must_be_passed_again(tmp_path, monkeypatch):
-    adapt = "iknow.classifier.fitting.as_model"
+    adapt = "iknow.classifier.reading.as_model"
     monkeypatch.setattr(adapt, lambda model, **options: PrecomputedModel())
     fitted = EpistemicClassifier(add_up, neighborhoods=Ball(2), pool={"a": "mean", "b": np.max})
     fitted.fit(*make_outputs()).save(tmp_path / "x.iknow")

@@ -22,6 +22,7 @@ if DEVICE.type == "cpu" and "TRITON_INTERPRET" not in os.environ:
         pytest.skip("Triton was loaded without TRITON_INTERPRET=1", allow_module_level=True)
     os.environ["TRITON_INTERPRET"] = "1"
 pytest.importorskip("triton")
+pytestmark = pytest.mark.slow  # the interpreter is
 
 
 def make_operations(points, labels, size, filter="fp16", tiling=(16, 32)):
