@@ -1,7 +1,8 @@
 """Text: a TF-IDF pipeline that sorts maintenance tickets, and says which are none of its business.
 
 The pipeline gets a list of strings, as it always did, and so does iknow. Nearness is looked for
-where the classifier looks: in the vectors that enter it, by their directions.
+where the classifier looks: in the vectors that enter it, by their directions. The tickets are made
+up, and so are the figures: they show what is printed, not what to expect of your own.
 
     python examples/text_tfidf.py
 """

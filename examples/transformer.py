@@ -4,8 +4,8 @@ Sentences about three topics are made up: some words belong to the topic, the ot
 all. A small BERT of Hugging Face, with random weights at first, learns to tell the topics apart.
 Its inputs are what a tokenizer returns, `input_ids` and `attention_mask` in a dict; sentences
 differ in length and are padded. iknow takes the model and the dict as they are. By default it finds
-support in the vector that enters the classifier. Here it also looks into the encoder, a vector per
-word, of which `pool="mean"` makes one per sentence and leaves the padding out.
+support in the vector that enters the classifier. Here it also looks into the encoder, which has a
+vector for each word: `pool="mean"` makes one of them per sentence, without the padding.
 
 The model never saw a fourth topic, a sentence about nothing, or one that changes its topic.
 

@@ -4,7 +4,7 @@
   confidence. Dividing by the length removes one dimension of n: with fewer than 8 features that is
   too large a part of the layer, and the distance is Euclidean.
 - **words**, or what a pipeline makes of a text: `Cosine`. A long text has more words than a short
-  one about the same. More than 95% zeros tell of words, whoever counted them.
+  one about the same. A layer with more than 95% zeros counts as words.
 - **output**: Euclidean. How large scores are is what they say.
 - **leaves**: `Hamming`, whatever the rule. The numbers of leaves are names.
 - **numbers**: `Gapped`, whatever the rule. Half of the activations are flags of missing values.

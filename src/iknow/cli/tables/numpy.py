@@ -220,7 +220,7 @@ class Rows:
         self._order: Literal["C", "F"] = "F" if by_column else "C"
 
     def take(self, n_rows: int) -> NDArray[Any]:
-        """The next rows, at most so many."""
+        """The next rows, at most this number of them."""
         n_values = math.prod(self.shape[1:]) * min(n_rows, self.n_rows)
         shape = (-1, *self.shape[1:]) if n_values and self.shape else self.shape
         self.n_rows -= min(n_rows, self.n_rows)

@@ -28,7 +28,7 @@ class Counted(io.RawIOBase):
         return True
 
     def peek(self, size: int) -> io.BytesIO:
-        """Up to so many of the bytes that come next; they still come."""
+        """Up to this number of the bytes that come next; they still come."""
         while len(self._ahead) < size and (more := self._file.read(size - len(self._ahead))):
             self._ahead += more
         return io.BytesIO(self._ahead[:size])
