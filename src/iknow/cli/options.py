@@ -221,7 +221,10 @@ def roles_of(
     text: Sequence[str] | None,
 ) -> Roles:
     """What the columns are for. A name with a comma in it stands in double quotes."""
-    chosen = [name for each in features or () for row in csv.reader([each]) for name in row]
+    try:
+        chosen = [name for each in features or () for row in csv.reader([each]) for name in row]
+    except csv.Error as error:  # a line break, or a NUL character
+        raise typer.BadParameter(f"no list of names: {error}", param_hint="--features") from error
     return Roles(label, identifier, tuple(drop or ()), tuple(chosen) or None, tuple(text or ()))
 
 

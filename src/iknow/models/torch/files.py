@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -14,6 +17,17 @@ from iknow.errors import InputError
 EXPORTED = ".pt2"
 
 
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep torch.export from logging the traceback of an error that it also raises."""
+    log = logging.getLogger("torch.export")
+    before, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = before
+
+
 def load_module(path: str | os.PathLike[str]) -> Any:
     """A whole module saved by torch.save, TorchScript, or a .pt2 file of torch.export.
 
@@ -21,7 +35,8 @@ def load_module(path: str | os.PathLike[str]) -> Any:
     """
     try:
         if os.fspath(path).lower().endswith(EXPORTED):
-            return torch.export.load(path)
+            with _quiet():
+                return torch.export.load(path)
         with warnings.catch_warnings():
             # torch.load hands TorchScript on to torch.jit.load, and says that it does.
             warnings.filterwarnings("ignore", "'torch.load' received a zip file that looks like")

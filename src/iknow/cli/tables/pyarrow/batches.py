@@ -5,9 +5,10 @@ A part is a record batch. Only a part is ever in memory, so a file may be larger
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -83,15 +84,28 @@ def _csv_header(text: Counted) -> tuple[str, ...]:
     begin = text.peek(min(HEADER, BLOCK))
     with suppress(pa.ArrowInvalid, StopIteration), _csv_reader(begin) as reader:
         if reader.read_next_batch().num_rows:  # the header has ended before
-            return tuple(reader.schema.names)
+            return _as_utf8(reader.schema.names)
     with _csv_reader(text.peek(BLOCK)) as reader:
-        return tuple(reader.schema.names)
+        return _as_utf8(reader.schema.names)
+
+
+def _as_utf8(names: Sequence[str]) -> tuple[str, ...]:
+    """Names whose characters are bytes, as text."""
+    return tuple(name.encode("latin-1").decode() for name in names)
 
 
 def _csv_reader(file: Any, names: tuple[str, ...] = ()) -> Any:
-    """A reader of text in these columns; without names, one that knows only the header."""
-    read = pcsv.ReadOptions(use_threads=False, block_size=BLOCK)  # threads lose count of rows
-    skip = None if names else lambda _: "skip"  # the last row of a beginning may be cut
+    """A reader of text in these columns; without names, of the header, a character for each byte.
+
+    The last row of a beginning may be cut: it is skipped. pyarrow shows such rows to a function as
+    text, and complains of bytes that are none.
+    """
+    if not names and file.read(len(codecs.BOM_UTF8)) != codecs.BOM_UTF8:
+        file.seek(0)
+    read = pcsv.ReadOptions(  # threads lose count of rows
+        use_threads=False, block_size=BLOCK, encoding="utf8" if names else "latin-1"
+    )
+    skip = None if names else lambda _: "skip"
     parse = pcsv.ParseOptions(newlines_in_values=True, invalid_row_handler=skip)
     convert = pcsv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
     return pcsv.open_csv(file, read, parse, convert)
