@@ -142,6 +142,11 @@ def test_a_file_that_is_wrong_says_how(irises, iknow, text, message):
     assert message in iknow.fail("fit", "--config", "run.toml")
 
 
+def test_names_with_a_line_break_are_an_invalid_command_line(irises, iknow):
+    words = ["assess", "b.iknow", "test.csv", "--features", "a\nb"]
+    assert "no list of names" in iknow.fail(*words, code=2)
+
+
 def test_a_file_with_values_out_of_range_is_an_invalid_command_line(irises, iknow):
     (irises / "run.toml").write_text("[fit]\nn-neighbors = 0\ndata = 'a'\noutput = 'b'")
     assert "--n-neighbors" in iknow.fail("fit", "--config", "run.toml", code=2)
