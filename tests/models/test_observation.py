@@ -11,13 +11,8 @@ from torch import nn
 
 from iknow.errors import InputError, LayerError
 from iknow.models.inputs import cut_batches
-from iknow.models.model import (
-    Observation,
-    check_layers,
-    join_observations,
-    make_observation,
-    observe_all,
-)
+from iknow.models.joining import join_observations, join_whole, observe_all
+from iknow.models.model import Observation, check_layers, make_observation
 from iknow.models.precomputed import PrecomputedModel
 from iknow.models.sklearn import SklearnModel
 from iknow.models.torch import TorchModel
@@ -212,3 +207,26 @@ def test_layers_that_do_not_exist_are_named_with_those_that_do():
     with pytest.raises(LayerError) as caught:
         check_layers(["a", "x", "y"], ["a", "b"], "the net")
     assert str(caught.value) == "the net has no layer 'x', 'y': it has 'a', 'b'"
+
+
+def test_a_loader_is_stopped_before_memory_is_full(monkeypatch):
+    monkeypatch.setattr("iknow.models.joining.free_memory", lambda: 4_000_000)
+    part = make_observation(np.eye(2)[[0] * 1000], {"wide": np.zeros((1000, 300))})
+    taken = []
+
+    def parts():
+        for i in range(20):
+            taken.append(i)
+            yield part
+
+    with pytest.raises(LayerError, match="layer 'wide' has 300 features: for 4,000 samples"):
+        join_whole(parts(), None)
+    assert len(taken) == 4
+    assert len(join_whole([part] * 3, None)) == 3000
+
+
+def test_a_layer_whose_size_varies_is_told_at_once():
+    narrow = make_observation(np.eye(2), {"a": np.zeros((2, 3))})
+    wide = make_observation(np.eye(2), {"a": np.zeros((2, 4))})
+    with pytest.raises(LayerError, match="4 features for some samples and 3 for others"):
+        join_whole(iter([narrow, wide, pytest.fail]), None)

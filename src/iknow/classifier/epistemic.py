@@ -26,7 +26,7 @@ from iknow.core.scalars import as_flag, as_whole
 from iknow.explain.assessment import Assessment
 from iknow.geometry import Metric
 from iknow.models.adapt import is_estimator
-from iknow.models.model import observe_all
+from iknow.models.joining import observe_all
 from iknow.models.probe import Probe
 from iknow.rules import Ball, RelativeBall
 from iknow.search.index import IndexFactory

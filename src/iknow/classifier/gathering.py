@@ -20,7 +20,8 @@ from iknow.core.neighborhood import Neighborhood
 from iknow.core.quorum import Quorum, stack_weighed, weigh
 from iknow.errors import InputError
 from iknow.explain.on_request import OnRequest
-from iknow.models.model import Model, Observation, join_observations, join_whole
+from iknow.models.joining import join_observations, join_whole
+from iknow.models.model import Model, Observation
 from iknow.models.samples import Samples
 from iknow.search.index import Index
 from iknow.selection.candidates import Part

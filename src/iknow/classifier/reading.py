@@ -13,8 +13,9 @@ from iknow.core.quorum import Quorum
 from iknow.core.scalars import as_flag
 from iknow.geometry import Metric
 from iknow.models.adapt import OPTIONS, as_model, is_estimator
+from iknow.models.joining import observe_all
 from iknow.models.labels import as_vector, name_positions
-from iknow.models.model import Model, Observation, observe_all
+from iknow.models.model import Model, Observation
 from iknow.models.precomputed import PrecomputedModel
 from iknow.models.samples import Samples, as_samples
 from iknow.storage.saving import SavingMixin

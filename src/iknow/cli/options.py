@@ -17,6 +17,7 @@ from iknow.cli.tables.formats import READABLE, WRITABLE
 from iknow.cli.tables.roles import Roles
 from iknow.cli.tables.streams import STDIN
 from iknow.core.neighborhood import Neighborhood
+from iknow.geometry.registry import SHORT_NAMES
 from iknow.rules import RULES, RelativeBall
 from iknow.storage.atomic import is_stream
 
@@ -114,7 +115,7 @@ ClassOption = Annotated[
 PoolOption = Annotated[
     list[str] | None,
     typer.Option(
-        help="One vector from the activations of a layer: mean or cls, for all or LAYER=mean.",
+        help="One vector from a layer's activations: mean, cls or last, for all or LAYER=mean.",
         metavar="[LAYER=]NAME",
         rich_help_panel=MODELS,
     ),
@@ -122,7 +123,7 @@ PoolOption = Annotated[
 ScoresOption = Annotated[
     str | None,
     typer.Option(
-        help="Which of a network's outputs holds the scores.",
+        help="Which output holds the scores; logit or probability for a single number.",
         metavar="NAME|POSITION",
         rich_help_panel=MODELS,
     ),
@@ -138,7 +139,7 @@ LayerOption = Annotated[
 MetricOption = Annotated[
     list[str] | None,
     typer.Option(
-        help="Distance: cosine, euclidean, scaled or whitened, for all layers or LAYER=cosine.",
+        help=f"Distance: {', '.join(SHORT_NAMES)}; for all layers, or LAYER=cosine.",
         metavar="[LAYER=]NAME",
         rich_help_panel=SEARCH,
     ),

@@ -19,7 +19,8 @@ from iknow.core.arrays import Ints
 from iknow.core.codes import NO_BELIEF
 from iknow.errors import RefusedError
 from iknow.models.inputs import count_samples, take_rows
-from iknow.models.model import Observation, put
+from iknow.models.joining import put
+from iknow.models.model import Observation
 from iknow.models.numbers import is_missing, is_sparse
 
 ORDINARY, MISSING, INFINITE, NEGATIVE_INFINITE, BEYOND_FLOAT32 = range(5)
@@ -27,6 +28,17 @@ ORDINARY, MISSING, INFINITE, NEGATIVE_INFINITE, BEYOND_FLOAT32 = range(5)
 
 
 Ask = Callable[[Any, Sequence[str]], Observation]
+
+
+def observe_if_taken(ask: Ask, batch: Any, layers: Sequence[str]) -> Observation:
+    """What a model says about a batch; if it refuses, strange samples are kept apart."""
+    try:
+        return ask(batch, layers)
+    except RefusedError:
+        kinds = find_kinds(batch)
+        if not kinds.any():
+            raise
+    return observe_apart(ask, batch, layers, kinds, lambda: without_strange_values(batch))
 
 
 def observe_apart(

@@ -15,7 +15,7 @@ import numpy as np
 
 from iknow.core.text import shown
 from iknow.errors import IknowError, InputError, RefusedError
-from iknow.models.apart import find_kinds, observe_apart, without_strange_values
+from iknow.models.apart import observe_if_taken
 from iknow.models.fields import Fields, as_fields
 from iknow.models.inputs import count_samples, own_copy
 from iknow.models.model import Model, Observation, check_layers, make_observation
@@ -65,15 +65,7 @@ class FunctionModel(Model):
         return ("input",) if self.embed is None else tuple(self._find_layers(batch))
 
     def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
-        try:
-            return self._ask(batch, layers)
-        except RefusedError:
-            kinds = find_kinds(batch)
-            if not kinds.any():
-                raise
-        return observe_apart(
-            self._ask, batch, layers, kinds, substitute=lambda: without_strange_values(batch)
-        )
+        return observe_if_taken(self._ask, batch, layers)
 
     def _ask(self, batch: Any, layers: Sequence[str]) -> Observation:
         found: Mapping[str, Any] = {"input": batch}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,6 @@ from iknow.core.arrays import Bools, Floats, Floats32, Ints, Labels
 from iknow.core.codes import NO_BELIEF
 from iknow.core.sensitivity import Sensitivity
 from iknow.errors import InputError, LayerError
-from iknow.memory import SHARE, free_memory
 from iknow.models.lengths import Sizes
 from iknow.models.numbers import as_numbers
 
@@ -202,111 +201,6 @@ def mark_invalid(observation: Observation) -> Observation:
     if bad.any():
         layers = {name: np.where(bad[:, None], np.float32(0), layers[name]) for name in layers}
     return replace(observation, activations=layers, invalid=bad)
-
-
-def observe_all(
-    model: Model, batches: Iterable[Any], n_samples: int | None, layers: Sequence[str]
-) -> tuple[Observation, int]:
-    """The observations of all batches as one, and the number of score columns.
-
-    n_samples: None if nobody knows. The result has scores of shape (n, 0): with many classes they
-    would take most memory.
-    """
-    widths: set[int] = set()
-
-    def parts() -> Iterator[Observation]:
-        for batch in batches:
-            part = model.observe(batch, layers)
-            widths.add(part.scores.shape[1])
-            yield replace(part, scores=np.empty((len(part), 0)))
-
-    whole = join_whole(parts(), n_samples)
-    if len(widths) != 1:
-        raise InputError(
-            f"the scores must have a column for each class; got {min(widths)} columns for some "
-            f"samples and {max(widths)} for others"
-        )
-    return whole, widths.pop()
-
-
-def join_whole(parts: Iterable[Observation], n_samples: int | None) -> Observation:
-    """Successive observations as one, activations included.
-
-    n_samples: of all, to allocate each array once; None if nobody knows.
-    """
-    if n_samples is None:
-        return _join_all(list(parts))
-    whole: Observation | None = None
-    start = 0
-    for part in parts:
-        if whole is None:
-            whole = _allocate_like(part, n_samples)
-        put(whole, slice(start, start + len(part)), part)
-        start += len(part)
-    if whole is None or start != n_samples:
-        raise InputError(f"expected observations of {n_samples} samples; got {start}")
-    return whole
-
-
-def put(whole: Observation, rows: slice | Ints, part: Observation) -> None:
-    """Copy an observation of some samples to these rows of another."""
-    whole.scores[rows], whole.belief[rows] = part.scores, part.belief
-    whole.invalid[rows] = part.invalid
-    for layer, values in part.activations.items():
-        _check_width(layer, values, whole.activations[layer])
-        whole.activations[layer][rows] = values
-
-
-def _join_all(parts: list[Observation]) -> Observation:
-    """Observations as one, layer by layer, so that only one layer at a time is held twice."""
-    joined = join_observations(parts)
-    activations = {layer: list[Floats32]() for layer in parts[0].activations}
-    for i, part in enumerate(parts):
-        for layer, values in part.activations.items():
-            if i:
-                _check_width(layer, values, activations[layer][0])
-            activations[layer].append(values)
-    parts.clear()
-    whole = {layer: np.concatenate(activations.pop(layer)) for layer in list(activations)}
-    return replace(joined, activations=whole)
-
-
-def _check_width(layer: str, values: Floats32, before: Floats32) -> None:
-    if values.shape[1] != before.shape[1]:
-        raise LayerError(
-            f"layer {layer!r} gives {values.shape[1]} features for some samples and "
-            f"{before.shape[1]} for others: choose a layer of fixed size"
-        )
-
-
-def join_observations(parts: Sequence[Observation]) -> Observation:
-    """Successive observations without activations as one."""
-    rows = ((part.scores, part.belief, part.invalid) for part in parts)
-    scores, belief, invalid = map(np.concatenate, zip(*rows, strict=True))
-    return Observation(scores, belief, {}, invalid)
-
-
-def _allocate_like(part: Observation, n: int) -> Observation:
-    widths = {layer: values.shape[1] for layer, values in part.activations.items()}
-    _check_memory(widths, n)
-    layers = {layer: np.empty((n, width), dtype=np.float32) for layer, width in widths.items()}
-    scores = np.empty((n, part.scores.shape[1]))
-    return Observation(scores, np.empty(n, dtype=np.int64), layers, np.empty(n, dtype=bool))
-
-
-def _check_memory(widths: Mapping[str, int], n: int) -> None:
-    """Refuse activations that take more than a share of the free memory: search copies them."""
-    free, needed = free_memory(), 4 * n * sum(widths.values())
-    if free is None or needed <= SHARE * free:
-        return
-    layer = max(widths, key=lambda name: widths[name])
-    raise LayerError(
-        f"layer {layer!r} has {widths[layer]:,} features: for {n:,} samples they take "
-        f"{4e-9 * n * widths[layer]:.1f} GB of memory, and {1e-9 * free:.1f} GB are free. Choose a "
-        "smaller layer, or fewer samples. After a step that counts words, put TruncatedSVD(100) "
-        "into the pipeline, or pass a function that does: EpistemicClassifier("
-        "pipeline.predict_proba, embed=..., classes=pipeline.classes_)"
-    )
 
 
 def check_layers(layers: Iterable[str], available: Iterable[str], model: str) -> None:

@@ -22,7 +22,8 @@ import numpy as np
 from iknow.core.arrays import Floats, Ints
 from iknow.errors import BundleError
 from iknow.models.inputs import choose_rows, count_samples, cut_batches
-from iknow.models.model import Model, Observation, join_whole
+from iknow.models.joining import join_whole
+from iknow.models.model import Model, Observation
 from iknow.models.precomputed import PrecomputedModel
 from iknow.models.stored_inputs import restore_inputs, store_inputs, take_rows
 

@@ -24,7 +24,7 @@ from iknow.core.text import shown
 from iknow.errors import IknowError, InputError, LayerError, RefusedError
 from iknow.geometry.hamming import LEAVES
 from iknow.geometry.sklearn_parts import ACTIVATIONS, unwrap
-from iknow.models.apart import find_kinds, observe_apart, without_strange_values
+from iknow.models.apart import observe_if_taken
 from iknow.models.booster import check_boosted, is_refusal
 from iknow.models.gaps import NUMBERS, find_numbers, takes_gaps
 from iknow.models.inputs import as_dense, count_samples, own_copy
@@ -121,15 +121,7 @@ class SklearnModel(Model):
             raise LayerError(
                 f"{twice[0]!r} names more than one layer: give the pipeline's step another name"
             )
-        try:
-            return self._ask(batch, layers)
-        except RefusedError:
-            kinds = find_kinds(batch)
-            if not kinds.any():
-                raise
-        return observe_apart(
-            self._ask, batch, layers, kinds, substitute=lambda: without_strange_values(batch)
-        )
+        return observe_if_taken(self._ask, batch, layers)
 
     def sensitivity(self, layer: str, inputs: Sizes) -> Sensitivity:
         check_type(self, SklearnModel)

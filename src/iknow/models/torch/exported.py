@@ -22,7 +22,8 @@ from iknow.core.text import names
 from iknow.errors import IknowError, InputError, LayerError, RefusedError
 from iknow.models.apart import observe_apart
 from iknow.models.fields import Fields
-from iknow.models.model import Model, Observation, check_layers, join_whole, make_observation
+from iknow.models.joining import join_whole
+from iknow.models.model import Model, Observation, check_layers, make_observation
 from iknow.models.pooling import Pool, Pooling
 from iknow.models.scores import ScoresOption, as_columns, check_scores, find_output
 from iknow.models.torch import inputs as given
