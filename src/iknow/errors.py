@@ -38,6 +38,14 @@ class BundleError(IknowError):
     """A bundle that is damaged, belongs to another model, or has an unknown format."""
 
 
+class AuditError(IknowError):
+    """A record that could not be written, or a journal that cannot be read or does not fit."""
+
+
+class ExportError(IknowError):
+    """A model that cannot become an ONNX file, or whose file answers differently."""
+
+
 class DataError(IknowError):
     """A dataset file that is missing, damaged, or cannot be downloaded."""
 

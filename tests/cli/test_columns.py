@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from iknow import EpistemicClassifier
-from iknow.cli.tables import Roles, read_table
+from iknow.tables import Roles, read_table
 from iknow.errors import InputError
 
 
@@ -125,7 +125,7 @@ def test_an_index_of_pandas_is_no_feature(tmp_path):
 
 
 def test_categories_stay_categories_and_joined_parts_have_all_of_them(tmp_path, monkeypatch):
-    monkeypatch.setattr("iknow.cli.tables.pyarrow.batches.MOST_ROWS", 2)
+    monkeypatch.setattr("iknow.tables.pyarrow.batches.MOST_ROWS", 2)
     column = pa.array(["x", "y", "x", None, "z"]).dictionary_encode()
     pq.write_table(pa.table({"a": column, "n": range(5)}), tmp_path / "t.parquet")
     frame = read_table(tmp_path / "t.parquet", mixed=True).features

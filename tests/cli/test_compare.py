@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from typer.testing import CliRunner
 
 from iknow.cli.app import app
-from iknow.cli.tables import write_table
+from iknow.tables import write_table
 
 FILES = ("model.joblib", "train.npz", "val.npz", "test.npz")
 

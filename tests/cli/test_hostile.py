@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from iknow import EpistemicClassifier
 from iknow.cli.app import app
 from iknow.cli.failures import BUG, describe
-from iknow.cli.tables import write_table
+from iknow.tables import write_table
 
 MAIN = "from iknow.cli.app import app; app()"
 ASSESS = ["assess", "b.iknow", "test.npz", "--model", "model.joblib"]
@@ -234,7 +234,7 @@ def bomb(path, n_values):
 def test_what_does_not_fit_into_memory_is_refused_before_it_is_read(folder, monkeypatch):
     bomb("bomb.npz", 10**7)
     assert os.path.getsize("bomb.npz") < 200_000
-    monkeypatch.setattr("iknow.cli.tables.table.free_memory", lambda: 100_000_000)
+    monkeypatch.setattr("iknow.tables.table.free_memory", lambda: 100_000_000)
     said = fail("report", "b.iknow", "bomb.npz", "--model", "model.joblib")
     assert "would take 0.2 GB of memory, and 0.1 GB are free" in said
     head = repr({"descr": "<f8", "fortran_order": False, "shape": (10**9, 4)}).encode() + b"\n"

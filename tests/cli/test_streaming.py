@@ -24,11 +24,11 @@ ASSESS = ["assess", "b.iknow", "--model", "model.joblib"]
 @pytest.fixture
 def small_parts(monkeypatch):
     """Parts of a few rows, whatever the format."""
-    monkeypatch.setattr("iknow.cli.tables.pyarrow.batches.BLOCK", 300)
-    monkeypatch.setattr("iknow.cli.tables.pyarrow.batches.HEADER", 200)
-    monkeypatch.setattr("iknow.cli.tables.pyarrow.batches.MOST_ROWS", 4)
-    monkeypatch.setattr("iknow.cli.tables.numpy.MOST_ROWS", 6)
-    monkeypatch.setattr("iknow.cli.tables.jsonl.PART", 400)
+    monkeypatch.setattr("iknow.tables.pyarrow.batches.BLOCK", 300)
+    monkeypatch.setattr("iknow.tables.pyarrow.batches.HEADER", 200)
+    monkeypatch.setattr("iknow.tables.pyarrow.batches.MOST_ROWS", 4)
+    monkeypatch.setattr("iknow.tables.numpy.MOST_ROWS", 6)
+    monkeypatch.setattr("iknow.tables.jsonl.PART", 400)
 
 
 def columns_of(ending):

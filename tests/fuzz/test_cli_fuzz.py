@@ -150,7 +150,7 @@ def assert_fit_to_be_shown(text):
 def test_every_command_line_ends_well_or_with_one_line_and_nothing_is_lost(
     world, evil_text, shard, monkeypatch
 ):
-    monkeypatch.setattr("iknow.cli.tables.table.free_memory", lambda: 200_000_000)
+    monkeypatch.setattr("iknow.tables.table.free_memory", lambda: 200_000_000)
     rng = np.random.default_rng(shard)
     names = sorted(os.listdir(world))
     files = {

@@ -16,7 +16,7 @@ from rich.text import Text
 from iknow.classifier.epistemic import EpistemicClassifier
 from iknow.cli.demo import LEVELS, UNSEEN, Demonstration, Example
 from iknow.cli.jobs.assess import Outcome
-from iknow.cli.tables.streams import STDIN
+from iknow.tables.streams import STDIN
 from iknow.core.arrays import Floats, Ints, Labels
 from iknow.core.assertion import Assertion
 from iknow.core.colors import COLORS

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from iknow.cli.tables.columns import Coded
+from iknow.tables.columns import Coded
 from iknow.core.arrays import Bools, Labels
 from iknow.core.assertion import Assertion, Reason
 from iknow.core.evidence import NO_EXEMPLAR, distances_for_and_against

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from iknow.cli.tables import Table
+from iknow.tables import Table
 from iknow.errors import InputError, MissingExtraError
 from iknow.models.adapt import is_torch_module
 
@@ -36,7 +36,7 @@ def in_form(table: Table, model: Any) -> Table:
     if features is None or (not is_frame and not _chooses_columns(inner)):
         return table
     try:
-        from iknow.cli.tables import pandas
+        from iknow.tables import pandas
     except ImportError as error:
         raise MissingExtraError("a model that takes columns by name", "pandas") from error
     if not is_frame:

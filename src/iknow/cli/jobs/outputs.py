@@ -10,7 +10,7 @@ from pathlib import Path
 
 from iknow.cli.jobs.source import Source
 from iknow.cli.model_files.names import files_of
-from iknow.cli.tables.streams import STDIN
+from iknow.tables.streams import STDIN
 from iknow.errors import InputError
 from iknow.storage.atomic import is_stream, write_bytes
 

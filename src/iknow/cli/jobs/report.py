@@ -12,7 +12,7 @@ from iknow.cli.jobs.assess import assert_at, assess_table, load_classifier
 from iknow.cli.jobs.forms import takes_text
 from iknow.cli.jobs.outputs import check_page, paths_read, write_page
 from iknow.cli.jobs.source import Source, take_inputs, trained_names
-from iknow.cli.tables import Table
+from iknow.tables import Table
 from iknow.core.arrays import Labels
 from iknow.core.overriding import said
 from iknow.errors import InputError

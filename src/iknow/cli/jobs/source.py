@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from iknow.cli.tables import Roles, Table, read_table, reading
+from iknow.tables import Roles, Table, read_table, reading
 from iknow.core.arrays import Ints, Labels
 from iknow.core.text import names as quoted
 from iknow.errors import InputError

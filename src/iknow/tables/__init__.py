@@ -14,11 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from iknow.cli.tables.formats import format_to_read, format_to_write
-from iknow.cli.tables.reading import reading
-from iknow.cli.tables.roles import Roles
-from iknow.cli.tables.table import Table, join_tables, settle_labels
-from iknow.cli.tables.writing import writing
+from iknow.tables.formats import format_to_read, format_to_write
+from iknow.tables.reading import reading
+from iknow.tables.roles import Roles
+from iknow.tables.table import Table, join_tables, settle_labels
+from iknow.tables.writing import writing
 
 __all__ = [
     "Roles",

@@ -10,11 +10,11 @@ from typing import IO, Any, Protocol
 
 import numpy as np
 
-from iknow.cli.tables.columns import Column, as_array, as_columns, as_list
-from iknow.cli.tables.csv import to_csv, to_header
-from iknow.cli.tables.jsonl import to_lines
-from iknow.cli.tables.numpy import write_npz
-from iknow.cli.tables.streams import STDIN
+from iknow.tables.columns import Column, as_array, as_columns, as_list
+from iknow.tables.csv import to_csv, to_header
+from iknow.tables.jsonl import to_lines
+from iknow.tables.numpy import write_npz
+from iknow.tables.streams import STDIN
 from iknow.errors import InputError, MissingExtraError
 from iknow.storage.atomic import is_stream, replacing
 
@@ -65,7 +65,7 @@ def _find_maker(form: str, *, stream: bool) -> Callable[[IO[bytes]], Parts]:
     if form in ("jsonl", "npz"):
         return JsonParts if form == "jsonl" else ArrayParts
     try:
-        from iknow.cli.tables.pyarrow.writing import write_arrow, write_parquet
+        from iknow.tables.pyarrow.writing import write_arrow, write_parquet
     except ImportError as error:
         raise MissingExtraError(f"writing .{form} files", "tables") from error
     return write_parquet if form == "parquet" else lambda file: write_arrow(file, stream=stream)
@@ -77,7 +77,7 @@ class CsvParts:
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self._has_header = file, False
         try:  # pyarrow is many times faster
-            from iknow.cli.tables.pyarrow.text import to_csv as encode
+            from iknow.tables.pyarrow.text import to_csv as encode
         except ImportError:
             encode = to_csv
         self._encode: Callable[[Mapping[str, Column]], Any] = encode

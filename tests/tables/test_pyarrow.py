@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import iknow.cli.tables
-from iknow.cli.tables import read_table, write_table
+import iknow.tables
+from iknow.tables import read_table, write_table
 from iknow.errors import InputError, MissingExtraError
 
 
@@ -126,9 +126,9 @@ def test_without_pyarrow_the_extra_to_install_is_named_and_numpy_files_work(
 ):
     path = parquet({"a": [1]})
     write_table(tmp_path / "data.csv", {"a": [1], "y": ["p"]})
-    for module in [name for name in sys.modules if name.startswith("iknow.cli.tables.pyarrow")]:
+    for module in [name for name in sys.modules if name.startswith("iknow.tables.pyarrow")]:
         monkeypatch.delitem(sys.modules, module)
-    monkeypatch.delattr(iknow.cli.tables, "pyarrow", raising=False)
+    monkeypatch.delattr(iknow.tables, "pyarrow", raising=False)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     for there in (path, tmp_path / "data.csv"):
         named = rf"reading \{there.suffix} files .* 'iknow\[tables\]'"
@@ -151,7 +151,7 @@ def test_rows_that_would_not_fit_into_memory_are_refused_before_they_are_unpacke
     constant = pa.DictionaryArray.from_arrays(np.zeros(10**6, np.int32), [1.0])
     pq.write_table(pa.table({"a": constant}), tmp_path / "small.parquet")
     assert (tmp_path / "small.parquet").stat().st_size < 10_000
-    monkeypatch.setattr("iknow.cli.tables.table.free_memory", lambda: 10_000_000)
+    monkeypatch.setattr("iknow.tables.table.free_memory", lambda: 10_000_000)
     with pytest.raises(InputError, match="GB of memory"):
         read_table(tmp_path / "small.parquet")
     label = pa.DictionaryArray.from_arrays(np.zeros(1000, np.int32), ["x" * 5000])

@@ -6,7 +6,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from iknow.cli.tables import read_table
+from iknow.tables import read_table
 from iknow.errors import InputError
 
 X = np.arange(12.0).reshape(4, 3)

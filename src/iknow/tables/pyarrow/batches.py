@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
-from iknow.cli.tables.jsonl import read_lines
-from iknow.cli.tables.streams import Counted
-from iknow.cli.tables.table import decoding
+from iknow.tables.jsonl import read_lines
+from iknow.tables.streams import Counted
+from iknow.tables.table import decoding
 from iknow.errors import InputError
 
 # Bytes of text at a time. A longer row is no row of a table: it is another file, or a trap.

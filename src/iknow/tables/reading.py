@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from iknow.cli.tables.formats import OUT_OF_ORDER, format_to_read
-from iknow.cli.tables.numpy import read_npy, read_npy_labels, read_npz
-from iknow.cli.tables.roles import Roles
-from iknow.cli.tables.streams import STDIN, opening
-from iknow.cli.tables.table import Table, check_fits, check_rows, settle_labels
+from iknow.tables.formats import OUT_OF_ORDER, format_to_read
+from iknow.tables.numpy import read_npy, read_npy_labels, read_npz
+from iknow.tables.roles import Roles
+from iknow.tables.streams import STDIN, opening
+from iknow.tables.table import Table, check_fits, check_rows, settle_labels
 from iknow.core.arrays import Labels
 from iknow.errors import InputError, MissingExtraError
 
@@ -27,7 +27,7 @@ def reading(
     mixed: bool = False,
     whole: bool = False,
 ) -> Iterator[Iterator[Table]]:
-    """The samples of a file, part by part; see `iknow.cli.tables.read_table`.
+    """The samples of a file, part by part; see `iknow.tables.read_table`.
 
     Labels of .csv cells stay text, as those in a later part may be no numbers: see `settle_labels`.
     whole: refuse what does not fit into memory as a whole, and read arrays in one part.
@@ -55,7 +55,7 @@ def reading(
 def _pyarrow(feature: str) -> tuple[Any, Any]:
     """Our modules that need pyarrow; if that is missing, the error names the extra."""
     try:
-        from iknow.cli.tables.pyarrow import batches, columns
+        from iknow.tables.pyarrow import batches, columns
     except ImportError as error:
         raise MissingExtraError(feature, "tables") from error
     return batches, columns

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from iknow.cli.tables.columns import Column, as_array
+from iknow.tables.columns import Column, as_array
 
 FORMULA = "=+-@\t\r"
 _NUMBER = re.compile(r"[+-]?(inf|nan|([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?)", re.IGNORECASE)

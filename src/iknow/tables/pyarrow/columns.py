@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iknow.cli.tables.pyarrow.batches import Batches
-from iknow.cli.tables.roles import Roles
-from iknow.cli.tables.table import Table, as_labels, as_text
+from iknow.tables.pyarrow.batches import Batches
+from iknow.tables.roles import Roles
+from iknow.tables.table import Table, as_labels, as_text
 from iknow.core.arrays import Floats, Labels
 from iknow.core.text import name as name_of
 from iknow.core.text import names as quoted
@@ -123,7 +123,7 @@ def _feature(column: Any, name: str, row: int, reading: Reading) -> Any:
 
 def make_frame(columns: Mapping[str, Any]) -> Any:
     try:
-        from iknow.cli.tables import pandas
+        from iknow.tables import pandas
     except ImportError as error:
         raise MissingExtraError("reading columns of text", "pandas") from error
     return pandas.make_frame(columns)

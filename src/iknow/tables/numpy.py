@@ -19,8 +19,8 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from iknow.cli.tables.roles import Roles
-from iknow.cli.tables.table import Table, as_features, as_labels, check_fits, check_rows, decoding
+from iknow.tables.roles import Roles
+from iknow.tables.table import Table, as_features, as_labels, check_fits, check_rows, decoding
 from iknow.core.arrays import Floats, Labels
 from iknow.core.text import names as quoted
 from iknow.errors import InputError

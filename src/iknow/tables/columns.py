@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iknow.cli.tables.table import as_text, check_rows
+from iknow.tables.table import as_text, check_rows
 from iknow.core.arrays import Ints
 from iknow.errors import InputError
 

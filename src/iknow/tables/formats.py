@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from iknow.cli.tables.streams import STDIN
+from iknow.tables.streams import STDIN
 from iknow.errors import InputError
 from iknow.storage.atomic import is_stream
 

@@ -2,7 +2,7 @@
 
 Each column becomes a column of texts as they stand in the file, quoted where they must be. Joined
 row by row, with a line end after each, the bytes of the result are the bytes of the file. What is
-written is what `iknow.cli.tables.csv` writes, but for the way a number is spelled.
+written is what `iknow.tables.csv` writes, but for the way a number is spelled.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iknow.cli.tables.columns import Coded, Column
-from iknow.cli.tables.csv import FORMULA, harmless
+from iknow.tables.columns import Coded, Column
+from iknow.tables.csv import FORMULA, harmless
 
 TEXT = pa.large_string()  # with offsets of 64 bits, so that a part may be of any size
 SPECIAL = '[,"\r\n]'

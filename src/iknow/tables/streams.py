@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from iknow.cli.tables.table import existing
+from iknow.tables.table import existing
 from iknow.errors import InputError
 
 STDIN = Path("-")

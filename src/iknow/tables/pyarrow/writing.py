@@ -8,7 +8,7 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from iknow.cli.tables.columns import Coded, Column
+from iknow.tables.columns import Coded, Column
 from iknow.errors import InputError
 
 

@@ -73,7 +73,7 @@ def _join(parts: Sequence[Any]) -> Any:
     if parts[0] is None:
         return None
     if hasattr(parts[0], "iloc"):
-        from iknow.cli.tables.pandas import join_frames
+        from iknow.tables.pandas import join_frames
 
         return join_frames(parts)
     if parts[0].dtype.kind == "U":  # each takes as much room as the longest of all

@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from iknow.cli.tables import read_table, write_table
-from iknow.cli.tables.writing import CsvParts
+from iknow.tables import read_table, write_table
+from iknow.tables.writing import CsvParts
 from iknow.errors import InputError
 
 WRITABLE = [".csv", ".npz", ".parquet"]
@@ -161,6 +161,6 @@ def test_a_missing_folder_is_named(tmp_path):
 
 def test_importing_tables_does_not_load_pyarrow():
     # scikit-learn loads pandas, which loads pyarrow, where they are installed.
-    code = "import sys; sys.modules['pandas'] = None; import iknow.cli.tables; "
+    code = "import sys; sys.modules['pandas'] = None; import iknow.tables; "
     code += "sys.exit('pyarrow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,1 @@
+"""Export: a model and its chosen layers as one ONNX graph."""

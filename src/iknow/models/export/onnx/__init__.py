@@ -1,0 +1,1 @@
+"""Building and joining ONNX graphs."""

@@ -1,0 +1,1 @@
+"""Monitoring: alarms that keep their word however often they are looked at."""
