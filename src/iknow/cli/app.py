@@ -1,4 +1,4 @@
-"""The command line: `iknow demo`, `fit`, `assess`, `report`, `info` and `compare`."""
+"""The command line: `iknow demo`, `fit`, `assess`, `report`, `info`, `compare` and `serve`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from iknow.cli.commands.demo import demo
 from iknow.cli.commands.fit import fit
 from iknow.cli.commands.info import info
 from iknow.cli.commands.report import report
+from iknow.cli.commands.serve import serve
 from iknow.cli.failures import OneLineErrors
 from iknow.version import __version__
 
@@ -45,5 +46,5 @@ def main(
         raise typer.Exit(2)
 
 
-for command in (demo, fit, assess, report, info, compare):
+for command in (demo, fit, assess, report, info, compare, serve):
     app.command()(command)

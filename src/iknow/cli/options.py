@@ -13,13 +13,13 @@ from rich.console import Console
 
 from iknow.cli.config import use_config
 from iknow.cli.model_files.names import MODEL_HELP
-from iknow.tables.formats import READABLE, WRITABLE
-from iknow.tables.roles import Roles
-from iknow.tables.streams import STDIN
 from iknow.core.neighborhood import Neighborhood
 from iknow.geometry.registry import SHORT_NAMES
 from iknow.rules import RULES, RelativeBall
 from iknow.storage.atomic import is_stream
+from iknow.tables.formats import READABLE, WRITABLE
+from iknow.tables.roles import Roles
+from iknow.tables.streams import STDIN
 
 DATA, COLUMNS, MODELS, SEARCH = "Data", "Columns", "Model", "Search"
 """Panels of the help."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from iknow.tables import Table
 from iknow.errors import InputError, MissingExtraError
 from iknow.models.adapt import is_torch_module
+from iknow.tables import Table
 
 TREES = ("xgboost", "lightgbm")
 """Packages whose models take categories, but no text."""
