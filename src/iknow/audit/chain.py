@@ -89,6 +89,14 @@ def decode(body: bytes, content: bytes | None = None) -> Record:
         raise AuditError(f"a record cannot be read: {type(error).__name__}: {error}") from error
 
 
+def columns_of(record: Record) -> tuple[str, str, str | None, int | None]:
+    """The kind, the time, the request and the row of a record, as they are stored."""
+    if isinstance(record, Event):
+        return "event", record.time, None, None
+    kind = "answer" if isinstance(record, Answer) else "label"
+    return kind, record.time, to_key(record.request), record.row
+
+
 def to_key(request: str) -> str:
     """A request's identifier as ASCII without control characters, which every database takes."""
     return _quote(request)[1:-1]
