@@ -34,7 +34,7 @@ from iknow.models.precomputed import PrecomputedModel
 from iknow.storage.archive import read_archive, write_archive
 from iknow.storage.bundle import Bundle, read_bundle, write_bundle
 from iknow.storage.manifest import read_manifest, write_manifest
-from iknow.storage.npy import encode_array
+from iknow.core.npy import encode_array
 from iknow.testing import assert_same_evidence
 
 FILES = [

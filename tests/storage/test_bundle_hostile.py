@@ -24,7 +24,7 @@ from iknow.models.precomputed import PrecomputedModel
 from iknow.storage.archive import Entry, lay_out, read_archive, write_archive
 from iknow.storage.bundle import read_bundle
 from iknow.storage.manifest import LARGEST, read_manifest, write_manifest
-from iknow.storage.npy import encode_array
+from iknow.core.npy import encode_array
 
 
 def make_outputs(seed):

@@ -41,7 +41,7 @@ from iknow.storage.bundle_record import (
     to_record,
 )
 from iknow.storage.manifest import LARGEST, read_manifest, write_manifest
-from iknow.storage.npy import decode_array, encode_array
+from iknow.core.npy import decode_array, encode_array
 from iknow.storage.schema import check_record
 from iknow.storage.sealed import Guard, SealedFile, verify_all
 
