@@ -10,8 +10,8 @@ no special cases:
 
 Each framework has a function that makes such a graph, in the file that bears its name. It gets the
 adapter, the names of the layers, and some inputs as the adapter's `prepare` gives them, and returns
-the serialized model, with its weights inside. It may raise `ExportError` for what it cannot express;
-whether the graph says the same as the model is for others to compare.
+the serialized model, with its weights inside. It may raise `ExportError` for what it cannot
+express; whether the graph says the same as the model is for others to compare.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Exporter:
 
 
 def _is_of_trees(model: Any) -> bool:
-    """Whether the classifier of an adapter for scikit-learn, or the last step, is a tree library's."""
+    """Whether the classifier that `SklearnModel` reads, or its last step, is a tree library's."""
     from iknow.geometry.sklearn_parts import unwrap
 
     final = unwrap(model.estimator)[1]

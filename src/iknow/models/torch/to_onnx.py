@@ -119,8 +119,8 @@ def _first_that_works(
         except Exception as error:  # either exporter may raise anything
             failures.append(f"by {way}: {_in_a_line(error)}")
     raise ExportError(
-        f"{what} cannot become ONNX. {'; '.join(failures)}. If you can export it yourself, wrap the "
-        ".onnx file instead"
+        f"{what} cannot become ONNX. {'; '.join(failures)}. If you can export it yourself, wrap "
+        "the .onnx file instead"
     )
 
 

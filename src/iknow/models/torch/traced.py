@@ -62,7 +62,8 @@ class Traced(nn.Module):
         with _shapes_are_facts():
             output = find_output(returned, self._model.scores, n, type(self.module).__name__)
             scores = _as_columns(output, meaning_of(self._model.scores))
-            found |= {"output": scores} | {name: read.values for name, read in reading.found.items()}
+            inside = {layer: read.values for layer, read in reading.found.items()}
+            found |= {"output": scores, **inside}
             mask = _find_mask(fields)
             pooled = [self._pool(layer, found[layer], mask) for layer in self._layers]
             return _as_read(scores), *(_as_read(values).flatten(1) for values in pooled)
