@@ -255,9 +255,8 @@ class JournalContract:
         with open_journal(where) as journal:
             journal.append(make_records(3))
         self.change(where, statement)
-        with pytest.raises(AuditError):
-            with open_journal(where) as journal:
-                journal.append(make_records(3))
+        with pytest.raises(AuditError), open_journal(where) as journal:
+            journal.append(make_records(3))
 
     # Retention.
 
