@@ -58,7 +58,7 @@ class JournalContract:
             assert other.head() != journal.head()
 
     def test_a_label_is_known_once_it_came(self, journal):
-        journal.append(make_records(2, "r"))
+        journal.append([make_answer(0), make_answer(1)])
         before = journal.labelled("r", 1)
         journal.append([Label(now(), "r", 1, "me", "7")])
         assert (before, journal.labelled("r", 1), journal.labelled("r", 0)) == (False, True, False)
