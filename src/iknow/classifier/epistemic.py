@@ -27,6 +27,7 @@ from iknow.explain.assessment import Assessment
 from iknow.geometry import Metric
 from iknow.models.adapt import is_estimator
 from iknow.models.joining import observe_all
+from iknow.models.precomputed import PrecomputedModel
 from iknow.models.probe import Probe
 from iknow.rules import Ball, RelativeBall
 from iknow.search.index import IndexFactory
@@ -236,6 +237,6 @@ class EpistemicClassifier(WatchingMixin, ClassifierMixin, BaseEstimator):  # typ
         check_is_fitted(self, "indexes_")
         for index in self.indexes_.values():
             index.warm_up()
-        if isinstance(self.probe_, Probe):
+        if isinstance(self.probe_, Probe) and not isinstance(self.model_, PrecomputedModel):
             self.predict(self.probe_.inputs)
         return self

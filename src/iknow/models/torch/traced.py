@@ -26,6 +26,8 @@ from iknow.models.torch.model import TorchModel
 from iknow.models.torch.reading import Reading, readable_parts
 
 Outputs = tuple[Tensor, ...]
+TracerWarning: type[Warning] = torch.jit.TracerWarning  # type: ignore[attr-defined]
+"""What torch says when a trace fixes something that may vary."""
 
 
 class Traced(nn.Module):
@@ -108,7 +110,7 @@ def pool(
 def _shapes_are_facts() -> Iterator[None]:
     """Let our own code look at shapes in a trace: all but the number of samples are the layers'."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", torch.jit.TracerWarning)
+        warnings.simplefilter("ignore", TracerWarning)
         yield
 
 
