@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from iknow.classifier import gathering
 from iknow.classifier.moving import movements_on_request
-from iknow.classifier.predicting import PredictingMixin
+from iknow.classifier.watching import WatchingMixin
 from iknow.core.arrays import Labels
 from iknow.core.neighborhood import Neighborhood
 from iknow.core.quorum import ONE, Quorum
@@ -33,7 +33,7 @@ from iknow.search.index import IndexFactory
 from iknow.selection import Selection
 
 
-class EpistemicClassifier(PredictingMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class EpistemicClassifier(WatchingMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Wraps a classifier and asserts IK, IMK or IDK for each of its predictions.
 
     Args:

@@ -86,6 +86,28 @@ class Runner(Server):
         self.should_exit = True
 
 
+def make_server(
+    service: Service, address: Address, on_failure: Callable[[Exception], None] | None = None
+) -> Runner:
+    """A server that does not run yet. on_failure: is told why the service could not start."""
+    config = Config(
+        create_app(service, on_failure=on_failure),
+        http=Protocol,
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=MOST_CONNECTIONS,
+        timeout_graceful_shutdown=max(1, round(service.settings.drain)),
+        ssl_certfile=address.certificate,
+        ssl_keyfile=address.key,
+        ssl_keyfile_password=address.key_password,
+    )
+    return Runner(config)
+
+
 def run(
     service: Service,
     address: Address,
@@ -116,22 +138,7 @@ def run(
         failures.append(error)
         server.should_exit = True
 
-    config = Config(
-        create_app(service, on_failure=fail),
-        http=Protocol,
-        ws="none",
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        limit_concurrency=MOST_CONNECTIONS,
-        timeout_graceful_shutdown=max(1, round(service.settings.drain)),
-        ssl_certfile=address.certificate,
-        ssl_keyfile=address.key,
-        ssl_keyfile_password=address.key_password,
-    )
-    server = Runner(config)
+    server = make_server(service, address, fail)
     listening = _listen(address)
     try:
         host, port = listening.getsockname()[:2]
