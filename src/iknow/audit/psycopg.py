@@ -36,7 +36,9 @@ TYPES = {"int": "BIGINT", "bytes": "BYTEA"}
 LOCKS = 0x696B6E77  # "iknw": the first half of our advisory locks; the second is the table
 CONNECTING, WAITING = 5, 5
 """Seconds to wait for a connection, and for the lock of a process that has just ended."""
-NOT_SHOWN = "it cannot be reached, or refuses us; its message is not shown, as it quotes the password"
+NOT_SHOWN = (
+    "it cannot be reached, or refuses us; its message is not shown, as it quotes the password"
+)
 SECRETS = ("password", "sslpassword", "passfile", "sslkey")
 HIDDEN = 3
 """The least length of a part of a password that messages must not hold."""

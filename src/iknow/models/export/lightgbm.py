@@ -54,7 +54,9 @@ def _read(part: Part, booster: Any) -> Answer:
         )
     walked = [list(_walk(each["tree_structure"])) for each in dump["tree_info"]]
     if any("leaf_coeff" in node for tree in walked for node in tree):
-        raise ExportError("lightgbm's linear trees cannot become ONNX: train with linear_tree=False")
+        raise ExportError(
+            "lightgbm's linear trees cannot become ONNX: train with linear_tree=False"
+        )
     x = as_codes(part, _categories(part, dump), unknown=np.nan)
     if isinstance(part.sample, np.ndarray) and part.sample.dtype.kind not in "f":
         x = b.cast(b.cast(x, "float32"), "float64")  # as lightgbm does with whole numbers

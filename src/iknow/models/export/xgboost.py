@@ -139,5 +139,3 @@ def _start(learner: Mapping[str, Any], objective: str) -> Floats:
     base = np.atleast_1d(np.array(said, np.float32)).astype(np.float64)
     start: Floats = np.log(base / (1 - base)) if objective in LOGISTIC else base
     return start[None]
-
-

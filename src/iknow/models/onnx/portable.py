@@ -68,6 +68,11 @@ class PortableModel(Model):
         return any(each.kind == TEXT for each in self._model._graph.inputs)
 
     @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the graph's inputs."""
+        return self._inputs
+
+    @property
     def is_elsewhere(self) -> bool:
         return self._model.is_elsewhere
 
