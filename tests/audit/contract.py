@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from iknow.audit import Event, Retention, now, open_journal, verify
+from iknow.audit import Event, Label, Retention, now, open_journal, verify
 from iknow.audit.record import as_time
 from iknow.audit.verify import Anchor
 from iknow.errors import AuditError
@@ -56,6 +56,12 @@ class JournalContract:
     def test_no_two_journals_begin_alike(self, journal, other_where):
         with open_journal(other_where) as other:
             assert other.head() != journal.head()
+
+    def test_a_label_is_known_once_it_came(self, journal):
+        journal.append([make_answer(0), make_answer(1)])
+        before = journal.labelled("r", 1)
+        journal.append([Label(now(), "r", 1, "me", "7")])
+        assert (before, journal.labelled("r", 1), journal.labelled("r", 0)) == (False, True, False)
 
     def test_an_answer_is_found_and_the_last_one_if_its_name_was_used_again(self, journal):
         journal.append(make_records(5, "one") + make_records(5, "two"))
@@ -255,9 +261,8 @@ class JournalContract:
         with open_journal(where) as journal:
             journal.append(make_records(3))
         self.change(where, statement)
-        with pytest.raises(AuditError):
-            with open_journal(where) as journal:
-                journal.append(make_records(3))
+        with pytest.raises(AuditError), open_journal(where) as journal:
+            journal.append(make_records(3))
 
     # Retention.
 

@@ -89,6 +89,11 @@ class StoredJournal(ABC):
         answer = decode(*found)
         return answer if isinstance(answer, Answer) else None
 
+    def labelled(self, request: str, row: int) -> bool:
+        self._check_open()
+        with self._reading:
+            return self._read(lambda ledger: ledger.has_label(to_key(request), row))
+
     def records(self, after: int = 0) -> Iterator[tuple[int, Record]]:
         while rows := self.page(after).rows:
             for row in rows:

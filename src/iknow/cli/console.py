@@ -16,7 +16,6 @@ from rich.text import Text
 from iknow.classifier.epistemic import EpistemicClassifier
 from iknow.cli.demo import LEVELS, UNSEEN, Demonstration, Example
 from iknow.cli.jobs.assess import Outcome
-from iknow.tables.streams import STDIN
 from iknow.core.arrays import Floats, Ints, Labels
 from iknow.core.assertion import Assertion
 from iknow.core.colors import COLORS
@@ -28,6 +27,7 @@ from iknow.explain.assessment import Assessment
 from iknow.explain.explanation import SENTENCES, Explanation
 from iknow.selection import Selection
 from iknow.storage.atomic import is_stream
+from iknow.tables.streams import STDIN
 
 SHADES = " ░▒▓█"
 

@@ -102,9 +102,9 @@ class Album:
         return FEATURES, names, picture.n_more, json.dumps(values).encode()
 
 
-def shrink_image(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """An image of at most `LONGEST_SIDE` pixels a side: the means of squares."""
-    step = -(-max(pixels.shape[:2]) // LONGEST_SIDE)
+def shrink_image(pixels: NDArray[np.uint8], longest: int = LONGEST_SIDE) -> NDArray[np.uint8]:
+    """An image of at most `longest` pixels a side: the means of squares."""
+    step = -(-max(pixels.shape[:2]) // longest)
     if step <= 1:
         return pixels
     height, width = (max(side // step, 1) for side in pixels.shape[:2])
@@ -114,12 +114,12 @@ def shrink_image(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return means if pixels.ndim == 3 else means[:, :, 0]
 
 
-def shrink_series(values: NDArray[Any]) -> NDArray[Any]:
-    """A series of at most `MOST_STEPS` steps: the extremes of each stretch, to lose no peak."""
+def shrink_series(values: NDArray[Any], most: int = MOST_STEPS) -> NDArray[Any]:
+    """A series of at most `most` steps: the extremes of each stretch, to lose no peak."""
     channels, steps = values.shape
-    if steps <= MOST_STEPS:
+    if steps <= most:
         return values
-    edges = np.linspace(0, steps, MOST_STEPS // 2 + 1).astype(int)[:-1]
+    edges = np.linspace(0, steps, most // 2 + 1).astype(int)[:-1]
     lowest = np.minimum.reduceat(values, edges, axis=1)
     highest = np.maximum.reduceat(values, edges, axis=1)
     return np.stack([lowest, highest], axis=2).reshape(channels, -1)

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iknow.tables.table import as_text, check_rows
 from iknow.core.arrays import Ints
 from iknow.errors import InputError
+from iknow.tables.table import as_text, check_rows
 
 MISSING = -1
 

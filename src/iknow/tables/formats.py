@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from iknow.tables.streams import STDIN
 from iknow.errors import InputError
 from iknow.storage.atomic import is_stream
+from iknow.tables.streams import STDIN
 
 ENDINGS = {
     ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".arrow": "arrow",

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from iknow.tables.table import existing
 from iknow.errors import InputError
+from iknow.tables.table import existing
 
 STDIN = Path("-")
 """The name of what comes from another command, or goes to one."""

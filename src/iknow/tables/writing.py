@@ -10,13 +10,13 @@ from typing import IO, Any, Protocol
 
 import numpy as np
 
+from iknow.errors import InputError, MissingExtraError
+from iknow.storage.atomic import is_stream, replacing
 from iknow.tables.columns import Column, as_array, as_columns, as_list
 from iknow.tables.csv import to_csv, to_header
 from iknow.tables.jsonl import to_lines
 from iknow.tables.numpy import write_npz
 from iknow.tables.streams import STDIN
-from iknow.errors import InputError, MissingExtraError
-from iknow.storage.atomic import is_stream, replacing
 
 
 class Parts(Protocol):

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from iknow.tables.columns import Coded
 from iknow.core.arrays import Bools, Labels
 from iknow.core.assertion import Assertion, Reason
 from iknow.core.evidence import NO_EXEMPLAR, distances_for_and_against
 from iknow.core.named import Word
 from iknow.explain.assessment import Assessment
+from iknow.tables.columns import Coded
 
 
 def assertion_columns(assessment: Assessment) -> dict[str, Any]:

@@ -22,8 +22,6 @@ from iknow.cli.jobs.forms import in_form, takes_text
 from iknow.cli.jobs.outputs import check_output, paths_read
 from iknow.cli.jobs.source import Source, check_width, take_inputs, trained_names
 from iknow.cli.model_files import load_model
-from iknow.tables import Table, format_to_write, writing
-from iknow.tables.table import as_integers
 from iknow.core.arrays import Ints
 from iknow.core.assertion import Assertion
 from iknow.errors import InputError
@@ -33,6 +31,8 @@ from iknow.explain.assessment import Assessment
 from iknow.models.precomputed import PrecomputedModel
 from iknow.selection import Selection
 from iknow.selection.levels import candidate_at
+from iknow.tables import Table, format_to_write, writing
+from iknow.tables.table import as_integers
 
 ROWS_SHOWN = 10
 

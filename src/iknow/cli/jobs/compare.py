@@ -17,13 +17,13 @@ from iknow.cli.jobs.forms import takes_text
 from iknow.cli.jobs.outputs import check_output, check_page, paths_read
 from iknow.cli.jobs.source import Source, trained_names
 from iknow.cli.model_files import load_model
-from iknow.tables import Roles, Table
 from iknow.errors import InputError
 from iknow.evaluation.compare import compare
 from iknow.evaluation.comparison import Comparison
 from iknow.models.adapt import is_estimator
 from iknow.report.comparison import make_comparison_html
 from iknow.storage.atomic import write_bytes
+from iknow.tables import Roles, Table
 
 
 def compare_job(

@@ -20,13 +20,13 @@ from iknow.cli.jobs.forms import takes_text
 from iknow.cli.jobs.outputs import check_model, check_output, paths_read
 from iknow.cli.jobs.source import Source, check_width, take_inputs, trained_names
 from iknow.cli.model_files import check_model_name, load_model, save_model
-from iknow.tables import Table
-from iknow.tables.table import as_integers
 from iknow.core.arrays import Ints, Labels
 from iknow.core.neighborhood import Neighborhood, is_tuned
 from iknow.errors import InputError
 from iknow.models.adapt import is_estimator
 from iknow.models.precomputed import PrecomputedModel
+from iknow.tables import Table
+from iknow.tables.table import as_integers
 
 WITHOUT_LABELS = ("coverage", "false_alarm")
 GOALS = ("accuracy", *WITHOUT_LABELS)
@@ -52,8 +52,8 @@ def fit_job(
     """Collect evidence, choose radii, write a bundle; with `train`, make the model first.
 
     goal: what to tune for, as the arguments of `EpistemicClassifier.tune`. reference: samples that
-    show what is ordinary. parameters: others of the classifier, such as its quorum. about: a name
-    and a note, if there are any. force: a newly trained model may replace an existing one.
+    show what is ordinary. parameters: others of the classifier, such as its quorum. about: a name,
+    a version and a note, if there are any, and whether the bundle shall hold the model. force: a newly trained model may replace an existing one.
     """
     reads = paths_read(training, validation, reference)
     check_output(output, [*reads, *paths_read(model=model)])

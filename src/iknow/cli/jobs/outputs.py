@@ -10,9 +10,9 @@ from pathlib import Path
 
 from iknow.cli.jobs.source import Source
 from iknow.cli.model_files.names import files_of
-from iknow.tables.streams import STDIN
 from iknow.errors import InputError
 from iknow.storage.atomic import is_stream, write_bytes
+from iknow.tables.streams import STDIN
 
 
 def check_output(output: Path, reads: Sequence[Path] = ()) -> None:

@@ -12,13 +12,13 @@ from iknow.cli.jobs.assess import assert_at, assess_table, load_classifier
 from iknow.cli.jobs.forms import takes_text
 from iknow.cli.jobs.outputs import check_page, paths_read, write_page
 from iknow.cli.jobs.source import Source, take_inputs, trained_names
-from iknow.tables import Table
 from iknow.core.arrays import Labels
 from iknow.core.overriding import said
 from iknow.errors import InputError
 from iknow.explain.assessment import Assessment
 from iknow.explain.picture import Renderer, as_features, as_image, as_series
 from iknow.report import USUAL_NEIGHBORS, make_html
+from iknow.tables import Table
 
 SHOWN_AS = "--show must be image:HxW, image:CxHxW, series, series:CHANNELS or features"
 

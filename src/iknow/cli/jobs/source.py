@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from iknow.tables import Roles, Table, read_table, reading
 from iknow.core.arrays import Ints, Labels
 from iknow.core.text import names as quoted
 from iknow.errors import InputError
+from iknow.tables import Roles, Table, read_table, reading
 
 
 @dataclass(frozen=True)

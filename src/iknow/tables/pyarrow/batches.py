@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
+from iknow.errors import InputError
 from iknow.tables.jsonl import read_lines
 from iknow.tables.streams import Counted
 from iknow.tables.table import decoding
-from iknow.errors import InputError
 
 # Bytes of text at a time. A longer row is no row of a table: it is another file, or a trap.
 BLOCK = 1 << 23

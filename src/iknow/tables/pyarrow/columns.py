@@ -19,13 +19,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iknow.tables.pyarrow.batches import Batches
-from iknow.tables.roles import Roles
-from iknow.tables.table import Table, as_labels, as_text
 from iknow.core.arrays import Floats, Labels
 from iknow.core.text import name as name_of
 from iknow.core.text import names as quoted
 from iknow.errors import InputError, MissingExtraError
+from iknow.tables.pyarrow.batches import Batches
+from iknow.tables.roles import Roles
+from iknow.tables.table import Table, as_labels, as_text
 
 NUMERIC = ("integer", "floating", "boolean", "decimal", "null")
 PLAIN = (*NUMERIC, "string", "large_string", "temporal")

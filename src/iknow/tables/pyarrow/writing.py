@@ -8,8 +8,8 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from iknow.tables.columns import Coded, Column
 from iknow.errors import InputError
+from iknow.tables.columns import Coded, Column
 
 
 class ArrowParts:

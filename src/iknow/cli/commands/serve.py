@@ -1,0 +1,152 @@
+"""`iknow serve`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from iknow.cli.options import ConfigOption
+
+LIMITS, AUDIT, ALARM, SAFETY = "Limits", "Audit", "Alarm", "Safety"
+SECRET = "IKNOW_WEBHOOK_SECRET"
+
+
+def serve(
+    bundles: Annotated[
+        list[str],
+        typer.Argument(help="Portable bundles, each as FILE or NAME=FILE.", metavar="BUNDLE..."),
+    ],
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8000,
+    workers: Annotated[
+        int, typer.Option(min=1, help="Processes that compute, which share the evidence.")
+    ] = 1,
+    shadow: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=FILE: a bundle that answers silently beside.", metavar="BUNDLE"),
+    ] = None,
+    picture: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=28x28: draw unknown samples on the page.", metavar="SIZE"),
+    ] = None,
+    tokens: Annotated[
+        Path | None,
+        typer.Option(
+            help="File of tokens: lines of a name, scopes and a token. Or IKNOW_TOKENS in the "
+            "environment. Needed unless only this machine is served.",
+            rich_help_panel=SAFETY,
+        ),
+    ] = None,
+    ssl_certfile: Annotated[
+        Path | None, typer.Option(help="Certificate for TLS.", rich_help_panel=SAFETY)
+    ] = None,
+    ssl_keyfile: Annotated[
+        Path | None, typer.Option(help="Its key.", rich_help_panel=SAFETY)
+    ] = None,
+    audit: Annotated[
+        str | None,
+        typer.Option(
+            help="Record every answer in this file, or in a PostgreSQL database by its URL.",
+            metavar="FILE|URL",
+            rich_help_panel=AUDIT,
+        ),
+    ] = None,
+    keep_inputs: Annotated[
+        bool,
+        typer.Option(
+            "--keep-inputs", help="Record inputs too, for audit verify.", rich_help_panel=AUDIT
+        ),
+    ] = False,
+    audit_optional: Annotated[
+        bool,
+        typer.Option(
+            "--audit-optional",
+            help="Answer even if that cannot be recorded, instead of with 503.",
+            rich_help_panel=AUDIT,
+        ),
+    ] = False,
+    retain_days: Annotated[
+        float | None, typer.Option(help="Keep records this long.", rich_help_panel=AUDIT)
+    ] = None,
+    retain_mib: Annotated[
+        int | None, typer.Option(help="Keep this much of them, in MiB.", rich_help_panel=AUDIT)
+    ] = None,
+    alarm_rate: Annotated[
+        float,
+        typer.Option(
+            help="Probability with which an alarm may ever be false.", rich_help_panel=ALARM
+        ),
+    ] = 0.01,
+    webhook: Annotated[
+        str | None,
+        typer.Option(
+            help=f"URL to post alarms to, signed with {SECRET} of the environment.",
+            metavar="URL",
+            rich_help_panel=ALARM,
+        ),
+    ] = None,
+    state: Annotated[
+        Path | None,
+        typer.Option(help="Folder that keeps alarms across restarts.", rich_help_panel=ALARM),
+    ] = None,
+    max_body: Annotated[
+        int, typer.Option(min=1, help="Largest body, in MiB.", rich_help_panel=LIMITS)
+    ] = 32,
+    max_rows: Annotated[
+        int, typer.Option(min=1, help="Most rows of a request.", rich_help_panel=LIMITS)
+    ] = 10_000,
+    queue: Annotated[
+        int, typer.Option(min=1, help="Most rows that wait; then 429.", rich_help_panel=LIMITS)
+    ] = 20_000,
+    timeout: Annotated[
+        float, typer.Option(help="Seconds for an answer; then 504.", rich_help_panel=LIMITS)
+    ] = 30.0,
+    drain: Annotated[
+        float,
+        typer.Option(help="Seconds to finish requests after SIGTERM.", rich_help_panel=LIMITS),
+    ] = 20.0,
+    config: ConfigOption = None,
+) -> None:
+    """Serve bundles over HTTP, with a page of what they know, an audit and an alarm.
+
+    It takes portable bundles, which carry their model: see iknow export. For example:
+
+    iknow serve signs.iknow --audit answers.db
+
+    curl localhost:8000/v1/models/signs/assess -H 'Content-Type: application/json' -d '{"rows":
+    [[0.1, 0.2]]}'
+    """
+    from iknow.cli.jobs.serve import Plan, run_service
+
+    run_service(
+        Plan(
+            bundles=tuple(bundles),
+            shadows=tuple(shadow or ()),
+            pictures=tuple(picture or ()),
+            host=host,
+            port=port,
+            tokens=tokens,
+            certificate=ssl_certfile,
+            key=ssl_keyfile,
+            secret=os.environ.get(SECRET),
+            settings={
+                "workers": workers,
+                "audit": audit,
+                "keep_inputs": keep_inputs,
+                "audit_required": not audit_optional,
+                "retain_days": retain_days,
+                "retain_bytes": None if retain_mib is None else retain_mib << 20,
+                "alarm_rate": alarm_rate,
+                "webhook": webhook,
+                "state": state,
+                "most_body": max_body << 20,
+                "most_rows": min(max_rows, queue),
+                "most_waiting": queue,
+                "timeout": timeout,
+                "drain": drain,
+            },
+        )
+    )

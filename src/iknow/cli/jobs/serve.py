@@ -1,0 +1,98 @@
+"""Serving: from options to a running service."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from iknow.core.text import shown
+from iknow.errors import InputError, MissingExtraError
+from iknow.explain.picture import Renderer, as_image
+
+SIZE = re.compile(r"(\d{1,4})x(\d{1,4})(?:x(\d))?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to serve and how, as the options say it."""
+
+    bundles: tuple[str, ...]
+    shadows: tuple[str, ...]
+    pictures: tuple[str, ...]
+    host: str
+    port: int
+    tokens: Path | None
+    certificate: Path | None
+    key: Path | None
+    secret: str | None
+    settings: Mapping[str, Any]
+
+
+def run_service(plan: Plan) -> None:
+    """Serve until a signal ends it."""
+    try:
+        from iknow.service.served import Source
+        from iknow.service.service import Service
+        from iknow.service.settings import Settings
+        from iknow.service.tokens import read_tokens
+        from iknow.service.uvicorn import Address, run
+    except ImportError as error:
+        raise MissingExtraError("serving", "serve") from error
+
+    _log_to_stderr()
+    settings = Settings(
+        **plan.settings, tokens=read_tokens(plan.tokens), webhook_secret=plan.secret
+    )
+    pictures = dict(_parse_picture(text) for text in plan.pictures)
+    if pictures and settings.workers > 1:
+        raise InputError("--picture draws in the process that listens: use --workers 1")
+    sources = [Source.parse(text) for text in plan.bundles]
+    named = {source.name or source.path.stem for source in sources}
+    if unknown := set(pictures) - named:
+        raise InputError(f"--picture names {shown(min(unknown))}, which is not served")
+    sources = [
+        replace(source, picture=pictures.get(source.name or source.path.stem)) for source in sources
+    ]
+    shadows = {}
+    for text in plan.shadows:
+        source = Source.parse(text)
+        if source.name is None:
+            raise InputError(f"--shadow takes NAME=FILE, the model to follow; got {shown(text)}")
+        shadows[source.name] = source
+    address = Address(
+        plan.host,
+        plan.port,
+        None if plan.certificate is None else str(plan.certificate),
+        None if plan.key is None else str(plan.key),
+    )
+
+    def read_again(service: Service) -> None:
+        service.settings = replace(service.settings, tokens=read_tokens(plan.tokens))
+
+    def announce(url: str) -> None:
+        Console(stderr=True).print(f"iknow serves {url}  (the page is there too)", highlight=False)
+
+    run(Service(sources, settings, shadows), address, on_reload=read_again, on_listening=announce)
+
+
+def _parse_picture(text: str) -> tuple[str, Renderer]:
+    name, _, size = text.partition("=")
+    found = SIZE.fullmatch(size)
+    if not name or found is None:
+        raise InputError(f"--picture takes NAME=28x28 or NAME=32x32x3; got {shown(text)}")
+    return name, as_image(*(int(part) for part in found.groups() if part is not None))
+
+
+def _log_to_stderr() -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    log = logging.getLogger("iknow.service")
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    log.propagate = False

@@ -1,0 +1,124 @@
+"""A desk: one served model with its queue, its live figures, its alarm and its shadow.
+
+Answers first: what is counted and watched is handed to a thread of its own, after the answer.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from iknow.monitor import AccuracyMonitor, Alarm, DriftAlarm
+from iknow.service.batching import Batcher
+from iknow.service.live import Live
+from iknow.service.said import Said
+from iknow.service.served import Served
+from iknow.service.shadow import Shadow
+
+log = logging.getLogger("iknow.service")
+MOST_BEHIND = 1_000
+"""Answers to requests that wait to be watched, at most; those beyond are not."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One answered request, on its way to those who watch."""
+
+    request: str
+    said: Said
+    seconds: float
+    watch: bool
+
+
+class Desk:
+    """What belongs to one served model while it is served."""
+
+    def __init__(
+        self,
+        served: Served,
+        batcher: Batcher,
+        live: Live,
+        alarm: DriftAlarm,
+        accuracy: AccuracyMonitor,
+        tell: Callable[[str, Any], None],
+        shadow: Shadow | None = None,
+    ) -> None:
+        self.served, self.batcher, self.shadow = served, batcher, shadow
+        self._live, self.alarm, self.accuracy, self._tell = live, alarm, accuracy, tell
+        self._pool = ThreadPoolExecutor(1, "iknow-watch")
+        self._lock = threading.Lock()  # between those who update and those who read
+        self._behind = self.n_unwatched = 0
+
+    def watch(self, moment: Moment) -> None:
+        """Count an answered request, and let the alarm look at it; returns at once."""
+        if self._behind >= MOST_BEHIND:
+            self.n_unwatched += len(moment.said)  # which ones does not depend on what they say
+            return
+        self._behind += 1
+        self._pool.submit(self._watch, moment)
+
+    def _watch(self, moment: Moment) -> None:
+        try:
+            said = moment.said
+            self._live.take(said.seen, moment.seconds, moment.request)
+            if moment.watch:
+                with self._lock:
+                    raised = self.alarm.update(said.watched, said.belief, said.watched_layers)
+                for alarm in raised:
+                    self._raise(alarm)
+        except Exception:  # an answer was given already; nobody else would hear of it
+            log.exception("what %s answered could not be watched", self.served.title)
+        finally:
+            self._behind -= 1
+
+    def _raise(self, alarm: Alarm) -> None:
+        self._tell("drift", alarm.to_dict())
+
+    def learn(self, right: np.ndarray[Any, np.dtype[np.bool_]]) -> None:
+        """Take note whether some IKs were right."""
+        with self._lock:
+            was = self.accuracy.report().alarmed
+            self.accuracy.update(right)
+            report = self.accuracy.report()
+        if report.alarmed and not was:
+            self._tell("accuracy", report.to_dict())
+
+    def reports(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What the alarm and the monitor of labels say."""
+        with self._lock:
+            return self.alarm.report().to_dict(), self.accuracy.report().to_dict()
+
+    def reset(self) -> None:
+        """Start the alarm anew, after somebody has looked at it."""
+        with self._lock:
+            self.alarm.reset()
+
+    def status(self) -> dict[str, Any]:
+        """What the page shows about this model."""
+        alarm, accuracy = self.reports()
+        return {
+            "name": self.served.name,
+            "version": self.served.version,
+            "bundle": self.served.sha256,
+            "promises": list(self.served.promises),
+            "live": self._live.to_dict(),
+            "alarm": alarm,
+            "accuracy": accuracy,
+            "shadow": None if self.shadow is None else self.shadow.to_dict(),
+            "unwatched": self.n_unwatched,
+        }
+
+    def state(self) -> dict[str, Any]:
+        """What outlives a restart."""
+        with self._lock:
+            return {"alarm": self.alarm.to_dict(), "accuracy": self.accuracy.to_dict()}
+
+    def close(self) -> None:
+        """Wait until everything that was answered has been watched."""
+        self._pool.shutdown(wait=True)

@@ -1,0 +1,66 @@
+"""Reading requests: who asks, with which id, and the body, within limits."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from uuid import uuid4
+
+from fastapi import Request
+
+from iknow.service.recording import Call
+from iknow.service.refusal import Refusal
+from iknow.service.service import Service
+
+REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}", re.ASCII)
+ID_HEADER = "X-Request-Id"
+
+
+def service_of(request: Request) -> Service:
+    """The service that a request was sent to."""
+    service: Service = request.app.state.service
+    return service
+
+
+def admit(request: Request, scope: str, *, watch: bool = True) -> Call:
+    """Who asks, if the scope of their token permits it.
+
+    Raises:
+        Refusal: 401 or 403.
+    """
+    tokens = service_of(request).settings.tokens
+    caller = tokens.admit(request.headers.get("Authorization"), scope)
+    return Call(caller, request.state.request_id, watch)
+
+
+def find_request_id(given: str | None) -> str:
+    """The caller's own id for a request, if it may be printed; else a new one."""
+    return given if given is not None and REQUEST_ID.fullmatch(given) else uuid4().hex
+
+
+async def read_body(request: Request) -> bytes:
+    """The body of a request, read no further than it may be long, and no longer than it may take.
+
+    Raises:
+        Refusal: 408 or 413.
+    """
+    settings = service_of(request).settings
+    most = settings.most_body
+    announced = request.headers.get("Content-Length", "")
+    if announced.isascii() and announced.isdigit() and int(announced[:20]) > most:
+        raise _too_long(most)
+    parts, size = [], 0
+    try:
+        async with asyncio.timeout(settings.timeout):
+            async for part in request.stream():
+                size += len(part)
+                if size > most:
+                    raise _too_long(most)
+                parts.append(part)
+    except TimeoutError as error:
+        raise Refusal(408, f"the body did not come within {settings.timeout:g} s") from error
+    return b"".join(parts)
+
+
+def _too_long(most: int) -> Refusal:
+    return Refusal(413, f"the body may have {most:,} bytes: send fewer rows in several requests")

@@ -1,0 +1,115 @@
+"""Schemas: what requests and responses hold, for the OpenAPI description."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from iknow.service.decoding import ARROW_FILE, ARROW_STREAM, JSON, NPY, PARQUET
+
+Value = str | int | float | bool | None
+
+
+class Failure(BaseModel):
+    """Why a request was not answered."""
+
+    error: str
+
+
+class Answer(BaseModel):
+    """What is said about one row."""
+
+    belief: Value = Field(description="What the model answers.")
+    assertion: Literal["IK", "IMK", "IDK"]
+    reason: str = Field(description="Why, such as KNOWN, OVERLAP or EXTRAPOLATION.")
+    level: float | None = Field(description="How ordinary it is, from 0 to 1.")
+    exemplars: dict[str, int] | None = None
+    evidence: dict[str, Any] | None = None
+
+
+class Answers(BaseModel):
+    """What is said about the rows of a request, in their order."""
+
+    model: str
+    version: str
+    bundle: str
+    request: str
+    answers: list[Answer]
+
+
+class Label(BaseModel):
+    """The truth about one row, known later."""
+
+    request: str
+    row: int = Field(ge=0)
+    label: str | int | float
+
+
+class Labels(BaseModel):
+    labels: list[Label] = Field(min_length=1, max_length=10_000)
+
+
+class Learned(BaseModel):
+    """What became of labels."""
+
+    counted: int
+    others: int
+    repeated: int
+    unknown: int
+
+
+class Model(BaseModel):
+    """A served model."""
+
+    name: str
+    version: str
+    bundle: str
+    created: str | None
+    note: str
+    classes: list[Value]
+    features: list[str] | None
+    n_features: int | None
+    layers: list[str]
+    promises: list[str]
+
+
+class Models(BaseModel):
+    models: list[Model]
+
+
+BINARY = {"schema": {"type": "string", "format": "binary"}}
+ROWS_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            JSON: {
+                "schema": {
+                    "type": "object",
+                    "additionalProperties": False,
+                    "minProperties": 1,
+                    "maxProperties": 1,
+                    "properties": {
+                        "rows": {"type": "array", "minItems": 1, "items": {}},
+                        "inputs": {"type": "object", "additionalProperties": {"type": "array"}},
+                    },
+                }
+            },
+            **dict.fromkeys((NPY, ARROW_STREAM, ARROW_FILE, PARQUET), BINARY),
+        },
+    }
+}
+LABELS_BODY = {
+    "requestBody": {"required": True, "content": {JSON: {"schema": Labels.model_json_schema(
+        ref_template="#/components/schemas/{model}"
+    )}}}
+}  # fmt: skip
+
+
+def failures(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The responses of a route that refuse."""
+    return {status: {"model": Failure} for status in statuses}
+
+
+ASKED = failures(400, 401, 403, 404, 408, 413, 415, 422, 429, 500, 503, 504)
+READ = failures(401, 403, 404, 500, 503)

@@ -1,0 +1,127 @@
+"""What was said: the answers about n rows in plain columns, cheap to send between processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iknow.classifier.epistemic import EpistemicClassifier
+from iknow.core.arrays import Floats, Ints
+from iknow.core.assertion import Assertion, Reason
+from iknow.core.codes import NO_BELIEF, for_json
+from iknow.monitor.scores import watch_scores
+from iknow.service.details import describe_evidence, find_exemplars
+from iknow.service.rows import Rows
+from iknow.service.seen import Looker, Seen
+from iknow.service.shaping import as_inputs
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to tell besides the answers. Only requests that want the same are joined."""
+
+    evidence: bool = False
+    exemplars: bool = False
+    scores: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Said:
+    """The answers about n rows.
+
+    Attributes:
+        belief: Class codes of shape (n,), `NO_BELIEF` for none.
+        assertion, reason: Codes of shape (n,); see `iknow.Assertion` and `iknow.Reason`.
+        level: Of shape (n,); None without levels.
+        watched: What the alarm looks at, of shape (n,), and by layer, of shape (n, n_layers).
+        exemplars: By layer, the nearest training row of the believed class, of shape (n,), if
+            wanted.
+        scores: Of shape (n, n_classes), if wanted.
+        evidence: Of length n, in plain values, if wanted.
+        unknown: Portraits of some of the IDKs, each with its `row`, for the page.
+    """
+
+    belief: Ints
+    assertion: NDArray[np.int8]
+    reason: NDArray[np.int8]
+    level: Floats | None
+    watched: Floats
+    watched_layers: Floats
+    exemplars: Mapping[str, Ints]
+    scores: Floats | None = None
+    evidence: list[Any] | None = None
+    unknown: tuple[dict[str, Any], ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.belief)
+
+    @property
+    def seen(self) -> Seen:
+        """What the page shows of it."""
+        return Seen(self.assertion, self.reason, self.belief, self.level, self.unknown)
+
+    def __getitem__(self, rows: slice) -> Said:
+        """The answers about some rows, of one request among those joined."""
+        unknown = tuple(
+            each | {"row": each["row"] - rows.start}
+            for each in self.unknown
+            if rows.start <= each["row"] < rows.stop
+        )
+        exemplars = {layer: each[rows] for layer, each in self.exemplars.items()}
+        columns: dict[str, Any] = {
+            each.name: None if (column := getattr(self, each.name)) is None else column[rows]
+            for each in fields(self)
+            if each.name not in ("exemplars", "unknown")
+        }
+        return replace(self, **columns, exemplars=exemplars, unknown=unknown)
+
+
+def say(classifier: EpistemicClassifier, looker: Looker, rows: Rows, wanted: Wanted) -> Said:
+    """Ask a classifier about shaped rows. looker: sees what the page shows."""
+    assessment = classifier.assess(as_inputs(classifier, rows))
+    seen = looker.look(assessment, rows.values)
+    watched, _, watched_layers = watch_scores(assessment)
+    return Said(
+        belief=seen.belief,
+        assertion=seen.assertion,
+        reason=seen.reason,
+        level=seen.level,
+        unknown=seen.unknown,
+        watched=watched,
+        watched_layers=watched_layers,
+        exemplars=find_exemplars(assessment) if wanted.exemplars else {},
+        scores=assessment.scores if wanted.scores else None,
+        evidence=describe_evidence(assessment) if wanted.evidence else None,
+    )
+
+
+def as_answers(said: Said, labels: list[Any], *, exemplars: bool) -> list[dict[str, Any]]:
+    """The answers as a response holds them. labels: the classes as JSON has them."""
+    levels = [None] * len(said) if said.level is None else said.level.tolist()
+    answers = [
+        {
+            "belief": None if code == NO_BELIEF else labels[code],
+            "assertion": Assertion(assertion).name,
+            "reason": Reason(reason).name,
+            "level": level,
+        }
+        for code, assertion, reason, level in zip(
+            said.belief.tolist(), said.assertion.tolist(), said.reason.tolist(), levels, strict=True
+        )
+    ]
+    if exemplars:
+        for i, answer in enumerate(answers):
+            answer["exemplars"] = {layer: int(row[i]) for layer, row in said.exemplars.items()}
+    if said.evidence is not None:
+        for answer, evidence in zip(answers, said.evidence, strict=True):
+            answer["evidence"] = evidence
+    return answers
+
+
+def labels_of(classifier: EpistemicClassifier) -> list[Any]:
+    """The classes as JSON has them."""
+    return for_json(classifier.classes_)

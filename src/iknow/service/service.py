@@ -1,0 +1,266 @@
+"""The service itself, without HTTP: what starts and stops, how a request becomes an answer.
+
+    rows → shaped → assessed, in a batch → recorded → answered → watched
+
+What fails on this way is a `Refusal`. Nothing is answered that the audit does not hold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from iknow.audit import Event, Journal, Record, Recorder, Retention, now, open_journal
+from iknow.errors import AuditError, BundleError, IknowError
+from iknow.service.computing import Computing, InProcesses, InThread
+from iknow.service.desk import Desk, Moment
+from iknow.service.desks import Desks, keep_state, open_desk
+from iknow.service.labels import learn_labels
+from iknow.service.recording import Call, make_records
+from iknow.service.refusal import Refusal
+from iknow.service.rows import Rows
+from iknow.service.said import Said, Wanted
+from iknow.service.served import Served, Source, load_served
+from iknow.service.settings import Settings
+from iknow.service.shaping import shape_rows
+from iknow.service.webhook import Webhook
+from iknow.version import __version__
+
+log = logging.getLogger("iknow.service")
+KEEP_EVERY = 30.0
+"""Seconds between two writings of the alarms' state."""
+
+
+class Service:
+    """Models that answer, with an audit, alarms and everything else but HTTP.
+
+    Args:
+        models: Bundles to load when it starts, or models that are loaded.
+        settings: How to serve.
+        shadows: By name, a bundle that answers silently beside.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[Source | Served],
+        settings: Settings | None = None,
+        shadows: Mapping[str, Source] | None = None,
+    ) -> None:
+        self.settings = Settings() if settings is None else settings
+        self.desks = Desks()
+        self.ready = self.stopping = False
+        self.started, self._clock = now(), time.monotonic()
+        self._models, self._shadows = tuple(models), dict(shadows or {})
+        self._computing: Computing | None = None
+        self._journal: Journal | None = None
+        self._recorder: Recorder | None = None
+        self._webhook: Webhook | None = None
+        self._keeping: asyncio.Task[None] | None = None
+        self._reloading, self._learning = asyncio.Lock(), asyncio.Lock()
+        self.n_unrecorded = self.n_reloads = self.n_reload_failures = 0
+
+    async def start(self) -> None:
+        """Open the audit, load and warm all models; it is ready afterwards."""
+        settings = self.settings
+        if settings.audit is not None:
+            days, size = settings.retain_days, settings.retain_bytes
+            retention = Retention(None if days is None else timedelta(days=days), size)
+            self._journal = await asyncio.to_thread(open_journal, settings.audit, retention)
+            self._recorder = Recorder(self._journal)
+        if settings.webhook is not None:
+            self._webhook = Webhook(settings.webhook, settings.webhook_secret)
+        self._computing = InThread() if settings.workers == 1 else InProcesses(settings.workers)
+        for model in self._models:
+            self.desks.add(await self._open(model))
+        for desk in self.desks:
+            log.info("serving %s (%s)", desk.served.title, desk.served.sha256[:12])
+            await self._note("start", desk.served)
+        self._keeping = asyncio.create_task(self._keep())
+        self.ready = True
+
+    async def stop(self) -> None:
+        """Finish what is under way, within `drain` seconds, and close everything."""
+        self.ready, self.stopping = False, True
+        if self._keeping is not None:
+            self._keeping.cancel()
+        for desk in self.desks:
+            try:
+                async with asyncio.timeout(self.settings.drain):
+                    await desk.batcher.drain()
+            except TimeoutError:
+                log.error(
+                    "requests to %s were under way when the time to drain was over",
+                    desk.served.title,
+                )
+            await asyncio.to_thread(desk.close)
+            keep_state(desk, self.settings)
+        if self._recorder is not None and self._journal is not None:
+            await asyncio.to_thread(self._recorder.close)
+            await asyncio.to_thread(self._journal.close)
+        if self._webhook is not None:
+            await asyncio.to_thread(self._webhook.close)
+        if self._computing is not None:
+            await asyncio.to_thread(self._computing.close)
+
+    async def answer(self, desk: Desk, rows: Rows, wanted: Wanted, call: Call) -> Said:
+        """The answers about some rows, recorded.
+
+        Raises:
+            Refusal: 422 if the rows do not fit the model, 429 if too many wait, 503 if the answer
+                cannot be recorded or the bundle was damaged, 504 if it takes too long.
+        """
+        start = time.perf_counter()
+        if self.stopping:
+            raise Refusal(503, "the service is stopping: ask another one", 5)
+        try:
+            async with asyncio.timeout(self.settings.timeout):
+                shaped = shape_rows(desk.served.classifier, rows)
+                said = await desk.batcher.submit(shaped, wanted)
+                await self._record(desk.served, call, shaped, said)
+        except TimeoutError as error:
+            raise Refusal(
+                504, f"no answer within {self.settings.timeout:g} s: send fewer rows", 5
+            ) from error
+        except BundleError as error:
+            log.error("the bundle of %s: %s", desk.served.title, error)
+            raise Refusal(
+                503, f"the bundle of {desk.served.title} was changed on disk", 30
+            ) from error
+        except AuditError as error:
+            log.error("the audit: %s", error)
+            raise Refusal(503, "the answer could not be recorded, so it is not given", 5) from error
+        except Refusal:
+            raise
+        except IknowError as error:  # the rows do not fit, and the message says why
+            raise Refusal(422, str(error)) from error
+        desk.watch(Moment(call.request, said, time.perf_counter() - start, call.watch))
+        if desk.shadow is not None:
+            desk.shadow.follow(shaped, said, desk.served.labels)
+        return said
+
+    async def reload(self) -> list[dict[str, Any]]:
+        """Load the bundles that changed on disk; one that cannot be loaded leaves the old one."""
+        async with self._reloading:
+            return [await self._reload(desk) for desk in list(self.desks)]
+
+    async def learn(self, call: Call, labels: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+        """Take labels that came late; see `iknow.service.labels`."""
+        if self._recorder is None or self._journal is None:
+            raise Refusal(409, "labels are compared with recorded answers: serve with --audit FILE")
+        async with self._learning:  # a label that comes twice at once counts once
+            return await learn_labels(self._journal, self._recorder, self.desks, call, labels)
+
+    def status(self) -> dict[str, Any]:
+        """What the page shows."""
+        waiting = sum(desk.batcher.waiting for desk in self.desks)
+        return {
+            "server": {
+                "version": __version__,
+                "started": self.started,
+                "uptime": time.monotonic() - self._clock,
+                "ready": self.ready,
+                "queue": {"waiting": waiting, "most": self.settings.most_waiting},
+                "audit": {
+                    "on": self._recorder is not None,
+                    "required": self.settings.audit_required,
+                    "unrecorded": self.n_unrecorded,
+                },
+            },
+            "models": [desk.status() for desk in self.desks],
+        }
+
+    async def _open(self, model: Source | Served) -> Desk:
+        served = await asyncio.to_thread(load_served, model) if isinstance(model, Source) else model
+        computing = self._computing
+        assert computing is not None
+        source = self._shadows.get(served.name)
+        shadow = None if source is None else await asyncio.to_thread(load_served, source)
+        for each in (served, shadow):
+            if each is not None:
+                await computing.prepare(each)
+        loop = asyncio.get_running_loop()
+
+        def tell(what: str, details: Any) -> None:
+            loop.call_soon_threadsafe(self._tell, what, served, details)
+
+        return await asyncio.to_thread(open_desk, served, self.settings, computing, tell, shadow)
+
+    async def _reload(self, desk: Desk) -> dict[str, Any]:
+        served, source = desk.served, desk.served.source
+        told = {"name": served.name, "version": served.version, "bundle": served.sha256}
+        if source is None:
+            return told | {"changed": False, "error": None}
+        try:
+            found = await asyncio.to_thread(load_served, source)
+            if found.sha256 == served.sha256:
+                return told | {"changed": False, "error": None}
+            new = await self._open(found)
+            self.desks.replace(desk, new)
+        except Exception as error:  # whatever is wrong with the new one, the old one goes on
+            self.n_reload_failures += 1
+            log.error("%s goes on as it is: %s", served.title, error)
+            reason = str(error) if isinstance(error, IknowError) else "it cannot be loaded"
+            return told | {"changed": False, "error": reason}
+        self.n_reloads += 1
+        log.info("%s replaces %s", new.served.title, served.title)
+        await self._note("reload", new.served, {"before": served.sha256})
+        asyncio.get_running_loop().create_task(self._retire(desk))
+        return {
+            "name": new.served.name,
+            "version": new.served.version,
+            "bundle": new.served.sha256,
+            "changed": True,
+            "error": None,
+        }
+
+    async def _retire(self, desk: Desk) -> None:
+        await desk.batcher.drain()
+        await asyncio.to_thread(desk.close)
+
+    async def _record(self, served: Served, call: Call, rows: Rows, said: Said) -> None:
+        if self._recorder is None:
+            return
+        keep = self.settings.keep_inputs
+        try:
+            records = await asyncio.to_thread(
+                make_records, served, call, rows, said, keep_inputs=keep
+            )
+            await asyncio.wrap_future(self._recorder.record(records))
+        except AuditError as error:
+            if self.settings.audit_required:
+                raise
+            self.n_unrecorded += len(said)
+            log.error("answers were given without a record: %s", error)
+
+    def _tell(self, what: str, served: Served, details: Mapping[str, Any]) -> None:
+        """Raise an alarm: in the log, to the webhook and in the audit."""
+        log.warning("ALARM (%s) for %s: %s", what, served.title, details.get("text", details))
+        payload = {"alarm": what, "time": now(), "model": served.name, "version": served.version,
+                   "bundle": served.sha256, "details": dict(details)}  # fmt: skip
+        if self._webhook is not None:
+            self._webhook.send(payload)
+        task = asyncio.get_running_loop().create_task(self._note("alarm", served, payload))
+        task.add_done_callback(lambda done: done.exception())
+
+    async def _note(
+        self, what: str, served: Served, details: Mapping[str, Any] | None = None
+    ) -> None:
+        """Put an event into the audit, if there is one."""
+        if self._recorder is None:
+            return
+        told = {"version": served.version, "bundle": served.sha256, **(details or {})}
+        event: Record = Event(time=now(), what=what, model=served.name, details=told)
+        try:
+            await asyncio.wrap_future(self._recorder.record([event]))
+        except AuditError as error:
+            log.error("the event %s could not be recorded: %s", what, error)
+
+    async def _keep(self) -> None:
+        while True:
+            await asyncio.sleep(KEEP_EVERY)
+            for desk in self.desks:
+                await asyncio.to_thread(keep_state, desk, self.settings)
