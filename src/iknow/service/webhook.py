@@ -217,7 +217,7 @@ def sign(secret: bytes, timestamp: str, body: bytes) -> str:
 
     Examples:
         >>> sign(b"secret", "1767225600", b"{}")[:16]
-        'cb45bd1a4a2d5e43'
+        'fa7eaa06bf97d781'
     """
     return hmac.new(secret, timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
 
@@ -229,7 +229,7 @@ def _check_url(url: str) -> SplitResult:
         fits = found.scheme in ("http", "https") and found.hostname and found.port != 0
     except (ValueError, TypeError, AttributeError) as error:
         raise InputError(f"{expected}: {error}") from error
-    printable = url.isascii() and url.isprintable() and " " not in url
+    printable = isinstance(url, str) and url.isascii() and url.isprintable() and " " not in url
     if not fits or not printable or "@" in found.netloc or found.fragment:
         raise InputError(expected)  # which may hold keys, so it is not quoted
     return found
