@@ -73,5 +73,7 @@ def _quantiles(counts: Counts, *percents: int) -> dict[str, list[float | None]]:
     To the microsecond: 1,440 minutes of more digits than are known would fill the answer.
     """
     found = quantiles(counts[:, DURATIONS:], *(percent / 100 for percent in percents))
-    columns = [np.where(np.isnan(each), None, each.round(6).astype(object)) for each in found]
+    columns = [each.round(6).astype(object) for each in found]
+    for seconds, column in zip(found, columns, strict=True):
+        column[np.isnan(seconds)] = None
     return {f"p{each}": column.tolist() for each, column in zip(percents, columns, strict=True)}
