@@ -29,7 +29,7 @@ interface UnknownRow {
 
 interface LiveStatus {
   now: number; since: number; layers: string[]; total: Totals; lately: Totals;
-  rate: { rows: number; requests: number; seconds: number };
+  rate: { rows: number; requests: number };
   latency: { p50: number | null; p95: number | null; p99: number | null; requests: number };
   series: TimeSeries[];
   levels: { n: number; counts: number[]; reference: number[] | null; threshold: number | null } | null;

@@ -53,7 +53,7 @@ export function make() {
     if (!found) return;
     levels = found;
     hint.textContent = `Levels of the last ${count(levels.n)} answers, from strange (0) to ordinary (1).`
-      + (levels.reference ? " The line shows the reference samples: bars above it at the left are drift." : "");
+      + (levels.reference ? " The line shows the reference samples; bars that rise above it at the left speak of drift." : "");
     redraw();
   };
   return { element, update };

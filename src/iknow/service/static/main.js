@@ -68,7 +68,7 @@ function show(status) {
   seen = Date.now() / 1000;
 }
 
-function lose({ trouble, text, pause }) {
+function lose({ trouble, text }) {
   if (trouble === "token") {
     const refused = token.get() !== "";
     health("token", refused ? "Token refused" : "Token needed");
@@ -81,16 +81,23 @@ function lose({ trouble, text, pause }) {
   } else {
     health("gone", "No answer");
     const old = seen ? ` Everything below is as of ${clock(seen)}.` : "";
-    say(byId("alert"), `${sentence(text)}${old} The page tries again every ${duration(pause / 1000)}.`);
+    say(byId("alert"), `${sentence(text)}${old} The page keeps trying.`);
   }
   document.title = `${trouble === "token" ? "Token needed" : "No answer"} · iknow`;
 }
 
-const refresh = poll((answer) => {
-  if (answer.status) show(answer.status);
-  else lose(answer);
+/* The answer came from elsewhere, and anything may be missing in it. */
+function tell(answer) {
+  try {
+    if (answer.status) show(answer.status);
+    else lose(answer);
+  } catch (error) {
+    lose({ trouble: "gone", text: `The server's answer cannot be shown: ${error}` });
+  }
   page.answers += 1;
-});
+}
+
+const refresh = poll(tell);
 
 byId("access").addEventListener("submit", (event) => {
   event.preventDefault();

@@ -22,10 +22,19 @@ function describe(tab, model) {
     counts?.rows ? bar(counts) : h("div", { class: "bar" }));
 }
 
+/* The model that the address names, if it names one. */
+function fromAddress() {
+  try {
+    return decodeURIComponent(location.hash.slice(1));
+  } catch {
+    return "";
+  }
+}
+
 /** Tabs in one place, the chosen model's panel in another. */
 export function make(tabs, place) {
   const shown = new Map();
-  let chosen = decodeURIComponent(location.hash.slice(1));
+  let chosen = fromAddress();
 
   function choose(key, focus = false) {
     chosen = key;
