@@ -100,7 +100,7 @@ def export_trace(
     fixed = [each for each in told if issubclass(each.category, TracerWarning)]
     if fixed:
         raise ValueError(f"its way may depend on its data: {fixed[0].message}")
-    return file.getvalue()
+    return bytes(file.getvalue())
 
 
 WAYS: dict[str, Way] = {"torch.export": export_program, "tracing": export_trace}
