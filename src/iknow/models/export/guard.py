@@ -1,9 +1,9 @@
 """Guard: samples that a model refuses get no answer from its graph either.
 
-A graph computes something for every input, also where the model would raise an error: a forest that
-never saw a missing value, an infinite number. Which of them a model refuses we ask the model, with a
-sample into which such values are put; where the graph meets one, its scores are NaN, which is no
-answer.
+A graph computes something for every input, also where the model would raise an error: for a missing
+value that a forest never saw, for an infinite number. Which of them a model refuses we ask the
+model itself, with a sample into which such values are put. Where the graph meets one, its scores
+are NaN, which is no answer.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from iknow.core.arrays import Ints
 from iknow.core.codes import NO_BELIEF
 from iknow.errors import InputError
 from iknow.models.adapt import has_base
-from iknow.models.export.onnx.builder import Builder, Tensor
-from iknow.models.export.onnx.inputs import TEXT, Frame, Value
+from iknow.models.export.onnx.builder import TEXT, Builder, Tensor
+from iknow.models.export.onnx.inputs import Frame, Value
 from iknow.models.inputs import own_copy, take_rows
 from iknow.models.numbers import is_sparse
 from iknow.models.sklearn import SklearnModel
@@ -53,7 +53,9 @@ def silence(b: Builder, scores: Tensor, refused: Mapping[str, Ints], value: Valu
     found = [b.op("Reshape", each, np.array([-1, 1]), width=1) for each in b.refused]
     for kind, columns in refused.items():
         strange = b.cast(_find(b, kind, _select(b, value, columns)), "float32")
-        found.append(b.op("Greater", b.reduce("ReduceMax", strange), np.float32(0.5), kind="bool"))
+        found.append(
+            b.op("Greater", b.reduce("ReduceMax", strange), np.array(0.5, "float32"), kind="bool")
+        )
     if not found:
         return scores
     which = found[0]
@@ -71,8 +73,13 @@ def _find(b: Builder, kind: str, x: Tensor) -> Tensor:
         size = b.op("Abs", x)
         above = b.op("GreaterOrEqual", size, np.array(TOO_LARGE), kind="bool")
         return b.op("And", above, b.op("Less", size, np.array(np.inf), kind="bool"))
-    sides = {"detect_positive": int(kind == INFINITE), "detect_negative": int(kind == NEGATIVE)}
-    return b.op("IsInf", x, kind="bool", **sides)
+    return b.op(
+        "IsInf",
+        x,
+        kind="bool",
+        detect_positive=int(kind == INFINITE),
+        detect_negative=int(kind == NEGATIVE),
+    )
 
 
 def _number_columns(value: Value) -> Ints:
@@ -92,7 +99,7 @@ def _select(b: Builder, value: Value, columns: Ints) -> Tensor:
 
 def _treats_alike(model: SklearnModel) -> bool:
     """Whether a model treats all columns alike as far as strange values go."""
-    parts = [step for _, step in model.steps[:1]] or [model.classifier]
+    parts = [step for _, step in model.steps[:1]] or [model.final]
     return not any(has_base(part, name, "sklearn") for part in parts for name in SPLITS_COLUMNS)
 
 
