@@ -65,7 +65,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/installed-demo: pyproject.toml constraints.txt | $(VENV)/bin/python
-	sed '/^# What its development needs/,$$d' constraints.txt > $(VENV)/core.txt
+	sed '/^# What its service/,$$d' constraints.txt > $(VENV)/core.txt
 	$(LOCKED) $(VENV)/core.txt
 	$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@

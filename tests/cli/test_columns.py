@@ -17,8 +17,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from iknow import EpistemicClassifier
-from iknow.tables import Roles, read_table
 from iknow.errors import InputError
+from iknow.tables import Roles, read_table
 
 
 def rows_of(path):

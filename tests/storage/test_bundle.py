@@ -28,13 +28,13 @@ import iknow.storage.bundle
 import iknow.storage.sealed
 from iknow import Assertion, Ball, BallElseNearest, EpistemicClassifier, Nearest, RelativeBall
 from iknow.core.neighborhood import Neighborhood
+from iknow.core.npy import encode_array
 from iknow.errors import BundleError, InputError
 from iknow.geometry import Minkowski, Weighted
 from iknow.models.precomputed import PrecomputedModel
 from iknow.storage.archive import read_archive, write_archive
 from iknow.storage.bundle import Bundle, read_bundle, write_bundle
 from iknow.storage.manifest import read_manifest, write_manifest
-from iknow.storage.npy import encode_array
 from iknow.testing import assert_same_evidence
 
 FILES = [
@@ -682,17 +682,17 @@ def test_layers_of_different_lengths_are_noticed_without_verification(saved):
 
 
 def test_a_newer_format_is_refused_with_both_numbers(saved):
-    rewrite_manifest(saved, lambda manifest: manifest.update(format=6))
+    rewrite_manifest(saved, lambda manifest: manifest.update(format=7))
     with pytest.raises(
-        BundleError, match="has format 6; this version of iknow reads formats 2 to 5"
+        BundleError, match="has format 7; this version of iknow reads formats 2 to 6"
     ):
         EpistemicClassifier.load(saved)
 
 
 def test_a_newer_format_is_recognized_also_if_it_is_sealed_in_another_way(saved):
-    change(saved, "manifest.json", lambda text: text.replace(b'"format": 5', b'"format": 6'))
+    change(saved, "manifest.json", lambda text: text.replace(b'"format": 6', b'"format": 7'))
     with pytest.raises(
-        BundleError, match="has format 6; this version of iknow reads formats 2 to 5"
+        BundleError, match="has format 7; this version of iknow reads formats 2 to 6"
     ):
         EpistemicClassifier.load(saved)
 
@@ -937,7 +937,7 @@ def make_what_exists(kind, target):
             target.write_bytes(target.read_bytes()[:-1])
         case "newer bundle":
             make_classifier().save(target)
-            rewrite_manifest(target, lambda manifest: manifest.update(format=6))
+            rewrite_manifest(target, lambda manifest: manifest.update(format=7))
 
 
 def content_of(folder):

@@ -1,6 +1,6 @@
 """Bundles that earlier versions wrote answer as they did then.
 
-`earlier` holds bundles written by the versions with formats 2 to 4, about the outputs that
+`earlier` holds bundles written by the versions with formats 2 to 5, about the outputs that
 `make_queries` makes, and the answers that those versions gave.
 """
 
@@ -19,7 +19,7 @@ from tests.storage.test_bundle import make_outputs, rewrite_manifest, unpack
 
 EARLIER = Path(__file__).parent / "earlier"
 ANSWERS = json.loads((EARLIER / "answers.json").read_text())
-FORMATS = (2, 3, 4)
+FORMATS = (2, 3, 4, 5)
 
 
 def make_queries():
@@ -41,8 +41,9 @@ def test_an_earlier_bundle_answers_as_it_did(written, name):
         assert said == ANSWERS[name][what]
 
 
-def test_earlier_levels_are_the_same_to_the_last_bit():
-    assessment = EpistemicClassifier.load(path_of(4, "levels")).assess(make_queries())
+@pytest.mark.parametrize("written", [4, 5])
+def test_earlier_levels_are_the_same_to_the_last_bit(written):
+    assessment = EpistemicClassifier.load(path_of(written, "levels")).assess(make_queries())
     assert " ".join(map(repr, assessment.level.tolist())) == ANSWERS["levels"]["level"]
     assert " ".join(each.name for each in assessment.reason) == ANSWERS["levels"]["reason"]
 
@@ -79,7 +80,7 @@ def test_an_earlier_bundle_keeps_its_rule_and_a_quorum_of_one(written):
 def test_an_earlier_bundle_saved_again_is_one_of_today(written, name, tmp_path):
     loaded = EpistemicClassifier.load(path_of(written, name))
     loaded.save(tmp_path / "x.iknow")
-    assert read_manifest(unpack(tmp_path / "x.iknow")["manifest.json"])["format"] == 5
+    assert read_manifest(unpack(tmp_path / "x.iknow")["manifest.json"])["format"] == 6
     again = EpistemicClassifier.load(tmp_path / "x.iknow")
     assert again.quorum == 1
     before, after = loaded.assess(make_queries()), again.assess(make_queries())
@@ -97,13 +98,17 @@ def test_an_earlier_bundle_with_entries_of_today_is_refused(written, tmp_path):
     def say_something(manifest):
         manifest["settings"]["about"] = None
 
+    def say_its_version(manifest):
+        manifest["settings"].setdefault("about", {})["version"] = "1"
+
     def read_otherwise(manifest):
-        manifest["settings"]["reading"] = AS_USUAL
+        manifest["settings"]["reading"] = AS_USUAL if written < 5 else None
 
     def drop_an_entry(manifest):
         del manifest["settings"]["fixed" if written == 2 else "progress"]
 
-    for edit in (add_a_quorum, add_a_level, drop_an_entry, say_something, read_otherwise):
+    words = (say_something, say_its_version, read_otherwise)
+    for edit in (add_a_quorum, add_a_level, drop_an_entry, *words):
         shutil.copy(path_of(written, "tuned"), tmp_path / "x.iknow")
         rewrite_manifest(tmp_path / "x.iknow", edit)
         with pytest.raises(BundleError, match=r"cannot be loaded: manifest\.json"):

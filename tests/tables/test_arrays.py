@@ -6,8 +6,8 @@ import zipfile
 import numpy as np
 import pytest
 
-from iknow.tables import read_table
 from iknow.errors import InputError
+from iknow.tables import read_table
 
 X = np.arange(12.0).reshape(4, 3)
 OBJECTS = np.array([{}, 1, "a", None], dtype=object)

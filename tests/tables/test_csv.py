@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from iknow.tables import read_table, write_table
 from iknow.errors import InputError
+from iknow.tables import read_table, write_table
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import iknow.tables
-from iknow.tables import read_table, write_table
 from iknow.errors import InputError, MissingExtraError
+from iknow.tables import read_table, write_table
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import sys
 import numpy as np
 import pytest
 
+from iknow.errors import InputError
 from iknow.tables import read_table, write_table
 from iknow.tables.writing import CsvParts
-from iknow.errors import InputError
 
 WRITABLE = [".csv", ".npz", ".parquet"]
 FLOATS = np.array([0.1, -1e-300, np.nan, 1 / 3, np.inf])

@@ -1,1 +1,14 @@
 """The audit trail: what was answered, when, to whom, in a chain that shows any change."""
+
+from iknow.audit.inputs import decode_input, encode_input, encode_inputs, hash_encoded, hash_input
+from iknow.audit.journal import Journal, open_journal
+from iknow.audit.record import Answer, Event, Label, Record, now
+from iknow.audit.recorder import Recorder
+from iknow.audit.retention import Retention
+from iknow.audit.verify import Verification, verify
+
+__all__ = [
+    "Answer", "Event", "Journal", "Label", "Record", "Recorder", "Retention", "Verification",
+    "decode_input", "encode_input", "encode_inputs", "hash_encoded", "hash_input", "now",
+    "open_journal", "verify",
+]  # fmt: skip

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from iknow.classifier import gathering
 from iknow.classifier.moving import movements_on_request
-from iknow.classifier.predicting import PredictingMixin
+from iknow.classifier.watching import WatchingMixin
 from iknow.core.arrays import Labels
 from iknow.core.neighborhood import Neighborhood
 from iknow.core.quorum import ONE, Quorum
@@ -27,13 +27,14 @@ from iknow.explain.assessment import Assessment
 from iknow.geometry import Metric
 from iknow.models.adapt import is_estimator
 from iknow.models.joining import observe_all
+from iknow.models.precomputed import PrecomputedModel
 from iknow.models.probe import Probe
 from iknow.rules import Ball, RelativeBall
 from iknow.search.index import IndexFactory
 from iknow.selection import Selection
 
 
-class EpistemicClassifier(PredictingMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class EpistemicClassifier(WatchingMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Wraps a classifier and asserts IK, IMK or IDK for each of its predictions.
 
     Args:
@@ -236,6 +237,6 @@ class EpistemicClassifier(PredictingMixin, ClassifierMixin, BaseEstimator):  # t
         check_is_fitted(self, "indexes_")
         for index in self.indexes_.values():
             index.warm_up()
-        if isinstance(self.probe_, Probe):
+        if isinstance(self.probe_, Probe) and not isinstance(self.model_, PrecomputedModel):
             self.predict(self.probe_.inputs)
         return self

@@ -133,6 +133,13 @@ class Levels:
             columns.append(self._share(np.searchsorted(self.confidence, confidence, side="right")))
         return np.column_stack(columns)
 
+    def by_layer(self, voices: Floats) -> Floats:
+        """The level in each layer alone, of shape (n, n_layers), from what `hear` returned."""
+        n_sides = 2 if self.clarity else 1
+        heard = voices[:, : n_sides * len(self.layers)]  # without the model's confidence
+        found: Floats = heard.reshape(len(voices), len(self.layers), n_sides).min(axis=2)
+        return found
+
     def at(self, level: float) -> tuple[dict[str, Setting], float]:
         """The settings by layer at which exactly the samples of at least this level are IK.
 

@@ -187,6 +187,11 @@ class Assessment:
         return np.where(self.invalid, 0.0, self._voices.min(axis=1))
 
     @cached_property
+    def layer_levels(self) -> Floats:
+        """The level in each layer of `levels` alone, of shape (n, n_layers); 0 if invalid."""
+        return np.where(self.invalid[:, None], 0.0, self._path.by_layer(self._voices))
+
+    @cached_property
     def weakest(self) -> Labels:
         """What holds each level down, of shape (n,), such as "clarity in hidden"."""
         names = np.array([str(voice) for voice in self._path.voices()], dtype=object)

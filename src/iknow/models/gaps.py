@@ -31,7 +31,7 @@ def takes_gaps(classifier: Any) -> bool:
 def find_numbers(batch: Any) -> Floats:
     """The numbers of n samples and the flags of missing ones, of shape (n, 2 * n_numbers)."""
     if hasattr(batch, "iloc"):
-        batch = batch.iloc[:, np.flatnonzero([_is_number(dtype) for dtype in batch.dtypes])]
+        batch = batch.iloc[:, np.flatnonzero([is_number(dtype) for dtype in batch.dtypes])]
     values = as_numbers(batch, f"the layer {NUMBERS!r}", LayerError).astype(np.float64)
     if not values.size:
         raise LayerError(f"no column holds numbers, so there is no layer {NUMBERS!r}")
@@ -39,5 +39,6 @@ def find_numbers(batch: Any) -> Floats:
     return np.column_stack([np.where(gaps, 0.0, values), gaps])
 
 
-def _is_number(dtype: Any) -> bool:
+def is_number(dtype: Any) -> bool:
+    """Whether a column of this dtype holds numbers."""
     return getattr(dtype, "kind", "O") in "fiub" and not hasattr(dtype, "categories")

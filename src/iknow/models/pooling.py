@@ -60,6 +60,11 @@ class Pooling:
                 )
         self._pool = dict(pool) if isinstance(pool, Mapping) else pool
 
+    @property
+    def is_by_layer(self) -> bool:
+        """Whether each layer has a way of its own, which is used whatever its shape."""
+        return isinstance(self._pool, dict)
+
     def of(self, layer: str) -> Pool | None:
         """The way of a layer; None to leave it as it is."""
         if isinstance(self._pool, dict):

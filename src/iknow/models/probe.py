@@ -52,15 +52,15 @@ class Probe:
     def find_difference(self, model: Model, batch_size: int | None = None) -> str | None:
         """Say how `model`, in batches of `batch_size`, answers differently; None for alike."""
         try:
-            found = _ask(model, self.inputs, tuple(self.observed.activations), batch_size)
+            found = observe_inputs(model, self.inputs, tuple(self.observed.activations), batch_size)
         except Exception as error:  # a model may raise anything on the inputs of another
             return f"it fails on inputs that the original model accepted ({error})"
         worst, words = 1.0, None
-        for name, before in _tables(self.observed).items():
-            after = _tables(found)[name]
+        for name, before in tables_of(self.observed).items():
+            after = tables_of(found)[name]
             if after.shape != before.shape:
                 return f"{name} have shape {after.shape} instead of {before.shape}"
-            lengths = _lengths(before, after)
+            lengths = row_distances(before, after)
             row, allowed = int(lengths.argmax()), self.tolerances[name]
             if lengths[row] > worst * allowed:
                 worst = lengths[row] / allowed if allowed else np.inf
@@ -85,7 +85,7 @@ class Probe:
         arrays |= {"scores": self.observed.scores, "belief": self.observed.belief}
         for i, values in enumerate(self.observed.activations.values()):
             arrays[f"layer{i}"] = values
-        tolerances = [self.tolerances[name] for name in _tables(self.observed)]
+        tolerances = [self.tolerances[name] for name in tables_of(self.observed)]
         return {"inputs": record, "tolerances": tolerances}, arrays
 
 
@@ -99,7 +99,7 @@ def restore_probe(
         invalid = np.zeros(len(scores), dtype=bool)
         observed = Observation(scores, arrays["belief"], activations, invalid)
         lengths = map(float, record["tolerances"])
-        tolerances = dict(zip(_tables(observed), lengths, strict=True))
+        tolerances = dict(zip(tables_of(observed), lengths, strict=True))
         probe = Probe(restore_inputs(record["inputs"], arrays), observed, tolerances)
         _check_restored(probe)
         return probe
@@ -111,7 +111,7 @@ def restore_probe(
 
 def _check_restored(probe: Probe) -> None:
     """Raise ValueError unless `make_probe` could have made this probe."""
-    belief, tables = probe.observed.belief, _tables(probe.observed)
+    belief, tables = probe.observed.belief, tables_of(probe.observed)
     n, n_classes = probe.observed.scores.shape
     if belief.dtype.kind not in "iu" or belief.shape != (n,):
         raise ValueError("its beliefs must be class codes, one for each input")
@@ -139,19 +139,20 @@ def make_probe(
         return f"inputs of type {type(inputs).__name__} cannot be kept in a bundle"
     n = count_samples(chosen)
     try:
-        whole = _ask(model, chosen, layers, batch_size)
+        whole = observe_inputs(model, chosen, layers, batch_size)
         batches = [rows for rows in (np.arange(1), np.arange(1, n)) if len(rows)]
-        parts = [_ask(model, take_rows(chosen, rows), layers, batch_size) for rows in batches]
+        taken = [take_rows(chosen, rows) for rows in batches]
+        parts = [observe_inputs(model, part, layers, batch_size) for part in taken]
     except Exception as error:  # it may require a fixed batch size
         return f"the model cannot run on a few inputs at a time ({error})"
     tolerances = {}
-    for name, values in _tables(whole).items():
-        again = np.concatenate([_tables(part)[name] for part in parts])
-        noise = TIMES_NOISE * float(_lengths(values, again).max())
+    for name, values in tables_of(whole).items():
+        again = np.concatenate([tables_of(part)[name] for part in parts])
+        noise = TIMES_NOISE * float(row_distances(values, again).max())
         spread, size = _spread_and_size(values)
         if noise > max(spread, UNITS_IN_LAST_PLACE * size):
             return "the model gives different answers each time for the same inputs"
-        tolerances[name] = max(SHARE_OF_SPREAD * spread, noise) + UNITS_IN_LAST_PLACE * size
+        tolerances[name] = find_tolerance(values, noise)
     probe = Probe(chosen, whole, tolerances)
     try:
         n_bytes = sum(np.asarray(array).nbytes for array in probe.store()[1].values())
@@ -163,18 +164,21 @@ def make_probe(
     return Probe(take_rows(chosen, kept), whole[kept], tolerances)
 
 
-def _ask(model: Model, inputs: Any, layers: Sequence[str], batch_size: int | None) -> Observation:
+def observe_inputs(
+    model: Model, inputs: Any, layers: Sequence[str], batch_size: int | None = None
+) -> Observation:
+    """What a model says about prepared inputs, in batches of a size."""
     batches = cut_batches(inputs, batch_size)
     return join_whole((model.observe(batch, layers) for batch in batches), count_samples(inputs))
 
 
-def _tables(observed: Observation) -> dict[str, Any]:
+def tables_of(observed: Observation) -> dict[str, Any]:
     """The scores and the activations, by their names in errors."""
     layers = {f"the activations of layer {k!r}": v for k, v in observed.activations.items()}
     return {SCORES: observed.scores, **layers}
 
 
-def _lengths(one: Floats, other: Floats) -> Floats:
+def row_distances(one: Floats, other: Floats) -> Floats:
     """The distance between the rows of two tables of shape (n, m); equal infinities count as 0."""
     with np.errstate(invalid="ignore"):
         difference = np.subtract(one, other, dtype=np.float64)
@@ -182,6 +186,15 @@ def _lengths(one: Floats, other: Floats) -> Floats:
     difference[np.isnan(difference)] = np.inf
     lengths: Floats = np.linalg.norm(difference, axis=1)
     return lengths
+
+
+def find_tolerance(values: Floats, noise: float = 0.0) -> float:
+    """How far rows of scores or activations may be from those of the same samples.
+
+    values: of shape (n, m). noise: a difference that the same model makes.
+    """
+    spread, size = _spread_and_size(values)
+    return max(SHARE_OF_SPREAD * spread, noise) + UNITS_IN_LAST_PLACE * size
 
 
 def _spread_and_size(values: Floats) -> tuple[float, float]:

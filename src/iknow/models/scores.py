@@ -122,6 +122,11 @@ def as_columns(scores: Any, option: ScoresOption, model: str) -> Any:
     return np.column_stack([1 - column, column])
 
 
+def meaning_of(option: ScoresOption) -> str | None:
+    """What a single number per sample means: "logit", "probability", or None if nobody said."""
+    return None if callable(option) else _split(option)[1]
+
+
 def _split(option: Any) -> tuple[Any, Any]:
     """Where the scores are, and how to read a single number; None for what was not said."""
     if isinstance(option, tuple | list) and len(option) == 2:

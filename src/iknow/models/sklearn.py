@@ -41,6 +41,10 @@ class SklearnModel(Model):
     Args:
         estimator: The classifier.
 
+    Attributes:
+        steps: The transformers of its pipeline by their layers' names, in order.
+        classifier: What comes after them.
+
     Examples:
         >>> SklearnModel(trained).observe(X, ["input"]).scores.shape
         (150, 3)
@@ -56,10 +60,10 @@ class SklearnModel(Model):
             estimator = estimator.estimator
         check_classes(estimator)
         self.estimator = estimator
-        outer, self._final = unwrap(estimator)
+        outer, self.classifier = unwrap(estimator)
         given = [name for name, step in outer if step != "passthrough"]
         self._last_step = given[-1] if given else None
-        self._steps = [step for name, each in outer for step in _inner_steps(name, each)]
+        self.steps = [step for name, each in outer for step in _inner_steps(name, each)]
 
     @property
     def classes(self) -> Labels:
@@ -67,12 +71,12 @@ class SklearnModel(Model):
         return labels
 
     def prepare(self, inputs: Any) -> Any:
-        check_boosted(self._final if not self._steps else None, inputs)
+        check_boosted(self.classifier if not self.steps else None, inputs)
         return as_dense(inputs)
 
     def default_layers(self, batch: Any) -> tuple[str, ...]:
         if self._is_network:
-            n_hidden = len(self._final.coefs_) - 1
+            n_hidden = len(self.classifier.coefs_) - 1
             return (f"hidden{n_hidden}" if n_hidden else "input", "logits")
         first = self._find_entrance(batch)
         last = [name for name in ("output",) if name in self._layer_names and name != first]
@@ -85,7 +89,7 @@ class SklearnModel(Model):
         If what enters them in this `batch` has gaps or is not all numbers, and the classifier takes
         that, its numbers stand for it (`iknow.models.gaps`).
         """
-        n_hidden = len(self._final.coefs_) - 1 if self._is_network else 0
+        n_hidden = len(self.classifier.coefs_) - 1 if self._is_network else 0
         first = self._find_entrance(batch)
         if n_hidden:
             return (first, f"hidden{n_hidden}")
@@ -115,7 +119,7 @@ class SklearnModel(Model):
         return "output" if is_text and "output" in self._layer_names else "input"
 
     def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
-        check_layers(layers, self._layer_names, type(self._final).__name__)
+        check_layers(layers, self._layer_names, type(self.classifier).__name__)
         twice = [layer for layer in layers if self._layer_names.count(layer) > 1]
         if twice:
             raise LayerError(
@@ -125,7 +129,7 @@ class SklearnModel(Model):
 
     def sensitivity(self, layer: str, inputs: Sizes) -> Sensitivity:
         check_type(self, SklearnModel)
-        if layer in (LEAVES, NUMBERS) and layer not in dict(self._steps):
+        if layer in (LEAVES, NUMBERS) and layer not in dict(self.steps):
             raise LayerError("it jumps: the least change of an input may be a whole step in it")
         if inputs.dtype is None or len(inputs.shape) != 1:
             raise LayerError("nothing is known about inputs other than a 2D array")
@@ -146,24 +150,24 @@ class SklearnModel(Model):
             if not is_refusal(error):
                 raise
             raise RefusedError(
-                f"{type(self._final).__name__} failed on inputs of shape {np.shape(batch)}: {error}"
+                f"{type(self.classifier).__name__} failed on inputs of shape {np.shape(batch)}: {error}"
             ) from error
         return make_observation(scores, activations, belief=belief)
 
     @property
     def _is_network(self) -> bool:
-        return hasattr(self._final, "coefs_") and hasattr(self._final, "out_activation_")
+        return hasattr(self.classifier, "coefs_") and hasattr(self.classifier, "out_activation_")
 
     @property
     def _layer_names(self) -> list[str]:
-        names = ["input", *(name for name, _ in self._steps)]
+        names = ["input", *(name for name, _ in self.steps)]
         if self._is_network:
-            names += [f"hidden{i + 1}" for i in range(len(self._final.coefs_) - 1)] + ["logits"]
-        elif _output_method(self._final) is not None:
+            names += [f"hidden{i + 1}" for i in range(len(self.classifier.coefs_) - 1)] + ["logits"]
+        elif _output_method(self.classifier) is not None:
             names += ["output"]
-        if has_leaves(self._final) and LEAVES not in names:
+        if has_leaves(self.classifier) and LEAVES not in names:
             names.append(LEAVES)
-        return [*names, NUMBERS] if takes_gaps(self._final) and NUMBERS not in names else names
+        return [*names, NUMBERS] if takes_gaps(self.classifier) and NUMBERS not in names else names
 
     def _belief(self, batch: Any) -> Ints:
         # The prediction need not be the highest score: SVC votes.
@@ -173,12 +177,12 @@ class SklearnModel(Model):
         codes = positions_of(labels, self.classes)
         if labels.shape != (n,):
             raise InputError(
-                f"{type(self._final).__name__} must predict one label for each of {n} inputs; got "
+                f"{type(self.classifier).__name__} must predict one label for each of {n} inputs; got "
                 f"shape {labels.shape}{_advice(batch)}"
             )
         if (codes == UNKNOWN).any():
             raise InputError(
-                f"{type(self._final).__name__} must predict one of its classes_ for each input, "
+                f"{type(self.classifier).__name__} must predict one of its classes_ for each input, "
                 f"{self.classes.tolist()[:10]}; got {labels[codes == UNKNOWN][:3].tolist()}"
             )
         return codes
@@ -190,7 +194,7 @@ class SklearnModel(Model):
             shares = as_numbers(self.estimator.predict_proba(own_copy(batch)), "probabilities")
             if shares.shape != (count_samples(batch), n_classes):
                 raise InputError(
-                    f"predict_proba of {type(self._final).__name__} must give a column for each of "
+                    f"predict_proba of {type(self.classifier).__name__} must give a column for each of "
                     f"its {n_classes} classes_; got shape {shares.shape}"
                 )
             return shares
@@ -204,21 +208,21 @@ class SklearnModel(Model):
 
     def _activations(self, batch: Any, layers: Sequence[str]) -> dict[str, Any]:
         found = {"input": _layer_numbers(batch)} if "input" in layers else {}
-        if NUMBERS in layers and NUMBERS not in dict(self._steps):
+        if NUMBERS in layers and NUMBERS not in dict(self.steps):
             found[NUMBERS] = find_numbers(batch)
         if set(layers) <= {"input", NUMBERS} & set(found):
             return {layer: found[layer] for layer in layers}
         inside = own_copy(batch)
-        for name, transformer in self._steps:
+        for name, transformer in self.steps:
             inside = inside if transformer == "passthrough" else transformer.transform(inside)
             if name in layers:
                 found[name] = _layer_numbers(inside)
         if "output" in layers and "output" not in found:
-            found["output"] = getattr(self._final, str(_output_method(self._final)))(inside)
+            found["output"] = getattr(self.classifier, str(_output_method(self.classifier)))(inside)
         if LEAVES in layers and LEAVES not in found:
-            found[LEAVES] = find_leaves(self._final, inside)
+            found[LEAVES] = find_leaves(self.classifier, inside)
         if self._is_network:
-            found |= _network_activations(self._final, _exact_numbers(inside))
+            found |= _network_activations(self.classifier, _exact_numbers(inside))
         return {layer: found[layer] for layer in layers}
 
 

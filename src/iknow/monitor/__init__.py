@@ -1,1 +1,17 @@
 """Monitoring: alarms that keep their word however often they are looked at."""
+
+from iknow.monitor.accuracy import AccuracyMonitor, AccuracyReport
+from iknow.monitor.alarm import DriftAlarm
+from iknow.monitor.report import Alarm, Detector, DriftReport
+from iknow.monitor.scores import watch_scores, watched_layers
+
+__all__ = [
+    "AccuracyMonitor",
+    "AccuracyReport",
+    "Alarm",
+    "Detector",
+    "DriftAlarm",
+    "DriftReport",
+    "watch_scores",
+    "watched_layers",
+]

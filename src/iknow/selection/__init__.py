@@ -8,15 +8,18 @@ from iknow.selection.guarantee import certify
 from iknow.selection.matching import match_coverage, match_threshold
 from iknow.selection.per_class import select_per_class
 from iknow.selection.selection import Certificate, Curve, Selection
+from iknow.selection.watch import Watch, make_watch
 
 __all__ = [
     "Certificate",
     "Curve",
     "Goal",
     "Selection",
+    "Watch",
     "certify",
     "check_unseen",
     "choose",
+    "make_watch",
     "match_coverage",
     "match_k",
     "match_threshold",

@@ -30,6 +30,7 @@ from iknow.selection.levels import (
     lay_path,
     match_level,
     record_level,
+    watch_part,
 )
 from iknow.selection.meaning import find_meaningless
 from iknow.selection.selection import Selection
@@ -83,7 +84,15 @@ def certify_level(
         paths = [plain] if accuracy is None else _variations(laying, layers, confident)
         path, candidates = _most_promising(paths, laying, first, len(second), target, confidence)
     chosen, certificate = try_in_turn(candidates, second, target, confidence, classes)
-    return record_level(whole, path, chosen, left_out, "certified", certificate=certificate)
+    return record_level(
+        whole,
+        path,
+        chosen,
+        left_out,
+        "certified",
+        certificate=certificate,
+        watch=watch_part(path, second),
+    )
 
 
 def choose_usual(

@@ -24,6 +24,7 @@ from iknow.selection.copies import LEVEL, chance_of_copies
 from iknow.selection.matching import match_threshold
 from iknow.selection.meaning import find_meaningless
 from iknow.selection.selection import Certificate, Selection, mean_or_nan
+from iknow.selection.watch import Watch, make_watch
 
 MOST_REFERENCES = 100_000
 """Samples that lay a path at most: more say little more, and every bundle would carry them."""
@@ -53,9 +54,19 @@ def lay_path(
 
 def find_levels(levels: Levels, part: Part) -> Floats:
     """The level of each sample, of shape (n,)."""
-    evidence = {layer: find_contrast(part.evidence[layer], part.belief) for layer in levels.layers}
-    lowest: Floats = levels.hear(evidence, part.confidence).min(axis=1)
+    lowest: Floats = _hear(levels, part).min(axis=1)
     return lowest
+
+
+def watch_part(levels: Levels, part: Part) -> Watch | None:
+    """The watch of samples that did not lay the path."""
+    voices = _hear(levels, part)
+    return make_watch(voices.min(axis=1), part.belief, levels.by_layer(voices), list(levels.layers))
+
+
+def _hear(levels: Levels, part: Part) -> Floats:
+    evidence = {layer: find_contrast(part.evidence[layer], part.belief) for layer in levels.layers}
+    return levels.hear(evidence, part.confidence)
 
 
 def candidate_at(levels: Levels, level: float) -> Candidate:
@@ -84,7 +95,10 @@ def match_level(part: Part, reference: Part, coverage: float, confident: bool = 
         )
     level = match_threshold(np.where(found > 0, found, -np.inf), coverage)
     level = min(max(level, float(found[found > 0].min())), float(found.max()))
-    return record_level(part, levels, candidate_at(levels, level), left_out, "matched")
+    apart = reference is not part and not _count_copies(part, reference)
+    watch = watch_part(levels, part) if apart else None
+    chosen = candidate_at(levels, level)
+    return record_level(part, levels, chosen, left_out, "matched", watch=watch)
 
 
 def limit_false_alarm(
@@ -120,7 +134,13 @@ def limit_false_alarm(
         )
     chosen = candidate_at(levels, level)
     return record_level(
-        part, levels, chosen, left_out, "false alarm", false_alarm=float(false_alarm)
+        part,
+        levels,
+        chosen,
+        left_out,
+        "false alarm",
+        false_alarm=float(false_alarm),
+        watch=watch_part(levels, part),
     )
 
 
@@ -129,7 +149,17 @@ def kept_layers(part: Part, left_out: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _check_apart(part: Part, reference: Part) -> None:
-    """Refuse samples that are reference samples too, beyond what chance explains.
+    """Refuse samples that are reference samples too, beyond what chance explains."""
+    if copied := _count_copies(part, reference):
+        raise InputError(
+            f"{copied} of the {len(part)} samples are reference samples too, and a sample ranks "
+            "higher among those that include it, so the promise would not hold: give other "
+            "samples as reference, or none"
+        )
+
+
+def _count_copies(part: Part, reference: Part) -> int:
+    """How many samples are reference samples too; 0 if chance explains them.
 
     Copies have the same distances in every layer.
     """
@@ -137,12 +167,8 @@ def _check_apart(part: Part, reference: Part) -> None:
     known = Counter(row.tobytes() for row in others)
     copied = sum(row.tobytes() in known for row in ours)
     repeated = sum(count for count in known.values() if count > 1)
-    if chance_of_copies(copied, len(ours), repeated, len(others)) <= LEVEL:
-        raise InputError(
-            f"{copied} of the {len(ours)} samples are reference samples too, and a sample ranks "
-            "higher among those that include it, so the promise would not hold: give other "
-            "samples as reference, or none"
-        )
+    unlikely = chance_of_copies(copied, len(ours), repeated, len(others)) <= LEVEL
+    return copied if unlikely else 0
 
 
 def _distances_of(part: Part) -> Floats:
@@ -160,6 +186,7 @@ def record_level(
     *,
     certificate: Certificate | None = None,
     false_alarm: float | None = None,
+    watch: Watch | None = None,
 ) -> Selection:
     """The record of a chosen level, measured by applying it; accuracies are NaN without labels."""
     known = chosen.find_known(part)
@@ -181,4 +208,5 @@ def record_level(
         least_confidence=chosen.least_confidence,
         false_alarm=false_alarm,
         left_out=dict(left_out),
+        watch=watch,
     )

@@ -22,6 +22,7 @@ from iknow.core.text import names, percent
 from iknow.errors import InputError
 from iknow.rules import neighborhood_from_dict, neighborhood_to_dict
 from iknow.selection.level_record import levels_from_dict, levels_to_dict
+from iknow.selection.watch import Watch
 
 ACCURACIES = ("accuracy", "accuracy_outside")
 PATH = ("levels", "level", "least_confidence", "false_alarm")
@@ -95,6 +96,8 @@ class Selection:
             that.
         left_out: Layers in which nearness means too little, with the reason in words.
         note: What could not be promised, and what to ask for instead.
+        watch: Scores of samples that nothing was fitted to, if there are any, for an alarm to
+            compare a stream with.
         curves: By layer and parameter, such as ("logits", "radius").
     """
 
@@ -114,6 +117,7 @@ class Selection:
     false_alarm: float | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
     note: str = ""
+    watch: Watch | None = field(default=None, repr=False, compare=False)
     curves: Mapping[tuple[str, str], Curve] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -168,6 +172,7 @@ class Selection:
         record["neighborhoods"] = {layer: neighborhood_to_dict(rule) for layer, rule in rules}
         record["certificate"] = None if self.certificate is None else vars(self.certificate)
         record["levels"] = None if self.levels is None else levels_to_dict(self.levels)
+        record["watch"] = None if self.watch is None else self.watch.to_dict()
         if np.isneginf(self.least_confidence):
             record["least_confidence"] = None
         record["left_out"] = dict(self.left_out)
@@ -184,6 +189,7 @@ class Selection:
         if record["certificate"] is not None:
             values["certificate"] = Certificate(**record["certificate"])
         values["knowable"] = _read_knowable(record)
+        values["watch"] = _read_watch(record)
         return cls(**values | _read_path(record, values["neighborhoods"]))
 
 
@@ -207,6 +213,18 @@ def _read_path(record: Mapping[str, Any], rules: Mapping[str, Neighborhood]) -> 
     if rate is not None:
         rate = as_real(rate, "false_alarm", "lie between 0 and 1", lambda number: 0 < number < 1)
     return dict(zip(PATH, (levels, level, least, rate), strict=True))
+
+
+def _read_watch(record: Mapping[str, Any]) -> Watch | None:
+    """The watch; a selection of an earlier version has none."""
+    if (found := record.get("watch")) is None:
+        return None
+    watch, layers = Watch.from_dict(found), record["neighborhoods"]
+    if set(watch.layers) != set(layers) or len(watch.layers) != len(layers):
+        raise InputError(
+            f"a watch must be about the layers {names(layers)}; got {names(watch.layers)}"
+        )
+    return watch
 
 
 def _read_knowable(record: Mapping[str, Any]) -> tuple[int, ...] | None:

@@ -84,21 +84,21 @@ class Batcher:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _start(self) -> None:
-        while self._free and self._queue:
+        while self._free and (batch := self._take()):
             self._free -= 1
-            task = asyncio.create_task(self._run(self._take()))
+            task = asyncio.create_task(self._run(batch))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
     def _take(self) -> list[Waiting]:
-        """The next batch: the first that waits, and all that fit to it."""
-        batch, others, n_rows = [self._queue.popleft()], deque[Waiting](), 0
-        n_rows = len(batch[0].rows)
-        while self._queue:
-            item = self._queue.popleft()
-            if item.answers.cancelled():  # nobody waits for it any longer
+        """The next batch: the first that waits, and all that fit to it; empty if none waits."""
+        batch: list[Waiting] = []
+        others: deque[Waiting] = deque()
+        n_rows = 0
+        for item in self._queue:
+            if item.answers.done():  # cancelled: nobody waits for it any longer
                 self.waiting -= len(item.rows)
-            elif n_rows + len(item.rows) <= self._batch_rows and item.fits(batch[0]):
+            elif not batch or (n_rows + len(item.rows) <= self._batch_rows and item.fits(batch[0])):
                 batch.append(item)
                 n_rows += len(item.rows)
             else:

@@ -1,8 +1,8 @@
 """Buckets: counts by time, in a ring. The newest bucket takes the place of the oldest.
 
-A moment t belongs to bucket ⌊t / width⌋, and bucket i lies in place i mod n. To add or to read first
-clears the places that time has passed over since, so a silent hour reads as zeros and not as what
-happened before it.
+A moment t belongs to bucket ⌊t / width⌋, and bucket i lies in place i mod n. To add or to read
+first clears the places that time has passed over since, so a silent hour reads as zeros and not as
+what happened before it.
 """
 
 from __future__ import annotations

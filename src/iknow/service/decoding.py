@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from iknow.core.npy import decode_array
 from iknow.core.text import names, shown
 from iknow.errors import InputError, MissingExtraError
 from iknow.service.pydantic_core import parse_json
 from iknow.service.refusal import Refusal
 from iknow.service.rows import Rows, as_numbers, as_rows
-from iknow.storage.npy import decode_array
 from iknow.tables.roles import Roles
 from iknow.tables.table import join_tables
 

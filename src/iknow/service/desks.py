@@ -85,7 +85,7 @@ def open_desk(
     certificate = getattr(selection, "certificate", None)
     promised = None if certificate is None else certificate.accuracy
     layers = tuple(classifier.neighborhoods_)
-    alarm = DriftAlarm(watch, classifier.classes_, layers, rate=settings.alarm_rate)
+    alarm = DriftAlarm(watch, served.labels, layers, rate=settings.alarm_rate)
     accuracy = AccuracyMonitor(promised, rate=settings.alarm_rate)
     state = _read_state(served, settings)
     if state is not None:

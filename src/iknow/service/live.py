@@ -33,7 +33,7 @@ from iknow.service.seen import Looker, Seen
 SERIES = ((5, 180), (60, 1440))  # seconds in a bucket, buckets
 N_UNKNOWN = 20
 RATE_SECONDS = 60
-LATENCY_SECONDS = 300
+LATELY = 300  # seconds
 
 Parts = Sequence[tuple[str, int]]  # the requests of a batch, in order: id, number of rows
 
@@ -126,9 +126,10 @@ class Live:
         """Return everything as plain values for JSON.
 
         Returns:
-            `now` and `since`, in seconds since 1970; `layers`; `total` and `rate`, rows and
-            requests; `latency`, its quantiles in seconds; `series`, counts by time; `levels` and
-            `by_class` of the last rows; `unknown`, the last IDKs, newest first.
+            `now` and `since`, in seconds since 1970; `layers`; `total` and `lately`, rows and
+            requests since the start and in the last minutes; `rate`, both per second; `latency`,
+            its quantiles in seconds; `series`, counts by time; `levels` and `by_class` of the last
+            rows; `unknown`, the last IDKs, newest first.
         """
         with self._lock.held():
             now = self._clock()
@@ -136,14 +137,15 @@ class Live:
             total, unknown = self._total.copy(), list(self._unknown)
             levels, by_class = self._recent.levels(), self._recent.by_class(self._labels)
         width, fine = series[0]
-        lately = fine.counts[-int(LATENCY_SECONDS / width) :, _DURATIONS:].sum(axis=0)
+        lately = fine.counts[-int(LATELY / width) :].sum(axis=0)
         return {
             "now": now,
             "since": self._since,
             "layers": self._layers,
             "total": _totals(total),
+            "lately": {**_totals(lately), "seconds": LATELY},
             "rate": _rates(fine, width, now, self._since),
-            "latency": {**_latencies(lately), "seconds": LATENCY_SECONDS},
+            "latency": _latencies(lately[_DURATIONS:]),
             "series": [_as_columns(width, stretch) for width, stretch in series],
             "levels": levels,
             "by_class": by_class,
@@ -199,7 +201,7 @@ def _rates(stretch: Stretch, width: float, now: float, since: float) -> dict[str
 def _latencies(counts: Ints) -> dict[str, Any]:
     shares = {f"p{percent}": percent / 100 for percent in (50, 95, 99)}
     found = {key: _brief(float(quantiles(counts, share))) for key, share in shares.items()}
-    return {**found, "requests": int(counts.sum())}
+    return {**found, "requests": int(counts.sum()), "seconds": LATELY}
 
 
 def _brief(seconds: float) -> float | None:

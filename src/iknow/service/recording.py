@@ -60,10 +60,9 @@ def make_records(
 
 def _encode(rows: Rows) -> list[bytes]:
     """Each row as the audit keeps it."""
-    values = rows.values
-    return encode_inputs(
-        [rows[i] for i in range(len(rows))] if isinstance(values, Mapping) else values
-    )
+    if isinstance(rows.values, Mapping):
+        return encode_inputs([rows[i] for i in range(len(rows))])
+    return encode_inputs(rows.values)
 
 
 def _at(columns: Mapping[str, list[Any]], row: int) -> dict[str, int]:

@@ -60,7 +60,7 @@ def join_rows(parts: Sequence[Rows]) -> Rows:
         return Rows({name: np.concatenate([each[name] for each in columns]) for name in first})
     if isinstance(first, list):
         return Rows([text for part in parts for text in part.values])
-    return Rows(np.concatenate([part.values for part in parts]))  # type: ignore[misc]
+    return Rows(np.concatenate([part.values for part in parts]))
 
 
 def as_rows(values: Any) -> Rows:

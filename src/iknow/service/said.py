@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from iknow.classifier.epistemic import EpistemicClassifier
 from iknow.core.arrays import Floats, Ints
 from iknow.core.assertion import Assertion, Reason
@@ -43,8 +46,8 @@ class Said:
     """
 
     belief: Ints
-    assertion: Ints
-    reason: Ints
+    assertion: NDArray[np.int8]
+    reason: NDArray[np.int8]
     level: Floats | None
     watched: Floats
     watched_layers: Floats
@@ -69,7 +72,7 @@ class Said:
             if rows.start <= each["row"] < rows.stop
         )
         exemplars = {layer: each[rows] for layer, each in self.exemplars.items()}
-        columns = {
+        columns: dict[str, Any] = {
             each.name: None if (column := getattr(self, each.name)) is None else column[rows]
             for each in fields(self)
             if each.name not in ("exemplars", "unknown")

@@ -123,7 +123,7 @@ def load_served(source: Source) -> Served:
             f"{source.path} --model FILE -o OUT, or ec.save(path, onnx=True)"
         )
     name = source.name or _as_segment(info.name or source.path.stem)
-    version = getattr(info, "bundle_version", None) or FIRST_VERSION
+    version = info.version or FIRST_VERSION
     return _warm(
         Served(
             name=name,

@@ -52,12 +52,16 @@ class BundleInfo:
         path: The file.
         n_bytes: Its size.
         format: The version of its format.
-        version: The version of iknow that wrote it.
+        iknow: The version of iknow that wrote it.
+        sha256: The checksum of its manifest, which seals all of it: the same content, the same sum.
         name: What its maker calls it, if anything.
+        version: The version that its maker gave it, if any.
         note: What its maker says about it; "" for nothing.
         created: When it was written, such as "2026-01-31T12:00:00Z". Bundles before format 5 do
             not say, nor do they tell `model`, `per_class` and `inputs`: all are None.
         model: The kind of model it was made with.
+        exported: If the bundle holds that model as ONNX: on how many samples it was compared, and
+            how far scores and activations differed, where which tolerance was allowed; else None.
         reading: The options with which the model is read; see `EpistemicClassifier`.
         needs: The options to pass to `load` again, as they were functions.
         recognizes_model: Whether `load` can tell the right model from another.
@@ -75,11 +79,14 @@ class BundleInfo:
     path: str
     n_bytes: int
     format: int
-    version: str
+    iknow: str
+    sha256: str
     name: str | None
+    version: str | None
     note: str
     created: str | None
     model: str | None
+    exported: Mapping[str, Any] | None
     reading: Mapping[str, Any]
     needs: tuple[str, ...]
     recognizes_model: bool
@@ -91,6 +98,11 @@ class BundleInfo:
     rule: str
     layers: tuple[LayerInfo, ...]
     selection: Selection | None
+
+    @property
+    def is_portable(self) -> bool:
+        """Whether it holds its model, so that `load` needs no other."""
+        return self.exported is not None
 
     @property
     def title(self) -> str:
@@ -152,11 +164,14 @@ def describe_bundle(path: str | os.PathLike[str]) -> BundleInfo:
         path=os.fspath(path),
         n_bytes=bundle.n_bytes,
         format=bundle.format,
-        version=bundle.version,
+        iknow=bundle.version,
+        sha256=bundle.sha256,
         name=said.get("name"),
+        version=said.get("version"),
         note=said.get("note", ""),
         created=said.get("created"),
         model=said.get("model"),
+        exported=bundle.exported,
         reading={option: reading[option] for option in OPTIONS},
         needs=tuple(reading["functions"]),
         recognizes_model=not isinstance(settings["probe"], str),

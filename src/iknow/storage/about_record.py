@@ -32,23 +32,32 @@ LONGEST_NAME = 200
 LONGEST_NOTE = 20_000
 MOST_INPUTS = 1_000
 MOST_AXES = 32
+VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 CREATED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
-KEYS = ("name", "note", "created", "model", "per_class", "inputs")
+KEYS = ("name", "version", "note", "created", "model", "per_class", "inputs")
+NOT_THE_ORIGINAL = ("PrecomputedModel", "PortableModel")
+"""Adapters of a loaded classifier that say nothing about the model it was made with."""
 SINGLE = "X"
 """The name of a model's inputs if they have no names of their own."""
 
 
-def make_about(classifier: Any, name: str | None, note: str | None) -> dict[str, Any]:
-    """The record about a fitted classifier; None keeps the name or note it was loaded with."""
+def make_about(
+    classifier: Any, name: str | None, note: str | None, version: str | None
+) -> dict[str, Any]:
+    """The record about a fitted classifier; None keeps what it was loaded with.
+
+    A version is not kept: what is saved again is another bundle.
+    """
     before = getattr(classifier, "bundled_", {}).get("about") or {}
     labels = classifier.indexes_[classifier.layers_[0]].labels
     counts = np.bincount(labels, minlength=len(classifier.classes_))
     inputs = _shapes_of_inputs(classifier)
-    ran_elsewhere = bool(before) and type(classifier.model_).__name__ == "PrecomputedModel"
+    ran_elsewhere = bool(before) and type(classifier.model_).__name__ in NOT_THE_ORIGINAL
     if ran_elsewhere and inputs is None:
         inputs = before["inputs"]
     return {
         "name": check_name(before.get("name") if name is None else name),
+        "version": check_version(version),
         "note": check_note(before.get("note", "") if note is None else note),
         "created": now(),
         "model": before["model"] if ran_elsewhere else name_model(classifier.model),
@@ -63,6 +72,7 @@ def check_about(record: object, n_rows: int, n_classes: int) -> dict[str, Any]:
     about = check_record(record, where, KEYS)
     try:
         check_name(about["name"])
+        check_version(about["version"])
         check_note(about["note"])
     except InputError as error:
         raise BundleError(f"{where}: {error}") from error
@@ -120,6 +130,18 @@ def check_name(name: Any) -> str | None:
             f"name must be one line of text, up to {LONGEST_NAME} characters; got {shown(name)}"
         )
     return name
+
+
+def check_version(version: Any) -> str | None:
+    """The version of a bundle, which can be a part of an address; None for an empty one."""
+    if version is None or (isinstance(version, str) and not version):
+        return None
+    if not isinstance(version, str) or not VERSION.fullmatch(version):
+        raise InputError(
+            "version must be up to 64 letters, digits, dots, hyphens and underscores, a letter or "
+            f"digit first, such as '1.3' or '2026-11-01'; got {shown(version, 80)}"
+        )
+    return version
 
 
 def check_note(note: Any) -> str:

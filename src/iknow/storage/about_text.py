@@ -37,13 +37,14 @@ def to_html(info: BundleInfo) -> str:
 
 def list_facts(info: BundleInfo) -> dict[str, str]:
     """What a bundle is made of, as short texts by their headings."""
-    made = f"by iknow {info.version}, format {info.format}"
+    made = f"by iknow {info.iknow}, format {info.format}"
     samples = f"{info.n_samples:,} of training"
     if info.selection is not None:
         samples += f", {info.selection.n_samples:,} of validation"
-    found = {
+    version = {} if info.version is None else {"version": info.version}
+    found = version | {
         "made": short(made if info.created is None else f"{info.created} {made}"),
-        "model": info.model or "not recorded",
+        "model": f"{info.model or 'not recorded'}, {_where_model_is(info)}",
         "samples": samples,
         "classes": _list_classes(info),
     }
@@ -56,6 +57,12 @@ def list_facts(info: BundleInfo) -> dict[str, str]:
     given = [f"{option}={value!r}" for option, value in info.reading.items() if value is not None]
     given += [f"{option}=..., a function: pass it to load" for option in info.needs]
     return found | ({"read with": short(", ".join(given))} if given else {})
+
+
+def _where_model_is(info: BundleInfo) -> str:
+    if info.exported is None:
+        return "not in the bundle"
+    return f"in the bundle as ONNX, compared on {info.exported['samples']:,} samples"
 
 
 def short_line(sentence: str) -> str:

@@ -1,4 +1,4 @@
-"""Bundles: a fitted classifier on disk, without its model.
+"""Bundles: a fitted classifier on disk, with or without its model.
 
 A bundle is one file, a ZIP of a JSON manifest and plain arrays (see `archive`). Nothing in it can
 execute code. The manifest holds the sha256 of every array and of itself, and each array is compared
@@ -10,6 +10,7 @@ with its own before its first use (see `sealed`). Saving replaces a bundle in on
     layers/LAYER/activations.npy   float32, in the order of labels.npy, transformed by the metric
     layers/LAYER/metric-*.npy      the arrays of the layer's metric, if it has any
     probe/NAME.npy                 what identifies the model, if anything
+    model.onnx                     the model itself, if the bundle is portable
 
 An attacker can recompute checksums, so a correct one proves nothing: names are built from the
 manifest and never followed as paths, and `bundle_record` checks every value.
@@ -28,27 +29,32 @@ from typing import Any, Literal
 
 import numpy as np
 
+from iknow.core.npy import decode_array, encode_array
 from iknow.core.text import shown
 from iknow.errors import BundleError, InputError
 from iknow.storage.archive import ArchiveError, read_archive, write_archive
 from iknow.storage.atomic import replacing
 from iknow.storage.bundle_record import (
     FORMAT,
+    MODEL,
     Bundle,
     check_values,
     from_record,
     name_arrays,
     to_record,
 )
+from iknow.storage.exported_record import check_exported, without_checksum
 from iknow.storage.manifest import LARGEST, read_manifest, write_manifest
-from iknow.storage.npy import decode_array, encode_array
-from iknow.storage.schema import check_record
+from iknow.storage.schema import add_missing, check_record
 from iknow.storage.sealed import Guard, SealedFile, verify_all
 
-READABLE = (2, 3, 4, FORMAT)
+READABLE = (2, 3, 4, 5, FORMAT)
 FORMAT_LINE = re.compile(rb'\{\n"format": (\d{1,9}),')
 MANIFEST = "manifest.json"
-KEYS = ("format", "iknow", "classes", "layers", "probe", "settings", "arrays")
+KEYS = ("format", "iknow", "classes", "layers", "probe", "settings", "arrays", "model")
+SINCE_FORMAT_6 = ("model",)
+LARGEST_MODEL = (1 << 31) - 1
+"""Bytes of a model, which protobuf cannot exceed either."""
 
 __all__ = ["Bundle", "read_bundle", "write_bundle"]
 
@@ -95,12 +101,14 @@ def read_bundle(
     source = _as_path(path)
     file = SealedFile(source, copied_up_to)
     places = _find_contents(source, file)
-    manifest = _read_manifest(source, file, places[MANIFEST])
+    manifest, sha256 = _read_manifest(source, file, places[MANIFEST])
     with _prefixed(f"{source} is damaged: {MANIFEST}: "):
         names = name_arrays(manifest)
         checksums = check_record(manifest["arrays"], "arrays", names)
-    if set(places) != {MANIFEST, *names}:
-        wrong = min(set(places) ^ {MANIFEST, *names})
+        exported = check_exported(manifest["model"], manifest["layers"])
+    belong = {MANIFEST, *names, *([] if exported is None else [MODEL])}
+    if set(places) != belong:
+        wrong = min(set(places) ^ belong)
         problem = "does not belong in it" if wrong in places else "is missing"
         raise BundleError(f"{source} is damaged: {wrong} {problem}")
     sealed = [(name, _take(file, name, places[name]), checksums[name]) for name in names]
@@ -121,10 +129,24 @@ def read_bundle(
                 verify_all(sealed)
             check_values(bundle)
 
+    def read_model() -> bytes:
+        assert exported is not None
+        checksum = exported["sha256"] if verify else None
+        return _read_model(source, file, places[MODEL], checksum)
+
     guard = Guard(source, file, check_content, by_content=bool(verify))
     if verify == "now":
         guard.check()
-    return replace(bundle, check=guard.check, n_bytes=file.opened.size)
+        if exported is not None:
+            read_model()
+    return replace(
+        bundle,
+        check=guard.check,
+        model=None if exported is None else read_model,
+        exported=None if exported is None else without_checksum(exported),
+        n_bytes=file.opened.size,
+        sha256=sha256,
+    )
 
 
 def _encode(bundle: Bundle, version: str) -> list[tuple[str, list[bytes | memoryview]]]:
@@ -137,13 +159,19 @@ def _encode(bundle: Bundle, version: str) -> list[tuple[str, list[bytes | memory
         except ValueError as error:
             raise InputError(f"this cannot be saved: {name}: {error}") from error
     checksums = {name: _hash(parts) for name, parts in encoded.items()}
-    manifest = {"format": FORMAT, "iknow": version, **record, "arrays": checksums}
+    contents: dict[str, list[bytes | memoryview]] = dict(encoded)
+    exported = None
+    if bundle.model is not None and bundle.exported is not None:
+        contents[MODEL] = [bundle.model()]
+        exported = {**bundle.exported, "sha256": _hash(contents[MODEL])}
+    entries = {"arrays": checksums, "model": exported}
+    manifest = {"format": FORMAT, "iknow": version, **record, **entries}
     try:
         text = write_manifest(manifest)
         from_record(read_manifest(text), {name: np.asarray(a) for name, a in arrays.items()})
     except BundleError as error:
         raise InputError(f"this cannot be saved: {error}") from error
-    return [(MANIFEST, [text]), *encoded.items()]
+    return [(MANIFEST, [text]), *contents.items()]
 
 
 def _hash(parts: list[bytes | memoryview]) -> str:
@@ -175,7 +203,8 @@ def _find_contents(source: Path, file: SealedFile) -> dict[str, slice]:
     return places
 
 
-def _read_manifest(source: Path, file: SealedFile, place: slice) -> dict[str, Any]:
+def _read_manifest(source: Path, file: SealedFile, place: slice) -> tuple[dict[str, Any], str]:
+    """The manifest, and its sha256."""
     text = file.read(place.start, min(place.stop, place.start + LARGEST + 1))
     # The format comes before the checksum: a newer format may compute it differently.
     found = FORMAT_LINE.match(text)
@@ -185,10 +214,13 @@ def _read_manifest(source: Path, file: SealedFile, place: slice) -> dict[str, An
             f"{READABLE[0]} to {FORMAT}: use the version that wrote it, or a newer one"
         )
     with _prefixed(f"{source} is damaged: {MANIFEST} is damaged: "):
-        manifest = check_record(read_manifest(text), "the manifest", KEYS)
+        manifest = read_manifest(text)
+        if found and int(found[1]) < 6:
+            manifest = add_missing(manifest, dict.fromkeys(SINCE_FORMAT_6))
+        check_record(manifest, "the manifest", KEYS)
         if not any(manifest["format"] is each for each in READABLE):  # excludes True and 5.0
             raise BundleError(f"its format must be {FORMAT}")
-    return manifest
+    return manifest, hashlib.sha256(text).hexdigest()
 
 
 def _take(file: SealedFile, name: str, place: slice) -> Any:
@@ -196,6 +228,18 @@ def _take(file: SealedFile, name: str, place: slice) -> Any:
     if _is_needed_at_once(name):
         return np.frombuffer(file.read(place.start, place.stop), dtype=np.uint8)
     return file.content[place]
+
+
+def _read_model(source: Path, file: SealedFile, place: slice, checksum: str | None) -> bytes:
+    """A copy of the model's bytes, compared with their checksum unless that is None."""
+    size = place.stop - place.start
+    if size > LARGEST_MODEL:
+        raise BundleError(f"{source} is damaged: {MODEL} may have 2 GB; it has {size:,} bytes")
+    content = file.read(place.start, place.stop)
+    changed = checksum is not None and hashlib.sha256(content).hexdigest() != checksum
+    if len(content) != size or changed:
+        raise BundleError(f"{source} is damaged: {MODEL} does not match its checksum")
+    return content
 
 
 def _is_needed_at_once(name: str) -> bool:

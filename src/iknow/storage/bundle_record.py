@@ -24,7 +24,8 @@ from iknow.storage.schema import check_list, check_mapping, check_record, check_
 SMALL_QUORUM = 100
 """A quorum that costs little, even if a small training set cannot meet it."""
 LAYER_KEYS = ("metric", "metric_arrays", "neighborhood")
-FORMAT = 5
+FORMAT = 6
+MODEL = "model.onnx"
 PART = re.compile(r"[A-Za-z0-9_]{1,100}")
 
 
@@ -35,8 +36,10 @@ class Bundle:
     classes: of shape (n_classes,). labels, rows: of shape (n_rows,). activations: for each layer,
     of shape (n_rows, n_features). settings: plain values of the classifier. probe: small arrays of
     any shape, read at once. check: call it before each use of the other arrays of a bundle that was
-    read; it refuses damaged ones. format, version, n_bytes: of the file it was read from, the
-    version of iknow that wrote it, and its size.
+    read; it refuses damaged ones. model: gives the bytes of the model's ONNX file, if the bundle
+    holds it, and exported says how near it comes to the original (`exported_record`). format,
+    version, n_bytes, sha256: of the file it was read from, the version of iknow that wrote it, its
+    size, and the checksum of its manifest, which seals all of it.
     """
 
     classes: Labels
@@ -48,9 +51,12 @@ class Bundle:
     settings: Mapping[str, Any]
     probe: Mapping[str, Any] = field(default_factory=dict)
     check: Callable[[], None] | None = None
+    model: Callable[[], bytes] | None = None
+    exported: Mapping[str, Any] | None = None
     format: int = FORMAT
     version: str = ""
     n_bytes: int = 0
+    sha256: str = ""
 
 
 def to_record(bundle: Bundle) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -19,7 +19,14 @@ from iknow.selection import Selection
 from iknow.storage.bundle import Bundle
 from iknow.storage.bundle_record import check_quorum_fits
 from iknow.storage.reading_record import AS_USUAL
-from iknow.storage.schema import add_missing, check_fields, check_flag, check_whole, misfit
+from iknow.storage.schema import (
+    add_missing,
+    check_fields,
+    check_flag,
+    check_mapping,
+    check_whole,
+    misfit,
+)
 
 ONE, EACH, CHOSEN = "one", "each", "selection"
 
@@ -78,7 +85,8 @@ def upgrade(settings: Mapping[str, Any], bundle: Bundle) -> dict[str, Any]:
     """Settings as we write them now; earlier formats did not keep all parameters.
 
     Before format 4 there was no quorum, which is a quorum of one, whatever is usual now. Before
-    format 5 nothing was said about the bundle, and no options of reading a model were kept.
+    format 5 nothing was said about the bundle, and no options of reading a model were kept. Before
+    format 6 a bundle had no version.
     """
     found = dict(settings)
     if bundle.format < 3:
@@ -88,7 +96,12 @@ def upgrade(settings: Mapping[str, Any], bundle: Bundle) -> dict[str, Any]:
         found = add_missing(found, {**lost, "metric": list(bundle.metrics), **defaults})
     if bundle.format < 4:
         found = add_missing(found, {"quorum": 1, "confidence": None})
-    return add_missing(found, {"about": None, "reading": AS_USUAL}) if bundle.format < 5 else found
+    if bundle.format < 5:
+        found = add_missing(found, {"about": None, "reading": AS_USUAL})
+    elif bundle.format < 6:
+        about = check_mapping(found.get("about"), "settings.about")
+        found["about"] = add_missing(about, {"version": None})
+    return found
 
 
 def _plain_quorum(quorum: Any) -> int | list[int] | None:

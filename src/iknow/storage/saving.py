@@ -24,6 +24,7 @@ from iknow.search.layer import LayerIndex
 from iknow.selection import Selection
 from iknow.storage.about_record import make_about
 from iknow.storage.bundle import Bundle, read_bundle, write_bundle
+from iknow.storage.exporting import check_exported_model, find_exported, load_exported
 from iknow.storage.parameter_record import CHOSEN, parameters_from_dict, parameters_to_dict
 from iknow.storage.reading_record import make_reading, read_again
 from iknow.storage.saved_settings import check_layers, read_settings
@@ -46,6 +47,7 @@ class SavingMixin:
     n_features_in_: int
     feature_names_in_: Labels
     bundled_: Mapping[str, Any]
+    """Of a loaded classifier: what its bundle says about itself, and the bundle's sha256."""
 
     def save(
         self,
@@ -54,8 +56,11 @@ class SavingMixin:
         probe: bool = True,
         name: str | None = None,
         note: str | None = None,
+        version: str | None = None,
+        onnx: bool = False,
+        samples: Any = None,
     ) -> None:
-        """Write a bundle: evidence, neighborhoods and selection, but not the model itself.
+        """Write a bundle: evidence, neighborhoods and selection, and on request the model as ONNX.
 
         It records the time, and with the environment variable SOURCE_DATE_EPOCH that time instead,
         so that the same classifier makes the same file.
@@ -66,6 +71,17 @@ class SavingMixin:
                 `load` can recognize the model. False keeps no inputs, and `load` accepts any model.
             name: What to call it, in one line. Default: as it was called when it was loaded.
             note: Anything else that those who find the bundle should know. Default: likewise.
+            version: Its version, such as "1.3" or "2026-11-01": letters, digits, dots, hyphens and
+                underscores, up to 64. Default: none.
+            onnx: Put the model with its layers into the bundle as ONNX, so that `load` needs no
+                model, only onnxruntime. On the inputs that the probe keeps, and on `samples`,
+                belief, assertion and level must be the same, and scores and activations within the
+                probe's tolerance; else nothing is written. A classifier that was loaded with the
+                model of its bundle keeps it.
+            samples: Further samples to compare on, in any form the model takes.
+
+        Raises:
+            ExportError: The model cannot become ONNX, or a sample is answered differently.
 
         Examples:
             >>> ec = EpistemicClassifier(FrozenEstimator(trained)).fit(X_train, y_train)
@@ -74,6 +90,7 @@ class SavingMixin:
             ('input',)
         """
         check_is_fitted(self, "indexes_")
+        as_onnx = find_exported(self, wanted=as_flag(onnx, "onnx"), samples=samples)
         known_by = self.probe_ if as_flag(probe, "probe") else "it was saved with probe=False"
         record, arrays = (known_by, {}) if isinstance(known_by, str) else known_by.store()
         any_index = self.indexes_[self.layers_[0]]
@@ -99,9 +116,11 @@ class SavingMixin:
                 "n_features_in": getattr(self, "n_features_in_", None),
                 "feature_names_in": None if names is None else [str(name) for name in names],
                 "probe": record,
-                "about": make_about(self, name, note),
+                "about": make_about(self, name, note, version),
                 "reading": make_reading(self),
             },
+            model=None if as_onnx is None else lambda: as_onnx.content,
+            exported=None if as_onnx is None else as_onnx.compared,
         )
         write_bundle(path, bundle, __version__)
 
@@ -126,8 +145,9 @@ class SavingMixin:
 
         Args:
             path: The file to read.
-            model: The model. Without one, the classifier takes precomputed outputs, (scores,
-                {layer: activations}).
+            model: The model. Default: the one in the bundle, run by onnxruntime; if the bundle
+                holds none, the classifier takes precomputed outputs, (scores, {layer:
+                activations}).
             verify: Compare the arrays with their checksums before the first answer that depends on
                 them, and again if a mapped file changes; "now" also compares at once, False never.
                 Bundles larger than 256 MiB are mapped, others copied into memory.
@@ -149,22 +169,28 @@ class SavingMixin:
         given = {"pool": pool, "scores": scores, "embed": embed}
         reads_itself = model is None or isinstance(model, Model)
         options = {} if reads_itself else read_again(settings["reading"], given, path)
-        adapter: Model = PrecomputedModel()
+        own = load_exported(path, bundle, settings, device) if model is None else None
+        adapter: Model = own or PrecomputedModel()
         if model is not None:
             adapter = as_model(model, device=device, **options)
         known_by = _restore_probe(path, bundle)
-        if model is not None and checks:
+        if checks and own is not None:
+            check_exported_model(path, known_by, own, settings["batch_size"])
+        elif checks and model is not None:
             _check_model(path, known_by, adapter, settings["batch_size"])
         parameters = parameters_from_dict(settings, bundle) | options
         parameters |= {"device": device, "index": index}
         classifier = cls(adapter if model is None else model, **parameters)  # type: ignore[call-arg]
         classifier.model_, classifier.probe_ = adapter, known_by
-        classifier.bundled_ = {name: settings[name] for name in ("about", "reading")}
+        kept = {name: settings[name] for name in ("about", "reading")}
+        facts = {"sha256": bundle.sha256, "exported": bundle.exported}
+        classifier.bundled_ = kept | facts
         classifier._restore(bundle, settings)
         # These describe inputs to the model, not precomputed outputs.
-        if model is not None and settings["n_features_in"] is not None:
+        runs = not isinstance(adapter, PrecomputedModel)
+        if runs and settings["n_features_in"] is not None:
             classifier.n_features_in_ = settings["n_features_in"]
-        if model is not None and settings["feature_names_in"] is not None:
+        if runs and settings["feature_names_in"] is not None:
             classifier.feature_names_in_ = np.array(settings["feature_names_in"], dtype=object)
         return classifier
 

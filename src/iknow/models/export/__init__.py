@@ -1,1 +1,117 @@
-"""Export: a model and its chosen layers as one ONNX graph."""
+"""Export: a model and its chosen layers as one ONNX graph.
+
+A portable graph has the model's own inputs. Its outputs have fixed names, so that reading it needs
+no special cases:
+
+    scores        of shape (n, n_classes), in the order of the model's own columns
+    layer:NAME    of shape (n, n_features), for each layer, "input" too: pooled and flattened
+    belief        of shape (n,), the position of the model's answer; left out where that is the
+                  highest score, the first of equals
+
+Each framework has a function that makes such a graph, in the file that bears its name. It gets the
+adapter, the names of the layers, and some inputs as the adapter's `prepare` gives them, and returns
+the serialized model, with its weights inside. It may raise `ExportError` for what it cannot
+express; whether the graph says the same as the model is for others to compare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from iknow.core.text import name as shown_name
+from iknow.errors import ExportError, IknowError, MissingExtraError
+from iknow.locking import unforked
+from iknow.models.model import Model
+
+SCORES, LAYER, BELIEF = "scores", "layer:", "belief"
+"""The names of a portable graph's outputs; that of a layer comes after `LAYER`."""
+TREES = ("xgboost", "lightgbm", "catboost")
+"""Packages whose models onnxmltools converts."""
+
+ToOnnx = Callable[[Any, Sequence[str], Any], bytes]
+
+
+@dataclass(frozen=True)
+class Exporter:
+    """Where the function `to_onnx` for an adapter is, by the name of the adapter's class.
+
+    recognizes: which of these adapters it is for.
+    """
+
+    adapter: str
+    module: str
+    recognizes: Callable[[Any], bool] = lambda _: True
+
+
+def _is_of_trees(model: Any) -> bool:
+    """Whether the classifier that `SklearnModel` reads, or its last step, is a tree library's."""
+    from iknow.geometry.sklearn_parts import unwrap
+
+    final = unwrap(model.estimator)[1]
+    inner = getattr(final, "model", final)  # of a Booster, which has scikit-learn's interface
+    packages = {base.__module__.partition(".")[0] for base in type(inner).__mro__}
+    return not packages.isdisjoint(TREES)
+
+
+EXPORTERS = (
+    Exporter("TorchModel", "iknow.models.torch.to_onnx"),
+    Exporter("ExportedModel", "iknow.models.torch.to_onnx"),
+    Exporter("OnnxModel", "iknow.models.onnx.to_onnx"),
+    Exporter("KerasModel", "iknow.models.keras.to_onnx"),
+    Exporter("SklearnModel", "iknow.models.export.onnxmltools", _is_of_trees),
+    Exporter("SklearnModel", "iknow.models.export.skl2onnx"),
+)
+"""All exporters, in the order in which they are tried."""
+
+
+def to_onnx(model: Model, layers: Sequence[str], inputs: Any) -> bytes:
+    """The ONNX file of a model, whose outputs are the scores and some layers.
+
+    Args:
+        model: An adapter.
+        layers: Names of its layers.
+        inputs: Some samples, as its `prepare` gives them.
+
+    Raises:
+        ExportError: The model, or one of the layers, cannot become ONNX.
+        MissingExtraError: A package that converts it is not installed.
+    """
+    kind = type(model).__name__
+    for exporter in EXPORTERS:
+        if kind == exporter.adapter and exporter.recognizes(model):
+            return _function(exporter)(model, tuple(layers), inputs)
+    raise ExportError(_why_not(kind))
+
+
+def _function(exporter: Exporter) -> ToOnnx:
+    try:
+        with unforked():
+            found: ToOnnx = import_module(exporter.module).to_onnx
+    except ImportError as error:
+        raise MissingExtraError("a bundle that holds its model as ONNX", "export") from error
+    return found
+
+
+def _why_not(kind: str) -> str:
+    if kind == "PrecomputedModel":
+        return "there is no model to export, only its outputs: load the bundle with its model first"
+    if kind == "FunctionModel":
+        return (
+            "a function can be any code, so it cannot become ONNX: give the torch module, the "
+            "scikit-learn classifier or the .onnx file behind it"
+        )
+    return (
+        f"a model read by {kind} cannot become ONNX: export it with the tools of its framework, "
+        "and give the path of the .onnx file"
+    )
+
+
+def cannot_export(what: str, error: Exception) -> ExportError:
+    """The error for a converter that failed."""
+    if isinstance(error, ExportError):
+        return error
+    said = str(error) if isinstance(error, IknowError) else f"{type(error).__name__}: {error}"
+    return ExportError(f"{what} cannot become ONNX: {shown_name(said, 600)}")

@@ -55,22 +55,27 @@ class File:
 
 
 def read_file(model: Any) -> File:
-    """An ONNX model from a path or an onnx.ModelProto."""
+    """An ONNX model from a path or an onnx.ModelProto; one that was read already as it is."""
+    if isinstance(model, File):
+        return model
     if isinstance(model, (str, os.PathLike)):
         path = Path(model)
-        name, content, folder = shown_name(os.fspath(path)), _read(path), path.absolute().parent
-    elif isinstance(model, ModelProto):
-        name, content, folder = IN_MEMORY, _serialize(model), None
-    else:
-        raise InputError(
-            "an ONNX model must be the path of a file or an onnx.ModelProto; got "
-            f"{shown(model)} of type {type(model).__name__}"
-        )
+        return read_bytes(_read(path), shown_name(os.fspath(path)), path.absolute().parent)
+    if isinstance(model, ModelProto):
+        return read_bytes(_serialize(model), IN_MEMORY)
+    raise InputError(
+        "an ONNX model must be the path of a file or an onnx.ModelProto; got "
+        f"{shown(model)} of type {type(model).__name__}"
+    )
+
+
+def read_bytes(content: bytes, name: str, folder: Path | None = None) -> File:
+    """An ONNX model from its bytes; folder: where further files of it may be, None for nowhere."""
     parsed = _parse(content, name)
     outside = sorted({place for tensor in _tensors(parsed) for place in _places(tensor)})
     if outside and folder is None:
         raise InputError(
-            f"the weights of the model are in other files ({shown(outside[0])}): give the path of "
+            f"the weights of {name} are in other files ({shown(outside[0])}): give the path of "
             "its file instead, or load them by onnx.load"
         )
     for place in outside:

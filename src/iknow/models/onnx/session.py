@@ -43,7 +43,7 @@ class Session:
         self.file, self.device = file, device
         self._provider = find_provider(device)
         self._lock = Lock()
-        self._reads: frozenset[str] = frozenset()
+        self._reads = frozenset(output.name for output in file.graph.outputs)
         self._session: Any = None
         _all.add(self)
 

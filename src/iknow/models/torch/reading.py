@@ -7,7 +7,7 @@ place, and pooled after the pass.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +46,8 @@ class Read:
 class Reading:
     """Reads some layers of a module during a pass over n samples.
 
+    keep: makes the copy of a tensor, whose name in errors it gets, that is kept.
+
     Attributes:
         watched: Modules by name to call `act` with, after they ran.
         entered: Modules by name to call `act` with, before they run.
@@ -53,8 +55,14 @@ class Reading:
     """
 
     def __init__(
-        self, parts: dict[str, nn.Module], layers: Sequence[str], pooling: Pooling, n_samples: int
+        self,
+        parts: dict[str, nn.Module],
+        layers: Sequence[str],
+        pooling: Pooling,
+        n_samples: int,
+        keep: Callable[[Any, str], Any] = to_array,
     ) -> None:
+        self._keep = keep
         self.watched = {name: parts[name] for name in layers if name in parts}
         self.entered = {
             name: parts[name.removesuffix(ENTRANCE)]
@@ -82,7 +90,7 @@ class Reading:
                 "activation: use a separate module each time, or choose another layer"
             )
         tensor, mask = samples_first(self._wanted[name], values, self._n_samples)
-        self.found[name] = Read(to_array(tensor, f"layer {name!r}"), self._axes, mask)
+        self.found[name] = Read(self._keep(tensor, f"layer {name!r}"), self._axes, mask)
 
 
 def samples_first(part: nn.Module, values: Any, n_samples: int) -> tuple[Any, Any]:

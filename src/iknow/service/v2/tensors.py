@@ -89,7 +89,8 @@ def _from_bytes(content: bytes, kind: str, size: int, name: str) -> NDArray[Any]
 
 
 def _split_texts(content: bytes, size: int, name: str) -> list[str]:
-    texts, at = [], 0
+    texts: list[str] = []
+    at = 0
     while at + 4 <= len(content) and len(texts) < size:
         (length,) = struct.unpack_from("<I", content, at)
         texts.append(_text(content[at + 4 : at + 4 + length], name))

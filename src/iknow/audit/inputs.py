@@ -1,0 +1,135 @@
+"""Inputs as bytes: one row, one text of bytes, whatever batch it came in.
+
+A row of numbers becomes a .npy file: its type, its shape, its values in C order and little endian.
+Text, a row of mixed values and a mapping of columns to values become JSON, with sorted keys and
+without spaces. The first byte tells them apart, and nothing that is read back can execute code.
+
+The hash of an input is the sha256 of these bytes, so equal rows have equal hashes, and a stored
+input is compared with its hash without being decoded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iknow.core.npy import decode_array, encode_array
+from iknow.core.text import shown
+from iknow.errors import AuditError, InputError
+
+NUMBERS = "biufcmM"
+"""Kinds of arrays whose rows are numbers. Text has the width of its batch, so it is no row's own."""
+
+
+def encode_input(row: Any) -> bytes:
+    """One input as bytes.
+
+    Args:
+        row: An array of any shape, a text, a mapping of columns to values, or a list of values.
+
+    Raises:
+        InputError: The row holds something that is neither a number, nor text, a date or None.
+
+    Examples:
+        >>> encode_input({"b": 1, "a": "x"})
+        b'{"a":"x","b":1}'
+        >>> decode_input(encode_input(np.array([1, 2], dtype=np.int8)))
+        array([1, 2], dtype=int8)
+    """
+    if isinstance(row, (np.ndarray, np.generic)) and row.dtype.kind in NUMBERS:
+        return next(_encode_rows(np.asarray(row)[None]))
+    return _encode_json(row)
+
+
+def encode_inputs(rows: Any) -> list[bytes]:
+    """Each row as `encode_input` has it; rows: an array of shape (n, ...), or a sequence of rows."""
+    if isinstance(rows, np.ndarray) and rows.dtype.kind in NUMBERS:
+        return list(_encode_rows(rows))
+    return [encode_input(row) for row in rows]
+
+
+def hash_input(row: Any) -> str:
+    """The sha256 of `encode_input(row)`, in hexadecimal.
+
+    Examples:
+        >>> hash_input(np.float32([1, 2])) == hash_input(np.float32([[1, 2], [3, 4]])[0])
+        True
+        >>> hash_input(np.float32([1, 2])) == hash_input(np.float64([1, 2]))
+        False
+    """
+    return hash_encoded([encode_input(row)])[0]
+
+
+def hash_encoded(encoded: Sequence[bytes]) -> list[str]:
+    """The hashes of inputs that are encoded already."""
+    return [sha256(content).hexdigest() for content in encoded]
+
+
+def decode_input(content: bytes) -> Any:
+    """The row in the bytes of `encode_input`: an array, a text or a dict.
+
+    Raises:
+        AuditError: These are no such bytes.
+    """
+    try:
+        if content[:1] == b"\x93":
+            return decode_array(np.frombuffer(content, dtype=np.uint8))
+        found = json.loads(content.decode("ascii"))
+    except (ValueError, RecursionError) as error:
+        raise AuditError(f"a stored input cannot be read: {error}") from error
+    if isinstance(found, (str, dict)):
+        return found
+    return _as_objects(found)
+
+
+def _encode_rows(rows: NDArray[Any]) -> Iterator[bytes]:
+    """The rows of an array of numbers; they share one header."""
+    if rows.dtype.itemsize == 0 or rows.ndim == 0:
+        raise InputError(f"rows must be an array of shape (n, ...); got {shown(rows)}")
+    header = encode_array(np.zeros(rows.shape[1:], rows.dtype))[0] if len(rows) else b""
+    values = np.ascontiguousarray(rows, dtype=rows.dtype.newbyteorder("<"))
+    size = values.itemsize * values[0].size if len(values) else 0
+    content = values.reshape(-1).view(np.uint8).data
+    return (header + content[i * size : (i + 1) * size] for i in range(len(values)))
+
+
+def _encode_json(row: Any) -> bytes:
+    try:
+        plain = row.tolist() if isinstance(row, (np.ndarray, np.generic)) else row
+        text = json.dumps(
+            plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=_as_plain
+        )
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(
+            "an input must hold numbers, text, dates or None, by column names that are text, to be "
+            f"recorded: {error}"
+        ) from error
+    return text.encode("ascii")
+
+
+def _as_plain(value: Any) -> Any:
+    """What JSON does not know: numpy's numbers and mappings as such, dates as text."""
+    if isinstance(value, (np.datetime64, np.timedelta64, date)):
+        return str(value)
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{shown(value)} is none of these")
+
+
+def _as_objects(values: Any) -> NDArray[Any]:
+    """A list of values as an array of objects with one axis, or another value without any."""
+    if not isinstance(values, list):
+        values, shape = [values], ()
+    else:
+        shape = (len(values),)  # type: ignore[assignment]
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array.reshape(shape)

@@ -1,0 +1,131 @@
+"""Journals: where records go, and how they come back.
+
+A journal is a path, for SQLite, or a URL, for PostgreSQL. Both keep the contract of `Journal`,
+which `tests/audit/contract.py` tests.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Protocol, Self
+
+from iknow.audit.chain import Chain, Entry
+from iknow.audit.key import check_key, read_key
+from iknow.audit.ledger import Page
+from iknow.audit.record import Answer, Record
+from iknow.audit.retention import Retention
+from iknow.core.text import shown
+from iknow.errors import AuditError, MissingExtraError
+
+SCHEMES = ("postgresql://", "postgres://")
+
+
+class Journal(Protocol):
+    """Records in a chain. Threads may share one; among processes, one writes and others read."""
+
+    name: str
+    """The file or the database, without its password."""
+    chain: Chain
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def append(self, records: Sequence[Record]) -> None:
+        """Add records, all or none; when it returns, they survive a crash of the machine.
+
+        After an error none of them is acknowledged, though if a database went away in the last
+        moment they may still be there.
+
+        Args:
+            records: In their order.
+
+        Raises:
+            AuditError: They could not be written. The journal stays sound: try again later.
+        """
+
+    def write(self, entries: Sequence[Entry]) -> None:
+        """Add records that are encoded already, as `append` does."""
+
+    def find(self, request: str, row: int) -> Answer | None:
+        """The answer about a row of a request, the last one if the identifier was used again."""
+
+    def labelled(self, request: str, row: int) -> bool:
+        """Whether a label came for a row of a request."""
+
+    def records(self, after: int = 0) -> Iterator[tuple[int, Record]]:
+        """All records with their numbers, in order, from the one that follows number `after`."""
+
+    def page(self, after: int = 0) -> Page:
+        """The next rows as they are stored, for those who verify."""
+
+    def before(self, time: str) -> int:
+        """The number to read after, so that no record of this time or later is missed."""
+
+    def head(self) -> tuple[int, str]:
+        """The number of records ever written, and the hash of the last, in hexadecimal."""
+
+    def prune(self) -> bool:
+        """Remove a bounded number of records that need not be kept; return whether more remain."""
+
+    def close(self) -> None:
+        """Release the journal. It may be closed twice."""
+
+
+def open_journal(
+    where: str,
+    retention: Retention | None = None,
+    *,
+    key: bytes | None = None,
+    readonly: bool = False,
+) -> Journal:
+    """Open a journal, or make a new one.
+
+    Args:
+        where: A path, for SQLite; or `postgresql://user@host/database`.
+        retention: What `Journal.prune` removes. Default: nothing.
+        key: The secret that the chain depends on. Default: the one in the environment, see
+            `iknow.audit.key`.
+        readonly: Read a journal that exists, also while another process writes to it.
+
+    Raises:
+        AuditError: It cannot be opened, or another process writes to it.
+
+    Examples:
+        >>> journal = open_journal("journal.db")
+        >>> journal.append([Event(now(), "start")])
+        >>> journal.head()[0], [record.what for _, record in journal.records()]
+        (1, ['start'])
+        >>> journal.close()
+    """
+    where = _as_text(where)
+    chain = Chain(read_key() if key is None else check_key(key))
+    if where.startswith(SCHEMES):
+        try:
+            from iknow.audit.psycopg import PostgresJournal
+        except ImportError as error:
+            raise MissingExtraError("an audit trail in PostgreSQL", "postgres") from error
+        return PostgresJournal(where, chain, retention, readonly=readonly)
+    from iknow.audit.sqlite import SqliteJournal
+
+    return SqliteJournal(where, chain, retention, readonly=readonly)
+
+
+def _as_text(where: object) -> str:
+    if isinstance(where, os.PathLike):
+        where = os.fspath(where)
+    if not isinstance(where, str) or not where:
+        raise AuditError(
+            f"a journal is a path or a URL such as postgresql://user@host/database; got "
+            f"{shown(where)}"
+        )
+    if "\0" in where:
+        raise AuditError("the journal's name is not valid: it contains NUL")
+    scheme, found, _ = where.partition("://")
+    if found and not where.startswith(SCHEMES):
+        raise AuditError(
+            f"a journal is a path or a URL that begins with postgresql://; got one that begins "
+            f"with {shown(scheme)}"
+        )
+    return where

@@ -1,0 +1,241 @@
+"""A journal in PostgreSQL, by psycopg.
+
+One process writes: its connection holds an advisory lock, which the server releases when the
+connection ends. `synchronous_commit` is on at least, so that a commit is on the server's disk when
+it returns.
+
+When the database goes away and comes back, the journal connects again by itself. A commit may have
+happened although its acknowledgement was lost. The new connection first has to get the lock, which
+the old one holds until the server has ended its last transaction one way or the other; only then
+is it known what was committed, and the work runs again (see `stored`). What is left of the old
+connection, if the network hides our end from the server, is terminated by its name.
+
+Messages never hold the password, nor parts of a URL that cannot be read, as it may be in there.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+from urllib.parse import unquote
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from iknow.audit.chain import Chain
+from iknow.audit.ledger import Ledger, State
+from iknow.audit.retention import Retention
+from iknow.audit.stored import Result, StoredJournal, first_state
+from iknow.core.text import visible
+from iknow.errors import AuditError
+
+TYPES = {"int": "BIGINT", "bytes": "BYTEA"}
+LOCKS = 0x696B6E77  # "iknw": the first half of our advisory locks; the second is the table
+CONNECTING, WAITING = 5, 5
+"""Seconds to wait for a connection, and for the lock of a process that has just ended."""
+NOT_SHOWN = (
+    "it cannot be reached, or refuses us; its message is not shown, as it quotes the password"
+)
+SECRETS = ("password", "sslpassword", "passfile", "sslkey")
+HIDDEN = 3
+"""The least length of a part of a password that messages must not hold."""
+
+
+class PostgresJournal(StoredJournal):
+    """A `Journal` in a database of PostgreSQL."""
+
+    def __init__(
+        self, url: str, chain: Chain, retention: Retention | None = None, *, readonly: bool = False
+    ) -> None:
+        self._url = url
+        super().__init__(_show(url), chain, retention, readonly=readonly)
+        self._label = f"iknow audit {secrets.token_hex(8)}"
+        self._writer: Any = None
+        self._reader: Any = None
+        try:
+            if not readonly:
+                with self._errors("opened"):
+                    self._writer = self._open_writer()
+            self._read(self.state_of)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        self._closed = True
+        with self._writing, self._reading:
+            self._reader, self._writer = _drop(self._reader), _drop(self._writer)
+
+    def _change(self, work: Callable[[Ledger], Result]) -> Result:
+        with self._errors("written"):
+            if self._writer is not None:
+                try:
+                    return self._commit(work)
+                except (psycopg.OperationalError, psycopg.InterfaceError):
+                    if not self._writer.closed:  # the server refused; the next one may succeed
+                        raise
+                    self._writer = _drop(self._writer)
+            self._writer = self._open_writer()
+            return self._commit(work)
+
+    def _commit(self, work: Callable[[Ledger], Result]) -> Result:
+        with self._writer.transaction():
+            return work(_ledger(self._writer))
+
+    def _read(self, work: Callable[[Ledger], Result]) -> Result:
+        with self._errors("read"):
+            if self._reader is not None:
+                try:
+                    return self._look(work)
+                except (psycopg.OperationalError, psycopg.InterfaceError):
+                    self._reader = _drop(self._reader)
+            self._reader = self._connect("iknow audit reader")
+            self._reader.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            self._reader.read_only = True
+            if not _has_tables(self._reader):
+                raise AuditError(f"there is no journal in {self.name}")
+            return self._look(work)
+
+    def _look(self, work: Callable[[Ledger], Result]) -> Result:
+        with self._reader.transaction():
+            return work(_ledger(self._reader))
+
+    def _used(self, ledger: Ledger, state: State) -> float:
+        return float(state.size)  # tables keep the room of deleted rows until it is used again
+
+    def _connect(self, label: str) -> Any:
+        return psycopg.connect(
+            self._url,
+            autocommit=True,
+            connect_timeout=CONNECTING,
+            application_name=label,
+            keepalives_idle=10,
+            keepalives_interval=5,
+            keepalives_count=3,
+            tcp_user_timeout=20_000,
+        )
+
+    def _open_writer(self) -> Any:
+        connection = self._connect(self._label)
+        try:
+            self._end_former(connection)
+            self._check_server(connection)
+            if not _has_tables(connection):
+                self._create(connection)
+            self._acquire(connection)
+        except BaseException:
+            _drop(connection)
+            raise
+        return connection
+
+    def _end_former(self, connection: Any) -> None:
+        """End our own former connections, which the server may believe to be alive."""
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE application_name = %s AND pid <> pg_backend_pid()",
+            (self._label,),
+        )
+
+    def _check_server(self, connection: Any) -> None:
+        """Commits must be durable; stronger settings than ours stay."""
+        ((durable, commit),) = connection.execute(
+            "SELECT current_setting('fsync'), current_setting('synchronous_commit')"
+        ).fetchall()
+        if durable != "on":
+            raise AuditError(
+                f"{self.name} runs with fsync = {durable}, so a crash can lose what it "
+                "acknowledged: set fsync = on"
+            )
+        if commit in ("off", "local"):
+            connection.execute("SET synchronous_commit = on")
+        connection.execute("SET tcp_keepalives_idle = 10")
+
+    def _create(self, connection: Any) -> None:
+        with connection.transaction():
+            connection.execute("SELECT pg_advisory_xact_lock(%s, 0)", (LOCKS,))
+            if not _has_tables(connection):
+                _ledger(connection).create(TYPES, first_state(self.chain))
+
+    def _acquire(self, connection: Any) -> None:
+        """Wait for the lock: a killed process may have left a transaction that is just ending."""
+        try:
+            with connection.transaction():
+                connection.execute(f"SET LOCAL lock_timeout = '{WAITING}s'")
+                connection.execute(
+                    "SELECT pg_advisory_lock(%s, 'iknow_audit_state'::regclass::oid::int)", (LOCKS,)
+                )
+        except psycopg.errors.LockNotAvailable:
+            raise AuditError(
+                f"{self.name} is open for writing elsewhere: one process writes to a journal, "
+                "others may read it. Stop the other one, or name another journal"
+            ) from None
+
+    @contextmanager
+    def _errors(self, done: str) -> Iterator[None]:
+        try:
+            yield
+        except (psycopg.Error, UnicodeError) as error:
+            told = hide(visible(" ".join(str(error).split())), self._url)
+            raise AuditError(f"{self.name} cannot be {done}: {told}") from None
+
+
+def _ledger(connection: Any) -> Ledger:
+    def execute(statement: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
+        cursor = connection.execute(statement.replace("?", "%b"), parameters, binary=True)
+        return [] if cursor.description is None else cursor.fetchall()
+
+    def execute_many(statement: str, parameters: Iterable[Sequence[Any]]) -> None:
+        with connection.cursor() as cursor:
+            cursor.executemany(statement.replace("?", "%b"), parameters)
+
+    return Ledger(execute, execute_many)
+
+
+def _has_tables(connection: Any) -> bool:
+    (found,) = connection.execute("SELECT to_regclass('iknow_audit_state') IS NOT NULL").fetchone()
+    return bool(found)
+
+
+def _drop(connection: Any) -> None:
+    if connection is not None:
+        with suppress(psycopg.Error):
+            connection.close()
+
+
+def _show(url: str) -> str:
+    """The URL without what is secret, for messages."""
+    try:
+        parts = conninfo_to_dict(url)
+    except (psycopg.Error, UnicodeError):
+        raise AuditError(
+            "the URL of the journal cannot be read: expected postgresql://user@host:port/database, "
+            "with special characters in the password written as %40 for @, %3A for :, %2F for /"
+        ) from None
+    host, port, user, name = (str(parts.get(k) or "") for k in ("host", "port", "user", "dbname"))
+    if "@" in host + port + name:
+        raise AuditError(
+            "the URL of the journal has more than one @: write those of the password as %40"
+        )
+    at = f"{user}@{host}" if user else host
+    return visible(f"postgresql://{at}{f':{port}' if port else ''}/{name}")
+
+
+def hide(text: str, url: str) -> str:
+    """A message of the server or its library, unless it holds something secret.
+
+    Examples:
+        >>> hide("no host ret", "postgresql://me:s3c@ret@host/db")
+        'it cannot be reached, or refuses us; its message is not shown, as it quotes the password'
+    """
+    found: list[str] = []
+    with suppress(psycopg.Error, UnicodeError):
+        known = conninfo_to_dict(url)
+        found += [str(known[name]) for name in SECRETS if known.get(name)]
+    raw = re.match(r"\w+://[^/?]*?:(.*)@", url, re.DOTALL)
+    if raw is not None:
+        parts = [raw[1], unquote(raw[1]), *re.split(r"[@:/?#]", raw[1])]
+        found += [part for part in parts if len(part) >= HIDDEN]
+    return NOT_SHOWN if any(part in text for part in found) else text

@@ -1,0 +1,204 @@
+"""The accuracy on IK, from labels that arrive later, against what was certified.
+
+Two statements, each valid at all times however often one looks:
+
+An alarm. The hypothesis is that each labeled IK is wrong with a probability, given the past, of at
+most q = 1 - certified. A gambler who expects errors at a rate r > q multiplies the capital by r / q
+for an error and by (1 - r) / (1 - q) for a right answer. Under the hypothesis the expected factor
+is at most 1, so the capital ever reaches 1 / rate with probability `rate` at most. It is spread
+over several r, and again and again (`iknow.monitor.betting`), so that a late change shows too.
+
+A confidence sequence for the average accuracy so far (`iknow.monitor.confidence_sequence`), of
+confidence 1 - rate.
+
+Both are about the answers whose labels arrive. If labels arrive for the wrong answers first, as
+complaints do, neither says anything about the others: label a random part. And a certificate holds
+itself only with its confidence: where it fails, the alarm is right to ring.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from threading import Lock
+from typing import Any, Self
+
+import numpy as np
+
+from iknow.core.arrays import Floats
+from iknow.core.scalars import as_real, as_whole
+from iknow.errors import InputError
+from iknow.monitor.betting import play, start
+from iknow.monitor.confidence_sequence import bound_errors
+from iknow.monitor.report import Alarm, as_evidence
+from iknow.monitor.state import array_from_text, array_to_text, check_entries
+
+ODDS: Floats = np.array([1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0])
+"""How many times higher than certified the odds of an error may be; the first makes no bet."""
+
+FORMAT = 1
+ARRAYS = ("stakes", "exponents")
+NUMBERS = ("samples", "errors", "alarmed_at")
+KEYS = ("format", "certified", "rate", "now", "highest", *NUMBERS, *ARRAYS)
+
+
+@dataclass(frozen=True)
+class AccuracyReport:
+    """What labels say about the accuracy on IK.
+
+    Attributes:
+        samples: Number of labeled IK.
+        right: Number of right ones.
+        accuracy: Their share; None without any.
+        low: Lower end of the confidence sequence for the average accuracy so far.
+        high: Its upper end.
+        confidence: Probability that it holds at all times.
+        certified: The certified accuracy; None if there is none, and then no alarm.
+        evidence: The capital now: evidence that the accuracy is below the certified one.
+        highest: The highest evidence so far.
+        threshold: The evidence at which the alarm rings.
+        alarmed: Whether it rang.
+        alarmed_at: The number of the labeled IK at which it rang; None if it did not.
+    """
+
+    samples: int
+    right: int
+    accuracy: float | None
+    low: float
+    high: float
+    confidence: float
+    certified: float | None
+    evidence: float
+    highest: float
+    threshold: float
+    alarmed: bool
+    alarmed_at: int | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return asdict(self)
+
+
+class AccuracyMonitor:
+    """Watches the accuracy on IK as labels arrive.
+
+    Args:
+        certified: The accuracy to hold, `selection_.certificate.accuracy`; None only estimates.
+        rate: The probability that the alarm ever rings while the accuracy holds, at most; and that
+            the confidence sequence ever fails.
+
+    Examples:
+        >>> monitor = AccuracyMonitor(0.99, rate=0.01)
+        >>> monitor.update(np.ones(1000, dtype=bool))
+        ()
+        >>> monitor.update(np.arange(100) % 10 > 0)[0].sample  # one in ten wrong
+        1051
+    """
+
+    def __init__(self, certified: float | None, rate: float = 0.01) -> None:
+        def inside(number: float) -> bool:
+            return 0 < number < 1
+
+        self.certified = certified
+        if certified is not None:
+            self.certified = as_real(certified, "certified", "lie between 0 and 1", inside)
+        self.rate = as_real(rate, "rate", "lie between 0 and 1", inside)
+        self._lock = Lock()
+        self._stakes, self._exponents = start((), len(ODDS))
+        self._samples = self._errors = self._alarmed_at = 0
+        self._now = self._highest = 0.0
+
+    def update(self, right: Any) -> tuple[Alarm, ...]:
+        """Take in labels of n answers that were IK, in the order of their arrival.
+
+        Args:
+            right: Whether each answer was right, booleans of shape (n,).
+
+        Returns:
+            The alarm, if these labels set it off.
+        """
+        given = np.asarray(right)
+        if given.ndim != 1 or (given.dtype != np.bool_ and given.size):
+            raise InputError(
+                f"right must be booleans of shape (n,); got {given.dtype} of shape {given.shape}"
+            )
+        with self._lock:
+            before = self._samples
+            self._samples += len(given)
+            self._errors += int((~given.astype(bool)).sum())
+            if self.certified is None or not len(given):
+                return ()
+            factors = _factors(1 - self.certified)[(~given).astype(int)]
+            self._stakes, self._exponents, found = play(
+                self._stakes, self._exponents, factors, before
+            )
+            self._now = float(found[-1])
+            self._highest = max(self._highest, float(found.max()))
+            enough = np.flatnonzero(found >= -np.log2(self.rate))
+            if self._alarmed_at or not len(enough):
+                return ()
+            self._alarmed_at = before + int(enough[0]) + 1
+            evidence = as_evidence(found[enough[0]])
+            return (Alarm("accuracy", "", self._alarmed_at, evidence, 1 / self.rate),)
+
+    def report(self) -> AccuracyReport:
+        """Return the accuracy so far and the evidence against the certificate."""
+        with self._lock:
+            samples, errors = self._samples, self._errors
+            now, highest, alarmed_at = self._now, self._highest, self._alarmed_at
+        low, high = bound_errors(errors, samples, self.rate)
+        return AccuracyReport(
+            samples=samples,
+            right=samples - errors,
+            accuracy=(samples - errors) / samples if samples else None,
+            low=1 - high,
+            high=1 - low,
+            confidence=1 - self.rate,
+            certified=self.certified,
+            evidence=as_evidence(now),
+            highest=as_evidence(highest),
+            threshold=1 / self.rate,
+            alarmed=bool(alarmed_at),
+            alarmed_at=alarmed_at or None,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the whole state as plain values for JSON, so that a restart changes nothing."""
+        with self._lock:
+            return {
+                "format": FORMAT,
+                "certified": self.certified,
+                "rate": self.rate,
+                "now": self._now,
+                "highest": self._highest,
+                **{key: getattr(self, f"_{key}") for key in NUMBERS},
+                **{key: array_to_text(getattr(self, f"_{key}")) for key in ARRAYS},
+            }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+        """Return the monitor that `to_dict` wrote, to go on where it was.
+
+        Raises:
+            InputError: The state is damaged, or of another format.
+        """
+        found = check_entries(record, KEYS, "the state of a monitor")
+        if found["format"] != FORMAT:
+            raise InputError(f"the state of a monitor must have format {FORMAT}: start a new one")
+        monitor = cls(found["certified"], found["rate"])
+        for key in ARRAYS:
+            fresh = getattr(monitor, f"_{key}")
+            setattr(monitor, f"_{key}", array_from_text(found[key], fresh, key))
+        for key in NUMBERS:
+            setattr(monitor, f"_{key}", as_whole(found[key], key, "be a whole number"))
+        for key in ("now", "highest"):
+            setattr(monitor, f"_{key}", as_real(found[key], key, "be a number", np.isfinite))
+        if not 0 <= monitor._errors <= monitor._samples >= monitor._alarmed_at >= 0:
+            raise InputError("the counts in the state of a monitor do not fit each other")
+        return monitor
+
+
+def _factors(allowed: float) -> Floats:
+    """What each bet wins on a right answer and on a wrong one, of shape (2, n_bets)."""
+    rates = allowed * ODDS / (1 - allowed + allowed * ODDS)
+    return np.stack([(1 - rates) / (1 - allowed), rates / allowed])

@@ -1,0 +1,262 @@
+"""The drift alarm: rings when the stream is no longer like the reference samples.
+
+Scores are levels (`iknow.core.level`): how ordinary a prediction is. Each is ranked among all
+scores before it (`iknow.monitor.ranking`), and a gambler bets against uniform ranks
+(`iknow.monitor.betting`), for all samples, for each layer and for each class
+(`iknow.monitor.detectors`).
+
+The promise: if reference and stream are exchangeable, the probability that ANY detector EVER rings
+is at most `rate`, however long the stream and however often one looks. It is exact for any number
+of reference samples and any distribution of levels, ties included.
+
+What breaks it: reference samples unlike any stream, such as training samples, or those that laid
+the path of levels; a stream whose samples depend on each other, such as the frames of a film.
+`reset` starts anew, and spends `rate` once more. Without reference samples the stream is compared
+with its own beginning, so a change before its first sample cannot be seen.
+
+A detector rings once, and the alarm stays on until `reset`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from threading import Lock
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iknow.core.arrays import Floats, Ints
+from iknow.core.scalars import as_flag, as_real, as_whole
+from iknow.errors import InputError
+from iknow.monitor.betting import bet, play, start
+from iknow.monitor.binning import N_BINS
+from iknow.monitor.detectors import Detectors, as_names
+from iknow.monitor.ranking import draw_ties, rank_in_turn
+from iknow.monitor.report import Alarm, Detector, DriftReport, as_evidence
+from iknow.monitor.state import (
+    array_from_text,
+    array_to_text,
+    check_entries,
+    check_texts,
+    generator_from_dict,
+    generator_to_dict,
+)
+from iknow.selection.watch import Watch
+
+AT_ONCE = 256
+"""Samples ranked together: the pairs among them take memory."""
+
+FORMAT = 1
+ARRAYS = ("reference", "counts", "stakes", "exponents", "seen", "now", "highest", "rang_at")
+KEYS = ("format", "classes", "layers", "rate", "resets", "rang", "generator", *ARRAYS)
+
+
+class DriftAlarm:
+    """Rings when samples are no longer like the reference samples, and says where.
+
+    Args:
+        watch: The reference samples, `selection_.watch`; None compares the stream with its own
+            beginning.
+        classes: Labels of shape (n_classes,), in the order of belief codes.
+        layers: Names of the layers, in the order of the columns of `layer_levels`.
+        rate: The probability that any detector ever rings without drift, at most.
+        seed: For the random order of equal scores.
+
+    Examples:
+        >>> rng = np.random.default_rng(0)
+        >>> alarm = DriftAlarm(None, classes=["a", "b"], layers=["input"], rate=0.01)
+        >>> def feed(levels):
+        ...     codes = rng.integers(0, 2, len(levels))
+        ...     return alarm.update(levels, codes, levels[:, None])
+        >>> feed(rng.random(500))
+        ()
+        >>> feed(rng.random(500) ** 4)[0].kind
+        'overall'
+    """
+
+    def __init__(
+        self,
+        watch: Watch | None,
+        classes: Sequence[Any],
+        layers: Sequence[str],
+        rate: float = 0.01,
+        seed: int = 0,
+    ) -> None:
+        self.rate = as_real(rate, "rate", "lie between 0 and 1", lambda number: 0 < number < 1)
+        self._watching = Detectors(as_names(classes), as_names(layers))
+        self._thresholds = self._watching.thresholds(self.rate)
+        self._generator = np.random.default_rng(_as_seed(seed))
+        self._lock = Lock()
+        self._resets = 0
+        self._reference: Ints = np.zeros((self._watching.n_pools, N_BINS), dtype=np.int64)
+        if watch is not None:
+            columns = watch.levels, watch.belief, watch.columns(self._watching.layers)
+            np.add.at(self._reference, self._watching.place(*columns), 1)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin with the reference alone."""
+        n_pools = len(self._reference)
+        self._counts = self._reference.copy()
+        self._stakes, self._exponents = start((n_pools,))
+        self._seen: Ints = np.zeros(n_pools, dtype=np.int64)
+        self._now: Floats = np.zeros(n_pools)
+        self._highest: Floats = np.zeros(n_pools)
+        self._rang_at: Ints = np.zeros(n_pools, dtype=np.int64)
+        self._rang: list[tuple[int, float]] = []  # pools and their evidence, in order
+
+    @property
+    def alarmed(self) -> bool:
+        """Whether any detector rang since the last reset."""
+        return bool(self._rang)
+
+    def update(self, level: Any, belief: Any, layer_levels: Any) -> tuple[Alarm, ...]:
+        """Take in n samples in the order of their arrival; how they are batched changes nothing.
+
+        Args:
+            level: Levels of shape (n,), from 0 to 1; `watch_scores` finds all three.
+            belief: Class codes of shape (n,), -1 where there is no belief.
+            layer_levels: Levels by layer, of shape (n, n_layers).
+
+        Returns:
+            The alarms that these samples set off.
+        """
+        pools, bins = self._watching.place(level, belief, layer_levels)
+        with self._lock:
+            before = len(self._rang)
+            for first in range(0, len(bins), AT_ONCE):
+                part = slice(first, first + AT_ONCE)
+                self._advance(pools[part], bins[part])
+            return self._alarms()[before:]
+
+    def reset(self, *, reference: bool = True) -> None:
+        """Start anew, with fresh evidence and the `rate` to spend once more.
+
+        Args:
+            reference: Compare with the same reference samples again. False forgets them: what
+                comes now is the new normal.
+        """
+        kept = as_flag(reference, "reference")
+        with self._lock:
+            self._reference = self._reference if kept else np.zeros_like(self._reference)
+            self._resets += 1
+            self._begin()
+
+    def report(self) -> DriftReport:
+        """Return what each detector has seen."""
+        with self._lock:
+            alarms, samples = self._alarms(), int(self._seen[0])
+            held = self._reference.sum(axis=1).tolist()
+            detectors = tuple(
+                Detector(
+                    *name,
+                    reference=held[pool],
+                    samples=int(self._seen[pool]),
+                    evidence=as_evidence(self._now[pool]),
+                    log2_evidence=float(self._now[pool]),
+                    highest=as_evidence(self._highest[pool]),
+                    threshold=float(self._thresholds[pool]),
+                    alarmed_at=int(self._rang_at[pool]) or None,
+                )
+                for pool, name in enumerate(self._watching.names)
+            )
+            return DriftReport(
+                alarmed=bool(alarms),
+                since=samples - alarms[0].sample if alarms else None,
+                samples=samples,
+                reference=held[0],
+                rate=self.rate,
+                resets=self._resets,
+                alarms=alarms,
+                detectors=detectors,
+            )
+
+    def _alarms(self) -> tuple[Alarm, ...]:
+        names, enough = self._watching.names, self._thresholds.tolist()
+        return tuple(
+            Alarm(*names[pool], int(self._rang_at[pool]), evidence, enough[pool])
+            for pool, evidence in self._rang
+        )
+
+    def _advance(self, pools: Ints, bins: Ints) -> None:
+        """Let the gamblers bet on a few samples, of shape (n, m) each."""
+        ties = draw_ties(self._generator, bins.shape)
+        factors = bet(rank_in_turn(self._counts, pools, bins, ties))
+        before, found = int(self._seen[0]), np.empty(pools.shape)
+        together = pools.shape[1] - 1  # all samples and the layers keep step with each other
+        found[:, :-1] = self._play(slice(0, together), factors[:, :-1])
+        for pool in np.unique(pools[:, -1]).tolist():
+            own = pools[:, -1] == pool
+            found[own, -1] = self._play(pool, factors[own, -1])
+        self._ring(pools, found, before)
+
+    def _play(self, pool: int | slice, factors: Floats) -> Floats:
+        """Let some gamblers bet; returns the logarithms of their capitals after each step."""
+        steps = int(np.min(self._seen[pool]))
+        stakes, exponents, found = play(self._stakes[pool], self._exponents[pool], factors, steps)
+        self._stakes[pool], self._exponents[pool] = stakes, exponents
+        self._seen[pool] += len(factors)
+        self._now[pool] = found[-1]
+        self._highest[pool] = np.maximum(self._highest[pool], found.max(axis=0))
+        return found
+
+    def _ring(self, pools: Ints, found: Floats, before: int) -> None:
+        """Note which detectors ring: capitals after each sample, of shape (n, m)."""
+        for i, column in np.argwhere(found >= np.log2(self._thresholds)[pools]).tolist():
+            pool = int(pools[i, column])
+            if not self._rang_at[pool]:
+                self._rang_at[pool] = before + i + 1
+                self._rang.append((pool, as_evidence(found[i, column])))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the whole state as plain values for JSON, so that a restart changes nothing."""
+        with self._lock:
+            return {
+                "format": FORMAT,
+                "classes": list(self._watching.classes),
+                "layers": list(self._watching.layers),
+                "rate": self.rate,
+                "resets": self._resets,
+                "rang": [list(each) for each in self._rang],
+                "generator": generator_to_dict(self._generator),
+                **{key: array_to_text(getattr(self, f"_{key}")) for key in ARRAYS},
+            }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+        """Return the alarm that `to_dict` wrote, to go on where it was.
+
+        Raises:
+            InputError: The state is damaged, or of another format.
+        """
+        found = check_entries(record, KEYS, "the state of an alarm")
+        if found["format"] != FORMAT:
+            raise InputError(f"the state of an alarm must have format {FORMAT}: start a new alarm")
+        classes, layers = (check_texts(found[key], key) for key in ("classes", "layers"))
+        alarm = cls(None, classes, layers, found["rate"])
+        alarm._resets = as_whole(found["resets"], "resets", "be a whole number")
+        alarm._generator = generator_from_dict(found["generator"])
+        for key in ARRAYS:
+            fresh: NDArray[Any] = getattr(alarm, f"_{key}")
+            setattr(alarm, f"_{key}", array_from_text(found[key], fresh, key))
+        alarm._rang = _check_rang(found["rang"], alarm._rang_at)
+        return alarm
+
+
+def _as_seed(seed: Any) -> int:
+    number = as_whole(seed, "seed", "be a whole number >= 0")
+    if number < 0:
+        raise InputError(f"seed must be a whole number >= 0; got {number}")
+    return number
+
+
+def _check_rang(rang: Any, rang_at: Ints) -> list[tuple[int, float]]:
+    """The pools that rang, each once, and their evidence, in order."""
+    try:
+        found = [(as_whole(p, "a pool", "be a number"), float(e)) for p, e in rang]
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the alarms of a state cannot be read: {error}") from error
+    if sorted(pool for pool, _ in found) != np.flatnonzero(rang_at).tolist():
+        raise InputError("the alarms of a state do not fit the samples at which they rang")
+    return found

@@ -1,0 +1,42 @@
+"""Scores: what an alarm watches of an assessment, in one place for reference and stream.
+
+With levels (`iknow.core.level`) these are the scores. Rules without levels leave the assertion: IDK
+scores 0, IMK 1/2 and IK 1, and in a layer the assertion that it alone would make. An INVALID sample
+scores 0. Validation data holds none, so a stream with INVALID samples is unlike it, and a few of
+them are evidence of a change.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from iknow.core.arrays import Floats, Ints
+from iknow.core.assertion import Assertion, Assertions, make_assertions
+from iknow.core.justification import justify
+from iknow.explain.assessment import Assessment
+
+
+def watch_scores(assessment: Assessment) -> tuple[Floats, Ints, Floats]:
+    """What `DriftAlarm.update` takes: levels, belief codes and levels by layer.
+
+    Returns:
+        Arrays of shape (n,), (n,) and (n, n_layers), the layers as `watched_layers` orders them.
+    """
+    a = assessment
+    if a.levels is not None:
+        return a.level, a.belief_codes, a.layer_levels
+    alone = [
+        _score(make_assertions(a.belief_codes, justify([support])))
+        for support in a.supports.values()
+    ]
+    return _score(a.assertion), a.belief_codes, np.column_stack(alone)
+
+
+def watched_layers(assessment: Assessment) -> tuple[str, ...]:
+    """The layers that `watch_scores` is about, in the order of its columns."""
+    a = assessment
+    return tuple(a.supports if a.levels is None else a.levels.layers)
+
+
+def _score(assertions: Assertions) -> Floats:
+    return np.asarray(assertions, dtype=np.float64) / Assertion.IK

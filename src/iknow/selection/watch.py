@@ -1,0 +1,142 @@
+"""The watch: levels of samples that nothing was fitted to, for an alarm to compare a stream with.
+
+An alarm that keeps its word needs reference samples that are exchangeable with new ones, given the
+path of levels: all are then draws of the same distribution, scored by the same function. That
+function depends on the training samples and on those that laid the path, and on nothing else. The
+level that was chosen on the path, and the classes that may be known, are applied to levels but do
+not enter them. So these may be watched:
+
+    an accuracy     the samples that certify. Those that choose lay the path, choose its variation
+                    and the layers to leave out; of the others only the number counts
+    false alarms    the samples that are ranked, as others lay the path
+    a coverage      the validation samples, if other reference samples laid the path
+
+and where the validation samples laid the path themselves, none.
+
+One condition remains. Certifying may fail, and whether it does depends on the very samples that
+would be watched. So the promise is about both steps together: for each way in which tuning may end
+(a certificate, a fallback), the probability, over the draw of validation data and stream, that it
+ends so and the alarm ever rings without drift is at most the alarm's rate.
+
+At most 20,000 samples are kept, drawn without looking at them. Their arrays are stored as the path
+is (`iknow.selection.level_record`): as base64 of little-endian values.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iknow.core.arrays import Floats, Ints
+from iknow.core.codes import NO_BELIEF
+from iknow.core.text import names, shown
+from iknow.errors import InputError
+
+MOST_WATCHED = 20_000
+
+
+@dataclass(frozen=True, eq=False)
+class Watch:
+    """Scores of n reference samples that are exchangeable with new ones.
+
+    Attributes:
+        levels: From 0 to 1, of shape (n,).
+        layer_levels: The levels in each layer alone, of shape (n, n_layers).
+        belief: Class codes of shape (n,), -1 where there is no belief.
+        layers: Names of the layers, in the order of the columns.
+    """
+
+    levels: Floats
+    layer_levels: Floats
+    belief: Ints
+    layers: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        n = len(self.levels)
+        shapes = self.levels.shape, self.belief.shape, self.layer_levels.shape
+        if not n or shapes != ((n,), (n,), (n, len(self.layers))):
+            raise InputError(
+                f"a watch needs levels (n,), beliefs (n,) and layer levels (n, {len(self.layers)}) "
+                f"of at least one sample; got {', '.join(map(str, shapes))}"
+            )
+        for values in (self.levels, self.layer_levels):
+            if not ((values >= 0) & (values <= 1)).all():
+                raise InputError("the levels of a watch must lie between 0 and 1")
+        if (self.belief < NO_BELIEF).any():
+            raise InputError(f"the beliefs of a watch must be class codes or {NO_BELIEF}")
+
+    def __len__(self) -> int:
+        return len(self.levels)
+
+    def columns(self, layers: Sequence[str]) -> Floats:
+        """The layer levels in the order of `layers`, which must be the same ones."""
+        if sorted(layers) != sorted(self.layers):
+            raise InputError(
+                f"the reference samples are about the layers {names(self.layers)}; asked for "
+                f"{names(layers)}: give the watch of the same selection"
+            )
+        return self.layer_levels[:, [self.layers.index(layer) for layer in layers]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON, bit for bit."""
+        return {
+            "levels": _to_text(self.levels, "<f8"),
+            "layer_levels": _to_text(self.layer_levels, "<f8"),
+            "belief": _to_text(self.belief, "<i8"),
+            "layers": list(self.layers),
+        }
+
+    @classmethod
+    def from_dict(cls, record: Any) -> Watch:
+        """Return the watch that `to_dict` wrote; an `InputError` names what is wrong."""
+        keys = [each.name for each in fields(cls)]
+        if not isinstance(record, Mapping) or set(record) != set(keys):
+            came = names(list(record)) if isinstance(record, Mapping) else shown(record)
+            raise InputError(f"a watch must have the entries {names(keys)}; got {came}")
+        layers = record["layers"]
+        if not isinstance(layers, list) or not all(isinstance(each, str) for each in layers):
+            raise InputError(f"the layers of a watch must be a list of names; got {shown(layers)}")
+        levels = _from_text(record["levels"], "<f8", "levels")
+        by_layer = _from_text(record["layer_levels"], "<f8", "layer_levels")
+        if len(by_layer) != len(levels) * len(layers):
+            raise InputError(
+                f"a watch of {len(levels)} samples and {len(layers)} layers has "
+                f"{len(levels) * len(layers)} layer levels; got {len(by_layer)}"
+            )
+        belief = _from_text(record["belief"], "<i8", "belief")
+        return cls(levels, by_layer.reshape(len(levels), len(layers)), belief, tuple(layers))
+
+
+def make_watch(
+    levels: Floats, belief: Ints, layer_levels: Floats, layers: Sequence[str]
+) -> Watch | None:
+    """The watch of samples, at most `MOST_WATCHED`; None if there are no samples.
+
+    The arguments are as `iknow.monitor.watch_scores` returns them.
+    """
+    if not len(levels):
+        return None
+    if len(levels) > MOST_WATCHED:
+        rows = np.sort(np.random.default_rng(0).choice(len(levels), MOST_WATCHED, replace=False))
+        levels, belief, layer_levels = levels[rows], belief[rows], layer_levels[rows]
+    return Watch(levels, layer_levels, np.asarray(belief, np.int64), tuple(layers))
+
+
+def _to_text(values: NDArray[Any], kind: str) -> str:
+    return base64.b64encode(np.ascontiguousarray(values, dtype=kind).tobytes()).decode("ascii")
+
+
+def _from_text(text: Any, kind: str, where: str) -> NDArray[Any]:
+    try:
+        values = np.frombuffer(base64.b64decode(text.encode("ascii"), validate=True), dtype=kind)
+        values = values.astype(np.dtype(kind).newbyteorder("="))
+    except (AttributeError, ValueError):
+        values = np.empty(0)
+    if not len(values) or _to_text(values, kind) != text:  # base64 may be written in several ways
+        raise InputError(f"{where} of a watch must be {kind} values as base64; got {shown(text)}")
+    return values

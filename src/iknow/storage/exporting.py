@@ -1,0 +1,210 @@
+"""Exporting: the model of a classifier as ONNX, compared with the original, and back.
+
+A graph that is nearly right is worse than none: its answers would be believed. So we ask the
+classifier, and a second one around the graph, about the same real samples: the inputs that the
+probe keeps, and those that the user gives. Belief, assertion, reason and level must be the same;
+scores and activations may be apart as far as the probe allows of the same model (`iknow.models.
+probe`: 1/10,000 of a layer's spread, and some units in the last place). The first sample is also
+asked about alone, as a graph may be fixed to a number of samples.
+
+A sample right at a boundary may fall on the other side by the last bit of an activation. That is
+refused too, and named.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from iknow.core.assertion import Assertion
+from iknow.core.text import name as shown_name
+from iknow.core.text import names, shown
+from iknow.errors import BundleError, ExportError, IknowError, InputError, MissingExtraError
+from iknow.locking import unforked
+from iknow.models.export import to_onnx
+from iknow.models.inputs import take_rows
+from iknow.models.model import Model, Observation
+from iknow.models.probe import (
+    SCORES,
+    Probe,
+    find_tolerance,
+    observe_inputs,
+    row_distances,
+    tables_of,
+)
+from iknow.storage.bundle_record import MODEL, Bundle
+
+Distances = dict[str, float]
+"""By the name of a table in errors."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A model as ONNX, and how near it came to the original (`exported_record`)."""
+
+    content: bytes
+    compared: Mapping[str, Any]
+
+
+def find_exported(classifier: Any, *, wanted: bool, samples: Any) -> Exported | None:
+    """The model of a classifier as ONNX: the one it was loaded with, or if wanted a new one."""
+    own = type(classifier.model_).__name__ == "PortableModel"
+    if samples is not None and not wanted:
+        raise InputError(
+            "samples= are for comparing an exported model: say onnx=True, or omit them"
+        )
+    if not wanted and not own:
+        return None
+    compared = getattr(classifier, "bundled_", {}).get("exported") if own else None
+    if compared is not None and set(classifier.layers_) <= set(compared["layers"]):
+        return Exported(classifier.model_.content, compared)
+    return export_model(classifier, samples)
+
+
+def export_model(classifier: Any, samples: Any = None) -> Exported:
+    """The model of a fitted classifier as ONNX; `ExportError` unless it answers alike."""
+    model, probe = classifier.model_, classifier.probe_
+    given: list[tuple[str, Any]] = []
+    if isinstance(probe, Probe):
+        given.append(("training input", probe.inputs))
+    if samples is not None:
+        given.append(("sample", samples))
+    if not given:
+        raise ExportError(
+            f"there is nothing to compare the exported model on: {probe}. Pass some real inputs, "
+            "samples=..., or --samples to a command"
+        )
+    own = getattr(model, "content", None)
+    content = to_onnx(model, classifier.layers_, model.prepare(given[0][1])) if own is None else own
+    other = copy.copy(classifier)
+    try:
+        columns = getattr(classifier, "feature_names_in_", None)
+        other.model = other.model_ = _make(content, classifier.classes_, columns)
+    except InputError as error:
+        raise ExportError(f"the exported model cannot be read: {error}") from error
+    allowed = dict(probe.tolerances) if isinstance(probe, Probe) else {}
+    farthest: Distances = {}
+    n = 0
+    for word, inputs in given:
+        n += _compare(classifier, other, inputs, word, allowed, farthest)
+    pairs = {name: {"tolerance": allowed[name], "difference": farthest[name]} for name in farthest}
+    layers = zip(classifier.layers_, list(pairs.values())[1:], strict=True)
+    return Exported(content, {"samples": n, "scores": pairs[SCORES], "layers": dict(layers)})
+
+
+def load_exported(
+    path: str | os.PathLike[str], bundle: Bundle, settings: Mapping[str, Any], device: str | None
+) -> Any:
+    """The model that a bundle holds; None without one."""
+    if bundle.model is None:
+        return None
+    content = bundle.model()
+    try:
+        model = _make(content, bundle.classes, settings["feature_names_in"], device)
+    except InputError as error:
+        raise BundleError(f"{path} cannot be loaded: {error}") from error
+    if missing := [layer for layer in bundle.activations if layer not in model.layers]:
+        raise BundleError(f"{path} is damaged: {MODEL} does not give layer {shown(missing[0])}")
+    return model
+
+
+def check_exported_model(
+    path: str | os.PathLike[str], known_by: Probe | str, model: Model, batch_size: int | None
+) -> None:
+    """Refuse a model that answers differently on this machine; without a probe, trust its seal."""
+    if isinstance(known_by, str):
+        return
+    if (difference := known_by.find_difference(model, batch_size)) is not None:
+        raise BundleError(
+            f"{path} cannot be used: {MODEL} answers differently here: {difference}. Update "
+            "onnxruntime or, if you know better, pass check_model=False, or --no-check-model"
+        )
+
+
+def _make(content: bytes, classes: Any, columns: Any, device: str | None = None) -> Any:
+    try:
+        with unforked():
+            from iknow.models.onnx.portable import PortableModel
+    except ImportError as error:
+        raise MissingExtraError("a bundle that holds its model", "onnx") from error
+    listed = None if columns is None else [str(name) for name in columns]
+    return PortableModel(content, classes, listed, device, name=MODEL)
+
+
+def _compare(
+    one: Any, other: Any, inputs: Any, word: str, allowed: Distances, farthest: Distances
+) -> int:
+    """Compare two classifiers on some inputs; update the distances, return the number of samples.
+
+    allowed: the tolerances; those that are missing are set by what the first classifier says.
+    """
+    layers, size = one.layers_, one.batch_size
+    prepared = one.model_.prepare(inputs)
+    before = observe_inputs(one.model_, prepared, layers, size)
+    try:
+        after = observe_inputs(other.model_, other.model_.prepare(inputs), layers, size)
+        first = take_rows(other.model_.prepare(inputs), np.arange(1))
+        alone = observe_inputs(other.model_, first, layers)
+    except IknowError as error:
+        raise ExportError(f"the exported model fails on the {word}s: {error}") from error
+    for name, values in tables_of(before).items():
+        allowed.setdefault(name, find_tolerance(values))
+    for name, row, distance in _distances(before, after, alone):
+        farthest[name] = max(distance, farthest.get(name, 0.0))
+        if distance > allowed[name]:
+            raise ExportError(
+                f"the exported model differs on {word} {row}: {name} are {distance:.3g} away from "
+                f"the original's, where {allowed[name]:.3g} is allowed"
+            )
+    _check_same(before.belief, after.belief, "believes", one.classes_, word)
+    if hasattr(one, "neighborhoods_"):
+        _compare_answers(one.assess(inputs), other.assess(inputs), word)
+    return len(before)
+
+
+def _distances(
+    before: Observation, after: Observation, alone: Observation
+) -> Iterator[tuple[str, int, float]]:
+    """The farthest pair of rows in each table, and that of the first sample asked alone."""
+    for name, table in tables_of(before).items():
+        for again in (tables_of(after)[name], tables_of(alone)[name]):
+            if again.shape[1] != table.shape[1]:
+                raise ExportError(
+                    f"the exported model gives {again.shape[1]} numbers for {name}, not "
+                    f"{table.shape[1]}"
+                )
+            distances = row_distances(table[: len(again)], again)
+            row = int(distances.argmax())
+            yield name, row, float(distances[row])
+
+
+def _compare_answers(one: Any, other: Any, word: str) -> None:
+    words = np.array([each.name for each in sorted(Assertion)])
+    _check_same(one.assertion, other.assertion, "asserts", words, word)
+    if one.levels is not None:
+        _check_same(one.level, other.level, "has the level", None, word)
+    _check_same(one.reason, other.reason, "gives the reason", None, word)
+
+
+def _check_same(before: Any, after: Any, verb: str, labels: Any, word: str) -> None:
+    different = np.flatnonzero(before != after)
+    if not len(different):
+        return
+    row = int(different[0])
+    pair = [_in_words(each[row], labels) for each in (before, after)]
+    raise ExportError(
+        f"the exported model differs on {word} {row}: it {verb} {pair[1]}, the original {pair[0]} "
+        f"({word}s that differ: {len(different)} of {len(before)}, the first of them {row}). If it "
+        "lies on the very boundary, rounding decides: tune again or compare on other samples"
+    )
+
+
+def _in_words(value: Any, labels: Any) -> str:
+    if labels is None:
+        return shown_name(getattr(value, "name", value))
+    return names([labels[value]]) if value >= 0 else "nothing"

@@ -1,0 +1,66 @@
+"""A process that is killed at any moment loses nothing that it acknowledged."""
+
+import os
+import random
+import time
+from collections import Counter
+
+import pytest
+
+from iknow.audit import Answer, open_journal, verify
+from iknow.audit.verify import Anchor
+from tests.audit.crashing import Nursery
+
+KILLS = 220
+WORK = "tests.audit.workload:record_forever"
+
+
+def kill_at_random(nursery, chance, where, name):
+    """Start a child and kill it: while it opens the journal, or after some acknowledgements."""
+    nursery.start(where, name)
+    if chance.random() < 0.8:
+        assert nursery.wait_for(chance.randrange(1, 40)), "the child ended by itself"
+    time.sleep(chance.uniform(0, 0.01))  # no condition to wait for: the moment is what is tested
+    assert nursery.kill() == -9, "the child ended by itself"
+
+
+def check_new_records(where, start):
+    """The chain holds from where it was checked last; returns its new head."""
+    with open_journal(where) as journal:  # a writer, as the next child will be
+        found = verify(journal, start=start)
+    assert found.problems == ()
+    return Anchor(found.last, bytes.fromhex(found.head))
+
+
+def check_all(where, said):
+    """Each acknowledged request is there once with all its rows; others whole or not at all."""
+    with open_journal(where, readonly=True) as journal:
+        found = verify(journal)
+        answers = [record for _, record in journal.records() if isinstance(record, Answer)]
+    assert found.problems == ()
+    rows = Counter((answer.request, answer.row) for answer in answers)
+    assert set(rows.values()) == {1}
+    stored = Counter(answer.request for answer in answers)
+    acknowledged = {request: int(count) for request, count in map(str.split, said)}
+    assert len(acknowledged) == len(said)
+    lost = {request for request, count in acknowledged.items() if stored[request] != count}
+    assert lost == set()
+    whole = {request: 1 + sum(map(int, request.split("-")[-2:])) % 5 for request in stored}
+    assert stored == whole
+    return len(acknowledged), len(stored)
+
+
+@pytest.mark.slow
+def test_sigkill_loses_nothing_that_was_acknowledged(tmp_path):
+    where = str(tmp_path / "audit.db")
+    chance = random.Random(0)
+    start = None
+    with Nursery(WORK) as nursery:
+        for kill in range(KILLS):
+            kill_at_random(nursery, chance, where, str(kill))
+            if os.path.exists(where):
+                start = check_new_records(where, start)
+        said = nursery.said
+    acknowledged, stored = check_all(where, said)
+    print(f"{KILLS} kills, {acknowledged} requests acknowledged, {stored} stored, 0 lost")
+    assert stored >= acknowledged > KILLS

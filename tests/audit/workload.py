@@ -1,0 +1,32 @@
+"""What a child does until it is killed: record, from several threads, and say what is acknowledged.
+
+It imports the audit trail alone, without which nothing would be light.
+"""
+
+import threading
+from datetime import timedelta
+
+from iknow.audit import Recorder, Retention, now, open_journal
+from tests.audit.records import make_answer
+
+THREADS = 4
+
+
+def record_forever(say, where, name, retention=""):
+    """Record requests of one to five rows; say `REQUEST ROWS` for each that is acknowledged."""
+    kept = Retention(max_age=timedelta(seconds=float(retention))) if retention else None
+    with open_journal(where, kept) as journal, Recorder(journal) as recorder:
+
+        def work(thread):
+            for i in range(1_000_000):
+                request, n_rows = f"{name}-{thread}-{i}", 1 + (i + thread) % 5
+                time = now()
+                rows = [make_answer(j, request, time=time, keep=j == 0) for j in range(n_rows)]
+                recorder.record(rows).result()
+                say(f"{request} {n_rows}")
+
+        threads = [threading.Thread(target=work, args=(i,), daemon=True) for i in range(THREADS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
