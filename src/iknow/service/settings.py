@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,8 +9,6 @@ from typing import Any
 from iknow.core.text import shown
 from iknow.errors import InputError
 from iknow.service.tokens import Tokens
-
-LOCAL_NAMES = ("localhost", "ip6-localhost")
 
 
 @dataclass(frozen=True)
@@ -76,21 +73,6 @@ class Settings:
                 f"most_waiting must be at least most_rows, {self.most_rows}, or the largest "
                 f"request would never be answered; got {self.most_waiting}"
             )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only programs on the same machine reach an address.
-
-    Examples:
-        >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("0.0.0.0")
-        (True, True, False)
-    """
-    if host.lower().rstrip(".") in LOCAL_NAMES:
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def _check_whole(name: str, value: object) -> None:
