@@ -37,9 +37,13 @@ interface LiveStatus {
   unknown: UnknownRow[];
 }
 
+/* Evidence and what it takes to ring, both as logarithms to base 10. */
+interface Strength { evidence: number; threshold: number }
+
 interface DriftStatus {
   alarmed: boolean; since: number | null; evidence: number; threshold: number; n_samples: number;
-  by_class: Record<string, number>; by_layer: Record<string, number>; reference: number; text: string;
+  by_class: Record<string, Strength>; by_layer: Record<string, Strength>;
+  reference: number; text: string;
 }
 
 interface AccuracyStatus {

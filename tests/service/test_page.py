@@ -72,16 +72,21 @@ def converse(live, reader, clock, n_requests=8, noise=0.0, seed=0):
     return requests
 
 
+def strengths(logs):
+    """Evidence as the service tells it, each beside its threshold."""
+    return {name: {"evidence": log, "threshold": 3.0} for name, log in logs.items()}
+
+
 QUIET = {
     "alarmed": False, "since": None, "evidence": 0.42, "threshold": 2.0, "n_samples": 2431,
-    "by_class": {"zero": -0.2, HOSTILE: 0.4, "nine": 0.1},
-    "by_layer": {"input": 0.3, "hidden1": -0.1},
+    "by_class": strengths({"zero": -0.2, HOSTILE: 0.4, "nine": 0.1}),
+    "by_layer": strengths({"input": 0.3, "hidden1": -0.1}),
     "reference": 600, "text": "Nothing suggests that the inputs have changed.",
 }  # fmt: skip
 RINGING = {
     **QUIET, "alarmed": True, "since": 2502, "evidence": 7.3, "n_samples": 3120,
-    "by_class": {"zero": 0.2, HOSTILE: 5.1, "nine": 2.4},
-    "by_layer": {"input": 7.3, "hidden1": 1.2},
+    "by_class": strengths({"zero": 0.2, HOSTILE: 5.1, "nine": 2.4}),
+    "by_layer": strengths({"input": 7.3, "hidden1": 1.2}),
     "text": f"The inputs changed, most in layer input and class {HOSTILE}.",
 }  # fmt: skip
 ACCURACY = {
