@@ -48,25 +48,24 @@ def test_answers_follow_from_their_inputs(iknow, answers):
     assert "The chain holds" in said
 
 
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
+def test_answers_that_do_not_follow_are_named(iknow, answers):
+    """The chain is sound: whoever recorded it lied, or the bundle answers differently now."""
+    changes = [
         ({"belief": '"tulip"'}, "its belief was recorded as '\"tulip\"'; its input gives"),
-        ({"assertion": "IMK"}, "its assertion was recorded as 'IMK'"),
-        ({"reason": "INVALID"}, "its reason was recorded as 'INVALID'"),
+        ({"assertion": "no"}, "its assertion was recorded as 'no'; its input gives"),
+        ({"reason": "INVALID"}, "its reason was recorded as 'INVALID'; its input gives"),
         ({"level": 0.12345}, "its level was recorded as 0.12345; its input gives"),
         ({"level": None}, "its level was recorded as None; its input gives"),
         ({"input_hash": "00"}, "its input does not have the hash that was recorded"),
-    ],
-)
-def test_an_answer_that_does_not_follow_is_named(iknow, answers, changes, told):
-    """The chain is sound: whoever recorded it lied, or the bundle answers differently now."""
-    write([*answers[:3], replace(answers[3], **changes), *answers[4:]])
+    ]
+    changed = [replace(answer, **fields) for answer, (fields, _) in zip(answers, changes, strict=False)]
+    write([*changed, *answers[len(changes) :]])
     done = iknow.run("audit", "verify", "audit.db", "--bundle", "b.iknow", "--model",
                      "model.joblib")  # fmt: skip
     assert done.exit_code == 1
-    assert f"record 4: {told}" in done.stdout
-    assert "1 problems" in done.stdout
+    for seq, (_, told) in enumerate(changes, start=1):
+        assert f"record {seq}: {told}" in done.stdout
+    assert "6 problems" in done.stdout
 
 
 def test_levels_within_the_tolerance_are_the_same(iknow, answers):
