@@ -7,10 +7,11 @@ import stat
 import subprocess
 import sys
 import tempfile
+from contextlib import contextmanager
 
 import pytest
 
-from iknow.audit import open_journal, verify
+from iknow.audit import open_journal, sqlite, verify
 from iknow.errors import AuditError
 from tests.audit.contract import JournalContract
 from tests.audit.records import make_answer, make_records
@@ -99,6 +100,30 @@ def test_a_journal_that_is_removed_while_it_is_open_acknowledges_nothing(where, 
         os.unlink(where + ending)
         with pytest.raises(AuditError, match="removed or replaced"):
             journal.append(make_records(2))
+        if not ending:  # no new one is made in its place
+            with pytest.raises(AuditError, match="cannot be opened"):
+                journal.append(make_records(2))
+            assert not os.path.exists(where)
+
+
+def test_what_fails_after_a_commit_is_acknowledged_and_not_doubled(where, monkeypatch):
+    """SQLite reports a failed checkpoint as an error of the commit that it follows."""
+    inner = sqlite._transaction
+
+    @contextmanager
+    def failing(connection, kind):
+        with inner(connection, kind):
+            yield
+        if kind == "IMMEDIATE" and not failed:
+            failed.append(True)
+            raise sqlite3.OperationalError("database or disk is full")
+
+    failed = []
+    with open_journal(where) as journal:
+        monkeypatch.setattr(sqlite, "_transaction", failing)
+        journal.append(make_records(2))
+        assert (journal.head()[0], failed) == (4, [True])
+        assert verify(journal).holds
 
 
 @pytest.mark.parametrize(

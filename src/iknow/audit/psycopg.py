@@ -56,8 +56,8 @@ class PostgresJournal(StoredJournal):
         try:
             if not readonly:
                 with self._errors("opened"):
-                    self._writer = self._open_writer()
-            self._read(self.state_of)
+                    self._writer = self._open_writer(create=True)
+            self._begin()
         except BaseException:
             self.close()
             raise
@@ -76,7 +76,7 @@ class PostgresJournal(StoredJournal):
                     if not self._writer.closed:  # the server refused; the next one may succeed
                         raise
                     self._writer = _drop(self._writer)
-            self._writer = self._open_writer()
+            self._writer = self._open_writer(create=False)
             return self._commit(work)
 
     def _commit(self, work: Callable[[Ledger], Result]) -> Result:
@@ -116,12 +116,12 @@ class PostgresJournal(StoredJournal):
             tcp_user_timeout=20_000,
         )
 
-    def _open_writer(self) -> Any:
+    def _open_writer(self, *, create: bool) -> Any:
         connection = self._connect(self._label)
         try:
             self._end_former(connection)
             self._check_server(connection)
-            if not _has_tables(connection):
+            if create and not _has_tables(connection):
                 self._create(connection)
             self._acquire(connection)
         except BaseException:
