@@ -11,7 +11,7 @@ import pytest
 
 from iknow.audit import Event, Label, Retention, now, open_journal, verify
 from iknow.audit.record import as_time
-from iknow.audit.verify import Anchor
+from iknow.audit.walk import Anchor
 from iknow.errors import AuditError
 from tests.audit.records import make_answer, make_records
 
@@ -181,9 +181,7 @@ class JournalContract:
         with open_journal(where) as journal:
             journal.append(make_records(8))
         for one, other in ((2, -1), (7, 2), (-1, 7)):
-            self.change(
-                where, "UPDATE iknow_audit_records SET seq = ? WHERE seq = ?", other, one
-            )
+            self.change(where, "UPDATE iknow_audit_records SET seq = ? WHERE seq = ?", other, one)
         with open_journal(where, readonly=True) as journal:
             problems = verify(journal).problems
         assert any("record 2: it" in problem for problem in problems)

@@ -78,7 +78,8 @@ def test_every_field_counts():
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"{}", b"[]", b"null", b'{"kind":"x"}', b'{"kind":[]}', b'{"kind":"event"}', b"\xff"]
+    "body",
+    [b"", b"{}", b"[]", b"null", b'{"kind":"x"}', b'{"kind":[]}', b'{"kind":"event"}', b"\xff"],
 )
 def test_bytes_that_are_no_record_are_told(body):
     with pytest.raises(AuditError, match="a record cannot be read"):

@@ -84,7 +84,9 @@ def test_nothing_is_nothing(rows):
     assert len(encode_inputs(rows)) == len(rows)
 
 
-@pytest.mark.parametrize("row", [object(), {"a": object()}, {1: 2, "a": 3}, b"bytes", {"a": {1, 2}}])
+@pytest.mark.parametrize(
+    "row", [object(), {"a": object()}, {1: 2, "a": 3}, b"bytes", {"a": {1, 2}}]
+)
 def test_what_cannot_be_recorded_is_told(row):
     with pytest.raises(InputError, match="an input must hold numbers, text"):
         encode_input(row)

@@ -55,7 +55,9 @@ def test_a_group_has_a_limit_and_requests_stay_whole(monkeypatch):
     assert sum(group.count("40") for group in journal.groups if "40" in group) == 40
 
 
-@pytest.mark.parametrize("error", [AuditError("the disk is full"), RuntimeError("odd"), MemoryError()])
+@pytest.mark.parametrize(
+    "error", [AuditError("the disk is full"), RuntimeError("odd"), MemoryError()]
+)
 def test_a_failure_fails_its_group_alone(error):
     journal = Slow()
     journal.errors = [error]
@@ -162,9 +164,9 @@ def test_old_records_go_while_new_ones_come(tmp_path, monkeypatch):
     with open_journal(str(tmp_path / "a.db"), retention) as journal:
         with Recorder(journal) as recorder:
             for i in range(20):
-                    time = now()
-                    rows = [make_answer(j, str(i), time=time) for j in range(50)]
-                    recorder.record(rows).result()
+                time = now()
+                rows = [make_answer(j, str(i), time=time) for j in range(50)]
+                recorder.record(rows).result()
         assert journal.find("0", 0) is None
         found = verify(journal)
     assert found.holds

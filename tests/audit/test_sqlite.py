@@ -158,9 +158,8 @@ def test_damaged_pages_are_told(where):
     with open(where, "r+b") as file:
         file.seek(8 * 4096)
         file.write(b"\xff" * 4096 * 4)
-    with pytest.raises(AuditError), open_journal(where, readonly=True) as journal:
-        assert not verify(journal).holds
-        raise AuditError("or it is a broken chain")
+    with open_journal(where, readonly=True) as journal, pytest.raises(AuditError, match="damaged"):
+        verify(journal)
 
 
 def test_paths_that_cannot_be(tmp_path):
@@ -236,12 +235,10 @@ def test_a_database_that_is_held_is_told(where, monkeypatch):
     with open_journal(where) as journal:
         other = sqlite3.connect(where, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
+        journal._drop_writer()  # the next one has no patience
         with pytest.raises(AuditError, match="another program holds it"):
-            journal._drop_writer()
             journal.append([make_answer()])
         other.execute("ROLLBACK")
         other.close()
         journal.append([make_answer()])
         assert journal.head()[0] == 1
-
-

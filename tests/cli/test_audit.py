@@ -58,7 +58,9 @@ def test_answers_that_do_not_follow_are_named(iknow, answers):
         ({"level": None}, "its level was recorded as None; its input gives"),
         ({"input_hash": "00"}, "its input does not have the hash that was recorded"),
     ]
-    changed = [replace(answer, **fields) for answer, (fields, _) in zip(answers, changes, strict=False)]
+    changed = [
+        replace(answer, **fields) for answer, (fields, _) in zip(answers, changes, strict=False)
+    ]
     write([*changed, *answers[len(changes) :]])
     done = iknow.run("audit", "verify", "audit.db", "--bundle", "b.iknow", "--model",
                      "model.joblib")  # fmt: skip

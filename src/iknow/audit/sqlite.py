@@ -40,7 +40,12 @@ class SqliteJournal(StoredJournal):
     """A `Journal` in a file."""
 
     def __init__(
-        self, where: str, chain: Chain, retention: Retention | None = None, *, readonly: bool = False
+        self,
+        where: str,
+        chain: Chain,
+        retention: Retention | None = None,
+        *,
+        readonly: bool = False,
     ) -> None:
         path = _find_file(where, must_exist=readonly)
         super().__init__(shown(str(path)), chain, retention, readonly=readonly)

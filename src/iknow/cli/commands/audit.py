@@ -43,7 +43,7 @@ def verify(
         typer.Option(min=0.0, help="How far a derived level may be from the recorded one."),
     ] = 0.0,
 ) -> None:
-    """Check that no record was changed, removed or moved, and that answers follow from their inputs.
+    """Check that no record was changed, removed or moved, and that answers follow from inputs.
 
     It exits with 1 if something is wrong. Without a head that was noted elsewhere, an older copy of
     the whole trail cannot be told from a true one. For example:
@@ -69,7 +69,9 @@ def verify(
 @audit.command()
 def export(
     journal: JournalArgument,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Table to write, or - for a pipe.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Table to write, or - for a pipe.")
+    ],
     since: Annotated[
         str | None, typer.Option(help="From this date or time on, in UTC.", metavar="TIME")
     ] = None,
@@ -122,9 +124,7 @@ def head(journal: JournalArgument) -> None:
     typer.echo(head_job(journal))
 
 
-def show_verification(
-    found: Verification, console: Console, *, derived: bool, noted: bool
-) -> None:
+def show_verification(found: Verification, console: Console, *, derived: bool, noted: bool) -> None:
     """Print what was found."""
     records = f"{found.n_records:,} records, {found.first:,} to {found.last:,}"
     told = records if found.n_records else "no records"
@@ -136,7 +136,9 @@ def show_verification(
     if derived:
         console.print(f"{found.n_derived:,} of {found.n_answers:,} answers were derived again")
     if found.holds:
-        console.print(Text(f"The chain holds. Its head is {found.last}:{found.head}"), soft_wrap=True)
+        console.print(
+            Text(f"The chain holds. Its head is {found.last}:{found.head}"), soft_wrap=True
+        )
     else:
         console.print(f"{found.n_problems:,} problems", style="bold red")
     if not found.is_keyed and not noted:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,8 +16,9 @@ import numpy as np
 
 from iknow.audit import Record, Verification, open_journal, verify
 from iknow.audit.chain import columns_of
+from iknow.audit.deriving import Columns
 from iknow.audit.record import as_time
-from iknow.audit.verify import Anchor, Columns
+from iknow.audit.walk import Anchor
 from iknow.classifier.epistemic import EpistemicClassifier
 from iknow.cli.jobs.assess import load_classifier
 from iknow.cli.jobs.outputs import check_output
@@ -142,7 +143,7 @@ def export_job(
     return n_written
 
 
-def _parts(records: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+def _parts(records: Iterator[dict[str, Any]]) -> Generator[list[dict[str, Any]]]:
     """Rows that fit well into memory, where each text of a column takes as much as the longest."""
     part: list[dict[str, Any]] = []
     longest = 0
