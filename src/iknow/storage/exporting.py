@@ -16,7 +16,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -54,9 +54,7 @@ def find_exported(classifier: Any, *, wanted: bool, samples: Any) -> Exported | 
     """The model of a classifier as ONNX: the one it was loaded with, or if wanted a new one."""
     own = type(classifier.model_).__name__ == "PortableModel"
     if samples is not None and not wanted:
-        raise InputError(
-            "samples= are for comparing an exported model: say onnx=True, or omit them"
-        )
+        raise InputError("samples= are to compare an exported model on: say onnx=True too")
     if not wanted and not own:
         return None
     compared = getattr(classifier, "bundled_", {}).get("exported") if own else None
@@ -120,7 +118,8 @@ def check_exported_model(
     """Refuse a model that answers differently on this machine; without a probe, trust its seal."""
     if isinstance(known_by, str):
         return
-    if (difference := known_by.find_difference(model, batch_size)) is not None:
+    asked = replace(known_by, inputs=model.prepare(known_by.inputs))
+    if (difference := asked.find_difference(model, batch_size)) is not None:
         raise BundleError(
             f"{path} cannot be used: {MODEL} answers differently here: {difference}. Update "
             "onnxruntime or, if you know better, pass check_model=False, or --no-check-model"
@@ -193,10 +192,9 @@ def _compare_answers(one: Any, other: Any, word: str) -> None:
 
 
 def _check_same(before: Any, after: Any, verb: str, labels: Any, word: str) -> None:
-    is_number = np.asarray(before).dtype.kind == "f"
-    same = (
-        (before == after) | (np.isnan(before) & np.isnan(after)) if is_number else before == after
-    )
+    same = np.asarray(before == after)
+    if np.asarray(before).dtype.kind == "f":
+        same |= np.isnan(before) & np.isnan(after)
     different = np.flatnonzero(~same)
     if not len(different):
         return
@@ -204,8 +202,9 @@ def _check_same(before: Any, after: Any, verb: str, labels: Any, word: str) -> N
     pair = [_in_words(each[row], labels) for each in (before, after)]
     raise ExportError(
         f"the exported model differs on {word} {row}: it {verb} {pair[1]}, the original {pair[0]} "
-        f"({word}s that differ: {len(different)} of {len(before)}, the first of them {row}). If it "
-        "lies on the very boundary, rounding decides: tune again or compare on other samples"
+        f"({word}s that differ: {len(different)} of {len(before)}). A sample on the very boundary, "
+        "or a copy of a training sample, may change by rounding: wrap the model's .onnx file, so "
+        "that fit and tune see the same numbers"
     )
 
 

@@ -58,10 +58,8 @@ def _is_of_trees(model: Any) -> bool:
 
 EXPORTERS = (
     Exporter("TorchModel", "iknow.models.torch.to_onnx"),
-    Exporter("ExportedModel", "iknow.models.torch.to_onnx"),
     Exporter("OnnxModel", "iknow.models.onnx.to_onnx"),
     Exporter("PortableModel", "iknow.models.onnx.portable"),
-    Exporter("KerasModel", "iknow.models.keras.to_onnx"),
     Exporter("SklearnModel", "iknow.models.export.onnxmltools", _is_of_trees),
     Exporter("SklearnModel", "iknow.models.export.skl2onnx"),
 )
