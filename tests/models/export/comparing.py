@@ -2,6 +2,7 @@
 
 import numpy as np
 import onnx
+import pytest
 
 from iknow.models import as_model
 from iknow.models.export.skl2onnx import to_onnx
@@ -9,6 +10,12 @@ from iknow.models.onnx import OnnxModel
 from iknow.models.onnx.feeding import feed
 from iknow.models.onnx.file import read_file
 from iknow.models.onnx.session import Session
+
+
+def quick(names, first):
+    """Parameters of a test: the first ones always run, the others with the slow tests."""
+    others = [pytest.param(name, marks=pytest.mark.slow) for name in names if name not in first]
+    return [*first, *others]
 
 
 def export(model, inputs, layers):

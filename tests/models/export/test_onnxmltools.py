@@ -1,17 +1,18 @@
-"""The tree libraries as ONNX, against what they say themselves, also exactly on their thresholds."""
+"""The tree libraries as ONNX, against what they say themselves, also on their thresholds."""
 
 import json
 import warnings
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from iknow.errors import ExportError
 from iknow.models import as_model
-from tests.models.export.comparing import assert_same, export, on_thresholds, run
+from tests.models.export.comparing import assert_same, export, on_thresholds, quick, run
 
 pd = pytest.importorskip("pandas")
 xgboost = pytest.importorskip("xgboost")
@@ -78,21 +79,22 @@ MODELS = {
 }
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", quick(MODELS, ["xgboost", "lightgbm", "catboost"]))
 def test_leaves_are_equal_on_the_thresholds_too(name):
-    model = MODELS[name].fit(HOLES, Y)
+    model = clone(MODELS[name]).fit(HOLES, Y)
     near = on_thresholds(HOLES, find_thresholds(model), most=400)
     assert_same(model, HOLES, ["leaves", "numbers", "output"], near, rtol=SINGLE)
 
 
-@pytest.mark.parametrize("name", ["xgboost", "lightgbm", "catboost"])
+@pytest.mark.parametrize("name", quick(["xgboost", "catboost"], ["lightgbm"]))
 def test_two_classes(name):
-    model = MODELS[name].fit(CANCER, SICK)
+    model = clone(MODELS[name]).fit(CANCER, SICK)
     near = on_thresholds(CANCER, find_thresholds(model), most=400)
     graph = assert_same(model, CANCER, ["leaves", "input", "output"], near, rtol=SINGLE)
     assert [each.name for each in graph.graph.output][-1] == "layer:output"  # and no belief
 
 
+@pytest.mark.slow
 def test_the_libraries_own_models():
     multi = {"num_class": 3, "verbose": -1, "num_threads": 1}
     trained = [
@@ -105,6 +107,7 @@ def test_the_libraries_own_models():
         assert_same(model, X, ["leaves", "input"], rtol=SINGLE)
 
 
+@pytest.mark.slow
 def test_nan_where_training_had_none_counts_as_each_library_has_it():
     for model in (xgb(), lgbm(), cat()):
         assert_same(model.fit(X, Y), X, ["leaves", "numbers"], HOLES, rtol=SINGLE)
@@ -131,13 +134,17 @@ def make_frame():
     return frame
 
 
-@pytest.mark.parametrize(
-    "model",
-    [lgbm(min_data_per_group=2, cat_smooth=1), lgbm(max_cat_to_onehot=9, min_data_per_group=2),
-     xgb(enable_categorical=True), xgb(enable_categorical=True, max_cat_to_onehot=9)],
-    ids=["lightgbm's sets", "lightgbm one by one", "xgboost's sets", "xgboost one by one"],
-)  # fmt: skip
-def test_categories_by_their_labels(model):
+SETS = {
+    "lightgbm": lgbm(min_data_per_group=2, cat_smooth=1),
+    "lightgbm one by one": lgbm(max_cat_to_onehot=9, min_data_per_group=2),
+    "xgboost": xgb(enable_categorical=True),
+    "xgboost one by one": xgb(enable_categorical=True, max_cat_to_onehot=9),
+}
+
+
+@pytest.mark.parametrize("name", quick(SETS, ["lightgbm", "xgboost"]))
+def test_categories_by_their_labels(name):
+    model = SETS[name]
     frame = make_frame()
     model.fit(frame, Y)
     graph = assert_same(model, frame, ["numbers", "leaves"], rtol=SINGLE)
@@ -161,6 +168,7 @@ def test_at_the_end_of_a_pipeline():
             assert_same(pipeline.fit(X, Y), X, ["standardscaler", "leaves"], HOLES[1:], SINGLE)
 
 
+@pytest.mark.slow
 def test_whole_numbers_are_compared_as_the_libraries_do():
     whole = (X * 10).astype(np.int64)
     large = whole + (1 << 24)  # which single precision cannot hold
