@@ -16,7 +16,7 @@ from iknow.core.codes import NO_BELIEF
 from iknow.core.text import shown
 from iknow.errors import ExportError
 from iknow.models.export.columns import follow
-from iknow.models.export.guard import find_refused, silence
+from iknow.models.export.guard import guard, silence
 from iknow.models.export.onnx.answers import both_signs, one_hot
 from iknow.models.export.onnx.builder import Builder, Tensor
 from iknow.models.export.onnx.inputs import Frame, Value, as_numbers, declare
@@ -50,7 +50,7 @@ def to_onnx(adapter: SklearnModel, layers: Sequence[str], inputs: Any) -> bytes:
     b = Builder()
     value = declare(b, batch)
     found: dict[str, Tensor] = {}
-    part = Part(b, None, value, own_copy(sample))
+    part = entrance = Part(b, None, value, own_copy(sample))
     if INPUT in layers:
         found[INPUT] = as_numbers(b, value)
     if NUMBERS in layers and NUMBERS not in dict(adapter.steps):
@@ -64,7 +64,8 @@ def to_onnx(adapter: SklearnModel, layers: Sequence[str], inputs: Any) -> bytes:
     output = answer.decision if decides else answer.chances
     found = answer.layers | ({} if output is None else {OUTPUT: output}) | found
     scores, belief = _scores(adapter, b, answer)
-    scores = silence(b, scores, find_refused(adapter, sample, value), value)
+    guard(adapter, entrance, part)
+    scores = silence(b, scores)
     outputs = {"scores": scores}
     for layer in layers:
         if layer not in found:

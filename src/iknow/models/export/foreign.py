@@ -103,7 +103,7 @@ def _convert(part: Part, options: dict[str, Any], expected: list[NDArray[Any]]) 
             ]
     raise ExportError(
         f"{type(part.estimator).__name__} cannot become ONNX by skl2onnx: "
-        f"{shown_name(reason, 400)}. Use another estimator in its place, or leave the model outside "
+        f"{shown_name(reason, 400)}. Use another estimator in its place, or leave the model out "
         "of the bundle"
     )
 
