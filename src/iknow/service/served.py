@@ -90,6 +90,12 @@ class Served:
             for name, values in arrays.items()
         ]
 
+    def _n_features(self) -> int | None:
+        """The number of features, if a row is a list of them."""
+        inputs = self.inputs()
+        shape = inputs[0]["shape"]
+        return int(shape[1]) if len(inputs) == 1 and len(shape) == 2 else None
+
     def about(self) -> dict[str, Any]:
         """What `GET /v1/models/NAME` tells."""
         classifier = self.classifier
@@ -102,7 +108,7 @@ class Served:
             "note": self.note,
             "classes": self.labels,
             "features": None if known is None else [str(name) for name in known],
-            "n_features": getattr(classifier, "n_features_in_", None),
+            "n_features": self._n_features(),
             "layers": [str(layer) for layer in classifier.neighborhoods_],
             "promises": list(self.promises),
         }

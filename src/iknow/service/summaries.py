@@ -11,7 +11,6 @@ from typing import Any
 from iknow.core.text import names
 from iknow.monitor import AccuracyReport, Detector, DriftReport
 
-
 MOST_NAMED = 5
 
 
