@@ -7,6 +7,7 @@ import threading
 import warnings
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -465,6 +466,59 @@ def test_nothing_is_wider_than_the_screen(open_page, live, reader, clock, browse
     page.run("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
     wait_for(lambda: page.texts(".unknown .detail"), "the evidence")
     assert page.run("return document.documentElement.scrollWidth") <= width
+
+
+CONTRASTS = """
+const pen = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+const blend = (...colors) => {
+  pen.clearRect(0, 0, 1, 1);
+  for (const color of colors) { pen.fillStyle = color; pen.fillRect(0, 0, 1, 1); }
+  return [...pen.getImageData(0, 0, 1, 1).data.slice(0, 3)];
+};
+const light = (rgb) => rgb.map((v) => v / 255)
+  .map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+  .reduce((sum, v, c) => sum + v * [0.2126, 0.7152, 0.0722][c], 0);
+const found = [];
+for (const element of document.querySelectorAll("body *")) {
+  const own = [...element.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+  const sign = element.closest("[aria-hidden=true]");  // repeats what words say beside it
+  if (!own || sign || !element.checkVisibility()) continue;
+  const style = getComputedStyle(element), behind = [];
+  for (let e = element; e; e = e.parentElement) behind.unshift(getComputedStyle(e).backgroundColor);
+  const ink = element instanceof SVGElement ? style.fill : style.color;
+  const [a, b] = [blend(...behind, ink), blend(...behind)].map(light);
+  const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  if (ratio < 4.5) found.push([element.className, element.textContent.slice(0, 40), ratio]);
+}
+return found;
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_all_text_can_be_read_and_all_controls_have_names(
+    open_page, live, reader, clock, browser, scheme
+):
+    converse(live, reader[0], clock, n_requests=2)
+    browser.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia",
+        {"features": [{"name": "prefers-color-scheme", "value": scheme}]},
+    )
+    page = open_page(status_of(live, RINGING, {**ACCURACY, "alarmed": True}, ("digits", "signs")))
+    page.run("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
+    wait_for(lambda: page.texts(".unknown .detail"), "the evidence")
+    assert page.run(CONTRASTS) == []
+    controls = browser.find_elements("css selector", "button, input, a, summary, [role=img]")
+    assert [each.tag_name for each in controls if each.is_displayed()]
+    assert all(each.accessible_name for each in controls if each.is_displayed())
+    headings = page.run(
+        "return [...document.querySelectorAll('h1, h2, h3, h4')].map((h) => +h.tagName[1])"
+    )
+    assert headings[0] == 1
+    assert all(below <= above + 1 for above, below in pairwise(headings))
+    assert page.run("return document.querySelectorAll('th:not([scope])').length") == 0
+    assert page.run("return document.querySelectorAll('[aria-live], [role=status]').length") == 0
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
 @pytest.mark.slow
