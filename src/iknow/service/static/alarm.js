@@ -14,7 +14,8 @@ function meter(evidence, threshold) {
   return svg("svg", { class: "meter", viewBox: "0 0 100 10", preserveAspectRatio: "none",
     "aria-hidden": "true" },
   svg("rect", { class: "rail", x: 0, y: 3, width: 100, height: 4 }),
-  svg("rect", { class: evidence >= threshold ? "value over" : "value", x: 0, y: 3, width: x(evidence), height: 4 }),
+  svg("rect", { class: evidence >= threshold ? "value over" : "value", x: 0, y: 3,
+    width: x(evidence), height: 4 }),
   svg("line", { class: "limit", x1: x(threshold), x2: x(threshold), y1: 0, y2: 10 }));
 }
 
@@ -41,7 +42,8 @@ function body(alarm) {
     Number.isFinite(evidence) ? [meter(evidence, threshold), h("p", { class: "hint" },
       `Evidence of change: ${odds(evidence)}; the alarm rings at ${odds(threshold)}.`
       + (Number.isFinite(alarm.n_samples) ? ` ${count(alarm.n_samples)} answers watched` : "")
-      + (Number.isFinite(alarm.reference) ? ` beside ${count(alarm.reference)} reference samples.` : "."))] : null,
+      + (Number.isFinite(alarm.reference) ? ` beside ${count(alarm.reference)} reference samples.`
+        : "."))] : null,
     strongest("By class", alarm.by_class),
     strongest("By layer", alarm.by_layer),
   ];

@@ -7,6 +7,7 @@ import { poll, token } from "./poll.js";
 import { clock, duration, sentence, share } from "./words.js";
 
 const models = Models.make(byId("tabs"), byId("models"));
+const SIGNS = { healthy: "✓", alarm: "▲", trouble: "▲", gone: "✕", token: "?", starting: "…" };
 let seen = 0;  // when the server last answered
 
 /* Set only if it is new: screen readers read alerts again whenever they are touched. */
@@ -17,7 +18,7 @@ function say(element, text) {
 
 function health(state, text) {
   document.body.dataset.state = state;
-  const sign = { healthy: "✓", alarm: "▲", trouble: "▲", gone: "✕", token: "?", starting: "…" }[state];
+  const sign = SIGNS[state];
   byId("health").replaceChildren(h("span", { "aria-hidden": "true" }, `${sign} `), text);
 }
 
@@ -34,7 +35,8 @@ function judge({ server, models: found = [] }) {
 /** @param {Status} status */
 function alarmText({ server, models: found = [] }) {
   const rings = found.filter(Models.isAlarmed).map((model) => {
-    const said = [model.alarm, model.accuracy].filter((each) => each?.alarmed).map((each) => each?.text).filter(Boolean);
+    const said = [model.alarm, model.accuracy].filter((each) => each?.alarmed)
+      .map((each) => each?.text).filter(Boolean);
     return `${model.name} ${model.version}: ${said.join(" ") || "the alarm rings."}`;
   });
   const trouble = typeof server?.audit?.error === "string" ? [`Audit trail: ${server.audit.error}`] : [];

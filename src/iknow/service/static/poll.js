@@ -25,7 +25,9 @@ async function ask() {
   const text = typeof answer?.error === "string" ? answer.error : "";
   if (response.status === 401 || response.status === 403) return { trouble: "token", text };
   const wait = 1000 * Number(response.headers.get("Retry-After") ?? 0) || 0;
-  if (!response.ok) return { trouble: "gone", text: text || `The server answers with an error (${response.status}).`, wait };
+  if (!response.ok) {
+    return { trouble: "gone", text: text || `The server answers with error ${response.status}.`, wait };
+  }
   if (answer === null || typeof answer !== "object") {
     return { trouble: "gone", text: "Something answers here, but not with a status of iknow." };
   }
