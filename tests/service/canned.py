@@ -71,7 +71,7 @@ def converse(live, reader, clock, n_requests=8, noise=0.0, seed=0):
 
 def strengths(logs):
     """Evidence as the service tells it, each beside its threshold."""
-    return {name: {"evidence": log, "threshold": 3.0} for name, log in logs.items()}
+    return {name: {"evidence": log, "threshold": 2.3} for name, log in logs.items()}
 
 
 QUIET = {
