@@ -71,6 +71,7 @@ def test_a_loaded_bundle_does_what_any_classifier_does(classifier, saved, tmp_pa
     assert_same_answers(classifier, EpistemicClassifier.load(tmp_path / "again.iknow"))
 
 
+@pytest.mark.slow
 def test_loading_imports_no_framework(saved):
     code = (
         "import sys, numpy as np\n"
@@ -173,7 +174,7 @@ def test_answers_must_be_the_same_however_small_the_difference(classifier, tmp_p
     monkeypatch.setattr(classifier, "probe_", replace(classifier.probe_, tolerances=allowed))
     change_export(monkeypatch, lambda content: changed_weights(content, 30.0))
     before = classifier.assess(NEW)
-    with pytest.raises(ExportError, match=r"on training input (\d+): it believes '\w+', the"):
+    with pytest.raises(ExportError, match=r"on training input \d+: it believes \w+, the"):
         classifier.save(tmp_path / "x.iknow", onnx=True)
     monkeypatch.setattr(classifier, "probe_", "none is kept")
     with pytest.raises(ExportError) as refused:

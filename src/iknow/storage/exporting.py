@@ -21,9 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from iknow.core.assertion import Assertion
 from iknow.core.text import name as shown_name
-from iknow.core.text import names, shown
+from iknow.core.text import shown
 from iknow.errors import BundleError, ExportError, IknowError, InputError, MissingExtraError
 from iknow.locking import unforked
 from iknow.models.export import find_exporter
@@ -161,7 +160,8 @@ def _compare(
                 f"the exported model differs on {word} {row}: {name} are {distance:.3g} away from "
                 f"the original's, where {allowed[name]:.3g} is allowed"
             )
-    _check_same(before.belief, after.belief, "believes", one.classes_, word)
+    labels = np.array([*one.classes_.tolist(), "nothing"], dtype=object)  # -1 is no belief
+    _check_same(labels[before.belief], labels[after.belief], "believes", word)
     if hasattr(one, "neighborhoods_"):
         _compare_answers(one.assess(inputs), other.assess(inputs), word)
     return len(before)
@@ -184,14 +184,14 @@ def _distances(
 
 
 def _compare_answers(one: Any, other: Any, word: str) -> None:
-    words = np.array([each.name for each in sorted(Assertion)])
-    _check_same(one.assertion, other.assertion, "asserts", words, word)
+    _check_same(one.assertion, other.assertion, "asserts", word)
     if one.levels is not None:
-        _check_same(one.level, other.level, "has the level", None, word)
-    _check_same(one.reason, other.reason, "gives the reason", None, word)
+        _check_same(one.level, other.level, "has the level", word)
+    _check_same(one.reason, other.reason, "gives the reason", word)
 
 
-def _check_same(before: Any, after: Any, verb: str, labels: Any, word: str) -> None:
+def _check_same(before: Any, after: Any, verb: str, word: str) -> None:
+    """Refuse answers of which one differs; before, after: of shape (n,)."""
     same = np.asarray(before == after)
     if np.asarray(before).dtype.kind == "f":
         same |= np.isnan(before) & np.isnan(after)
@@ -199,16 +199,10 @@ def _check_same(before: Any, after: Any, verb: str, labels: Any, word: str) -> N
     if not len(different):
         return
     row = int(different[0])
-    pair = [_in_words(each[row], labels) for each in (before, after)]
+    pair = [shown_name(getattr(each[row], "name", each[row])) for each in (before, after)]
     raise ExportError(
         f"the exported model differs on {word} {row}: it {verb} {pair[1]}, the original {pair[0]} "
         f"({word}s that differ: {len(different)} of {len(before)}). A sample on the very boundary, "
         "or a copy of a training sample, may change by rounding: wrap the model's .onnx file, so "
         "that fit and tune see the same numbers"
     )
-
-
-def _in_words(value: Any, labels: Any) -> str:
-    if labels is None:
-        return shown_name(getattr(value, "name", value))
-    return names([labels[value]]) if value >= 0 else "nothing"
