@@ -30,6 +30,11 @@ TRANSFORMERS = {
     "OneHotEncoder": "encoders.encode_one_hot",
     "OrdinalEncoder": "encoders.encode_ordinal",
     "SimpleImputer": "imputer.impute",
+    "StandardScaler": "scalers.standardize",
+    "MinMaxScaler": "scalers.scale_to_range",
+    "MaxAbsScaler": "scalers.scale_to_largest",
+    "RobustScaler": "scalers.scale_by_quantiles",
+    "Binarizer": "scalers.binarize",
 }
 CLASSIFIERS = {
     "Pipeline": "columns.end_pipeline",
