@@ -47,6 +47,8 @@ CLASSIFIERS = {
     "PassiveAggressiveClassifier": "linear.read_linear",
     "RidgeClassifier": "linear.read_linear",
     "RidgeClassifierCV": "linear.read_linear",
+    "SVC": "support_vectors.read_support_vectors",
+    "NuSVC": "support_vectors.read_support_vectors",
     "MLPClassifier": "network.read_network",
     "DecisionTreeClassifier": "forests.read_tree",
     "ExtraTreeClassifier": "forests.read_tree",

@@ -1,7 +1,7 @@
 """Scalers, to the last place.
 
-A scaler works in the precision of its input: a table in single precision is rounded to it after each
-operation. A learned number in double precision makes that one operation double.
+A scaler works in the precision of its input: a table in single precision is rounded to it after
+each operation. A learned number in double precision makes that one operation double.
 """
 
 from __future__ import annotations
