@@ -30,11 +30,10 @@ X = "X"
 
 def convert_transformer(part: Part) -> Tensor:
     """What a transformer makes."""
-    counts_otherwise = getattr(part.estimator, "analyzer", "word") != "word"
-    if counts_otherwise or getattr(part.estimator, "sublinear_tf", False):
+    if getattr(part.estimator, "analyzer", "word") != "word":
         raise ExportError(
-            f"{type(part.estimator).__name__} with sublinear_tf=True, or with an analyzer other "
-            "than 'word', cannot become ONNX: skl2onnx counts differently"
+            f"{type(part.estimator).__name__} with an analyzer other than 'word' cannot become "
+            "ONNX: skl2onnx counts differently"
         )
     made = _as_array(part.estimator.transform(own_copy(part.sample)))
     return _convert(part, {}, [made.reshape(len(made), -1)])[0]

@@ -29,6 +29,8 @@ TRANSFORMERS = {
     "FunctionTransformer": "columns.call_function",
     "OneHotEncoder": "encoders.encode_one_hot",
     "OrdinalEncoder": "encoders.encode_ordinal",
+    "TfidfVectorizer": "text.read_tfidf",
+    "TfidfTransformer": "text.weigh",
     "SimpleImputer": "imputer.impute",
     "StandardScaler": "scalers.standardize",
     "MinMaxScaler": "scalers.scale_to_range",

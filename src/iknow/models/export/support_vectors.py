@@ -2,8 +2,8 @@
 
 libsvm trains a classifier for each pair of classes (i, j): a sum over the support vectors of both,
 which is above 0 for i. The answer is the class with the most votes, the first of equals; a pair at
-exactly 0 votes for j there, but for i in scikit-learn's decision function, which adds to the votes a
-share of the sums below 1/3.
+exactly 0 votes for j there, but for i in scikit-learn's decision function, which adds to the votes
+a share of the sums below 1/3.
 """
 
 from __future__ import annotations
