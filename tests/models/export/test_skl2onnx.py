@@ -252,10 +252,15 @@ TEXTS = ["A good film", "bad bad movie", "ÉTÉ: très bon", "don't x watch 2 it
 
 def test_texts_in_any_script_through_vectorizers():
     labels = [1, 0, 1, 0, 1, 0] * 9
-    for step in (TfidfVectorizer(), CountVectorizer(ngram_range=(1, 2), binary=True)):
+    for step in (
+        TfidfVectorizer(),
+        TfidfVectorizer(sublinear_tf=True, norm="l1"),
+        CountVectorizer(ngram_range=(1, 2), binary=True),
+    ):
         name = type(step).__name__.lower()
         model = fitted(make_pipeline(step, LogisticRegression()), TEXTS, labels)
-        assert_same(model, TEXTS, [name, "output"], ["été À", "Good, bad; good", "", "_ b2"])
+        others = ["été À", "Good, bad; good", "", "_ b2"]
+        assert_same(model, TEXTS, [name, "output"], others, rtol=1e-12)
     letters = fitted(make_pipeline(TfidfVectorizer(analyzer="char"), FOREST), TEXTS, labels)
     with pytest.raises(ExportError, match="analyzer other than 'word'"):
         export(letters, TEXTS, ["leaves"])

@@ -50,7 +50,7 @@ def join_columns(part: Part) -> Tensor:
         which = np.asarray(places[name], np.int64)
         if (isinstance(transformer, str) and transformer == "drop") or not len(which):
             continue
-        inner = _select(part, which, is_one=isinstance(columns, str) or np.ndim(columns) == 0)
+        inner = _select(part, which, is_one=isinstance(columns, (str, int, np.integer)))
         found.append(_weighted(part.of(transformer), inner, ct.transformer_weights, name))
     return _side_by_side(part, found)
 

@@ -1,8 +1,8 @@
 """Foreign parts: what skl2onnx makes of a part, compared with the part itself.
 
-Some of skl2onnx's converters fail in double precision, or are wrong. So a graph in double precision
-is tried first, then one in single precision, and a graph is taken only if it says the same about
-the examples.
+Some of skl2onnx's converters fail in double precision, or are wrong. So a graph in the precision of
+the examples is tried first, then one in the other, and a graph is taken only if it says the same
+about the examples.
 """
 
 from __future__ import annotations
@@ -30,11 +30,10 @@ X = "X"
 
 def convert_transformer(part: Part) -> Tensor:
     """What a transformer makes."""
-    counts_otherwise = getattr(part.estimator, "analyzer", "word") != "word"
-    if counts_otherwise or getattr(part.estimator, "sublinear_tf", False):
+    if getattr(part.estimator, "analyzer", "word") != "word":
         raise ExportError(
-            f"{type(part.estimator).__name__} with sublinear_tf=True, or with an analyzer other "
-            "than 'word', cannot become ONNX: skl2onnx counts differently"
+            f"{type(part.estimator).__name__} with an analyzer other than 'word' cannot become "
+            "ONNX: skl2onnx counts differently"
         )
     made = _as_array(part.estimator.transform(own_copy(part.sample)))
     return _convert(part, {}, [made.reshape(len(made), -1)])[0]
@@ -86,6 +85,8 @@ def _convert(part: Part, options: dict[str, Any], expected: list[NDArray[Any]]) 
     convert_part = _load()
     b, x = part.b, as_tensor(part.b, part.value)
     kinds = [x.kind] if x.kind == TEXT else ["float64", "float32"]
+    if _as_array(part.sample).dtype == np.float32:  # in which scikit-learn computes then
+        kinds.reverse()
     reason = "it gave no graph"
     for kind in kinds:
         try:

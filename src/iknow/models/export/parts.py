@@ -29,7 +29,14 @@ TRANSFORMERS = {
     "FunctionTransformer": "columns.call_function",
     "OneHotEncoder": "encoders.encode_one_hot",
     "OrdinalEncoder": "encoders.encode_ordinal",
+    "TfidfVectorizer": "text.read_tfidf",
+    "TfidfTransformer": "text.weigh",
     "SimpleImputer": "imputer.impute",
+    "StandardScaler": "scalers.standardize",
+    "MinMaxScaler": "scalers.scale_to_range",
+    "MaxAbsScaler": "scalers.scale_to_largest",
+    "RobustScaler": "scalers.scale_by_quantiles",
+    "Binarizer": "scalers.binarize",
 }
 CLASSIFIERS = {
     "Pipeline": "columns.end_pipeline",
@@ -42,6 +49,8 @@ CLASSIFIERS = {
     "PassiveAggressiveClassifier": "linear.read_linear",
     "RidgeClassifier": "linear.read_linear",
     "RidgeClassifierCV": "linear.read_linear",
+    "SVC": "support_vectors.read_support_vectors",
+    "NuSVC": "support_vectors.read_support_vectors",
     "MLPClassifier": "network.read_network",
     "DecisionTreeClassifier": "forests.read_tree",
     "ExtraTreeClassifier": "forests.read_tree",
