@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from iknow.audit import Event, Retention, now, open_journal, verify
+from iknow.audit import Event, Label, Retention, now, open_journal, verify
 from iknow.audit.record import as_time
-from iknow.audit.verify import Anchor
+from iknow.audit.walk import Anchor
 from iknow.errors import AuditError
 from tests.audit.records import make_answer, make_records
 
@@ -57,12 +57,23 @@ class JournalContract:
         with open_journal(other_where) as other:
             assert other.head() != journal.head()
 
+    def test_a_label_is_known_once_it_came(self, journal):
+        journal.append([make_answer(0), make_answer(1)])
+        before = journal.labelled("r", 1)
+        journal.append([Label(now(), "r", 1, "me", "7")])
+        assert (before, journal.labelled("r", 1), journal.labelled("r", 0)) == (False, True, False)
+
     def test_an_answer_is_found_and_the_last_one_if_its_name_was_used_again(self, journal):
         journal.append(make_records(5, "one") + make_records(5, "two"))
         assert journal.find("two", 3) == make_answer(3, "two")
         assert journal.find("two", 5) is None
         journal.append([make_answer(3, "two", belief="9")])
         assert journal.find("two", 3).belief == "9"
+
+    def test_rows_that_no_journal_holds_are_not_found(self, journal):
+        for row in (-1, 2**63, 10**30):
+            assert journal.find("r", row) is None
+            assert not journal.labelled("r", row)
 
     @pytest.mark.parametrize("text", STRANGE)
     def test_any_text_comes_back_and_is_found(self, journal, text):
@@ -170,9 +181,7 @@ class JournalContract:
         with open_journal(where) as journal:
             journal.append(make_records(8))
         for one, other in ((2, -1), (7, 2), (-1, 7)):
-            self.change(
-                where, "UPDATE iknow_audit_records SET seq = ? WHERE seq = ?", other, one
-            )
+            self.change(where, "UPDATE iknow_audit_records SET seq = ? WHERE seq = ?", other, one)
         with open_journal(where, readonly=True) as journal:
             problems = verify(journal).problems
         assert any("record 2: it" in problem for problem in problems)
@@ -232,7 +241,11 @@ class JournalContract:
         with pytest.raises(AuditError, match="another key"):
             open_journal(where, key=KEY[::-1])
         with pytest.raises(AuditError, match="made with a key: set IKNOW_AUDIT_KEY"):
-            open_journal(where, readonly=True)
+            open_journal(where)
+        with open_journal(where, readonly=True) as journal:  # everybody may read it
+            assert journal.head()[0] == 0
+            with pytest.raises(AuditError, match="made with a key: set IKNOW_AUDIT_KEY"):
+                verify(journal)
         (tmp_path / "key").write_bytes(KEY + b"\n")
         monkeypatch.setenv("IKNOW_AUDIT_KEY_FILE", str(tmp_path / "key"))
         open_journal(where).close()
@@ -241,6 +254,16 @@ class JournalContract:
         open_journal(where).close()
         with pytest.raises(AuditError, match="without a key"):
             open_journal(where, key=KEY)
+
+    def test_a_journal_that_is_replaced_while_it_is_open_takes_nothing_more(self, where):
+        with open_journal(where) as journal:
+            journal.append(make_records(3))
+            self.change(where, "DELETE FROM iknow_audit_records")
+            self.change(
+                where, "UPDATE iknow_audit_state SET genesis = ?, cut_seq = 0, head_seq = 0", b"x"
+            )
+            with pytest.raises(AuditError, match="replaced"):
+                journal.append(make_records(3))
 
     def test_a_newer_version_is_refused(self, where):
         open_journal(where).close()
@@ -278,13 +301,13 @@ class JournalContract:
 
     def test_a_journal_stays_below_its_size(self, where):
         with open_journal(where, Retention(max_bytes=1 << 20)) as journal:
-            for i in range(12):
-                journal.append(make_records(500, str(i), keep=True))
+            for i in range(9):
+                journal.append(make_records(300, str(i), keep=True))
                 while journal.prune():
                     pass
             n_records = len(list(journal.records()))
-            assert 400 < n_records < 4000
-            assert journal.find("11", 3) is not None
+            assert 400 < n_records < 2400
+            assert journal.find("8", 3) is not None
             assert journal.find("0", 3) is None
             assert verify(journal).holds
 

@@ -19,5 +19,6 @@ def test_agreement_is_that_of_the_comparison():
 
 
 def test_every_command_has_a_section():
-    sections = re.findall(r"^## `iknow (\w+)`$", commands(), re.MULTILINE)
-    assert sections == [each.name or each.callback.__name__ for each in app.registered_commands]
+    sections = re.findall(r"^## `iknow ([\w-]+)`$", commands(), re.MULTILINE)
+    names = [each.name or each.callback.__name__ for each in app.registered_commands]
+    assert sections == [name.replace("_", "-") for name in names]

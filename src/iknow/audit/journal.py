@@ -51,6 +51,9 @@ class Journal(Protocol):
     def find(self, request: str, row: int) -> Answer | None:
         """The answer about a row of a request, the last one if the identifier was used again."""
 
+    def labelled(self, request: str, row: int) -> bool:
+        """Whether a label came for a row of a request."""
+
     def records(self, after: int = 0) -> Iterator[tuple[int, Record]]:
         """All records with their numbers, in order, from the one that follows number `after`."""
 

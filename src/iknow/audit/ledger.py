@@ -132,6 +132,15 @@ class Ledger:
         found = self._execute("SELECT hash FROM iknow_audit_records WHERE seq = ?", (seq,))
         return found[0][0] if found else None
 
+    def has_label(self, request: str, place: int) -> bool:
+        """Whether a label came for a row of a request."""
+        found = self._execute(
+            "SELECT 1 FROM iknow_audit_records WHERE request = ? AND place = ? AND "
+            "kind = 'label' LIMIT 1",
+            (request, place),
+        )
+        return bool(found)
+
     def answer_to(self, request: str, place: int) -> tuple[bytes, bytes | None] | None:
         """The body and the input of the last answer about one row of a request."""
         found = self._execute(

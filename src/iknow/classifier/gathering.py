@@ -14,6 +14,7 @@ import numpy as np
 from iknow.core.arrays import Bools, Floats, Floats32, Ints
 from iknow.core.codes import NO_BELIEF
 from iknow.core.contrast import Contrast, find_contrast, stack_contrasts
+from iknow.core.decision import Decision, discard_decisions, stack_decisions
 from iknow.core.evidence import Evidence, discard_evidence, stack_evidence
 from iknow.core.level import are_probabilities, log_odds
 from iknow.core.neighborhood import Neighborhood
@@ -24,6 +25,7 @@ from iknow.models.joining import join_observations, join_whole
 from iknow.models.model import Model, Observation
 from iknow.models.samples import Samples
 from iknow.search.index import Index
+from iknow.search.layer import LayerIndex
 from iknow.selection.candidates import Part
 
 Item = TypeVar("Item")
@@ -38,13 +40,14 @@ class Findings:
 
     observation: of all samples, without activations. evidence: by layer, now or on request.
     supports: by layer, masks of shape (n, n_classes), meaningless for invalid samples; None if they
-    follow from the evidence. activations: by layer, of shape (n, n_features); None if not kept.
+    follow from the evidence. decisions: by layer, if they were found instead. activations: by layer, of shape (n, n_features); None if not kept.
     """
 
     observation: Observation
     evidence: Mapping[str, Evidence]
     supports: Mapping[str, Bools] | None
     activations: Mapping[str, Floats32] | None = None
+    decisions: Mapping[str, Decision] | None = None
 
 
 def observe_batches(
@@ -211,6 +214,36 @@ def find_supports(
     found = {layer: np.concatenate(parts) for layer, parts in supports.items()}
     later = _gather_later(whole, indexes, k, per_class)
     return Findings(replace(whole, activations={}), later, found, whole.activations)
+
+
+def find_decisions(
+    observations: Iterable[Observation],
+    indexes: Mapping[str, LayerIndex],
+    neighborhoods: Mapping[str, Neighborhood],
+    samples: Samples,
+) -> Findings:
+    """Find what each layer decides, and keep the activations, as `find_supports` does."""
+    k = max(neighborhood.n_neighbors for neighborhood in neighborhoods.values())
+    per_class = max(neighborhood.per_class for neighborhood in neighborhoods.values())
+    kept, observations = _can_be_kept(observations, samples)
+    if not kept:
+        return gather_evidence(observations, indexes, k, per_class=per_class)
+    decisions: dict[str, list[Decision]] = {layer: [] for layer in indexes}
+
+    def searched() -> Iterator[Observation]:
+        for observation in observations:
+            for layer, index in indexes.items():
+                with _errors_that_name(layer):
+                    queries = observation.activations[layer]
+                    found = index.decide(queries, neighborhoods[layer], observation.belief)
+                decisions[layer].append(discard_decisions(found, observation.invalid))
+            yield observation
+
+    whole = join_whole(searched(), samples.n_samples)
+    found = {layer: stack_decisions(parts) for layer, parts in decisions.items()}
+    supports = {layer: decision.support for layer, decision in found.items()}
+    later = _gather_later(whole, indexes, k, per_class)
+    return Findings(replace(whole, activations={}), later, supports, whole.activations, found)
 
 
 def _can_be_kept(

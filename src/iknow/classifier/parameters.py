@@ -137,7 +137,8 @@ def check_features(estimator: Any, X: Any, *, reset: bool) -> None:
         before = getattr(estimator, "feature_names_in_", None)
         if before is None or not hasattr(table, "columns") or reset:
             raise InputError(f"X must be an array or a data frame: {error}") from error
-        if not _reads_by_name(estimator):
+        matches = getattr(estimator.model_, "matches", None)  # of a bundle's own model
+        if not _reads_by_name(estimator) and not (matches is not None and matches(table)):
             moved = _what_moved(list(before), list(table.columns))
             raise InputError(f"{error}\n{moved}") from error
 

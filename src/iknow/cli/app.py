@@ -1,4 +1,4 @@
-"""The command line: `iknow demo`, `fit`, `assess`, `report`, `info`, `compare` and `serve`."""
+"""The command line: `iknow demo`, `fit`, `assess`, `report`, `info`, `compare`, `serve`, ..."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from typing import Annotated
 import typer
 
 from iknow.cli.commands.assess import assess
+from iknow.cli.commands.audit import audit
 from iknow.cli.commands.compare import compare
 from iknow.cli.commands.demo import demo
+from iknow.cli.commands.export import export
 from iknow.cli.commands.fit import fit
 from iknow.cli.commands.info import info
 from iknow.cli.commands.report import report
 from iknow.cli.commands.serve import serve
+from iknow.cli.commands.warm_up import warm_up
 from iknow.cli.failures import OneLineErrors
 from iknow.version import __version__
 
@@ -46,5 +49,7 @@ def main(
         raise typer.Exit(2)
 
 
-for command in (demo, fit, assess, report, info, compare, serve):
+for command in (demo, fit, assess, report, info, compare, export, serve, warm_up):
     app.command()(command)
+
+app.add_typer(audit)

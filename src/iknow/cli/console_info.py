@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
@@ -11,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from iknow.cli.console import show_selection
+from iknow.cli.console import show_selection, show_written
 from iknow.core.text import name
 from iknow.storage.about_text import list_facts, short_line
 
@@ -36,6 +37,19 @@ def show_info(info: Any, console: Console) -> None:
         return
     for sentence in info.promises:
         console.print(Text(short_line(sentence)))
+
+
+def show_exported(info: Any, console: Console) -> None:
+    """Print how near a bundle's own model comes to the original, and where it was written."""
+    compared = info.exported
+    table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    for heading in ("", "largest difference", "tolerance"):
+        table.add_column(heading, justify="left" if not heading else "right")
+    for what, found in {"scores": compared["scores"], **compared["layers"]}.items():
+        table.add_row(Text(name(what)), f"{found['difference']:.2g}", f"{found['tolerance']:.2g}")
+    console.print(f"The model in the bundle answers alike on {compared['samples']:,} samples")
+    console.print(table)
+    show_written(Path(info.path), console)
 
 
 def _layers(info: Any) -> Table:

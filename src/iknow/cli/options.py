@@ -22,6 +22,7 @@ from iknow.tables.roles import Roles
 from iknow.tables.streams import STDIN
 
 DATA, COLUMNS, MODELS, SEARCH = "Data", "Columns", "Model", "Search"
+ABOUT = "About the bundle"
 """Panels of the help."""
 FILES = "a .csv, .jsonl, .parquet, .arrow, .npz or .npy file"
 
@@ -164,6 +165,18 @@ NoCheckOption = Annotated[
         help="Accept any model, even one whose answers differ from the bundle's.",
         rich_help_panel=MODELS,
     ),
+]
+NameOption = Annotated[
+    str | None, typer.Option(help="What to call the bundle.", rich_help_panel=ABOUT)
+]
+VersionOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Its version, such as 1.3 or 2026-11-01.", metavar="VERSION", rich_help_panel=ABOUT
+    ),
+]
+NoteOption = Annotated[
+    str | None, typer.Option(help="What others should know about it.", rich_help_panel=ABOUT)
 ]
 SeedOption = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of split and training.")]
 RULE_NAMES = "|".join(rule.command_name() for rule in RULES.values())

@@ -71,7 +71,7 @@ class Service:
             retention = Retention(None if days is None else timedelta(days=days), size)
             self._journal = await asyncio.to_thread(open_journal, settings.audit, retention)
             self._recorder = Recorder(self._journal)
-        if settings.webhook is not None:
+        if settings.webhook is not None and settings.webhook_secret is not None:
             self._webhook = Webhook(settings.webhook, settings.webhook_secret)
         self._computing = InThread() if settings.workers == 1 else InProcesses(settings.workers)
         for model in self._models:

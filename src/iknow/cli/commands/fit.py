@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from iknow.cli.options import (
+    ABOUT,
     DATA,
     FILES,
     KIND,
@@ -26,10 +27,13 @@ from iknow.cli.options import (
     LayerOption,
     MetricOption,
     ModelOption,
+    NameOption,
+    NoteOption,
     PoolOption,
     ScoresOption,
     SeedOption,
     TextOption,
+    VersionOption,
     by_layer,
     console_for,
     given,
@@ -40,7 +44,7 @@ from iknow.cli.options import (
 )
 from iknow.rules import Ball, RelativeBall
 
-GOAL, ABOUT = "What to promise", "About the bundle"
+GOAL = "What to promise"
 
 
 def fit(
@@ -127,13 +131,13 @@ def fit(
     pool: PoolOption = None,
     scores: ScoresOption = None,
     batch_size: BatchOption = None,
-    name: Annotated[
-        str | None, typer.Option(help="What to call the bundle.", rich_help_panel=ABOUT)
-    ] = None,
-    note: Annotated[
-        str | None,
-        typer.Option(help="What others should know about it.", rich_help_panel=ABOUT),
-    ] = None,
+    onnx: Annotated[
+        bool,
+        typer.Option("--onnx", help="Put the model into the bundle.", rich_help_panel=ABOUT),
+    ] = False,
+    name: NameOption = None,
+    version: VersionOption = None,
+    note: NoteOption = None,
     random_state: SeedOption = 0,
     force: Annotated[
         bool,
@@ -187,7 +191,7 @@ def fit(
             scores=scores_by_name(scores),
             batch_size=batch_size,
         ),
-        about=given(name=name, note=note),
+        about={**given(name=name, note=note, version=version), "onnx": onnx},
         force=force,
     )
     show_fit(classifier, output, console_for(output))

@@ -23,6 +23,8 @@ def takes_text(model: Any) -> bool:
     """Whether a model may take columns of text: one that has steps, or that is unknown to us."""
     inner = _unwrap(model)
     package = type(inner).__module__.partition(".")[0]
+    if getattr(inner, "takes_text", False):  # a bundle's own model
+        return True
     if isinstance(inner, str) or is_torch_module(inner) or package in ("keras", "torch", "iknow"):
         return False
     return hasattr(inner, "steps") or package != "sklearn" or _by_category(inner)

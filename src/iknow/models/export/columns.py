@@ -48,7 +48,7 @@ def join_columns(part: Part) -> Tensor:
     found = []
     for name, transformer, columns in ct.transformers_:
         which = np.asarray(places[name], np.int64)
-        if isinstance(transformer, str) and transformer == "drop" or not len(which):
+        if (isinstance(transformer, str) and transformer == "drop") or not len(which):
             continue
         inner = _select(part, which, is_one=isinstance(columns, str) or np.ndim(columns) == 0)
         found.append(_weighted(part.of(transformer), inner, ct.transformer_weights, name))

@@ -1,8 +1,8 @@
 """Foreign parts: what skl2onnx makes of a part, compared with the part itself.
 
-skl2onnx writes single precision by default; some of its converters fail in double precision or are
-wrong there. So a graph in double precision is tried first, one in single precision then, and a graph
-is taken only if it says the same about the examples.
+Some of skl2onnx's converters fail in double precision, or are wrong. So a graph in double precision
+is tried first, then one in single precision, and a graph is taken only if it says the same about
+the examples.
 """
 
 from __future__ import annotations
@@ -30,6 +30,12 @@ X = "X"
 
 def convert_transformer(part: Part) -> Tensor:
     """What a transformer makes."""
+    counts_otherwise = getattr(part.estimator, "analyzer", "word") != "word"
+    if counts_otherwise or getattr(part.estimator, "sublinear_tf", False):
+        raise ExportError(
+            f"{type(part.estimator).__name__} with sublinear_tf=True, or with an analyzer other "
+            "than 'word', cannot become ONNX: skl2onnx counts differently"
+        )
     made = _as_array(part.estimator.transform(own_copy(part.sample)))
     return _convert(part, {}, [made.reshape(len(made), -1)])[0]
 
@@ -73,7 +79,7 @@ def find_positions(b: Builder, label: Tensor, classes: NDArray[Any]) -> Tensor:
 
 
 def _convert(part: Part, options: dict[str, Any], expected: list[NDArray[Any]]) -> list[Tensor]:
-    """The first outputs of the graph that skl2onnx makes, in double precision where they are numbers.
+    """The first outputs of the graph that skl2onnx makes; numbers are in double precision.
 
     expected: what the part itself says about its sample.
     """
@@ -96,8 +102,9 @@ def _convert(part: Part, options: dict[str, Any], expected: list[NDArray[Any]]) 
                 for output, got, wanted in zip(model.graph.output, said, expected, strict=False)
             ]
     raise ExportError(
-        f"{type(part.estimator).__name__} cannot become ONNX by skl2onnx: {shown_name(reason, 400)}. "
-        "Use another estimator in its place, or leave the model outside of the bundle"
+        f"{type(part.estimator).__name__} cannot become ONNX by skl2onnx: "
+        f"{shown_name(reason, 400)}. Use another estimator in its place, or leave the model out "
+        "of the bundle"
     )
 
 

@@ -10,10 +10,15 @@ import skl2onnx
 from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType, StringTensorType
 
 from iknow.models.export.estimator import to_onnx
-from iknow.models.export.onnx.builder import OPSETS, TEXT
+from iknow.models.export.onnx.builder import OPSETS, TEXT, make_attribute
 
 __all__ = ["convert_part", "to_onnx"]
 
+LOCALE = "C.UTF-8"
+WORDS, SAME_WORDS = r"(?u)\b\w\w+\b", r"[\p{L}\p{N}_]{2,}"
+"""What scikit-learn takes for words unless told, and the same for onnxruntime's expressions; the
+converter would take the letters of English alone.
+"""
 TYPES = {"float64": DoubleTensorType, "float32": FloatTensorType, TEXT: StringTensorType}
 
 
@@ -30,18 +35,34 @@ def convert_part(estimator: Any, kind: str, width: int | None, options: dict[str
     declared = [("X", TYPES[kind]([None] if width is None else [None, width]))]
     is_classifier = hasattr(own, "classes_") and hasattr(own, "predict")
     wanted = {**options, "zipmap": False} if is_classifier else {}
+    if getattr(own, "token_pattern", None) == WORDS:
+        wanted["tokenexp"] = SAME_WORDS
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         while True:
             try:
-                return skl2onnx.convert_sklearn(
-                    own,
-                    initial_types=declared,
-                    options={id(own): wanted} if wanted else None,
-                    target_opset=OPSETS,
+                return _anywhere(
+                    skl2onnx.convert_sklearn(
+                        own,
+                        initial_types=declared,
+                        options={id(own): wanted} if wanted else None,
+                        target_opset=OPSETS,
+                    )
                 )
             except NameError as error:  # how it says that it lacks an option
-                lacking = [name for name in wanted if repr(name) in str(error)]
+                lacking = [
+                    name for name in wanted if str(error).startswith(f"Option {name!r} not in")
+                ]
                 if not lacking:
                     raise
                 wanted = {name: wanted[name] for name in wanted if name not in lacking}
+
+
+def _anywhere(model: Any) -> Any:
+    """A graph that lower-cases text without a language that a machine may lack, such as en_US."""
+    for node in model.graph.node:
+        if node.op_type == "StringNormalizer":
+            kept = [each for each in node.attribute if each.name != "locale"]
+            del node.attribute[:]
+            node.attribute.extend([*kept, make_attribute("locale", LOCALE)])
+    return model

@@ -8,7 +8,7 @@ written: weights in other files are refused, and nothing is written to disk.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,8 +22,16 @@ from iknow.models.export import BELIEF, LAYER, SCORES
 from iknow.models.fields import Fields
 from iknow.models.foreign import as_pandas
 from iknow.models.model import Model, Observation, check_layers
+from iknow.models.numbers import is_sparse
 from iknow.models.onnx.file import read_bytes
+from iknow.models.onnx.graph import TEXT
 from iknow.models.onnx.model import OnnxModel
+
+
+def to_onnx(model: PortableModel, layers: Sequence[str], inputs: Any) -> bytes:
+    """The file that a portable model is; see `iknow.models.export`."""
+    check_layers(layers, model.layers, model._name)
+    return model.content
 
 
 class PortableModel(Model):
@@ -61,25 +69,55 @@ class PortableModel(Model):
         return self._classes
 
     @property
+    def takes_text(self) -> bool:
+        """Whether some of its inputs are text."""
+        return any(each.kind == TEXT for each in self._model._graph.inputs)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the graph's inputs."""
+        return self._inputs
+
+    @property
     def is_elsewhere(self) -> bool:
         return self._model.is_elsewhere
 
     def prepare(self, inputs: Any) -> Any:
-        """Return `inputs` as the graph takes them; several by name, or in its order.
+        """Return `inputs` as the graph takes them.
 
-        The columns of a table with the features' names are taken in the order of the features.
+        Several inputs come by name, or in order: in a tuple, or as the columns of a table. The
+        columns of a table with the features' names are taken in the order of the features.
         """
+        if is_sparse(inputs):  # first, as one format of them is a dict
+            return inputs.tocsr()
         if self.matches(inputs):
             inputs = as_pandas(inputs)[self._columns]
-        if isinstance(inputs, Fields):
-            inputs = inputs.arrays
-        several = len(self._inputs) > 1
-        if isinstance(inputs, tuple) and several and len(inputs) == len(self._inputs):
-            inputs = dict(zip(self._inputs, inputs, strict=True))
-        elif isinstance(inputs, dict) and inputs and all(str(each).isdigit() for each in inputs):
-            places = zip(self._inputs, inputs.values(), strict=False)
-            inputs = dict(places) if several else next(iter(inputs.values()))
-        return self._model.prepare(inputs)
+        return self._model.prepare(self._by_name(inputs))
+
+    def _by_name(self, inputs: Any) -> Any:
+        """Inputs by the names that a graph with several of them has; others as they are."""
+        given: Any = inputs.arrays if isinstance(inputs, Fields) else inputs
+        by_place = isinstance(given, Mapping) and all(str(each).isdigit() for each in given)
+        if by_place:
+            given = tuple(given.values())
+        if len(self._inputs) == 1:
+            return self._only_column(given[0] if by_place else given)
+        listed = self._inputs if self._columns is None else self._columns
+        fits = set(listed) == set(self._inputs)
+        if isinstance(given, tuple) and len(given) == len(self._inputs):
+            return dict(zip(self._inputs, given, strict=True))
+        if isinstance(given, (list, np.ndarray)) and fits:
+            rows = np.array(given, dtype=object) if isinstance(given, list) else given
+            if rows.ndim == 2 and rows.shape[1] == len(listed):
+                return {name: rows[:, j] for j, name in enumerate(listed)}
+        return given
+
+    def _only_column(self, given: Any) -> Any:
+        """The column of a table with a single one, if the graph takes texts of shape (n,)."""
+        only = self._model._graph.inputs[0]
+        is_table = hasattr(given, "iloc") and given.ndim == 2 and given.shape[1] == 1
+        flat = only.kind == TEXT and only.shape is not None and len(only.shape) == 1
+        return given.iloc[:, 0] if is_table and flat else given
 
     def matches(self, inputs: Any) -> bool:
         """Whether `inputs` are a table with the names of the features, in any order."""
@@ -94,6 +132,7 @@ class PortableModel(Model):
 
     def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
         check_layers(layers, self.layers, self._name)
+        batch = batch.toarray() if is_sparse(batch) else batch
         read = {layer: f"{LAYER}{layer}" for layer in layers}
         found = self._model.observe(batch, [*read.values(), *self._believes])
         belief = self._find_belief(batch, found) if self._believes else found.belief

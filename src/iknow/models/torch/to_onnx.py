@@ -1,8 +1,8 @@
 """To ONNX: a torch module and its layers as one graph, by torch's own exporters.
 
 We try torch.export first: it proves that the graph holds for any number of samples, and refuses a
-module whose way depends on its data. What it cannot read, and TorchScript, is traced; a trace that
-would fix something which may vary, such as a branch, is refused.
+module whose way depends on its data. What it cannot read is traced; a trace that would fix
+something which may vary, such as a branch, is refused.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from iknow.models.export import BELIEF, LAYER, SCORES
 from iknow.models.fields import Fields
 from iknow.models.torch import inputs as given
 from iknow.models.torch.model import TorchModel
-from iknow.models.torch.traced import Traced
+from iknow.models.torch.traced import Traced, TracerWarning
 
 SINGLE = "X"
 ROWS, MORE_ROWS = 2, 3  # to trace with; 0 and 1 are often special
@@ -35,9 +35,12 @@ LOGS = ("torch", "torch.onnx", "torch.export", "torch._export", "torch.fx", "onn
 
 def to_onnx(model: TorchModel, layers: Sequence[str], inputs: Any) -> bytes:
     """The ONNX file of a torch module; see `iknow.models.export`."""
+    if isinstance(model.module, torch.jit.ScriptModule):
+        raise ExportError("TorchScript cannot become ONNX: give the module that it was made of")
     tensors = _few_samples(model, inputs)
     try:
-        traced = Traced(model, layers, tensors)
+        with _quiet():
+            traced = Traced(model, layers, tensors)
     except IknowError:
         raise
     except Exception as error:  # of a module that cannot be copied
@@ -89,18 +92,18 @@ def export_trace(
     module: nn.Module, examples: tuple[Tensor, ...], names: list[str], outputs: list[str]
 ) -> bytes:
     """By tracing; torch warns of what a trace would fix, which is refused here."""
-    file = io.BytesIO()
+    file: Any = io.BytesIO()
     axes = {name: {0: "n"} for name in (*names, *outputs)}
     for name, each in zip(names, examples, strict=True):
         axes[name] |= {1: "tokens"} if _has_tokens(each) else {}
-    how = {"input_names": names, "output_names": outputs, "dynamic_axes": axes}
+    how: dict[str, Any] = {"input_names": names, "output_names": outputs, "dynamic_axes": axes}
     with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always", torch.jit.TracerWarning)
+        warnings.simplefilter("always", TracerWarning)
         torch.onnx.export(module, examples, file, dynamo=False, **how)
-    fixed = [each for each in told if issubclass(each.category, torch.jit.TracerWarning)]
+    fixed = [each for each in told if issubclass(each.category, TracerWarning)]
     if fixed:
         raise ValueError(f"its way may depend on its data: {fixed[0].message}")
-    return file.getvalue()
+    return bytes(file.getvalue())
 
 
 WAYS: dict[str, Way] = {"torch.export": export_program, "tracing": export_trace}

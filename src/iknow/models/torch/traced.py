@@ -26,6 +26,8 @@ from iknow.models.torch.model import TorchModel
 from iknow.models.torch.reading import Reading, readable_parts
 
 Outputs = tuple[Tensor, ...]
+TracerWarning: type[Warning] = torch.jit.TracerWarning  # type: ignore[attr-defined]
+"""What torch says when a trace fixes something that may vary."""
 
 
 class Traced(nn.Module):
@@ -108,13 +110,15 @@ def pool(
 def _shapes_are_facts() -> Iterator[None]:
     """Let our own code look at shapes in a trace: all but the number of samples are the layers'."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", torch.jit.TracerWarning)
+        warnings.simplefilter("ignore", TracerWarning)
         yield
 
 
 def _find_axes(model: TorchModel, layers: Sequence[str], tensors: Fields) -> dict[str, bool]:
     """For each layer, whether its last axis holds the features, seen in an ordinary pass."""
     parts = readable_parts(model.module)
+    model._check_layers(layers, parts)
+    model._ask(tensors.copy(), layers, parts)  # it raises what is wrong with a layer
     reading = Reading(parts, layers, model.pooling, len(tensors))
     model._run(tensors.copy(), reading.watched, reading.act, reading.entered)
     mask, last = given.find_mask(tensors), dict.fromkeys(layers, True)

@@ -4,9 +4,9 @@
     setting   { rule, and a value for each of its parameters }    rule: as in rules/rule.js
     evidence  { n, layers, belief, truth, invalid, uncertified, doubted, counted } */
 
+import { ASSERTIONS } from "./assertions.js";
 import { distanceAt } from "./layer.js";
 
-export const ASSERTIONS = ["IDK", "IMK", "IK"];
 export const REASONS = [
   "known", "overlap", "disagreement", "extrapolation", "contradiction", "invalid", "uncertified",
   "doubt",
@@ -14,7 +14,7 @@ export const REASONS = [
 const [IDK, IMK, IK] = [0, 1, 2];
 const [KNOWN, OVERLAP, DISAGREEMENT, EXTRAPOLATION, CONTRADICTION, INVALID, UNCERTIFIED, DOUBT] =
   [0, 1, 2, 3, 4, 5, 6, 7];
-export { IDK, IMK, IK, INVALID, UNCERTIFIED, DOUBT };
+export { ASSERTIONS, IDK, IMK, IK, INVALID, UNCERTIFIED, DOUBT };
 
 /* Does the class in column j have enough samples within reach? */
 export const isWithin = (layer, setting, i, j) =>

@@ -1,6 +1,6 @@
 /* Small helpers: elements, and numbers as text. Text is always set as text, never as markup. */
 
-import * as Algebra from "./algebra.js";
+import { ASSERTIONS } from "./assertions.js";
 
 function fill(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes ?? {})) {
@@ -53,7 +53,7 @@ export const MEANINGS = ["I don't know", "I may know", "I know"];
 
 /* An assertion by color, shape and letters. */
 export function badge(assertion) {
-  const name = Algebra.ASSERTIONS[assertion];
+  const name = ASSERTIONS[assertion];
   return h("span", { class: `badge ${name.toLowerCase()}`, title: MEANINGS[assertion] },
     h("span", { class: "shape", "aria-hidden": "true" }, SHAPES[assertion]), name);
 }

@@ -16,8 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto, compose, helper, numpy_helper
+from onnx.helper import make_attribute
 
 from iknow.errors import ExportError
+
+__all__ = ["Builder", "Tensor", "attributes_of", "make_attribute"]
 
 OPSETS = {"": 18, "ai.onnx.ml": 3}
 IR_VERSION = 8
@@ -55,6 +58,7 @@ class Builder:
         self._inputs: list[Any] = []
         self._weights: list[Any] = []
         self._functions: list[Any] = []
+        self._opsets = dict(OPSETS)
         self.refused: list[Tensor] = []
         self._n_names = 0
 
@@ -131,6 +135,8 @@ class Builder:
         self._nodes.extend(found.graph.node)
         self._weights.extend(found.graph.initializer)
         self._functions.extend(found.functions)
+        for opset in found.opset_import:
+            self._opsets.setdefault(opset.domain, opset.version)
         return {each.name: prefix + each.name for each in model.graph.output}
 
     def finish(self, outputs: Mapping[str, Tensor]) -> bytes:
@@ -149,7 +155,7 @@ class Builder:
             [_declared(each) for each in named],
             self._weights,
         )
-        opsets = [helper.make_opsetid(domain, version) for domain, version in OPSETS.items()]
+        opsets = [helper.make_opsetid(domain, version) for domain, version in self._opsets.items()]
         model = helper.make_model(
             graph,
             opset_imports=opsets,
@@ -169,6 +175,11 @@ class Builder:
         return f"{INNER}{self._n_names}"
 
 
+def attributes_of(node: Any) -> dict[str, Any]:
+    """The attributes of a node by name."""
+    return {each.name: helper.get_attribute_value(each) for each in node.attribute}
+
+
 def _declared(tensor: Tensor) -> Any:
-    shape = ["n"] if tensor.width is None else ["n", tensor.width]
+    shape: list[str | int | None] = ["n"] if tensor.width is None else ["n", tensor.width]
     return helper.make_tensor_value_info(tensor.name, ELEMENTS[tensor.kind], shape)

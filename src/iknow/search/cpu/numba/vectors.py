@@ -133,6 +133,49 @@ def scan_panel(
 
 
 @_intrinsic
+def sum_of_eights(
+    typing_context: Any, queries: Any, query: Any, points: Any, row: Any, start: Any, n: Any
+) -> Any:
+    """The sum of n squared differences from `start` on in float64, n a multiple of 8.
+
+    Between row number `query` of `queries` and `row` of `points`, 2D arrays. Eight sums run side by
+    side and are added in pairs: the order in which numpy adds up an array.
+    """
+    integers = [types.int64] * 2
+    signature = types.float64(queries, types.int64, points, *integers, types.int64)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        _, query, _, row, start, n = arguments
+        rows = []
+        for i, number in ((0, query), (2, row)):
+            array = context.make_array(signature.args[i])(context, builder, arguments[i])
+            width = builder.extract_value(array.shape, 1)
+            first = builder.add(builder.mul(number, width), start)
+            rows.append(builder.gep(array.data, [first]))
+        floats, doubles = ir.VectorType(_FLOAT, 8), ir.VectorType(ir.DoubleType(), 8)
+        total = cgutils.alloca_once(builder, doubles)
+        builder.store(ir.Constant(doubles, [0.0] * 8), total)
+        with cgutils.for_range(builder, builder.sdiv(n, _INT(8))) as each:
+            values = []
+            for data in rows:
+                place = builder.gep(data, [builder.mul(each.index, _INT(8))])
+                loaded = builder.load(builder.bitcast(place, floats.as_pointer()))
+                loaded.align = 4
+                values.append(builder.fpext(loaded, doubles))
+            difference = builder.fsub(values[1], values[0])
+            squared = builder.fmul(difference, difference)
+            builder.store(builder.fadd(builder.load(total), squared), total)
+        sums = builder.load(total)
+        parts = [builder.extract_element(sums, ir.IntType(32)(i)) for i in range(8)]
+        while len(parts) > 1:
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            parts = [builder.fadd(one, other) for one, other in pairs]
+        return parts[0]
+
+    return signature, generate
+
+
+@_intrinsic
 def lowest_bit(typing_context: Any, bits: Any) -> Any:
     """The position of the lowest set bit of a nonzero number."""
     signature = types.int64(types.uint64)
