@@ -162,6 +162,51 @@ def test_damaged_pages_are_told(where):
         verify(journal)
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE iknow_audit_records SET body = 'text' WHERE seq = 3",
+        "UPDATE iknow_audit_records SET hash = 5 WHERE seq = 3",
+        "UPDATE iknow_audit_records SET place = x'00' WHERE seq = 3",
+        "UPDATE iknow_audit_records SET input = 1.5 WHERE seq = 3",
+    ],
+)
+def test_values_of_other_types_are_told(where, statement):
+    """SQLite holds what it is given, whatever its column was declared as."""
+    with open_journal(where) as journal:
+        journal.append(make_records(4))
+    with sqlite3.connect(where) as connection:
+        connection.execute(statement)
+    connection.close()
+    with open_journal(where) as journal:
+        assert (
+            verify(journal).problems[0] == "record 3: it was changed: it has values of other types"
+        )
+
+
+def test_a_state_of_other_types_is_told(where):
+    open_journal(where).close()
+    with sqlite3.connect(where) as connection:
+        connection.execute("UPDATE iknow_audit_state SET head_hash = 'text'")
+    connection.close()
+    with pytest.raises(AuditError, match="must have one row, of numbers and hashes"):
+        open_journal(where, readonly=True)
+
+
+def test_a_broken_chain_of_any_length_is_told_soon(where):
+    with open_journal(where) as journal:
+        journal.append(make_records(1000))
+    with sqlite3.connect(where) as connection:
+        connection.execute("UPDATE iknow_audit_records SET hash = x'00' WHERE seq < 1000")
+    connection.close()
+    with open_journal(where, readonly=True) as journal:
+        found = verify(journal)
+    assert found.n_problems == 1000
+    assert [problem.split(":")[0] for problem in found.problems] == [
+        f"record {i}" for i in range(1, 101)
+    ]
+
+
 def test_paths_that_cannot_be(tmp_path):
     (tmp_path / "file").write_text("")
     for wrong, told in [

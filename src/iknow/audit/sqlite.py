@@ -215,9 +215,11 @@ def _connect(path: Path, *, readonly: bool) -> sqlite3.Connection:
     uri = f"file:{quote(str(path))}?mode={'ro' if readonly else 'rw'}"
     if readonly and not os.access(path.parent, os.W_OK) and not os.path.exists(f"{path}-wal"):
         uri += "&immutable=1"
-    return sqlite3.connect(
+    connection = sqlite3.connect(
         uri, uri=True, timeout=PATIENCE, isolation_level=None, check_same_thread=False
     )
+    connection.execute("PRAGMA trusted_schema = OFF")  # somebody else may have written it
+    return connection
 
 
 def _settle(connection: sqlite3.Connection) -> None:

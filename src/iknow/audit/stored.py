@@ -150,10 +150,7 @@ class StoredJournal(ABC):
 
     def state_of(self, ledger: Ledger) -> State:
         """The state, if it is that of this journal, and fits this version."""
-        try:
-            state = ledger.state()
-        except LookupError as error:
-            raise AuditError(f"{self.name} is damaged: {error}") from error
+        state = ledger.state()
         if state.version != VERSION:
             raise AuditError(
                 f"{self.name} has version {state.version}; this version of iknow reads {VERSION}: "
@@ -167,7 +164,19 @@ class StoredJournal(ABC):
 
     def _begin(self) -> None:
         """Look at what was opened; from now on it must stay the same journal."""
-        self._genesis = self._read(self.state_of).genesis
+
+        def look(ledger: Ledger) -> tuple[State, bool]:
+            state = self.state_of(ledger)
+            ends = state.head_seq == state.cut_seq
+            return state, ends or ledger.hash_at(state.head_seq) == state.head_hash
+
+        state, is_whole = self._read(look)
+        if not (self.readonly or is_whole):
+            raise AuditError(
+                f"{self.name} is damaged: its last record is missing or was changed. Keep it, see "
+                "what `iknow audit verify` says, and name a new one"
+            )
+        self._genesis = state.genesis
 
     def _check_open(self, *, to_write: bool = False) -> None:
         if self._closed:

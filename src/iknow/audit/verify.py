@@ -89,7 +89,7 @@ def verify(
     walk.finish()
     return Verification(
         journal.name, walk.first, walk.seq, walk.hash.hex(), walk.n_records, walk.n_answers,
-        n_derived, walk.n_problems, tuple(walk.problems), journal.chain.is_keyed,
+        n_derived, walk.n_problems, walk.told(), journal.chain.is_keyed,
     )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from iknow.audit.chain import SIZE, Chain, columns_of, decode
 from iknow.audit.ledger import Row, State
-from iknow.audit.record import Answer, Event
+from iknow.audit.record import LARGEST, Answer, Event
 from iknow.core.text import shown
 from iknow.errors import AuditError
 
@@ -30,6 +30,7 @@ MOST = 100
 """Problems to describe; the rest are counted."""
 TRIED = 200
 """Broken records among which to look for exchanged places."""
+CHANGED = "it was changed, or the one before it was"
 
 
 class Anchor(NamedTuple):
@@ -69,7 +70,7 @@ class Walk:
     n_records: int = 0
     n_answers: int = 0
     n_problems: int = 0
-    problems: list[str] = field(default_factory=list)
+    problems: list[tuple[int, str]] = field(default_factory=list)
     state: State | None = None
     broken: list[tuple[Row, bytes]] = field(default_factory=list)
     cut: tuple[int, str] | None = None
@@ -78,7 +79,12 @@ class Walk:
     def report(self, seq: int, problem: str) -> None:
         self.n_problems += 1
         if len(self.problems) < MOST:
-            self.problems.append(f"record {seq}: {problem}" if seq else problem)
+            self.problems.append((seq, problem))
+
+    def told(self) -> tuple[str, ...]:
+        """The first problems in words, in the order of the records; then those of the whole."""
+        ordered = sorted(self.problems, key=lambda problem: problem[0] or LARGEST)
+        return tuple(f"record {seq}: {told}" if seq else told for seq, told in ordered[:MOST])
 
     def begin(self, state: State, start: Anchor | None) -> None:
         self.state = state
@@ -98,11 +104,17 @@ class Walk:
         """Check one row against those before it."""
         if row.seq != self.seq + 1 and state.cut_seq > self.seq:
             self._enter(state)  # it was pruned while we read
+        if not row.is_sound:
+            self.report(self.seq + 1, "it was changed: it has values of other types")
+            return
         if row.seq != self.seq + 1:
             missing = f"{self.seq + 1} to {row.seq - 1}"
             self.report(row.seq, f"the records before it are missing: {missing}")
         elif self.chain.next(self.hash, row.body, row.input) != row.hash:
-            self.broken.append((row, self.hash))
+            if len(self.broken) < TRIED:
+                self.broken.append((row, self.hash))
+            else:
+                self.report(row.seq, CHANGED)
         self.first = self.first or row.seq
         self.seq, self.hash = row.seq, bytes(row.hash)
         self.n_records += 1
@@ -151,20 +163,16 @@ class Walk:
 
     def _explain_broken(self) -> None:
         """Tell records that changed places from changed ones."""
-        tried = self.broken[:TRIED]
+        others, self.problems = self.problems, []  # what breaks the chain comes first
         for row, _ in self.broken:
-            fits = [
+            places = (
                 other.seq
-                for other, before in tried
+                for other, before in self.broken
                 if other is not row and self.chain.next(before, row.body, row.input) == other.hash
-            ]
-            again = any(
-                other is not row and other.body == row.body and other.hash == row.hash
-                for other, _ in tried
             )
-            if fits:
-                self.report(row.seq, f"it changed places: it is what record {fits[0]} was")
-            elif again:
-                self.report(row.seq, "it is there twice, or in another place")
-            else:
-                self.report(row.seq, "it was changed, or the one before it was")
+            place = next(places, None)
+            self.report(
+                row.seq,
+                CHANGED if place is None else f"it changed places: it is what record {place} was",
+            )
+        self.problems += others
