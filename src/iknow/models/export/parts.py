@@ -37,6 +37,8 @@ TRANSFORMERS = {
     "MaxAbsScaler": "scalers.scale_to_largest",
     "RobustScaler": "scalers.scale_by_quantiles",
     "Binarizer": "scalers.binarize",
+    "PolynomialFeatures": "powers.multiply",
+    "PowerTransformer": "powers.straighten",
 }
 CLASSIFIERS = {
     "Pipeline": "columns.end_pipeline",
@@ -59,7 +61,7 @@ CLASSIFIERS = {
     "BaggingClassifier": "members.read_bagging",
     "AdaBoostClassifier": "members.read_boosting",
     "GradientBoostingClassifier": "gradients.read_gradient_boosting",
-    "HistGradientBoostingClassifier": "gradients.read_histograms",
+    "HistGradientBoostingClassifier": "histograms.read_histograms",
     "VotingClassifier": "voting.read_voting",
     "StackingClassifier": "voting.read_stacking",
     "CalibratedClassifierCV": "calibration.read_calibrated",
