@@ -40,7 +40,8 @@ class Findings:
 
     observation: of all samples, without activations. evidence: by layer, now or on request.
     supports: by layer, masks of shape (n, n_classes), meaningless for invalid samples; None if they
-    follow from the evidence. decisions: by layer, if they were found instead. activations: by layer, of shape (n, n_features); None if not kept.
+    follow from the evidence. activations: by layer, of shape (n, n_features); None if not kept.
+    decisions: by layer, if these were found, and the supports with them.
     """
 
     observation: Observation
@@ -186,7 +187,7 @@ def gather_validation(
 
 def find_supports(
     observations: Iterable[Observation],
-    indexes: Mapping[str, Index],
+    indexes: Mapping[str, LayerIndex],
     neighborhoods: Mapping[str, Neighborhood],
     samples: Samples,
 ) -> Findings:
@@ -194,26 +195,14 @@ def find_supports(
 
     Evidence is gathered from these on request, or now if they are too large to keep.
     """
-    k = max(neighborhood.n_neighbors for neighborhood in neighborhoods.values())
-    per_class = max(neighborhood.per_class for neighborhood in neighborhoods.values())
-    kept, observations = _can_be_kept(observations, samples)
-    if not kept:
-        return gather_evidence(observations, indexes, k, per_class=per_class)
-    supports: dict[str, list[Bools]] = {layer: [] for layer in indexes}
 
-    def searched() -> Iterator[Observation]:
-        for observation in observations:
-            for layer, index in indexes.items():
-                with _errors_that_name(layer):
-                    queries = observation.activations[layer]
-                    rule, belief = neighborhoods[layer], observation.belief
-                    supports[layer].append(index.find_support(queries, rule, belief))
-            yield observation
+    def find(layer: str, observation: Observation) -> Bools:
+        queries, rule = observation.activations[layer], neighborhoods[layer]
+        return indexes[layer].find_support(queries, rule, observation.belief)
 
-    whole = join_whole(searched(), samples.n_samples)
-    found = {layer: np.concatenate(parts) for layer, parts in supports.items()}
-    later = _gather_later(whole, indexes, k, per_class)
-    return Findings(replace(whole, activations={}), later, found, whole.activations)
+    findings, found = _ask_each(observations, indexes, neighborhoods, samples, find)
+    supports = {layer: np.concatenate(parts) for layer, parts in found.items()}
+    return replace(findings, supports=supports) if found else findings
 
 
 def find_decisions(
@@ -223,27 +212,46 @@ def find_decisions(
     samples: Samples,
 ) -> Findings:
     """Find what each layer decides, and keep the activations, as `find_supports` does."""
+
+    def find(layer: str, observation: Observation) -> Decision:
+        queries, rule = observation.activations[layer], neighborhoods[layer]
+        found = indexes[layer].decide(queries, rule, observation.belief)
+        return discard_decisions(found, observation.invalid)
+
+    findings, found = _ask_each(observations, indexes, neighborhoods, samples, find)
+    decisions = {layer: stack_decisions(parts) for layer, parts in found.items()}
+    supports = {layer: decision.support for layer, decision in decisions.items()}
+    return replace(findings, supports=supports, decisions=decisions) if found else findings
+
+
+def _ask_each(
+    observations: Iterable[Observation],
+    indexes: Mapping[str, LayerIndex],
+    neighborhoods: Mapping[str, Neighborhood],
+    samples: Samples,
+    find: Callable[[str, Observation], Item],
+) -> tuple[Findings, dict[str, list[Item]]]:
+    """What `find` finds in each layer, batch by batch, with evidence on request.
+
+    If the activations are too large to keep, the evidence is gathered now and nothing is found.
+    """
     k = max(neighborhood.n_neighbors for neighborhood in neighborhoods.values())
     per_class = max(neighborhood.per_class for neighborhood in neighborhoods.values())
     kept, observations = _can_be_kept(observations, samples)
     if not kept:
-        return gather_evidence(observations, indexes, k, per_class=per_class)
-    decisions: dict[str, list[Decision]] = {layer: [] for layer in indexes}
+        return gather_evidence(observations, indexes, k, per_class=per_class), {}
+    found: dict[str, list[Item]] = {layer: [] for layer in indexes}
 
     def searched() -> Iterator[Observation]:
         for observation in observations:
-            for layer, index in indexes.items():
+            for layer, parts in found.items():
                 with _errors_that_name(layer):
-                    queries = observation.activations[layer]
-                    found = index.decide(queries, neighborhoods[layer], observation.belief)
-                decisions[layer].append(discard_decisions(found, observation.invalid))
+                    parts.append(find(layer, observation))
             yield observation
 
     whole = join_whole(searched(), samples.n_samples)
-    found = {layer: stack_decisions(parts) for layer, parts in decisions.items()}
-    supports = {layer: decision.support for layer, decision in found.items()}
     later = _gather_later(whole, indexes, k, per_class)
-    return Findings(replace(whole, activations={}), later, supports, whole.activations, found)
+    return Findings(replace(whole, activations={}), later, None, whole.activations), found
 
 
 def _can_be_kept(

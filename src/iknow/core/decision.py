@@ -14,8 +14,8 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Ints
 from iknow.core.codes import NO_BELIEF
-from iknow.core.contrast import Contrast, find_contrast, stack_contrasts
-from iknow.core.evidence import NO_EXEMPLAR, Evidence
+from iknow.core.contrast import Contrast, stack_contrasts
+from iknow.core.evidence import NO_EXEMPLAR, Evidence, distances_for_and_against
 from iknow.core.neighborhood import Neighborhood
 from iknow.core.quorum import Weighed, weigh
 from iknow.core.support import find_support
@@ -59,9 +59,8 @@ def decide(evidence: Evidence, neighborhood: Neighborhood, belief: Ints) -> Deci
 
 def decide_weighed(weighed: Weighed, neighborhood: Neighborhood, exemplars: Ints) -> Decision:
     """What weighed evidence decides, perhaps truncated. exemplars: as in `Decision`."""
-    found = find_contrast(weighed, weighed.belief)
-    none = np.empty((len(weighed), 0))
-    contrast = Contrast(found.own, found.other, none, neighborhood.quorum)
+    own, other = distances_for_and_against(weighed, weighed.belief)
+    contrast = Contrast(own, other, np.empty((len(own), 0)), neighborhood.quorum)
     return Decision(contrast, exemplars, find_support(weighed, neighborhood))
 
 

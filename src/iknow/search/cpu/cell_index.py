@@ -91,8 +91,7 @@ class CellIndex(DenseIndex):
             for find in (self._tree.walk, self._tree.sweep):
                 find(points, radii, np.zeros((1, self.n_classes), dtype=np.bool_))
             if self.n_rows >= FEWEST_ROWS and self._deciding.is_safe:
-                asked = (1, 1), (0.0, 0.0), self._worth.patience
-                self._deciding.decide(points, self.labels[:1], *asked)
+                self._deciding.warm_up()
 
     def decides(self, neighborhood: Neighborhood) -> bool:
         """Whether `decide` is faster than `gather`, as far as it is known."""

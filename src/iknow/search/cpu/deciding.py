@@ -20,6 +20,9 @@ from iknow.search.stored import StoredRows
 from iknow.search.threads import share
 
 
+NUMBERS_PER_BLOCK = 36  # of each lane: a minimum costs about as much as comparing as many
+
+
 class Truncated(NamedTuple):
     """Distances as a quorum counts them, inf beyond all that matters, of shape (n, n_classes).
 
@@ -57,12 +60,11 @@ class DecidingSearch:
         self.packed = packed = PackedRows(near, starts, order)
         arrays = packed.panels.reshape(-1), packed.slots, read_only(points), read_only(rows)
         self.pack = Pack(*arrays, packed.scale, packed.error, packed.underflow)
-        self.blocks = cut_blocks(packed.class_panels, 1)
+        self.blocks = cut_blocks(packed.class_panels, NUMBERS_PER_BLOCK // near.shape[1])
         # By slot, so that the rows of a cell lie side by side.
-        self.far = read_only(far[np.maximum(packed.slots, 0), : far.shape[1] if n_far > n_near else 0])
-        self.sizes = Sizes(
-            len(packed.panels), near.shape[1], self.far.shape[1], stored.n_features
-        )
+        width = far.shape[1] if n_far > n_near else 0
+        self.far = read_only(np.ascontiguousarray(far[np.maximum(packed.slots, 0), :width]))
+        self.sizes = Sizes(len(packed.panels), near.shape[1], self.far.shape[1], stored.n_features)
 
     def decide(
         self,
@@ -76,7 +78,7 @@ class DecidingSearch:
 
         horizon: of the rule. patience: how many rows to measure at most for one query.
         """
-        projection = self.projection
+        projection, beliefs = self.projection, read_only(belief)
         near, far, lengths = projection.show(queries)
         distances = np.full((len(queries), self.n_classes), np.inf)
         exemplars = np.full(len(queries), NO_EXEMPLAR, dtype=np.int64)
@@ -91,12 +93,16 @@ class DecidingSearch:
             asked = Queries(read_only(queries[part]), points, squared)
             shadows = Far(self.far, far[part], slack[part])
             found = distances[part], exemplars[part], given_up[part]
-            arguments = self.pack, self.blocks, shadows, lens, asked, belief[part], question
+            arguments = self.pack, self.blocks, shadows, lens, asked, beliefs[part], question
             costs.append(decide_batch(*arguments, *found))
 
         share(work, batches_of(len(queries), self.blocks))
         given_up |= ~projection.are_safe(lengths)
         return Truncated(distances, exemplars, given_up, np.sum(costs, axis=0))
+
+    def warm_up(self) -> None:
+        """Compile everything, by asking about a stored row."""
+        self.decide(self.pack.points[:1], np.zeros(1, dtype=np.int64), (1, 1), (0.0, 0.0), 1)
 
 
 def choose_directions(n_features: int) -> tuple[int, int]:

@@ -18,8 +18,16 @@ from iknow.search.cpu.numba.few import precedes
 from iknow.search.cpu.numba.kernels import find_block_minima
 from iknow.search.cpu.numba.measure import measure
 from iknow.search.cpu.numba.records import Blocks, Pack, Queries, limit_for, limit_terms
-from iknow.search.cpu.numba.vectors import QUERIES_AT_ONCE, lowest_bit, scan_panel
+from iknow.search.cpu.numba.vectors import (
+    QUERIES_AT_ONCE,
+    lowest_bit,
+    minima_for_one,
+    scan_panel,
+)
 from iknow.search.cpu.packed import LANES
+
+
+ALONE = 2  # up to so many queries are faster one by one
 
 
 class Far(NamedTuple):
@@ -81,17 +89,22 @@ def decide_batch(
     placed, given, squared = queries.points, queries.given, queries.squared
     far_rows, far_queries, slacks = far.rows, far.queries, far.slack
     starts, classes = blocks.starts, blocks.classes
-    minima = find_block_minima(panels, starts, placed)
+    groups = len(given) if len(given) > ALONE else 0
+    minima = find_block_minima(panels, starts, placed[:groups])
     m = max(question.needed, question.against)
     near, found, lowest = np.empty(m), np.empty(m, dtype=np.int64), np.empty(m, dtype=np.float32)
     values = np.empty(LANES, dtype=np.float32)
     bounds = np.empty(len(starts) - 1, dtype=np.float32)
+    of_panels = np.empty(starts[-1], dtype=np.float32)
     n_classes = distances.shape[1]
     least = np.empty(n_classes, dtype=np.float32)
     costs = np.zeros(3, dtype=np.int64)
     for i in range(len(given)):
-        for block in range(len(bounds)):
-            bounds[block] = minima[i // QUERIES_AT_ONCE, block, i % QUERIES_AT_ONCE]
+        if groups:
+            for block in range(len(bounds)):
+                bounds[block] = minima[i // QUERIES_AT_ONCE, block, i % QUERIES_AT_ONCE]
+        else:
+            _find_minima(panels, starts, placed, i, of_panels, bounds)
         find_least(bounds, classes, least)
         factor, offset = limit_terms(pack.scale, pack.error, pack.underflow, squared[i])
         most, slack = costs[2] + question.patience, slacks[i]
@@ -127,6 +140,19 @@ def decide_batch(
                 distances[i, code] = np.inf
         given_up[i] = costs[2] > most
     return costs
+
+
+@compiled
+def _find_minima(
+    panels: Floats32, starts: Ints, placed: Floats32, i: int, minima: Floats32, bounds: Floats32
+) -> None:
+    """The lowest bound in each block for one query. minima: memory for that of each panel."""
+    minima_for_one(panels, 0, len(minima), placed.shape[1], placed, i, minima)
+    for block in range(len(bounds)):
+        low = np.float32(np.inf)
+        for panel in range(starts[block], starts[block + 1]):
+            low = min(low, minima[panel])
+        bounds[block] = low
 
 
 @compiled_freely
