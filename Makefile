@@ -1,4 +1,4 @@
-# Two commands do everything on a fresh clone with Python 3.11 or newer: make demo, make test.
+# These do everything on a fresh clone with Python 3.11 or newer: make demo, make serve, make test.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 PYTEST := OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -n auto  # idle threads leave their core to others
 LOCKED := $(PIP) --require-hashes --no-deps --only-binary :all: --requirement
 
-.PHONY: help demo test test-slow check check-javascript docs format bench reproduce clean
+.PHONY: help demo serve test test-slow check check-javascript docs format bench reproduce clean
 .DEFAULT_GOAL := help
 
 help:  ## list the commands
@@ -16,13 +16,16 @@ help:  ## list the commands
 demo: $(VENV)/installed-demo  ## see what a digit reader knows, in under a minute
 	$(BIN)/iknow demo
 
+serve: $(VENV)/installed-serve  ## serve that digit reader, and show how to ask it
+	$(BIN)/iknow serve --demo $(ARGS)
+
 test: $(VENV)/installed-dev  ## run the tests
 	$(PYTEST)
 
 test-slow: $(VENV)/installed-dev  ## run the tests that take longer
 	$(PYTEST) --dist worksteal -m slow
 
-check: $(VENV)/installed-dev  ## lint, types (the report's JavaScript too), layers, and documentation
+check: $(VENV)/installed-dev  ## lint, types (the pages' JavaScript too), layers, and documentation
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -30,13 +33,13 @@ check: $(VENV)/installed-dev  ## lint, types (the report's JavaScript too), laye
 	@$(MAKE) --no-print-directory check-javascript
 	$(BUILD_DOCS)
 
-# The report's JavaScript is checked by tsc, which needs node; nothing else here does.
+# The pages' JavaScript is checked by tsc, which needs node; nothing else here does.
 check-javascript:
 ifneq ($(and $(shell command -v node),$(shell command -v npm)),)
 	@$(MAKE) --silent node_modules/installed
 	node_modules/.bin/tsc
 else
-	@echo 'The report'"'"'s JavaScript was not checked: node and npm are not on the PATH.' >&2
+	@echo 'The pages'"'"' JavaScript was not checked: node and npm are not on the PATH.' >&2
 	@test -z "$(CI)$(IKNOW_REQUIRE_NODE)" || { echo 'CI or IKNOW_REQUIRE_NODE is set.' >&2; exit 1; }
 endif
 
@@ -70,9 +73,15 @@ $(VENV)/installed-demo: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
+$(VENV)/installed-serve: pyproject.toml constraints.txt | $(VENV)/bin/python
+	sed '/^# What its development needs/,$$d' constraints.txt > $(VENV)/serve.txt
+	$(LOCKED) $(VENV)/serve.txt
+	$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@ $(VENV)/installed-demo
+
 $(VENV)/installed-dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	sed '/^# Without hashes/,$$d' constraints.txt > $(VENV)/locked.txt
 	sed '1,/^# Without hashes/d' constraints.txt > $(VENV)/unlocked.txt
 	$(LOCKED) $(VENV)/locked.txt
 	$(PIP) --no-build-isolation --constraint $(VENV)/unlocked.txt --editable '.[dev]'
-	@touch $@ $(VENV)/installed-demo
+	@touch $@ $(VENV)/installed-demo $(VENV)/installed-serve

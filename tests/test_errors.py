@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from iknow.errors import LONGEST_MESSAGE, BundleError, InputError, MissingExtraError
+from iknow.errors import LONGEST_MESSAGE, BundleError, InputError, MissingExtraError, ServiceError
 
 
 @pytest.mark.parametrize("kind", [InputError, BundleError])
@@ -20,8 +20,11 @@ def test_a_message_that_can_be_read_stays_as_it_is():
     assert str(InputError("x" * LONGEST_MESSAGE)) == "x" * LONGEST_MESSAGE
 
 
-@pytest.mark.parametrize("error", [InputError("a"), MissingExtraError("this", "that")])
+@pytest.mark.parametrize(
+    "error", [InputError("a"), MissingExtraError("this", "that"), ServiceError("a", 429, 2.0)]
+)
 def test_errors_cross_processes(error):
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is type(error)
     assert str(again) == str(error)
+    assert vars(again) == vars(error)

@@ -12,7 +12,7 @@ from iknow.evaluation import plots
 
 DOCS = Path(__file__).parents[1] / "docs"
 
-HEAVY = ["torch", "pandas", "pyarrow", "typer", "rich", "matplotlib"]
+HEAVY = ["torch", "pandas", "pyarrow", "typer", "rich", "matplotlib", "fastapi", "http"]
 
 
 def run(*arguments):

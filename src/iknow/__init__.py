@@ -1,6 +1,7 @@
 """iknow makes a classifier honest: IK, IMK or IDK for each prediction, and the samples for it."""
 
 from iknow.classifier.epistemic import EpistemicClassifier
+from iknow.client.client import Client
 from iknow.core.assertion import Assertion, Reason, make_assertions
 from iknow.core.evidence import Evidence, merge_evidence
 from iknow.core.justification import justify
@@ -17,6 +18,7 @@ from iknow.errors import (
     MissingExtraError,
     RefusedError,
     SelectionError,
+    ServiceError,
 )  # fmt: skip
 from iknow.evaluation import Report, assess, evaluate, tune
 from iknow.explain.assessment import Assessment
@@ -31,10 +33,11 @@ from iknow.version import __version__
 
 __all__ = [
     "Assertion", "Assessment", "Ball", "BallElseNearest", "BallWithNearest", "BundleError",
-    "Certificate", "DataError", "EpistemicClassifier", "Evidence", "Exemplar", "Explanation",
-    "Features", "IknowError", "Image", "InputError", "LayerError", "LayerExplanation",
-    "MissingExtraError", "Nearest", "Neighborhood", "Reason", "RefusedError", "RelativeBall",
-    "Report", "Selection", "SelectionError", "Series", "Slack", "Stability", "__version__",
-    "as_features", "as_image", "as_series", "assess", "evaluate", "find_support", "justify",
-    "make_assertions", "make_html", "merge_evidence", "register_rule", "tune", "warm_up",
+    "Certificate", "Client", "DataError", "EpistemicClassifier", "Evidence", "Exemplar",
+    "Explanation", "Features", "IknowError", "Image", "InputError", "LayerError",
+    "LayerExplanation", "MissingExtraError", "Nearest", "Neighborhood", "Reason",
+    "RefusedError", "RelativeBall", "Report", "Selection", "SelectionError", "Series",
+    "ServiceError", "Slack", "Stability", "__version__", "as_features", "as_image", "as_series",
+    "assess", "evaluate", "find_support", "justify", "make_assertions", "make_html",
+    "merge_evidence", "register_rule", "tune", "warm_up",
 ]  # fmt: skip

@@ -46,6 +46,24 @@ class ExportError(IknowError):
     """A model that cannot become an ONNX file, or whose file answers differently."""
 
 
+class ServiceError(IknowError):
+    """A service that refused a request, failed, or could not be reached.
+
+    Attributes:
+        status: The HTTP status; None if there was no answer.
+        retry_after: Seconds after which the service asks to try again; None if it does not say.
+    """
+
+    def __init__(
+        self, message: str, status: int | None = None, retry_after: float | None = None
+    ) -> None:
+        self.status, self.retry_after = status, retry_after
+        super().__init__(message)
+
+    def __reduce__(self) -> tuple[type[ServiceError], tuple[str, int | None, float | None]]:
+        return type(self), (str(self), self.status, self.retry_after)  # pickle would drop two
+
+
 class DataError(IknowError):
     """A dataset file that is missing, damaged, or cannot be downloaded."""
 

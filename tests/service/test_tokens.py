@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from iknow.core.hosts import is_loopback
 from iknow.errors import InputError
 from iknow.service.refusal import Refusal
-from iknow.service.settings import Settings, is_loopback
+from iknow.service.settings import Settings
 from iknow.service.tokens import ANYBODY, Tokens, read_tokens
 
 GOOD = "grid assess,labels 0123456789abcdef\n# a comment\n\noperator admin fedcba9876543210\n"

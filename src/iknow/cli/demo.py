@@ -87,9 +87,7 @@ class Demonstration:
 def demonstrate(left_out: int = 4, random_state: int = 0) -> Demonstration:
     """Train, fit, tune and compare."""
     digits = make_digits(left_out, random_state)
-    network = MLPClassifier((64, 32), max_iter=400, random_state=random_state)
-    with single_threaded_blas():  # threads only slow down such small products
-        network.fit(*digits.train)
+    network = train(digits, random_state)
     paper = EpistemicClassifier.paper(network, progress=False)
     paper.fit(*digits.train).tune(*digits.validation)
     coverage = paper.selection_.coverage
@@ -114,6 +112,13 @@ def demonstrate(left_out: int = 4, random_state: int = 0) -> Demonstration:
     accuracy = float((assessments["clean"].belief == digits.conditions["clean"][1]).mean())
     examples = _examples(assessments, digits)
     return Demonstration(left_out, accuracy, coverage, outcomes, examples, classifier, digits)
+
+
+def train(digits: Digits, random_state: int) -> Any:
+    """The network."""
+    network = MLPClassifier((64, 32), max_iter=400, random_state=random_state)
+    with single_threaded_blas():  # threads only slow down such small products
+        return network.fit(*digits.train)
 
 
 def make_report(demonstration: Demonstration) -> str:

@@ -22,14 +22,15 @@ def frame_of(assessment: Assessment) -> Any:
         {
             "belief": assessment.belief,
             "score": belief_scores(assessment),
-            "assertion": _named(assessment.assertion, Assertion, ordered=True),
-            "reason": _named(assessment.reason, Reason),
+            "assertion": named(assessment.assertion, Assertion, ordered=True),
+            "reason": named(assessment.reason, Reason),
             "justified": ["|".join(labels[row]) for row in assessment.justification],
             **level_columns(assessment),
         }
     )
 
 
-def _named(codes: NamedCodes, words: Any, *, ordered: bool = False) -> Any:
+def named(codes: NamedCodes, words: Any, *, ordered: bool = False) -> Any:
+    """Codes as a category of their words."""
     names = [word.name for word in words]
     return pd.Categorical.from_codes(np.asarray(codes), names, ordered=ordered)

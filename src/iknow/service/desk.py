@@ -20,6 +20,7 @@ from iknow.service.live import Live
 from iknow.service.said import Said
 from iknow.service.served import Served
 from iknow.service.shadow import Shadow
+from iknow.service.summaries import summarize_accuracy, summarize_drift
 
 log = logging.getLogger("iknow.service")
 MOST_BEHIND = 1_000
@@ -78,21 +79,20 @@ class Desk:
             self._behind -= 1
 
     def _raise(self, alarm: Alarm) -> None:
-        self._tell("drift", alarm.to_dict())
+        self._tell("drift", alarm.to_dict() | {"text": str(alarm)})
 
     def learn(self, right: np.ndarray[Any, np.dtype[np.bool_]]) -> None:
         """Take note whether some IKs were right."""
         with self._lock:
-            was = self.accuracy.report().alarmed
-            self.accuracy.update(right)
-            report = self.accuracy.report()
-        if report.alarmed and not was:
-            self._tell("accuracy", report.to_dict())
+            raised = self.accuracy.update(right)
+            report = summarize_accuracy(self.accuracy.report())
+        if raised:
+            self._tell("accuracy", report)
 
     def reports(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """What the alarm and the monitor of labels say."""
         with self._lock:
-            return self.alarm.report().to_dict(), self.accuracy.report().to_dict()
+            return summarize_drift(self.alarm.report()), summarize_accuracy(self.accuracy.report())
 
     def reset(self) -> None:
         """Start the alarm anew, after somebody has looked at it."""

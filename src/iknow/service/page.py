@@ -62,7 +62,10 @@ def page_files() -> Mapping[str, PageFile]:
         "/page.js": (bundle(_modules(), ENTRY), "text/javascript"),
     }
     return MappingProxyType(
-        {path: PageFile(text.encode(), f"{kind}; charset=utf-8") for path, (text, kind) in files.items()}
+        {
+            path: PageFile(text.encode(), f"{kind}; charset=utf-8")
+            for path, (text, kind) in files.items()
+        }
     )
 
 

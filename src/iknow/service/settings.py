@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,8 +9,6 @@ from typing import Any
 from iknow.core.text import shown
 from iknow.errors import InputError
 from iknow.service.tokens import Tokens
-
-LOCAL_NAMES = ("localhost", "ip6-localhost")
 
 
 @dataclass(frozen=True)
@@ -66,26 +63,16 @@ class Settings:
                 _check_positive(name, getattr(self, name))
         if not 0 < self.alarm_rate < 1:
             raise InputError(f"alarm_rate must lie between 0 and 1; got {self.alarm_rate}")
+        if self.webhook is not None and not self.webhook_secret:
+            raise InputError(
+                "alarms are signed, so that their receiver can trust them: set "
+                "IKNOW_WEBHOOK_SECRET, or webhook_secret"
+            )
         if self.most_waiting < self.most_rows:
             raise InputError(
                 f"most_waiting must be at least most_rows, {self.most_rows}, or the largest "
                 f"request would never be answered; got {self.most_waiting}"
             )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only programs on the same machine reach an address.
-
-    Examples:
-        >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("0.0.0.0")
-        (True, True, False)
-    """
-    if host.lower().rstrip(".") in LOCAL_NAMES:
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def _check_whole(name: str, value: object) -> None:

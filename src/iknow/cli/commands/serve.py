@@ -16,9 +16,12 @@ SECRET = "IKNOW_WEBHOOK_SECRET"
 
 def serve(
     bundles: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(help="Portable bundles, each as FILE or NAME=FILE.", metavar="BUNDLE..."),
-    ],
+    ] = None,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="Serve a digit reader, and show how to ask it.")
+    ] = False,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8000,
     workers: Annotated[
@@ -119,11 +122,14 @@ def serve(
     curl localhost:8000/v1/models/signs/assess -H 'Content-Type: application/json' -d '{"rows":
     [[0.1, 0.2]]}'
     """
-    from iknow.cli.jobs.serve import Plan, run_service
+    from iknow.cli.jobs.serve import Plan, run_demo, run_service
 
-    run_service(
+    if demo is bool(bundles):
+        raise typer.BadParameter("give bundles, or --demo alone", param_hint="BUNDLE...")
+    start = run_demo if demo else run_service
+    start(
         Plan(
-            bundles=tuple(bundles),
+            bundles=tuple(bundles or ()),
             shadows=tuple(shadow or ()),
             pictures=tuple(picture or ()),
             host=host,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -34,16 +36,33 @@ class Plan:
     settings: Mapping[str, Any]
 
 
-def run_service(plan: Plan) -> None:
-    """Serve until a signal ends it."""
-    try:
-        from iknow.service.served import Source
-        from iknow.service.service import Service
-        from iknow.service.settings import Settings
-        from iknow.service.tokens import read_tokens
-        from iknow.service.uvicorn import Address, run
-    except ImportError as error:
-        raise MissingExtraError("serving", "serve") from error
+def run_demo(plan: Plan) -> None:
+    """Serve the demonstration until a signal ends it, and show how to ask."""
+    from iknow.cli.jobs.serve_demo import NAME, SIZE, make_demo_service, show_when_ready
+
+    _check_installed()
+    status = Console(stderr=True).status("Training on digits ...")
+    with ExitStack() as stack:
+        with status:
+            demo = stack.enter_context(make_demo_service())
+        settings = dict(plan.settings)
+        if settings["audit"] is None:
+            settings["audit"] = str(demo.audit)
+        pictures = (f"{NAME}={SIZE}",) if settings["workers"] == 1 else ()
+        plan = replace(
+            plan, bundles=(f"{NAME}={demo.bundle}",), pictures=pictures, settings=settings
+        )
+        run_service(plan, lambda url: show_when_ready(demo, url, Console()))
+
+
+def run_service(plan: Plan, on_listening: Callable[[str], object] | None = None) -> None:
+    """Serve until a signal ends it. on_listening: is told the URL."""
+    _check_installed()
+    from iknow.service.served import Source, name_source
+    from iknow.service.service import Service
+    from iknow.service.settings import Settings
+    from iknow.service.tokens import read_tokens
+    from iknow.service.uvicorn import Address, run
 
     _log_to_stderr()
     settings = Settings(
@@ -53,12 +72,11 @@ def run_service(plan: Plan) -> None:
     if pictures and settings.workers > 1:
         raise InputError("--picture draws in the process that listens: use --workers 1")
     sources = [Source.parse(text) for text in plan.bundles]
-    named = {source.name or source.path.stem for source in sources}
-    if unknown := set(pictures) - named:
-        raise InputError(f"--picture names {shown(min(unknown))}, which is not served")
-    sources = [
-        replace(source, picture=pictures.get(source.name or source.path.stem)) for source in sources
-    ]
+    if pictures:
+        named = {name_source(source): source for source in sources}
+        if unknown := set(pictures) - set(named):
+            raise InputError(f"--picture names {shown(min(unknown))}, which is not served")
+        sources = [replace(each, picture=pictures.get(name)) for name, each in named.items()]
     shadows = {}
     for text in plan.shadows:
         source = Source.parse(text)
@@ -77,8 +95,17 @@ def run_service(plan: Plan) -> None:
 
     def announce(url: str) -> None:
         Console(stderr=True).print(f"iknow serves {url}  (the page is there too)", highlight=False)
+        if on_listening is not None:
+            on_listening(url)
 
     run(Service(sources, settings, shadows), address, on_reload=read_again, on_listening=announce)
+
+
+def _check_installed() -> None:
+    try:
+        import_module("iknow.service.uvicorn")
+    except ImportError as error:
+        raise MissingExtraError("serving", "serve") from error
 
 
 def _parse_picture(text: str) -> tuple[str, Renderer]:

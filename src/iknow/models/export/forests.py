@@ -64,4 +64,3 @@ def shares_of(member: Any) -> Floats:
 def find_in_single(b: Builder, trees: Sequence[Tree], x: Tensor) -> Tensor:
     """The leaves that scikit-learn finds."""
     return find_leaves(b, trees, b.cast(x, "float32"), "BRANCH_LEQ")
-

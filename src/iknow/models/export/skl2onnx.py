@@ -50,7 +50,9 @@ def convert_part(estimator: Any, kind: str, width: int | None, options: dict[str
                     )
                 )
             except NameError as error:  # how it says that it lacks an option
-                lacking = [name for name in wanted if str(error).startswith(f"Option {name!r} not in")]
+                lacking = [
+                    name for name in wanted if str(error).startswith(f"Option {name!r} not in")
+                ]
                 if not lacking:
                     raise
                 wanted = {name: wanted[name] for name in wanted if name not in lacking}

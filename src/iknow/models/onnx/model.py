@@ -75,6 +75,11 @@ class OnnxModel(Model):
         return self._graph.tensors
 
     @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the graph's inputs."""
+        return tuple(each.name for each in self._graph.inputs)
+
+    @property
     def classes(self) -> Labels | None:
         labels = self._roles.classes
         # 0, 1, 2, ... may be codes, which the user knows the labels of.

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, Response
 from iknow.service.fastapi.reading import admit, service_of
 from iknow.service.fastapi.schemas import READ
 from iknow.service.fastapi.v1 import respond
-from iknow.service.page import page_files
+from iknow.service.page import HEADERS, PageFile, page_files
 from iknow.service.refusal import Refusal
 
 router = APIRouter()
@@ -35,12 +35,16 @@ async def metrics(request: Request) -> Response:
     return Response(told.text(), media_type=told.content_type)
 
 
-def _add(path: str, content: bytes, media_type: str) -> None:
+def _add(path: str, file: PageFile) -> None:
+    told = {**HEADERS, "ETag": file.etag}
+
     async def send(request: Request) -> Response:
-        return Response(content, media_type=media_type)
+        if file.etag in request.headers.get("If-None-Match", ""):
+            return Response(status_code=304, headers=told)
+        return Response(file.content, headers=told, media_type=file.content_type)
 
     router.add_api_route(path, send, methods=["GET"], include_in_schema=False)
 
 
-for _path, (_content, _type) in page_files().items():
-    _add(_path, _content, _type)
+for _path, _file in page_files().items():
+    _add(_path, _file)
