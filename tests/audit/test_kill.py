@@ -11,7 +11,7 @@ from iknow.audit import Answer, open_journal, verify
 from iknow.audit.walk import Anchor
 from tests.audit.crashing import Nursery
 
-KILLS = 220
+KILLS = 210
 WORK = "tests.audit.workload:record_forever"
 
 
@@ -19,7 +19,7 @@ def kill_at_random(nursery, chance, where, *words):
     """Start a child and kill it: while it opens the journal, or after some acknowledgements."""
     nursery.start(where, *words)
     if chance.random() < 0.8:
-        assert nursery.wait_for(chance.randrange(1, 24)), "the child ended by itself"
+        assert nursery.wait_for(chance.randrange(1, 16)), "the child ended by itself"
     time.sleep(chance.uniform(0, 0.01))  # no condition to wait for: the moment is what is tested
     assert nursery.kill() == -9, "the child ended by itself"
 

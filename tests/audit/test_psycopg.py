@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from iknow.audit import Recorder, open_journal, verify
-from iknow.audit.psycopg import NOT_SHOWN, hide
+from iknow.audit.postgres_url import NOT_SHOWN, hide
 from iknow.errors import AuditError
 from tests.audit.contract import JournalContract
 from tests.audit.records import make_records
@@ -167,7 +167,8 @@ def test_no_message_holds_a_password(url):
 
 def test_a_message_that_quotes_a_password_is_not_shown():
     url = f"postgresql://me:{QUOTED}@host/db"
-    assert hide("no host", url) == "no host"
-    assert hide(f"no host {PASSWORD}", url) == NOT_SHOWN
-    assert hide(f"no host {QUOTED}", url) == NOT_SHOWN
-    assert hide("no host secret@host", "postgresql://me:a@secret@host/db") == NOT_SHOWN
+    assert hide("no host", url, {}) == "no host"
+    assert hide(f"no host {PASSWORD}", url, {}) == NOT_SHOWN
+    assert hide(f"no host {QUOTED}", url, {}) == NOT_SHOWN
+    assert hide("no host secret@host", "postgresql://me:a@secret@host/db", {}) == NOT_SHOWN
+    assert hide("no pw1 here", "postgresql://me@host/db", {"password": "pw1"}) == NOT_SHOWN

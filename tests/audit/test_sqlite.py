@@ -108,7 +108,7 @@ def test_a_journal_that_is_removed_while_it_is_open_acknowledges_nothing(where, 
 
 def test_what_fails_after_a_commit_is_acknowledged_and_not_doubled(where, monkeypatch):
     """SQLite reports a failed checkpoint as an error of the commit that it follows."""
-    inner = sqlite._transaction
+    inner = sqlite.transaction
 
     @contextmanager
     def failing(connection, kind):
@@ -120,7 +120,7 @@ def test_what_fails_after_a_commit_is_acknowledged_and_not_doubled(where, monkey
 
     failed = []
     with open_journal(where) as journal:
-        monkeypatch.setattr(sqlite, "_transaction", failing)
+        monkeypatch.setattr(sqlite, "transaction", failing)
         journal.append(make_records(2))
         assert (journal.head()[0], failed) == (4, [True])
         assert verify(journal).holds
@@ -276,7 +276,7 @@ def test_a_link_is_the_same_journal(where, tmp_path):
 
 
 def test_a_database_that_is_held_is_told(where, monkeypatch):
-    monkeypatch.setattr("iknow.audit.sqlite.PATIENCE", 0.01)
+    monkeypatch.setattr("iknow.audit.sqlite_file.PATIENCE", 0.01)
     with open_journal(where) as journal:
         other = sqlite3.connect(where, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")

@@ -93,6 +93,7 @@ def open_journal(
         AuditError: It cannot be opened, or another process writes to it.
 
     Examples:
+        >>> from iknow.audit import Event, now
         >>> journal = open_journal("journal.db")
         >>> journal.append([Event(now(), "start")])
         >>> journal.head()[0], [record.what for _, record in journal.records()]

@@ -85,15 +85,15 @@ class Ledger:
     """The tables within one transaction.
 
     execute: runs a statement with its parameters, whose places are marked by ?, and returns rows.
-    execute_many: runs a statement for many tuples of parameters.
+    insert: adds rows to the second table.
     """
 
     def __init__(
         self,
         execute: Callable[[str, Sequence[Any]], list[tuple[Any, ...]]],
-        execute_many: Callable[[str, Iterable[Sequence[Any]]], Any],
+        insert: Callable[[Sequence[Row]], Any],
     ) -> None:
-        self._execute, self._execute_many = execute, execute_many
+        self._execute, self.insert = execute, insert
 
     def create(self, types: dict[str, str], state: State) -> None:
         """Make the tables of an empty database."""
@@ -122,11 +122,6 @@ class Ledger:
             "UPDATE iknow_audit_state SET cut_seq = ?, cut_hash = ?, head_seq = ?, head_hash = ?, "
             "seal = ?, size = ?",
             state[3:],
-        )
-
-    def insert(self, rows: Sequence[Row]) -> None:
-        self._execute_many(
-            f"INSERT INTO iknow_audit_records ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows
         )
 
     def delete(self, through: int) -> None:

@@ -15,18 +15,17 @@ Messages never hold the password, nor parts of a URL that cannot be read, as it 
 
 from __future__ import annotations
 
-import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
-from urllib.parse import unquote
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from iknow.audit.chain import Chain
-from iknow.audit.ledger import Ledger, State
+from iknow.audit.ledger import COLUMNS, Ledger, Row, State
+from iknow.audit.postgres_url import hide, show
 from iknow.audit.retention import Retention
 from iknow.audit.stored import Result, StoredJournal, first_state
 from iknow.core.text import visible
@@ -36,12 +35,6 @@ TYPES = {"int": "BIGINT", "bytes": "BYTEA"}
 LOCKS = 0x696B6E77  # "iknw": the first half of our advisory locks; the second is the table
 CONNECTING, WAITING = 5, 5
 """Seconds to wait for a connection, and for the lock of a process that has just ended."""
-NOT_SHOWN = (
-    "it cannot be reached, or refuses us; its message is not shown, as it quotes the password"
-)
-SECRETS = ("password", "sslpassword", "passfile", "sslkey")
-HIDDEN = 3
-"""The least length of a part of a password that messages must not hold."""
 
 
 class PostgresJournal(StoredJournal):
@@ -50,8 +43,8 @@ class PostgresJournal(StoredJournal):
     def __init__(
         self, url: str, chain: Chain, retention: Retention | None = None, *, readonly: bool = False
     ) -> None:
-        self._url = url
-        super().__init__(_show(url), chain, retention, readonly=readonly)
+        self._url, self._parts = url, _parse(url)
+        super().__init__(show(self._parts), chain, retention, readonly=readonly)
         self._label = f"iknow audit {secrets.token_hex(8)}"
         self._writer: Any = None
         self._reader: Any = None
@@ -187,7 +180,7 @@ class PostgresJournal(StoredJournal):
         try:
             yield
         except (psycopg.Error, UnicodeError) as error:
-            told = hide(visible(" ".join(str(error).split())), self._url)
+            told = hide(visible(" ".join(str(error).split())), self._url, self._parts)
             raise AuditError(f"{self.name} cannot be {done}: {told}") from None
 
 
@@ -196,11 +189,14 @@ def _ledger(connection: Any) -> Ledger:
         cursor = connection.execute(statement.replace("?", "%b"), parameters, binary=True)
         return [] if cursor.description is None else cursor.fetchall()
 
-    def execute_many(statement: str, parameters: Iterable[Sequence[Any]]) -> None:
-        with connection.cursor() as cursor:
-            cursor.executemany(statement.replace("?", "%b"), parameters)
+    def insert(rows: Sequence[Row]) -> None:
+        statement = f"COPY iknow_audit_records ({COLUMNS}) FROM STDIN (FORMAT BINARY)"
+        with connection.cursor() as cursor, cursor.copy(statement) as copy:
+            copy.set_types(("int8", "bytea", "text", "text", "text", "int8", "bytea", "bytea"))
+            for row in rows:
+                copy.write_row(row)
 
-    return Ledger(execute, execute_many)
+    return Ledger(execute, insert)
 
 
 def _has_tables(connection: Any) -> bool:
@@ -214,37 +210,12 @@ def _close(connection: Any) -> None:
             connection.close()
 
 
-def _show(url: str) -> str:
-    """The URL without what is secret, for messages."""
+def _parse(url: str) -> dict[str, Any]:
+    """The parts of a URL; its text is not quoted, as the password may be anywhere in it."""
     try:
-        parts = conninfo_to_dict(url)
+        return conninfo_to_dict(url)
     except (psycopg.Error, UnicodeError):
         raise AuditError(
             "the URL of the journal cannot be read: expected postgresql://user@host:port/database, "
             "with special characters in the password written as %40 for @, %3A for :, %2F for /"
         ) from None
-    host, port, user, name = (str(parts.get(k) or "") for k in ("host", "port", "user", "dbname"))
-    if "@" in host + port + name:
-        raise AuditError(
-            "the URL of the journal has more than one @: write those of the password as %40"
-        )
-    at = f"{user}@{host}" if user else host
-    return visible(f"postgresql://{at}{f':{port}' if port else ''}/{name}")
-
-
-def hide(text: str, url: str) -> str:
-    """A message of the server or its library, unless it holds something secret.
-
-    Examples:
-        >>> hide("no host ret", "postgresql://me:s3c@ret@host/db")
-        'it cannot be reached, or refuses us; its message is not shown, as it quotes the password'
-    """
-    found: list[str] = []
-    with suppress(psycopg.Error, UnicodeError):
-        known = conninfo_to_dict(url)
-        found += [str(known[name]) for name in SECRETS if known.get(name)]
-    raw = re.match(r"\w+://[^/?]*?:(.*)@", url, re.DOTALL)
-    if raw is not None:
-        parts = [raw[1], unquote(raw[1]), *re.split(r"[@:/?#]", raw[1])]
-        found += [part for part in parts if len(part) >= HIDDEN]
-    return NOT_SHOWN if any(part in text for part in found) else text

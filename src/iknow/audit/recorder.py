@@ -48,7 +48,8 @@ class Recorder:
         most_bytes: How many bytes may wait.
 
     Examples:
-        >>> with open_journal("journal.db") as journal, Recorder(journal) as recorder:
+        >>> from iknow.audit import Event, now, open_journal
+        >>> with open_journal("recorded.db") as journal, Recorder(journal) as recorder:
         ...     recorder.record([Event(now(), "start")]).result()
     """
 

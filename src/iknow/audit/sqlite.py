@@ -13,25 +13,30 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from iknow.audit.chain import Chain
-from iknow.audit.ledger import Ledger, State
+from iknow.audit.ledger import COLUMNS, Ledger, Row, State
 from iknow.audit.lock import FileLock
 from iknow.audit.retention import Retention
+from iknow.audit.sqlite_file import (
+    APPLICATION,
+    connect,
+    explain,
+    find_file,
+    is_empty,
+    number,
+    settle,
+    transaction,
+)
 from iknow.audit.stored import Result, StoredJournal, first_state
 from iknow.core.text import shown
 from iknow.errors import AuditError
 
-APPLICATION = 0x696B6E77  # "iknw", in the header of the file
 TYPES = {"int": "INTEGER", "bytes": "BLOB"}
-PATIENCE = 5.0
-"""Seconds to wait for another connection that holds the database for a moment."""
 SPARE_PAGES = 1000
 """Pages to give back to the system at a time after pruning."""
 
@@ -47,7 +52,7 @@ class SqliteJournal(StoredJournal):
         *,
         readonly: bool = False,
     ) -> None:
-        path = _find_file(where, must_exist=readonly)
+        path = find_file(where, must_exist=readonly)
         super().__init__(shown(str(path)), chain, retention, readonly=readonly)
         self._path = path
         self._writer: sqlite3.Connection | None = None
@@ -87,7 +92,7 @@ class SqliteJournal(StoredJournal):
         self._committing = False
         try:
             self._writer = self._writer or self._open_writer(create=False)
-            with _transaction(self._writer, "IMMEDIATE"):
+            with transaction(self._writer, "IMMEDIATE"):
                 result = work(_ledger(self._writer))
                 self._committing = True
             self._check_files()
@@ -98,9 +103,14 @@ class SqliteJournal(StoredJournal):
 
     def _read(self, work: Callable[[Ledger], Result]) -> Result:
         with self._errors("read"):
-            self._reader = self._reader or _connect(self._path, readonly=True)
-            with _transaction(self._reader, "DEFERRED"):
-                return work(_ledger(self._reader))
+            self._reader = self._reader or connect(self._path, readonly=True)
+            try:
+                with transaction(self._reader, "DEFERRED"):
+                    return work(_ledger(self._reader))
+            except sqlite3.Error:
+                self._reader.close()
+                self._reader = None
+                raise
 
     def prune(self) -> bool:
         more = super().prune()
@@ -113,27 +123,27 @@ class SqliteJournal(StoredJournal):
         """Give pages back to the system if many are free; a few are soon used again."""
         writer = self._writer
         if writer is not None:
-            free, pages = _number(writer, "freelist_count"), _number(writer, "page_count")
+            free, pages = number(writer, "freelist_count"), number(writer, "page_count")
             if free > pages / 4:
                 writer.execute(f"PRAGMA incremental_vacuum({SPARE_PAGES})").fetchall()
 
     def _used(self, ledger: Ledger, state: State) -> float:
         writer = self._writer
         assert writer is not None
-        pages = _number(writer, "page_count") - _number(writer, "freelist_count")
-        return float(pages * _number(writer, "page_size"))
+        pages = number(writer, "page_count") - number(writer, "freelist_count")
+        return float(pages * number(writer, "page_size"))
 
     def _open_writer(self, *, create: bool) -> sqlite3.Connection:
         """A connection that writes. create: make a journal where there is none."""
         with self._errors("opened"):
             if create and not self._path.exists():
                 os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
-            connection = _connect(self._path, readonly=False)
+            connection = connect(self._path, readonly=False)
             try:
-                if create and _is_empty(connection):
+                if create and is_empty(connection):
                     self._create(connection)
                 self._check_application(connection)
-                _settle(connection)
+                settle(connection)
                 connection.execute("SELECT version FROM iknow_audit_state").fetchall()
                 self._files = self._find_files()
             except BaseException:
@@ -144,9 +154,9 @@ class SqliteJournal(StoredJournal):
     def _create(self, connection: sqlite3.Connection) -> None:
         """Make the tables in one step: a crash leaves an empty file, which the next start fills."""
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        _settle(connection)
-        with _transaction(connection, "IMMEDIATE"):
-            if _is_empty(connection):
+        settle(connection)
+        with transaction(connection, "IMMEDIATE"):
+            if is_empty(connection):
                 connection.execute(f"PRAGMA application_id = {APPLICATION}")
                 _ledger(connection).create(TYPES, first_state(self.chain))
         with suppress(OSError):  # its name must survive a loss of power too
@@ -157,7 +167,7 @@ class SqliteJournal(StoredJournal):
                 os.close(folder)
 
     def _check_application(self, connection: sqlite3.Connection) -> None:
-        if _number(connection, "application_id") != APPLICATION:
+        if number(connection, "application_id") != APPLICATION:
             raise AuditError(
                 f"{self.name} is a database of another program, not a journal: name another file"
             )
@@ -186,92 +196,20 @@ class SqliteJournal(StoredJournal):
         try:
             yield
         except sqlite3.Error as error:
-            raise AuditError(f"{self.name} cannot be {done}: {_explain(error)}") from error
+            raise AuditError(f"{self.name} cannot be {done}: {explain(error)}") from error
         except OSError as error:
             reason = error.strerror or str(error)
             raise AuditError(f"{self.name} cannot be {done}: {reason}") from error
-
-
-def _find_file(where: str, *, must_exist: bool) -> Path:
-    name = shown(where)
-    try:
-        path = Path(where).resolve()
-        mode = path.stat().st_mode if path.exists() else None
-        has_folder = path.parent.is_dir()
-    except (OSError, RuntimeError, ValueError) as error:
-        raise AuditError(f"the journal {name} cannot be opened: {error}") from error
-    if mode is not None and not stat.S_ISREG(mode):
-        kind = "a folder" if stat.S_ISDIR(mode) else "no file"
-        raise AuditError(f"the journal {name} is {kind}: name a file, such as audit.db")
-    if not has_folder:
-        raise AuditError(f"the journal {name} cannot be made: there is no folder {path.parent}")
-    if must_exist and mode is None:
-        raise AuditError(f"there is no journal {name}")
-    return path
-
-
-def _connect(path: Path, *, readonly: bool) -> sqlite3.Connection:
-    """A connection; a journal in a folder that cannot be written to is read as it is."""
-    uri = f"file:{quote(str(path))}?mode={'ro' if readonly else 'rw'}"
-    if readonly and not os.access(path.parent, os.W_OK) and not os.path.exists(f"{path}-wal"):
-        uri += "&immutable=1"
-    connection = sqlite3.connect(
-        uri, uri=True, timeout=PATIENCE, isolation_level=None, check_same_thread=False
-    )
-    connection.execute("PRAGMA trusted_schema = OFF")  # somebody else may have written it
-    return connection
-
-
-def _settle(connection: sqlite3.Connection) -> None:
-    (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
-    if mode != "wal":
-        raise AuditError(f"SQLite cannot keep a write-ahead log in this folder, only {mode!r}")
-    connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("PRAGMA secure_delete = ON")  # what was pruned is gone
-
-
-def _is_empty(connection: sqlite3.Connection) -> bool:
-    (count,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    return bool(count == 0) and _number(connection, "application_id") in (0, APPLICATION)
-
-
-def _number(connection: sqlite3.Connection, pragma: str) -> int:
-    return int(connection.execute(f"PRAGMA {pragma}").fetchone()[0])
-
-
-@contextmanager
-def _transaction(connection: sqlite3.Connection, kind: str) -> Iterator[None]:
-    connection.execute(f"BEGIN {kind}")
-    try:
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            with suppress(sqlite3.Error):
-                connection.execute("ROLLBACK")
-        raise
 
 
 def _ledger(connection: sqlite3.Connection) -> Ledger:
     def execute(statement: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
         return connection.execute(statement, parameters).fetchall()
 
-    def execute_many(statement: str, parameters: Iterable[Sequence[Any]]) -> None:
-        connection.executemany(statement, parameters)
+    def insert(rows: Sequence[Row]) -> None:
+        marks = "?, ?, ?, ?, ?, ?, ?, ?"
+        connection.executemany(
+            f"INSERT INTO iknow_audit_records ({COLUMNS}) VALUES ({marks})", rows
+        )
 
-    return Ledger(execute, execute_many)
-
-
-def _explain(error: sqlite3.Error) -> str:
-    """SQLite's words, and what to do."""
-    advice = {
-        "SQLITE_FULL": ": make room, or limit it with a retention",
-        "SQLITE_READONLY": ": its folder and its files must be writable",
-        "SQLITE_CANTOPEN": ": its folder and its files must be readable and writable",
-        "SQLITE_NOTADB": ": name a journal, or a new file",
-        "SQLITE_CORRUPT": ": it is damaged; keep it, and name a new file",
-        "SQLITE_BUSY": ": another program holds it",
-    }
-    code = str(getattr(error, "sqlite_errorname", ""))
-    found = next((text for start, text in advice.items() if code.startswith(start)), "")
-    return f"{error}{found}"
+    return Ledger(execute, insert)

@@ -73,7 +73,8 @@ def verify(
         AuditError: The journal cannot be read, or needs another key.
 
     Examples:
-        >>> with open_journal("journal.db") as journal:
+        >>> from iknow.audit import Event, now, open_journal
+        >>> with open_journal("verified.db") as journal:
         ...     journal.append([Event(now(), "start")])
         ...     verify(journal).holds
         True
