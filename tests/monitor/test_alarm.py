@@ -175,11 +175,13 @@ def test_an_alarm_stays_on_until_reset():
 
 @pytest.mark.parametrize("level", [0.0, 0.5, 1.0])
 def test_equal_levels_are_no_drift(level):
-    for seed in range(10):
+    rang = 0
+    for seed in range(30):
         watch = Watch(np.full(9, level), np.full((9, 2), level), np.zeros(9, np.int64), LAYERS)
         alarm = DriftAlarm(watch, CLASSES, LAYERS, seed=seed)
-        stream = np.full(500, level), np.zeros(500, np.int64), np.full((500, 2), level)
-        assert not alarm.update(*stream)
+        stream = np.full(200, level), np.zeros(200, np.int64), np.full((200, 2), level)
+        rang += bool(alarm.update(*stream))
+    assert is_at_most(rang, 30, 0.01)
 
 
 def test_a_class_that_the_reference_lacks_is_compared_with_itself():

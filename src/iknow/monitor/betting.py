@@ -10,9 +10,9 @@ at any time, however often one looks. So does every mixture of bets, also if the
 from step to step, as long as they depend on the past alone. A capital of 100 is evidence that would
 be seen once in a hundred streams without drift.
 
-The bets: none (f = 1); strange samples, κ p^(κ-1) with κ = 1/2, 1/4, 1/8, steeper for rarer ones;
-ordinary ones, the mirror image of κ = 1/2; and tilts and bends, 1 + a (2p - 1) and
-1 + a (6p² - 6p + 1), for slight changes in either direction.
+The bets: none (f = 1); all samples are stranger, κ p^(κ-1) with κ = 1/2 and 1/4; some of them are,
+1 - s + s κ p^(κ-1) with shares s of 8% to 40%; all are more ordinary, the mirror image of κ = 1/2;
+and tilts 1 + a (2p - 1) for slight changes in either direction.
 
 Which bet is good, and when, nobody knows beforehand. The capital is spread over the bets, and after
 every `BLOCK` steps a share j of it is spread anew (the "fixed share" of Herbster and Warmuth, 1998;
@@ -36,16 +36,15 @@ from iknow.core.arrays import Floats, Ints
 BLOCK = 16
 """Steps between two times that capital is spread anew. No product of so few factors overflows."""
 
-JUMPS: Floats = np.array([0.15, 0.016, 0.0016, 0.0])
+JUMPS: Floats = np.array([0.05, 0.005, 0.0])
 """Shares that are spread anew after each block; the last is `BLOCK / (t + SETTLING)` instead."""
 
 SETTLING = 100
-TILTS = (-1.0, -0.5, 0.5, 1.0)
-BENDS = (-0.9, 0.9)
+TILTS = (-0.8, -0.3, 0.3, 0.8)
 NO_BET = 0.5
 """Part of the capital that is spread to the bet that neither wins nor loses."""
 
-N_BETS = 5 + len(TILTS) + len(BENDS)
+N_BETS = 7 + len(TILTS)
 
 
 @cache
@@ -59,18 +58,17 @@ def bet(p: Floats) -> Floats:
 
     Powers come from square roots alone, which are rounded correctly everywhere.
     """
-    half = np.sqrt(p)
-    quarter = np.sqrt(half)
-    eighth = np.sqrt(quarter)
-    tilt, bend = 2 * p - 1, 6 * p * (p - 1) + 1
+    root = np.sqrt(p)
+    half, quarter = 0.5 / root, 0.25 / (root * np.sqrt(root))
     factors = [
         np.ones_like(p),
-        0.5 / half,
-        0.25 / (half * quarter),
-        0.125 / (half * quarter * eighth),
+        half,
+        quarter,
+        0.6 + 0.4 * half,
+        0.8 + 0.2 * quarter,
+        0.92 + 0.08 * quarter,
         0.5 / np.sqrt(1 - p),
-        *(1 + a * tilt for a in TILTS),
-        *(1 + a * bend for a in BENDS),
+        *(1 + a * (2 * p - 1) for a in TILTS),
     ]
     return np.stack(factors, axis=-1)
 
