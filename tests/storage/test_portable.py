@@ -21,6 +21,7 @@ import iknow.storage.sealed
 from iknow import EpistemicClassifier
 from iknow.errors import BundleError, ExportError, InputError
 from iknow.models import OnnxModel, PrecomputedModel
+from iknow.models.export import as_portable
 from iknow.models.onnx import PortableModel
 from iknow.storage.about import describe_bundle
 from tests.models.onnx.graphs import mlp
@@ -199,6 +200,15 @@ def test_levels_and_assertions_are_compared(classifier, tmp_path, monkeypatch):
     monkeypatch.setattr(EpistemicClassifier, "assess", nudged)
     with pytest.raises(ExportError, match="training input 5: it has the level"):
         classifier.save(tmp_path / "x.iknow", onnx=True)
+
+
+def test_a_classifier_around_the_exported_model_is_exact(classifier, tmp_path):
+    model = as_portable(classifier.model_, classifier.layers_, X[:10])
+    ec = EpistemicClassifier(model, progress=False).fit(X[:120], Y[:120])
+    ec.tune(X[120:200], coverage=0.6).save(tmp_path / "x.iknow", onnx=True, samples=X)
+    compared = describe_bundle(tmp_path / "x.iknow").exported
+    assert [each["difference"] for each in compared["layers"].values()] == [0.0, 0.0]
+    assert_same_answers(ec, EpistemicClassifier.load(tmp_path / "x.iknow"), X)
 
 
 def test_without_real_samples_nothing_is_exported(classifier, tmp_path):

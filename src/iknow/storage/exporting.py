@@ -203,6 +203,6 @@ def _check_same(before: Any, after: Any, verb: str, word: str) -> None:
     raise ExportError(
         f"the exported model differs on {word} {row}: it {verb} {pair[1]}, the original {pair[0]} "
         f"({word}s that differ: {len(different)} of {len(before)}). A sample on the very boundary, "
-        "or a copy of a training sample, may change by rounding: wrap the model's .onnx file, so "
-        "that fit and tune see the same numbers"
+        "or a copy of a training sample, may change by rounding: fit and tune around the exported "
+        "model itself, iknow.models.export.as_portable(ec.model_, ec.layers_, X)"
     )

@@ -81,6 +81,21 @@ def to_onnx(model: Model, layers: Sequence[str], inputs: Any) -> bytes:
     return find_exporter(model)(model, tuple(layers), inputs)
 
 
+def as_portable(model: Model, layers: Sequence[str], inputs: Any) -> Model:
+    """The exported model, to fit a classifier around it: then nothing is computed in another way.
+
+    Args:
+        model: An adapter, such as `ec.model_`.
+        layers: Names of its layers, such as `ec.layers_`.
+        inputs: Some samples, in any form the model takes.
+    """
+    content = to_onnx(model, layers, model.prepare(inputs))
+    with unforked():
+        from iknow.models.onnx.portable import PortableModel
+
+    return PortableModel(content, model.classes)
+
+
 def find_exporter(model: Model) -> ToOnnx:
     """The function that exports a model; the errors of `to_onnx` if there is none."""
     kind = type(model).__name__

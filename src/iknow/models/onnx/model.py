@@ -49,6 +49,7 @@ class OnnxModel(Model):
             "probability" for one number per sample, or a function of all outputs in a dict by name.
             Default: the last output that looks like class scores.
         device: "cpu", "cuda", "cuda:1" or "mps". Default: the CPU.
+        optimized: Let onnxruntime fuse nodes, if no layers but the graph's own outputs are read.
 
     Examples:
         >>> from onnx.parser import parse_model
@@ -60,14 +61,20 @@ class OnnxModel(Model):
     """
 
     def __init__(
-        self, model: Any, pool: Any = None, scores: Any = None, device: str | None = None
+        self,
+        model: Any,
+        pool: Any = None,
+        scores: Any = None,
+        device: str | None = None,
+        *,
+        optimized: bool = False,
     ) -> None:
         self._file = read_file(model)
         self._graph, self._name = self._file.graph, self._file.name
         self._pooling, self._option = Pooling(pool), scores
         self._pooling.check_names((INPUT, OUTPUT, *self.tensors), self._name)
         self._roles = find_roles(self._graph, scores, self._name)
-        self._session = Session(self._file, device)
+        self._session = Session(self._file, device, optimized=optimized)
 
     @property
     def tensors(self) -> tuple[str, ...]:

@@ -62,7 +62,7 @@ class PortableModel(Model):
         self.layers = tuple(each.removeprefix(LAYER) for each in outputs if each.startswith(LAYER))
         self._inputs = tuple(each.name for each in file.graph.inputs)
         self._believes = [BELIEF] if BELIEF in outputs else []
-        self._model = OnnxModel(file, scores=SCORES, device=device)
+        self._model = OnnxModel(file, scores=SCORES, device=device, optimized=True)
 
     @property
     def classes(self) -> Labels | None:

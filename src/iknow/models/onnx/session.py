@@ -3,7 +3,7 @@
 Only outputs can be read, so a layer becomes one, in a copy of the graph. We turn onnxruntime's
 optimizations off: they fuse nodes between outputs, and the same tensor would differ in its last
 places with the other layers that are read. So magika, or a small convolutional network, takes 1.5
-times as long.
+times as long. The graph of a portable bundle always has the same outputs, and is optimized.
 
 A session may run in many threads at once. It has threads of its own, which a forked child does not
 inherit: a child makes a new session, and never ends the old one, as that would wait for them.
@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import onnxruntime
@@ -37,10 +38,12 @@ class Session:
     Args:
         file: The model.
         device: "cpu", "cuda", "cuda:1", "mps", or None for the CPU.
+        optimized: Let onnxruntime fuse nodes, in a model of which nothing but its own outputs is
+            read.
     """
 
-    def __init__(self, file: File, device: str | None = None) -> None:
-        self.file, self.device = file, device
+    def __init__(self, file: File, device: str | None = None, *, optimized: bool = False) -> None:
+        self.file, self.device, self.optimized = file, device, optimized
         self._provider = find_provider(device)
         self._lock = Lock()
         self._reads = frozenset(output.name for output in file.graph.outputs)
@@ -48,7 +51,7 @@ class Session:
         _all.add(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Session, (self.file, self.device)
+        return partial(Session, optimized=self.optimized), (self.file, self.device)
 
     def run(self, tensors: Sequence[str], feeds: Mapping[str, Any]) -> list[Any]:
         """Return these tensors, as arrays, for inputs by name."""
@@ -74,7 +77,8 @@ class Session:
 
     def _make(self, tensors: Sequence[str]) -> Any:
         options = onnxruntime.SessionOptions()
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        if not self.optimized:
+            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.use_deterministic_compute = True
         options.log_severity_level = SILENT
         # Its threads would go on spinning on the cores that the search needs next.
