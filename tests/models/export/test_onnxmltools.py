@@ -8,7 +8,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from iknow.errors import ExportError
 from iknow.models import as_model
@@ -158,6 +158,26 @@ def test_categories_by_their_labels(name):
     _, belief = run(graph, unknown, ["leaves"])
     refuses = type(model).__module__.startswith("xgboost")
     assert (belief == -1).all() == refuses
+
+
+def test_what_a_sparse_matrix_does_not_store_is_missing_to_xgboost_alone():
+    table = np.round(X) - np.round(X).min(axis=0)
+    for model in (xgb(), lgbm(), cat()):
+        sparse = make_pipeline(OneHotEncoder(), model).fit(table, Y)
+        assert_same(sparse, table, ["onehotencoder", "leaves"], rtol=SINGLE)
+
+
+def test_numbers_that_are_no_category():
+    codes = np.column_stack([X[:, :2], (Y + (rng.random(150) < 0.3)) % 4])
+    strange = codes.copy()
+    strange[:, 2] = rng.choice([-3, -0.5, 0, 1, 2.7, 3, 9, np.nan], 150)
+    kinds = {"enable_categorical": True, "feature_types": ["q", "q", "c"]}
+    by_xgboost = xgb(**kinds).fit(codes, Y)
+    by_lightgbm = lgbm(min_data_per_group=2).fit(codes, Y, categorical_feature=[2])
+    splits = by_lightgbm.booster_.trees_to_dataframe().decision_type
+    assert (splits == "==").any()
+    for model in (by_xgboost, by_lightgbm):
+        assert_same(model, codes, ["leaves", "numbers"], strange, rtol=SINGLE)
 
 
 def test_at_the_end_of_a_pipeline():

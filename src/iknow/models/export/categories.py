@@ -69,7 +69,9 @@ def split_by_sets(
     places: dict[tuple[int, tuple[int, ...]], int] = {}
     for feature, members_of in wanted.items():
         column = b.columns(x, np.array([feature]))
-        inside = membership(b, b.cast(column, "float64"), list(members_of))
+        # lightgbm takes -0.5 for category 0; to the others it is none.
+        whole = b.op("Floor", column) if right else column
+        inside = membership(b, b.cast(whole, "float64"), list(members_of))
         parts.append(b.cast(_aligned(b, column, inside, right), x.kind))
         places |= {(feature, members): n + j for members, j in members_of.items()}
         n += len(members_of)

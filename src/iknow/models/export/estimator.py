@@ -26,6 +26,7 @@ from iknow.models.inputs import own_copy, take_rows
 from iknow.models.sklearn import SklearnModel
 
 INPUT, OUTPUT = "input", "output"
+SCORES, LAYER, BELIEF = "scores", "layer:", "belief"  # the names of a graph's outputs
 MOST_EXAMPLES = 200
 
 
@@ -44,39 +45,54 @@ def to_onnx(adapter: SklearnModel, layers: Sequence[str], inputs: Any) -> bytes:
 
     Raises:
         ExportError: A part of the model cannot become ONNX.
+
+    Examples:
+        >>> import onnx
+        >>> graph = onnx.load_from_string(to_onnx(SklearnModel(trained), ["input"], X)).graph
+        >>> [output.name for output in graph.output]
+        ['scores', 'layer:input', 'belief']
     """
     batch = adapter.prepare(inputs)
     sample = _answered(adapter, batch, layers)
     b = Builder()
-    value = declare(b, batch)
-    found: dict[str, Tensor] = {}
-    part = entrance = Part(b, None, value, own_copy(sample))
+    entrance = Part(b, None, declare(b, batch), own_copy(sample))
+    found, end = _follow_steps(adapter, entrance, layers)
+    answer = classify(end.of(adapter.final))
+    guard(adapter, entrance, end)
+    found = _own_layers(adapter, answer) | found
+    scores, belief = _scores(adapter, b, answer)
+    outputs = {SCORES: silence(b, scores)}
+    for layer in layers:
+        if layer not in found:
+            raise ExportError(
+                f"the layer {shown(layer)} of {type(adapter.final).__name__} cannot become ONNX; "
+                f"{', '.join(map(repr, found))} can: choose other layers"
+            )
+        outputs[f"{LAYER}{layer}"] = b.cast(found[layer], "float32")
+    return b.finish(outputs if belief is None else {**outputs, BELIEF: belief})
+
+
+def _follow_steps(
+    adapter: SklearnModel, part: Part, layers: Sequence[str]
+) -> tuple[dict[str, Tensor], Part]:
+    """The layers before the classifier, and what enters it."""
+    b, found = part.b, {}
     if INPUT in layers:
-        found[INPUT] = as_numbers(b, value)
+        found[INPUT] = as_numbers(b, part.value)
     if NUMBERS in layers and NUMBERS not in dict(adapter.steps):
-        found[NUMBERS] = _numbers(b, value, sample)
+        found[NUMBERS] = _numbers(b, part.value, part.sample)
     for name, step in adapter.steps:
         part = follow(part.of(step))
         if name in layers:
             found[name] = as_numbers(b, part.value)
-    answer = classify(part.of(adapter.final))
+    return found, part
+
+
+def _own_layers(adapter: SklearnModel, answer: Answer) -> dict[str, Tensor]:
+    """The layers of the classifier itself."""
     decides = hasattr(adapter.final, "decision_function")
     output = answer.decision if decides else answer.chances
-    found = answer.layers | ({} if output is None else {OUTPUT: output}) | found
-    scores, belief = _scores(adapter, b, answer)
-    guard(adapter, entrance, part)
-    scores = silence(b, scores)
-    outputs = {"scores": scores}
-    for layer in layers:
-        if layer not in found:
-            raise ExportError(
-                f"the layer {shown(layer)} of {type(adapter.final).__name__} cannot become "
-                f"ONNX; {', '.join(map(repr, found))} can: choose other layers"
-            )
-        outputs[f"layer:{layer}"] = b.cast(found[layer], "float32")
-    if belief is not None:
-        outputs["belief"] = belief
-    return b.finish(outputs)
+    return answer.layers if output is None else answer.layers | {OUTPUT: output}
 
 
 def _answered(adapter: SklearnModel, batch: Any, layers: Sequence[str]) -> Any:

@@ -19,6 +19,7 @@ from iknow.models.export.onnx.builder import Builder, Tensor
 from iknow.models.export.onnx.inputs import as_numbers
 from iknow.models.export.onnx.trees import add_up, leaf_numbers
 from iknow.models.export.parts import Answer, Part, classify
+from iknow.models.numbers import is_sparse
 
 
 def read_bagging(part: Part) -> Answer:
@@ -85,7 +86,8 @@ def _members(bag: Any) -> list[tuple[Any, Any]]:
 
 def _ask(part: Part, member: Any, columns: Any) -> Answer:
     x = part.b.columns(as_numbers(part.b, part.value), np.asarray(columns, np.int64))
-    return classify(Part(part.b, member, x, np.asarray(part.sample)[:, columns]))
+    sample = part.sample if is_sparse(part.sample) else np.asarray(part.sample)
+    return classify(Part(part.b, member, x, sample[:, columns]))
 
 
 def _vote(part: Part, member: Any, answer: Answer) -> Tensor:

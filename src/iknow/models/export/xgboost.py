@@ -3,7 +3,8 @@
 It compares in single precision: x < t goes to the left, what is missing where the tree learned, a
 category of a node's set to the right. The leaves are numbered as nodes. It adds up in single
 precision and we in double, which differs in the last places of the probabilities. If training
-stopped early, the rounds up to the best one answer.
+stopped early, the rounds up to the best one answer. In a sparse matrix, as OneHotEncoder makes it,
+what is not stored is missing to xgboost, not 0.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from iknow.models.export.onnx.trees import (
     leaf_numbers,
 )
 from iknow.models.export.parts import Answer, Part
+from iknow.models.numbers import is_sparse
 
 LOGISTIC = ("binary:logistic", "binary:logitraw")
 SOFTMAX = ("multi:softmax", "multi:softprob")
@@ -60,8 +62,9 @@ def _read(part: Part, booster: Any, missing: float) -> Answer:
         )
     x = b.cast(as_codes(part, _categories(model)), "float32")
     if not np.isnan(missing):
-        gone = b.op("Equal", x, np.array(missing, np.float32), kind="bool")
-        x = b.op("Where", gone, np.array(np.nan, np.float32), x, kind="float32", width=x.width)
+        x = _without(b, x, missing)
+    if is_sparse(part.sample):
+        x = _without(b, x, 0.0)
     x, trees = split_by_sets(b, x, [_as_tree(each) for each in dumped], list(map(_sets, dumped)))
     found = find_leaves(b, trees, x, "BRANCH_LT")
     held = [
@@ -72,6 +75,12 @@ def _read(part: Part, booster: Any, missing: float) -> Answer:
     margin = b.op("Add", total, _start(learner, objective))
     layers = {LEAVES: leaf_numbers(b, found, trees)}
     return _answer(b, margin, layers)
+
+
+def _without(b: Builder, x: Tensor, missing: float) -> Tensor:
+    """The columns with NaN for a number that stands for what is missing."""
+    gone = b.op("Equal", x, np.array(missing, np.float32), kind="bool")
+    return b.op("Where", gone, np.array(np.nan, np.float32), x, kind="float32", width=x.width)
 
 
 def _answer(b: Builder, margin: Tensor, layers: dict[str, Tensor]) -> Answer:
