@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -77,13 +78,15 @@ def stack_decisions(parts: Sequence[Decision]) -> Decision:
 
 def replace_decisions(decision: Decision, rows: Ints, by: Decision) -> Decision:
     """A decision with those about the queries at positions `rows` replaced by others."""
-    columns = decision.contrast.own, decision.contrast.other, decision.exemplars, decision.support
-    others = by.contrast.own, by.contrast.other, by.exemplars, by.support
-    own, other, exemplars, support = (column.copy() for column in columns)
-    for column, new in zip((own, other, exemplars, support), others, strict=True):
-        column[rows] = new
-    contrast = Contrast(own, other, decision.contrast.neighbor_distances, decision.contrast.quorum)
-    return Decision(contrast, exemplars, support)
+    whole, part = decision.contrast, by.contrast
+    contrast = Contrast(
+        _put(whole.own, rows, part.own),
+        _put(whole.other, rows, part.other),
+        whole.neighbor_distances,
+        whole.quorum,
+    )
+    exemplars = _put(decision.exemplars, rows, by.exemplars)
+    return Decision(contrast, exemplars, _put(decision.support, rows, by.support))
 
 
 def discard_decisions(decision: Decision, rows: Bools) -> Decision:
@@ -97,3 +100,9 @@ def discard_decisions(decision: Decision, rows: Bools) -> Decision:
         np.where(rows, NO_EXEMPLAR, decision.exemplars),
         decision.support & ~rows[:, None],
     )
+
+
+def _put(column: Any, rows: Ints, values: Any) -> Any:
+    changed = column.copy()
+    changed[rows] = values
+    return changed

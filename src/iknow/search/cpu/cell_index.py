@@ -32,8 +32,8 @@ from iknow.search.cpu.dense_index import DenseIndex, Search, is_compiled
 from iknow.search.cpu.worth import Worth
 
 if TYPE_CHECKING:
-    from iknow.search.cpu.deciding import DecidingSearch
     from iknow.search.cpu.cell_tree import CellTree
+    from iknow.search.cpu.deciding import DecidingSearch
 
 FEWEST_ROWS = 2048
 """With fewer rows, measuring all classes takes no longer than what surrounds it."""

@@ -19,7 +19,6 @@ from iknow.search.cpu.worth import Sizes
 from iknow.search.stored import StoredRows
 from iknow.search.threads import share
 
-
 NUMBERS_PER_BLOCK = 36  # of each lane: a minimum costs about as much as comparing as many
 
 

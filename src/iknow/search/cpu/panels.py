@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -87,7 +88,7 @@ def balanced_size(packed: PackedRows) -> int:
     as long per feature as a comparison: the root balances the two.
     """
     n_panels, n_classes = int(packed.class_panels[-1]), len(packed.class_panels) - 1
-    return round(np.sqrt(n_panels / (max(1, n_classes) * packed.n_features)))
+    return round(math.sqrt(n_panels / (max(1, n_classes) * packed.n_features)))
 
 
 def cut_blocks(class_panels: Ints, size: int) -> Blocks:

@@ -86,7 +86,8 @@ class Projection:
 
     def widen(self, lengths: Floats) -> Floats:
         """The part of ρ' that does not depend on ρ, for queries with these |x|."""
-        return self.slack * lengths + TINY
+        widened: Floats = self.slack * lengths + TINY
+        return widened
 
     def show(self, points: Floats32) -> Shadows:
         """The shadows of points of shape (n, n_features); they mean nothing if not `are_safe`."""

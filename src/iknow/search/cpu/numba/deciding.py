@@ -26,15 +26,15 @@ from iknow.search.cpu.numba.vectors import (
 )
 from iknow.search.cpu.packed import LANES
 
-
 ALONE = 2  # up to so many queries are faster one by one
 
 
 class Far(NamedTuple):
     """Shadows by more directions, to compare row by row, in units.
 
-    rows: integers of shape (n_slots, n_far + 1), by slot; no columns to leave this out. queries: of shape (n_queries, n_far + 1).
-    slack: what to add to a distance to have one among shadows, of shape (n_queries,).
+    rows: integers of shape (n_slots, n_far + 1), by slot; no columns to leave this out. queries: of
+    shape (n_queries, n_far + 1). slack: what to add to a distance to have one among shadows, of
+    shape (n_queries,).
     """
 
     rows: Any
