@@ -25,7 +25,7 @@ test: $(VENV)/installed-dev  ## run the tests
 test-slow: $(VENV)/installed-dev  ## run the tests that take longer
 	$(PYTEST) --dist worksteal -m slow
 
-check: $(VENV)/installed-dev  ## lint, types (the report's JavaScript too), layers, and documentation
+check: $(VENV)/installed-dev  ## lint, types (the pages' JavaScript too), layers, and documentation
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -33,13 +33,13 @@ check: $(VENV)/installed-dev  ## lint, types (the report's JavaScript too), laye
 	@$(MAKE) --no-print-directory check-javascript
 	$(BUILD_DOCS)
 
-# The report's JavaScript is checked by tsc, which needs node; nothing else here does.
+# The pages' JavaScript is checked by tsc, which needs node; nothing else here does.
 check-javascript:
 ifneq ($(and $(shell command -v node),$(shell command -v npm)),)
 	@$(MAKE) --silent node_modules/installed
 	node_modules/.bin/tsc
 else
-	@echo 'The report'"'"'s JavaScript was not checked: node and npm are not on the PATH.' >&2
+	@echo 'The pages'"'"' JavaScript was not checked: node and npm are not on the PATH.' >&2
 	@test -z "$(CI)$(IKNOW_REQUIRE_NODE)" || { echo 'CI or IKNOW_REQUIRE_NODE is set.' >&2; exit 1; }
 endif
 

@@ -29,7 +29,7 @@ interface UnknownRow {
 
 interface LiveStatus {
   now: number; since: number; layers: string[]; total: Totals; lately: Totals;
-  rate: { rows: number; requests: number; seconds: number };
+  rate: { rows: number; requests: number };
   latency: { p50: number | null; p95: number | null; p99: number | null; requests: number };
   series: TimeSeries[];
   levels: { n: number; counts: number[]; reference: number[] | null; threshold: number | null } | null;
@@ -37,9 +37,13 @@ interface LiveStatus {
   unknown: UnknownRow[];
 }
 
+/* Evidence and what it takes to ring, both as logarithms to base 10. */
+interface Strength { evidence: number; threshold: number }
+
 interface DriftStatus {
   alarmed: boolean; since: number | null; evidence: number; threshold: number; n_samples: number;
-  by_class: Record<string, number>; by_layer: Record<string, number>; reference: number; text: string;
+  by_class: Record<string, Strength>; by_layer: Record<string, Strength>;
+  reference: number; text: string;
 }
 
 interface AccuracyStatus {

@@ -171,7 +171,9 @@ def gtsrb() -> Scene:
     return replace(scene, rotated=_rotated(ec, some, 32))
 
 
-def _forest(name: str, X: Floats32, y: Ints, unseen: int | None, sizes: tuple[int, int, int]) -> Scene:
+def _forest(
+    name: str, X: Floats32, y: Ints, unseen: int | None, sizes: tuple[int, int, int]
+) -> Scene:
     samples = _part(X, y, -1 if unseen is None else unseen, sizes)
     forest = RandomForestClassifier(100, random_state=0).fit(*samples.train)
     ec = EpistemicClassifier(forest, progress=False).fit(*samples.train)

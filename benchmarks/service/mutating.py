@@ -16,7 +16,13 @@ import numpy as np
 
 from benchmarks.service.asking import LENGTH_HEADER, NPY, as_json, as_npy, assess_path
 from benchmarks.service.asking import good_requests, tensor
-from benchmarks.service.pyarrow import PARQUET, parquet_bomb, strange_tables
+from benchmarks.service.pyarrow import (
+    ARROW_STREAM,
+    PARQUET,
+    arrow_bombs,
+    parquet_bomb,
+    strange_tables,
+)
 from benchmarks.service.small import digits
 from benchmarks.service.wire import JSON, Asked
 
@@ -118,8 +124,9 @@ def _table_traps() -> Iterator[Asked]:
     for body, kind in strange_tables():
         for model in ("digits", "texts", "table"):
             yield Asked(assess_path(model), body, kind, what="table trap")
-    for n_rows in (20_000, 10_000_000):
-        yield Asked(DIGITS, parquet_bomb(n_rows), PARQUET, what="table trap")
+    yield Asked(DIGITS, parquet_bomb(100_000), PARQUET, what="table trap")
+    for body in arrow_bombs():
+        yield Asked(DIGITS, body, ARROW_STREAM, what="table trap")
 
 
 def _v2_traps() -> Iterator[Asked]:

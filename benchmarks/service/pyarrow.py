@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 ARROW_FILE = "application/vnd.apache.arrow.file"
 PARQUET = "application/vnd.apache.parquet"
+NAMES = [f"p{i}" for i in range(64)]
 
 
 def to_arrow(columns: Mapping[str, Any], *, stream: bool) -> bytes:
@@ -24,8 +25,20 @@ def to_parquet(columns: Mapping[str, Any], compression: str = "snappy") -> bytes
 
 def parquet_bomb(n_rows: int) -> bytes:
     """A few kilobytes that unpack to 64 columns of the same number."""
-    columns = {f"p{i}": np.zeros(n_rows) for i in range(64)}
-    return _write_parquet(pa.table(columns), "gzip")
+    zeros = pa.array(np.zeros(n_rows))
+    return _write_parquet(pa.Table.from_arrays([zeros] * 64, names=NAMES), "gzip")
+
+
+def arrow_bombs() -> list[bytes]:
+    """Small streams that announce, or unpack to, much more than they are."""
+    zeros, text = pa.array(np.zeros(100_000)), pa.array(["x" * 100_000])
+    coded = pa.DictionaryArray.from_arrays(pa.array(np.zeros(9_000, np.int8)), text)
+    tables = [
+        pa.table({"a": pa.nulls(10**9)}),
+        pa.Table.from_arrays([zeros] * 64, names=NAMES),
+        pa.table({"a": coded}),
+    ]
+    return [_write_arrow(each, stream=True, compression="zstd") for each in tables]
 
 
 def strange_tables() -> list[tuple[bytes, str]]:
@@ -54,10 +67,11 @@ def strange_tables() -> list[tuple[bytes, str]]:
     return made + [(_write_parquet(each, "zstd"), PARQUET) for each in tables[1:]]
 
 
-def _write_arrow(table: Any, *, stream: bool) -> bytes:
+def _write_arrow(table: Any, *, stream: bool, compression: str | None = None) -> bytes:
     sink = pa.BufferOutputStream()
     make = pa.ipc.new_stream if stream else pa.ipc.new_file
-    with make(sink, table.schema) as writer:
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with make(sink, table.schema, options=options) as writer:
         writer.write_table(table)
     content: bytes = sink.getvalue().to_pybytes()
     return content

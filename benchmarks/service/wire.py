@@ -72,11 +72,8 @@ class Wire:
 
     def exchange(self, content: bytes, method: str = "POST", last: bool = False) -> Told:
         """Send bytes and read one answer. last: nothing follows; the server sees the end of it."""
-        if self._socket is None:
-            self._socket = socket.create_connection(("127.0.0.1", self._port), self._limit)
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = self._socket
         try:
+            connection = self._connect()
             with suppress(BrokenPipeError, ConnectionResetError):  # it may answer before the end
                 connection.sendall(content)
                 if last:
@@ -91,6 +88,12 @@ class Wire:
         except (HTTPException, ConnectionError):
             self.close()
             return Told(CLOSED)
+
+    def _connect(self) -> socket.socket:
+        if self._socket is None:
+            self._socket = socket.create_connection(("127.0.0.1", self._port), self._limit)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return self._socket
 
     def close(self) -> None:
         if self._socket is not None:

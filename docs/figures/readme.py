@@ -1,4 +1,4 @@
-"""Makes the two pictures of the README: the regions of a plane, and the demonstration's report.
+"""Makes the README's pictures: regions of a plane, the demonstration's report, the service's page.
 
 Run as `python docs/figures/readme.py`, with Chromium and its driver on the PATH.
 """
@@ -8,22 +8,30 @@ from __future__ import annotations
 import base64
 import io
 import shutil
+import socket
 import tempfile
+import threading
 from pathlib import Path
 
+import numpy as np
+import uvicorn
 from matplotlib.figure import Figure
 from PIL import Image
 from selenium import webdriver
 from sklearn.datasets import make_moons
 from sklearn.neural_network import MLPClassifier
 
-from iknow import EpistemicClassifier
-from iknow.cli.demo import demonstrate, make_report
+from iknow import Client, EpistemicClassifier, as_image
+from iknow.cli.demo import UNSEEN, demonstrate, make_digits, make_report
+from iknow.cli.jobs.serve_demo import LEFT_OUT, SEED, make_demo_service
 from iknow.evaluation.plots import draw_regions
 from iknow.evaluation.regions import map_regions
+from iknow.service import Settings, create_app
+from iknow.service.served import serve_classifier
+from iknow.service.service import Service
 
 ASSETS = Path(__file__).parents[1] / "assets"
-WIDTH, HEIGHT = 1180, 1010
+WIDTH, HEIGHT, SERVICE_HEIGHT = 1180, 1010, 1060
 COLORS = 200  # are enough for the eye, and make a file half the size
 
 
@@ -39,23 +47,20 @@ def make_regions() -> Figure:
     return figure
 
 
-def photograph(page: str) -> bytes:
-    """The top of a page as a browser shows it, twice as fine."""
+def photograph(url: str, ready: str, height: int = HEIGHT) -> bytes:
+    """The top of a page as a browser shows it, once an element is there."""
     options = webdriver.ChromeOptions()
     for argument in ("--headless=new", "--no-sandbox", "--hide-scrollbars"):
         options.add_argument(argument)
     options.binary_location = shutil.which("chromium") or ""
     service = webdriver.ChromeService(executable_path=shutil.which("chromedriver"))
     driver = webdriver.Chrome(options=options, service=service)
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "report.html"
-        file.write_text(page, encoding="utf-8")
-        size = {"width": WIDTH, "height": HEIGHT, "deviceScaleFactor": 1.5, "mobile": False}
-        driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-        driver.get(file.as_uri())
-        driver.implicitly_wait(10)
-        driver.find_element("css selector", 'body[data-state="ready"]')
-        shot = driver.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})
+    size = {"width": WIDTH, "height": height, "deviceScaleFactor": 1.5, "mobile": False}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    driver.get(url)
+    driver.implicitly_wait(10)
+    driver.find_element("css selector", ready)
+    shot = driver.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})
     driver.quit()
     picture = Image.open(io.BytesIO(base64.b64decode(shot["data"])))
     buffer = io.BytesIO()
@@ -63,6 +68,46 @@ def photograph(page: str) -> bytes:
     return buffer.getvalue()
 
 
+def photograph_report() -> bytes:
+    """The demonstration's report."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "report.html"
+        file.write_text(make_report(demonstrate()), encoding="utf-8")
+        return photograph(file.as_uri(), 'body[data-state="ready"]')
+
+
+def photograph_service() -> bytes:
+    """The page of the demonstration as a service, after the unseen digit has come."""
+    with make_demo_service() as demo, socket.create_server(("127.0.0.1", 0)) as listening:
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        classifier = EpistemicClassifier.load(demo.bundle)
+        models = [serve_classifier("digits", classifier, picture=as_image(8, 8))]
+        app = create_app(Service(models, Settings(audit=str(demo.audit))))
+        server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
+        thread = threading.Thread(target=server.run, args=([listening],))
+        thread.start()
+        with Client(url) as client:
+            client.wait_until_ready()
+            _converse(client)
+        picture = photograph(url, ".unknown li", SERVICE_HEIGHT)
+        server.should_exit = True
+        thread.join()
+        return picture
+
+
+def _converse(client: Client) -> None:
+    """Ask about ordinary digits, tell the truth about some, then ask about the unseen one."""
+    digits, rng = make_digits(LEFT_OUT, SEED), np.random.default_rng(0)
+    images, truth = digits.conditions["clean"]
+    for start in range(0, len(images), 4):
+        answers = client.assess("digits", images[start : start + 4])
+        client.labels(answers.label(truth[start : start + 4]))
+    unseen, _ = digits.conditions[UNSEEN]
+    for rows in np.array_split(rng.permutation(len(unseen))[:60], 20):
+        client.assess("digits", unseen[rows])
+
+
 if __name__ == "__main__":
     make_regions().savefig(ASSETS / "regions.png", dpi=180, metadata={"Software": None})
-    (ASSETS / "report.png").write_bytes(photograph(make_report(demonstrate())))
+    (ASSETS / "report.png").write_bytes(photograph_report())
+    (ASSETS / "service.png").write_bytes(photograph_service())

@@ -18,6 +18,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+FAILURE = "! "
+"""How a line begins that is no acknowledgement."""
 
 
 class Nursery:
@@ -32,7 +34,7 @@ class Nursery:
             cwd=ROOT,
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1", **environment},
         )
-        self.said = []
+        self.said, self.failures = [], []
 
     def __enter__(self):
         return self
@@ -51,19 +53,25 @@ class Nursery:
         self.pid = int(pid)
 
     def wait_for(self, count):
-        """Wait until the child has said so many lines; returns whether it lives."""
-        for _ in range(count):
+        """Wait until the child has acknowledged so much; returns whether it lives."""
+        while count > 0:
             kind, text = self._line()
             if kind == "dead":
                 return False
-            self.said.append(text)
+            count -= self._hear(text)
         return True
+
+    def _hear(self, text):
+        """Take note of a line; returns whether it is an acknowledgement, and no failure."""
+        failed = text.startswith(FAILURE)
+        (self.failures if failed else self.said).append(text)
+        return not failed
 
     def kill(self):
         """Kill the child, and read what it said until then; returns its exit code."""
         os.kill(self.pid, signal.SIGKILL)
         while (line := self._line())[0] != "dead":
-            self.said.append(line[1])
+            self._hear(line[1])
         return int(line[1])
 
     def _line(self):

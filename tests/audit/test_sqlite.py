@@ -7,10 +7,11 @@ import stat
 import subprocess
 import sys
 import tempfile
+from contextlib import contextmanager
 
 import pytest
 
-from iknow.audit import open_journal, verify
+from iknow.audit import open_journal, sqlite, verify
 from iknow.errors import AuditError
 from tests.audit.contract import JournalContract
 from tests.audit.records import make_answer, make_records
@@ -99,6 +100,30 @@ def test_a_journal_that_is_removed_while_it_is_open_acknowledges_nothing(where, 
         os.unlink(where + ending)
         with pytest.raises(AuditError, match="removed or replaced"):
             journal.append(make_records(2))
+        if not ending:  # no new one is made in its place
+            with pytest.raises(AuditError, match="cannot be opened"):
+                journal.append(make_records(2))
+            assert not os.path.exists(where)
+
+
+def test_what_fails_after_a_commit_is_acknowledged_and_not_doubled(where, monkeypatch):
+    """SQLite reports a failed checkpoint as an error of the commit that it follows."""
+    inner = sqlite._transaction
+
+    @contextmanager
+    def failing(connection, kind):
+        with inner(connection, kind):
+            yield
+        if kind == "IMMEDIATE" and not failed:
+            failed.append(True)
+            raise sqlite3.OperationalError("database or disk is full")
+
+    failed = []
+    with open_journal(where) as journal:
+        monkeypatch.setattr(sqlite, "_transaction", failing)
+        journal.append(make_records(2))
+        assert (journal.head()[0], failed) == (4, [True])
+        assert verify(journal).holds
 
 
 @pytest.mark.parametrize(
@@ -133,9 +158,53 @@ def test_damaged_pages_are_told(where):
     with open(where, "r+b") as file:
         file.seek(8 * 4096)
         file.write(b"\xff" * 4096 * 4)
-    with pytest.raises(AuditError), open_journal(where, readonly=True) as journal:
-        assert not verify(journal).holds
-        raise AuditError("or it is a broken chain")
+    with open_journal(where, readonly=True) as journal, pytest.raises(AuditError, match="damaged"):
+        verify(journal)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE iknow_audit_records SET body = 'text' WHERE seq = 3",
+        "UPDATE iknow_audit_records SET hash = 5 WHERE seq = 3",
+        "UPDATE iknow_audit_records SET place = x'00' WHERE seq = 3",
+        "UPDATE iknow_audit_records SET input = 1.5 WHERE seq = 3",
+    ],
+)
+def test_values_of_other_types_are_told(where, statement):
+    """SQLite holds what it is given, whatever its column was declared as."""
+    with open_journal(where) as journal:
+        journal.append(make_records(4))
+    with sqlite3.connect(where) as connection:
+        connection.execute(statement)
+    connection.close()
+    with open_journal(where) as journal:
+        assert (
+            verify(journal).problems[0] == "record 3: it was changed: it has values of other types"
+        )
+
+
+def test_a_state_of_other_types_is_told(where):
+    open_journal(where).close()
+    with sqlite3.connect(where) as connection:
+        connection.execute("UPDATE iknow_audit_state SET head_hash = 'text'")
+    connection.close()
+    with pytest.raises(AuditError, match="must have one row, of numbers and hashes"):
+        open_journal(where, readonly=True)
+
+
+def test_a_broken_chain_of_any_length_is_told_soon(where):
+    with open_journal(where) as journal:
+        journal.append(make_records(1000))
+    with sqlite3.connect(where) as connection:
+        connection.execute("UPDATE iknow_audit_records SET hash = x'00' WHERE seq < 1000")
+    connection.close()
+    with open_journal(where, readonly=True) as journal:
+        found = verify(journal)
+    assert found.n_problems == 1000
+    assert [problem.split(":")[0] for problem in found.problems] == [
+        f"record {i}" for i in range(1, 101)
+    ]
 
 
 def test_paths_that_cannot_be(tmp_path):
@@ -211,12 +280,10 @@ def test_a_database_that_is_held_is_told(where, monkeypatch):
     with open_journal(where) as journal:
         other = sqlite3.connect(where, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
+        journal._drop_writer()  # the next one has no patience
         with pytest.raises(AuditError, match="another program holds it"):
-            journal._drop_writer()
             journal.append([make_answer()])
         other.execute("ROLLBACK")
         other.close()
         journal.append([make_answer()])
         assert journal.head()[0] == 1
-
-

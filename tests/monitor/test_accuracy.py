@@ -1,4 +1,5 @@
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -120,7 +121,7 @@ def test_restarts_change_no_bit(cuts):
     alarms = whole.update(right)
     monitor, found = AccuracyMonitor(0.9), ()
     edges = [0, *sorted(cuts), 80]
-    for first, last in zip(edges[:-1], edges[1:], strict=True):
+    for first, last in pairwise(edges):
         monitor = AccuracyMonitor.from_dict(json.loads(json.dumps(monitor.to_dict())))
         found += monitor.update(right[first:last])
     assert monitor.to_dict() == whole.to_dict()

@@ -1,5 +1,6 @@
 import json
 import threading
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -143,7 +144,7 @@ def test_restarts_change_no_bit(cuts, with_reference):
     alarms = list(whole.update(*stream))
     alarm, found = DriftAlarm(watch, CLASSES, LAYERS, rate=0.3), []
     edges = [0, *sorted(cuts), 60]
-    for first, last in zip(edges[:-1], edges[1:], strict=True):
+    for first, last in pairwise(edges):
         alarm = DriftAlarm.from_dict(json.loads(json.dumps(alarm.to_dict())))
         found += alarm.update(*(column[first:last] for column in stream))
     assert alarm.to_dict() == whole.to_dict()

@@ -1,6 +1,7 @@
 """Bets against integrals, capitals against exact fractions."""
 
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -60,7 +61,7 @@ def test_cuts_change_no_bit(seed, cuts):
     stakes, exponents = start((3,))
     found = []
     edges = [0, *sorted(cuts), 70]
-    for first, last in zip(edges[:-1], edges[1:], strict=True):
+    for first, last in pairwise(edges):
         if first < last:
             stakes, exponents, part = play(stakes, exponents, factors[first:last], first)
             found.append(part)

@@ -24,7 +24,7 @@ from iknow.core.text import shown
 from iknow.errors import AuditError, InputError
 
 NUMBERS = "biufcmM"
-"""Kinds of arrays whose rows are numbers. Text has the width of its batch, so it is no row's own."""
+"""Kinds of arrays whose rows are numbers. Text has the width of its batch: it is JSON."""
 
 
 def encode_input(row: Any) -> bytes:
@@ -48,7 +48,7 @@ def encode_input(row: Any) -> bytes:
 
 
 def encode_inputs(rows: Any) -> list[bytes]:
-    """Each row as `encode_input` has it; rows: an array of shape (n, ...), or a sequence of rows."""
+    """Each row as `encode_input` has it. rows: of shape (n, ...), or a sequence of rows."""
     if isinstance(rows, np.ndarray) and rows.dtype.kind in NUMBERS:
         return list(_encode_rows(rows))
     return [encode_input(row) for row in rows]

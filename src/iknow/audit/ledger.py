@@ -8,11 +8,13 @@ for each record. Both change together, in one transaction.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from types import NoneType
 from typing import Any, NamedTuple
 
 from iknow.audit.chain import decode
 from iknow.audit.record import Event
 from iknow.audit.retention import Old
+from iknow.errors import AuditError
 
 VERSION = 1
 OVERHEAD = 200
@@ -49,6 +51,9 @@ class State(NamedTuple):
     size: int
 
 
+STATE_TYPES = (int, bytes, bytes, int, bytes, int, bytes, bytes, int)
+
+
 class Row(NamedTuple):
     """A row of the second table. place: the row of the request."""
 
@@ -60,6 +65,13 @@ class Row(NamedTuple):
     place: int | None
     body: bytes
     input: bytes | None
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the types are right: SQLite holds what it is given."""
+        texts, numbers = (str, NoneType), (int, NoneType)
+        types = (int, bytes, str, str, texts, numbers, bytes, (bytes, NoneType))
+        return _has_types(self, types)
 
 
 class Page(NamedTuple):
@@ -94,11 +106,14 @@ class Ledger:
         """The state.
 
         Raises:
-            LookupError: There is none, or more than one.
+            AuditError: There is none, or more than one, or somebody put something else there.
         """
         rows = self._execute(f"SELECT {', '.join(State._fields)} FROM iknow_audit_state", ())
-        if len(rows) != 1:
-            raise LookupError(f"its table iknow_audit_state must have one row; it has {len(rows)}")
+        if len(rows) != 1 or not _has_types(rows[0], STATE_TYPES):
+            raise AuditError(
+                "the journal is damaged: its table iknow_audit_state must have one row, of numbers "
+                f"and hashes; it has {len(rows)}"
+            )
         return State(*rows[0])
 
     def save(self, state: State) -> None:
@@ -162,6 +177,10 @@ class Ledger:
             (count,),
         )
         return [Old(seq, time, size + OVERHEAD, _prunes(body)) for seq, time, size, body in found]
+
+
+def _has_types(values: Sequence[Any], types: Sequence[Any]) -> bool:
+    return all(isinstance(value, kind) for value, kind in zip(values, types, strict=True))
 
 
 def _prunes(body: bytes | None) -> bool:

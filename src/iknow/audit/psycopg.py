@@ -58,8 +58,8 @@ class PostgresJournal(StoredJournal):
         try:
             if not readonly:
                 with self._errors("opened"):
-                    self._writer = self._open_writer()
-            self._read(self.state_of)
+                    self._writer = self._open_writer(create=True)
+            self._begin()
         except BaseException:
             self.close()
             raise
@@ -67,7 +67,8 @@ class PostgresJournal(StoredJournal):
     def close(self) -> None:
         self._closed = True
         with self._writing, self._reading:
-            self._reader, self._writer = _drop(self._reader), _drop(self._writer)
+            self._drop_reader()
+            self._drop_writer()
 
     def _change(self, work: Callable[[Ledger], Result]) -> Result:
         with self._errors("written"):
@@ -77,8 +78,8 @@ class PostgresJournal(StoredJournal):
                 except (psycopg.OperationalError, psycopg.InterfaceError):
                     if not self._writer.closed:  # the server refused; the next one may succeed
                         raise
-                    self._writer = _drop(self._writer)
-            self._writer = self._open_writer()
+                    self._drop_writer()
+            self._writer = self._open_writer(create=False)
             return self._commit(work)
 
     def _commit(self, work: Callable[[Ledger], Result]) -> Result:
@@ -91,7 +92,7 @@ class PostgresJournal(StoredJournal):
                 try:
                     return self._look(work)
                 except (psycopg.OperationalError, psycopg.InterfaceError):
-                    self._reader = _drop(self._reader)
+                    self._drop_reader()
             self._reader = self._connect("iknow audit reader")
             self._reader.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             self._reader.read_only = True
@@ -106,6 +107,14 @@ class PostgresJournal(StoredJournal):
     def _used(self, ledger: Ledger, state: State) -> float:
         return float(state.size)  # tables keep the room of deleted rows until it is used again
 
+    def _drop_writer(self) -> None:
+        _close(self._writer)
+        self._writer = None
+
+    def _drop_reader(self) -> None:
+        _close(self._reader)
+        self._reader = None
+
     def _connect(self, label: str) -> Any:
         return psycopg.connect(
             self._url,
@@ -118,16 +127,16 @@ class PostgresJournal(StoredJournal):
             tcp_user_timeout=20_000,
         )
 
-    def _open_writer(self) -> Any:
+    def _open_writer(self, *, create: bool) -> Any:
         connection = self._connect(self._label)
         try:
             self._end_former(connection)
             self._check_server(connection)
-            if not _has_tables(connection):
+            if create and not _has_tables(connection):
                 self._create(connection)
             self._acquire(connection)
         except BaseException:
-            _drop(connection)
+            _close(connection)
             raise
         return connection
 
@@ -199,7 +208,7 @@ def _has_tables(connection: Any) -> bool:
     return bool(found)
 
 
-def _drop(connection: Any) -> None:
+def _close(connection: Any) -> None:
     if connection is not None:
         with suppress(psycopg.Error):
             connection.close()

@@ -136,7 +136,8 @@ class Recorder:
                     return None
                 if self._more or not self._changed.wait(PRUNE_SECONDS):
                     return []
-            group, size = [], 0
+            group: list[_Waiting] = []
+            size = 0
             while self._waiting and (not group or size + len(self._waiting[0].entries) <= GROUP):
                 group.append(self._waiting.popleft())
                 size += len(group[-1].entries)

@@ -67,7 +67,7 @@ class Old(NamedTuple):
 def choose(
     retention: Retention, oldest: Sequence[Old], used: float, moment: datetime | None = None
 ) -> int:
-    """How many of the oldest records to remove. used: bytes in total, in the unit of their sizes."""
+    """How many of the oldest records to remove. used: bytes of all records together."""
     expired = 0
     if retention.max_age is not None:
         limit = as_time((moment or datetime.now(UTC)) - retention.max_age)

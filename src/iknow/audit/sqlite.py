@@ -52,11 +52,12 @@ class SqliteJournal(StoredJournal):
         self._path = path
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
+        self._committing = False
         self._lock = None if readonly else FileLock(Path(f"{path}-lock"), self.name)
         try:
             if not readonly:
-                self._writer = self._open_writer()
-            self._read(self.state_of)
+                self._writer = self._open_writer(create=True)
+            self._begin()
         except BaseException:
             self.close()
             raise
@@ -73,16 +74,27 @@ class SqliteJournal(StoredJournal):
             self._lock.release()
 
     def _change(self, work: Callable[[Ledger], Result]) -> Result:
+        with self._errors("written"):
+            try:
+                return self._commit(work)
+            except sqlite3.Error:
+                if not self._committing:
+                    raise
+            # It may be on disk all the same, if only what follows a commit failed.
+            return self._commit(work)
+
+    def _commit(self, work: Callable[[Ledger], Result]) -> Result:
+        self._committing = False
         try:
-            with self._errors("written"):
-                self._writer = self._writer or self._open_writer()
-                with _transaction(self._writer, "IMMEDIATE"):
-                    result = work(_ledger(self._writer))
-                self._check_files()
-            return result
+            self._writer = self._writer or self._open_writer(create=False)
+            with _transaction(self._writer, "IMMEDIATE"):
+                result = work(_ledger(self._writer))
+                self._committing = True
+            self._check_files()
         except BaseException:
             self._drop_writer()  # the next one starts from what is on disk
             raise
+        return result
 
     def _read(self, work: Callable[[Ledger], Result]) -> Result:
         with self._errors("read"):
@@ -94,9 +106,16 @@ class SqliteJournal(StoredJournal):
         more = super().prune()
         if not more and self.retention is not None:
             with self._writing, self._errors("made smaller"):
-                if self._writer is not None and _number(self._writer, "freelist_count"):
-                    self._writer.execute(f"PRAGMA incremental_vacuum({SPARE_PAGES})").fetchall()
+                self._shrink()
         return more
+
+    def _shrink(self) -> None:
+        """Give pages back to the system if many are free; a few are soon used again."""
+        writer = self._writer
+        if writer is not None:
+            free, pages = _number(writer, "freelist_count"), _number(writer, "page_count")
+            if free > pages / 4:
+                writer.execute(f"PRAGMA incremental_vacuum({SPARE_PAGES})").fetchall()
 
     def _used(self, ledger: Ledger, state: State) -> float:
         writer = self._writer
@@ -104,13 +123,14 @@ class SqliteJournal(StoredJournal):
         pages = _number(writer, "page_count") - _number(writer, "freelist_count")
         return float(pages * _number(writer, "page_size"))
 
-    def _open_writer(self) -> sqlite3.Connection:
+    def _open_writer(self, *, create: bool) -> sqlite3.Connection:
+        """A connection that writes. create: make a journal where there is none."""
         with self._errors("opened"):
-            if not self._path.exists():
+            if create and not self._path.exists():
                 os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
             connection = _connect(self._path, readonly=False)
             try:
-                if _is_empty(connection):
+                if create and _is_empty(connection):
                     self._create(connection)
                 self._check_application(connection)
                 _settle(connection)
@@ -195,9 +215,11 @@ def _connect(path: Path, *, readonly: bool) -> sqlite3.Connection:
     uri = f"file:{quote(str(path))}?mode={'ro' if readonly else 'rw'}"
     if readonly and not os.access(path.parent, os.W_OK) and not os.path.exists(f"{path}-wal"):
         uri += "&immutable=1"
-    return sqlite3.connect(
+    connection = sqlite3.connect(
         uri, uri=True, timeout=PATIENCE, isolation_level=None, check_same_thread=False
     )
+    connection.execute("PRAGMA trusted_schema = OFF")  # somebody else may have written it
+    return connection
 
 
 def _settle(connection: sqlite3.Connection) -> None:

@@ -19,7 +19,7 @@ from typing import Self, TypeVar
 
 from iknow.audit.chain import SIZE, Chain, Entry, decode, encode, to_key
 from iknow.audit.ledger import VERSION, Ledger, Page, Row, State, size_of
-from iknow.audit.record import Answer, Event, Record, now
+from iknow.audit.record import LARGEST, Answer, Event, Record, now
 from iknow.audit.retention import STEP, Retention, choose
 from iknow.errors import AuditError
 
@@ -35,6 +35,7 @@ class StoredJournal(ABC):
         self.name, self.chain, self.retention, self.readonly = name, chain, retention, readonly
         self._writing, self._reading = threading.RLock(), threading.RLock()
         self._closed = False
+        self._genesis: bytes | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -82,6 +83,8 @@ class StoredJournal(ABC):
 
     def find(self, request: str, row: int) -> Answer | None:
         self._check_open()
+        if not 0 <= row <= LARGEST:
+            return None
         with self._reading:
             found = self._read(lambda ledger: ledger.answer_to(to_key(request), row))
         if found is None:
@@ -91,6 +94,8 @@ class StoredJournal(ABC):
 
     def labelled(self, request: str, row: int) -> bool:
         self._check_open()
+        if not 0 <= row <= LARGEST:
+            return False
         with self._reading:
             return self._read(lambda ledger: ledger.has_label(to_key(request), row))
 
@@ -144,32 +149,53 @@ class StoredJournal(ABC):
         return count == STEP
 
     def state_of(self, ledger: Ledger) -> State:
-        """The state, if it fits this version and this key."""
-        try:
-            state = ledger.state()
-        except LookupError as error:
-            raise AuditError(f"{self.name} is damaged: {error}") from error
+        """The state, if it is that of this journal, and fits this version."""
+        state = ledger.state()
         if state.version != VERSION:
             raise AuditError(
                 f"{self.name} has version {state.version}; this version of iknow reads {VERSION}: "
                 "use the one that wrote it, or a newer one"
             )
-        if state.key_check != self.chain.check_of(state.genesis):
-            raise AuditError(f"{self.name} {self._wrong_key(state)}")
+        if self._genesis not in (None, state.genesis):
+            raise AuditError(f"{self.name} was replaced by another journal while it was open")
+        if not self.readonly:
+            check_key_of(self.name, state, self.chain)
         return state
 
-    def _wrong_key(self, state: State) -> str:
-        if not state.key_check:
-            return "was made without a key, but one is given: leave it out, or name a new journal"
-        if not self.chain.is_keyed:
-            return "was made with a key: set IKNOW_AUDIT_KEY or IKNOW_AUDIT_KEY_FILE"
-        return "was made with another key: give that one, in IKNOW_AUDIT_KEY(_FILE)"
+    def _begin(self) -> None:
+        """Look at what was opened; from now on it must stay the same journal."""
+
+        def look(ledger: Ledger) -> tuple[State, bool]:
+            state = self.state_of(ledger)
+            ends = state.head_seq == state.cut_seq
+            return state, ends or ledger.hash_at(state.head_seq) == state.head_hash
+
+        state, is_whole = self._read(look)
+        if not (self.readonly or is_whole):
+            raise AuditError(
+                f"{self.name} is damaged: its last record is missing or was changed. Keep it, see "
+                "what `iknow audit verify` says, and name a new one"
+            )
+        self._genesis = state.genesis
 
     def _check_open(self, *, to_write: bool = False) -> None:
         if self._closed:
             raise AuditError(f"{self.name} is closed")
         if to_write and self.readonly:
             raise AuditError(f"{self.name} was opened for reading: open it without readonly")
+
+
+def check_key_of(name: str, state: State, chain: Chain) -> None:
+    """Refuse a key other than the journal's."""
+    if state.key_check == chain.check_of(state.genesis):
+        return
+    if not state.key_check:
+        wrong = "was made without a key, but one is given: leave it out, or name a new journal"
+    elif not chain.is_keyed:
+        wrong = "was made with a key: set IKNOW_AUDIT_KEY or IKNOW_AUDIT_KEY_FILE"
+    else:
+        wrong = "was made with another key: give that one, in IKNOW_AUDIT_KEY(_FILE)"
+    raise AuditError(f"{name} {wrong}")
 
 
 def first_state(chain: Chain) -> State:

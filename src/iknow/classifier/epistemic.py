@@ -187,8 +187,10 @@ class EpistemicClassifier(WatchingMixin, ClassifierMixin, BaseEstimator):  # typ
             wanted = max(least, *(rule.n_neighbors for rule in rules.values()))
             per_class = max(rule.per_class for rule in rules.values())
             found = gathering.gather_evidence(observed, indexes, wanted, samples, per_class)
-        else:
+        elif any(self._is_within_radius(rule) for rule in rules.values()):
             found = gathering.find_supports(observed, indexes, rules, samples)
+        else:
+            found = gathering.find_decisions(observed, indexes, rules, samples)
         selection = getattr(self, "selection_", self.neighborhoods)
         selection = selection if isinstance(selection, Selection) else None
         return Assessment(
@@ -200,6 +202,7 @@ class EpistemicClassifier(WatchingMixin, ClassifierMixin, BaseEstimator):  # typ
             invalid=found.observation.invalid,
             knowable=None if selection is None else selection.knowable,
             found=found.supports,
+            decisions=found.decisions,
             movements=movements_on_request(self.model_, indexes, samples.sizes, found),
             levels=None if selection is None else selection.levels,
             least_confidence=-np.inf if selection is None else selection.least_confidence,
@@ -211,10 +214,17 @@ class EpistemicClassifier(WatchingMixin, ClassifierMixin, BaseEstimator):  # typ
         if n_samples is None:  # then nothing is kept to gather them from later
             return True
         rules = self.neighborhoods_.values()
-        if any(rule.decided_within is not None and rule.quorum == ONE for rule in rules):
+        if any(self._is_within_radius(rule) for rule in rules) or all(
+            self.indexes_[layer].decides(rule) for layer, rule in self.neighborhoods_.items()
+        ):
             return False
         held = sum(rule.per_class for rule in rules) * len(self.classes_)
         return 16 * held * n_samples <= gathering.BYTES_OF_ACTIVATIONS_KEPT
+
+    @staticmethod
+    def _is_within_radius(rule: Neighborhood) -> bool:
+        """Whether a support only asks if there is a sample within a fixed radius."""
+        return rule.decided_within is not None and rule.quorum == ONE
 
     def predict(self, X: Any) -> Labels:
         """Return the model's own answers for the samples `X`, as labels of shape (n,).

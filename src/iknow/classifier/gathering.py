@@ -14,6 +14,7 @@ import numpy as np
 from iknow.core.arrays import Bools, Floats, Floats32, Ints
 from iknow.core.codes import NO_BELIEF
 from iknow.core.contrast import Contrast, find_contrast, stack_contrasts
+from iknow.core.decision import Decision, discard_decisions, stack_decisions
 from iknow.core.evidence import Evidence, discard_evidence, stack_evidence
 from iknow.core.level import are_probabilities, log_odds
 from iknow.core.neighborhood import Neighborhood
@@ -24,6 +25,7 @@ from iknow.models.joining import join_observations, join_whole
 from iknow.models.model import Model, Observation
 from iknow.models.samples import Samples
 from iknow.search.index import Index
+from iknow.search.layer import LayerIndex
 from iknow.selection.candidates import Part
 
 Item = TypeVar("Item")
@@ -39,12 +41,14 @@ class Findings:
     observation: of all samples, without activations. evidence: by layer, now or on request.
     supports: by layer, masks of shape (n, n_classes), meaningless for invalid samples; None if they
     follow from the evidence. activations: by layer, of shape (n, n_features); None if not kept.
+    decisions: by layer, if these were found, and the supports with them.
     """
 
     observation: Observation
     evidence: Mapping[str, Evidence]
     supports: Mapping[str, Bools] | None
     activations: Mapping[str, Floats32] | None = None
+    decisions: Mapping[str, Decision] | None = None
 
 
 def observe_batches(
@@ -183,7 +187,7 @@ def gather_validation(
 
 def find_supports(
     observations: Iterable[Observation],
-    indexes: Mapping[str, Index],
+    indexes: Mapping[str, LayerIndex],
     neighborhoods: Mapping[str, Neighborhood],
     samples: Samples,
 ) -> Findings:
@@ -191,26 +195,63 @@ def find_supports(
 
     Evidence is gathered from these on request, or now if they are too large to keep.
     """
+
+    def find(layer: str, observation: Observation) -> Bools:
+        queries, rule = observation.activations[layer], neighborhoods[layer]
+        return indexes[layer].find_support(queries, rule, observation.belief)
+
+    findings, found = _ask_each(observations, indexes, neighborhoods, samples, find)
+    supports = {layer: np.concatenate(parts) for layer, parts in found.items()}
+    return replace(findings, supports=supports) if found else findings
+
+
+def find_decisions(
+    observations: Iterable[Observation],
+    indexes: Mapping[str, LayerIndex],
+    neighborhoods: Mapping[str, Neighborhood],
+    samples: Samples,
+) -> Findings:
+    """Find what each layer decides, and keep the activations, as `find_supports` does."""
+
+    def find(layer: str, observation: Observation) -> Decision:
+        queries, rule = observation.activations[layer], neighborhoods[layer]
+        found = indexes[layer].decide(queries, rule, observation.belief)
+        return discard_decisions(found, observation.invalid)
+
+    findings, found = _ask_each(observations, indexes, neighborhoods, samples, find)
+    decisions = {layer: stack_decisions(parts) for layer, parts in found.items()}
+    supports = {layer: decision.support for layer, decision in decisions.items()}
+    return replace(findings, supports=supports, decisions=decisions) if found else findings
+
+
+def _ask_each(
+    observations: Iterable[Observation],
+    indexes: Mapping[str, LayerIndex],
+    neighborhoods: Mapping[str, Neighborhood],
+    samples: Samples,
+    find: Callable[[str, Observation], Item],
+) -> tuple[Findings, dict[str, list[Item]]]:
+    """What `find` finds in each layer, batch by batch, with evidence on request.
+
+    If the activations are too large to keep, the evidence is gathered now and nothing is found.
+    """
     k = max(neighborhood.n_neighbors for neighborhood in neighborhoods.values())
     per_class = max(neighborhood.per_class for neighborhood in neighborhoods.values())
     kept, observations = _can_be_kept(observations, samples)
     if not kept:
-        return gather_evidence(observations, indexes, k, per_class=per_class)
-    supports: dict[str, list[Bools]] = {layer: [] for layer in indexes}
+        return gather_evidence(observations, indexes, k, per_class=per_class), {}
+    found: dict[str, list[Item]] = {layer: [] for layer in indexes}
 
     def searched() -> Iterator[Observation]:
         for observation in observations:
-            for layer, index in indexes.items():
+            for layer, parts in found.items():
                 with _errors_that_name(layer):
-                    queries = observation.activations[layer]
-                    rule, belief = neighborhoods[layer], observation.belief
-                    supports[layer].append(index.find_support(queries, rule, belief))
+                    parts.append(find(layer, observation))
             yield observation
 
     whole = join_whole(searched(), samples.n_samples)
-    found = {layer: np.concatenate(parts) for layer, parts in supports.items()}
     later = _gather_later(whole, indexes, k, per_class)
-    return Findings(replace(whole, activations={}), later, found, whole.activations)
+    return Findings(replace(whole, activations={}), later, None, whole.activations), found
 
 
 def _can_be_kept(

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from iknow.cli.commands.assess import assess
+from iknow.cli.commands.audit import audit
 from iknow.cli.commands.compare import compare
 from iknow.cli.commands.demo import demo
 from iknow.cli.commands.export import export
@@ -50,3 +51,5 @@ def main(
 
 for command in (demo, fit, assess, report, info, compare, export, serve, warm_up):
     app.command()(command)
+
+app.add_typer(audit)

@@ -124,5 +124,7 @@ def find_reasons(
         Reason.DOUBT: alone,
         Reason.OVERLAP: (sizes > 1).any(axis=0),
     }
-    found = np.select(list(reasons.values()), list(reasons), default=Reason.DISAGREEMENT)
-    return found.astype(np.int8).view(Reasons)
+    found = np.full(len(belief), Reason.DISAGREEMENT, dtype=np.int8)
+    for reason, holds in reversed(reasons.items()):
+        found[holds] = reason
+    return found.view(Reasons)

@@ -191,6 +191,15 @@ class Neighborhood(ABC):
         """
         return None
 
+    @property
+    def horizon(self) -> tuple[float, float] | None:
+        """Two numbers (ε, q): no other class beyond max(ε, q · d_g) affects the support, so its
+        distance may as well be inf; if d_g is inf, none beyond ε. None if there are no such.
+
+        With it an index finds supports without a distance to every class.
+        """
+        return None
+
     # What a rule may know about itself. The defaults are true of every reach.
 
     @classmethod

@@ -14,8 +14,8 @@ import numpy as np
 
 MAGIC = b"\x93NUMPY\x01\x00"
 PATTERN = re.compile(
-    r"\{'descr': '([<|][biufcmMSU]\d{1,9}(?:\[\d{0,9}[a-zA-Z]{1,2}\])?)', 'fortran_order': False, "
-    r"'shape': \(((?:\d{1,18},|\d{1,18}(?:, \d{1,18})+)?)\), \} *\n"
+    r"\{'descr': '([<|][biufcmMSU]\d{1,9}(?:\[\d{0,9}[a-zA-Z]{1,2}\])?)', 'fortran_order': "
+    r"(True|False), 'shape': \(((?:\d{1,18},|\d{1,18}(?:, \d{1,18})+)?)\), \} *\n"
 )
 KINDS = "biufcmMSU"
 
@@ -42,7 +42,7 @@ def decode_array(content: Any) -> Any:
     found = PATTERN.fullmatch(bytes(content[10:start]).decode("latin-1"))
     if found is None or start % 64 or start > len(content):
         raise ValueError("its header is not one that numpy writes for plain numbers or text")
-    shape = tuple(int(size) for size in found[2].replace(",", " ").split())
+    shape = tuple(int(size) for size in found[3].replace(",", " ").split())
     try:
         dtype = np.dtype(found[1])
     except TypeError as error:
@@ -50,4 +50,5 @@ def decode_array(content: Any) -> Any:
     size = start + dtype.itemsize * prod(shape)
     if dtype.itemsize == 0 or len(content) != size:
         raise ValueError(f"expected {size} bytes for an array of shape {shape}; got {len(content)}")
-    return content[start:].view(dtype).reshape(shape)
+    order: Any = "F" if found[2] == "True" else "C"
+    return content[start:].view(dtype).reshape(shape, order=order)

@@ -20,7 +20,7 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.codes import NO_BELIEF
-from iknow.core.evidence import Evidence
+from iknow.core.evidence import NO_EXEMPLAR, Evidence
 from iknow.core.scalars import as_whole
 from iknow.core.text import shown
 from iknow.errors import InputError
@@ -104,6 +104,12 @@ def weigh(evidence: Evidence, quorum: Quorum, belief: Ints | None = None) -> Wei
             whole[rows, belief[rows]] = believed[rows, belief[rows]]
     distances, exemplars = others
     return Weighed(distances, evidence.neighbor_distances, exemplars, belief=belief, quorum=quorum)
+
+
+def truncated_evidence(distances: Floats, belief: Ints, quorum: Quorum) -> Weighed:
+    """Weighed evidence of distances alone, of shape (n_queries, n_classes), inf beyond a bound."""
+    none, unknown = np.empty((len(belief), 0)), np.full(distances.shape, NO_EXEMPLAR)
+    return Weighed(distances, none, unknown, belief=belief, quorum=quorum)
 
 
 def stack_weighed(parts: Sequence[Weighed]) -> Weighed:

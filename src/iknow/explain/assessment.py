@@ -22,14 +22,15 @@ from iknow.core.assertion import (
     may_be_known,
 )
 from iknow.core.codes import NO_BELIEF
-from iknow.core.contrast import find_contrast
-from iknow.core.evidence import Evidence
+from iknow.core.contrast import Contrast, find_contrast
+from iknow.core.decision import Decision
+from iknow.core.evidence import NO_EXEMPLAR, Evidence
 from iknow.core.justification import justify
 from iknow.core.level import Levels, log_odds
 from iknow.core.margin import find_margins
 from iknow.core.movement import Movement
 from iknow.core.neighborhood import Neighborhood, check_by_layer
-from iknow.core.quorum import Weighed, weigh
+from iknow.core.quorum import Quorum, Weighed, weigh
 from iknow.core.robustness import find_robust_radii
 from iknow.core.scalars import as_whole
 from iknow.core.stability import Stability, find_stability
@@ -59,6 +60,7 @@ class Assessment:
             class is at most IMK. None means all.
         found: By layer, the classes within reach, masks of shape (n, n_classes), if they were found
             without the evidence. They must agree with it.
+        decisions: By layer, what was decided without the evidence. They must agree with it.
         movements: By layer, how far a change of the inputs can move the samples' points. If that is
             unknown, the layer is missing or its constant is inf.
         levels: The path that the neighborhoods lie on, if they do.
@@ -79,6 +81,7 @@ class Assessment:
     invalid: Bools
     knowable: Sequence[int] | None = None
     found: Mapping[str, Bools] | None = None
+    decisions: Mapping[str, Decision] | None = None
     movements: Mapping[str, Movement] = field(default_factory=dict)
     levels: Levels | None = None
     least_confidence: float = -np.inf
@@ -211,11 +214,25 @@ class Assessment:
     def _voices(self) -> Floats:
         """What each voice says, of shape (n, n_voices)."""
         path = self._path
-        contrasts = {}
-        for layer in path.layers:
-            evidence = weigh(self.evidence[layer], path.quorum, self.belief_codes)
-            contrasts[layer] = find_contrast(evidence, self.belief_codes)
+        contrasts = {layer: self._contrast(layer, path.quorum) for layer in path.layers}
         return path.hear(contrasts, None if path.confidence is None else self._confidence)
+
+    def _contrast(self, layer: str, quorum: Quorum) -> Contrast:
+        if self.decisions is not None and self.decisions[layer].contrast.quorum == quorum:
+            return self.decisions[layer].contrast
+        evidence = weigh(self.evidence[layer], quorum, self.belief_codes)
+        return find_contrast(evidence, self.belief_codes)
+
+    @cached_property
+    def own_exemplars(self) -> dict[str, Ints]:
+        """For each layer, the nearest training row of the believed class, (n,); -1 for none."""
+        if self.decisions is not None:
+            return {layer: self.decisions[layer].exemplars for layer in self.evidence}
+        rows = np.arange(len(self))
+        return {
+            layer: np.where(self.answered, each.exemplars[rows, self.belief_codes], NO_EXEMPLAR)
+            for layer, each in self.evidence.items()
+        }
 
     @cached_property
     def never_known(self) -> Bools:
@@ -275,7 +292,12 @@ class Assessment:
     def under(self, neighborhoods: Mapping[str, Neighborhood]) -> Assessment:
         """Assess the same predictions with other `neighborhoods`, from the same evidence."""
         return replace(
-            self, neighborhoods=neighborhoods, found=None, levels=None, least_confidence=-np.inf
+            self,
+            neighborhoods=neighborhoods,
+            found=None,
+            decisions=None,
+            levels=None,
+            least_confidence=-np.inf,
         )
 
     def only(self, layers: Sequence[str]) -> Assessment:
@@ -286,6 +308,7 @@ class Assessment:
             evidence={layer: self.evidence[layer] for layer in chosen},
             neighborhoods={layer: self.neighborhoods[layer] for layer in chosen},
             found=None if self.found is None else {layer: self.found[layer] for layer in chosen},
+            decisions=None if self.decisions is None else {c: self.decisions[c] for c in chosen},
             levels=None if self.levels is None else self.levels.only(chosen),
         )
 
@@ -296,7 +319,7 @@ class Assessment:
             samples: A position, a slice, positions or a mask of shape (n,). A single position gives
                 an assessment of one sample.
         """
-        rows, found = pick_samples(samples, len(self)), self.found
+        rows, found, decided = pick_samples(samples, len(self)), self.found, self.decisions
         return replace(
             self,
             belief_codes=self.belief_codes[rows],
@@ -306,6 +329,7 @@ class Assessment:
             invalid=self.invalid[rows],
             y_true=None if self.y_true is None else self.y_true[rows],
             found=None if found is None else {layer: found[layer][rows] for layer in found},
+            decisions=None if decided is None else {c: decided[c][rows] for c in decided},
         )
 
     def __iter__(self) -> Iterator[Assessment]:

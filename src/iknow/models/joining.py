@@ -13,6 +13,8 @@ from iknow.errors import InputError, LayerError
 from iknow.memory import SHARE, free_memory
 from iknow.models.model import Model, Observation
 
+ALWAYS_FITS = 1 << 24  # bytes
+
 
 def observe_all(
     model: Model, batches: Iterable[Any], n_samples: int | None, layers: Sequence[str]
@@ -113,7 +115,10 @@ def _check_memory(widths: Mapping[str, int], n: int, *, held: bool = False) -> N
 
     held: whether they are in memory already, so that what is free is the rest.
     """
-    free, needed = free_memory(), 4 * n * sum(widths.values())
+    needed = 4 * n * sum(widths.values())
+    if needed <= ALWAYS_FITS:  # asking takes longer than all else about a single sample
+        return
+    free = free_memory()
     if free is None or needed <= SHARE * (free + held * needed):
         return
     layer = max(widths, key=lambda name: widths[name])

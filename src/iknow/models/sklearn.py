@@ -43,7 +43,7 @@ class SklearnModel(Model):
 
     Attributes:
         steps: The transformers of its pipeline by their layers' names, in order.
-        classifier: What comes after them.
+        final: The classifier that comes after them.
 
     Examples:
         >>> SklearnModel(trained).observe(X, ["input"]).scores.shape
@@ -60,7 +60,7 @@ class SklearnModel(Model):
             estimator = estimator.estimator
         check_classes(estimator)
         self.estimator = estimator
-        outer, self.classifier = unwrap(estimator)
+        outer, self.final = unwrap(estimator)
         given = [name for name, step in outer if step != "passthrough"]
         self._last_step = given[-1] if given else None
         self.steps = [step for name, each in outer for step in _inner_steps(name, each)]
@@ -71,12 +71,12 @@ class SklearnModel(Model):
         return labels
 
     def prepare(self, inputs: Any) -> Any:
-        check_boosted(self.classifier if not self.steps else None, inputs)
+        check_boosted(self.final if not self.steps else None, inputs)
         return as_dense(inputs)
 
     def default_layers(self, batch: Any) -> tuple[str, ...]:
         if self._is_network:
-            n_hidden = len(self.classifier.coefs_) - 1
+            n_hidden = len(self.final.coefs_) - 1
             return (f"hidden{n_hidden}" if n_hidden else "input", "logits")
         first = self._find_entrance(batch)
         last = [name for name in ("output",) if name in self._layer_names and name != first]
@@ -89,7 +89,7 @@ class SklearnModel(Model):
         If what enters them in this `batch` has gaps or is not all numbers, and the classifier takes
         that, its numbers stand for it (`iknow.models.gaps`).
         """
-        n_hidden = len(self.classifier.coefs_) - 1 if self._is_network else 0
+        n_hidden = len(self.final.coefs_) - 1 if self._is_network else 0
         first = self._find_entrance(batch)
         if n_hidden:
             return (first, f"hidden{n_hidden}")
@@ -119,7 +119,7 @@ class SklearnModel(Model):
         return "output" if is_text and "output" in self._layer_names else "input"
 
     def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
-        check_layers(layers, self._layer_names, type(self.classifier).__name__)
+        check_layers(layers, self._layer_names, type(self.final).__name__)
         twice = [layer for layer in layers if self._layer_names.count(layer) > 1]
         if twice:
             raise LayerError(
@@ -150,24 +150,24 @@ class SklearnModel(Model):
             if not is_refusal(error):
                 raise
             raise RefusedError(
-                f"{type(self.classifier).__name__} failed on inputs of shape {np.shape(batch)}: {error}"
+                f"{type(self.final).__name__} failed on inputs of shape {np.shape(batch)}: {error}"
             ) from error
         return make_observation(scores, activations, belief=belief)
 
     @property
     def _is_network(self) -> bool:
-        return hasattr(self.classifier, "coefs_") and hasattr(self.classifier, "out_activation_")
+        return hasattr(self.final, "coefs_") and hasattr(self.final, "out_activation_")
 
     @property
     def _layer_names(self) -> list[str]:
         names = ["input", *(name for name, _ in self.steps)]
         if self._is_network:
-            names += [f"hidden{i + 1}" for i in range(len(self.classifier.coefs_) - 1)] + ["logits"]
-        elif _output_method(self.classifier) is not None:
+            names += [f"hidden{i + 1}" for i in range(len(self.final.coefs_) - 1)] + ["logits"]
+        elif _output_method(self.final) is not None:
             names += ["output"]
-        if has_leaves(self.classifier) and LEAVES not in names:
+        if has_leaves(self.final) and LEAVES not in names:
             names.append(LEAVES)
-        return [*names, NUMBERS] if takes_gaps(self.classifier) and NUMBERS not in names else names
+        return [*names, NUMBERS] if takes_gaps(self.final) and NUMBERS not in names else names
 
     def _belief(self, batch: Any) -> Ints:
         # The prediction need not be the highest score: SVC votes.
@@ -177,12 +177,12 @@ class SklearnModel(Model):
         codes = positions_of(labels, self.classes)
         if labels.shape != (n,):
             raise InputError(
-                f"{type(self.classifier).__name__} must predict one label for each of {n} inputs; got "
+                f"{type(self.final).__name__} must predict one label for each of {n} inputs; got "
                 f"shape {labels.shape}{_advice(batch)}"
             )
         if (codes == UNKNOWN).any():
             raise InputError(
-                f"{type(self.classifier).__name__} must predict one of its classes_ for each input, "
+                f"{type(self.final).__name__} must predict one of its classes_ for each input, "
                 f"{self.classes.tolist()[:10]}; got {labels[codes == UNKNOWN][:3].tolist()}"
             )
         return codes
@@ -194,7 +194,7 @@ class SklearnModel(Model):
             shares = as_numbers(self.estimator.predict_proba(own_copy(batch)), "probabilities")
             if shares.shape != (count_samples(batch), n_classes):
                 raise InputError(
-                    f"predict_proba of {type(self.classifier).__name__} must give a column for each of "
+                    f"predict_proba of {type(self.final).__name__} must give a column for each of "
                     f"its {n_classes} classes_; got shape {shares.shape}"
                 )
             return shares
@@ -218,11 +218,11 @@ class SklearnModel(Model):
             if name in layers:
                 found[name] = _layer_numbers(inside)
         if "output" in layers and "output" not in found:
-            found["output"] = getattr(self.classifier, str(_output_method(self.classifier)))(inside)
+            found["output"] = getattr(self.final, str(_output_method(self.final)))(inside)
         if LEAVES in layers and LEAVES not in found:
-            found[LEAVES] = find_leaves(self.classifier, inside)
+            found[LEAVES] = find_leaves(self.final, inside)
         if self._is_network:
-            found |= _network_activations(self.classifier, _exact_numbers(inside))
+            found |= _network_activations(self.final, _exact_numbers(inside))
         return {layer: found[layer] for layer in layers}
 
 

@@ -74,6 +74,10 @@ class Ball(Neighborhood):
     def reaches_by_class(self) -> bool:
         return isinstance(self.radius, tuple)
 
+    @property
+    def horizon(self) -> tuple[float, float]:
+        return float(np.max(self.radius)), 0.0
+
     def check_classes(self, n_classes: int) -> None:
         if isinstance(self.radius, tuple) and len(self.radius) != n_classes:
             got = len(self.radius)

@@ -89,6 +89,10 @@ class RelativeBall(Neighborhood):
         reaches[near, weighed.belief[near]] = own[near]
         return reaches
 
+    @property
+    def horizon(self) -> tuple[float, float]:
+        return 0.0, self.ratio
+
     @classmethod
     def box(cls, contrast: Contrast, k: int | None) -> Sides:
         n = len(contrast)

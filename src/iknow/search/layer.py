@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from iknow.core.arrays import Bools, Floats32, Ints
+from iknow.core.decision import Decision
 from iknow.core.evidence import Evidence
 from iknow.core.neighborhood import Neighborhood
 from iknow.errors import InputError
@@ -120,6 +121,16 @@ class LayerIndex:
         support = self._index.find_support(self._transform(queries), neighborhood, belief)
         self._check_arrays()
         return support
+
+    def decides(self, neighborhood: Neighborhood) -> bool:
+        """Whether `decide` is faster than `gather`, as far as it is known."""
+        return self._index.decides(neighborhood)
+
+    def decide(self, queries: Any, neighborhood: Neighborhood, belief: Ints) -> Decision:
+        """What activations of the layer decide about their beliefs, of shape (n_queries,)."""
+        decision = self._index.decide(self._transform(queries), neighborhood, belief)
+        self._check_arrays()
+        return decision
 
     def warm_up(self) -> None:
         """Check, prepare and compile, as the first query would."""

@@ -1,25 +1,34 @@
 """Buckets: counts by time, in a ring. The newest bucket takes the place of the oldest.
 
-A moment t belongs to bucket ⌊t / width⌋, and bucket i lies in place i mod n. To add or to read
-first clears the places that time has passed over since, so a silent hour reads as zeros and not as
-what happened before it.
+A moment t belongs to bucket ⌊t / width⌋, and bucket i lies in place i mod n. Adding and reading
+clear the places that time has passed over since, so a silent hour reads as zeros and not as what
+happened before it.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from iknow.core.arrays import Ints
+
+Counts = NDArray[np.integer[Any]]
 
 
 class Stretch(NamedTuple):
     """Counts of consecutive buckets, of shape (n_buckets, n_columns), and when the first begins."""
 
+    width: float
     start: float
-    counts: Ints
+    counts: Counts
+
+    def last(self, seconds: float) -> Stretch:
+        """The buckets of the last seconds; all, if there are no more."""
+        left_out = max(len(self.counts) - int(seconds / self.width), 0)
+        return Stretch(self.width, self.start + left_out * self.width, self.counts[left_out:])
 
 
 class Buckets:
@@ -40,7 +49,7 @@ class Buckets:
 
     def __init__(self, width: float, n_buckets: int, n_columns: int) -> None:
         self.width = width
-        self._counts = np.zeros((n_buckets, n_columns), dtype=np.int64)
+        self._counts = np.zeros((n_buckets, n_columns), dtype=np.int32)
         self._first: int | None = None  # the first bucket that was ever used
         self._latest = 0
 
@@ -55,7 +64,7 @@ class Buckets:
         first = self._latest if self._first is None else self._first
         oldest = max(first, self._latest - len(self._counts) + 1)
         places = np.arange(oldest, self._latest + 1) % len(self._counts)
-        return Stretch(oldest * self.width, self._counts[places])
+        return Stretch(self.width, oldest * self.width, self._counts[places])
 
     def _advance(self, now: float) -> None:
         bucket = math.floor(now / self.width)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from iknow.core.npy import decode_array
 from iknow.core.text import names, shown
@@ -26,6 +27,7 @@ NPY = "application/x-npy"
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 ARROW_FILE = "application/vnd.apache.arrow.file"
 PARQUET = "application/vnd.apache.parquet"
+Decoder = Callable[[bytes, int, int], Rows]
 KEYS = ("rows", "inputs")
 MOST_UNPACKED = 32
 """Times that a compressed table may unpack to, compared with the largest body."""
@@ -37,7 +39,7 @@ def decode(body: bytes, content_type: str, most_rows: int, most_body: int) -> Ro
     Raises:
         Refusal: 400, 413, 415 or 422, with what is wrong.
     """
-    kind = content_type.partition(";")[0].strip().lower()
+    kind = _kind(content_type)
     decoder = DECODERS.get(kind)
     if decoder is None:
         raise Refusal(
@@ -46,7 +48,7 @@ def decode(body: bytes, content_type: str, most_rows: int, most_body: int) -> Ro
     if not body:
         raise Refusal(400, "the body is empty: send rows")
     try:
-        rows = decoder(body, most_body)
+        rows = decoder(body, most_rows, most_body)
     except Refusal:
         raise
     except MissingExtraError as error:
@@ -55,14 +57,27 @@ def decode(body: bytes, content_type: str, most_rows: int, most_body: int) -> Ro
         raise Refusal(422, str(error)) from error
     if not len(rows):
         raise Refusal(422, "there are no rows: send at least one")
-    if len(rows) > most_rows:
-        raise Refusal(
-            413, f"a request may have {most_rows:,} rows; got {len(rows):,}: send several requests"
-        )
+    _check_rows(len(rows), most_rows)
     return rows
 
 
-def _from_json(body: bytes, most_body: int) -> Rows:
+def is_table(content_type: str) -> bool:
+    """Whether a body of this type is a compressed table, which takes long to unpack."""
+    return _kind(content_type) in (ARROW_STREAM, ARROW_FILE, PARQUET)
+
+
+def _kind(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
+
+
+def _check_rows(n_rows: int, most_rows: int) -> None:
+    if n_rows > most_rows:
+        raise Refusal(
+            413, f"a request may have {most_rows:,} rows; got {n_rows:,}: send several requests"
+        )
+
+
+def _from_json(body: bytes, most_rows: int, most_body: int) -> Rows:
     said = parse_json(body)
     if not isinstance(said, dict) or len(said) != 1 or next(iter(said)) not in KEYS:
         got = names(said) if isinstance(said, dict) else shown(said, 60)
@@ -85,12 +100,13 @@ def _from_inputs(inputs: Any) -> Rows:
     return Rows({name: np.asarray(each.values) for name, each in arrays.items()})
 
 
-def _from_npy(body: bytes, most_body: int) -> Rows:
+def _from_npy(body: bytes, most_rows: int, most_body: int) -> Rows:
     try:
         array = decode_array(np.frombuffer(body, dtype=np.uint8))
     except ValueError as error:
         raise Refusal(400, f"the body is no .npy array: {error}") from error
     if array.dtype.kind == "U" and array.ndim == 1:
+        _check_characters(array)
         return Rows([str(text) for text in array.tolist()])
     if array.dtype.kind not in "biuf":
         raise Refusal(422, f"the array must hold numbers, or text in one axis; got {array.dtype}")
@@ -99,18 +115,27 @@ def _from_npy(body: bytes, most_body: int) -> Rows:
     return Rows(np.array(array))  # a copy: aligned, and not the body itself
 
 
-def _from_table(opener: str) -> Callable[[bytes, int], Rows]:
-    def read(body: bytes, most_body: int) -> Rows:
+def _check_characters(texts: NDArray[Any]) -> None:
+    """Refuse numbers that are no characters: numpy makes texts of them that crash Python."""
+    try:
+        texts.tobytes().decode("utf-32-le")
+    except UnicodeDecodeError as error:
+        raise Refusal(400, f"the array holds text that is not Unicode: {error.reason}") from error
+
+
+def _from_table(form: str) -> Decoder:
+    def read(body: bytes, most_rows: int, most_body: int) -> Rows:
         try:
-            from iknow.tables.pyarrow import batches, columns
+            from iknow.tables.pyarrow import batches, columns, messages, sizes
         except ImportError as error:
             raise MissingExtraError("reading tables", "tables") from error
         source = Path("the body")
-        with getattr(batches, opener)(BytesIO(body), source) as opened:
-            if opened.n_bytes is not None and opened.n_bytes > MOST_UNPACKED * most_body:
-                raise Refusal(
-                    413, f"the table unpacks to {opened.n_bytes:,} bytes: send fewer rows"
-                )
+        for size in getattr(sizes, f"{form}_sizes")(body, source):
+            _check_rows(size.rows, most_rows)
+            if size.n_bytes > MOST_UNPACKED * most_body:
+                raise Refusal(413, f"the table unpacks to {size.n_bytes:,} bytes: send fewer rows")
+        content = messages.as_stream(body) if form == "arrow" else body
+        with getattr(batches, f"open_{form}")(BytesIO(content), source) as opened:
             parts = list(columns.read_parts(opened, source, Roles(), mixed=True, labelled=False))
         if not parts:
             raise Refusal(422, "the table has no rows: send at least one")
@@ -125,10 +150,10 @@ def _from_table(opener: str) -> Callable[[bytes, int], Rows]:
     return read
 
 
-DECODERS: dict[str, Callable[[bytes, int], Rows]] = {
+DECODERS: dict[str, Decoder] = {
     JSON: _from_json,
     NPY: _from_npy,
-    ARROW_STREAM: _from_table("open_arrow"),
-    ARROW_FILE: _from_table("open_arrow"),
-    PARQUET: _from_table("open_parquet"),
+    ARROW_STREAM: _from_table("arrow"),
+    ARROW_FILE: _from_table("arrow"),
+    PARQUET: _from_table("parquet"),
 }

@@ -14,22 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from iknow.audit import Answer, Journal, Label, Recorder, now
+from iknow.audit import Answer, Label, now
 from iknow.core.text import shown
 from iknow.errors import AuditError
 from iknow.service.desks import Desks
 from iknow.service.recording import Call
 from iknow.service.refusal import Refusal
+from iknow.service.trail import Trail
 
 KEYS = {"request", "row", "label"}
 
 
 async def learn_labels(
-    journal: Journal,
-    recorder: Recorder,
-    desks: Desks,
-    call: Call,
-    labels: Sequence[Mapping[str, Any]],
+    trail: Trail, desks: Desks, call: Call, labels: Sequence[Mapping[str, Any]]
 ) -> dict[str, int]:
     """Record labels and let the monitors of their models learn from them.
 
@@ -37,6 +34,7 @@ async def learn_labels(
         Counts of labels: `counted` were of IKs, `others` of other answers, `repeated` came before,
         and `unknown` name no answer that is recorded.
     """
+    journal = trail.journal
     wanted = [_check(label, i) for i, label in enumerate(labels)]
     try:
         found = await asyncio.to_thread(lambda: [journal.find(*each[:2]) for each in wanted])
@@ -58,7 +56,7 @@ async def learn_labels(
             if is_known:
                 right.setdefault((answer.model, answer.bundle), []).append(_same(answer, label))
         if records:
-            await asyncio.wrap_future(recorder.record(records))
+            await trail.write(records)
     except AuditError as error:
         raise Refusal(503, "the labels could not be recorded: send them again", 5) from error
     for desk in desks:

@@ -8,10 +8,12 @@ add up, as quantiles would not.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from iknow.core.arrays import Floats, Ints
+from iknow.core.arrays import Floats
 
 PER_OCTAVE = 8
 SHORTEST = 2.0**-14
@@ -30,14 +32,16 @@ def bin_of(seconds: float) -> int:
     return min(math.floor(PER_OCTAVE * math.log2(min(seconds, 1e6) / SHORTEST)), N_BINS - 1)
 
 
-def quantiles(counts: Ints, share: float) -> Floats:
-    """The duration that a share of requests does not exceed, of shape (...,); NaN without any.
+def quantiles(counts: NDArray[np.integer[Any]], *shares: float) -> list[Floats]:
+    """The durations that shares of the requests do not exceed, each of shape (n,); NaN without any.
 
-    counts: of shape (..., N_BINS). The answer is the middle of the bin that holds it.
+    counts: of shape (n, N_BINS). Each answer is the middle of the bin that holds it.
     """
-    cumulated = np.cumsum(counts, axis=-1)
-    total = cumulated[..., -1]
-    needed = np.maximum(np.ceil(share * total), 1)
-    place = (cumulated >= needed[..., None]).argmax(axis=-1)
-    middle = SHORTEST * 2.0 ** ((place + 0.5) / PER_OCTAVE)
-    return np.where(total > 0, middle, np.nan)
+    cumulated = np.cumsum(counts, axis=1, dtype=counts.dtype)
+    total, found = cumulated[:, -1], []
+    for share in shares:
+        needed = np.maximum(np.ceil(share * total), 1).astype(counts.dtype)
+        place = (cumulated >= needed[:, None]).argmax(axis=1)
+        middle = SHORTEST * 2.0 ** ((place + 0.5) / PER_OCTAVE)
+        found.append(np.where(total > 0, middle, np.nan))
+    return found

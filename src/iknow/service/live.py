@@ -17,18 +17,16 @@ from typing import Any
 
 import numpy as np
 
-from iknow.core.arrays import Floats, Ints, Labels
-from iknow.core.assertion import Assertion, Reason
+from iknow.core.arrays import Floats, Labels
 from iknow.core.text import name
 from iknow.errors import InputError
 from iknow.explain.assessment import Assessment
 from iknow.explain.picture import Renderer
 from iknow.locking import Lock
-from iknow.service.buckets import Buckets, Stretch
-from iknow.service.latencies import N_BINS, bin_of, quantiles
-from iknow.service.portrait import finite
+from iknow.service.buckets import Buckets
 from iknow.service.recent import Recent
 from iknow.service.seen import Looker, Seen
+from iknow.service.tally import N_COLUMNS, as_series, count, latencies, rates, totals
 
 SERIES = ((5, 180), (60, 1440))  # seconds in a bucket, buckets
 N_UNKNOWN = 20
@@ -36,12 +34,6 @@ RATE_SECONDS = 60
 LATELY = 300  # seconds
 
 Parts = Sequence[tuple[str, int]]  # the requests of a batch, in order: id, number of rows
-
-# The columns of a bucket: rows by assertion, rows by reason, requests, requests by duration.
-_REASONS = len(Assertion)
-_REQUESTS = _REASONS + len(Reason)
-_DURATIONS = _REQUESTS + 1
-_N_COLUMNS = _DURATIONS + N_BINS
 
 
 class Live:
@@ -79,8 +71,8 @@ class Live:
         self._layers = [name(layer) for layer in layers]
         self._looker = Looker(picture, clock=self._clock)
         self._lock = Lock()
-        self._total = np.zeros(_N_COLUMNS, dtype=np.int64)
-        self._series = [Buckets(width, n, _N_COLUMNS) for width, n in SERIES]
+        self._total = np.zeros(N_COLUMNS, dtype=np.int64)
+        self._series = [Buckets(width, n, N_COLUMNS) for width, n in SERIES]
         self._recent = Recent(len(self._labels), reference, threshold)
         self._unknown: deque[dict[str, Any]] = deque(maxlen=N_UNKNOWN)
 
@@ -113,7 +105,7 @@ class Live:
                 f"each; got {(ends or [0])[-1]} rows in {len(parts)} requests, and "
                 f"{len(durations)} durations"
             )
-        counts, now = _count(seen, durations), self._clock()
+        counts, now = count(seen, durations), self._clock()
         with self._lock.held():
             self._total += counts
             for buckets in self._series:
@@ -133,20 +125,20 @@ class Live:
         """
         with self._lock.held():
             now = self._clock()
-            series = [(each.width, each.read(now)) for each in self._series]
+            series = [each.read(now) for each in self._series]
             total, unknown = self._total.copy(), list(self._unknown)
             levels, by_class = self._recent.levels(), self._recent.by_class(self._labels)
-        width, fine = series[0]
-        lately = fine.counts[-int(LATELY / width) :].sum(axis=0)
+        lately, minute = (series[0].last(seconds) for seconds in (LATELY, RATE_SECONDS))
+        tally = lately.counts.sum(axis=0)
         return {
             "now": now,
             "since": self._since,
             "layers": self._layers,
-            "total": _totals(total),
-            "lately": {**_totals(lately), "seconds": LATELY},
-            "rate": _rates(fine, width, now, self._since),
-            "latency": _latencies(lately[_DURATIONS:]),
-            "series": [_as_columns(width, stretch) for width, stretch in series],
+            "total": totals(total),
+            "lately": {**totals(tally), "seconds": LATELY},
+            "rate": rates(minute.counts.sum(axis=0), now - max(minute.start, self._since)),
+            "latency": {**latencies(tally), "seconds": LATELY},
+            "series": [as_series(stretch) for stretch in series],
             "levels": levels,
             "by_class": by_class,
             "unknown": unknown,
@@ -159,16 +151,6 @@ def steady_clock() -> Callable[[], float]:
     return lambda: offset + time.monotonic()
 
 
-def _count(seen: Seen, durations: Sequence[float]) -> Ints:
-    counts = np.zeros(_N_COLUMNS, dtype=np.int64)
-    counts[:_REASONS] = np.bincount(seen.assertion, minlength=len(Assertion))
-    counts[_REASONS:_REQUESTS] = np.bincount(seen.reason, minlength=len(Reason))
-    counts[_REQUESTS] = len(durations)
-    for seconds in durations:
-        counts[_DURATIONS + bin_of(seconds)] += 1
-    return counts
-
-
 def _place(portrait: dict[str, Any], parts: Parts, ends: list[int], now: float) -> dict[str, Any]:
     """The portrait with its request, and the row's place in that instead of in the batch."""
     row = portrait["row"]
@@ -178,48 +160,4 @@ def _place(portrait: dict[str, Any], parts: Parts, ends: list[int], now: float) 
         "time": moment.replace("+00:00", "Z"),
         "request": name(parts[part][0]),
         "row": row - (ends[part] - parts[part][1]),
-    }
-
-
-def _totals(counts: Ints) -> dict[str, Any]:
-    by_assertion = {each.name: int(counts[each]) for each in Assertion}
-    reasons = {each.name: int(counts[_REASONS + each]) for each in Reason}
-    rows, requests = sum(by_assertion.values()), int(counts[_REQUESTS])
-    return {"rows": rows, "requests": requests, **by_assertion, "reasons": reasons}
-
-
-def _rates(stretch: Stretch, width: float, now: float, since: float) -> dict[str, Any]:
-    """Rows and requests per second over the last minute, or since the start if that is later."""
-    n_buckets = int(RATE_SECONDS / width)
-    lately = stretch.counts[-n_buckets:]
-    begin = max(stretch.start + width * (len(stretch.counts) - len(lately)), since)
-    seconds = max(now - begin, 1.0)
-    rows, requests = int(lately[:, :_REASONS].sum()), int(lately[:, _REQUESTS].sum())
-    return {"rows": rows / seconds, "requests": requests / seconds, "seconds": RATE_SECONDS}
-
-
-def _latencies(counts: Ints) -> dict[str, Any]:
-    shares = {f"p{percent}": percent / 100 for percent in (50, 95, 99)}
-    found = {key: _brief(float(quantiles(counts, share))) for key, share in shares.items()}
-    return {**found, "requests": int(counts.sum()), "seconds": LATELY}
-
-
-def _brief(seconds: float) -> float | None:
-    """To the microsecond: 1,440 minutes of more digits than are known would fill the answer."""
-    return finite(round(seconds, 6))
-
-
-def _as_columns(width: float, stretch: Stretch) -> dict[str, Any]:
-    """Buckets as lists, one entry each; quantiles are None where there was no request."""
-    counts = stretch.counts
-    slow = {
-        f"p{percent}": [_brief(each) for each in quantiles(counts[:, _DURATIONS:], percent / 100)]
-        for percent in (50, 99)
-    }
-    return {
-        "width": width,
-        "start": stretch.start,
-        **{each.name: counts[:, each].tolist() for each in Assertion},
-        "requests": counts[:, _REQUESTS].tolist(),
-        **slow,
     }

@@ -74,7 +74,7 @@ class _Now(Collector):
         service = self._service
         yield GaugeMetricFamily("iknow_ready", "1 if all models are loaded.", int(service.ready))
         counts = {
-            "iknow_unrecorded_answers": ("Rows answered without a record.", service.n_unrecorded),
+            "iknow_unrecorded_answers": ("Rows answered without a record.", _unrecorded(service)),
             "iknow_reloads": ("Bundles replaced by new ones.", service.n_reloads),
             "iknow_reload_failures": ("New bundles refused.", service.n_reload_failures),
         }
@@ -106,6 +106,10 @@ class _Now(Collector):
             for change in [] if desk.shadow is None else desk.shadow.to_dict()["changes"]:
                 shadowed.add_metric([*names, change["answered"], change["shadow"]], change["rows"])
         yield from (waiting, alarmed, evidence, limit, shadowed)
+
+
+def _unrecorded(service: Service) -> int:
+    return 0 if service.trail is None else service.trail.n_unrecorded
 
 
 def _add(gauge: GaugeMetricFamily, names: list[str], value: Any) -> None:

@@ -17,7 +17,7 @@ from iknow.explain.picture import Renderer
 from iknow.models.precomputed import PrecomputedModel
 from iknow.service.said import labels_of
 from iknow.service.seen import Looker
-from iknow.storage.about import describe_bundle
+from iknow.storage.about import BundleInfo, describe_bundle
 
 FIRST_VERSION = "1"
 SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
@@ -90,6 +90,12 @@ class Served:
             for name, values in arrays.items()
         ]
 
+    def _n_features(self) -> int | None:
+        """The number of features, if a row is a list of them."""
+        inputs = self.inputs()
+        shape = inputs[0]["shape"]
+        return int(shape[1]) if len(inputs) == 1 and len(shape) == 2 else None
+
     def about(self) -> dict[str, Any]:
         """What `GET /v1/models/NAME` tells."""
         classifier = self.classifier
@@ -102,7 +108,7 @@ class Served:
             "note": self.note,
             "classes": self.labels,
             "features": None if known is None else [str(name) for name in known],
-            "n_features": getattr(classifier, "n_features_in_", None),
+            "n_features": self._n_features(),
             "layers": [str(layer) for layer in classifier.neighborhoods_],
             "promises": list(self.promises),
         }
@@ -122,7 +128,7 @@ def load_served(source: Source) -> Served:
             f"{source.path} holds no model: make it portable with iknow export "
             f"{source.path} --model FILE -o OUT, or ec.save(path, onnx=True)"
         )
-    name = source.name or _as_segment(info.name or source.path.stem)
+    name = name_source(source, info)
     version = info.version or FIRST_VERSION
     return _warm(
         Served(
@@ -138,6 +144,14 @@ def load_served(source: Source) -> Served:
             note=info.note,
         )
     )
+
+
+def name_source(source: Source, info: BundleInfo | None = None) -> str:
+    """What a bundle is served as: as asked for, or as it is called, or as its file is."""
+    if source.name is not None:
+        return source.name
+    about = describe_bundle(source.path) if info is None else info
+    return _as_segment(about.name or source.path.stem)
 
 
 def serve_classifier(

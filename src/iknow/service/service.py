@@ -11,22 +11,22 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from typing import Any
 
-from iknow.audit import Event, Journal, Record, Recorder, Retention, now, open_journal
+from iknow.audit import now
 from iknow.errors import AuditError, BundleError, IknowError
 from iknow.service.computing import Computing, InProcesses, InThread
 from iknow.service.desk import Desk, Moment
 from iknow.service.desks import Desks, keep_state, open_desk
 from iknow.service.labels import learn_labels
-from iknow.service.recording import Call, make_records
+from iknow.service.recording import Call
 from iknow.service.refusal import Refusal
 from iknow.service.rows import Rows
 from iknow.service.said import Said, Wanted
 from iknow.service.served import Served, Source, load_served
 from iknow.service.settings import Settings
 from iknow.service.shaping import shape_rows
+from iknow.service.trail import Trail
 from iknow.service.webhook import Webhook
 from iknow.version import __version__
 
@@ -56,29 +56,26 @@ class Service:
         self.started, self._clock = now(), time.monotonic()
         self._models, self._shadows = tuple(models), dict(shadows or {})
         self._computing: Computing | None = None
-        self._journal: Journal | None = None
-        self._recorder: Recorder | None = None
+        self.trail: Trail | None = None
         self._webhook: Webhook | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._reloading, self._learning = asyncio.Lock(), asyncio.Lock()
-        self.n_unrecorded = self.n_reloads = self.n_reload_failures = 0
+        self.n_reloads = self.n_reload_failures = 0
 
     async def start(self) -> None:
         """Open the audit, load and warm all models; it is ready afterwards."""
         settings = self.settings
         if settings.audit is not None:
-            days, size = settings.retain_days, settings.retain_bytes
-            retention = Retention(None if days is None else timedelta(days=days), size)
-            self._journal = await asyncio.to_thread(open_journal, settings.audit, retention)
-            self._recorder = Recorder(self._journal)
-        if settings.webhook is not None:
+            self.trail = await asyncio.to_thread(Trail, settings)
+        if settings.webhook is not None and settings.webhook_secret is not None:
             self._webhook = Webhook(settings.webhook, settings.webhook_secret)
         self._computing = InThread() if settings.workers == 1 else InProcesses(settings.workers)
         for model in self._models:
             self.desks.add(await self._open(model))
         for desk in self.desks:
             log.info("serving %s (%s)", desk.served.title, desk.served.sha256[:12])
-            await self._note("start", desk.served)
+            if self.trail is not None:
+                await self.trail.note("start", desk.served)
         self._keeping = asyncio.create_task(self._keep())
         self.ready = True
 
@@ -98,9 +95,8 @@ class Service:
                 )
             await asyncio.to_thread(desk.close)
             keep_state(desk, self.settings)
-        if self._recorder is not None and self._journal is not None:
-            await asyncio.to_thread(self._recorder.close)
-            await asyncio.to_thread(self._journal.close)
+        if self.trail is not None:
+            await asyncio.to_thread(self.trail.close)
         if self._webhook is not None:
             await asyncio.to_thread(self._webhook.close)
         if self._computing is not None:
@@ -120,7 +116,8 @@ class Service:
             async with asyncio.timeout(self.settings.timeout):
                 shaped = shape_rows(desk.served.classifier, rows)
                 said = await desk.batcher.submit(shaped, wanted)
-                await self._record(desk.served, call, shaped, said)
+                if self.trail is not None:
+                    await self.trail.record(desk.served, call, shaped, said)
         except TimeoutError as error:
             raise Refusal(
                 504, f"no answer within {self.settings.timeout:g} s: send fewer rows", 5
@@ -149,10 +146,10 @@ class Service:
 
     async def learn(self, call: Call, labels: Sequence[Mapping[str, Any]]) -> dict[str, int]:
         """Take labels that came late; see `iknow.service.labels`."""
-        if self._recorder is None or self._journal is None:
+        if self.trail is None:
             raise Refusal(409, "labels are compared with recorded answers: serve with --audit FILE")
         async with self._learning:  # a label that comes twice at once counts once
-            return await learn_labels(self._journal, self._recorder, self.desks, call, labels)
+            return await learn_labels(self.trail, self.desks, call, labels)
 
     def status(self) -> dict[str, Any]:
         """What the page shows."""
@@ -164,11 +161,7 @@ class Service:
                 "uptime": time.monotonic() - self._clock,
                 "ready": self.ready,
                 "queue": {"waiting": waiting, "most": self.settings.most_waiting},
-                "audit": {
-                    "on": self._recorder is not None,
-                    "required": self.settings.audit_required,
-                    "unrecorded": self.n_unrecorded,
-                },
+                "audit": {"on": False} if self.trail is None else self.trail.status(),
             },
             "models": [desk.status() for desk in self.desks],
         }
@@ -207,7 +200,8 @@ class Service:
             return told | {"changed": False, "error": reason}
         self.n_reloads += 1
         log.info("%s replaces %s", new.served.title, served.title)
-        await self._note("reload", new.served, {"before": served.sha256})
+        if self.trail is not None:
+            await self.trail.note("reload", new.served, {"before": served.sha256})
         asyncio.get_running_loop().create_task(self._retire(desk))
         return {
             "name": new.served.name,
@@ -221,21 +215,6 @@ class Service:
         await desk.batcher.drain()
         await asyncio.to_thread(desk.close)
 
-    async def _record(self, served: Served, call: Call, rows: Rows, said: Said) -> None:
-        if self._recorder is None:
-            return
-        keep = self.settings.keep_inputs
-        try:
-            records = await asyncio.to_thread(
-                make_records, served, call, rows, said, keep_inputs=keep
-            )
-            await asyncio.wrap_future(self._recorder.record(records))
-        except AuditError as error:
-            if self.settings.audit_required:
-                raise
-            self.n_unrecorded += len(said)
-            log.error("answers were given without a record: %s", error)
-
     def _tell(self, what: str, served: Served, details: Mapping[str, Any]) -> None:
         """Raise an alarm: in the log, to the webhook and in the audit."""
         log.warning("ALARM (%s) for %s: %s", what, served.title, details.get("text", details))
@@ -243,21 +222,8 @@ class Service:
                    "bundle": served.sha256, "details": dict(details)}  # fmt: skip
         if self._webhook is not None:
             self._webhook.send(payload)
-        task = asyncio.get_running_loop().create_task(self._note("alarm", served, payload))
-        task.add_done_callback(lambda done: done.exception())
-
-    async def _note(
-        self, what: str, served: Served, details: Mapping[str, Any] | None = None
-    ) -> None:
-        """Put an event into the audit, if there is one."""
-        if self._recorder is None:
-            return
-        told = {"version": served.version, "bundle": served.sha256, **(details or {})}
-        event: Record = Event(time=now(), what=what, model=served.name, details=told)
-        try:
-            await asyncio.wrap_future(self._recorder.record([event]))
-        except AuditError as error:
-            log.error("the event %s could not be recorded: %s", what, error)
+        if self.trail is not None:
+            self.trail.note_soon("alarm", served, payload)
 
     async def _keep(self) -> None:
         while True:

@@ -63,6 +63,11 @@ class Settings:
                 _check_positive(name, getattr(self, name))
         if not 0 < self.alarm_rate < 1:
             raise InputError(f"alarm_rate must lie between 0 and 1; got {self.alarm_rate}")
+        if self.webhook is not None and not self.webhook_secret:
+            raise InputError(
+                "alarms are signed, so that their receiver can trust them: set "
+                "IKNOW_WEBHOOK_SECRET, or webhook_secret"
+            )
         if self.most_waiting < self.most_rows:
             raise InputError(
                 f"most_waiting must be at least most_rows, {self.most_rows}, or the largest "

@@ -8,7 +8,10 @@ from __future__ import annotations
 from math import log10
 from typing import Any
 
+from iknow.core.text import names
 from iknow.monitor import AccuracyReport, Detector, DriftReport
+
+MOST_NAMED = 5
 
 
 def summarize_drift(report: DriftReport) -> dict[str, Any]:
@@ -24,8 +27,25 @@ def summarize_drift(report: DriftReport) -> dict[str, Any]:
         **_evidence(overall),
         "by_class": _by_name(report, "class"),
         "by_layer": _by_name(report, "layer"),
-        "text": ". ".join(report.sentences()),
+        "text": _tell_drift(report),
     }
+
+
+def _tell_drift(report: DriftReport) -> str:
+    """The state in a sentence or two, as the page has no room for all sentences of a report."""
+    if not report.alarmed:
+        return ". ".join(report.sentences())
+    moved = {
+        what: names([each.name for each in report.suspects(kind)], MOST_NAMED)
+        for kind, what in (("class", "beliefs"), ("layer", "layers"))
+        if report.suspects(kind)
+    }
+    where = "; ".join(f"{what} that moved: {named}" for what, named in moved.items())
+    compared = "the reference samples" if report.reference else "the beginning of the stream"
+    return (
+        f"since answer {report.alarms[0].sample:,} the inputs are unlike {compared}"
+        f"{f'; {where}' if where else ''}"
+    )
 
 
 def summarize_accuracy(report: AccuracyReport) -> dict[str, Any]:

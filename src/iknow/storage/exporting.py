@@ -16,21 +16,19 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from iknow.core.assertion import Assertion
 from iknow.core.text import name as shown_name
-from iknow.core.text import names, shown
+from iknow.core.text import shown
 from iknow.errors import BundleError, ExportError, IknowError, InputError, MissingExtraError
 from iknow.locking import unforked
-from iknow.models.export import to_onnx
+from iknow.models.export import find_exporter
 from iknow.models.inputs import take_rows
 from iknow.models.model import Model, Observation
 from iknow.models.probe import (
-    SCORES,
     Probe,
     find_tolerance,
     observe_inputs,
@@ -55,9 +53,7 @@ def find_exported(classifier: Any, *, wanted: bool, samples: Any) -> Exported | 
     """The model of a classifier as ONNX: the one it was loaded with, or if wanted a new one."""
     own = type(classifier.model_).__name__ == "PortableModel"
     if samples is not None and not wanted:
-        raise InputError(
-            "samples= are for comparing an exported model: say onnx=True, or omit them"
-        )
+        raise InputError("samples= are to compare an exported model on: say onnx=True too")
     if not wanted and not own:
         return None
     compared = getattr(classifier, "bundled_", {}).get("exported") if own else None
@@ -68,19 +64,10 @@ def find_exported(classifier: Any, *, wanted: bool, samples: Any) -> Exported | 
 
 def export_model(classifier: Any, samples: Any = None) -> Exported:
     """The model of a fitted classifier as ONNX; `ExportError` unless it answers alike."""
-    model, probe = classifier.model_, classifier.probe_
-    given: list[tuple[str, Any]] = []
-    if isinstance(probe, Probe):
-        given.append(("training input", probe.inputs))
-    if samples is not None:
-        given.append(("sample", samples))
-    if not given:
-        raise ExportError(
-            f"there is nothing to compare the exported model on: {probe}. Pass some real inputs, "
-            "samples=..., or --samples to a command"
-        )
-    own = getattr(model, "content", None)
-    content = to_onnx(model, classifier.layers_, model.prepare(given[0][1])) if own is None else own
+    model, probe, layers = classifier.model_, classifier.probe_, classifier.layers_
+    export = find_exporter(model)
+    given = _real_inputs(probe, samples)
+    content = export(model, layers, model.prepare(next(iter(given.values()))))
     other = copy.copy(classifier)
     try:
         columns = getattr(classifier, "feature_names_in_", None)
@@ -89,12 +76,23 @@ def export_model(classifier: Any, samples: Any = None) -> Exported:
         raise ExportError(f"the exported model cannot be read: {error}") from error
     allowed = dict(probe.tolerances) if isinstance(probe, Probe) else {}
     farthest: Distances = {}
-    n = 0
-    for word, inputs in given:
-        n += _compare(classifier, other, inputs, word, allowed, farthest)
-    pairs = {name: {"tolerance": allowed[name], "difference": farthest[name]} for name in farthest}
-    layers = zip(classifier.layers_, list(pairs.values())[1:], strict=True)
-    return Exported(content, {"samples": n, "scores": pairs[SCORES], "layers": dict(layers)})
+    n = sum(_compare(classifier, other, given[word], word, allowed, farthest) for word in given)
+    pairs = [{"tolerance": allowed[name], "difference": farthest[name]} for name in farthest]
+    by_layer = dict(zip(layers, pairs[1:], strict=True))
+    return Exported(content, {"samples": n, "scores": pairs[0], "layers": by_layer})
+
+
+def _real_inputs(probe: Probe | str, samples: Any) -> dict[str, Any]:
+    """What to compare on, by the word for one of them."""
+    found = {"training input": probe.inputs} if isinstance(probe, Probe) else {}
+    if samples is not None:
+        found["sample"] = samples
+    if not found:
+        raise ExportError(
+            f"there is nothing to compare the exported model on: {probe}. Pass some real inputs, "
+            "samples=..., or --samples to a command"
+        )
+    return found
 
 
 def load_exported(
@@ -119,7 +117,8 @@ def check_exported_model(
     """Refuse a model that answers differently on this machine; without a probe, trust its seal."""
     if isinstance(known_by, str):
         return
-    if (difference := known_by.find_difference(model, batch_size)) is not None:
+    asked = replace(known_by, inputs=model.prepare(known_by.inputs))
+    if (difference := asked.find_difference(model, batch_size)) is not None:
         raise BundleError(
             f"{path} cannot be used: {MODEL} answers differently here: {difference}. Update "
             "onnxruntime or, if you know better, pass check_model=False, or --no-check-model"
@@ -161,7 +160,8 @@ def _compare(
                 f"the exported model differs on {word} {row}: {name} are {distance:.3g} away from "
                 f"the original's, where {allowed[name]:.3g} is allowed"
             )
-    _check_same(before.belief, after.belief, "believes", one.classes_, word)
+    labels = np.array([*one.classes_.tolist(), "nothing"], dtype=object)  # -1 is no belief
+    _check_same(labels[before.belief], labels[after.belief], "believes", word)
     if hasattr(one, "neighborhoods_"):
         _compare_answers(one.assess(inputs), other.assess(inputs), word)
     return len(before)
@@ -184,27 +184,25 @@ def _distances(
 
 
 def _compare_answers(one: Any, other: Any, word: str) -> None:
-    words = np.array([each.name for each in sorted(Assertion)])
-    _check_same(one.assertion, other.assertion, "asserts", words, word)
+    _check_same(one.assertion, other.assertion, "asserts", word)
     if one.levels is not None:
-        _check_same(one.level, other.level, "has the level", None, word)
-    _check_same(one.reason, other.reason, "gives the reason", None, word)
+        _check_same(one.level, other.level, "has the level", word)
+    _check_same(one.reason, other.reason, "gives the reason", word)
 
 
-def _check_same(before: Any, after: Any, verb: str, labels: Any, word: str) -> None:
-    different = np.flatnonzero(before != after)
+def _check_same(before: Any, after: Any, verb: str, word: str) -> None:
+    """Refuse answers of which one differs; before, after: of shape (n,)."""
+    same = np.asarray(before == after)
+    if np.asarray(before).dtype.kind == "f":
+        same |= np.isnan(before) & np.isnan(after)
+    different = np.flatnonzero(~same)
     if not len(different):
         return
     row = int(different[0])
-    pair = [_in_words(each[row], labels) for each in (before, after)]
+    pair = [shown_name(getattr(each[row], "name", each[row])) for each in (before, after)]
     raise ExportError(
         f"the exported model differs on {word} {row}: it {verb} {pair[1]}, the original {pair[0]} "
-        f"({word}s that differ: {len(different)} of {len(before)}, the first of them {row}). If it "
-        "lies on the very boundary, rounding decides: tune again or compare on other samples"
+        f"({word}s that differ: {len(different)} of {len(before)}). A sample on the very boundary, "
+        "or a copy of a training sample, may change by rounding: wrap the model's .onnx file, so "
+        "that fit and tune see the same numbers"
     )
-
-
-def _in_words(value: Any, labels: Any) -> str:
-    if labels is None:
-        return shown_name(getattr(value, "name", value))
-    return names([labels[value]]) if value >= 0 else "nothing"

@@ -90,6 +90,7 @@ class SavingMixin:
             ('input',)
         """
         check_is_fitted(self, "indexes_")
+        about = make_about(self, name, note, version)
         as_onnx = find_exported(self, wanted=as_flag(onnx, "onnx"), samples=samples)
         known_by = self.probe_ if as_flag(probe, "probe") else "it was saved with probe=False"
         record, arrays = (known_by, {}) if isinstance(known_by, str) else known_by.store()
@@ -116,7 +117,7 @@ class SavingMixin:
                 "n_features_in": getattr(self, "n_features_in_", None),
                 "feature_names_in": None if names is None else [str(name) for name in names],
                 "probe": record,
-                "about": make_about(self, name, note, version),
+                "about": about,
                 "reading": make_reading(self),
             },
             model=None if as_onnx is None else lambda: as_onnx.content,

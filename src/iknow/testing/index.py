@@ -20,6 +20,8 @@ import numpy as np
 import pytest
 
 from iknow.core.arrays import Floats, Ints
+from iknow.core.codes import NO_BELIEF
+from iknow.core.decision import Decision, decide
 from iknow.core.evidence import NO_EXEMPLAR, Evidence, from_ranked, merge_evidence
 from iknow.core.neighborhood import Neighborhood
 from iknow.core.support import find_support
@@ -69,6 +71,15 @@ def assert_same_evidence(actual: Evidence, expected: Evidence) -> None:
     """Equal to the last bit, exemplars included."""
     for part, column in vars(expected).items():
         np.testing.assert_array_equal(getattr(actual, part), column, part)
+
+
+def assert_same_decision(actual: Decision, expected: Decision) -> None:
+    """Equal to the last bit, exemplars included."""
+    np.testing.assert_array_equal(actual.contrast.own, expected.contrast.own, "own")
+    np.testing.assert_array_equal(actual.contrast.other, expected.contrast.other, "other")
+    np.testing.assert_array_equal(actual.exemplars, expected.exemplars, "exemplars")
+    np.testing.assert_array_equal(actual.support, expected.support, "support")
+    assert actual.contrast.quorum == expected.contrast.quorum
 
 
 class Problem:
@@ -135,6 +146,7 @@ def _rules_at_ties(evidence: Evidence, k: int, seed: int) -> list[Neighborhood]:
         BallElseNearest(radius, k),
         BallWithNearest(radius, k),
         RelativeBall(radius, ratio),
+        RelativeBall(radius, 0.7, quorum=(3, 2)),
         RelativeBall(radius, ratio, quorum=(1, 3)),
     ]
 
@@ -199,6 +211,22 @@ class IndexContract:
                 believed = None if turn % 2 and rule.quorum[0] == rule.quorum[1] else belief
                 found = index.find_support(problem.queries, rule, believed)
                 np.testing.assert_array_equal(found, find_support(expected, rule, believed))
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_decisions_equal_those_of_the_whole_evidence(self, kind: str) -> None:
+        """Truncated distances decide as all do, where an index has a `decide` of its own."""
+        for seed in range(self.seeds_per_kind):
+            problem = Problem(kind, seed)
+            k, n = max(1, problem.k), len(problem.queries)
+            index: Any = self.make_index(*problem.training)
+            if not hasattr(index, "decide"):
+                return
+            expected = self._brute_force(*problem.training, problem.queries, k, per_class=3)
+            belief = np.random.default_rng(seed).integers(NO_BELIEF, problem.n_classes, size=n)
+            turn = KINDS.index(kind) + seed
+            for rule in _rules_at_ties(expected, k, seed)[turn % 3 :: 3]:
+                found = index.decide(problem.queries, rule, belief)
+                assert_same_decision(found, decide(expected, rule, belief))
 
     def test_a_larger_problem_of_many_blocks_and_tasks(self) -> None:
         rng = np.random.default_rng(0)

@@ -58,7 +58,7 @@ def run_demo(plan: Plan) -> None:
 def run_service(plan: Plan, on_listening: Callable[[str], object] | None = None) -> None:
     """Serve until a signal ends it. on_listening: is told the URL."""
     _check_installed()
-    from iknow.service.served import Source
+    from iknow.service.served import Source, name_source
     from iknow.service.service import Service
     from iknow.service.settings import Settings
     from iknow.service.tokens import read_tokens
@@ -72,12 +72,11 @@ def run_service(plan: Plan, on_listening: Callable[[str], object] | None = None)
     if pictures and settings.workers > 1:
         raise InputError("--picture draws in the process that listens: use --workers 1")
     sources = [Source.parse(text) for text in plan.bundles]
-    named = {source.name or source.path.stem for source in sources}
-    if unknown := set(pictures) - named:
-        raise InputError(f"--picture names {shown(min(unknown))}, which is not served")
-    sources = [
-        replace(source, picture=pictures.get(source.name or source.path.stem)) for source in sources
-    ]
+    if pictures:
+        named = {name_source(source): source for source in sources}
+        if unknown := set(pictures) - set(named):
+            raise InputError(f"--picture names {shown(min(unknown))}, which is not served")
+        sources = [replace(each, picture=pictures.get(name)) for name, each in named.items()]
     shadows = {}
     for text in plan.shadows:
         source = Source.parse(text)

@@ -58,9 +58,8 @@ def _is_of_trees(model: Any) -> bool:
 
 EXPORTERS = (
     Exporter("TorchModel", "iknow.models.torch.to_onnx"),
-    Exporter("ExportedModel", "iknow.models.torch.to_onnx"),
     Exporter("OnnxModel", "iknow.models.onnx.to_onnx"),
-    Exporter("KerasModel", "iknow.models.keras.to_onnx"),
+    Exporter("PortableModel", "iknow.models.onnx.portable"),
     Exporter("SklearnModel", "iknow.models.export.onnxmltools", _is_of_trees),
     Exporter("SklearnModel", "iknow.models.export.skl2onnx"),
 )
@@ -79,10 +78,15 @@ def to_onnx(model: Model, layers: Sequence[str], inputs: Any) -> bytes:
         ExportError: The model, or one of the layers, cannot become ONNX.
         MissingExtraError: A package that converts it is not installed.
     """
+    return find_exporter(model)(model, tuple(layers), inputs)
+
+
+def find_exporter(model: Model) -> ToOnnx:
+    """The function that exports a model; the errors of `to_onnx` if there is none."""
     kind = type(model).__name__
     for exporter in EXPORTERS:
         if kind == exporter.adapter and exporter.recognizes(model):
-            return _function(exporter)(model, tuple(layers), inputs)
+            return _function(exporter)
     raise ExportError(_why_not(kind))
 
 
@@ -97,7 +101,10 @@ def _function(exporter: Exporter) -> ToOnnx:
 
 def _why_not(kind: str) -> str:
     if kind == "PrecomputedModel":
-        return "there is no model to export, only its outputs: load the bundle with its model first"
+        return (
+            "there is no model to export, only its outputs: load the bundle with its model, or "
+            "name that with --model"
+        )
     if kind == "FunctionModel":
         return (
             "a function can be any code, so it cannot become ONNX: give the torch module, the "

@@ -41,10 +41,8 @@ def _read(part: Part, member: Any) -> Tensor:
     if said is None:
         raise ExportError(f"{type(inner).__name__} inside a calibration gives no numbers as ONNX")
     if n == 2:
-        chance = _curve(
-            b, b.columns(said, np.array([(said.width or 1) - 1])), member.calibrators[0]
-        )
-        return _capped(b, both_columns(b, chance))
+        second = b.columns(said, np.array([(said.width or 1) - 1]))
+        return _capped(b, both_columns(b, _curve(b, second, member.calibrators[0])))
     columns = [
         _curve(b, b.columns(said, np.array([i])), curve)
         for i, curve in enumerate(member.calibrators)

@@ -30,7 +30,7 @@ def read_classifier(part: Part) -> Answer:
 
 
 def read_booster(part: Part) -> Answer:
-    """catboost's own CatBoost."""
+    """Catboost's own CatBoost."""
     return _read(part, part.estimator.model)
 
 

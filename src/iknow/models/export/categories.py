@@ -65,7 +65,8 @@ def split_by_sets(
             of_feature.setdefault(members, len(of_feature))
     if not wanted:
         return x, list(trees)
-    parts, places, n = [x], {}, x.width or 0
+    parts, n = [x], x.width or 0
+    places: dict[tuple[int, tuple[int, ...]], int] = {}
     for feature, members_of in wanted.items():
         column = b.columns(x, np.array([feature]))
         inside = membership(b, b.cast(column, "float64"), list(members_of))

@@ -48,9 +48,9 @@ def join_columns(part: Part) -> Tensor:
     found = []
     for name, transformer, columns in ct.transformers_:
         which = np.asarray(places[name], np.int64)
-        if isinstance(transformer, str) and transformer == "drop" or not len(which):
+        if (isinstance(transformer, str) and transformer == "drop") or not len(which):
             continue
-        inner = _select(part, which, is_one=isinstance(columns, str) or np.ndim(columns) == 0)
+        inner = select(part, which, is_one=isinstance(columns, (str, int, np.integer)))
         found.append(_weighted(part.of(transformer), inner, ct.transformer_weights, name))
     return _side_by_side(part, found)
 
@@ -77,7 +77,7 @@ def call_function(part: Part) -> Value:
     return part.value
 
 
-def _select(part: Part, which: Any, is_one: bool) -> Part:
+def select(part: Part, which: Any, is_one: bool = False) -> Part:
     """Some columns; a single one, named by itself, is an array of one axis."""
     sample = part.sample
     rows = sample.iloc[:, which] if hasattr(sample, "iloc") else sample[:, which]

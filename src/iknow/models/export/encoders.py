@@ -23,14 +23,15 @@ from iknow.models.numbers import is_missing
 def encode_one_hot(part: Part) -> Tensor:
     """A column for each category of each input column."""
     encoder = part.estimator
-    if getattr(encoder, "_infrequent_enabled", False):
+    rare = getattr(encoder, "_infrequent_enabled", False)
+    if rare and encoder.drop is not None:
         return convert_transformer(part)
     found = []
     for i, (column, known) in enumerate(zip(_columns(part), encoder.categories_, strict=True)):
         codes = find_codes(part.b, column, known)
         if encoder.handle_unknown == "error":
             refuse_unknown(part.b, codes, len(known))
-        table = np.eye(len(known) + 1, len(known))
+        table = _with_rare(encoder, i) if rare else np.eye(len(known) + 1, len(known))
         if encoder.drop_idx_ is not None and encoder.drop_idx_[i] is not None:
             table = np.delete(table, int(encoder.drop_idx_[i]), axis=1)
         found.append(_look_up(part.b, codes, table))
@@ -56,6 +57,18 @@ def encode_ordinal(part: Part) -> Tensor:
         table[gaps] = encoder.encoded_missing_value
         found.append(_look_up(part.b, codes, table[:, None]))
     return part.b.concat(found)
+
+
+def _with_rare(encoder: Any, i: int) -> NDArray[np.float64]:
+    """What each category becomes if those that are rare share the last column."""
+    n, shared = len(encoder.categories_[i]), encoder._default_to_infrequent_mappings[i]
+    if shared is None:
+        return np.eye(n + 1, n)
+    width = int(shared.max()) + 1
+    table = np.vstack([np.eye(width)[shared], np.zeros(width)])
+    if encoder.handle_unknown in ("infrequent_if_exist", "warn"):
+        table[-1, -1] = 1.0
+    return table
 
 
 def find_codes(b: Builder, column: Tensor, known: Any) -> Tensor:

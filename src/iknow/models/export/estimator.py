@@ -16,7 +16,7 @@ from iknow.core.codes import NO_BELIEF
 from iknow.core.text import shown
 from iknow.errors import ExportError
 from iknow.models.export.columns import follow
-from iknow.models.export.guard import find_refused, silence
+from iknow.models.export.guard import guard, silence
 from iknow.models.export.onnx.answers import both_signs, one_hot
 from iknow.models.export.onnx.builder import Builder, Tensor
 from iknow.models.export.onnx.inputs import Frame, Value, as_numbers, declare
@@ -50,7 +50,7 @@ def to_onnx(adapter: SklearnModel, layers: Sequence[str], inputs: Any) -> bytes:
     b = Builder()
     value = declare(b, batch)
     found: dict[str, Tensor] = {}
-    part = Part(b, None, value, own_copy(sample))
+    part = entrance = Part(b, None, value, own_copy(sample))
     if INPUT in layers:
         found[INPUT] = as_numbers(b, value)
     if NUMBERS in layers and NUMBERS not in dict(adapter.steps):
@@ -59,17 +59,18 @@ def to_onnx(adapter: SklearnModel, layers: Sequence[str], inputs: Any) -> bytes:
         part = follow(part.of(step))
         if name in layers:
             found[name] = as_numbers(b, part.value)
-    answer = classify(part.of(adapter.classifier))
-    decides = hasattr(adapter.classifier, "decision_function")
+    answer = classify(part.of(adapter.final))
+    decides = hasattr(adapter.final, "decision_function")
     output = answer.decision if decides else answer.chances
     found = answer.layers | ({} if output is None else {OUTPUT: output}) | found
     scores, belief = _scores(adapter, b, answer)
-    scores = silence(b, scores, find_refused(adapter, sample, value), value)
+    guard(adapter, entrance, part)
+    scores = silence(b, scores)
     outputs = {"scores": scores}
     for layer in layers:
         if layer not in found:
             raise ExportError(
-                f"the layer {shown(layer)} of {type(adapter.classifier).__name__} cannot become "
+                f"the layer {shown(layer)} of {type(adapter.final).__name__} cannot become "
                 f"ONNX; {', '.join(map(repr, found))} can: choose other layers"
             )
         outputs[f"layer:{layer}"] = b.cast(found[layer], "float32")
@@ -94,7 +95,7 @@ def _scores(adapter: SklearnModel, b: Builder, answer: Answer) -> tuple[Tensor, 
     if answer.chances is not None:
         return answer.chances, answer.belief
     if answer.belief is None:
-        raise ExportError(f"{type(adapter.classifier).__name__} gives no answer as ONNX")
+        raise ExportError(f"{type(adapter.final).__name__} gives no answer as ONNX")
     n, decision = len(adapter.classes), answer.decision
     if decision is not None and decision.width == 1:
         return both_signs(b, decision), answer.belief

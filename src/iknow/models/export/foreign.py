@@ -1,8 +1,8 @@
 """Foreign parts: what skl2onnx makes of a part, compared with the part itself.
 
-skl2onnx writes single precision by default; some of its converters fail in double precision or are
-wrong there. So a graph in double precision is tried first, one in single precision then, and a graph
-is taken only if it says the same about the examples.
+Some of skl2onnx's converters fail in double precision, or are wrong. So a graph in the precision of
+the examples is tried first, then one in the other, and a graph is taken only if it says the same
+about the examples.
 """
 
 from __future__ import annotations
@@ -30,6 +30,11 @@ X = "X"
 
 def convert_transformer(part: Part) -> Tensor:
     """What a transformer makes."""
+    if getattr(part.estimator, "analyzer", "word") != "word":
+        raise ExportError(
+            f"{type(part.estimator).__name__} with an analyzer other than 'word' cannot become "
+            "ONNX: skl2onnx counts differently"
+        )
     made = _as_array(part.estimator.transform(own_copy(part.sample)))
     return _convert(part, {}, [made.reshape(len(made), -1)])[0]
 
@@ -73,13 +78,15 @@ def find_positions(b: Builder, label: Tensor, classes: NDArray[Any]) -> Tensor:
 
 
 def _convert(part: Part, options: dict[str, Any], expected: list[NDArray[Any]]) -> list[Tensor]:
-    """The first outputs of the graph that skl2onnx makes, in double precision where they are numbers.
+    """The first outputs of the graph that skl2onnx makes; numbers are in double precision.
 
     expected: what the part itself says about its sample.
     """
     convert_part = _load()
     b, x = part.b, as_tensor(part.b, part.value)
     kinds = [x.kind] if x.kind == TEXT else ["float64", "float32"]
+    if _as_array(part.sample).dtype == np.float32:  # in which scikit-learn computes then
+        kinds.reverse()
     reason = "it gave no graph"
     for kind in kinds:
         try:
@@ -96,8 +103,9 @@ def _convert(part: Part, options: dict[str, Any], expected: list[NDArray[Any]]) 
                 for output, got, wanted in zip(model.graph.output, said, expected, strict=False)
             ]
     raise ExportError(
-        f"{type(part.estimator).__name__} cannot become ONNX by skl2onnx: {shown_name(reason, 400)}. "
-        "Use another estimator in its place, or leave the model outside of the bundle"
+        f"{type(part.estimator).__name__} cannot become ONNX by skl2onnx: "
+        f"{shown_name(reason, 400)}. Use another estimator in its place, or leave the model out "
+        "of the bundle"
     )
 
 

@@ -1,9 +1,9 @@
 """Guard: samples that a model refuses get no answer from its graph either.
 
-A graph computes something for every input, also where the model would raise an error: a forest that
-never saw a missing value, an infinite number. Which of them a model refuses we ask the model, with a
-sample into which such values are put; where the graph meets one, its scores are NaN, which is no
-answer.
+A graph computes something for every input, also where the model would raise an error: for a missing
+value that a forest never saw, for an infinite number. Which of them a model refuses we ask the
+model itself, with a sample into which such values are put. Where the graph meets one, its scores
+are NaN, which is no answer.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from iknow.core.arrays import Ints
-from iknow.core.codes import NO_BELIEF
-from iknow.errors import InputError
 from iknow.models.adapt import has_base
-from iknow.models.export.onnx.builder import Builder, Tensor
-from iknow.models.export.onnx.inputs import TEXT, Frame, Value
+from iknow.models.booster import is_refusal
+from iknow.models.export.onnx.builder import TEXT, Builder, Tensor
+from iknow.models.export.onnx.inputs import Frame, Value
+from iknow.models.export.parts import Part
 from iknow.models.inputs import own_copy, take_rows
 from iknow.models.numbers import is_sparse
 from iknow.models.sklearn import SklearnModel
@@ -30,8 +30,11 @@ SPLITS_COLUMNS = ("ColumnTransformer", "FeatureUnion")
 TOO_LARGE = 2.0**128 - 2.0**103  # what becomes infinite in single precision
 
 
-def find_refused(model: SklearnModel, sample: Any, value: Value) -> dict[str, Ints]:
-    """The columns of numbers in which a model refuses each kind of value."""
+def find_refused(model: Any, sample: Any, value: Value, *, alike: bool) -> dict[str, Ints]:
+    """The columns of numbers in which a model refuses each kind of value.
+
+    alike: whether it treats all columns alike, so that asking about all of them at once is enough.
+    """
     columns = _number_columns(value)
     if not len(columns):
         return {}
@@ -40,7 +43,7 @@ def find_refused(model: SklearnModel, sample: Any, value: Value) -> dict[str, In
     for kind, strange in VALUES.items():
         if not _is_refused(model, _put(row, columns, strange)):
             continue
-        if _treats_alike(model):
+        if alike:
             refused[kind] = columns
             continue
         each = [i for i in columns if _is_refused(model, _put(row, np.array([i]), strange))]
@@ -48,12 +51,29 @@ def find_refused(model: SklearnModel, sample: Any, value: Value) -> dict[str, In
     return refused
 
 
-def silence(b: Builder, scores: Tensor, refused: Mapping[str, Ints], value: Value) -> Tensor:
+def guard(model: SklearnModel, entrance: Part, end: Part) -> None:
+    """Refuse what the model refuses, and what its classifier refuses after the steps.
+
+    entrance, end: what enters the first step and what enters the classifier.
+    """
+    first = next((step for _, step in model.steps), model.final)
+    alike = not any(has_base(first, name, "sklearn") for name in SPLITS_COLUMNS)
+    _refuse(entrance, find_refused(model.estimator, entrance.sample, entrance.value, alike=alike))
+    if model.steps:
+        _refuse(end, find_refused(model.final, end.sample, end.value, alike=True))
+
+
+def _refuse(part: Part, refused: Mapping[str, Ints]) -> None:
+    b = part.b
+    for kind, columns in refused.items():
+        strange = b.cast(_find(b, kind, _select(b, part.value, columns)), "float32")
+        worst = b.reduce("ReduceMax", strange)
+        b.refuse(b.op("Greater", worst, np.array(0.5, "float32"), kind="bool"))
+
+
+def silence(b: Builder, scores: Tensor) -> Tensor:
     """Scores that are NaN for refused samples, of shape (n, n_classes)."""
     found = [b.op("Reshape", each, np.array([-1, 1]), width=1) for each in b.refused]
-    for kind, columns in refused.items():
-        strange = b.cast(_find(b, kind, _select(b, value, columns)), "float32")
-        found.append(b.op("Greater", b.reduce("ReduceMax", strange), np.float32(0.5), kind="bool"))
     if not found:
         return scores
     which = found[0]
@@ -71,8 +91,13 @@ def _find(b: Builder, kind: str, x: Tensor) -> Tensor:
         size = b.op("Abs", x)
         above = b.op("GreaterOrEqual", size, np.array(TOO_LARGE), kind="bool")
         return b.op("And", above, b.op("Less", size, np.array(np.inf), kind="bool"))
-    sides = {"detect_positive": int(kind == INFINITE), "detect_negative": int(kind == NEGATIVE)}
-    return b.op("IsInf", x, kind="bool", **sides)
+    return b.op(
+        "IsInf",
+        x,
+        kind="bool",
+        detect_positive=int(kind == INFINITE),
+        detect_negative=int(kind == NEGATIVE),
+    )
 
 
 def _number_columns(value: Value) -> Ints:
@@ -88,12 +113,6 @@ def _select(b: Builder, value: Value, columns: Ints) -> Tensor:
         tensors = list(value.columns.values())
         return b.concat([tensors[i] for i in columns])
     return value if len(columns) == value.width else b.columns(value, columns)
-
-
-def _treats_alike(model: SklearnModel) -> bool:
-    """Whether a model treats all columns alike as far as strange values go."""
-    parts = [step for _, step in model.steps[:1]] or [model.classifier]
-    return not any(has_base(part, name, "sklearn") for part in parts for name in SPLITS_COLUMNS)
 
 
 def _put(row: Any, columns: Ints, strange: float) -> Any:
@@ -113,10 +132,13 @@ def _put(row: Any, columns: Ints, strange: float) -> Any:
     return filled
 
 
-def _is_refused(model: SklearnModel, row: Any) -> bool:
+def _is_refused(model: Any, row: Any) -> bool:
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
-            return bool(model.observe(row, ()).belief[0] == NO_BELIEF)
-        except InputError:
+            model.predict(row)
+        except Exception as error:
+            if not is_refusal(error):
+                raise
             return True
+    return False

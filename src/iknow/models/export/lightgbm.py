@@ -1,10 +1,10 @@
 """lightgbm's trees, from its own dump.
 
 It compares in double precision: x <= t goes to the left. What a node takes for missing depends on
-its feature: NaN, or NaN and 0, or nothing, and then NaN counts as 0. So each feature enters the trees
-with NaN for what is missing to it. A category of a node's set goes to the left, all else to the
-right. The leaves have numbers of their own. If training stopped early, the rounds up to the best one
-answer.
+its feature: NaN, or NaN and 0, or nothing, and then NaN counts as 0. So each feature enters the
+trees with NaN for what is missing to it. A category of a node's set goes to the left, all else to
+the right. The leaves have numbers of their own. If training stopped early, the rounds up to the
+best one answer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from iknow.errors import ExportError
 from iknow.geometry.hamming import LEAVES
 from iknow.models.export.categories import as_codes, split_by_sets
-from iknow.models.export.onnx.answers import both_columns, is_above, sigmoid
+from iknow.models.export.onnx.answers import both_columns, sigmoid
 from iknow.models.export.onnx.builder import Builder, Tensor
 from iknow.models.export.onnx.trees import (
     NO_CHILD,
@@ -40,23 +40,18 @@ def read_classifier(part: Part) -> Answer:
 
 
 def read_booster(part: Part) -> Answer:
-    """lightgbm's own Booster."""
+    """Lightgbm's own Booster."""
     return _read(part, part.estimator.model)
 
 
 def _read(part: Part, booster: Any) -> Answer:
     b, dump = part.b, booster.dump_model()
     objective, *settings = str(dump.get("objective", "")).split(" ")
-    if objective not in ("binary", "multiclass", "multiclassova") or dump["average_output"]:
-        raise ExportError(
-            f"lightgbm with objective {objective!r}"
-            f"{' and random forests' if dump['average_output'] else ''} cannot become ONNX"
-        )
+    if objective not in ("binary", "multiclass", "multiclassova"):
+        raise ExportError(f"lightgbm with objective {objective!r} cannot become ONNX")
     walked = [list(_walk(each["tree_structure"])) for each in dump["tree_info"]]
     if any("leaf_coeff" in node for tree in walked for node in tree):
-        raise ExportError(
-            "lightgbm's linear trees cannot become ONNX: train with linear_tree=False"
-        )
+        raise ExportError("lightgbm's linear trees cannot become ONNX: use linear_tree=False")
     x = as_codes(part, _categories(part, dump), unknown=np.nan)
     if isinstance(part.sample, np.ndarray) and part.sample.dtype.kind not in "f":
         x = b.cast(b.cast(x, "float32"), "float64")  # as lightgbm does with whole numbers
@@ -66,20 +61,18 @@ def _read(part: Part, booster: Any) -> Answer:
     found = find_leaves(b, trees, x, "BRANCH_LEQ")
     held = [node["leaf_value"] for tree in walked for node in tree if "leaf_value" in node]
     n = dump["num_tree_per_iteration"]
-    margin = add_up_by_class(b, found, np.array(held), [i % n for i in range(len(trees))])
+    total = add_up_by_class(b, found, np.array(held), [i % n for i in range(len(trees))])
+    is_forest = dump["average_output"]  # whose decision function is the sum nevertheless
+    mean = b.op("Div", total, np.array(float(len(trees) // n))) if is_forest else total
     layers = {LEAVES: leaf_numbers(b, found, trees)}
-    return _answer(b, margin, objective, _slope(settings), layers)
+    return Answer(_chances(b, mean, objective, _slope(settings)), total, layers=layers)
 
 
-def _answer(
-    b: Builder, margin: Tensor, objective: str, slope: float, layers: dict[str, Tensor]
-) -> Answer:
+def _chances(b: Builder, margin: Tensor, objective: str, slope: float) -> Tensor:
     if objective == "multiclass":
-        return Answer(b.op("Softmax", margin, axis=1), layers=layers)
+        return b.op("Softmax", margin, axis=1)
     chances = sigmoid(b, b.op("Mul", margin, np.array(slope)))
-    if objective == "multiclassova":
-        return Answer(chances, layers=layers)
-    return Answer(both_columns(b, chances), belief=is_above(b, chances, 0.5), layers=layers)
+    return both_columns(b, chances) if margin.width == 1 else chances
 
 
 def _slope(settings: Sequence[str]) -> float:

@@ -57,8 +57,8 @@ def read_boosting(part: Part) -> Answer:
         total = add_up(b, found, np.concatenate(held))
         layers = {LEAVES: leaf_numbers(b, found, trees)}
     else:
-        answers = [(answered(b, classify(part.of(m))), w) for m, w in zip(members, weights)]
-        total = _sum(b, [_weighted_vote(b, code, n, w) for code, w in answers])
+        votes = [_weighted_vote(part.of(m), n, w) for m, w in zip(members, weights, strict=False)]
+        total = _sum(b, votes)
     decision = b.op("Div", total, np.array(float(weights.sum())))
     if n == 2:
         first, second = b.columns(decision, np.array([0])), b.columns(decision, np.array([1]))
@@ -101,9 +101,10 @@ def _vote(part: Part, member: Any, answer: Answer) -> Tensor:
     return b.op("MatMul", answer.chances, matrix, width=n)
 
 
-def _weighted_vote(b: Builder, code: Tensor, n: int, weight: float) -> Tensor:
+def _weighted_vote(part: Part, n: int, weight: float) -> Tensor:
+    code = answered(part.b, classify(part))
     table = _votes(np.arange(n), n) * weight
-    return b.op("Gather", table, code, kind="float64", width=n, axis=0)
+    return part.b.op("Gather", table, code, kind="float64", width=n, axis=0)
 
 
 def _votes(codes: Any, n: int) -> Floats:

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from iknow.core.arrays import Floats
+from iknow.core.arrays import Floats, Floats32
 from iknow.errors import ExportError
 from iknow.geometry.hamming import LEAVES
 from iknow.models.export.categories import as_codes, split_by_sets
-from iknow.models.export.onnx.answers import both_columns, highest, is_above, sigmoid
+from iknow.models.export.onnx.answers import both_columns, sigmoid
 from iknow.models.export.onnx.builder import Builder, Tensor
 from iknow.models.export.onnx.trees import (
     Tree,
@@ -39,7 +40,7 @@ def read_classifier(part: Part) -> Answer:
 
 
 def read_booster(part: Part) -> Answer:
-    """xgboost's own Booster."""
+    """Xgboost's own Booster."""
     return _read(part, part.estimator.model, np.nan)
 
 
@@ -75,13 +76,11 @@ def _read(part: Part, booster: Any, missing: float) -> Answer:
 
 def _answer(b: Builder, margin: Tensor, layers: dict[str, Tensor]) -> Answer:
     if margin.width == 1:
-        chance = sigmoid(b, margin)
-        return Answer(both_columns(b, chance), belief=is_above(b, chance, 0.5), layers=layers)
-    chances = b.op("Softmax", margin, axis=1)
-    return Answer(chances, belief=highest(b, margin), layers=layers)
+        return Answer(both_columns(b, sigmoid(b, margin)), layers=layers)
+    return Answer(b.op("Softmax", margin, axis=1), layers=layers)
 
 
-def _find_trees(gradient_booster: Mapping[str, Any]) -> tuple[Any, Floats]:
+def _find_trees(gradient_booster: Mapping[str, Any]) -> tuple[Any, Floats32]:
     """The trees, and what each counts."""
     if gradient_booster["name"] == "gblinear":
         raise ExportError("xgboost's gblinear cannot become ONNX: use booster='gbtree'")
@@ -128,8 +127,7 @@ def _categories(model: Mapping[str, Any]) -> list[list[str] | None]:
     for each in encoded:
         ends = each.get("offsets") or []
         raw = bytes(value % 256 for value in each["values"]) if len(ends) > 1 else b""
-        pairs = zip(ends, ends[1:], strict=False)
-        found.append([raw[i:j].decode() for i, j in pairs] if len(ends) > 1 else None)
+        found.append([raw[i:j].decode() for i, j in pairwise(ends)] if raw else None)
     return found
 
 

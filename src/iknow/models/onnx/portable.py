@@ -28,6 +28,12 @@ from iknow.models.onnx.graph import TEXT
 from iknow.models.onnx.model import OnnxModel
 
 
+def to_onnx(model: PortableModel, layers: Sequence[str], inputs: Any) -> bytes:
+    """The file that a portable model is; see `iknow.models.export`."""
+    check_layers(layers, model.layers, model._name)
+    return model.content
+
+
 class PortableModel(Model):
     """A classifier whose ONNX graph returns its scores and its layers.
 
@@ -90,7 +96,7 @@ class PortableModel(Model):
 
     def _by_name(self, inputs: Any) -> Any:
         """Inputs by the names that a graph with several of them has; others as they are."""
-        given = inputs.arrays if isinstance(inputs, Fields) else inputs
+        given: Any = inputs.arrays if isinstance(inputs, Fields) else inputs
         by_place = isinstance(given, Mapping) and all(str(each).isdigit() for each in given)
         if by_place:
             given = tuple(given.values())
@@ -107,7 +113,7 @@ class PortableModel(Model):
         return given
 
     def _only_column(self, given: Any) -> Any:
-        """The column of a table with a single one, if the graph takes texts without a second axis."""
+        """The column of a table with a single one, if the graph takes texts of shape (n,)."""
         only = self._model._graph.inputs[0]
         is_table = hasattr(given, "iloc") and given.ndim == 2 and given.shape[1] == 1
         flat = only.kind == TEXT and only.shape is not None and len(only.shape) == 1

@@ -81,6 +81,8 @@ class Session:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.use_deterministic_compute = True
         options.log_severity_level = SILENT
+        # Its threads would go on spinning on the cores that the search needs next.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         if self.file.folder is not None:
             options.add_session_config_entry(FOLDER_OF_WEIGHTS, self.file.folder)
         # What a device lacks, the CPU computes.

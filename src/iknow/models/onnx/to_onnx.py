@@ -19,8 +19,10 @@ from iknow.errors import ExportError
 from iknow.models.export import BELIEF, LAYER, SCORES, cannot_export
 from iknow.models.onnx.axes import has_channels
 from iknow.models.onnx.feeding import feed
+from iknow.models.onnx.file import read_bytes
 from iknow.models.onnx.model import MASK, OUTPUT, OnnxModel
 from iknow.models.onnx.running import run
+from iknow.models.onnx.session import Session
 from iknow.models.scores import meaning_of
 
 PREFIX, AFTER = "model/", "after/"
@@ -69,7 +71,17 @@ def _with_outputs(model: OnnxModel, layers: Sequence[str], inputs: Any, proto: A
     proto.graph.initializer.extend(after.constants)
     del proto.graph.output[:]
     proto.graph.output.extend(ValueInfoProto(name=name) for name in given)
+    made = read_bytes(proto.SerializeToString(), model._name)
+    found = run(Session(made), list(given), feed(inputs[np.arange(1)], model._graph), 1)
+    del proto.graph.output[:]
+    proto.graph.output.extend(_declare(name, values) for name, values in found.items())
     return bytes(proto.SerializeToString())
+
+
+def _declare(name: str, values: Any) -> Any:
+    """An output whose type and width are those of one sample's."""
+    kind = helper.np_dtype_to_tensor_dtype(values.dtype)
+    return helper.make_tensor_value_info(name, kind, [None, *values.shape[1:]])
 
 
 class _Nodes:
@@ -150,7 +162,7 @@ def _find_ranks(model: OnnxModel, layers: Sequence[str], inputs: Any) -> dict[st
     places = [model._place(layer) for layer in layers]
     inside = [each for each in dict.fromkeys(places) if each in model._graph.makers]
     feeds = feed(few, model._graph)
-    found = run(model._session, inside, feeds, 1) | feeds
+    found = (run(model._session, inside, feeds, 1) if inside else {}) | feeds
     return {name: values.ndim for name, values in found.items()}
 
 

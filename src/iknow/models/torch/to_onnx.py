@@ -1,8 +1,8 @@
 """To ONNX: a torch module and its layers as one graph, by torch's own exporters.
 
 We try torch.export first: it proves that the graph holds for any number of samples, and refuses a
-module whose way depends on its data. What it cannot read, and TorchScript, is traced; a trace that
-would fix something which may vary, such as a branch, is refused.
+module whose way depends on its data. What it cannot read is traced; a trace that would fix
+something which may vary, such as a branch, is refused.
 """
 
 from __future__ import annotations
@@ -35,9 +35,12 @@ LOGS = ("torch", "torch.onnx", "torch.export", "torch._export", "torch.fx", "onn
 
 def to_onnx(model: TorchModel, layers: Sequence[str], inputs: Any) -> bytes:
     """The ONNX file of a torch module; see `iknow.models.export`."""
+    if isinstance(model.module, torch.jit.ScriptModule):
+        raise ExportError("TorchScript cannot become ONNX: give the module that it was made of")
     tensors = _few_samples(model, inputs)
     try:
-        traced = Traced(model, layers, tensors)
+        with _quiet():
+            traced = Traced(model, layers, tensors)
     except IknowError:
         raise
     except Exception as error:  # of a module that cannot be copied
@@ -100,7 +103,7 @@ def export_trace(
     fixed = [each for each in told if issubclass(each.category, TracerWarning)]
     if fixed:
         raise ValueError(f"its way may depend on its data: {fixed[0].message}")
-    return file.getvalue()
+    return bytes(file.getvalue())
 
 
 WAYS: dict[str, Way] = {"torch.export": export_program, "tracing": export_trace}

@@ -117,6 +117,8 @@ def _shapes_are_facts() -> Iterator[None]:
 def _find_axes(model: TorchModel, layers: Sequence[str], tensors: Fields) -> dict[str, bool]:
     """For each layer, whether its last axis holds the features, seen in an ordinary pass."""
     parts = readable_parts(model.module)
+    model._check_layers(layers, parts)
+    model._ask(tensors.copy(), layers, parts)  # it raises what is wrong with a layer
     reading = Reading(parts, layers, model.pooling, len(tensors))
     model._run(tensors.copy(), reading.watched, reading.act, reading.entered)
     mask, last = given.find_mask(tensors), dict.fromkeys(layers, True)

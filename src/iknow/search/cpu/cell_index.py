@@ -23,15 +23,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Floats32, Ints
+from iknow.core.decision import Decision, decide_weighed, replace_decisions, stack_decisions
 from iknow.core.neighborhood import Neighborhood, Radius
 from iknow.core.overriding import said
-from iknow.core.quorum import ONE
+from iknow.core.quorum import ONE, truncated_evidence
 from iknow.locking import cached_property
 from iknow.search.cpu.dense_index import DenseIndex, Search, is_compiled
+from iknow.search.cpu.worth import Worth
 
 if TYPE_CHECKING:
+    from iknow.search.cpu.deciding import DecidingSearch
     from iknow.search.cpu.cell_tree import CellTree
 
+FEWEST_ROWS = 2048
+"""With fewer rows, measuring all classes takes no longer than what surrounds it."""
+TRIED = 12
+"""Queries that are decided by bounds before we know whether these are worthwhile."""
 TRIAL = 48
 """Queries that walk the tree before we decide how to answer the rest."""
 
@@ -83,6 +90,49 @@ class CellIndex(DenseIndex):
             points, radii = self._check(self.points[:1]), self._radii(0.0)
             for find in (self._tree.walk, self._tree.sweep):
                 find(points, radii, np.zeros((1, self.n_classes), dtype=np.bool_))
+            if self.n_rows >= FEWEST_ROWS and self._deciding.is_safe:
+                self._deciding.warm_up()
+
+    def decides(self, neighborhood: Neighborhood) -> bool:
+        """Whether `decide` is faster than `gather`, as far as it is known."""
+        return self._can_decide(neighborhood) and self._worth.allows_a_try()
+
+    def decide(self, queries: Any, neighborhood: Neighborhood, belief: Ints) -> Decision:
+        """Decide about `queries`, (n_queries, n_features), and their `belief`, (n_queries,).
+
+        A few queries show first whether bounds rule out most rows.
+        """
+        points, codes = self._check(queries), np.ascontiguousarray(belief, dtype=np.int64)
+        neighborhood.check_classes(self.n_classes)
+        if len(points) == 0 or not self._can_decide(neighborhood):
+            return super().decide(points, neighborhood, codes)
+        n = len(points) if self._worth.is_proven else min(TRIED, len(points))
+        first = self._decide(points[:n], neighborhood, codes[:n])
+        if n == len(points):
+            return first
+        rest = points[n:], neighborhood, codes[n:]
+        found = self._decide(*rest) if self._worth.is_proven else super().decide(*rest)
+        return stack_decisions([first, found])
+
+    def _can_decide(self, neighborhood: Neighborhood) -> bool:
+        horizon = said(neighborhood, "horizon")
+        if horizon is None or not np.isfinite(horizon).all() or self.n_rows < FEWEST_ROWS:
+            return False
+        return self._has_tree and self._deciding.is_safe
+
+    def _decide(self, points: Floats32, neighborhood: Neighborhood, belief: Ints) -> Decision:
+        """Decide by truncated distances; by all of them for queries that run out of patience."""
+        asked = neighborhood.quorum, said(neighborhood, "horizon"), self._worth.patience
+        found = self._deciding.decide(points, belief, *asked)
+        self._worth.learn(len(points), found.cost)
+        weighed = truncated_evidence(found.distances, belief, neighborhood.quorum)
+        decision = decide_weighed(weighed, neighborhood, found.exemplars)
+        if not found.given_up.any():
+            return decision
+        rest = np.flatnonzero(found.given_up)
+        return replace_decisions(
+            decision, rest, super().decide(points[rest], neighborhood, belief[rest])
+        )
 
     @property
     def _has_tree(self) -> bool:
@@ -103,6 +153,16 @@ class CellIndex(DenseIndex):
             find = self._tree.walk if walks else self._tree.sweep
             find(points[n:], radii, support[n:])
         return support
+
+    @cached_property
+    def _deciding(self) -> DecidingSearch:
+        from iknow.search.cpu.deciding import DecidingSearch
+
+        return DecidingSearch(self)
+
+    @cached_property
+    def _worth(self) -> Worth:
+        return Worth(self._deciding.sizes)
 
     @cached_property
     def _tree(self) -> CellTree:

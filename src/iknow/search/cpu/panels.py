@@ -32,9 +32,9 @@ class PanelSearch:
         points, rows = np.ascontiguousarray(stored.points), np.asarray(stored.rows)
         order = np.arange(len(points)) if order is None else order
         self.packed = packed = PackedRows(points, stored.class_starts, order)
-        arrays = packed.panels.reshape(-1), packed.slots, _read_only(points), _read_only(rows)
+        arrays = packed.panels.reshape(-1), packed.slots, read_only(points), read_only(rows)
         self.pack = Pack(*arrays, packed.scale, packed.error, packed.underflow)
-        self.blocks = _cut_blocks(packed.class_panels, packed.n_features)
+        self.blocks = cut_blocks(packed.class_panels, balanced_size(packed))
 
     def fill(self, queries: Floats32, evidence: Evidence) -> None:
         """Write the evidence about queries of shape (n_queries, n_features) into `evidence`."""
@@ -55,14 +55,19 @@ class PanelSearch:
     def place(self, queries: Floats32) -> Queries:
         """A batch of queries as the compiled functions take it."""
         points, squared = self.packed.place(queries)
-        return Queries(_read_only(queries), points, squared)
+        return Queries(read_only(queries), points, squared)
 
     def batches(self, n_queries: int) -> list[slice]:
         """Slices of queries that fit the memory set aside, enough to keep all cores busy."""
-        n_blocks = max(1, len(self.blocks.starts) - 1)
-        affordable = BYTES_FOR_MINIMA // (n_cores() * 4 * n_blocks)
-        size = max(1, min(QUERIES_PER_BATCH, affordable))
-        return list(cut_evenly(n_queries, size))
+        return batches_of(n_queries, self.blocks)
+
+
+def batches_of(n_queries: int, blocks: Blocks) -> list[slice]:
+    """Slices of queries whose minima fit the memory set aside, enough to keep all cores busy."""
+    n_blocks = max(1, len(blocks.starts) - 1)
+    affordable = BYTES_FOR_MINIMA // (n_cores() * 4 * n_blocks)
+    size = max(1, min(QUERIES_PER_BATCH, affordable))
+    return list(cut_evenly(n_queries, size))
 
 
 def cut_evenly(n: int, most: int) -> Iterator[slice]:
@@ -75,17 +80,22 @@ def cut_evenly(n: int, most: int) -> Iterator[slice]:
         yield slice(start, min(start + size, n))
 
 
-def _cut_blocks(class_panels: Ints, n_features: int) -> Blocks:
-    """Blocks of panels of one class each.
+def balanced_size(packed: PackedRows) -> int:
+    """Panels per block where every class is searched.
 
     Small blocks mean more minima to compare and large ones more rows to measure, which takes about
-    as long per feature as a comparison: the root balances the two. Blocks grow with the index so
-    that the minima of enough queries fit the memory set aside.
+    as long per feature as a comparison: the root balances the two.
     """
-    n_panels = int(class_panels[-1])
-    balance = np.sqrt(n_panels / (max(1, len(class_panels) - 1) * n_features))
+    n_panels, n_classes = int(packed.class_panels[-1]), len(packed.class_panels) - 1
+    return round(np.sqrt(n_panels / (max(1, n_classes) * packed.n_features)))
+
+
+def cut_blocks(class_panels: Ints, size: int) -> Blocks:
+    """Blocks of `size` panels of one class each, or of more if the index is so large that the
+    minima of enough queries would not fit the memory set aside.
+    """
     most = BYTES_FOR_MINIMA // (n_cores() * 4 * FEWEST_PER_BATCH)
-    size = max(1, round(balance), -(-n_panels // most))
+    size = max(1, size, -(-int(class_panels[-1]) // most))
     n_blocks = -(-np.diff(class_panels) // size)
     classes = np.concatenate([[0], np.cumsum(n_blocks)]).astype(np.int64)
     number = np.arange(classes[-1]) - np.repeat(classes[:-1], n_blocks)
@@ -93,7 +103,7 @@ def _cut_blocks(class_panels: Ints, n_features: int) -> Blocks:
     return Blocks(np.append(starts, class_panels[-1]).astype(np.int64), classes)
 
 
-def _read_only(array: Any) -> Any:
+def read_only(array: Any) -> Any:
     """A read-only view, so that arrays in memory and mapped ones have the same type."""
     view = array.view(np.ndarray)[:]
     view.flags.writeable = False

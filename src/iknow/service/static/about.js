@@ -5,10 +5,12 @@ import { plain, spaced } from "./words.js";
 
 const HASH = /^[0-9a-f]{40,}$/;
 
+const written = (value) => (HASH.test(String(value)) ? h("code", null, value) : plain(value));
+
 /* Whatever an object holds, as a list of facts. */
 export const facts = (title, found) => (found && Object.keys(found).length ? [h("h3", null, title),
   h("dl", { class: "facts" }, Object.entries(found).flatMap(([key, value]) =>
-    [h("dt", null, spaced(key)), h("dd", null, HASH.test(String(value)) ? h("code", null, value) : plain(value))]))] : []);
+    [h("dt", null, spaced(key)), h("dd", null, written(value))]))] : []);
 
 /** @returns {Part<ModelStatus>} */
 export function make() {

@@ -8,18 +8,20 @@ function interval({ low, high, estimate, certified }) {
   if (!Number.isFinite(low) || !Number.isFinite(high)) return null;
   const least = Math.max(0, Math.min(low, certified ?? low, estimate ?? low) - 0.02);
   const x = (value) => (100 * (value - least)) / (1 - least || 1);
+  const at = (value, kind, y1, y2) => (Number.isFinite(value)
+    ? svg("line", { class: kind, x1: x(value), x2: x(value), y1, y2 }) : null);
   return svg("svg", { class: "meter interval", viewBox: "0 0 100 10", preserveAspectRatio: "none",
     "aria-hidden": "true" },
   svg("rect", { class: "rail", x: 0, y: 4, width: 100, height: 2 }),
   svg("rect", { class: "range", x: x(low), y: 2, width: Math.max(x(high) - x(low), 0.5), height: 6 }),
-  Number.isFinite(estimate) ? svg("line", { class: "estimate", x1: x(estimate), x2: x(estimate), y1: 1, y2: 9 }) : null,
-  Number.isFinite(certified) ? svg("line", { class: "limit", x1: x(certified), x2: x(certified), y1: 0, y2: 10 }) : null);
+  at(estimate, "estimate", 1, 9), at(certified, "limit", 0, 10));
 }
 
 /** @returns {Part<ModelStatus>} */
 export function make() {
   const content = h("div", null);
-  const element = h("section", { class: "card accuracy-card" }, h("h2", null, "Accuracy of what it knows"), content);
+  const element = h("section", { class: "card accuracy-card" },
+    h("h2", null, "Accuracy of what it knows"), content);
   /** @param {ModelStatus} status */
   const update = ({ accuracy }) => {
     element.hidden = !accuracy;

@@ -14,19 +14,20 @@ function meter(evidence, threshold) {
   return svg("svg", { class: "meter", viewBox: "0 0 100 10", preserveAspectRatio: "none",
     "aria-hidden": "true" },
   svg("rect", { class: "rail", x: 0, y: 3, width: 100, height: 4 }),
-  svg("rect", { class: evidence >= threshold ? "value over" : "value", x: 0, y: 3, width: x(evidence), height: 4 }),
+  svg("rect", { class: evidence >= threshold ? "value over" : "value", x: 0, y: 3,
+    width: x(evidence), height: 4 }),
   svg("line", { class: "limit", x1: x(threshold), x2: x(threshold), y1: 0, y2: 10 }));
 }
 
-/* The strongest of several. */
-function strongest(title, found, threshold) {
-  const ranked = Object.entries(found ?? {}).filter(([, log]) => Number.isFinite(log))
-    .sort(([, a], [, b]) => b - a).slice(0, MOST);
+/* The strongest of several, each beside its own threshold: more detectors, a higher one. */
+function strongest(title, found) {
+  const ranked = Object.entries(found ?? {}).filter(([, each]) => Number.isFinite(each?.evidence))
+    .sort(([, a], [, b]) => b.evidence - a.evidence).slice(0, MOST);
   if (!ranked.length) return null;
   return h("table", { class: "strongest" }, h("caption", null, title), h("tbody", null,
-    ranked.map(([label, log]) => h("tr", { class: log >= threshold ? "over" : null },
+    ranked.map(([label, { evidence, threshold }]) => h("tr", { class: evidence >= threshold ? "over" : null },
       h("th", { scope: "row", title: label }, brief(label, 24)),
-      h("td", null, meter(log, threshold)), h("td", null, odds(log))))));
+      h("td", null, meter(evidence, threshold)), h("td", null, odds(evidence))))));
 }
 
 /** @param {DriftStatus} alarm */
@@ -41,9 +42,10 @@ function body(alarm) {
     Number.isFinite(evidence) ? [meter(evidence, threshold), h("p", { class: "hint" },
       `Evidence of change: ${odds(evidence)}; the alarm rings at ${odds(threshold)}.`
       + (Number.isFinite(alarm.n_samples) ? ` ${count(alarm.n_samples)} answers watched` : "")
-      + (Number.isFinite(alarm.reference) ? ` beside ${count(alarm.reference)} reference samples.` : "."))] : null,
-    strongest("By class", alarm.by_class, threshold),
-    strongest("By layer", alarm.by_layer, threshold),
+      + (Number.isFinite(alarm.reference) ? ` beside ${count(alarm.reference)} reference samples.`
+        : "."))] : null,
+    strongest("By class", alarm.by_class),
+    strongest("By layer", alarm.by_layer),
   ];
 }
 

@@ -23,6 +23,10 @@ export function roundUp(value) {
   return power * ([1, 2, 5].find((step) => step * power >= value * (1 - 1e-9)) ?? 10);
 }
 
+/* Places on a polyline. */
+export const points = (places) =>
+  places.map(([x, y]) => `${x.toFixed(1)},${y.toFixed(1)}`).join(" ");
+
 /* Lines across at some values, each with its text to the left. */
 export const levelLines = (left, right, y, values, text) => values.map((value) => [
   svg("line", { class: "grid", x1: left, x2: right, y1: y(value), y2: y(value) }),

@@ -6,9 +6,9 @@ import { share } from "./words.js";
 
 function row({ label, ...counts }) {
   const n = counts.IK + counts.IMK + counts.IDK, text = label ?? "no answer";
+  const shares = ["IK", "IMK", "IDK"].map((name) => `${name} ${share(counts[name], n)}`).join(", ");
   return h("tr", null, h("th", { scope: "row", title: text }, brief(text, 24)),
-    h("td", { class: "shares", title: ["IK", "IMK", "IDK"].map((name) => `${name} ${share(counts[name], n)}`).join(", ") },
-      bar(counts)),
+    h("td", { class: "shares", title: shares }, bar(counts)),
     h("td", null, count(counts.IDK)), h("td", null, count(n)));
 }
 

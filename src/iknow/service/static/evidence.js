@@ -42,7 +42,7 @@ function ofLayer(layer) {
     ? `within reach: ${layer.support.map((label) => `“${brief(label, 40)}”`).join(", ")}`
     : "too few training samples within reach";
   return h("div", { class: "layer" },
-    h("h4", null, `${layer.layer} `, h("span", { class: "verdict" },
+    h("h3", null, `${layer.layer} `, h("span", { class: "verdict" },
       `${layer.reach === null ? "no reach" : `reach ${short(layer.reach)}`}; ${within}`)),
     ruler(layer),
     h("dl", { class: "facts" }, h("dt", null, "for"), h("dd", null, list(layer.for)),

@@ -1,16 +1,15 @@
 /* Levels: how ordinary the last answers are, beside the reference samples, which are ordinary. */
 
 import { count, h, short, svg } from "../../report/static/dom.js";
-import { chart, levelLines, roundUp } from "./chart.js";
+import { chart, levelLines, points, roundUp } from "./chart.js";
 import { share } from "./words.js";
 
 const [LEFT, RIGHT, TOP, BASE, HEIGHT] = [44, 8, 22, 130, 150];
 
 /* The reference's shares as a line of steps. */
 function steps(reference, x, y) {
-  const points = reference.flatMap((part, b) => [[x(b), y(part)], [x(b + 1), y(part)]]);
-  return svg("polyline", { class: "reference",
-    points: points.map((p) => p.map((v) => v.toFixed(1)).join()).join(" ") });
+  const corners = reference.flatMap((part, b) => [[x(b), y(part)], [x(b + 1), y(part)]]);
+  return svg("polyline", { class: "reference", points: points(corners) });
 }
 
 function draw({ n, counts, reference, threshold }, width) {
@@ -53,7 +52,8 @@ export function make() {
     if (!found) return;
     levels = found;
     hint.textContent = `Levels of the last ${count(levels.n)} answers, from strange (0) to ordinary (1).`
-      + (levels.reference ? " The line shows the reference samples: bars above it at the left are drift." : "");
+      + (levels.reference ? " The line shows the reference samples; bars that rise above it at the left "
+        + "speak of drift." : "");
     redraw();
   };
   return { element, update };

@@ -7,6 +7,7 @@ import { poll, token } from "./poll.js";
 import { clock, duration, sentence, share } from "./words.js";
 
 const models = Models.make(byId("tabs"), byId("models"));
+const SIGNS = { healthy: "✓", alarm: "▲", trouble: "▲", gone: "✕", token: "?", starting: "…" };
 let seen = 0;  // when the server last answered
 
 /* Set only if it is new: screen readers read alerts again whenever they are touched. */
@@ -17,7 +18,7 @@ function say(element, text) {
 
 function health(state, text) {
   document.body.dataset.state = state;
-  const sign = { healthy: "✓", alarm: "▲", trouble: "▲", gone: "✕", token: "?", starting: "…" }[state];
+  const sign = SIGNS[state];
   byId("health").replaceChildren(h("span", { "aria-hidden": "true" }, `${sign} `), text);
 }
 
@@ -34,7 +35,8 @@ function judge({ server, models: found = [] }) {
 /** @param {Status} status */
 function alarmText({ server, models: found = [] }) {
   const rings = found.filter(Models.isAlarmed).map((model) => {
-    const said = [model.alarm, model.accuracy].filter((each) => each?.alarmed).map((each) => each?.text).filter(Boolean);
+    const said = [model.alarm, model.accuracy].filter((each) => each?.alarmed)
+      .map((each) => each?.text).filter(Boolean);
     return `${model.name} ${model.version}: ${said.join(" ") || "the alarm rings."}`;
   });
   const trouble = typeof server?.audit?.error === "string" ? [`Audit trail: ${server.audit.error}`] : [];
@@ -68,7 +70,7 @@ function show(status) {
   seen = Date.now() / 1000;
 }
 
-function lose({ trouble, text, pause }) {
+function lose({ trouble, text }) {
   if (trouble === "token") {
     const refused = token.get() !== "";
     health("token", refused ? "Token refused" : "Token needed");
@@ -81,16 +83,23 @@ function lose({ trouble, text, pause }) {
   } else {
     health("gone", "No answer");
     const old = seen ? ` Everything below is as of ${clock(seen)}.` : "";
-    say(byId("alert"), `${sentence(text)}${old} The page tries again every ${duration(pause / 1000)}.`);
+    say(byId("alert"), `${sentence(text)}${old} The page keeps trying.`);
   }
   document.title = `${trouble === "token" ? "Token needed" : "No answer"} · iknow`;
 }
 
-const refresh = poll((answer) => {
-  if (answer.status) show(answer.status);
-  else lose(answer);
+/* The answer came from elsewhere, and anything may be missing in it. */
+function tell(answer) {
+  try {
+    if (answer.status) show(answer.status);
+    else lose(answer);
+  } catch (error) {
+    lose({ trouble: "gone", text: `The server's answer cannot be shown: ${error}` });
+  }
   page.answers += 1;
-});
+}
+
+const refresh = poll(tell);
 
 byId("access").addEventListener("submit", (event) => {
   event.preventDefault();

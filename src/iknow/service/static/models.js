@@ -22,10 +22,19 @@ function describe(tab, model) {
     counts?.rows ? bar(counts) : h("div", { class: "bar" }));
 }
 
+/* The model that the address names, if it names one. */
+function fromAddress() {
+  try {
+    return decodeURIComponent(location.hash.slice(1));
+  } catch {
+    return "";
+  }
+}
+
 /** Tabs in one place, the chosen model's panel in another. */
 export function make(tabs, place) {
   const shown = new Map();
-  let chosen = decodeURIComponent(location.hash.slice(1));
+  let chosen = fromAddress();
 
   function choose(key, focus = false) {
     chosen = key;
@@ -42,7 +51,8 @@ export function make(tabs, place) {
 
   function onkeydown(event) {
     const keys = [...shown.keys()], at = keys.indexOf(chosen), last = keys.length - 1;
-    const to = { ArrowRight: at === last ? 0 : at + 1, ArrowLeft: at === 0 ? last : at - 1, Home: 0, End: last }[event.key];
+    const next = at === last ? 0 : at + 1, before = at === 0 ? last : at - 1;
+    const to = { ArrowRight: next, ArrowLeft: before, Home: 0, End: last }[event.key];
     if (to === undefined) return;
     event.preventDefault();
     choose(keys[to], true);
@@ -70,7 +80,9 @@ export function make(tabs, place) {
       place.replaceChildren(...keys.map((key) => shown.get(key).panel.element));
       tabs.hidden = models.length < 2;
     }
-    if (models.length && (!same || !shown.has(chosen))) choose(shown.has(chosen) ? chosen : keyOf(models.find(isAlarmed) ?? models[0]));
+    if (models.length && (!same || !shown.has(chosen))) {
+      choose(shown.has(chosen) ? chosen : keyOf(models.find(isAlarmed) ?? models[0]));
+    }
     for (const model of models) {
       const { tab, panel } = shown.get(keyOf(model));
       describe(tab, model);

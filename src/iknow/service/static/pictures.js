@@ -1,6 +1,7 @@
 /* Pictures of samples: an image, a curve, or a table of features. */
 
 import { count, h, short, svg } from "../../report/static/dom.js";
+import { points } from "./chart.js";
 
 /* An image whose source is not the PNG of pixels that it should be is left out. */
 const isPicture = (source) => typeof source === "string" && source.startsWith("data:image/png;base64,");
@@ -11,7 +12,7 @@ function curve(values, label) {
   return svg("svg", { class: "picture series", viewBox: "0 0 100 60", preserveAspectRatio: "none",
     role: "img", "aria-label": label }, values.map((channel, c) => svg("polyline", {
     class: `channel c${c % 4}`,
-    points: channel.map((value, s) => `${((100 * s) / (channel.length - 1)).toFixed(1)},${y(value).toFixed(1)}`).join(" "),
+    points: points(channel.map((value, s) => [(100 * s) / (channel.length - 1), y(value)])),
   })));
 }
 

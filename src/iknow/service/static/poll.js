@@ -25,7 +25,9 @@ async function ask() {
   const text = typeof answer?.error === "string" ? answer.error : "";
   if (response.status === 401 || response.status === 403) return { trouble: "token", text };
   const wait = 1000 * Number(response.headers.get("Retry-After") ?? 0) || 0;
-  if (!response.ok) return { trouble: "gone", text: text || `The server answers with an error (${response.status}).`, wait };
+  if (!response.ok) {
+    return { trouble: "gone", text: text || `The server answers with error ${response.status}.`, wait };
+  }
   if (answer === null || typeof answer !== "object") {
     return { trouble: "gone", text: "Something answers here, but not with a status of iknow." };
   }
@@ -34,15 +36,17 @@ async function ask() {
 
 /** Start asking. tell: gets every answer. Returns what asks at once. */
 export function poll(tell) {
-  let [timer, pause, asking] = [0, EVERY, false];
+  let [timer, pause, asking, again] = [0, EVERY, false, false];
   async function refresh() {
+    again = asking;  // the answer under way may be about an old token
     if (asking) return;
     clearTimeout(timer);
     asking = true;
     const answer = await ask();
     asking = false;
+    if (again) { refresh(); return; }
     pause = answer.status ? EVERY : Math.min(Math.max(2 * pause, answer.wait ?? 0), LONGEST);
-    tell({ ...answer, pause });
+    tell(answer);
     if (answer.trouble !== "token" && !document.hidden) timer = setTimeout(refresh, pause);
   }
   document.addEventListener("visibilitychange", () => { if (!document.hidden) refresh(); });

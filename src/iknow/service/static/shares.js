@@ -10,7 +10,7 @@ const REASONS = { IK: [], IMK: ["OVERLAP", "DISAGREEMENT", "UNCERTIFIED", "DOUBT
 
 /* A bar of IK, IMK and IDK, each as long as its share. */
 export function bar(counts) {
-  const parts = ORDER.map((a) => {
+  const parts = ORDER.filter((a) => counts[ASSERTIONS[a]] > 0).map((a) => {
     const part = h("span", { class: ASSERTIONS[a].toLowerCase() });
     part.style.flexGrow = counts[ASSERTIONS[a]];
     return part;

@@ -1,7 +1,7 @@
 /* How fast it answers: quantiles of the last minutes, and how they went. */
 
 import { h, svg } from "../../report/static/dom.js";
-import { chart, levelLines, roundUp, timeTicks } from "./chart.js";
+import { chart, levelLines, points, roundUp, timeTicks } from "./chart.js";
 import { gather } from "./columns.js";
 import { latency, perSecond } from "./words.js";
 
@@ -16,7 +16,7 @@ function line(columns, key, x, y) {
   });
   return runs.filter((run) => run.length).map((run) => (run.length === 1
     ? svg("circle", { class: `dot ${key}`, cx: run[0][0], cy: run[0][1], r: 2.5 })
-    : svg("polyline", { class: `line ${key}`, points: run.map((p) => p.map((v) => v.toFixed(1)).join()).join(" ") })));
+    : svg("polyline", { class: `line ${key}`, points: points(run) })));
 }
 
 function draw(columns, width) {

@@ -40,7 +40,8 @@ function draw(columns, width) {
     shapes: [
       levelLines(LEFT, width - RIGHT, y, [0, 0.5, 1], (part) => `${100 * part}%`),
       svg("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: base + VOLUME, y2: base + VOLUME }),
-      rows ? svg("text", { class: "tick", x: LEFT - 6, y: base + 10, "text-anchor": "end" }, perSecond(fastest)) : null,
+      rows ? svg("text", { class: "tick", x: LEFT - 6, y: base + 10, "text-anchor": "end" },
+        perSecond(fastest)) : null,
       columns.map((found, c) => (found.rows ? column(found, x(c), each, fastest) : null)),
       rows ? null : svg("text", { class: "empty", x: LEFT + (width - LEFT) / 2, y: y(0.5) - 8,
         "text-anchor": "middle" }, "nothing yet"),

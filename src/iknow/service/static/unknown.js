@@ -33,7 +33,8 @@ function entry(found) {
   const thumb = Pictures.draw(found.picture, "");
   const opened = h("details", { ontoggle: fillOnce }, h("summary", null,
     h("span", { class: "thumb" }, thumb ?? h("span", { class: "shape", "aria-hidden": "true" }, "■")),
-    h("span", { class: "said" }, h("b", null, said(found)), h("span", { class: "why" }, found.reason.toLowerCase())),
+    h("span", { class: "said" }, h("b", null, said(found)),
+      h("span", { class: "why" }, found.reason.toLowerCase())),
     h("span", { class: "number" }, found.level === null ? "" : `level ${level(found.level)}`), age));
   function fillOnce() {
     if (opened.children.length === 1) opened.append(detail(found));
@@ -54,7 +55,8 @@ export function make() {
   }
   const none = h("p", { class: "soft" }, "Nothing so far.");
   const element = h("section", { class: "card idks" }, h("h2", null, "What it did not know"),
-    h("p", { class: "hint" }, "The last IDKs, newest first, a few of those that come together. Open one to see what speaks for and against."),
+    h("p", { class: "hint" }, "The last IDKs, newest first, a few of those that come together. "
+      + "Open one to see what speaks for and against."),
     none, items, more);
   /** @param {LiveStatus} status */
   const update = ({ unknown, now }) => {

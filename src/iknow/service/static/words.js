@@ -2,7 +2,7 @@
 
 import { count, short } from "../../report/static/dom.js";
 
-/* The share of a whole, in whole percents unless that would read as none or all of it. */
+/* The share of a whole; neither a few nor nearly all read as none or all. */
 export function share(part, whole) {
   if (!whole) return "–";
   const value = (100 * part) / whole;
@@ -47,7 +47,7 @@ export const sentence = (text) => (text ? `${text[0].toUpperCase()}${text.slice(
   + (/[.!?]$/.test(text) ? "" : ".") : "");
 
 /* A level has as many decimals as there can be reference samples to tell it by. */
-export const level = (value) => (value < 0.1 ? value.toFixed(3) : value.toFixed(2));
+export const level = (value) => (value === 0 ? "0" : value < 0.1 ? value.toFixed(3) : value.toFixed(2));
 
 /* A name of the server's, such as n_samples, as words. */
 export const spaced = (key) => key.replaceAll("_", " ");

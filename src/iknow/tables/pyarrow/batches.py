@@ -148,10 +148,11 @@ def open_parquet(file: IO[bytes], source: Path) -> Iterator[Batches]:
         opened = pq.ParquetFile(file, metadata=meta, buffer_size=buffer)
         groups = [meta.row_group(i).total_byte_size for i in range(meta.num_row_groups)]
         schema = opened.schema_arrow
+        names = tuple(schema.names)
     with opened:
         yield Batches(
-            tuple(schema.names),
-            _decoded(_parquet_parts(opened, len(schema.names)), source),
+            names,
+            _decoded(_parquet_parts(opened, len(names)), source),
             index=_index_of(schema),
             # And their copy in float64.
             n_bytes=sum(groups) + 16 * meta.num_rows * meta.num_columns,
@@ -174,10 +175,17 @@ def open_arrow(file: IO[bytes], source: Path) -> Iterator[Batches]:
         name = getattr(file, "name", None)
         mapped = pa.memory_map(name) if isinstance(name, str) else file
         opened = (pa.ipc.open_file if is_file else pa.ipc.open_stream)(mapped)
+        names = tuple(opened.schema.names)  # which need not be text
     with opened:
         parts = map(opened.get_batch, range(opened.num_record_batches)) if is_file else opened
-        names = tuple(opened.schema.names)
-        yield Batches(names, _decoded(iter(parts), source), index=_index_of(opened.schema))
+        batches = _decoded(map(checked, parts), source)
+        yield Batches(names, batches, index=_index_of(opened.schema))
+
+
+def checked(batch: Any) -> Any:
+    """The same batch, if its texts and codes lie where it says: Arrow would read beyond it."""
+    batch.validate(full=True)
+    return batch
 
 
 def _index_of(schema: Any) -> frozenset[str]:

@@ -181,5 +181,5 @@ def attributes_of(node: Any) -> dict[str, Any]:
 
 
 def _declared(tensor: Tensor) -> Any:
-    shape = ["n"] if tensor.width is None else ["n", tensor.width]
+    shape: list[str | int | None] = ["n"] if tensor.width is None else ["n", tensor.width]
     return helper.make_tensor_value_info(tensor.name, ELEMENTS[tensor.kind], shape)

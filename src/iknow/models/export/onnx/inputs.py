@@ -1,7 +1,7 @@
 """Inputs: what a classifier takes, as the inputs of a graph.
 
-An array is one input of numbers in double precision, which hold all numbers of fewer bits; texts are
-one input of text. A data frame is an input for each column, of the column's name, so that their
+An array is one input of numbers in double precision, which holds all numbers of fewer bits; texts
+are one input of text. A data frame is an input for each column, of the column's name, so that their
 order does not matter; a column of categories holds their labels.
 """
 

@@ -1,6 +1,6 @@
 """Trees: which leaf of each tree a sample falls into, as ONNX.
 
-ONNX has a node for ensembles of trees, which adds up what the leaves hold, but it does not say which
+ONNX has a node for ensembles of trees, which adds up what the leaves hold, but does not say which
 leaves they are. So every tree gets an output of its own, and a leaf holds its position among the
 leaves of its tree: a whole number, which single precision keeps exactly below 2**24. All else
 follows from the positions by looking them up in tables: the library's own numbers of the leaves,

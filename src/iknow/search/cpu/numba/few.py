@@ -132,10 +132,10 @@ def _insert(
             if row < 0 or values[slot] > limit or _holds(found, i, row):
                 continue
             distance = measure(given, i, points, row)
-            if not _precedes(distance, row, distances[i, end], found[i, end]):
+            if not precedes(distance, row, distances[i, end], found[i, end]):
                 continue
             place = end
-            while place > 0 and _precedes(
+            while place > 0 and precedes(
                 distance, row, distances[i, place - 1], found[i, place - 1]
             ):
                 distances[i, place], found[i, place] = distances[i, place - 1], found[i, place - 1]
@@ -155,6 +155,6 @@ def _holds(found: Ints, i: int, row: int) -> Any:
 
 
 @inlined
-def _precedes(distance: float, row: int, other_distance: float, other: int) -> Any:
+def precedes(distance: float, row: int, other_distance: float, other: int) -> Any:
     """Whether a row comes before another: it is nearer, or as near and stored before it."""
     return distance < other_distance or (distance == other_distance and row < other)

@@ -104,30 +104,54 @@ def scan_panel(
         width = builder.extract_value(shape, 1)
         query = builder.gep(queries, [builder.mul(number, width)])
         sums = [cgutils.alloca_once(builder, _VECTOR) for _ in range(CHAINS)]
-        builder.store(_load(builder, panels, start), sums[0])
-        for total in sums[1:]:
-            builder.store(ir.Constant(_VECTOR, [0.0] * LANES), total)
-
-        def add_term(total: Any, term: Any) -> None:
-            row = _load(builder, panels, _term_offset(builder, start, term))
-            _add_product(builder, total, row, builder.load(builder.gep(query, [term])))
-
-        rounds = builder.sdiv(n_terms, _INT(CHAINS))
-        done = builder.mul(rounds, _INT(CHAINS))
-        with cgutils.for_range(builder, rounds) as each:
-            first = builder.mul(each.index, _INT(CHAINS))
-            for i, total in enumerate(sums):
-                add_term(total, builder.add(first, _INT(i)))
-        with cgutils.for_range(builder, builder.sub(n_terms, done)) as each:
-            add_term(sums[0], builder.add(done, each.index))
-        whole = builder.fadd(
-            builder.fadd(builder.load(sums[0]), builder.load(sums[1])),
-            builder.fadd(builder.load(sums[2]), builder.load(sums[3])),
-        )
+        whole = _sum_panel(builder, panels, start, n_terms, query, sums)
         _store(builder, whole, out, _INT(0))
         within = builder.fcmp_unordered("<=", whole, _splat(builder, limit))
         bits = builder.bitcast(within, ir.IntType(LANES))
         return builder.zext(bits, _INT)
+
+    return signature, generate
+
+
+@_intrinsic
+def sum_of_eights(
+    typing_context: Any, queries: Any, query: Any, points: Any, row: Any, start: Any, n: Any
+) -> Any:
+    """The sum of n squared differences from `start` on in float64, n a multiple of 8.
+
+    Between row number `query` of `queries` and `row` of `points`, 2D arrays. Eight sums run side by
+    side and are added in pairs: the order in which numpy adds up an array.
+    """
+    integers = [types.int64] * 2
+    signature = types.float64(queries, types.int64, points, *integers, types.int64)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        _, query, _, row, start, n = arguments
+        rows = []
+        for i, number in ((0, query), (2, row)):
+            array = context.make_array(signature.args[i])(context, builder, arguments[i])
+            width = builder.extract_value(array.shape, 1)
+            first = builder.add(builder.mul(number, width), start)
+            rows.append(builder.gep(array.data, [first]))
+        floats, doubles = ir.VectorType(_FLOAT, 8), ir.VectorType(ir.DoubleType(), 8)
+        total = cgutils.alloca_once(builder, doubles)
+        builder.store(ir.Constant(doubles, [0.0] * 8), total)
+        with cgutils.for_range(builder, builder.sdiv(n, _INT(8))) as each:
+            values = []
+            for data in rows:
+                place = builder.gep(data, [builder.mul(each.index, _INT(8))])
+                loaded = builder.load(builder.bitcast(place, floats.as_pointer()))
+                loaded.align = 4
+                values.append(builder.fpext(loaded, doubles))
+            difference = builder.fsub(values[1], values[0])
+            squared = builder.fmul(difference, difference)
+            builder.store(builder.fadd(builder.load(total), squared), total)
+        sums = builder.load(total)
+        parts = [builder.extract_element(sums, ir.IntType(32)(i)) for i in range(8)]
+        while len(parts) > 1:
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            parts = [builder.fadd(one, other) for one, other in pairs]
+        return parts[0]
 
     return signature, generate
 
@@ -141,6 +165,65 @@ def lowest_bit(typing_context: Any, bits: Any) -> Any:
         return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
 
     return signature, generate
+
+
+@_intrinsic
+def minima_for_one(
+    typing_context: Any,
+    panels: Any,
+    start: Any,
+    n_panels: Any,
+    n_terms: Any,
+    queries: Any,
+    query: Any,
+    out: Any,
+) -> Any:
+    """The lowest bound of each of several panels for a single query.
+
+    out[i], of shape (n_panels,), becomes the minimum over the slots of the i-th panel from `start`
+    on of what `scan_panel` computes.
+    """
+    integers = [types.int64] * 3
+    signature = types.void(panels, *integers, queries, types.int64, out)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        panels, queries, out = (_data(context, builder, signature, arguments, i) for i in (0, 4, 6))
+        _, start, n_panels, n_terms, _, number, _ = arguments
+        shape = context.make_array(signature.args[4])(context, builder, arguments[4]).shape
+        query = builder.gep(queries, [builder.mul(number, builder.extract_value(shape, 1))])
+        sums = [cgutils.alloca_once(builder, _VECTOR) for _ in range(CHAINS)]
+        size = builder.mul(builder.add(n_terms, _INT(1)), _INT(LANES))
+        with cgutils.for_range(builder, n_panels) as panel:
+            base = builder.add(start, builder.mul(panel.index, size))
+            whole = _sum_panel(builder, panels, base, n_terms, query, sums)
+            builder.store(_smallest_lane(builder, whole), builder.gep(out, [panel.index]))
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+def _sum_panel(builder: Any, panels: Any, start: Any, n_terms: Any, query: Any, sums: Any) -> Any:
+    """The bounds of one panel for one query. sums: memory for `CHAINS` of them."""
+    builder.store(_load(builder, panels, start), sums[0])
+    for total in sums[1:]:
+        builder.store(ir.Constant(_VECTOR, [0.0] * LANES), total)
+
+    def add_term(total: Any, term: Any) -> None:
+        row = _load(builder, panels, _term_offset(builder, start, term))
+        _add_product(builder, total, row, builder.load(builder.gep(query, [term])))
+
+    rounds = builder.sdiv(n_terms, _INT(CHAINS))
+    done = builder.mul(rounds, _INT(CHAINS))
+    with cgutils.for_range(builder, rounds) as each:
+        first = builder.mul(each.index, _INT(CHAINS))
+        for i, total in enumerate(sums):
+            add_term(total, builder.add(first, _INT(i)))
+    with cgutils.for_range(builder, builder.sub(n_terms, done)) as each:
+        add_term(sums[0], builder.add(done, each.index))
+    return builder.fadd(
+        builder.fadd(builder.load(sums[0]), builder.load(sums[1])),
+        builder.fadd(builder.load(sums[2]), builder.load(sums[3])),
+    )
 
 
 def _data(context: Any, builder: Any, signature: Any, arguments: Any, i: int) -> Any:

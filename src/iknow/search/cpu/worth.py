@@ -1,0 +1,63 @@
+"""Worth: whether bounds pay, learned from the queries that used them.
+
+Where rows have no structure, as random points of many features, bounds rule out nothing, and what
+they cost is lost. So we add up what each batch looked at, in steps of a search by products: one
+feature of 16 rows. From the average of the latest queries we know whether the next ones should try.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from iknow.core.arrays import Ints
+
+PER_PANEL, PER_SHADOW, PER_ROW = 3.3, 0.8, 1.8
+"""The costs per feature of looking at a panel again, a shadow and a row, in steps; measured."""
+ENOUGH = 0.8  # bounds must save this much of the steps
+MEMORY = 64  # queries that count
+TRY_AGAIN = 32  # every so many calls, in case queries have changed
+
+
+class Sizes(NamedTuple):
+    """What there is to search: panels of near shadows, and the numbers of each kind of row."""
+
+    n_panels: int
+    near: int
+    far: int
+    n_features: int
+
+
+class Worth:
+    """The average cost of deciding by bounds, relative to a search by products."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        self._sizes = sizes
+        self._average: float | None = None
+        self._calls = 0
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether bounds paid for the latest queries."""
+        average = self._average
+        return average is not None and average < ENOUGH
+
+    @property
+    def patience(self) -> int:
+        """The rows to measure for a query before a search by products would be over."""
+        return int(self._sizes.n_panels / PER_ROW) + 16
+
+    def allows_a_try(self) -> bool:
+        """Whether to use bounds now: they pay, or nobody tried for a while."""
+        if self._average is None or self.is_proven:
+            return True
+        self._calls += 1
+        return self._calls % TRY_AGAIN == 0
+
+    def learn(self, n: int, cost: Ints) -> None:
+        """Count what n queries looked at: panels, shadows and rows."""
+        sizes, (panels, shadows, rows) = self._sizes, cost.tolist()
+        steps = sizes.n_panels * (sizes.near + 1) * n + PER_PANEL * panels * (sizes.near + 1)
+        steps += PER_SHADOW * shadows * sizes.far + PER_ROW * rows * sizes.n_features
+        share = steps / (n * sizes.n_panels * (sizes.n_features + 1))
+        weight = 1.0 if self._average is None else min(1.0, n / MEMORY)
+        self._average = (1 - weight) * (self._average or 0.0) + weight * share

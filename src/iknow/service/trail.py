@@ -1,0 +1,96 @@
+"""The trail: a service's side of the audit. What cannot be recorded is not answered."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from iknow.audit import Event, Record, Recorder, Retention, now, open_journal
+from iknow.errors import AuditError
+from iknow.service.recording import Call, make_records
+from iknow.service.rows import Rows
+from iknow.service.said import Said
+from iknow.service.served import Served
+from iknow.service.settings import Settings
+
+log = logging.getLogger("iknow.service")
+
+
+class Trail:
+    """The journal of a service, opened, with the thread that writes to it."""
+
+    def __init__(self, settings: Settings) -> None:
+        assert settings.audit is not None
+        days, size = settings.retain_days, settings.retain_bytes
+        retention = Retention(None if days is None else timedelta(days=days), size)
+        self.journal = open_journal(settings.audit, retention)
+        self._recorder = Recorder(self.journal)
+        self._keep, self._required = settings.keep_inputs, settings.audit_required
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.n_unrecorded = 0
+        self._error: str | None = None
+
+    async def record(self, served: Served, call: Call, rows: Rows, said: Said) -> None:
+        """Record the answers to a request.
+
+        Raises:
+            AuditError: It cannot be done, and answers without a record are not to be given.
+        """
+        try:
+            records = await asyncio.to_thread(
+                make_records, served, call, rows, said, keep_inputs=self._keep
+            )
+            await self.write(records)
+        except AuditError as error:
+            if self._required:
+                raise
+            self.n_unrecorded += len(said)
+            log.error("answers were given without a record: %s", error)
+
+    async def write(self, records: Sequence[Record]) -> None:
+        """Write records; when this returns, they survive a crash.
+
+        Raises:
+            AuditError: They could not be written.
+        """
+        try:
+            await asyncio.wrap_future(self._recorder.record(records))
+        except AuditError as error:
+            self._error = str(error)
+            raise
+        self._error = None
+
+    async def note(
+        self, what: str, served: Served, details: Mapping[str, Any] | None = None
+    ) -> None:
+        """Put an event into the journal; if that fails, into the log."""
+        told = {"version": served.version, "bundle": served.sha256, **(details or {})}
+        event = Event(time=now(), what=what, model=served.name, details=told)
+        try:
+            await self.write([event])
+        except AuditError as error:
+            log.error("the event %s could not be recorded: %s", what, error)
+
+    def note_soon(self, what: str, served: Served, details: Mapping[str, Any]) -> None:
+        """Like `note`, without waiting for it."""
+        task = asyncio.get_running_loop().create_task(self.note(what, served, details))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def status(self) -> dict[str, Any]:
+        """What the page shows."""
+        return {
+            "on": True,
+            "ok": self._error is None,
+            "error": self._error,
+            "required": self._required,
+            "unrecorded": self.n_unrecorded,
+        }
+
+    def close(self) -> None:
+        """Write what waits, and release the journal."""
+        self._recorder.close()
+        self.journal.close()

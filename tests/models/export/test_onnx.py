@@ -1,0 +1,159 @@
+"""ONNX models as portable graphs, against the same models read as they are."""
+
+import numpy as np
+import onnx
+import pytest
+import skl2onnx
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_iris
+from sklearn.ensemble import RandomForestClassifier
+from torch import nn
+
+from iknow.errors import ExportError, InputError, LayerError
+from iknow.models import OnnxModel
+from iknow.models.export import to_onnx
+from iknow.models.onnx import PortableModel
+from iknow.testing import ModelContract
+from tests.models.onnx.graphs import mlp, of_torch, parsed
+
+X = np.random.default_rng(1).normal(size=(12, 4))
+SINGLE = "g (float[n, 4] x) => (float[n, 1] risk) {{ hidden = Relu(x)  a = MatMul(hidden, W)  {} }}"
+
+
+def ported(model, inputs, layers):
+    return PortableModel(to_onnx(model, layers, model.prepare(inputs)))
+
+
+def check(model, inputs, layers):
+    """A portable graph says about the same samples, and about one of them, what the model says."""
+    portable = ported(model, inputs, layers)
+    for asked in (inputs, inputs[:1]):
+        wanted = model.observe(model.prepare(asked), layers)
+        found = portable.observe(portable.prepare(asked), layers)
+        np.testing.assert_array_equal(found.belief, wanted.belief)
+        np.testing.assert_array_equal(found.scores, wanted.scores)
+        for layer in layers:
+            np.testing.assert_array_equal(found.activations[layer], wanted.activations[layer])
+    return portable
+
+
+class TestPortable(ModelContract):
+    def make_model(self):
+        return ported(OnnxModel(mlp()), X, ("input", "hidden"))
+
+    def make_inputs(self):
+        return X
+
+
+@pytest.mark.parametrize("options", [{}, {"batch": 5}, {"dtype": "double"}])
+def test_layers_are_the_same_to_the_last_bit(options):
+    check(OnnxModel(mlp(**options)), X, ("input", "hidden", "output", "scores"))
+
+
+@pytest.mark.parametrize("pool", [None, "mean"])
+def test_channels_are_pooled(pool):
+    torch.manual_seed(0)
+    images = np.random.default_rng(0).normal(size=(5, 2, 6, 6)).astype(np.float32)
+    net = nn.Sequential(nn.Conv2d(2, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(48, 4)).eval()
+    check(OnnxModel(of_torch(net, images), pool=pool), images, ("layer1", "layer2", "x"))
+
+
+@pytest.mark.parametrize("pool", ["mean", "cls", "last"])
+@pytest.mark.parametrize("opset", [17, 18])
+def test_tokens_are_pooled(pool, opset):
+    tokens = np.random.default_rng(0).normal(size=(5, 3, 4)).astype(np.float32)
+    W = np.ones((4, 2), dtype=np.float32)
+    graph = parsed(
+        """g (float[n, 3, 4] x) => (float[n, 2] scores) {
+        h = Tanh(x)  i = Constant<value = int64 {0}>()  t = Gather<axis = 1>(h, i)
+        scores = MatMul(t, W) }""",
+        W=W,
+    )
+    graph.opset_import[0].version = opset
+    check(OnnxModel(graph, pool=pool), tokens, ("h", "output"))
+
+
+@pytest.mark.parametrize(
+    ("meaning", "last"), [("logit", "risk = Neg(a)"), ("probability", "risk = Sigmoid(a)")]
+)
+def test_a_single_number_becomes_two_columns(meaning, last):
+    weights = np.arange(4, dtype=np.float32)[:, None]
+    graph = parsed(SINGLE.format(last), W=weights)
+    check(OnnxModel(graph, scores=("risk", meaning)), X, ("hidden", "output"))
+
+
+@pytest.mark.parametrize("labels", [["a", "b", "c"], [3, 5, 8]])
+def test_the_answer_is_the_label_that_the_graph_gives(labels):
+    inputs, y = load_iris(return_X_y=True)
+    inputs = inputs.astype(np.float32)
+    forest = RandomForestClassifier(5, random_state=0).fit(inputs, np.array(labels)[y])
+    graph = skl2onnx.to_onnx(forest, inputs[:1])
+    portable = check(OnnxModel(graph), inputs, ("input",))
+    said = np.array(labels)[portable.observe(portable.prepare(inputs), ()).belief]
+    np.testing.assert_array_equal(said, forest.predict(inputs))
+
+
+def test_weights_in_other_files_come_inside(tmp_path):
+    onnx.save(mlp(), tmp_path / "m.onnx", save_as_external_data=True, size_threshold=0)
+    model = OnnxModel(tmp_path / "m.onnx")
+    assert model._file.folder is not None
+    portable = check(model, X, ("hidden",))
+    for file in tmp_path.iterdir():
+        file.unlink()
+    assert np.isfinite(PortableModel(portable.content).observe(X, ("hidden",)).scores).all()
+
+
+def test_what_is_code_is_refused():
+    for options in ({"scores": lambda outputs: outputs["scores"]}, {"pool": {"hidden": np.tanh}}):
+        with pytest.raises(ExportError, match="function"):
+            ported(OnnxModel(mlp(), **options), X, ("hidden",))
+
+
+def test_a_missing_value_is_invalid_in_both():
+    strange = X.copy()
+    strange[3, 1] = np.nan
+    portable = ported(OnnxModel(mlp()), X, ("hidden",))
+    assert portable.observe(strange, ("hidden",)).invalid.tolist() == [i == 3 for i in range(12)]
+
+
+def test_a_graph_with_weights_elsewhere_is_refused(tmp_path):
+    onnx.save(mlp(), tmp_path / "m.onnx", save_as_external_data=True, size_threshold=0)
+    with pytest.raises(InputError, match="are in other files"):
+        PortableModel((tmp_path / "m.onnx").read_bytes())
+
+
+def test_a_graph_without_what_is_asked_of_it_is_refused():
+    content = to_onnx(OnnxModel(mlp()), ("hidden",), X)
+    with pytest.raises(LayerError, match="'input'"):
+        PortableModel(content).observe(X, ("input",))
+    other = parsed("g (float[n, 4] x) => (float[n, 4] y) { y = Relu(x) }")
+    with pytest.raises(InputError, match="must have an output 'scores'"):
+        PortableModel(other.SerializeToString())
+
+
+@pytest.mark.parametrize("code", [-1, 4, 1 << 40])
+def test_a_belief_that_is_no_class_is_refused(code):
+    graph = parsed(
+        """g (float[n, 4] x) => (float[n, 4] scores, int64[n] belief) {
+        scores = Relu(x)  a = ArgMax<axis = 1, keepdims = 0>(x)
+        z = Sub(a, a)  belief = Add(z, c) }""",
+        c=np.array([code]),
+    )
+    with pytest.raises(InputError, match="positions of 4 classes"):
+        PortableModel(graph.SerializeToString()).observe(X, ())
+
+
+CONTENT = mlp().SerializeToString()
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, len(CONTENT) - 1), st.binary(min_size=1, max_size=6), st.booleans())
+def test_damaged_bytes_are_an_error_or_a_model(place, new, cut):
+    content = CONTENT[:place] if cut else CONTENT[:place] + new + CONTENT[place + len(new) :]
+    try:
+        model = PortableModel(content)
+        model.observe(model.prepare(X), model.layers)
+    except InputError:
+        pass

@@ -1,0 +1,206 @@
+"""The tree libraries as ONNX, against what they say themselves, also on their thresholds."""
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from iknow.errors import ExportError
+from iknow.models import as_model
+from tests.models.export.comparing import assert_same, export, on_thresholds, quick, run
+
+pd = pytest.importorskip("pandas")
+xgboost = pytest.importorskip("xgboost")
+lightgbm = pytest.importorskip("lightgbm")
+catboost = pytest.importorskip("catboost")
+
+X, Y = load_iris(return_X_y=True)
+CANCER, SICK = load_breast_cancer(return_X_y=True)
+rng = np.random.default_rng(0)
+HOLES = np.where(rng.random(X.shape) < 0.15, np.nan, X)
+HOLES[::9] = 0
+EVEN, ODD = slice(0, None, 2), slice(1, None, 2)
+SINGLE = 3e-7  # xgboost adds up in single precision
+
+
+def xgb(**settings):
+    return xgboost.XGBClassifier(n_estimators=6, n_jobs=1, **settings)
+
+
+def lgbm(**settings):
+    return lightgbm.LGBMClassifier(n_estimators=6, verbose=-1, n_jobs=1, **settings)
+
+
+def cat(**settings):
+    quiet = {"verbose": 0, "allow_writing_files": False, "thread_count": 1}
+    return catboost.CatBoostClassifier(iterations=6, **{"depth": 3, **quiet, **settings})
+
+
+def find_thresholds(model):
+    """Pairs of a feature and a threshold, as the libraries list them."""
+    if hasattr(model, "get_borders"):
+        return [(j, t) for j, borders in model.get_borders().items() for t in borders]
+    if hasattr(model, "booster_"):
+        table = model.booster_.trees_to_dataframe()
+        table = table[table.decision_type == "<="]
+        names = model.booster_.feature_name()
+        found = zip(table.split_feature, table.threshold, strict=True)
+        return [(names.index(name), t) for name, t in found]
+    dumped = json.loads(model.get_booster().save_raw("json"))["learner"]["gradient_booster"]
+    trees = dumped.get("model", dumped.get("gbtree", {}).get("model"))["trees"]
+    return [
+        (j, t)
+        for tree in trees
+        for j, t, left in zip(
+            tree["split_indices"], tree["split_conditions"], tree["left_children"], strict=True
+        )
+        if left != -1
+    ]
+
+
+MODELS = {
+    "xgboost": xgb(),
+    "xgboost's forest": xgboost.XGBRFClassifier(n_estimators=6, n_jobs=1, random_state=0),
+    "xgboost's dart": xgb(booster="dart", rate_drop=0.5, random_state=0),
+    "xgboost's parallel trees": xgb(num_parallel_tree=2, subsample=0.5, random_state=0),
+    "xgboost with 0 missing": xgb(missing=0),
+    "lightgbm": lgbm(),
+    "lightgbm's ova": lgbm(objective="multiclassova"),
+    "lightgbm's forest": lgbm(boosting_type="rf", bagging_fraction=0.7, bagging_freq=1),
+    "lightgbm with 0 missing": lgbm(zero_as_missing=True),
+    "catboost": cat(),
+    "catboost one by one": cat(loss_function="MultiClassOneVsAll"),
+    "catboost, missing last": cat(nan_mode="Max"),
+}
+
+
+@pytest.mark.parametrize("name", quick(MODELS, ["xgboost", "lightgbm", "catboost"]))
+def test_leaves_are_equal_on_the_thresholds_too(name):
+    model = clone(MODELS[name]).fit(HOLES, Y)
+    near = on_thresholds(HOLES, find_thresholds(model), most=400)
+    assert_same(model, HOLES, ["leaves", "numbers", "output"], near, rtol=SINGLE)
+
+
+@pytest.mark.parametrize("name", quick(["xgboost", "catboost"], ["lightgbm"]))
+def test_two_classes(name):
+    model = clone(MODELS[name]).fit(CANCER, SICK)
+    near = on_thresholds(CANCER, find_thresholds(model), most=400)
+    graph = assert_same(model, CANCER, ["leaves", "input", "output"], near, rtol=SINGLE)
+    assert [each.name for each in graph.graph.output][-1] == "layer:output"  # and no belief
+
+
+@pytest.mark.slow
+def test_the_libraries_own_models():
+    multi = {"num_class": 3, "verbose": -1, "num_threads": 1}
+    trained = [
+        xgboost.train({"objective": "multi:softmax", "num_class": 3}, xgboost.DMatrix(X, Y), 4),
+        lightgbm.train({"objective": "multiclass", **multi}, lightgbm.Dataset(X, Y), 4),
+        catboost.CatBoost({"loss_function": "MultiClass", "iterations": 4, "verbose": 0,
+                           "allow_writing_files": False}).fit(X, Y),
+    ]  # fmt: skip
+    for model in trained:
+        assert_same(model, X, ["leaves", "input"], rtol=SINGLE)
+
+
+@pytest.mark.slow
+def test_nan_where_training_had_none_counts_as_each_library_has_it():
+    for model in (xgb(), lgbm(), cat()):
+        assert_same(model.fit(X, Y), X, ["leaves", "numbers"], HOLES, rtol=SINGLE)
+
+
+@pytest.mark.filterwarnings("ignore:The argument 'eval_set'")
+def test_the_best_iteration_answers():
+    held_out = [(X[ODD], Y[ODD])]
+    early = xgboost.XGBClassifier(learning_rate=0.9, early_stopping_rounds=2, n_jobs=1)
+    early.fit(X[EVEN], Y[EVEN], eval_set=held_out, verbose=0)
+    light = lightgbm.LGBMClassifier(n_estimators=99, learning_rate=0.8, verbose=-1, n_jobs=1)
+    stop = [lightgbm.early_stopping(2, verbose=False)]
+    light.fit(X[EVEN], Y[EVEN], eval_set=held_out, callbacks=stop)
+    for model in (early, light):
+        assert_same(model, X, ["leaves"], rtol=SINGLE)
+
+
+def make_frame():
+    source = np.random.default_rng(0)
+    frame = pd.DataFrame(X, columns=["a", "b", "c", "d"])
+    mixed = (Y + (source.random(150) < 0.4) * source.integers(0, 4, 150)) % 5
+    frame["kind"] = pd.Categorical(np.array(["u", "v", "w", "y", "zz"])[mixed])
+    frame.loc[source.random(150) < 0.2, "b"] = np.nan
+    return frame
+
+
+SETS = {
+    "lightgbm": lgbm(min_data_per_group=2, cat_smooth=1),
+    "lightgbm one by one": lgbm(max_cat_to_onehot=9, min_data_per_group=2),
+    "xgboost": xgb(enable_categorical=True),
+    "xgboost one by one": xgb(enable_categorical=True, max_cat_to_onehot=9),
+}
+
+
+@pytest.mark.parametrize("name", quick(SETS, ["lightgbm", "xgboost"]))
+def test_categories_by_their_labels(name):
+    model = SETS[name]
+    frame = make_frame()
+    model.fit(frame, Y)
+    graph = assert_same(model, frame, ["numbers", "leaves"], rtol=SINGLE)
+    # A frame of other rows may list its categories in another order.
+    again = frame.copy()
+    again["kind"] = again["kind"].astype(str)
+    said, _ = run(graph, again, ["leaves"])
+    expected = as_model(model).observe(frame, ["leaves"])
+    np.testing.assert_array_equal(said.activations["layer:leaves"], expected.activations["leaves"])
+    unknown = again.assign(kind="never seen")[:3]
+    _, belief = run(graph, unknown, ["leaves"])
+    refuses = type(model).__module__.startswith("xgboost")
+    assert (belief == -1).all() == refuses
+
+
+def test_at_the_end_of_a_pipeline():
+    for model in (xgb(), lgbm(), cat()):
+        pipeline = make_pipeline(StandardScaler(), model).set_output(transform="default")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about the names of features
+            assert_same(pipeline.fit(X, Y), X, ["standardscaler", "leaves"], HOLES[1:], SINGLE)
+
+
+@pytest.mark.slow
+def test_whole_numbers_are_compared_as_the_libraries_do():
+    whole = (X * 10).astype(np.int64)
+    large = whole + (1 << 24)  # which single precision cannot hold
+    for model in (xgb(), lgbm(), cat()):
+        assert_same(model.fit(whole, Y), whole, ["leaves"], rtol=SINGLE)
+        assert_same(model.fit(large, Y), large, ["leaves"], rtol=SINGLE)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_infinite_and_huge_values_are_refused_where_the_library_does():
+    rows = np.repeat(X[:1], 4, axis=0)
+    rows[:, 2] = [np.inf, -np.inf, 1e39, -3e38]
+    for model in (xgb(), lgbm(), cat()):
+        graph = export(model.fit(X, Y), X, ["leaves"])
+        expected = [as_model(model).observe(row[None], ()).belief[0] for row in rows]
+        np.testing.assert_array_equal(run(graph, rows, ["leaves"])[1], expected)
+
+
+def test_what_cannot_be_converted_is_named():
+    vectors = xgb(multi_strategy="multi_output_tree").fit(X, Y)
+    with pytest.raises(ExportError, match="one_output_per_tree"):
+        export(vectors, X, ["leaves"])
+    with pytest.raises(ExportError, match="gblinear"):
+        export(xgb(booster="gblinear").fit(X, Y), X, ["input"])
+    with pytest.raises(ExportError, match="linear_tree=False"):
+        export(lgbm(linear_tree=True).fit(X, Y), X, ["leaves"])
+    with pytest.raises(ExportError, match="grow_policy='SymmetricTree'"):
+        export(cat(grow_policy="Lossguide").fit(X, Y), X, ["leaves"])
+    frame = make_frame().drop(columns="b").astype({"kind": str})
+    with pytest.raises(ExportError, match="text \\('kind'\\) and numbers"):
+        export(cat(cat_features=["kind"]).fit(frame, Y), frame, ["leaves"])
+    eager = cat().fit(CANCER, SICK)
+    eager.set_probability_threshold(0.2)
+    with pytest.raises(ExportError, match=r"threshold of 0\.2"):
+        export(eager, CANCER, ["leaves"])
