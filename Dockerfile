@@ -41,7 +41,7 @@ RUN useradd --uid 10001 --user-group --no-create-home --home-dir /nonexistent \
  && install -d -o iknow -g iknow -m 0700 /opt/cache /data \
  && install -d /bundles
 COPY --from=builder /opt/iknow /opt/iknow
-ENV PATH=/opt/iknow/bin:$PATH XDG_CACHE_HOME=/opt/cache
+ENV PATH=/opt/iknow/bin:$PATH XDG_CACHE_HOME=/opt/cache ORT_DISABLE_TELEMETRY=1
 USER 10001:10001
 # For the processor that builds the image; on another kind it is compiled once more, before /readyz.
 RUN iknow warm-up && iknow --version

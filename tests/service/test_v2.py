@@ -89,6 +89,17 @@ def test_asynchronous_requests(client, digits, expected):
     check(client.async_infer("digits", inputs).get_result(), expected)
 
 
+def test_a_compressed_request_is_told_to_come_plain(client, digits):
+    inputs = [tensor(digits.X[:7], "FP64", binary=True)]
+    with pytest.raises(Refused, match="compressed bodies are not read"):
+        client.infer("digits", inputs, request_compression_algorithm="gzip")
+
+
+def test_a_compressed_response_may_come_plain(client, digits, expected):
+    inputs = [tensor(digits.X[:7], "FP64", binary=True)]
+    check(client.infer("digits", inputs, response_compression_algorithm="gzip"), expected)
+
+
 def test_health_and_metadata(client):
     assert client.is_server_live()
     assert client.is_server_ready()

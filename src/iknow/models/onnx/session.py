@@ -17,6 +17,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+# As it is imported, onnxruntime would write an id of this machine into the user's cache, and report
+# to its maker. Who wants that sets the variable to 0.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+
 import onnxruntime
 
 from iknow.core.text import name as shown_name

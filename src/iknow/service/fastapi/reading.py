@@ -8,6 +8,7 @@ from uuid import uuid4
 
 from fastapi import Request
 
+from iknow.core.text import shown
 from iknow.service.recording import Call
 from iknow.service.refusal import Refusal
 from iknow.service.service import Service
@@ -42,9 +43,11 @@ async def read_body(request: Request) -> bytes:
     """The body of a request, read no further than it may be long, and no longer than it may take.
 
     Raises:
-        Refusal: 408 or 413.
+        Refusal: 408, 413, or 415 for a compressed one, which may unpack to any size.
     """
     settings = service_of(request).settings
+    if (encoding := request.headers.get("Content-Encoding", "identity").lower()) != "identity":
+        raise Refusal(415, f"compressed bodies are not read: send it plain; got {shown(encoding)}")
     most = settings.most_body
     announced = request.headers.get("Content-Length", "")
     if announced.isascii() and announced.isdigit() and int(announced[:20]) > most:
