@@ -105,7 +105,7 @@ def _check(counts: Counts, told: Told, expected: list[Any]) -> None:
 
 def measure(n_requests: int, seed: int = 0) -> dict[str, Any]:
     """Fuzz a server of its own; its memory at the beginning, after a tenth, and at the end."""
-    command = ["-m", "benchmarks.service.serve", json.dumps(SETTINGS)]
+    command = ["-m", "benchmarks.service.serve", json.dumps(SETTINGS), "small"]
     with running(command) as server:
         resident: list[int] = []
 

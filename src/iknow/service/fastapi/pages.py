@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
+from starlette.responses import PlainTextResponse
 
 from iknow.service.fastapi.reading import admit, service_of
 from iknow.service.fastapi.schemas import READ
@@ -27,7 +28,7 @@ async def ready(request: Request) -> Response:
     return respond({"ready": True})
 
 
-@router.get("/metrics", responses=READ)
+@router.get("/metrics", responses=READ, response_class=PlainTextResponse)
 async def metrics(request: Request) -> Response:
     """Tell the metrics in Prometheus' format."""
     admit(request, "admin")

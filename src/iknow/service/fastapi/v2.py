@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from iknow.service.decoding import JSON
 from iknow.service.desk import Desk
 from iknow.service.fastapi.reading import admit, read_body, service_of
-from iknow.service.fastapi.schemas import ASKED, READ
+from iknow.service.fastapi.schemas import ASKED, BINARY, READ
 from iknow.service.fastapi.v1 import find_desk, respond
 from iknow.service.opentelemetry import span
 from iknow.service.refusal import Refusal
@@ -19,6 +19,7 @@ from iknow.service.v2.telling import describe_model, write_response
 from iknow.version import __version__
 
 router = APIRouter(prefix="/v2")
+BYTES = "application/octet-stream"
 INFER_BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
@@ -35,10 +36,11 @@ INFER_BODY: dict[str, Any] = {
                     },
                 }
             },
-            "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+            BYTES: BINARY,
         },
     }
 }
+INFERRED: dict[int | str, dict[str, Any]] = {**ASKED, 200: {"content": {JSON: {}, BYTES: BINARY}}}
 
 
 @router.get("", responses=READ)
@@ -88,13 +90,13 @@ async def version_ready(request: Request, name: str, version: str) -> Response:
     return respond({"name": desk.served.name, "ready": True})
 
 
-@router.post("/models/{name}/infer", responses=ASKED, openapi_extra=INFER_BODY)
+@router.post("/models/{name}/infer", responses=INFERRED, openapi_extra=INFER_BODY)
 async def infer(request: Request, name: str) -> Response:
     """Assess the rows of tensors."""
     return await _infer(request, name, None)
 
 
-@router.post("/models/{name}/versions/{version}/infer", responses=ASKED, openapi_extra=INFER_BODY)
+@router.post("/models/{name}/versions/{version}/infer", responses=INFERRED, openapi_extra=INFER_BODY)
 async def infer_version(request: Request, name: str, version: str) -> Response:
     """Assess the rows of tensors, by a certain version of the model."""
     return await _infer(request, name, version)
@@ -121,7 +123,7 @@ async def _infer(request: Request, name: str, version: str | None) -> Response:
     if text_length is None:
         return Response(content, media_type=JSON)
     headers = {LENGTH_HEADER: str(text_length)}
-    return Response(content, headers=headers, media_type="application/octet-stream")
+    return Response(content, headers=headers, media_type=BYTES)
 
 
 def _describe(request: Request, desk: Desk) -> dict[str, Any]:
