@@ -6,21 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from iknow.core.arrays import Ints
 from iknow.core.codes import for_json
 from iknow.core.evidence import NO_EXEMPLAR, distances_for_and_against
 from iknow.explain.assessment import Assessment
-
-
-def find_exemplars(assessment: Assessment) -> dict[str, Ints]:
-    """By layer, the nearest training row of the believed class, of shape (n,); -1 for none."""
-    rows = np.arange(len(assessment))
-    codes = np.where(assessment.answered, assessment.belief_codes, 0)
-    found = {}
-    for layer, evidence in assessment.evidence.items():
-        nearest = evidence.exemplars[rows, codes]
-        found[layer] = np.where(assessment.answered, nearest, NO_EXEMPLAR)
-    return found
 
 
 def describe_evidence(assessment: Assessment) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from iknow.core.arrays import Floats, Ints
 from iknow.core.assertion import Assertion, Reason
 from iknow.core.codes import NO_BELIEF, for_json
 from iknow.monitor.scores import watch_scores
-from iknow.service.details import describe_evidence, find_exemplars
+from iknow.service.details import describe_evidence
 from iknow.service.rows import Rows
 from iknow.service.seen import Looker, Seen
 from iknow.service.shaping import as_inputs
@@ -93,7 +93,7 @@ def say(classifier: EpistemicClassifier, looker: Looker, rows: Rows, wanted: Wan
         unknown=seen.unknown,
         watched=watched,
         watched_layers=watched_layers,
-        exemplars=find_exemplars(assessment) if wanted.exemplars else {},
+        exemplars=assessment.own_exemplars if wanted.exemplars else {},
         scores=assessment.scores if wanted.scores else None,
         evidence=describe_evidence(assessment) if wanted.evidence else None,
     )
