@@ -2,7 +2,7 @@
 
     python -m benchmarks.alarm.evidently STREAMS.npz OUT.json
 
-After every window of 100 samples a report compares the window with the reference, as a scheduled
+After every window of 250 samples a report compares the window with the reference, as a scheduled
 job would: Kolmogorov-Smirnov, drift below its default of p < 0.05, and at p < 0.001.
 """
 
@@ -19,7 +19,7 @@ import pandas as pd
 from evidently import DataDefinition, Dataset, Report
 from evidently.metrics import ValueDrift
 
-WINDOW = 100
+WINDOW = 250
 LIMITS = {"evidently KS, p < 0.05": 0.05, "evidently KS, p < 0.001": 0.001}
 
 
@@ -47,7 +47,7 @@ def ring(reference: Any, stream: Any) -> dict[str, int | None]:
 
 
 def main(streams: str, out: str) -> None:
-    found = {"version": f"Evidently {version('evidently')}", "rang": {}}
+    found: dict[str, Any] = {"version": f"Evidently {version('evidently')}", "rang": {}}
     with np.load(streams, allow_pickle=False) as arrays:
         for key in sorted({name.rsplit("/", 1)[0] for name in arrays}):
             found["rang"][key] = ring(arrays[f"{key}/reference"], arrays[f"{key}/stream"])

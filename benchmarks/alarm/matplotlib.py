@@ -14,7 +14,7 @@ from iknow.core.colors import COLORS
 from iknow.evaluation.plots.matplotlib.style import CLASS_COLORS, PENCIL, styled, titled
 
 LOOKS = {NOISE: CLASS_COLORS[0], NEW_CLASS: CLASS_COLORS[1], ROTATION: COLORS[Assertion.IMK]}
-LOWEST, HIGHEST = -5.0, 3.0
+LOWEST, HIGHEST = -4.0, 2.0
 
 
 @styled

@@ -42,9 +42,7 @@ def run_river(scene: Scene, n_streams: int) -> tuple[str, Rang]:
     return peer.VERSION, found
 
 
-def run_elsewhere(
-    scene: Scene, n_streams: int, module: str, python: str
-) -> tuple[str, Rang]:
+def run_elsewhere(scene: Scene, n_streams: int, module: str, python: str) -> tuple[str, Rang]:
     """Run a peer that needs an environment of its own, on the level."""
     arrays: dict[str, Any] = {}
     for kind, seed, stream in _streams(scene, n_streams):

@@ -60,7 +60,12 @@ def to_lines(results: dict[str, Any]) -> list[str]:
             [name, _percent(cells[NO_CHANGE]["rang"]), *(_delay(cells[kind]) for kind in kinds)]
             for name, cells in scene["detectors"].items()
         ]
-        lines += ["", f"**{scene['name']}** ({scene['about']})", "", *table_lines(header, rows, words=(0,))]
+        lines += [
+            "",
+            f"**{scene['name']}** ({scene['about']})",
+            "",
+            *table_lines(header, rows, words=(0,)),
+        ]
     return lines[1:]
 
 

@@ -39,7 +39,7 @@ def rates(n, length, seed):
 def test_the_alarm_keeps_its_rate_while_the_accuracy_holds():
     n, rate = 10_000, 0.05
     highest, (stakes, exponents) = np.zeros(n), start((n,), len(ODDS))
-    for t, (wrong, _) in enumerate(rates(n, 1_500, 0)):
+    for t, (wrong, _) in enumerate(rates(n, 600, 0)):
         factors = _factors(0.05)[wrong.astype(int)][None]
         stakes, exponents, found = play(stakes, exponents, factors, t)
         highest = np.maximum(highest, found[0])
@@ -49,13 +49,13 @@ def test_the_alarm_keeps_its_rate_while_the_accuracy_holds():
 
 @pytest.mark.slow
 def test_the_confidence_sequence_covers_at_all_times_even_if_the_accuracy_changes():
-    n, alpha, length = 2_000, 0.1, 400
-    tables = np.array([[bound_errors(k, t, alpha) for k in range(61)] for t in range(length + 1)])
+    n, alpha, length = 2_000, 0.1, 150
+    tables = np.array([[bound_errors(k, t, alpha) for k in range(31)] for t in range(length + 1)])
     errors, total, missed = np.zeros(n, int), np.zeros(n), np.zeros(n, bool)
     for t, (wrong, chance) in enumerate(rates(n, length, 1), 1):
         errors, total = errors + wrong, total + chance
-        low, high = tables[t, np.minimum(errors, 60)].T
-        missed |= (total / t < low - 1e-12) | ((total / t > high + 1e-12) & (errors <= 60))
+        low, high = tables[t, np.minimum(errors, 30)].T
+        missed |= (total / t < low - 1e-12) | ((total / t > high + 1e-12) & (errors <= 30))
     assert is_at_most(int(missed.sum()), n, alpha)
 
 

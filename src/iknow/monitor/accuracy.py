@@ -92,7 +92,7 @@ class AccuracyMonitor:
         >>> monitor.update(np.ones(1000, dtype=bool))
         ()
         >>> monitor.update(np.arange(100) % 10 > 0)[0].sample  # one in ten wrong
-        1051
+        1081
     """
 
     def __init__(self, certified: float | None, rate: float = 0.01) -> None:

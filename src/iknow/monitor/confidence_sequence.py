@@ -39,7 +39,7 @@ def bound_errors(errors: int, n: int, alpha: float) -> tuple[float, float]:
     Examples:
         >>> low, high = bound_errors(5, 1000, alpha=0.05)
         >>> print(f"{low:.4f} to {high:.4f}")
-        0.0006 to 0.0168
+        0.0005 to 0.0172
     """
     if n == 0:
         return 0.0, 1.0

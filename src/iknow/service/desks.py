@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from secrets import randbits
 from typing import Any
 
 from iknow.core.text import names, shown
@@ -85,7 +86,7 @@ def open_desk(
     certificate = getattr(selection, "certificate", None)
     promised = None if certificate is None else certificate.accuracy
     layers = tuple(classifier.neighborhoods_)
-    alarm = DriftAlarm(watch, served.labels, layers, rate=settings.alarm_rate)
+    alarm = DriftAlarm(watch, served.labels, layers, rate=settings.alarm_rate, seed=randbits(32))
     accuracy = AccuracyMonitor(promised, rate=settings.alarm_rate)
     state = _read_state(served, settings)
     if state is not None:

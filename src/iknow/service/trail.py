@@ -28,6 +28,7 @@ class Trail:
         retention = Retention(None if days is None else timedelta(days=days), size)
         self.journal = open_journal(settings.audit, retention)
         self._recorder = Recorder(self.journal)
+        self._tell_head()
         self._keep, self._required = settings.keep_inputs, settings.audit_required
         self._tasks: set[asyncio.Task[None]] = set()
         self.n_unrecorded = 0
@@ -93,4 +94,12 @@ class Trail:
     def close(self) -> None:
         """Write what waits, and release the journal."""
         self._recorder.close()
+        try:
+            self._tell_head()
+        except AuditError as error:
+            log.error("the head of the audit is not known: %s", error)
         self.journal.close()
+
+    def _tell_head(self) -> None:
+        """Note the head of the chain where somebody with access to the journal alone cannot."""
+        log.info("audit %s: head %d:%s", self.journal.name, *self.journal.head())

@@ -11,10 +11,10 @@ carries its time and a signature,
     X-Iknow-Signature: v1=HMAC-SHA256(secret, timestamp + "." + body), in hex
     X-Iknow-Delivery: the same for all attempts at one payload, so that doubles can be told
 
-Answers 2xx end it. Errors of the network, 408, 429 and 5xx are tried again, after twice as long each
-time, at most `longest` seconds, shortened by up to half at random so that many senders do not come
-back at once. Any other answer is final; a redirect is one, as a payload goes nowhere but to its URL.
-An attempt ends after `timeout` seconds, even if the receiver drips bytes.
+Answers 2xx end it. Errors of the network, 408, 429 and 5xx are tried again, after twice as long
+each time, at most `longest` seconds, shortened by up to half at random so that many senders do not
+come back at once. Any other answer is final; a redirect is one, as a payload goes nowhere but to
+its URL. An attempt ends after `timeout` seconds, even if the receiver drips bytes.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class Webhook:
             self._changed.notify()
 
     def status(self) -> dict[str, Any]:
-        """Return how many payloads wait, were sent, failed for good or were dropped, and retries."""
+        """Return how many payloads wait, were sent, failed or were dropped, and retries."""
         with self._changed:
             waiting = len(self._waiting)
             return {**self._counts, "waiting": waiting, "last_error": self._last_error}
