@@ -28,42 +28,27 @@ from iknow.models.model import Model
 
 SCORES, LAYER, BELIEF = "scores", "layer:", "belief"
 """The names of a portable graph's outputs; that of a layer comes after `LAYER`."""
-TREES = ("xgboost", "lightgbm", "catboost")
-"""Packages whose models onnxmltools converts."""
 
 ToOnnx = Callable[[Any, Sequence[str], Any], bytes]
 
 
 @dataclass(frozen=True)
 class Exporter:
-    """Where the function `to_onnx` for an adapter is, by the name of the adapter's class.
-
-    recognizes: which of these adapters it is for.
-    """
+    """Where the function `to_onnx` for an adapter is, by the name of the adapter's class."""
 
     adapter: str
     module: str
-    recognizes: Callable[[Any], bool] = lambda _: True
-
-
-def _is_of_trees(model: Any) -> bool:
-    """Whether the classifier that `SklearnModel` reads, or its last step, is a tree library's."""
-    from iknow.geometry.sklearn_parts import unwrap
-
-    final = unwrap(model.estimator)[1]
-    inner = getattr(final, "model", final)  # of a Booster, which has scikit-learn's interface
-    packages = {base.__module__.partition(".")[0] for base in type(inner).__mro__}
-    return not packages.isdisjoint(TREES)
 
 
 EXPORTERS = (
     Exporter("TorchModel", "iknow.models.torch.to_onnx"),
     Exporter("OnnxModel", "iknow.models.onnx.to_onnx"),
     Exporter("PortableModel", "iknow.models.onnx.portable"),
-    Exporter("SklearnModel", "iknow.models.export.onnxmltools", _is_of_trees),
-    Exporter("SklearnModel", "iknow.models.export.skl2onnx"),
+    Exporter("SklearnModel", "iknow.models.export.estimator"),
 )
-"""All exporters, in the order in which they are tried."""
+"""All exporters. The trees of xgboost, lightgbm and catboost are read from these libraries' own dumps:
+onnxmltools compares in single precision, and has no leaves.
+"""
 
 
 def to_onnx(model: Model, layers: Sequence[str], inputs: Any) -> bytes:
@@ -100,7 +85,7 @@ def find_exporter(model: Model) -> ToOnnx:
     """The function that exports a model; the errors of `to_onnx` if there is none."""
     kind = type(model).__name__
     for exporter in EXPORTERS:
-        if kind == exporter.adapter and exporter.recognizes(model):
+        if kind == exporter.adapter:
             return _function(exporter)
     raise ExportError(_why_not(kind))
 

@@ -9,10 +9,7 @@ from typing import Any
 import skl2onnx
 from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType, StringTensorType
 
-from iknow.models.export.estimator import to_onnx
 from iknow.models.export.onnx.builder import OPSETS, TEXT, make_attribute
-
-__all__ = ["convert_part", "to_onnx"]
 
 LOCALE = "C.UTF-8"
 WORDS, SAME_WORDS = r"(?u)\b\w\w+\b", r"[\p{L}\p{N}_]{2,}"
