@@ -1,5 +1,6 @@
 """Faults of clients, disks and bundles, at the real server: what is answered, and that others are."""
 
+import asyncio
 import json
 import logging
 import re
@@ -12,10 +13,11 @@ import numpy as np
 import pytest
 
 from benchmarks.service.asking import NPY, ask_json, ask_npy, ask_v2, as_npy, assess_path
-from benchmarks.service.wire import CLOSED, Asked, Wire
+from benchmarks.service.wire import Asked, Wire
 from iknow.service import uvicorn
 from iknow.service.settings import Settings
 from iknow.service.tokens import read_tokens
+from tests.conditions import wait_until
 
 GET = {"method": "GET", "kind": None}
 
@@ -175,29 +177,18 @@ def test_clients_that_disconnect_leave_nothing_behind(start, digits):
         with socket.create_connection(("127.0.0.1", port)) as gone:
             gone.sendall(content[:end])
     assert assertions(ask(port, ask_npy(digits.X[:5]))) == expected(digits, digits.X[:5])
-    wait_for(lambda: desk.batcher.waiting == 0)
-
-
-def wait_for(condition):
-    done, poll = threading.Event(), 0.005
-    for _ in range(6000):
-        if condition():
-            return
-        done.wait(poll)
-    raise AssertionError("it never happened")
+    wait_until(lambda: desk.batcher.waiting == 0)
 
 
 class Gate:
     """Holds all batches back until it is opened."""
 
     def __init__(self, service, monkeypatch):
-        self.opened, self.entered, self.failing = threading.Event(), threading.Event(), ()
+        self.opened, self.entered = threading.Event(), threading.Event()
         desk = service.desks.find("digits")
         say = desk.batcher._say
 
         async def wait(rows, wanted):
-            import asyncio
-
             self.entered.set()
             await asyncio.to_thread(self.opened.wait, 30)
             return await say(rows, wanted)
@@ -214,7 +205,7 @@ def test_too_many_are_told_to_come_back_and_the_others_are_answered_right(
     parts = [digits.X[3 * i : 3 * i + 3] for i in range(12)]
     with ThreadPoolExecutor(12) as pool:
         asked = [pool.submit(ask, port, ask_npy(part)) for part in parts]
-        wait_for(lambda: sum(each.done() for each in asked) == 6)  # 6 of 12 do not fit
+        wait_until(lambda: sum(each.done() for each in asked) == 6)  # 6 of 12 do not fit
         assert gate.batcher.waiting <= 20
         gate.opened.set()
         told = [each.result() for each in asked]
@@ -248,7 +239,7 @@ def test_joined_requests_get_their_own_answers_and_one_bad_one_harms_none(
         first = pool.submit(ask, port, ask_npy(rows[:1]))
         gate.entered.wait(30)
         others = [pool.submit(ask, port, each) for each in asked]
-        wait_for(lambda: gate.batcher.waiting == 1 + 2 * len(asked))
+        wait_until(lambda: gate.batcher.waiting == 1 + 2 * len(asked))
         gate.opened.set()
         assert assertions(first.result()) == expected(digits, rows[:1])
         told = [each.result() for each in others]
@@ -266,7 +257,7 @@ def test_an_answer_that_takes_too_long_is_504_and_the_next_is_right(start, digit
     gate = Gate(service, monkeypatch)
     assert ask(port, ask_npy(digits.X[:2])).status == 504
     gate.opened.set()
-    wait_for(lambda: gate.batcher.waiting == 0)
+    wait_until(lambda: gate.batcher.waiting == 0)
     assert assertions(ask(port, ask_npy(digits.X[:2]))) == expected(digits, digits.X[:2])
 
 
@@ -290,3 +281,15 @@ def test_a_full_disk_withholds_answers_unless_told_otherwise(start, digits, tmp_
     assert ask(port, asked).status == 200
     with sqlite3.connect(path) as db:
         assert db.execute("pragma integrity_check").fetchone() == ("ok",)
+
+
+def test_a_request_that_outlives_its_desk_is_answered(start, digits, monkeypatch):
+    """A bundle is replaced while an answer about the old one is under way."""
+    port, service = start()
+    gate, desk = Gate(service, monkeypatch), service.desks.find("digits")
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(ask, port, ask_npy(digits.X[:3]))
+        gate.entered.wait(30)
+        desk.close()
+        gate.opened.set()
+        assert assertions(asked.result()) == expected(digits, digits.X[:3])

@@ -62,7 +62,10 @@ class Desk:
             self.n_unwatched += len(moment.said)  # which ones does not depend on what they say
             return
         self._behind += 1
-        self._pool.submit(self._watch, moment)
+        try:
+            self._pool.submit(self._watch, moment)
+        except RuntimeError:  # another bundle took its place meanwhile: nobody looks at it
+            self._behind -= 1
 
     def _watch(self, moment: Moment) -> None:
         try:
