@@ -46,8 +46,8 @@ EXPORTERS = (
     Exporter("PortableModel", "iknow.models.onnx.portable"),
     Exporter("SklearnModel", "iknow.models.export.estimator"),
 )
-"""All exporters. The trees of xgboost, lightgbm and catboost are read from these libraries' own dumps:
-onnxmltools compares in single precision, and has no leaves.
+"""All exporters. The trees of xgboost, lightgbm and catboost are read from their libraries' own
+dumps: onnxmltools compares in single precision, and has no leaves.
 """
 
 
