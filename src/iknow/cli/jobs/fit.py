@@ -53,7 +53,8 @@ def fit_job(
 
     goal: what to tune for, as the arguments of `EpistemicClassifier.tune`. reference: samples that
     show what is ordinary. parameters: others of the classifier, such as its quorum. about: a name,
-    a version and a note, if there are any, and whether the bundle shall hold the model. force: a newly trained model may replace an existing one.
+    a version and a note, if there are any, and whether the bundle shall hold the model. force: a
+    newly trained model may replace an existing one.
     """
     reads = paths_read(training, validation, reference)
     check_output(output, [*reads, *paths_read(model=model)])
