@@ -54,18 +54,17 @@ class Desk:
         self._live, self.alarm, self.accuracy, self._tell = live, alarm, accuracy, tell
         self._pool = ThreadPoolExecutor(1, "iknow-watch")
         self._lock = threading.Lock()  # between those who update and those who read
-        self._behind = self.n_unwatched = 0
+        self._room, self.n_unwatched = threading.Semaphore(MOST_BEHIND), 0
 
     def watch(self, moment: Moment) -> None:
         """Count an answered request, and let the alarm look at it; returns at once."""
-        if self._behind >= MOST_BEHIND:
+        if not self._room.acquire(blocking=False):
             self.n_unwatched += len(moment.said)  # which ones does not depend on what they say
             return
-        self._behind += 1
         try:
             self._pool.submit(self._watch, moment)
         except RuntimeError:  # another bundle took its place meanwhile: nobody looks at it
-            self._behind -= 1
+            self._room.release()
 
     def _watch(self, moment: Moment) -> None:
         try:
@@ -79,7 +78,7 @@ class Desk:
         except Exception:  # an answer was given already; nobody else would hear of it
             log.exception("what %s answered could not be watched", self.served.title)
         finally:
-            self._behind -= 1
+            self._room.release()
 
     def _raise(self, alarm: Alarm) -> None:
         self._tell("drift", alarm.to_dict() | {"text": str(alarm)})

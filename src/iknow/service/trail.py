@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from iknow.audit import Event, Record, Recorder, Retention, now, open_journal
@@ -16,6 +18,7 @@ from iknow.service.said import Said
 from iknow.service.served import Served
 from iknow.service.settings import Settings
 
+FEW = 8
 log = logging.getLogger("iknow.service")
 
 
@@ -40,11 +43,10 @@ class Trail:
         Raises:
             AuditError: It cannot be done, and answers without a record are not to be given.
         """
-        try:
-            records = await asyncio.to_thread(
-                make_records, served, call, rows, said, keep_inputs=self._keep
-            )
-            await self.write(records)
+        submit = partial(self._submit, served, call, rows, said)
+        try:  # a few rows take less time than to hand them to a thread
+            written = submit() if len(said) <= FEW else await asyncio.to_thread(submit)
+            await self._wait(written)
         except AuditError as error:
             if self._required:
                 raise
@@ -57,8 +59,15 @@ class Trail:
         Raises:
             AuditError: They could not be written.
         """
+        await self._wait(self._recorder.record(records))
+
+    def _submit(self, served: Served, call: Call, rows: Rows, said: Said) -> Future[None]:
+        records = make_records(served, call, rows, said, keep_inputs=self._keep)
+        return self._recorder.record(records)
+
+    async def _wait(self, written: Future[None]) -> None:
         try:
-            await asyncio.wrap_future(self._recorder.record(records))
+            await asyncio.wrap_future(written)
         except AuditError as error:
             self._error = str(error)
             raise
