@@ -111,7 +111,8 @@ def is_compiled() -> bool:
         return False
     try:
         with unforked():
-            import iknow.search.cpu.cell_tree  # noqa: F401
+            import iknow.search.cpu.cell_tree
+            import iknow.search.cpu.deciding  # noqa: F401
     except Exception as error:  # numba refuses a new numpy, or its library fails to load
         warnings.warn(
             f"numba cannot be loaded, so search is not compiled and slower: {error}", stacklevel=2
