@@ -10,8 +10,10 @@ from iknow.core.slack import Slack
 from iknow.core.stability import Stability
 from iknow.core.support import find_support
 from iknow.errors import (
+    AuditError,
     BundleError,
     DataError,
+    ExportError,
     IknowError,
     InputError,
     LayerError,
@@ -32,10 +34,10 @@ from iknow.selection import Certificate, Selection
 from iknow.version import __version__
 
 __all__ = [
-    "Assertion", "Assessment", "Ball", "BallElseNearest", "BallWithNearest", "BundleError",
-    "Certificate", "Client", "DataError", "EpistemicClassifier", "Evidence", "Exemplar",
-    "Explanation", "Features", "IknowError", "Image", "InputError", "LayerError",
-    "LayerExplanation", "MissingExtraError", "Nearest", "Neighborhood", "Reason",
+    "Assertion", "Assessment", "AuditError", "Ball", "BallElseNearest", "BallWithNearest",
+    "BundleError", "Certificate", "Client", "DataError", "EpistemicClassifier", "Evidence",
+    "Exemplar", "Explanation", "ExportError", "Features", "IknowError", "Image", "InputError",
+    "LayerError", "LayerExplanation", "MissingExtraError", "Nearest", "Neighborhood", "Reason",
     "RefusedError", "RelativeBall", "Report", "Selection", "SelectionError", "Series",
     "ServiceError", "Slack", "Stability", "__version__", "as_features", "as_image", "as_series",
     "assess", "evaluate", "find_support", "justify", "make_assertions", "make_html",

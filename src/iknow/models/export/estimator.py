@@ -15,6 +15,7 @@ import numpy as np
 from iknow.core.codes import NO_BELIEF
 from iknow.core.text import shown
 from iknow.errors import ExportError
+from iknow.models.export import BELIEF, LAYER, SCORES
 from iknow.models.export.columns import follow
 from iknow.models.export.guard import guard, silence
 from iknow.models.export.onnx.answers import both_signs, one_hot
@@ -26,7 +27,6 @@ from iknow.models.inputs import own_copy, take_rows
 from iknow.models.sklearn import SklearnModel
 
 INPUT, OUTPUT = "input", "output"
-SCORES, LAYER, BELIEF = "scores", "layer:", "belief"  # the names of a graph's outputs
 MOST_EXAMPLES = 200
 
 
