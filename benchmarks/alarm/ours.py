@@ -41,4 +41,5 @@ def trace(scene: Scene, stream: Stream, seed: int) -> Floats:
         alarm.update(part.level, part.belief, part.layers)
         detectors = alarm.report().detectors
         found.append(max(d.log2_evidence - np.log2(d.threshold) for d in detectors))
-    return np.array(found) * np.log10(2)
+    evidence: Floats = np.array(found) * np.log10(2)
+    return evidence

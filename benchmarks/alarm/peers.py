@@ -14,10 +14,13 @@ import numpy as np
 
 from benchmarks.alarm.ours import ALONE, OURS, ring
 from benchmarks.alarm.scenes import Scene
-from benchmarks.alarm.streams import Stream, draw_stream, kinds_of
+from benchmarks.alarm.streams import NO_CHANGE, Stream, draw_stream, kinds_of
 
 SIGNALS = ("level", "confidence")
 """What peers watch: the level, or what there is without iknow."""
+
+MORE_QUIET = 8
+"""How many times more streams without a change than with one, for iknow's alarm."""
 
 Rang = dict[str, dict[str, list[int | None]]]
 """By kind of stream and detector, the samples at which it rang first, stream by stream."""
@@ -28,6 +31,9 @@ def run_ours(scene: Scene, n_streams: int) -> Rang:
     for kind, seed, stream in _streams(scene, n_streams):
         found[kind][OURS].append(ring(scene, stream, seed))
         found[kind][ALONE].append(ring(scene, stream, seed, alone=True))
+    for seed in range(n_streams, MORE_QUIET * n_streams):  # false alarms are rare
+        stream = draw_stream(scene, NO_CHANGE, seed)
+        found[NO_CHANGE][OURS].append(ring(scene, stream, seed))
     return found
 
 

@@ -70,7 +70,7 @@ def to_lines(results: dict[str, Any]) -> list[str]:
 
 
 def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.0f}%"
+    return "–" if share is None else f"{100 * share:.3g}%"
 
 
 def _delay(cell: dict[str, Any]) -> str:
