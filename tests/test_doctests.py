@@ -21,9 +21,9 @@ ARGUMENTS = (griffe.DocstringSectionKind.parameters, griffe.DocstringSectionKind
 
 # Records that a function returns or takes: the example of that function shows them.
 SHOWN_ELSEWHERE = {
-    "BundleInfo", "Certificate", "Comparison", "CoverageSurface", "Curve", "EvidenceScatter",
-    "Exemplar", "Explanation", "Features", "Image", "LayerBound", "LayerExplanation", "LayerInfo",
-    "Observation", "Probe", "RadiusCurve", "Reason", "Regions", "Report", "RiskCoverage",
+    "AccuracyReport", "Answers", "BundleInfo", "Certificate", "Comparison", "CoverageSurface",
+    "Curve", "DriftReport", "Event", "EvidenceScatter", "Exemplar", "Explanation", "Features", "Image", "LayerBound", "LayerExplanation", "LayerInfo",
+    "Label", "Observation", "Probe", "RadiusCurve", "Reason", "Regions", "Report", "RiskCoverage",
     "RobustCurve", "Selection", "Sensitivity", "Series", "Sizes", "Slack", "Stability", "Threshold",
     "Tradeoff", "TradeoffLine",
 }  # fmt: skip

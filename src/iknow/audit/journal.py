@@ -46,22 +46,22 @@ class Journal(Protocol):
         """
 
     def write(self, entries: Sequence[Entry]) -> None:
-        """Add records that are encoded already, as `append` does."""
+        """Add `entries`, records that are encoded already, as `append` does."""
 
     def find(self, request: str, row: int) -> Answer | None:
-        """The answer about a row of a request, the last one if the identifier was used again."""
+        """The answer about a `row` of a `request`, the last one if the identifier was used again."""
 
     def labelled(self, request: str, row: int) -> bool:
-        """Whether a label came for a row of a request."""
+        """Whether a label came for a `row` of a `request`."""
 
     def records(self, after: int = 0) -> Iterator[tuple[int, Record]]:
         """All records with their numbers, in order, from the one that follows number `after`."""
 
     def page(self, after: int = 0) -> Page:
-        """The next rows as they are stored, for those who verify."""
+        """The rows that follow number `after` as they are stored, for those who verify."""
 
     def before(self, time: str) -> int:
-        """The number to read after, so that no record of this time or later is missed."""
+        """The number to read after, so that no record of this `time` or later is missed."""
 
     def head(self) -> tuple[int, str]:
         """The number of records ever written, and the hash of the last, in hexadecimal."""

@@ -41,13 +41,16 @@ class Answers(Sequence[Answer]):
     """What was said about n samples, in their order: columns, and one `Answer` by its position.
 
     Attributes:
-        model, version: What answered.
+        model: What answered.
+        version: Its version.
         bundle: The sha256 of its bundle; empty if it was not loaded from one.
         request: The id of the request, by which the audit and `Client.labels` know it.
         belief: Labels of shape (n,); None among them where the model gave no answer.
-        assertion, reason: Of shape (n,), comparable with `Assertion.IK` and `Reason.KNOWN`.
+        assertion: Of shape (n,), comparable with `Assertion.IK`.
+        reason: Of shape (n,), comparable with `Reason.KNOWN`.
         level: Of shape (n,); NaN without levels.
-        exemplars, evidence: Of length n, if asked for.
+        exemplars: Of length n, if asked for: by layer, the nearest training row of the belief.
+        evidence: Of length n, if asked for: by layer, the distances for and against.
     """
 
     model: str
@@ -91,7 +94,8 @@ class Answers(Sequence[Answer]):
     def label(self, truth: Sequence[Label | None]) -> list[dict[str, Any]]:
         """The truth about these samples, as `Client.labels` takes it.
 
-        truth: of length n; None for what is not known yet.
+        Args:
+            truth: Of length n; None for what is not known yet.
         """
         if len(truth) != len(self):
             raise InputError(f"expected {len(self)} labels, one for each answer; got {len(truth)}")

@@ -177,7 +177,7 @@ class AccuracyMonitor:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
-        """Return the monitor that `to_dict` wrote, to go on where it was.
+        """Return the monitor whose `to_dict` wrote the `record`, to go on where it was.
 
         Raises:
             InputError: The state is damaged, or of another format.

@@ -225,7 +225,7 @@ class DriftAlarm:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Self:
-        """Return the alarm that `to_dict` wrote, to go on where it was.
+        """Return the alarm whose `to_dict` wrote the `record`, to go on where it was.
 
         Raises:
             InputError: The state is damaged, or of another format.

@@ -109,7 +109,7 @@ class DriftReport:
         )
 
     def suspects(self, kind: str) -> tuple[Detector, ...]:
-        """The classes ("class") or layers ("layer") that may have moved, the surest first.
+        """The detectors of a `kind`, "class" or "layer", that may have moved, the surest first.
 
         Those that rang, and those whose evidence once reached 10. Only the former are covered by
         the promised rate.

@@ -17,10 +17,15 @@ from iknow.explain.assessment import Assessment
 
 
 def watch_scores(assessment: Assessment) -> tuple[Floats, Ints, Floats]:
-    """What `DriftAlarm.update` takes: levels, belief codes and levels by layer.
+    """What `DriftAlarm.update` takes of an `assessment`: levels, beliefs and levels by layer.
 
     Returns:
         Arrays of shape (n,), (n,) and (n, n_layers), the layers as `watched_layers` orders them.
+
+    Examples:
+        >>> levels, beliefs, by_layer = watch_scores(ec.assess(X))
+        >>> by_layer.shape == (len(X), len(ec.layers_))
+        True
     """
     a = assessment
     if a.levels is not None:

@@ -62,11 +62,11 @@ class StoredRows(ABC):
         return find_support(evidence, neighborhood, belief)
 
     def decides(self, neighborhood: Neighborhood) -> bool:
-        """Whether `decide` is faster than `gather`, as far as it is known."""
+        """Whether `decide` is faster than `gather` for a `neighborhood`, as far as it is known."""
         return False
 
     def decide(self, queries: Any, neighborhood: Neighborhood, belief: Ints) -> Decision:
-        """Decide about `queries`, (n_queries, n_features), and their `belief`, (n_queries,)."""
+        """Decide by a `neighborhood` about `queries`, (n_queries, n_features), and their `belief`."""
         evidence = self.gather(queries, neighborhood.n_neighbors, max(neighborhood.quorum))
         return decide(evidence, neighborhood, belief)
 

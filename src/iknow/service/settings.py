@@ -29,10 +29,16 @@ class Settings:
             nothing.
         audit_required: Whether an answer that cannot be recorded is withheld, with 503.
         keep_inputs: Whether records hold the inputs, so that `iknow audit verify` can ask again.
-        retain_days, retain_bytes: How long, and how much, the audit keeps; None keeps everything.
+        retain_days: How long the audit keeps records; None keeps them forever.
+        retain_bytes: How much of them it keeps; None keeps all.
         alarm_rate: Probability with which an alarm may ever be false, for each model.
-        webhook: The URL that alarms are posted to. webhook_secret: What signs them.
+        webhook: The URL that alarms are posted to.
+        webhook_secret: What signs them.
         state: The folder that keeps the state of alarms across restarts; None keeps none.
+
+    Examples:
+        >>> Settings(audit="answers.db", keep_inputs=True).most_rows
+        10000
     """
 
     tokens: Tokens = field(default_factory=Tokens)

@@ -94,11 +94,11 @@ class CellIndex(DenseIndex):
                 self._deciding.warm_up()
 
     def decides(self, neighborhood: Neighborhood) -> bool:
-        """Whether `decide` is faster than `gather`, as far as it is known."""
+        """Whether `decide` is faster than `gather` for a `neighborhood`, as far as it is known."""
         return self._can_decide(neighborhood) and self._worth.allows_a_try()
 
     def decide(self, queries: Any, neighborhood: Neighborhood, belief: Ints) -> Decision:
-        """Decide about `queries`, (n_queries, n_features), and their `belief`, (n_queries,).
+        """Decide by a `neighborhood` about `queries`, (n_queries, n_features), and their `belief`.
 
         A few queries show first whether bounds rule out most rows.
         """
