@@ -21,7 +21,8 @@ class Answer:
 
     Attributes:
         belief: What the model answers; None if it gave no answer.
-        assertion, reason: What is said about the belief, and why.
+        assertion: What is said about the belief.
+        reason: Why.
         level: How ordinary the sample is, from 0 to 1; None without levels.
         exemplars: By layer, the training row of the believed class that is nearest, -1 for none; if
             asked for.
@@ -41,13 +42,25 @@ class Answers(Sequence[Answer]):
     """What was said about n samples, in their order: columns, and one `Answer` by its position.
 
     Attributes:
-        model, version: What answered.
+        model: What answered.
+        version: Its version.
         bundle: The sha256 of its bundle; empty if it was not loaded from one.
         request: The id of the request, by which the audit and `Client.labels` know it.
         belief: Labels of shape (n,); None among them where the model gave no answer.
-        assertion, reason: Of shape (n,), comparable with `Assertion.IK` and `Reason.KNOWN`.
+        assertion: Of shape (n,), comparable with `Assertion.IK`.
+        reason: Of shape (n,), comparable with `Reason.KNOWN`.
         level: Of shape (n,); NaN without levels.
-        exemplars, evidence: Of length n, if asked for.
+        exemplars: Of length n, if asked for; see `Answer`.
+        evidence: Of length n, if asked for; see `Answer`.
+
+    Examples:
+        >>> said = {"belief": 7, "assertion": "IDK", "reason": "EXTRAPOLATION", "level": 0.01}
+        >>> about = {"model": "digits", "version": "1", "bundle": "", "request": "r1"}
+        >>> answers = read_answers(about | {"answers": [said]})
+        >>> answers
+        Answers of digits 1: IK 0, IMK 0, IDK 1
+        >>> answers[0].belief, answers.level
+        (7, array([0.01]))
     """
 
     model: str
@@ -86,12 +99,13 @@ class Answers(Sequence[Answer]):
 
     def __repr__(self) -> str:
         counts = [f"{a.name} {int((self.assertion == a).sum())}" for a in reversed(Assertion)]
-        return f"{len(self)} answers of {self.model} {self.version}: {', '.join(counts)}"
+        return f"Answers of {self.model} {self.version}: {', '.join(counts)}"
 
     def label(self, truth: Sequence[Label | None]) -> list[dict[str, Any]]:
         """The truth about these samples, as `Client.labels` takes it.
 
-        truth: of length n; None for what is not known yet.
+        Args:
+            truth: Of length n; None for what is not known yet.
         """
         if len(truth) != len(self):
             raise InputError(f"expected {len(self)} labels, one for each answer; got {len(truth)}")

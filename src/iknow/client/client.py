@@ -124,7 +124,11 @@ class Client:
         )
 
     def model(self, name: str) -> Model:
-        """What a model is, and what it promises."""
+        """What a model is, and what it promises.
+
+        Args:
+            name: What it is called.
+        """
         return self._ask("GET", f"/v1/models/{_segment(name)}", lambda m: read_record(Model, m))
 
     def status(self) -> dict[str, Any]:
@@ -134,7 +138,8 @@ class Client:
     def labels(self, labels: Sequence[Mapping[str, Any]]) -> Learned:
         """Tell the truth about samples that were answered.
 
-        labels: dicts with `request`, `row` and `label`; see `Answers.label`.
+        Args:
+            labels: Dicts with `request`, `row` and `label`; see `Answers.label`.
         """
         try:
             given = [
