@@ -50,7 +50,7 @@ def test_what_cannot_be_served_is_told_in_one_line(given, message, tmp_path):
     tokens = tmp_path / "tokens"
     tokens.write_text("ann assess 0123456789abcdef")
     given = [str(tokens) if each == "TOKENS" else each for each in given]
-    result = CliRunner().invoke(app, ["serve", "b.iknow", *given])
+    result = CliRunner().invoke(app, ["serve", "b=b.iknow", *given])
     assert result.exit_code == 1
     assert message in " ".join(result.stderr.split())
     assert "0123456789abcdef" not in result.stderr

@@ -115,7 +115,7 @@ def test_answers_are_a_sequence_and_a_table(client, digits):
     frame = answers.to_frame()
     assert frame.columns.tolist() == ["belief", "assertion", "reason", "level"]
     assert (frame["assertion"] >= "IK").tolist() == (answers.assertion == Assertion.IK).tolist()
-    assert repr(answers).startswith("30 answers of digits 1: IK ")
+    assert repr(answers).startswith("Answers of digits 1: IK ")
 
 
 def test_what_is_served(client, digits):

@@ -21,7 +21,8 @@ class Answer:
 
     Attributes:
         belief: What the model answers; None if it gave no answer.
-        assertion, reason: What is said about the belief, and why.
+        assertion: What is said about the belief.
+        reason: Why.
         level: How ordinary the sample is, from 0 to 1; None without levels.
         exemplars: By layer, the training row of the believed class that is nearest, -1 for none; if
             asked for.
@@ -49,8 +50,17 @@ class Answers(Sequence[Answer]):
         assertion: Of shape (n,), comparable with `Assertion.IK`.
         reason: Of shape (n,), comparable with `Reason.KNOWN`.
         level: Of shape (n,); NaN without levels.
-        exemplars: Of length n, if asked for: by layer, the nearest training row of the belief.
-        evidence: Of length n, if asked for: by layer, the distances for and against.
+        exemplars: Of length n, if asked for; see `Answer`.
+        evidence: Of length n, if asked for; see `Answer`.
+
+    Examples:
+        >>> said = {"belief": 7, "assertion": "IDK", "reason": "EXTRAPOLATION", "level": 0.01}
+        >>> about = {"model": "digits", "version": "1", "bundle": "", "request": "r1"}
+        >>> answers = read_answers(about | {"answers": [said]})
+        >>> answers
+        Answers of digits 1: IK 0, IMK 0, IDK 1
+        >>> answers[0].belief, answers.level
+        (7, array([0.01]))
     """
 
     model: str
@@ -89,7 +99,7 @@ class Answers(Sequence[Answer]):
 
     def __repr__(self) -> str:
         counts = [f"{a.name} {int((self.assertion == a).sum())}" for a in reversed(Assertion)]
-        return f"{len(self)} answers of {self.model} {self.version}: {', '.join(counts)}"
+        return f"Answers of {self.model} {self.version}: {', '.join(counts)}"
 
     def label(self, truth: Sequence[Label | None]) -> list[dict[str, Any]]:
         """The truth about these samples, as `Client.labels` takes it.

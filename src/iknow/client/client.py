@@ -124,7 +124,11 @@ class Client:
         )
 
     def model(self, name: str) -> Model:
-        """What the model called `name` is, and what it promises."""
+        """What a model is, and what it promises.
+
+        Args:
+            name: What it is called.
+        """
         return self._ask("GET", f"/v1/models/{_segment(name)}", lambda m: read_record(Model, m))
 
     def status(self) -> dict[str, Any]:

@@ -16,7 +16,8 @@ class Model:
     """A model that is served.
 
     Attributes:
-        name, version: What it is called.
+        name: What it is called.
+        version: Its version.
         bundle: The sha256 of its bundle; empty if it was not loaded from one.
         created: When the bundle was made, if that is known.
         note: What its maker wrote down.
