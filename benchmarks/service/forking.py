@@ -46,6 +46,8 @@ class Forker:
         assert self.process.stdin is not None
         self.process.stdin.close()
         self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
 
 
 def main(settings: str) -> None:

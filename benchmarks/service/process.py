@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.service.wire import Asked, Wire
 
-STARTING = 120.0
+STARTING = 300.0
 READY = Asked("/readyz", method="GET", kind=None)
 
 
@@ -32,6 +32,18 @@ class Server:
                 if self.process.poll() is not None or time.monotonic() > end:
                     raise RuntimeError(f"the server is not ready: {self.process.poll()}")
                 time.sleep(0.02)
+
+    def end(self, how: signal.Signals = signal.SIGKILL) -> int:
+        """Send a signal, and wait until it has ended; its exit status."""
+        self.process.send_signal(how)
+        try:
+            status = self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            status = self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        return status
 
     def resident(self) -> int:
         """Bytes of memory that it holds."""
@@ -70,9 +82,4 @@ def running(command: Sequence[str], ready: str = "/readyz") -> Iterator[Server]:
         server.await_ready(ready)
         yield server
     finally:
-        server.process.send_signal(signal.SIGTERM)
-        try:
-            server.process.wait(60)
-        except subprocess.TimeoutExpired:
-            server.process.kill()
-            server.process.wait()
+        server.end(signal.SIGTERM)

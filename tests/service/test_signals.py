@@ -58,8 +58,7 @@ def serve(bundles, tmp_path):
 
     yield serve
     for server in started:
-        server.process.kill()
-        server.process.wait()
+        server.end()
 
 
 def ask(server, asked):

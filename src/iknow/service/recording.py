@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from iknow.audit import Answer, encode_inputs, hash_encoded, now
-from iknow.core.assertion import Assertion, Reason
 from iknow.core.codes import NO_BELIEF
 from iknow.service.rows import Rows
-from iknow.service.said import Said
+from iknow.service.said import ASSERTIONS, REASONS, Said
 from iknow.service.served import Served
 
 
@@ -49,8 +48,8 @@ def make_records(
             input_hash=hashes[i],
             input=inputs[i] if keep_inputs else None,
             belief="null" if code == NO_BELIEF else labels[code],
-            assertion=Assertion(assertion).name,
-            reason=Reason(reason).name,
+            assertion=ASSERTIONS[assertion],
+            reason=REASONS[reason],
             level=level,
             exemplars=_at(nearest, i),
         )

@@ -19,6 +19,9 @@ from iknow.service.rows import Rows
 from iknow.service.seen import Looker, Seen
 from iknow.service.shaping import as_inputs
 
+ASSERTIONS = {int(each): each.name for each in Assertion}
+REASONS = {int(each): each.name for each in Reason}
+
 
 @dataclass(frozen=True)
 class Wanted:
@@ -105,8 +108,8 @@ def as_answers(said: Said, labels: list[Any], *, exemplars: bool) -> list[dict[s
     answers = [
         {
             "belief": None if code == NO_BELIEF else labels[code],
-            "assertion": Assertion(assertion).name,
-            "reason": Reason(reason).name,
+            "assertion": ASSERTIONS[assertion],
+            "reason": REASONS[reason],
             "level": level,
         }
         for code, assertion, reason, level in zip(
