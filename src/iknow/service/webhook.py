@@ -185,7 +185,8 @@ class Webhook:
         secure = target.scheme == "https"
         kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
         connection = kind(target.hostname or "", target.port, timeout=self._timeout)
-        limit = threading.Timer(self._timeout, _cut, [connection])
+        late = threading.Event()
+        limit = threading.Timer(self._timeout, _cut, [connection, late])
         limit.daemon = True
         limit.start()
         try:
@@ -197,6 +198,8 @@ class Webhook:
         finally:
             limit.cancel()
             connection.close()
+        if late.is_set():  # half an answer, which http.client may take for a whole one
+            return f"no whole answer within {self._timeout:g} s", True
         if 200 <= status < 300:
             return "", False
         return f"it answered {status}", status >= 500 or status in AGAIN
@@ -242,7 +245,8 @@ def _at_least_one(value: Any, what: str) -> int:
     return number
 
 
-def _cut(connection: http.client.HTTPConnection) -> None:
+def _cut(connection: http.client.HTTPConnection, late: threading.Event) -> None:
     """End a connection that takes too long, whatever it is waiting for."""
+    late.set()
     with suppress(OSError, AttributeError):
         connection.sock.shutdown(socket.SHUT_RDWR)
