@@ -22,10 +22,11 @@ ARGUMENTS = (griffe.DocstringSectionKind.parameters, griffe.DocstringSectionKind
 # Records that a function returns or takes: the example of that function shows them.
 SHOWN_ELSEWHERE = {
     "AccuracyReport", "Answers", "BundleInfo", "Certificate", "Comparison", "CoverageSurface",
-    "Curve", "DriftReport", "Event", "EvidenceScatter", "Exemplar", "Explanation", "Features", "Image", "LayerBound", "LayerExplanation", "LayerInfo",
-    "Label", "Observation", "Probe", "RadiusCurve", "Reason", "Regions", "Report", "RiskCoverage",
-    "RobustCurve", "Selection", "Sensitivity", "Series", "Sizes", "Slack", "Stability", "Threshold",
-    "Tradeoff", "TradeoffLine",
+    "Curve", "DriftReport", "Event", "EvidenceScatter", "Exemplar", "Explanation", "Features",
+    "Image", "Label", "LayerBound", "LayerExplanation", "LayerInfo", "Observation", "Probe",
+    "RadiusCurve", "Reason", "Regions", "Report", "RiskCoverage", "RobustCurve", "Selection",
+    "Sensitivity", "Series", "Sizes", "Slack", "Stability", "Threshold", "Tradeoff",
+    "TradeoffLine",
 }  # fmt: skip
 
 

@@ -185,8 +185,8 @@ class Webhook:
         secure = target.scheme == "https"
         kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
         connection = kind(target.hostname or "", target.port, timeout=self._timeout)
-        was_cut = threading.Event()
-        limit = threading.Timer(self._timeout, _cut, [connection, was_cut])
+        late = threading.Event()
+        limit = threading.Timer(self._timeout, _cut, [connection, late])
         limit.daemon = True
         limit.start()
         try:
@@ -198,8 +198,8 @@ class Webhook:
         finally:
             limit.cancel()
             connection.close()
-        if was_cut.is_set():  # half an answer looks like a whole one, and is none
-            return f"TimeoutError: no answer within {self._timeout:g} s", True
+        if late.is_set():  # half an answer, which http.client may take for a whole one
+            return f"no whole answer within {self._timeout:g} s", True
         if 200 <= status < 300:
             return "", False
         return f"it answered {status}", status >= 500 or status in AGAIN
@@ -245,8 +245,8 @@ def _at_least_one(value: Any, what: str) -> int:
     return number
 
 
-def _cut(connection: http.client.HTTPConnection, was_cut: threading.Event) -> None:
+def _cut(connection: http.client.HTTPConnection, late: threading.Event) -> None:
     """End a connection that takes too long, whatever it is waiting for."""
-    was_cut.set()
+    late.set()
     with suppress(OSError, AttributeError):
         connection.sock.shutdown(socket.SHUT_RDWR)
