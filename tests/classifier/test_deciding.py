@@ -65,7 +65,7 @@ def test_the_answers_are_those_of_the_evidence(classifier, samples):
 
 def test_answers_gather_no_evidence(classifier, samples):
     decided = classifier.assess(samples)
-    decided.to_dict(), decided.own_exemplars, decided.weakest  # noqa: B018
+    decided.to_dict(), decided.own_exemplars, decided.weakest
     assert repr(decided.evidence).endswith("found: 0")
 
 
@@ -85,7 +85,8 @@ def test_a_sample_that_is_not_finite_is_invalid_and_affects_no_other(classifier,
     broken[3, 2] = np.nan
     decided, gathered = classifier.assess(broken), classifier.assess(broken, evidence=True)
     assert_same_answers(decided, gathered)
-    assert decided.invalid[3] and decided.level[3] == 0
+    assert decided.invalid[3]
+    assert decided.level[3] == 0
     assert {rows[3] for rows in decided.own_exemplars.values()} == {-1}
 
 
