@@ -53,6 +53,7 @@ class Forker:
 def main(settings: str) -> None:
     from benchmarks.service.small import digits
     from iknow.service.served import serve_classifier
+    from iknow.service.uvicorn import run  # noqa: F401 - loaded once, for all children
 
     served = serve_classifier("digits", digits()[0])
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the dead need no burial

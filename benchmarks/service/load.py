@@ -114,7 +114,9 @@ def _prices(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for case in cases:
         bare = case["servers"][BARE]["per_second"]
         ours = {
-            name: bare / each["per_second"] for name, each in case["servers"].items() if name != BARE
+            name: bare / each["per_second"]
+            for name, each in case["servers"].items()
+            if name != BARE
         }
         prices.append({key: case[key] for key in ("rows", "form", "clients")} | {"price": ours})
     return prices

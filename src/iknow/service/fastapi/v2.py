@@ -96,7 +96,9 @@ async def infer(request: Request, name: str) -> Response:
     return await _infer(request, name, None)
 
 
-@router.post("/models/{name}/versions/{version}/infer", responses=INFERRED, openapi_extra=INFER_BODY)
+@router.post(
+    "/models/{name}/versions/{version}/infer", responses=INFERRED, openapi_extra=INFER_BODY
+)
 async def infer_version(request: Request, name: str, version: str) -> Response:
     """Assess the rows of tensors, by a certain version of the model."""
     return await _infer(request, name, version)
