@@ -139,7 +139,8 @@ def is_alive(server: Server) -> bool:
 
 def lines(found: dict[str, Any]) -> Iterator[str]:
     """The counts as text."""
-    yield f"{found['requests']:,} requests, {found['faults']} faults; memory {found['resident_mb']} MB"
+    yield f"{found['requests']:,} requests, {found['faults']} faults"
+    yield f"  memory in MB: {found['resident_mb']}"
     for status, count in found["statuses"].items():
         yield f"  {status:>6}  {count:>9,}"
     yield from found["first_faults"]

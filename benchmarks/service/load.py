@@ -131,5 +131,6 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
             factor = f"{price['price'][name]:.2f}" if name in price["price"] else ""
             yield (
                 f"| {case['rows']} | {case['form']} | {case['clients']} | {name} | "
-                f"{each['per_second']:,.0f} | {each['p50_ms']:.2f} | {each['p99_ms']:.2f} | {factor} |"
+                f"{each['per_second']:,.0f} | {each['p50_ms']:.2f} | {each['p99_ms']:.2f} | "
+                f"{factor} |"
             )

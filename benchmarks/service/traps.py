@@ -67,7 +67,8 @@ def _npy_traps() -> Iterator[Asked]:
     rows = digits()[1][:2]
     arrays: list[Any] = [
         rows[0], rows[0, 0], rows[:0], rows[:, :0], rows[:, :63], rows[..., None],
-        rows.astype("S8"), rows.astype(complex), rows.astype(">f8"), rows.astype(np.float16), rows > 3,
+        rows.astype("S8"), rows.astype(complex), rows.astype(">f8"), rows.astype(np.float16),
+        rows > 3,
         rows.astype("M8[s]"), np.zeros(2, dtype=[("a", "f8"), ("b", "i4")]), np.array(["a", "b"]),
         np.array([["a"]]), np.full((2, 64), np.nan), np.full((2, 64), np.inf),
         np.full((1, 64), 1e308), np.full((1, 64), -1e308), np.zeros((2, 64), np.longdouble),
@@ -188,7 +189,8 @@ def _odd() -> Iterator[Asked]:
                         ("X-Request-Id", "é"), ("Authorization", "Bearer \udcff"),
                         ("Authorization", "Basic x"), ("Host", "evil.example"), ("Host", ""),
                         ("Host", "[::1"), ("Host", "127.0.0.1:99999999"),
-                        ("Expect", "100-continue"), ("traceparent", "00-zz-zz-zz"), ("Accept", "text/html"), ("X", "y" * 9000),
+                        ("Expect", "100-continue"), ("traceparent", "00-zz-zz-zz"),
+                        ("Accept", "text/html"), ("X", "y" * 9000),
                         ("Accept-Encoding", "\x7f"), ("Content-Encoding", "gzip"),
                         ("Upgrade", "websocket"), ("Connection", "upgrade"),
                         ("Range", "bytes=0-1")):  # fmt: skip

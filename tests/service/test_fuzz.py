@@ -93,8 +93,8 @@ def test_the_description_is_kept(described, examples):
 
 @pytest.mark.parametrize(
     "told",
-    [Told(500, b"{}"), Told(0), Told(200, b"Traceback (most"), Told(400, b"x", {"X-Request-Id": ""}),
-     Told(422, b'{"error": "one\\ntwo"}', {"X-Request-Id": ""}), Told(400, b"not ours")],
+    [Told(500, b"{}"), Told(0), Told(200, b"Traceback (most"),
+     Told(400, b"x", {"X-Request-Id": ""}), Told(422, b'{"error": "one\\ntwo"}', {"X-Request-Id": ""}), Told(400, b"not ours")],
 )  # fmt: skip
 def test_faults_are_found(told):
     assert find_fault(Asked("/"), told) is not None
