@@ -98,7 +98,7 @@ def _table_traps() -> Iterator[Asked]:
     for body, kind in strange_tables():
         for model in ("digits", "texts", "table"):
             yield Asked(assess_path(model), body, kind, what="table trap")
-    yield Asked(DIGITS, parquet_bomb(100_000), PARQUET, what="table trap")
+    yield Asked(DIGITS, parquet_bomb(20_000), PARQUET, what="table trap")
     for body in arrow_bombs():
         yield Asked(DIGITS, body, ARROW_STREAM, what="table trap")
 

@@ -55,7 +55,7 @@ def test_good_requests_are_answered(port):
 
 @pytest.mark.filterwarnings(IGNORED)
 def test_broken_requests_find_no_fault(port):
-    counts = fuzz(port, 200, seed=1)
+    counts = fuzz(port, 120, seed=1)
     assert counts.faults == []
     assert counts.statuses.keys() >= {"200", "400", "422"}
 
@@ -93,8 +93,11 @@ def test_the_description_is_kept(described, examples):
 
 @pytest.mark.parametrize(
     "told",
-    [Told(500, b"{}"), Told(0), Told(200, b"Traceback (most"),
-     Told(400, b"x", {"X-Request-Id": ""}), Told(422, b'{"error": "one\\ntwo"}', {"X-Request-Id": ""}), Told(400, b"not ours")],
+    [
+        Told(500, b"{}"), Told(0), Told(200, b"Traceback (most"), Told(400, b"not ours"),
+        Told(400, b"x", {"X-Request-Id": ""}),
+        Told(422, b'{"error": "one\\ntwo"}', {"X-Request-Id": ""}),
+    ],
 )  # fmt: skip
 def test_faults_are_found(told):
     assert find_fault(Asked("/"), told) is not None
