@@ -29,7 +29,8 @@ class Clients:
 
     def ask(self, port: int, request: bytes, clients: int, seconds: float) -> dict[str, float]:
         asked = {"port": port, "request": request.hex(), "clients": clients, "seconds": seconds}
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(asked) + "\n")
         self._process.stdin.flush()
         found: dict[str, float] = json.loads(self._process.stdout.readline())

@@ -1,4 +1,4 @@
-"""Servers that start at once: a process that has everything loaded forks one for each line it reads.
+"""Servers that start at once: a process that has everything loaded forks one for each line.
 
     python -m benchmarks.service.forking '{"audit": "audit.db"}'
 
@@ -32,7 +32,8 @@ class Forker:
 
     def serve(self) -> tuple[int, int]:
         """Start a server; its process and its port, when it is ready."""
-        assert self.process.stdin is not None and self.process.stdout is not None
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
         self.process.stdin.write("\n")
         self.process.stdin.flush()
         number, url = self.process.stdout.readline().split()
@@ -53,6 +54,7 @@ class Forker:
 def main(settings: str) -> None:
     from benchmarks.service.small import digits
     from iknow.service.served import serve_classifier
+    from iknow.service.uvicorn import run  # noqa: F401 - loaded once, for all children
 
     served = serve_classifier("digits", digits()[0])
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the dead need no burial

@@ -10,10 +10,12 @@ wrong answer to the good request that follows every few hundred broken ones.
 from __future__ import annotations
 
 import json
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from benchmarks.service.asking import ask_npy
@@ -73,13 +75,17 @@ def _find_unclear(body: bytes) -> str | None:
     return None if clear and "\n" not in said["error"] else "an error that is not one sentence"
 
 
-def fuzz(port: int, n_requests: int, seed: int, watch: Callable[[int], None] | None = None) -> Counts:
+def fuzz(
+    port: int, n_requests: int, seed: int, watch: Callable[[int], None] | None = None
+) -> Counts:
     """Send broken requests one after another. watch: is told how many were sent, now and then."""
     counts, (good, expected) = Counts(), known_answer()
     with Wire(port) as wire:
         for i, asked in enumerate(islice(requests(seed), n_requests)):
             told = wire.ask(asked)
-            if told.status == CLOSED and not asked.broken:  # an idle connection may have been closed
+            if (
+                told.status == CLOSED and not asked.broken
+            ):  # an idle connection may have been closed
                 told = wire.ask(asked)
             counts.add(asked, told)
             if i % GOOD_EVERY == 0:
@@ -105,8 +111,10 @@ def _check(counts: Counts, told: Told, expected: list[Any]) -> None:
 
 def measure(n_requests: int, seed: int = 0) -> dict[str, Any]:
     """Fuzz a server of its own; its memory at the beginning, after a tenth, and at the end."""
-    command = ["-m", "benchmarks.service.serve", json.dumps(SETTINGS), "small"]
-    with running(command) as server:
+    folder = tempfile.TemporaryDirectory()
+    settings = {**SETTINGS, "audit": str(Path(folder.name) / "audit.db")}
+    command = ["-m", "benchmarks.service.serve", json.dumps(settings), "small"]
+    with folder, running(command) as server:
         resident: list[int] = []
 
         def watch(done: int) -> None:
@@ -131,7 +139,8 @@ def is_alive(server: Server) -> bool:
 
 def lines(found: dict[str, Any]) -> Iterator[str]:
     """The counts as text."""
-    yield f"{found['requests']:,} requests, {found['faults']} faults; memory {found['resident_mb']} MB"
+    yield f"{found['requests']:,} requests, {found['faults']} faults"
+    yield f"  memory in MB: {found['resident_mb']}"
     for status, count in found["statuses"].items():
         yield f"  {status:>6}  {count:>9,}"
     yield from found["first_faults"]

@@ -142,6 +142,6 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
     yield (
         f"{found['kills']} kills; {found['answers']:,} answers with {found['rows']:,} rows reached "
         f"their clients: {found['missing']} of them are not recorded, {found['repeated']} twice, "
-        f"{found['different']} differently; {found['unreceived']:,} were recorded and not received; "
+        f"{found['different']} differently; {found['unreceived']:,} not received; "
         f"the chain broke {found['broken_chains']} times"
     )

@@ -114,7 +114,9 @@ def _prices(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for case in cases:
         bare = case["servers"][BARE]["per_second"]
         ours = {
-            name: bare / each["per_second"] for name, each in case["servers"].items() if name != BARE
+            name: bare / each["per_second"]
+            for name, each in case["servers"].items()
+            if name != BARE
         }
         prices.append({key: case[key] for key in ("rows", "form", "clients")} | {"price": ours})
     return prices
@@ -129,5 +131,6 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
             factor = f"{price['price'][name]:.2f}" if name in price["price"] else ""
             yield (
                 f"| {case['rows']} | {case['form']} | {case['clients']} | {name} | "
-                f"{each['per_second']:,.0f} | {each['p50_ms']:.2f} | {each['p99_ms']:.2f} | {factor} |"
+                f"{each['per_second']:,.0f} | {each['p50_ms']:.2f} | {each['p99_ms']:.2f} | "
+                f"{factor} |"
             )

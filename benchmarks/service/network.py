@@ -61,9 +61,9 @@ def _train(x: Floats32, y: Any) -> nn.Module:
     step = torch.optim.Adam(net.parameters(), 1e-3)
     inputs, labels = torch.from_numpy(x), torch.from_numpy(y.astype(np.int64))
     for _ in range(EPOCHS):
-        for rows in torch.randperm(len(x)).split(BATCH):
+        for rows in torch.randperm(len(x)).split(BATCH):  # type: ignore[no-untyped-call]
             step.zero_grad()
-            nn.functional.cross_entropy(net(inputs[rows]), labels[rows]).backward()
+            nn.functional.cross_entropy(net(inputs[rows]), labels[rows]).backward()  # type: ignore[no-untyped-call]
             step.step()
     return net.eval()
 

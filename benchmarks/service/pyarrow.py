@@ -31,7 +31,7 @@ def parquet_bomb(n_rows: int) -> bytes:
 
 def arrow_bombs() -> list[bytes]:
     """Small streams that announce, or unpack to, much more than they are."""
-    zeros, text = pa.array(np.zeros(100_000)), pa.array(["x" * 100_000])
+    zeros, text = pa.array(np.zeros(20_000)), pa.array(["x" * 100_000])
     coded = pa.DictionaryArray.from_arrays(pa.array(np.zeros(9_000, np.int8)), text)
     tables = [
         pa.table({"a": pa.nulls(10**9)}),

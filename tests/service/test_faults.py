@@ -1,4 +1,4 @@
-"""Faults of clients, disks and bundles, at the real server: what is answered, and that others are."""
+"""Faults of clients and disks at the real server: what is answered, and that others are."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from benchmarks.service.asking import NPY, ask_json, ask_npy, ask_v2, as_npy, assess_path
+from benchmarks.service.asking import NPY, as_npy, ask_json, ask_npy, ask_v2, assess_path
 from benchmarks.service.wire import Asked, Wire
 from iknow.service import uvicorn
 from iknow.service.settings import Settings
@@ -86,7 +86,7 @@ def metric(port, name):
         (ask_json([[0] * 64], "nothing"), 404, "no model 'nothing'.*'digits'"),
         (Asked("/v1/models/digits/versions/7/assess", b"{}"), 404, "no version '7'.*'1'"),
         (Asked("/v2/models/nothing/infer", b"{}"), 404, "no model"),
-        (Asked("/v1/labels", b'{"labels": [{"request": "a", "row": 0, "label": 1}]}'), 409, "audit"),
+        (Asked("/v1/labels", b'{"labels": [{"request": "", "row": 0, "label": 1}]}'), 409, "audit"),
         (Asked("/nothing", **GET), 404, "nothing at this path"),
         (Asked(assess_path("digits"), method="GET"), 405, "method"),
         (Asked("/healthz", headers=(("Host", "evil.example"),), **GET), 403, "localhost"),
@@ -121,7 +121,11 @@ def test_an_id_that_cannot_be_printed_is_replaced(port):
 
 def test_tokens_are_asked_for_and_have_scopes(start, tmp_path):
     secret = {name: name * 20 for name in ("a", "l", "r")}
-    lines = [f"asker assess {secret['a']}", f"labeler labels {secret['l']}", f"root admin {secret['r']}"]
+    lines = [
+        f"asker assess {secret['a']}",
+        f"labeler labels {secret['l']}",
+        f"root admin {secret['r']}",
+    ]
     (tmp_path / "tokens").write_text("\n".join(lines))
     port, _ = start(tokens=read_tokens(tmp_path / "tokens"))
     row = ask_json([[0] * 64])
@@ -132,8 +136,8 @@ def test_tokens_are_asked_for_and_have_scopes(start, tmp_path):
         assert not any(each in told.body.decode() for each in secret.values())
         return told.status
 
-    for given in (None, "", "Bearer", "Bearer ", "Bearer wrong", secret["a"], f"Basic {secret['a']}",
-                  f"Bearer {secret['a'][:-1]}", f"Bearer {secret['a']} x", "Bearer \udcff"):  # fmt: skip
+    wrong = (None, "", "Bearer", "Bearer ", "Bearer wrong", "Bearer \udcff", secret["a"])
+    for given in (*wrong, *(f"{how}{secret['a'][:-1]}" for how in ("Basic ", "Bearer "))):
         assert status(given) == 401, given
     assert status(f"Bearer {secret['a']}") == status(f"bearer {secret['r']}") == 200
     assert status(f"Bearer {secret['l']}") == 403

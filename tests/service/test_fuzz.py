@@ -4,13 +4,12 @@
 """
 
 import logging
+from dataclasses import replace
 
 import pytest
+import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
-schemathesis = pytest.importorskip("schemathesis")
-
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -21,8 +20,8 @@ from schemathesis.specs.openapi.checks import (
 
 from benchmarks.service.asking import good_requests
 from benchmarks.service.fuzz import Counts, find_fault, fuzz
-from benchmarks.service.mutating import _traps
 from benchmarks.service.small import all_models
+from benchmarks.service.traps import traps
 from benchmarks.service.wire import Asked, Told, Wire
 from iknow.service.settings import Settings
 from tests.serving import serve_in_thread
@@ -34,10 +33,11 @@ IGNORED = "ignore:.*encountered in:RuntimeWarning"  # of models, on numbers near
 
 
 @pytest.fixture(scope="module")
-def port():
+def port(tmp_path_factory):
     """The port of a server of three models."""
     logging.getLogger("iknow.service").setLevel(logging.ERROR)
-    with serve_in_thread(all_models(), SMALL) as running:
+    where = tmp_path_factory.mktemp("fuzz") / "audit.db"
+    with serve_in_thread(all_models(), replace(SMALL, audit=str(where))) as running:
         yield int(running.url.rpartition(":")[2])
 
 
@@ -55,9 +55,9 @@ def test_good_requests_are_answered(port):
 
 @pytest.mark.filterwarnings(IGNORED)
 def test_broken_requests_find_no_fault(port):
-    counts = fuzz(port, 200, seed=1)
+    counts = fuzz(port, 120, seed=1)
     assert counts.faults == []
-    assert counts.statuses["400"] and counts.statuses["422"] and counts.statuses["200"]
+    assert counts.statuses.keys() >= {"200", "400", "422"}
 
 
 @pytest.mark.slow
@@ -65,7 +65,7 @@ def test_broken_requests_find_no_fault(port):
 def test_every_trap_finds_no_fault(port):
     counts = Counts()
     with Wire(port) as wire:
-        for asked in _traps():
+        for asked in traps():
             counts.add(asked, wire.ask(asked))
     assert counts.faults == []
 
@@ -93,8 +93,11 @@ def test_the_description_is_kept(described, examples):
 
 @pytest.mark.parametrize(
     "told",
-    [Told(500, b"{}"), Told(0), Told(200, b"Traceback (most"), Told(400, b"x", {"X-Request-Id": ""}),
-     Told(422, b'{"error": "one\\ntwo"}', {"X-Request-Id": ""}), Told(400, b"not ours")],
+    [
+        Told(500, b"{}"), Told(0), Told(200, b"Traceback (most"), Told(400, b"not ours"),
+        Told(400, b"x", {"X-Request-Id": ""}),
+        Told(422, b'{"error": "one\\ntwo"}', {"X-Request-Id": ""}),
+    ],
 )  # fmt: skip
 def test_faults_are_found(told):
     assert find_fault(Asked("/"), told) is not None

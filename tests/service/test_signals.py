@@ -171,9 +171,7 @@ def children(process):
     """The processes that assess; another one tracks resources."""
     found = Path(f"/proc/{process}/task/{process}/children").read_text().split()
     return [
-        int(each)
-        for each in found
-        if b"spawn_main" in Path(f"/proc/{each}/cmdline").read_bytes()
+        int(each) for each in found if b"spawn_main" in Path(f"/proc/{each}/cmdline").read_bytes()
     ]
 
 

@@ -4,16 +4,13 @@ from io import BytesIO
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iknow.errors import InputError
-
-pa = pytest.importorskip("pyarrow")
-
-import pyarrow.parquet as pq
-
 from iknow.tables.pyarrow.batches import open_arrow, open_parquet
 from iknow.tables.pyarrow.messages import announced, as_stream
 from iknow.tables.pyarrow.sizes import arrow_sizes, parquet_sizes
