@@ -26,6 +26,7 @@ from filetypes import MAGIKA
 from iknow.cli.app import app
 from iknow.selection.binomial import samples_needed
 from iknow.selection.guarantee import SHARE_TO_CHOOSE
+from production import PRODUCTION
 from reproduction.agreement import count_agreeing
 from reproduction.entries import Experiment, group_outcomes
 from reproduction.markdown import table_lines
@@ -208,7 +209,7 @@ MAKERS: dict[str, Callable[[], str]] = {
         targets, selection, growth, faiss_table, gpu_table, gpu_notes, agreement, commands,
         samples_to_certify, samples_for_alarms, wrong_labels, leaves,
     )
-} | SCOREBOARD | MAGIKA  # fmt: skip
+} | SCOREBOARD | MAGIKA | PRODUCTION  # fmt: skip
 
 
 def _gpu_row(size: dict[str, Any]) -> list[str]:
