@@ -37,7 +37,8 @@ def service_faults() -> str:
     """What kills, broken requests and a long run did."""
     results = _read("service.json")
     parts = {"kill": kill.lines, "fuzz": fuzz.lines, "soak": soak.lines}
-    told = [line for name, lines in parts.items() if name in results for line in lines(results[name])]
+    measured = {name: lines for name, lines in parts.items() if name in results}
+    told = [line for name, lines in measured.items() for line in lines(results[name])]
     return "\n".join(["```text", *told, "```"])
 
 

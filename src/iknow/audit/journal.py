@@ -49,7 +49,7 @@ class Journal(Protocol):
         """Add `entries`, records that are encoded already, as `append` does."""
 
     def find(self, request: str, row: int) -> Answer | None:
-        """The answer about a `row` of a `request`, the last one if the identifier was used again."""
+        """The answer about a `row` of a `request`, the last if the identifier was used again."""
 
     def labelled(self, request: str, row: int) -> bool:
         """Whether a label came for a `row` of a `request`."""

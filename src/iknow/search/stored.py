@@ -66,7 +66,7 @@ class StoredRows(ABC):
         return False
 
     def decide(self, queries: Any, neighborhood: Neighborhood, belief: Ints) -> Decision:
-        """Decide by a `neighborhood` about `queries`, (n_queries, n_features), and their `belief`."""
+        """Decide by a `neighborhood` about `queries`, (n, n_features), and their `belief`, (n,)."""
         evidence = self.gather(queries, neighborhood.n_neighbors, max(neighborhood.quorum))
         return decide(evidence, neighborhood, belief)
 

@@ -98,7 +98,7 @@ class CellIndex(DenseIndex):
         return self._can_decide(neighborhood) and self._worth.allows_a_try()
 
     def decide(self, queries: Any, neighborhood: Neighborhood, belief: Ints) -> Decision:
-        """Decide by a `neighborhood` about `queries`, (n_queries, n_features), and their `belief`.
+        """Decide by a `neighborhood` about `queries`, (n, n_features), and their `belief`, (n,).
 
         A few queries show first whether bounds rule out most rows.
         """
