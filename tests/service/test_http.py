@@ -200,8 +200,7 @@ def test_labels_are_compared_with_recorded_answers(
     answered = ask(url, "/v1/models/digits/assess", {"rows": X.tolist()}).json
     known = [answer["assertion"] == "IK" for answer in answered["answers"]]
     labels = [
-        {"request": answered["request"], "row": i, "label": int(label)}
-        for i, label in enumerate(y)
+        {"request": answered["request"], "row": i, "label": int(label)} for i, label in enumerate(y)
     ]
     told = ask(url, "/v1/labels", {"labels": [*labels, labels[0]]}).json
     expected = {"counted": sum(known), "others": 60 - sum(known), "repeated": 1, "unknown": 0}
