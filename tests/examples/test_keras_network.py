@@ -5,6 +5,7 @@ import pytest
 pytest.importorskip("keras")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy")
 def test_what_it_knows_is_right_and_unknown_digits_are_not_known(capsys):
     from examples.keras_network import main

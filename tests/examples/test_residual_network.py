@@ -5,6 +5,7 @@ import pytest
 pytest.importorskip("torch")
 
 
+@pytest.mark.slow
 def test_what_it_knows_is_right_and_it_does_not_know_strangers(capsys):
     from examples.residual_network import main
 

@@ -6,6 +6,7 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 
+@pytest.mark.slow
 def test_what_it_knows_is_right_and_strange_sentences_are_known_less_than_softmax_accepts(capsys):
     from examples.transformer import main
 

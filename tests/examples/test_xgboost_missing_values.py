@@ -17,6 +17,7 @@ def load():
     return module
 
 
+@pytest.mark.slow
 def test_what_is_known_is_right_and_what_is_foreign_is_not_known(capsys):
     found = load().main()
     said = capsys.readouterr().out

@@ -53,6 +53,7 @@ def test_good_requests_are_answered(port):
             assert told.status == 200, (asked, told)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings(IGNORED)
 def test_broken_requests_find_no_fault(port):
     counts = fuzz(port, 120, seed=1)

@@ -153,6 +153,7 @@ def test_the_script_holds_no_module_that_the_page_does_not_use():
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_from_the_first_request_to_an_alarm_and_after(open_page, live, reader, clock, server):
     page = open_page(status_of(live, QUIET))
     assert page.state == "healthy"
@@ -265,6 +266,7 @@ def test_an_idk_opens_to_its_evidence_and_stays_open_as_others_come(
     assert page.run("return document.activeElement.tagName") == "SUMMARY"
 
 
+@pytest.mark.slow
 def test_a_token_is_asked_for_and_kept_in_this_tab_alone(open_page, live, browser, server):
     server.token = "s3cret"
     page = open_page(status_of(live))
