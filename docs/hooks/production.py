@@ -30,7 +30,10 @@ def alarm_design() -> str:
 
 def service_load() -> str:
     """Requests per second, and the price of knowing."""
-    return "\n".join(load.lines(_read("service.json")["load"]))
+    found = _read("service.json")["load"]
+    machine = [found["machine"][key] for key in ("processor", "cores", "caches", "memory")]
+    told = f"Measured on {machine[0]}, {machine[1]} cores, {machine[2]}, {machine[3]}."
+    return "\n".join([*load.lines(found), "", told])
 
 
 def service_faults() -> str:
@@ -42,14 +45,7 @@ def service_faults() -> str:
     return "\n".join(["```text", *told, "```"])
 
 
-def service_machine() -> str:
-    """Where that was measured."""
-    machine = _read("service.json")["load"]["machine"]
-    told = [machine[key] for key in ("processor", "cores", "caches", "memory", "Python")]
-    return f"{told[0]}, {told[1]} cores, {told[2]}, {told[3]}, Python {told[4]}"
-
-
 PRODUCTION: dict[str, Callable[[], str]] = {
     maker.__name__: maker
-    for maker in (alarm_held_out, alarm_design, service_load, service_faults, service_machine)
+    for maker in (alarm_held_out, alarm_design, service_load, service_faults)
 }

@@ -21,4 +21,5 @@ def test_agreement_is_that_of_the_comparison():
 def test_every_command_has_a_section():
     sections = re.findall(r"^## `iknow ([\w-]+)`$", commands(), re.MULTILINE)
     names = [each.name or each.callback.__name__ for each in app.registered_commands]
-    assert sections == [name.replace("_", "-") for name in names]
+    groups = [group.typer_instance.info.name for group in app.registered_groups]
+    assert sections == [name.replace("_", "-") for name in [*names, *groups]]

@@ -211,6 +211,7 @@ def test_layers_that_do_not_exist_are_named_with_those_that_do():
 
 def test_a_loader_is_stopped_before_memory_is_full(monkeypatch):
     monkeypatch.setattr("iknow.models.joining.free_memory", lambda: 4_000_000)
+    monkeypatch.setattr("iknow.models.joining.ALWAYS_FITS", 0)
     part = make_observation(np.eye(2)[[0] * 1000], {"wide": np.zeros((1000, 300))})
     taken = []
 

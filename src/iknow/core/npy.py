@@ -34,14 +34,19 @@ def encode_array(array: Any) -> tuple[bytes, memoryview]:
     return header, values.reshape(-1).view(np.uint8).data
 
 
-def decode_array(content: Any) -> Any:
-    """The array in the bytes of a .npy file, given as uint8; the values are not copied."""
+def decode_array(content: Any, *, by_columns: bool = False) -> Any:
+    """The array in the bytes of a .npy file, given as uint8; the values are not copied.
+
+    by_columns: whether it may be stored column by column.
+    """
     if bytes(content[:8]) != MAGIC:
         raise ValueError("it is not a .npy file of version 1.0")
     start = 10 + int.from_bytes(bytes(content[8:10]), "little")
     found = PATTERN.fullmatch(bytes(content[10:start]).decode("latin-1"))
     if found is None or start % 64 or start > len(content):
         raise ValueError("its header is not one that numpy writes for plain numbers or text")
+    if found[2] == "True" and not by_columns:
+        raise ValueError("its values must be stored row by row")
     shape = tuple(int(size) for size in found[3].replace(",", " ").split())
     try:
         dtype = np.dtype(found[1])

@@ -102,7 +102,7 @@ def _from_inputs(inputs: Any) -> Rows:
 
 def _from_npy(body: bytes, most_rows: int, most_body: int) -> Rows:
     try:
-        array = decode_array(np.frombuffer(body, dtype=np.uint8))
+        array = decode_array(np.frombuffer(body, dtype=np.uint8), by_columns=True)
     except ValueError as error:
         raise Refusal(400, f"the body is no .npy array: {error}") from error
     if array.dtype.kind == "U" and array.ndim == 1:

@@ -41,8 +41,8 @@ def read_settings(path: str | os.PathLike[str], bundle: Bundle) -> dict[str, Any
         settings = schema.check_record(upgrade(bundle.settings, bundle), "settings", KEYS)
         if bundle.format < 4 and isinstance(settings["selection"], dict):
             settings["selection"] = schema.add_missing(settings["selection"], SINCE_FORMAT_4)
-        if isinstance(settings["selection"], dict):  # the watch came after format 5 was in use
-            settings["selection"] = {"watch": None, **settings["selection"]}
+        if bundle.format < 6 and isinstance(settings["selection"], dict):
+            settings["selection"] = schema.add_missing(settings["selection"], {"watch": None})
         _check(settings, bundle)
     except (BundleError, ValueError) as error:
         raise BundleError(f"{path} cannot be loaded: manifest.json: {error}") from error
