@@ -166,7 +166,7 @@ class IndexContract:
         seeds_per_kind: How many training sets of each awkward kind are drawn.
     """
 
-    seeds_per_kind = 20
+    seeds_per_kind = 12
 
     def measure(self, points: Floats, place: Floats) -> Floats:
         """The distances, in float64, of points of shape (n, n_features) from a place."""
