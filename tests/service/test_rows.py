@@ -62,6 +62,17 @@ def test_tables_come_by_name_in_all_formats() -> None:
         assert rows[0]["b"] == "x"
 
 
+def test_text_that_is_no_unicode_is_refused() -> None:
+    texts = pa.StringArray.from_buffers(
+        1, pa.py_buffer(np.array([0, 1], np.int32)), pa.py_buffer(b"\xff")
+    )
+    file = io.BytesIO()
+    pq.write_table(pa.table({"a": [1.0], "b": texts}), file)
+    with pytest.raises(Refusal) as refused:
+        read(file.getvalue(), PARQUET)
+    assert refused.value.status == 422
+
+
 def test_null_is_a_missing_number() -> None:
     found = read(b'{"rows": [[1, null], [NaN, Infinity]]}', JSON).values
     assert np.array_equal(found, [[1, np.nan], [np.nan, np.inf]], equal_nan=True)

@@ -20,7 +20,7 @@ from iknow.service.pydantic_core import parse_json
 from iknow.service.refusal import Refusal
 from iknow.service.rows import Rows, as_numbers, as_rows
 from iknow.tables.roles import Roles
-from iknow.tables.table import join_tables
+from iknow.tables.table import decoding, join_tables
 
 JSON = "application/json"
 NPY = "application/x-npy"
@@ -142,7 +142,8 @@ def _from_table(form: str) -> Decoder:
         table = join_tables(parts)
         found = table.features
         if hasattr(found, "iloc"):
-            return Rows({str(name): found[name].to_numpy() for name in found.columns})
+            with decoding(source):  # only now is every text of a column decoded
+                return Rows({str(name): found[name].to_numpy() for name in found.columns})
         if table.feature_names is None:
             return Rows(as_numbers(found))
         return Rows({name: found[:, i] for i, name in enumerate(table.feature_names)})
