@@ -41,7 +41,7 @@ def service_faults() -> str:
     results = _read("service.json")
     parts = {"kill": kill.lines, "fuzz": fuzz.lines, "soak": soak.lines}
     measured = {name: lines for name, lines in parts.items() if name in results}
-    told = [line for name, lines in measured.items() for line in lines(results[name])]
+    told = [line[:120] for name, lines in measured.items() for line in lines(results[name])]
     return "\n".join(["```text", *told, "```"])
 
 
