@@ -46,6 +46,5 @@ def service_faults() -> str:
 
 
 PRODUCTION: dict[str, Callable[[], str]] = {
-    maker.__name__: maker
-    for maker in (alarm_held_out, alarm_design, service_load, service_faults)
+    maker.__name__: maker for maker in (alarm_held_out, alarm_design, service_load, service_faults)
 }
