@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import socket
 from http.client import HTTPConnection
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
@@ -211,6 +212,47 @@ def test_labels_are_compared_with_recorded_answers(
     accuracy = ask(url, "/v1/status").json["models"][0]["accuracy"]
     right = digits.classifier.predict(X)[known] == y[known]
     assert (accuracy["n"], accuracy["estimate"]) == (sum(known), pytest.approx(right.mean()))
+
+
+def test_bodies_of_all_requests_together_are_bounded(serving: Any, digits: Any) -> None:
+    row = digits.X[:1].tolist()
+    size = len(json.dumps({"rows": row}))
+    settings = Settings(most_body=2 * size, most_held=2 * size)
+    url = serving({"digits": digits.classifier}, settings)
+    parts = urlsplit(url)
+    head = (
+        f"POST /v1/models/digits/assess HTTP/1.1\r\nHost: {parts.netloc}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {2 * size}\r\n\r\n"
+    )
+    path = "/v1/models/digits/assess"
+    with socket.create_connection((parts.hostname, parts.port)) as half_sent:
+        half_sent.sendall(head.encode() + b" " * (2 * size - 1))
+        wait_until(lambda: ask(url, path, {"rows": row}).status == 429)
+        assert ask(url, path, {"rows": row}).headers["Retry-After"]
+    wait_until(lambda: ask(url, path, {"rows": row}).status == 200)  # it hung up
+
+
+def test_labels_of_another_kind_are_no_labels_of_an_answer(
+    serving: Any, digits: Any, tmp_path: Any
+) -> None:
+    url = serving({"digits": digits.classifier}, Settings(audit=str(tmp_path / "audit.db")))
+    answered = ask(url, "/v1/models/digits/assess", {"rows": digits.X[:80].tolist()}).json
+    ones = [
+        i
+        for i, each in enumerate(answered["answers"])
+        if (each["belief"], each["assertion"]) == (1, "IK")
+    ]
+    truths = [True, 1.0]  # 1.0 is what was believed, true is not
+    labels = [
+        {"request": answered["request"], "row": row, "label": truth}
+        for row, truth in zip(ones, truths, strict=False)
+    ]
+    assert ask(url, "/v1/labels", {"labels": labels}).json["counted"] == 2
+    assert ask(url, "/v1/status").json["models"][0]["accuracy"]["estimate"] == 0.5
+    for wrong in (None, float("nan"), [1]):
+        body = {"labels": [{**labels[0], "label": wrong}]}
+        assert ask(url, "/v1/labels", body).status == 422
+    assert ask(url, "/v1/labels", {"labels": [{**labels[0], "row": 2**70}]}).status == 422
 
 
 def test_the_alarm_rings_on_noise_and_not_on_tests(serving: Any, digits: Any) -> None:

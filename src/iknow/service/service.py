@@ -21,6 +21,7 @@ from iknow.service.desks import Desks, keep_state, open_desk
 from iknow.service.labels import learn_labels
 from iknow.service.recording import Call
 from iknow.service.refusal import Refusal
+from iknow.service.room import Room
 from iknow.service.rows import Rows
 from iknow.service.said import Said, Wanted
 from iknow.service.served import Served, Source, load_served
@@ -28,6 +29,7 @@ from iknow.service.settings import Settings
 from iknow.service.shaping import shape_rows
 from iknow.service.trail import Trail
 from iknow.service.webhook import Webhook
+from iknow.storage.about import describe_bundle
 from iknow.version import __version__
 
 log = logging.getLogger("iknow.service")
@@ -52,6 +54,7 @@ class Service:
     ) -> None:
         self.settings = Settings() if settings is None else settings
         self.desks = Desks()
+        self.room = Room(self.settings.most_held)
         self.ready = self.stopping = False
         self.started, self._clock = now(), time.monotonic()
         self._models, self._shadows = tuple(models), dict(shadows or {})
@@ -188,10 +191,10 @@ class Service:
         if source is None:
             return told | {"changed": False, "error": None}
         try:
-            found = await asyncio.to_thread(load_served, source)
-            if found.sha256 == served.sha256:
+            about = await asyncio.to_thread(describe_bundle, source.path)
+            if about.sha256 == served.sha256:
                 return told | {"changed": False, "error": None}
-            new = await self._open(found)
+            new = await self._open(source)
             self.desks.replace(desk, new)
         except Exception as error:  # whatever is wrong with the new one, the old one goes on
             self.n_reload_failures += 1

@@ -19,6 +19,8 @@ class Settings:
         tokens: Who may do what; without any, the service answers everybody, on loopback only.
         workers: Processes that compute; 1 computes in the process that listens.
         most_body: Bytes of a request's body at most.
+        most_held: Bytes that the bodies of all requests under way take together at most; a request
+            beyond that is answered with 429.
         most_rows: Rows of a request at most.
         most_waiting: Rows that wait to be assessed at most, over all requests to a model; a request
             that does not fit is answered with 429.
@@ -44,6 +46,7 @@ class Settings:
     tokens: Tokens = field(default_factory=Tokens)
     workers: int = 1
     most_body: int = 32 << 20
+    most_held: int = 512 << 20
     most_rows: int = 10_000
     most_waiting: int = 20_000
     batch_rows: int = 512
@@ -60,7 +63,14 @@ class Settings:
     state: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
-        for name in ("workers", "most_body", "most_rows", "most_waiting", "batch_rows"):
+        for name in (
+            "workers",
+            "most_body",
+            "most_held",
+            "most_rows",
+            "most_waiting",
+            "batch_rows",
+        ):
             _check_whole(name, getattr(self, name))
         for name in ("timeout", "drain"):
             _check_positive(name, getattr(self, name))
@@ -73,6 +83,11 @@ class Settings:
             raise InputError(
                 "alarms are signed, so that their receiver can trust them: set "
                 "IKNOW_WEBHOOK_SECRET, or webhook_secret"
+            )
+        if self.most_held < self.most_body:
+            raise InputError(
+                f"most_held must be at least most_body, {self.most_body}, or the largest request "
+                f"would never be answered; got {self.most_held}"
             )
         if self.most_waiting < self.most_rows:
             raise InputError(

@@ -71,7 +71,9 @@ def create_app(
     handle_errors(app)
     for router in (v1.router, v2.router, pages.router):
         app.include_router(router)
-    app.add_middleware(Envelope, metrics=metrics, local_only=not service.settings.tokens)
+    app.add_middleware(
+        Envelope, metrics=metrics, room=service.room, local_only=not service.settings.tokens
+    )
     return app
 
 

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from iknow.core.hosts import is_loopback
 from iknow.service.fastapi.reading import ID_HEADER, find_request_id
+from iknow.service.room import Room
 
 log = logging.getLogger("iknow.service")
 SAFE = {
@@ -33,8 +34,9 @@ SAFE = {
 class Envelope:
     """Wraps an application."""
 
-    def __init__(self, app: ASGIApp, metrics: Any, local_only: bool) -> None:
-        self._app, self._metrics, self._local_only = app, metrics, local_only
+    def __init__(self, app: ASGIApp, metrics: Any, room: Room, local_only: bool) -> None:
+        self._app, self._metrics, self._room = app, metrics, room
+        self._local_only = local_only
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -61,6 +63,7 @@ class Envelope:
             else:
                 await self._app(scope, receive, sending)
         finally:
+            self._room.give(scope["state"].get("held", 0))
             route = getattr(scope.get("route"), "path", "other")
             seconds = time.perf_counter() - start
             self._metrics.requested(route, status, seconds)

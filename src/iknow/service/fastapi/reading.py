@@ -43,9 +43,11 @@ async def read_body(request: Request) -> bytes:
     """The body of a request, read no further than it may be long, and no longer than it may take.
 
     Raises:
-        Refusal: 408, 413, or 415 for a compressed one, which may unpack to any size.
+        Refusal: 408, 413, 429 if the bodies of all requests together take too much, or 415 for a
+            compressed one, which may unpack to any size.
     """
-    settings = service_of(request).settings
+    service = service_of(request)
+    settings = service.settings
     if (encoding := request.headers.get("Content-Encoding", "identity").lower()) != "identity":
         raise Refusal(415, f"compressed bodies are not read: send it plain; got {shown(encoding)}")
     most = settings.most_body
@@ -59,6 +61,8 @@ async def read_body(request: Request) -> bytes:
                 size += len(part)
                 if size > most:
                     raise _too_long(most)
+                service.room.take(len(part))
+                request.state.held = size  # until it is answered: see `Envelope`
                 parts.append(part)
     except TimeoutError as error:
         raise Refusal(408, f"the body did not come within {settings.timeout:g} s") from error

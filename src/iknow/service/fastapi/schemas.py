@@ -43,7 +43,7 @@ class Label(BaseModel):
 
     request: str
     row: int = Field(ge=0)
-    label: str | int | float
+    label: str | int | float | bool
 
 
 class Labels(BaseModel):
