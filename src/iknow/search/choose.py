@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import TypeGuard
 
 from iknow.core.text import shown
 from iknow.errors import InputError, MissingExtraError
@@ -36,7 +37,7 @@ def find_index_type(
         return HammingIndex
     if index is not None:
         _check_euclidean(metric, "by a given index", "index")
-        return partial(GivenIndex, make=index)
+        return index if _is_own(index) else partial(GivenIndex, make=index)
     if device is None:
         # Only the Euclidean norm turns into matrix products.
         return CellIndex if metric.p == 2 else partial(MinkowskiIndex, p=metric.p)
@@ -48,6 +49,12 @@ def find_index_type(
     except ImportError as error:
         raise MissingExtraError(f"searching on device {shown(device)}", "torch") from error
     return partial(TorchIndex, device=device)
+
+
+def _is_own(index: IndexFactory) -> TypeGuard[Callable[..., StoredRows]]:
+    """Whether this is one of iknow's own, perhaps with options: it checks its rows itself."""
+    made = index.func if isinstance(index, partial) else index
+    return isinstance(made, type) and issubclass(made, StoredRows)
 
 
 def _check_euclidean(metric: Metric, where: str, what: str) -> None:
