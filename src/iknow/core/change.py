@@ -1,8 +1,8 @@
 """Change: what happens to the evidence after it was collected.
 
-Samples come, go, and get other labels. Every change is the same step: some rows no longer count, and
-some count from now on. A relabeled sample does both, under the same number. So evidence after any
-number of changes is that of a training set, and a rebuild from that set must say the same.
+Samples come, go, and get other labels. Every change is the same step: some rows no longer count,
+and some count from now on. A relabeled sample does both, under the same number. So evidence after
+any number of changes is that of a training set, and a rebuild from that set must say the same.
 """
 
 from __future__ import annotations
