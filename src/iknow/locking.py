@@ -64,7 +64,8 @@ class cached_property(Generic[Value]):  # noqa: N801
         if instance is None:
             return self
         values = vars(instance)
-        with values.setdefault("_making", Lock()).held():
+        lock: Lock = values.get("_making") or values.setdefault("_making", Lock())
+        with lock._lock:
             if self._name not in values:
                 values[self._name] = self._make(instance)
         value: Value = values[self._name]

@@ -173,7 +173,8 @@ class EpistemicClassifier(WatchingMixin, ClassifierMixin, BaseEstimator):  # typ
             k: Gather evidence now, with at least k neighbor distances, to try rules with another k.
             evidence: Gather the evidence now, which is faster overall if you need all of it.
         """
-        check_is_fitted(self, "indexes_")
+        if "indexes_" not in vars(self):  # asking scikit-learn every time takes longer
+            check_is_fitted(self, "indexes_")
         if not hasattr(self, "neighborhoods_"):
             raise NotFittedError(
                 "no neighborhoods yet: call tune(X_val, y_val), or give neighborhoods=... (fit "

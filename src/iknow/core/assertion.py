@@ -51,6 +51,9 @@ class Reason(Word):
     """IMK: all that IK needs, but the model's own confidence is below the threshold."""
 
 
+IDK, IMK, IK = (np.int8(word) for word in (Assertion.IDK, Assertion.IMK, Assertion.IK))
+
+
 class Assertions(NamedCodes):
     """An `Assertion` for each of several samples."""
 
@@ -84,8 +87,8 @@ def make_assertions(
     """
     believed = justification[np.arange(len(belief)), belief] & (belief != NO_BELIEF)
     alone = (justification.sum(axis=1) == 1) & may_be_known(belief, knowable, doubted)
-    assertions = np.where(believed, np.where(alone, Assertion.IK, Assertion.IMK), Assertion.IDK)
-    return assertions.astype(np.int8).view(Assertions)
+    assertions = np.where(believed, np.where(alone, IK, IMK), IDK)
+    return assertions.view(Assertions)
 
 
 def may_be_known(

@@ -121,11 +121,10 @@ class Levels:
         for layer, reference in self.layers.items():
             own, other = evidence[layer].own, evidence[layer].other
             never = np.isinf(own) | (other == 0)
-            beyond = len(reference) - np.searchsorted(reference.own, own, side="left")
+            beyond = len(reference) - reference.own.searchsorted(own, side="left")
             columns.append(np.where(never, 0.0, self._share(beyond, self.nearness)))
             if self.clarity:
-                ratio = least_ratio(own, other)
-                below = np.searchsorted(reference.ratio, ratio, side="right")
+                below = reference.ratio.searchsorted(least_ratio(own, other), side="right")
                 columns.append(np.where(never, 0.0, self._share(below)))
         if self.confidence is not None:
             if confidence is None:

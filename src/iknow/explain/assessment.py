@@ -142,6 +142,8 @@ class Assessment:
         """
         valid = ~self.invalid[:, None]
         if self.found is not None:
+            if valid.all():
+                return {layer: self.found[layer] for layer in self.evidence}
             return {layer: self.found[layer] & valid for layer in self.evidence}
         return {
             layer: find_support(weighed, self.neighborhoods[layer]) & valid
@@ -170,7 +172,7 @@ class Assessment:
     @cached_property
     def doubted(self) -> Bools:
         """Mask of shape (n,) of the samples about which the model's own confidence is too low."""
-        if np.isneginf(self.least_confidence):
+        if self.least_confidence == -np.inf:
             return np.zeros(len(self), dtype=bool)
         return np.asarray(self._confidence < self.least_confidence)
 

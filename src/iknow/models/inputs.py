@@ -121,6 +121,8 @@ def own_copy(inputs: Any) -> Any:
 
 def affordable_batch_size(inputs: Any) -> int:
     """How many samples fit in the memory for a batch, at least 1."""
+    if isinstance(inputs, np.ndarray) and inputs.dtype.kind in "fiub":
+        return _fitting(inputs.nbytes, len(inputs))
     n_bytes = getattr(inputs, "nbytes", None)
     if is_sparse(inputs):  # as if dense, because the layers are
         n_bytes = np.dtype(np.float32).itemsize * inputs.shape[0] * inputs.shape[1]
@@ -128,7 +130,11 @@ def affordable_batch_size(inputs: Any) -> int:
         n_bytes = np.sum(inputs.memory_usage(index=False))
     if n_bytes is None or _holds_objects(inputs):
         return BATCH_OF_UNKNOWN_SIZE
-    per_sample = int(n_bytes) / max(1, count_samples(inputs))
+    return _fitting(int(n_bytes), count_samples(inputs))
+
+
+def _fitting(n_bytes: int, n_samples: int) -> int:
+    per_sample = n_bytes / max(1, n_samples)
     return max(1, min(LARGEST_BATCH, int(BYTES_PER_BATCH / max(1.0, per_sample))))
 
 

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from iknow.core.text import names, shown
 from iknow.errors import InputError
 from iknow.models.inputs import BATCH_OF_UNKNOWN_SIZE
@@ -39,6 +41,8 @@ class Loader:
 
 def is_loader(data: Any) -> bool:
     """Whether data comes in batches, and not at hand as an array does."""
+    if isinstance(data, np.ndarray):
+        return False
     has_rows = any(hasattr(data, name) for name in ("__getitem__", "__array__", "shape"))
     known = [(name, package) for package in ("torch", "datasets") for name in KNOWN[package]]
     if isinstance(data, Iterator) or any(_is_of(data, *each) for each in known):

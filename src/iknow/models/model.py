@@ -189,17 +189,21 @@ def as_activations(values: Any, layer: str, n_samples: int) -> Floats32:
             f"got shape {array.shape}"
         )
     flat = array.reshape(n_samples, math.prod(array.shape[1:]))
+    if flat.dtype == np.float32:
+        return flat.copy()
     with np.errstate(over="ignore"):  # what overflows float32 becomes inf and is marked
         return flat.astype(np.float32)
 
 
 def mark_invalid(observation: Observation) -> Observation:
     """Mark inputs with non-finite activations; activations of all marked become 0."""
-    bad, layers = observation.invalid.copy(), observation.activations
+    layers = observation.activations
+    if not observation.invalid.any() and all(np.isfinite(each).all() for each in layers.values()):
+        return observation
+    bad = observation.invalid.copy()
     for values in layers.values():
         bad |= ~np.isfinite(values).all(axis=1)
-    if bad.any():
-        layers = {name: np.where(bad[:, None], np.float32(0), layers[name]) for name in layers}
+    layers = {name: np.where(bad[:, None], np.float32(0), layers[name]) for name in layers}
     return replace(observation, activations=layers, invalid=bad)
 
 

@@ -18,6 +18,7 @@ from iknow.errors import InputError
 from iknow.models.foreign import as_pandas
 
 NUMERIC_KINDS = "fiub"  # numpy's letters for floats, signed and unsigned integers, and bools
+COMMON = frozenset(map(np.dtype, ("float32", "float64", "int64")))
 MISSING_TYPES = ("NoneType", "NAType", "NaTType", "MaskedConstant")
 
 
@@ -53,6 +54,8 @@ def as_numbers(values: Any, what: str, error: type[InputError] = InputError) -> 
 
     It refuses text, dates, time spans, complex numbers and records.
     """
+    if type(values) is np.ndarray and values.dtype in COMMON and values.ndim:
+        return values  # what follows would take longer than a small model
     values = as_pandas(values, what)
     read = _frame_to_array if hasattr(values, "iloc") else as_array
     array = read(values, what, error)
