@@ -24,6 +24,7 @@ from iknow.core.arrays import Floats, Ints
 from iknow.core.contrast import Contrast, ValidationEvidence
 from iknow.core.drawing import Drawing, Look
 from iknow.core.evidence import Evidence
+from iknow.core.horizon import Horizon
 from iknow.core.overriding import speaks_for
 from iknow.core.quorum import ONE, Quorum, check_quorum
 from iknow.core.scalars import as_real, as_whole
@@ -192,9 +193,8 @@ class Neighborhood(ABC):
         return None
 
     @property
-    def horizon(self) -> tuple[float, float] | None:
-        """Two numbers (ε, q): no other class beyond max(ε, q · d_g) affects the support, so its
-        distance may as well be inf; if d_g is inf, none beyond ε. None if there are no such.
+    def horizon(self) -> Horizon | None:
+        """How far away another class can be and still affect the support; None if that is unknown.
 
         With it an index finds supports without a distance to every class.
         """

@@ -106,10 +106,16 @@ def weigh(evidence: Evidence, quorum: Quorum, belief: Ints | None = None) -> Wei
     return Weighed(distances, evidence.neighbor_distances, exemplars, belief=belief, quorum=quorum)
 
 
-def truncated_evidence(distances: Floats, belief: Ints, quorum: Quorum) -> Weighed:
-    """Weighed evidence of distances alone, of shape (n_queries, n_classes), inf beyond a bound."""
-    none, unknown = np.empty((len(belief), 0)), np.full(distances.shape, NO_EXEMPLAR)
-    return Weighed(distances, none, unknown, belief=belief, quorum=quorum)
+def truncated_evidence(
+    distances: Floats, neighbors: Floats, belief: Ints, quorum: Quorum
+) -> Weighed:
+    """Weighed evidence without exemplars, from distances as a quorum counts them.
+
+    distances: of shape (n_queries, n_classes), inf beyond a bound. neighbors: to the nearest of
+    all classes, of shape (n_queries, k).
+    """
+    unknown = np.full(distances.shape, NO_EXEMPLAR)
+    return Weighed(distances, neighbors, unknown, belief=belief, quorum=quorum)
 
 
 def stack_weighed(parts: Sequence[Weighed]) -> Weighed:

@@ -18,6 +18,7 @@ from iknow.core.assertion import Assertion, Reason
 from iknow.core.contrast import Contrast
 from iknow.core.drawing import Areas, Drawing, Limits, Look
 from iknow.core.evidence import Evidence, distances_for_and_against
+from iknow.core.horizon import Horizon
 from iknow.core.neighborhood import Checks, Neighborhood, Radius, Sides, check_radius, parameter
 from iknow.core.quorum import ONE, Quorum, own_distances
 from iknow.core.slack import Dial, dial_radius
@@ -75,8 +76,8 @@ class Ball(Neighborhood):
         return isinstance(self.radius, tuple)
 
     @property
-    def horizon(self) -> tuple[float, float]:
-        return float(np.max(self.radius)), 0.0
+    def horizon(self) -> Horizon:
+        return Horizon(fixed=float(np.max(self.radius)))
 
     def check_classes(self, n_classes: int) -> None:
         if isinstance(self.radius, tuple) and len(self.radius) != n_classes:

@@ -16,6 +16,7 @@ from iknow.core.assertion import Reason
 from iknow.core.contrast import Contrast
 from iknow.core.drawing import Drawing, Look
 from iknow.core.evidence import Evidence
+from iknow.core.horizon import Horizon
 from iknow.core.neighborhood import Neighborhood, Sides, parameter
 from iknow.core.quorum import ONE, Quorum
 from iknow.core.slack import dial_radius
@@ -52,6 +53,10 @@ class BallElseNearest(Neighborhood):
     def reach(self, evidence: Evidence) -> Floats:
         inhabited = evidence.nearest_distance() <= self.radius
         return np.where(inhabited, self.radius, evidence.neighbor_distance(self.k))
+
+    @property
+    def horizon(self) -> Horizon:
+        return Horizon(fixed=self.radius, k=self.k)
 
     @classmethod
     def box(cls, contrast: Contrast, k: int | None) -> Sides:

@@ -18,6 +18,7 @@ from iknow.core.arrays import Floats, Ints
 from iknow.core.contrast import ValidationEvidence, find_contrast, quorum_of
 from iknow.core.drawing import Look
 from iknow.core.evidence import Evidence, distances_for_and_against
+from iknow.core.horizon import Horizon
 from iknow.core.neighborhood import Neighborhood
 from iknow.core.quorum import ONE, Quorum
 from iknow.core.slack import Dial, dial_parameter
@@ -48,6 +49,10 @@ class Nearest(Neighborhood):
 
     def reach(self, evidence: Evidence) -> Floats:
         return evidence.neighbor_distance(self.k)
+
+    @property
+    def horizon(self) -> Horizon:
+        return Horizon(k=self.k)
 
     def removals(self, evidence: Evidence, belief: Ints) -> Stability:
         if self.quorum != ONE:

@@ -27,6 +27,7 @@ from iknow.core.assertion import Reason
 from iknow.core.contrast import Contrast, ValidationEvidence, find_contrast, quorum_of
 from iknow.core.drawing import Areas, Drawing, Limits
 from iknow.core.evidence import Evidence, distances_for_and_against
+from iknow.core.horizon import Horizon
 from iknow.core.level import least_ratio
 from iknow.core.neighborhood import NO_REACH, Checks, Neighborhood, Sides, parameter
 from iknow.core.quorum import ONE, Quorum, own_distances, weigh
@@ -90,8 +91,8 @@ class RelativeBall(Neighborhood):
         return reaches
 
     @property
-    def horizon(self) -> tuple[float, float]:
-        return 0.0, self.ratio
+    def horizon(self) -> Horizon:
+        return Horizon(ratio=self.ratio)
 
     @classmethod
     def box(cls, contrast: Contrast, k: int | None) -> Sides:

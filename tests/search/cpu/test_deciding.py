@@ -37,13 +37,14 @@ class Deciding(IndexContract):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("directions", [None, (1, 1), (1, 3), (2, 9)])
-@pytest.mark.parametrize("patience", [1, 10**6])
-def test_any_number_of_directions_and_any_patience(monkeypatch, kind, directions, patience):
+@pytest.mark.parametrize("patience, is_flat", [(1, False), (10**6, False), (10**6, True)])
+def test_any_directions_patience_and_cells(monkeypatch, kind, directions, patience, is_flat):
     if directions is not None:
         few = lambda n: (min(directions[0], n), min(directions[1], n))  # noqa: E731
         monkeypatch.setattr(deciding, "choose_directions", few)
     monkeypatch.setattr(Worth, "patience", patience)
     monkeypatch.setattr(Worth, "is_proven", True)
+    monkeypatch.setattr(Worth, "prefers_rows", lambda self, n: is_flat)
     Deciding().test_decisions_equal_those_of_the_whole_evidence(kind)
 
 
@@ -114,16 +115,16 @@ def test_without_structure_bounds_are_given_up_and_tried_again_later():
 
 def test_bounds_that_pay_again_are_used_again():
     worth = Worth(Sizes(100, 9, 0, 99))
-    worth.learn(100, np.array([0, 0, 10**6]))
+    worth.learn(100, False, np.array([0, 0, 10**6]))
     assert not worth.is_proven
-    worth.learn(100, np.array([10, 0, 10]))
+    worth.learn(100, False, np.array([10, 0, 10]))
     assert worth.is_proven
 
 
 def test_what_cannot_be_decided_by_bounds_is_decided_by_distances():
     points, labels, queries, belief = structured(500)
     index = CellIndex(points, labels, 6)
-    for rule in (Nearest(3), Ball(np.inf), RelativeBall(9.0, 1.5)):
+    for rule in (Nearest(300), Ball(np.inf), RelativeBall(9.0, 1.5)):
         assert index.decides(rule) == isinstance(rule, RelativeBall)
         expected = decide(index.gather(queries, rule.n_neighbors, 1), rule, belief)
         assert_same_decision(index.decide(queries, rule, belief), expected)

@@ -29,7 +29,7 @@ from iknow.core.overriding import said
 from iknow.core.quorum import ONE, truncated_evidence
 from iknow.locking import cached_property
 from iknow.search.cpu.dense_index import DenseIndex, Search, is_compiled
-from iknow.search.cpu.worth import Worth
+from iknow.search.cpu.worth import Effort, Worth
 
 if TYPE_CHECKING:
     from iknow.search.cpu.cell_tree import CellTree
@@ -39,6 +39,8 @@ FEWEST_ROWS = 2048
 """With fewer rows, measuring all classes takes no longer than what surrounds it."""
 TRIED = 12
 """Queries that are decided by bounds before we know whether these are worthwhile."""
+MOST_NEIGHBORS = 64
+"""Of more neighbors, most rows would be measured anyway."""
 TRIAL = 48
 """Queries that walk the tree before we decide how to answer the rest."""
 
@@ -116,16 +118,20 @@ class CellIndex(DenseIndex):
 
     def _can_decide(self, neighborhood: Neighborhood) -> bool:
         horizon = said(neighborhood, "horizon")
-        if horizon is None or not np.isfinite(horizon).all() or self.n_rows < FEWEST_ROWS:
+        if horizon is None or not horizon.is_finite or self.n_rows < FEWEST_ROWS:
+            return False
+        if horizon.k > min(self.n_rows, MOST_NEIGHBORS):
             return False
         return self._has_tree and self._deciding.is_safe
 
     def _decide(self, points: Floats32, neighborhood: Neighborhood, belief: Ints) -> Decision:
         """Decide by truncated distances; by all of them for queries that run out of patience."""
-        asked = neighborhood.quorum, said(neighborhood, "horizon"), self._worth.patience
+        effort = Effort(self._worth.patience, self._worth.prefers_rows(len(points)))
+        asked = neighborhood.quorum, said(neighborhood, "horizon"), effort
         found = self._deciding.decide(points, belief, *asked)
-        self._worth.learn(len(points), found.cost)
-        weighed = truncated_evidence(found.distances, belief, neighborhood.quorum)
+        self._worth.learn(len(points), effort.is_flat, found.cost)
+        distances = found.distances, found.neighbors
+        weighed = truncated_evidence(*distances, belief, neighborhood.quorum)
         decision = decide_weighed(weighed, neighborhood, found.exemplars)
         if not found.given_up.any():
             return decision

@@ -8,30 +8,33 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Floats32, Ints
 from iknow.core.evidence import NO_EXEMPLAR
+from iknow.core.horizon import Horizon
 from iknow.core.quorum import Quorum
-from iknow.search.cpu.numba.deciding import Far, Lens, Question, decide_batch
+from iknow.search.cpu.numba.cell_bounds import Cells, surround
+from iknow.search.cpu.numba.class_search import Far
+from iknow.search.cpu.numba.limits import Lens
+from iknow.search.cpu.numba.deciding import Answer, Question, decide_batch
 from iknow.search.cpu.numba.records import Pack, Queries
 from iknow.search.cpu.numba.tree import sort_into_cells
-from iknow.search.cpu.packed import PackedRows
-from iknow.search.cpu.panels import batches_of, cut_blocks, read_only
+from iknow.search.cpu.packed import LANES, PackedRows
+from iknow.search.cpu.panels import QUERIES_PER_BATCH, cut_evenly, read_only
 from iknow.search.cpu.projection import Projection
-from iknow.search.cpu.worth import Sizes
+from iknow.search.cpu.worth import Effort, Sizes
 from iknow.search.stored import StoredRows
 from iknow.search.threads import share
-
-NUMBERS_PER_BLOCK = 36  # of each lane: a minimum costs about as much as comparing as many
 
 
 class Truncated(NamedTuple):
     """Distances as a quorum counts them, inf beyond all that matters, of shape (n, n_classes).
 
-    exemplars: the nearest row of the believed class, of shape (n,). given_up: a mask of shape (n,)
-    of the queries that ran out of patience, whose distances mean nothing. cost: the panels, shadows
-    and rows looked at.
+    exemplars: the nearest row of the believed class, of shape (n,). neighbors: distances to the k
+    nearest rows, of shape (n, k). given_up: a mask of shape (n,) of the queries that ran out of
+    patience, whose distances mean nothing. cost: the panels, shadows and rows looked at.
     """
 
     distances: Floats
     exemplars: Ints
+    neighbors: Floats
     given_up: Bools
     cost: Ints
 
@@ -46,11 +49,11 @@ class DecidingSearch:
         n_near, n_far = n_near or usual[0], n_far or usual[1]
         points, rows = np.ascontiguousarray(stored.points), np.asarray(stored.rows)
         starts, self.n_classes = stored.class_starts, stored.n_classes
-        self.projection = Projection(points, n_near, n_far)
-        self.is_safe = self.projection.is_safe
+        self.projection = projection = Projection(points, n_near, n_far)
+        self.is_safe = projection.is_safe
         if not self.is_safe:
             return
-        near, far = self.projection.show_rows(points)
+        near, far = projection.show_rows(points)
         order = np.arange(len(points))
         share(
             lambda code: sort_into_cells(near, order[starts[code] : starts[code + 1]]),
@@ -59,49 +62,57 @@ class DecidingSearch:
         self.packed = packed = PackedRows(near, starts, order)
         arrays = packed.panels.reshape(-1), packed.slots, read_only(points), read_only(rows)
         self.pack = Pack(*arrays, packed.scale, packed.error, packed.underflow)
-        self.blocks = cut_blocks(packed.class_panels, NUMBERS_PER_BLOCK // near.shape[1])
+        self.cells = self._surround()
         # By slot, so that the rows of a cell lie side by side.
         width = far.shape[1] if n_far > n_near else 0
         self.far = read_only(np.ascontiguousarray(far[np.maximum(packed.slots, 0), :width]))
+        self.lens = Lens(projection.stretch, 1 / projection.unit, projection.blur)
         self.sizes = Sizes(len(packed.panels), near.shape[1], self.far.shape[1], stored.n_features)
 
     def decide(
-        self,
-        queries: Floats32,
-        belief: Ints,
-        quorum: Quorum,
-        horizon: tuple[float, float],
-        patience: int,
+        self, queries: Floats32, belief: Ints, quorum: Quorum, horizon: Horizon, effort: Effort
     ) -> Truncated:
-        """The truncated distances of queries of shape (n, n_features) with a belief, (n,).
-
-        horizon: of the rule. patience: how many rows to measure at most for one query.
-        """
-        projection, beliefs = self.projection, read_only(belief)
-        near, far, lengths = projection.show(queries)
-        distances = np.full((len(queries), self.n_classes), np.inf)
-        exemplars = np.full(len(queries), NO_EXEMPLAR, dtype=np.int64)
-        given_up = np.zeros(len(queries), dtype=np.bool_)
-        question = Question(*quorum, *horizon, patience)
-        lens = Lens(projection.stretch, 1 / projection.unit, projection.blur)
-        slack = projection.widen(lengths)
+        """The truncated distances of queries of shape (n, n_features) with a belief, (n,)."""
+        n, beliefs = len(queries), read_only(belief)
+        near, far, lengths = self.projection.show(queries)
+        answer = Answer(
+            np.full((n, self.n_classes), np.inf),
+            np.full(n, NO_EXEMPLAR, dtype=np.int64),
+            np.full((n, horizon.k), np.inf),
+            np.zeros(n, dtype=np.bool_),
+        )
+        question = Question(*quorum, horizon.fixed, horizon.ratio, *effort)
+        slack = self.projection.widen(lengths)
         costs = []
 
         def work(part: slice) -> None:
             points, squared = self.packed.place(near[part])
             asked = Queries(read_only(queries[part]), points, squared)
             shadows = Far(self.far, far[part], slack[part])
-            found = distances[part], exemplars[part], given_up[part]
-            arguments = self.pack, self.blocks, shadows, lens, asked, beliefs[part], question
-            costs.append(decide_batch(*arguments, *found))
+            own = Answer(*(column[part] for column in answer))
+            arguments = self.pack, self.cells, shadows, self.lens, asked, beliefs[part], question
+            costs.append(decide_batch(*arguments, own))
 
-        share(work, batches_of(len(queries), self.blocks))
-        given_up |= ~projection.are_safe(lengths)
-        return Truncated(distances, exemplars, given_up, np.sum(costs, axis=0))
+        share(work, list(cut_evenly(n, QUERIES_PER_BATCH)))
+        answer.given_up[~self.projection.are_safe(lengths)] = True
+        return Truncated(*answer, np.sum(costs, axis=0))
 
     def warm_up(self) -> None:
         """Compile everything, by asking about a stored row."""
-        self.decide(self.pack.points[:1], np.zeros(1, dtype=np.int64), (1, 1), (0.0, 0.0), 1)
+        belief = np.zeros(1, dtype=np.int64)
+        self.decide(self.pack.points[:1], belief, (1, 1), Horizon(), Effort(1))
+
+    def _surround(self) -> Cells:
+        """The balls around the panels."""
+        packed = self.packed
+        firsts = np.concatenate([[0], np.cumsum(-(-np.diff(packed.class_panels) // LANES))])
+        n_panels, width = int(firsts[-1]), packed.n_features + 1
+        centers = np.empty(n_panels * width * LANES, dtype=np.float32)
+        radii = np.empty(n_panels * LANES, dtype=np.float32)
+        cells = Cells(centers, radii, firsts.astype(np.int64), packed.class_panels)
+        arguments = self.pack.panels, packed.slots, packed.n_features, packed.error, cells
+        share(lambda code: surround(*arguments, code), range(self.n_classes))
+        return cells
 
 
 def choose_directions(n_features: int) -> tuple[int, int]:

@@ -1,8 +1,11 @@
-"""Worth: whether bounds pay, learned from the queries that used them.
+"""Worth: whether bounds pay, and which, learned from the queries that used them.
 
 Where rows have no structure, as random points of many features, bounds rule out nothing, and what
 they cost is lost. So we add up what each batch looked at, in steps of a search by products: one
 feature of 16 rows. From the average of the latest queries we know whether the next ones should try.
+
+Cells of 16 rows cost a sixteenth of what the rows themselves cost, but each one that is left is
+visited by one query alone. If that is most of them, we bound all rows at once instead.
 """
 
 from __future__ import annotations
@@ -12,8 +15,11 @@ from typing import NamedTuple
 from iknow.core.arrays import Ints
 
 PER_PANEL, PER_SHADOW, PER_ROW = 3.3, 0.8, 1.8
-"""The costs per feature of looking at a panel again, a shadow and a row, in steps; measured."""
+"""The costs per feature of looking at a panel alone, a shadow and a row, in steps; measured."""
 ENOUGH = 0.8  # bounds must save this much of the steps
+MOST_CELLS = 0.25  # of all cells may be left for cells to pay
+MOST_CELLS_ALONE = 0.8  # the same for few queries, which gain little from going together
+FEW = 2
 MEMORY = 64  # queries that count
 TRY_AGAIN = 32  # every so many calls, in case queries have changed
 
@@ -27,12 +33,24 @@ class Sizes(NamedTuple):
     n_features: int
 
 
+class Effort(NamedTuple):
+    """How to search.
+
+    patience: how many rows to measure at most for one query. is_flat: whether to bound all rows,
+    or cells of 16 first.
+    """
+
+    patience: int
+    is_flat: bool = False
+
+
 class Worth:
     """The average cost of deciding by bounds, relative to a search by products."""
 
     def __init__(self, sizes: Sizes) -> None:
         self._sizes = sizes
         self._average: float | None = None
+        self._cells_left: float | None = None
         self._calls = 0
 
     @property
@@ -53,11 +71,24 @@ class Worth:
         self._calls += 1
         return self._calls % TRY_AGAIN == 0
 
-    def learn(self, n: int, cost: Ints) -> None:
-        """Count what n queries looked at: panels, shadows and rows."""
+    def prefers_rows(self, n: int) -> bool:
+        """Whether n queries at once should bound all rows, not cells."""
+        if self._cells_left is None:
+            return False
+        return self._cells_left > (MOST_CELLS if n > FEW else MOST_CELLS_ALONE)
+
+    def learn(self, n: int, is_flat: bool, cost: Ints) -> None:
+        """Count what n queries looked at: panels, shadows and rows. is_flat: all rows' bounds."""
         sizes, (panels, shadows, rows) = self._sizes, cost.tolist()
-        steps = sizes.n_panels * (sizes.near + 1) * n + PER_PANEL * panels * (sizes.near + 1)
+        steps = sizes.n_panels * (sizes.near + 1) * n / (1 if is_flat else 16)
+        steps += PER_PANEL * panels * (sizes.near + 1)
         steps += PER_SHADOW * shadows * sizes.far + PER_ROW * rows * sizes.n_features
         share = steps / (n * sizes.n_panels * (sizes.n_features + 1))
-        weight = 1.0 if self._average is None else min(1.0, n / MEMORY)
-        self._average = (1 - weight) * (self._average or 0.0) + weight * share
+        self._average = _blend(self._average, share, n)
+        if not is_flat:
+            self._cells_left = _blend(self._cells_left, panels / (n * sizes.n_panels), n)
+
+
+def _blend(average: float | None, latest: float, n: int) -> float:
+    weight = 1.0 if average is None else min(1.0, n / MEMORY)
+    return (1 - weight) * (average or 0.0) + weight * latest

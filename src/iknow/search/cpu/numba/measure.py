@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from iknow.core.arrays import Floats32
-from iknow.search.cpu.numba.compile import compiled, inlined
+from iknow.core.arrays import Floats, Floats32, Ints
+from iknow.search.cpu.numba.compile import compiled, compiled_bare, inlined
 from iknow.search.cpu.numba.vectors import sum_of_eights
 
 PIECE = 128  # numbers that numpy sums in one piece; it halves longer sums until they fit
@@ -20,10 +20,18 @@ def measure(queries: Floats32, query: int, points: Floats32, row: int) -> Any:
     n = queries.shape[1]
     if n <= PIECE:
         return np.sqrt(_sum_of_piece(queries, query, points, row, 0, n))
-    # numpy halves a long sum recursively, and adds the results in that order.
-    waiting = np.empty(MOST_PIECES, dtype=np.int64)  # sizes of parts, or 0 to add two sums
-    sums = np.empty(MOST_PIECES)
-    waiting[0] = n
+    waiting, sums = np.empty(MOST_PIECES, dtype=np.int64), np.empty(MOST_PIECES)
+    return measure_long(queries, query, points, row, waiting, sums)
+
+
+@compiled_bare
+def measure_long(
+    queries: Floats32, query: int, points: Floats32, row: int, waiting: Ints, sums: Floats
+) -> Any:
+    """The same for any number of features. waiting, sums: memory for `MOST_PIECES` of each."""
+    # numpy halves a long sum recursively, and adds the results in that order. What is waiting are
+    # sizes of parts, or 0 to add two sums.
+    waiting[0] = queries.shape[1]
     top, n_sums, start = 1, 0, 0
     while top:
         size = waiting[top - 1]

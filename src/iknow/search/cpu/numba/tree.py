@@ -168,8 +168,8 @@ def make_balls(pack: Pack, tree: Tree, code: int, level: int) -> None:
                 if level > 1:
                     reaches[n_members] = -nodes[start + (n_features + 1) * LANES + slot]
                 n_members += 1
-        _find_center(members[:n_members], reaches[:n_members], center)
-        radius = _reach(panels, slots, first, last, center)
+        find_center(members[:n_members], reaches[:n_members], center)
+        radius = reach_of(panels, slots, first, last, center)
         squared = 0.0
         for j in range(n_features):
             nodes[place + (j + 1) * LANES] = -center[j]
@@ -180,7 +180,7 @@ def make_balls(pack: Pack, tree: Tree, code: int, level: int) -> None:
 
 
 @compiled_freely
-def _find_center(members: Floats, reaches: Floats, center: Floats) -> None:
+def find_center(members: Floats, reaches: Floats, center: Floats) -> None:
     """The float32 center of a small ball around the members, balls of given reach.
 
     By Bădoiu and Clarkson's method it moves from the mean toward the farthest member in ever
@@ -214,7 +214,7 @@ def _find_center(members: Floats, reaches: Floats, center: Floats) -> None:
 
 
 @compiled_freely
-def _reach(panels: Floats32, slots: Ints, first: int, last: int, center: Floats) -> Any:
+def reach_of(panels: Floats32, slots: Ints, first: int, last: int, center: Floats) -> Any:
     """A float32 radius that reaches all rows in panels first..last-1, despite their rounding."""
     n_features = len(center)
     size = (n_features + 1) * LANES

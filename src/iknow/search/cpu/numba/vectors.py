@@ -19,13 +19,13 @@ QUERIES_AT_ONCE = 6
 """Queries per pass over a panel: 12 sums of 8 numbers and 3 operands fit AVX2's 16 registers."""
 CHAINS = 4  # parallel sums for a single query, since each addition waits for the previous one
 
-_intrinsic: Any = intrinsic  # callers omit the first argument of its definition
+new_intrinsic: Any = intrinsic  # callers omit the first argument of its definition
 _FLOAT = ir.FloatType()
 _INT = ir.IntType(64)
 _VECTOR = ir.VectorType(_FLOAT, LANES)
 
 
-@_intrinsic
+@new_intrinsic
 def minimum_of_panels(
     typing_context: Any,
     panels: Any,
@@ -48,7 +48,9 @@ def minimum_of_panels(
     )
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        panels, queries, out = (_data(context, builder, signature, arguments, i) for i in (0, 4, 6))
+        panels, queries, out = (
+            data_of(context, builder, signature, arguments, i) for i in (0, 4, 6)
+        )
         _, start, n_panels, n_terms, _, first_query, _, out_start = arguments
         lowest = [cgutils.alloca_once(builder, _VECTOR) for _ in range(QUERIES_AT_ONCE)]
         sums = [cgutils.alloca_once(builder, _VECTOR) for _ in range(QUERIES_AT_ONCE)]
@@ -58,24 +60,24 @@ def minimum_of_panels(
         with cgutils.for_range(builder, n_panels) as panel:
             base = builder.add(start, builder.mul(panel.index, size))
             for total in sums:
-                builder.store(_load(builder, panels, base), total)
+                builder.store(load(builder, panels, base), total)
             with cgutils.for_range(builder, n_terms) as term:
-                row = _load(builder, panels, _term_offset(builder, base, term.index))
+                row = load(builder, panels, term_offset(builder, base, term.index))
                 group = builder.add(first_query, builder.mul(term.index, _INT(QUERIES_AT_ONCE)))
                 for i, total in enumerate(sums):
                     number = builder.load(builder.gep(queries, [builder.add(group, _INT(i))]))
-                    _add_product(builder, total, row, number)
+                    add_product(builder, total, row, number)
             for low, total in zip(lowest, sums, strict=True):
-                builder.store(_smaller(builder, builder.load(total), builder.load(low)), low)
+                builder.store(smaller(builder, builder.load(total), builder.load(low)), low)
         for i, low in enumerate(lowest):
             place = builder.gep(out, [builder.add(out_start, _INT(i))])
-            builder.store(_smallest_lane(builder, builder.load(low)), place)
+            builder.store(smallest_lane(builder, builder.load(low)), place)
         return context.get_dummy_value()
 
     return signature, generate
 
 
-@_intrinsic
+@new_intrinsic
 def scan_panel(
     typing_context: Any,
     panels: Any,
@@ -98,22 +100,24 @@ def scan_panel(
     )
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        panels, queries, out = (_data(context, builder, signature, arguments, i) for i in (0, 3, 6))
+        panels, queries, out = (
+            data_of(context, builder, signature, arguments, i) for i in (0, 3, 6)
+        )
         _, start, n_terms, _, number, limit, _ = arguments
         shape = context.make_array(signature.args[3])(context, builder, arguments[3]).shape
         width = builder.extract_value(shape, 1)
         query = builder.gep(queries, [builder.mul(number, width)])
         sums = [cgutils.alloca_once(builder, _VECTOR) for _ in range(CHAINS)]
-        whole = _sum_panel(builder, panels, start, n_terms, query, sums)
-        _store(builder, whole, out, _INT(0))
-        within = builder.fcmp_unordered("<=", whole, _splat(builder, limit))
+        whole = sum_panel(builder, panels, start, n_terms, query, sums)
+        store(builder, whole, out, _INT(0))
+        within = builder.fcmp_unordered("<=", whole, splat(builder, limit))
         bits = builder.bitcast(within, ir.IntType(LANES))
         return builder.zext(bits, _INT)
 
     return signature, generate
 
 
-@_intrinsic
+@new_intrinsic
 def sum_of_eights(
     typing_context: Any, queries: Any, query: Any, points: Any, row: Any, start: Any, n: Any
 ) -> Any:
@@ -156,7 +160,7 @@ def sum_of_eights(
     return signature, generate
 
 
-@_intrinsic
+@new_intrinsic
 def lowest_bit(typing_context: Any, bits: Any) -> Any:
     """The position of the lowest set bit of a nonzero number."""
     signature = types.int64(types.uint64)
@@ -167,7 +171,7 @@ def lowest_bit(typing_context: Any, bits: Any) -> Any:
     return signature, generate
 
 
-@_intrinsic
+@new_intrinsic
 def minima_for_one(
     typing_context: Any,
     panels: Any,
@@ -187,7 +191,9 @@ def minima_for_one(
     signature = types.void(panels, *integers, queries, types.int64, out)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        panels, queries, out = (_data(context, builder, signature, arguments, i) for i in (0, 4, 6))
+        panels, queries, out = (
+            data_of(context, builder, signature, arguments, i) for i in (0, 4, 6)
+        )
         _, start, n_panels, n_terms, _, number, _ = arguments
         shape = context.make_array(signature.args[4])(context, builder, arguments[4]).shape
         query = builder.gep(queries, [builder.mul(number, builder.extract_value(shape, 1))])
@@ -195,22 +201,22 @@ def minima_for_one(
         size = builder.mul(builder.add(n_terms, _INT(1)), _INT(LANES))
         with cgutils.for_range(builder, n_panels) as panel:
             base = builder.add(start, builder.mul(panel.index, size))
-            whole = _sum_panel(builder, panels, base, n_terms, query, sums)
-            builder.store(_smallest_lane(builder, whole), builder.gep(out, [panel.index]))
+            whole = sum_panel(builder, panels, base, n_terms, query, sums)
+            builder.store(smallest_lane(builder, whole), builder.gep(out, [panel.index]))
         return context.get_dummy_value()
 
     return signature, generate
 
 
-def _sum_panel(builder: Any, panels: Any, start: Any, n_terms: Any, query: Any, sums: Any) -> Any:
+def sum_panel(builder: Any, panels: Any, start: Any, n_terms: Any, query: Any, sums: Any) -> Any:
     """The bounds of one panel for one query. sums: memory for `CHAINS` of them."""
-    builder.store(_load(builder, panels, start), sums[0])
+    builder.store(load(builder, panels, start), sums[0])
     for total in sums[1:]:
         builder.store(ir.Constant(_VECTOR, [0.0] * LANES), total)
 
     def add_term(total: Any, term: Any) -> None:
-        row = _load(builder, panels, _term_offset(builder, start, term))
-        _add_product(builder, total, row, builder.load(builder.gep(query, [term])))
+        row = load(builder, panels, term_offset(builder, start, term))
+        add_product(builder, total, row, builder.load(builder.gep(query, [term])))
 
     rounds = builder.sdiv(n_terms, _INT(CHAINS))
     done = builder.mul(rounds, _INT(CHAINS))
@@ -226,22 +232,22 @@ def _sum_panel(builder: Any, panels: Any, start: Any, n_terms: Any, query: Any, 
     )
 
 
-def _data(context: Any, builder: Any, signature: Any, arguments: Any, i: int) -> Any:
+def data_of(context: Any, builder: Any, signature: Any, arguments: Any, i: int) -> Any:
     """The address of an array's first element."""
     return context.make_array(signature.args[i])(context, builder, arguments[i]).data
 
 
-def _term_offset(builder: Any, base: Any, term: Any) -> Any:
+def term_offset(builder: Any, base: Any, term: Any) -> Any:
     return builder.add(base, builder.mul(builder.add(term, _INT(1)), _INT(LANES)))
 
 
-def _load(builder: Any, array: Any, offset: Any) -> Any:
+def load(builder: Any, array: Any, offset: Any) -> Any:
     loaded = builder.load(_vector_at(builder, array, offset))
     loaded.align = 4
     return loaded
 
 
-def _store(builder: Any, value: Any, array: Any, offset: Any) -> None:
+def store(builder: Any, value: Any, array: Any, offset: Any) -> None:
     builder.store(value, _vector_at(builder, array, offset)).align = 4
 
 
@@ -249,7 +255,7 @@ def _vector_at(builder: Any, array: Any, offset: Any) -> Any:
     return builder.bitcast(builder.gep(array, [offset]), _VECTOR.as_pointer())
 
 
-def _splat(builder: Any, number: Any) -> Any:
+def splat(builder: Any, number: Any) -> Any:
     first = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), number, ir.IntType(32)(0))
     return _shuffle(builder, first, [0] * LANES)
 
@@ -259,23 +265,23 @@ def _shuffle(builder: Any, vector: Any, lanes: list[int]) -> Any:
     return builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), mask)
 
 
-def _add_product(builder: Any, total: Any, row: Any, number: Any) -> None:
+def add_product(builder: Any, total: Any, row: Any, number: Any) -> None:
     """Total += row * number, with a single rounding if the CPU can."""
     kind = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
     multiply_add = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fmuladd.v{LANES}f32")
-    terms = [row, _splat(builder, number), builder.load(total)]
+    terms = [row, splat(builder, number), builder.load(total)]
     builder.store(builder.call(multiply_add, terms), total)
 
 
-def _smaller(builder: Any, one: Any, other: Any) -> Any:
+def smaller(builder: Any, one: Any, other: Any) -> Any:
     return builder.select(builder.fcmp_ordered("<", one, other), one, other)
 
 
-def _smallest_lane(builder: Any, vector: Any) -> Any:
+def smallest_lane(builder: Any, vector: Any) -> Any:
     width = LANES
     while width > 1:
         width //= 2
         low = _shuffle(builder, vector, list(range(width)))
         high = _shuffle(builder, vector, list(range(width, 2 * width)))
-        vector = _smaller(builder, low, high)
+        vector = smaller(builder, low, high)
     return builder.extract_element(vector, ir.IntType(32)(0))
