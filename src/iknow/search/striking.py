@@ -2,13 +2,13 @@
 
 The lists of a class name their rows, so those that are gone can be struck out by number, whatever
 their ties. Neighbor distances name nothing. But they are a multiset, the smallest of the base, and
-so are the distances to the rows that are gone: we strike one entry for each equal one. Distances are
-the same to the last bit in every index, so equal means equal.
+so are the distances to the rows that are gone: we strike one entry for each equal one. Distances
+are the same to the last bit in every index, so equal means equal.
 
-Let M be the distances to all rows of the base, R those to the rows that are gone, A some smallest of
-M, and v the largest in A. Below v, A holds all of M, so what is left there is all of M - R. At v, A
-may hold only some of those tied in M, and we strike as many as R has, or all: what is left of them
-is in M - R. So if at least k of A are left, the first k are the smallest k of M - R.
+Let M be the distances to all rows of the base, R those to the rows that are gone, A some of the
+smallest in M, and v the largest in A. Below v, A holds all of M, so what is left there is all of
+M - R. At v, A may hold only some of those tied in M, and we strike as many as R has, or all: what is
+left of them is in M - R. So if at least k of A are left, the first k are the smallest k of M - R.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def are_among(numbers: Ints, known: Ints) -> Bools:
 
 
 def _find_equals(whole: Floats, part: Floats) -> Bools:
-    """Mark one entry of `whole`, (n, a), for each equal one of `part`, (n, b), as far as they go."""
+    """Mark one entry of `whole`, (n, a), for each equal one of `part`, (n, b), while there are."""
     struck = np.zeros(whole.shape, dtype=np.bool_)
     if not whole.shape[1]:
         return struck
