@@ -112,10 +112,13 @@ class ApproximateIndex(StoredRows):
 
     def warm_up(self) -> None:
         """Build the proposers, and prepare and compile the search that the mode needs."""
+        if self.n_rows == 0:
+            return
+        query, belief = self._check(self.points[:1]), self.labels[:1]
+        self._proposals.rank_own(query, belief, 1)
         if self.mode != "fast":
             self.exact.warm_up()
-        if self.n_rows:
-            self._proposals.rank_own(self._check(self.points[:1]), self.labels[:1], 1)
+            self.exact.clear(query, belief, np.zeros(1), 1)
 
     @cached_property
     def exact(self) -> CellIndex:

@@ -92,7 +92,6 @@ class CellIndex(DenseIndex):
             points, radii = self._check(self.points[:1]), self._radii(0.0)
             for find in (self._tree.walk, self._tree.sweep):
                 find(points, radii, np.zeros((1, self.n_classes), dtype=np.bool_))
-            self.clear(points, np.zeros(1, dtype=np.int64), np.zeros(1), 1)
             if self.n_rows >= FEWEST_ROWS and self._deciding.is_safe:
                 self._deciding.warm_up()
 
