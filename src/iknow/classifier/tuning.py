@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from iknow.classifier import gathering, parameters
 from iknow.classifier.adding import AddingMixin
+from iknow.classifier.approximating import Comparison
 from iknow.classifier.copying import count_copies
 from iknow.classifier.progress import track
 from iknow.classifier.training import as_random_state
@@ -97,7 +98,8 @@ class TuningMixin(AddingMixin):
     ) -> Self:
         """Choose neighborhoods for a goal on some samples; positions: see `check_valid`."""
         self._codes(samples)  # before the model does its work, if they are at hand
-        seen = self._look(goal, samples, what, positions)
+        comparison = Comparison(self.indexes_)
+        seen = self._look(goal, samples, what, positions, comparison)
         y_true = self._codes(samples)
         others = None
         if reference is not None:
@@ -117,6 +119,8 @@ class TuningMixin(AddingMixin):
             from_probabilities=seen.from_probabilities,
             reference=others,
         )
+        if (measured := comparison.measure(self.selection_, confidence)) is not None:
+            self.selection_ = replace(self.selection_, approximation=measured)
         self.neighborhoods_ = dict(self.selection_.neighborhoods)
         return self
 
@@ -131,13 +135,19 @@ class TuningMixin(AddingMixin):
         return codes
 
     def _look(
-        self, goal: Goal, samples: Samples, what: str, positions: Ints | None = None
+        self,
+        goal: Goal,
+        samples: Samples,
+        what: str,
+        positions: Ints | None = None,
+        comparison: Comparison | None = None,
     ) -> gathering.Validation:
         """What tuning needs to know about samples."""
         n_rows = self.indexes_[self.layers_[0]].n_rows
         quorum = parameters.as_quorum(self.quorum, self.rule)
+        observed = self._observe(samples, self.indexes_)
         seen = gathering.gather_validation(
-            self._observe(samples, self.indexes_),
+            observed if comparison is None else comparison.keep(observed),
             self.indexes_,
             goal.neighbors_needed(self.rule, n_rows, quorum),
             quorum,

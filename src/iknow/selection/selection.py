@@ -21,6 +21,7 @@ from iknow.core.support import find_support
 from iknow.core.text import names, percent
 from iknow.errors import InputError
 from iknow.rules import neighborhood_from_dict, neighborhood_to_dict
+from iknow.selection.approximation import Approximation
 from iknow.selection.level_record import levels_from_dict, levels_to_dict
 from iknow.selection.watch import Watch
 
@@ -96,6 +97,7 @@ class Selection:
             that.
         left_out: Layers in which nearness means too little, with the reason in words.
         note: What could not be promised, and what to ask for instead.
+        approximation: What an approximate search changed, if the index approximates.
         watch: Scores of samples that nothing was fitted to, if there are any, for an alarm to
             compare a stream with.
         curves: By layer and parameter, such as ("logits", "radius").
@@ -117,6 +119,7 @@ class Selection:
     false_alarm: float | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
     note: str = ""
+    approximation: Approximation | None = None
     watch: Watch | None = field(default=None, repr=False, compare=False)
     curves: Mapping[tuple[str, str], Curve] = field(default_factory=dict, repr=False, compare=False)
 
@@ -139,6 +142,8 @@ class Selection:
                 f"Guaranteed: an ordinary sample is not IK with probability {self.false_alarm:g} "
                 "at most"
             )
+        if self.approximation is not None:
+            said.append(self.approximation.sentence())
         if self.note:
             said.append(f"Nothing is guaranteed: {self.note}")
         if (promise := self.certificate) is None:
@@ -176,6 +181,10 @@ class Selection:
         if np.isneginf(self.least_confidence):
             record["least_confidence"] = None
         record["left_out"] = dict(self.left_out)
+        if self.approximation is None:  # as in the records of earlier versions
+            del record["approximation"]
+        else:
+            record["approximation"] = self.approximation.to_dict()
         return record
 
     @classmethod
@@ -190,6 +199,8 @@ class Selection:
             values["certificate"] = Certificate(**record["certificate"])
         values["knowable"] = _read_knowable(record)
         values["watch"] = _read_watch(record)
+        if (found := record.get("approximation")) is not None:
+            values["approximation"] = Approximation(**found)
         return cls(**values | _read_path(record, values["neighborhoods"]))
 
 

@@ -57,6 +57,9 @@ class ApproximateIndex(StoredRows):
         self.mode: Mode = mode
         self._make = make
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(mode={self.mode!r})"
+
     def gather(self, queries: Any, k: int = 0, per_class: int = 1) -> Evidence:
         """Evidence about `queries`, (n_queries, n_features); upper bounds in the mode "fast"."""
         if self.mode != "fast":
@@ -88,8 +91,13 @@ class ApproximateIndex(StoredRows):
         support[rest] = self._find_exactly(points[rest], neighborhood, codes[rest])
         return support
 
+    @property
+    def approximation(self) -> str | None:
+        """The index in words if its answers may differ from those of exact search; else None."""
+        return None if self.mode == "exact" else repr(self)
+
     def finds_support(self, neighborhood: Neighborhood) -> bool:
-        """Whether `find_support` given beliefs is faster than `gather` and `decide`."""
+        """Whether `find_support` given beliefs is faster than both `gather` and `decide`."""
         if self.mode == "fast" or not can_clear(neighborhood) or self.n_rows == 0:
             return False
         # Exact search for a single sample within a fixed radius walks down the same tree.
