@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from iknow.classifier import gathering, parameters
 from iknow.classifier.adding import AddingMixin
 from iknow.classifier.applying import make_stale
+from iknow.classifier.approximating import Comparison
 from iknow.classifier.copying import count_copies
 from iknow.classifier.progress import track
 from iknow.classifier.training import as_random_state
@@ -99,7 +100,8 @@ class TuningMixin(AddingMixin):
         """Choose neighborhoods for a goal on some samples; positions: see `check_valid`."""
         view = self._view()  # so that all layers show the same evidence
         view._codes(samples)  # before the model does its work, if they are at hand
-        seen = view._look(goal, samples, what, positions)
+        comparison = Comparison(view.indexes_)
+        seen = view._look(goal, samples, what, positions, comparison)
         y_true = view._codes(samples)
         others = None
         if reference is not None:
@@ -119,8 +121,10 @@ class TuningMixin(AddingMixin):
             from_probabilities=seen.from_probabilities,
             reference=others,
         )
+        measured = comparison.measure(selection, confidence)
         with self._alone():
-            self._choose(replace(selection, goal=goal), len(view.changes_))
+            selection = replace(selection, goal=goal, approximation=measured)
+            self._choose(selection, len(view.changes_))
         return self
 
     def _choose(self, selection: Selection, n_changes: int) -> None:
@@ -140,13 +144,19 @@ class TuningMixin(AddingMixin):
         return codes
 
     def _look(
-        self, goal: Goal, samples: Samples, what: str, positions: Ints | None = None
+        self,
+        goal: Goal,
+        samples: Samples,
+        what: str,
+        positions: Ints | None = None,
+        comparison: Comparison | None = None,
     ) -> gathering.Validation:
         """What tuning needs to know about samples."""
         n_rows = self.indexes_[self.layers_[0]].n_rows
         quorum = parameters.as_quorum(self.quorum, self.rule)
+        observed = self._observe(samples, self.indexes_)
         seen = gathering.gather_validation(
-            self._observe(samples, self.indexes_),
+            observed if comparison is None else comparison.keep(observed),
             self.indexes_,
             goal.neighbors_needed(self.rule, n_rows, quorum),
             quorum,

@@ -163,6 +163,22 @@ class LayerIndex:
         self._check_arrays()
         return support
 
+    @property
+    def approximation(self) -> str | None:
+        """The index in words if its answers may differ from those of exact search; else None."""
+        return self._index.approximation
+
+    def find_exact_support(self, queries: Any, neighborhood: Neighborhood, belief: Ints) -> Bools:
+        """What `find_support` finds if the search is exact."""
+        points = self._transform(queries)
+        support = self._index.find_exact_support(points, neighborhood, belief)
+        self._check_arrays()
+        return support
+
+    def finds_support(self, neighborhood: Neighborhood) -> bool:
+        """Whether `find_support` given beliefs is faster than both `gather` and `decide`."""
+        return self._index.finds_support(neighborhood)
+
     def decides(self, neighborhood: Neighborhood) -> bool:
         """Whether `decide` is faster than `gather`, as far as it is known."""
         return self._index.decides(neighborhood)

@@ -61,6 +61,19 @@ class StoredRows(ABC):
         evidence = self.gather(queries, neighborhood.n_neighbors, max(neighborhood.quorum))
         return find_support(evidence, neighborhood, belief)
 
+    @property
+    def approximation(self) -> str | None:
+        """The index in words if its answers may differ from those of exact search; else None."""
+        return None
+
+    def find_exact_support(self, queries: Any, neighborhood: Neighborhood, belief: Ints) -> Bools:
+        """What `find_support` finds if the search is exact."""
+        return self.find_support(queries, neighborhood, belief)
+
+    def finds_support(self, neighborhood: Neighborhood) -> bool:
+        """Whether `find_support` given beliefs is faster than both `gather` and `decide`."""
+        return False
+
     def decides(self, neighborhood: Neighborhood) -> bool:
         """Whether `decide` is faster than `gather` for a `neighborhood`, as far as it is known."""
         return False

@@ -11,7 +11,7 @@ from iknow.core.neighborhood import Neighborhood
 from iknow.core.text import names
 from iknow.errors import BundleError, InputError
 from iknow.rules.registry import neighborhood_from_dict
-from iknow.selection import Certificate, Selection
+from iknow.selection import Approximation, Certificate, Selection
 from iknow.selection.selection import ACCURACIES
 from iknow.storage import schema
 from iknow.storage.about_record import check_about
@@ -33,6 +33,7 @@ SINCE_FORMAT_4: dict[str, Any] = {
     "note": "",
 }
 """What a selection holds by now, with the values that mean none of it."""
+SINCE_FORMAT_7: dict[str, Any] = {"goal": None, "stale": "", "approximation": None}
 
 
 def read_settings(path: str | os.PathLike[str], bundle: Bundle) -> dict[str, Any]:
@@ -43,8 +44,8 @@ def read_settings(path: str | os.PathLike[str], bundle: Bundle) -> dict[str, Any
             settings["selection"] = schema.add_missing(settings["selection"], SINCE_FORMAT_4)
         if bundle.format < 6 and isinstance(settings["selection"], dict):
             settings["selection"] = schema.add_missing(settings["selection"], {"watch": None})
-        if isinstance(settings["selection"], dict):  # those before evidence could change lack them
-            settings["selection"] = {"goal": None, "stale": "", **settings["selection"]}
+        if isinstance(settings["selection"], dict):
+            settings["selection"] = SINCE_FORMAT_7 | settings["selection"]
         _check(settings, bundle)
     except (BundleError, ValueError) as error:
         raise BundleError(f"{path} cannot be loaded: manifest.json: {error}") from error
@@ -90,8 +91,8 @@ def _check_selection(record: dict[str, Any], bundle: Bundle) -> Selection:
     keys = [each.name for each in fields(Selection) if each.name != "curves"]
     schema.check_record(record, where, keys)
     undefined = [name for name in (*ACCURACIES, "least_confidence") if record[name] is None]
-    others = ("neighborhoods", "certificate", "levels", "watch", "goal", "curves", *undefined)
-    schema.check_fields(Selection, record, where, others)
+    parts = ("neighborhoods", "certificate", "levels", "approximation", "watch", "goal", "curves")
+    schema.check_fields(Selection, record, where, (*parts, *undefined))
     place, left_out = f"{where}.neighborhoods", record["left_out"]
     used = [layer for layer in bundle.activations if layer not in left_out]
     for rule in schema.check_record(record["neighborhoods"], place, used).values():
@@ -101,6 +102,10 @@ def _check_selection(record: dict[str, Any], bundle: Bundle) -> Selection:
         schema.check_fields(Certificate, schema.check_mapping(record["certificate"], part), part)
     if record["goal"] is not None:
         schema.check_mapping(record["goal"], f"{where}.goal")
+    if record["approximation"] is not None:
+        part = f"{where}.approximation"
+        measured = schema.check_mapping(record["approximation"], part)
+        schema.check_fields(Approximation, measured, part)
     selection = Selection.from_dict(record)
     if selection.watch is not None and selection.watch.belief.max() >= len(bundle.classes):
         raise InputError(f"the watch believes in more than the {len(bundle.classes)} classes")

@@ -130,7 +130,7 @@ class Problem:
             self.queries = self.points[rng.integers(len(self.points), size=len(self.queries))]
 
 
-def _rules_at_ties(evidence: Evidence, k: int, seed: int) -> list[Neighborhood]:
+def rules_at_ties(evidence: Evidence, k: int, seed: int) -> list[Neighborhood]:
     """Rules of every kind whose reaches are distances of the evidence, or nearly so."""
     rng, ranked = np.random.default_rng(seed), evidence.ranked_distances()
     radius, *radii = rng.choice(ranked[np.isfinite(ranked)], size=1 + evidence.n_classes).tolist()
@@ -208,7 +208,7 @@ class IndexContract:
             assert_same_evidence(index.gather(problem.queries, k, per_class=3), expected)
             belief = np.random.default_rng(seed).integers(problem.n_classes, size=len(expected))
             turn = KINDS.index(kind) + seed  # asking all rules every time would take long
-            for rule in _rules_at_ties(expected, k, seed)[turn % 3 :: 3]:
+            for rule in rules_at_ties(expected, k, seed)[turn % 3 :: 3]:
                 believed = None if turn % 2 and rule.quorum[0] == rule.quorum[1] else belief
                 found = index.find_support(problem.queries, rule, believed)
                 np.testing.assert_array_equal(found, find_support(expected, rule, believed))
@@ -225,7 +225,7 @@ class IndexContract:
             expected = self._brute_force(*problem.training, problem.queries, k, per_class=3)
             belief = np.random.default_rng(seed).integers(NO_BELIEF, problem.n_classes, size=n)
             turn = KINDS.index(kind) + seed
-            for rule in _rules_at_ties(expected, k, seed)[turn % 3 :: 3]:
+            for rule in rules_at_ties(expected, k, seed)[turn % 3 :: 3]:
                 found = index.decide(problem.queries, rule, belief)
                 assert_same_decision(found, decide(expected, rule, belief))
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Floats32, Ints
 from iknow.search.cpu.numba.cells import walk
+from iknow.search.cpu.numba.clearing import find_unclear
 from iknow.search.cpu.numba.sweep import sweep
 from iknow.search.cpu.numba.tree import Tree, make_balls, sort_into_cells
 from iknow.search.cpu.packed import LANES
@@ -58,6 +59,24 @@ class CellTree:
             sweep(self.search.pack, self.search.blocks, batch, radii, support[part])
 
         share(work, self.search.batches(len(queries)))
+
+    def find_unclear(
+        self, queries: Floats32, belief: Ints, radii: Floats, against: int, patience: int
+    ) -> Bools:
+        """Mark queries with `against` rows of a class other than their belief within their radius.
+
+        queries: of shape (n_queries, n_features). belief, radii: of shape (n_queries,). patience:
+        how many panels to visit for a query; one that needs more is marked too.
+        """
+        unclear: Bools = np.zeros((len(queries), 1), dtype=np.bool_)
+
+        def work(part: slice) -> None:
+            batch = self.search.place(queries[part])
+            asked = belief[part], radii[part], against, patience
+            find_unclear(self.search.pack, self._tree, batch, *asked, unclear[part])
+
+        share(work, list(cut_evenly(len(queries), QUERIES_PER_WALK)))
+        return unclear[:, 0]
 
     def _fill(self, code: int) -> None:
         for level in range(1, int(self._tree.top[code]) + 1):
