@@ -40,7 +40,7 @@ class LayerIndex:
     ) -> None:
         self.metric = metric
         self.device = device
-        self._given = index
+        self.given = index
         self._make = find_index_type(metric, device, index)
         self._arrays = points, labels, rows
         self.n_classes = n_classes
@@ -79,7 +79,7 @@ class LayerIndex:
             self.metric,
             self.device,
             None,
-            self._given,
+            self.given,
         )
         layer._index  # noqa: B018
         return layer
@@ -162,4 +162,4 @@ class LayerIndex:
         """Pickle only what cannot be derived, and nothing that `check` refuses."""
         index = self._index
         arrays = index.points, index.labels, self.n_classes, index.rows
-        return LayerIndex, (*arrays, self.metric, self.device, None, self._given)
+        return LayerIndex, (*arrays, self.metric, self.device, None, self.given)
