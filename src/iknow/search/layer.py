@@ -48,7 +48,7 @@ class LayerIndex:
     ) -> None:
         self.metric = metric
         self.device = device
-        self._given = index
+        self.given = index
         self._make = find_index_type(metric, device, index)
         self._arrays = points, labels, rows
         self.n_classes = n_classes
@@ -94,7 +94,7 @@ class LayerIndex:
         if not isinstance(index, ChangingIndex):
             return self
         arrays = index.points, index.labels, self.n_classes, index.rows
-        layer = LayerIndex(*arrays, self.metric, self.device, None, self._given)
+        layer = LayerIndex(*arrays, self.metric, self.device, None, self.given)
         self._check_arrays()
         layer._index  # noqa: B018
         return layer
@@ -215,7 +215,7 @@ class LayerIndex:
     def _with(self, index: ChangingIndex) -> LayerIndex:
         """A layer that searches another index, by the same metric."""
         arrays = self._arrays[0], self._arrays[1], index.n_classes, self._arrays[2]
-        options = self.metric, self.device, self._check, self._given
+        options = self.metric, self.device, self._check, self.given
         return LayerIndex(*arrays, *options, built=index)
 
     def _check_arrays(self) -> None:
@@ -232,4 +232,4 @@ class LayerIndex:
         """Pickle only what cannot be derived, and nothing that `check` refuses."""
         index = self._index
         arrays = index.points, index.labels, self.n_classes, index.rows
-        return LayerIndex, (*arrays, self.metric, self.device, None, self._given)
+        return LayerIndex, (*arrays, self.metric, self.device, None, self.given)
