@@ -1,8 +1,11 @@
-"""How much memory is free, and how much work fits into it."""
+"""How much memory is free, how much work fits into it, and giving pages of mapped files back."""
 
 from __future__ import annotations
 
+import mmap
 import os
+from collections.abc import Iterator
+from typing import Any
 
 SHARE = 0.5  # of the free memory, for copies of rows
 
@@ -29,3 +32,29 @@ def slices_that_fit(n_rows: int, bytes_per_row: int) -> list[slice]:
     n_parts = max(1, -(-n_rows // most))
     size = max(1, -(-n_rows // n_parts))
     return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
+
+
+def find_map(array: Any) -> mmap.mmap | None:
+    """The read-only map of a file that holds an array's values; None if there is none."""
+    owner = array
+    while owner is not None and not isinstance(owner, mmap.mmap):
+        owner = owner.obj if isinstance(owner, memoryview) else getattr(owner, "base", None)
+    return owner if owner is not None and memoryview(owner).readonly else None
+
+
+def release(array: Any) -> None:
+    """Give back the memory of an array in a mapped file, which is read again when it is used.
+
+    Nothing happens to other arrays, nor to maps that may be written to: a private one would forget
+    what was written.
+    """
+    found = find_map(array)
+    if found is not None and hasattr(found, "madvise"):  # Windows has none
+        found.madvise(mmap.MADV_DONTNEED)
+
+
+def read_through(array: Any, step: int) -> Iterator[Any]:
+    """Successive slices of `step` items; of a mapped file, only one is in memory at a time."""
+    for start in range(0, len(array), step):
+        yield array[start : start + step]
+        release(array)

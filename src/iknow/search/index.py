@@ -12,6 +12,7 @@ from iknow.core.evidence import Evidence
 from iknow.core.neighborhood import Neighborhood
 from iknow.core.scalars import as_whole
 from iknow.errors import InputError
+from iknow.memory import read_through
 
 VALUES_CHECKED_AT_ONCE = 1 << 20  # masks of a whole index would take too much memory
 
@@ -67,8 +68,8 @@ def check_activations(activations: Any, what: str = "activations") -> Floats32:
     with np.errstate(over="ignore"):  # an overflow becomes inf and is reported below
         rounded = array.astype(np.float32, copy=False)
     step = max(1, VALUES_CHECKED_AT_ONCE // rounded.shape[1])
-    parts = [rounded[start : start + step] for start in range(0, len(rounded), step)]
-    if not all(np.isfinite(part).all() for part in parts):
+    if not all(np.isfinite(part).all() for part in read_through(rounded, step)):
+        parts = read_through(rounded, step)
         bad = np.concatenate([~np.isfinite(part).all(axis=1) for part in parts])
         raise InputError(
             f"{what} must be finite in float32; row {int(bad.argmax())} is not "

@@ -37,7 +37,7 @@ class StoredRows(ABC):
         same, higher = codes[1:] == codes[:-1], numbers[1:] > numbers[:-1]
         if not ((codes[1:] > codes[:-1]) | (same & higher)).all():
             order = np.lexsort((numbers, codes))
-            points, codes, numbers = points[order], codes[order], numbers[order]
+            points, codes, numbers = self._take(points, order), codes[order], numbers[order]
         self.points: Floats32 = points
         self.labels: Ints = codes
         self.rows: Ints = numbers
@@ -87,6 +87,11 @@ class StoredRows(ABC):
         """Prepare and compile everything that searching needs, by searching for a stored row."""
         for k in range(min(2, self.n_rows + 1)):
             self.gather(self.points[:1], k)
+
+    def _take(self, points: Floats32, order: Ints) -> Floats32:
+        """The points in this order."""
+        taken: Floats32 = points[order]
+        return taken
 
     def _check(self, queries: Any) -> Floats32:
         """Queries as a contiguous float32 array of shape (n_queries, n_features)."""

@@ -1,0 +1,129 @@
+"""Scratch files: large arrays on disk, as long as somebody uses them.
+
+A scratch file has no name, or loses it when it is opened. So nobody else can find, change or
+truncate it, and the system frees its space when its user closes it or dies, however that happens:
+there is nothing half written to recognize, and nothing to clean up.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from iknow.core.arrays import Floats32, Ints
+from iknow.core.text import shown
+from iknow.errors import InputError
+from iknow.locking import Lock
+
+Folder = str | os.PathLike[str] | None
+"""Where scratch files go: a folder, made if there is none; None for the system's temporary one."""
+
+SPARE_BYTES = 1 << 24
+"""Of a disk, which others may need at the same moment."""
+
+
+class ScratchFile:
+    """A file without a name in a folder, for `needed` bytes, if so many are known to be needed."""
+
+    def __init__(self, folder: Folder, needed: int = 0) -> None:
+        self.folder = as_folder(folder)
+        check_room(self.folder, needed)
+        self._lock = Lock()
+        try:
+            self._file: Any = tempfile.TemporaryFile(dir=self.folder, buffering=0)
+        except OSError as error:
+            raise _failed(self.folder, error) from error
+        weakref.finalize(self, self._file.close)
+
+    def write(self, content: Any, start: int) -> None:
+        """Write the bytes of a contiguous array from byte `start` on."""
+        rest = memoryview(np.ascontiguousarray(content)).cast("B")
+        try:
+            with self._lock.held():
+                self._file.seek(start)
+                while len(rest):
+                    rest = rest[self._file.write(rest) :]
+        except OSError as error:
+            raise _failed(self.folder, error) from error
+
+    def read_into(self, room: Any, start: int) -> None:
+        """Fill a contiguous array with the bytes from `start` on."""
+        rest = memoryview(room).cast("B")
+        while len(rest):
+            n = self._read_some(rest, start)
+            if n <= 0:
+                raise InputError(f"a scratch file in {self.folder} ends too early: start again")
+            rest, start = rest[n:], start + n
+
+    def _read_some(self, room: memoryview, start: int) -> int:
+        if hasattr(os, "preadv"):
+            return os.preadv(self._file.fileno(), [room], start)
+        with self._lock.held():
+            self._file.seek(start)
+            return int(self._file.readinto(room))
+
+    def as_rows(self, n_rows: int, n_features: int) -> Floats32:
+        """The file as an array of float32 of this shape, mapped, not read."""
+        if n_rows == 0:
+            return np.empty((0, n_features), dtype=np.float32)
+        mapped = mmap.mmap(self._file.fileno(), 4 * n_rows * n_features, access=mmap.ACCESS_READ)
+        return np.frombuffer(mapped, dtype=np.float32).reshape(n_rows, n_features)
+
+
+def write_rows(
+    folder: Folder, n_rows: int, n_features: int, pieces: Iterable[tuple[Floats32, Ints]]
+) -> Floats32:
+    """Rows on disk, each at its place, as a mapped array of shape (n_rows, n_features).
+
+    pieces: some rows at a time, (m, n_features), and their places, (m,); together every place once.
+    """
+    width = 4 * n_features
+    file = ScratchFile(folder, width * n_rows)
+    for rows, places in pieces:
+        order = np.argsort(places, kind="stable")
+        ordered, sorted_places = rows[order].astype(np.float32, copy=False), places[order]
+        cuts = np.flatnonzero(np.diff(sorted_places) != 1) + 1
+        starts = [0, *cuts.tolist()]
+        for start, end in zip(starts, [*starts[1:], len(order)], strict=True):
+            file.write(ordered[start:end], int(sorted_places[start]) * width)
+    return file.as_rows(n_rows, n_features)
+
+
+def as_folder(folder: Folder) -> Path:
+    """The folder for scratch files, made if there is none."""
+    if folder is not None and not isinstance(folder, (str, os.PathLike)):
+        raise InputError(f"folder must be the name of a folder; got {shown(folder)}")
+    path = Path(tempfile.gettempdir() if folder is None else folder)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:  # a file, a loop of links, a NUL
+        raise InputError(f"{shown(str(path))} cannot be used as a folder: {error}") from error
+    return path
+
+
+def check_room(folder: Path, needed: int) -> None:
+    """Refuse to begin what would fill the disk."""
+    free = shutil.disk_usage(folder).free
+    if needed and needed + SPARE_BYTES > free:
+        raise InputError(
+            f"{folder} needs room for {needed:,} bytes; {free:,} are free: choose a folder on "
+            "another disk, or make room"
+        )
+
+
+def _failed(folder: Path, error: OSError) -> InputError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return InputError(
+            f"the disk of {folder} is full: make room, or choose a folder on another disk. "
+            "Nothing was left on it"
+        )
+    return InputError(f"{folder} cannot be written to: {error}")
