@@ -12,6 +12,7 @@ from iknow.core.support import find_support
 from iknow.errors import (
     AuditError,
     BundleError,
+    ClusterError,
     DataError,
     ExportError,
     IknowError,
@@ -35,7 +36,7 @@ from iknow.version import __version__
 
 __all__ = [
     "Assertion", "Assessment", "AuditError", "Ball", "BallElseNearest", "BallWithNearest",
-    "BundleError", "Certificate", "Client", "DataError", "EpistemicClassifier", "Evidence",
+    "BundleError", "Certificate", "Client", "ClusterError", "DataError", "EpistemicClassifier", "Evidence",
     "Exemplar", "Explanation", "ExportError", "Features", "IknowError", "Image", "InputError",
     "LayerError", "LayerExplanation", "MissingExtraError", "Nearest", "Neighborhood", "Reason",
     "RefusedError", "RelativeBall", "Report", "Selection", "SelectionError", "Series",

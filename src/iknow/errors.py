@@ -64,6 +64,13 @@ class ServiceError(IknowError):
         return type(self), (str(self), self.status, self.retry_after)  # pickle would drop two
 
 
+class ClusterError(IknowError):
+    """A cluster of Ray's that cannot be reached, or that lost a part of a computation.
+
+    No data is lost with it: the call can be repeated.
+    """
+
+
 class DataError(IknowError):
     """A dataset file that is missing, damaged, or cannot be downloaded."""
 
