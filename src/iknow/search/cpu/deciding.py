@@ -12,8 +12,8 @@ from iknow.core.horizon import Horizon
 from iknow.core.quorum import Quorum
 from iknow.search.cpu.numba.cell_bounds import Cells, surround
 from iknow.search.cpu.numba.class_search import Far
-from iknow.search.cpu.numba.limits import Lens
 from iknow.search.cpu.numba.deciding import Answer, Question, decide_batch
+from iknow.search.cpu.numba.limits import Lens
 from iknow.search.cpu.numba.records import Pack, Queries
 from iknow.search.cpu.numba.tree import sort_into_cells
 from iknow.search.cpu.packed import LANES, PackedRows

@@ -96,7 +96,7 @@ class DiskIndex(StoredRows):
     def decides(self, neighborhood: Neighborhood) -> bool:
         """Whether `decide` is faster than `gather` for a `neighborhood`, as far as it is known."""
         horizon = said(neighborhood, "horizon")
-        return horizon is not None and bool(np.isfinite(horizon).all())
+        return horizon is not None and horizon.is_finite and not horizon.k
 
     def decide(self, queries: Any, neighborhood: Neighborhood, belief: Ints) -> Decision:
         """Decide by a `neighborhood` about `queries`, (n, n_features), and their `belief`, (n,)."""
@@ -106,7 +106,8 @@ class DiskIndex(StoredRows):
             return super().decide(points, neighborhood, codes)
         quorum, horizon = neighborhood.quorum, said(neighborhood, "horizon")
         distances, exemplars = self._search.decide(points, codes, quorum, horizon)
-        weighed = truncated_evidence(distances, codes, quorum)
+        none = np.empty((len(codes), 0))
+        weighed = truncated_evidence(distances, none, codes, quorum)
         return decide_weighed(weighed, neighborhood, exemplars)
 
     @cached_property

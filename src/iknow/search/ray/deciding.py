@@ -44,7 +44,7 @@ class Opinion(NamedTuple):
 def merges(neighborhood: Neighborhood, *, whole: bool) -> bool:
     """Whether decisions of shards merge. whole: whether every class is in one shard."""
     horizon = said(neighborhood, "horizon")
-    if horizon is None or not np.isfinite(horizon).all() or neighborhood.n_neighbors:
+    if horizon is None or not horizon.is_finite or horizon.k:
         return False
     return whole or neighborhood.quorum == ONE
 
@@ -72,15 +72,16 @@ def decide_by(
     distances = np.full((len(belief), n_classes), np.inf)
     believed = np.flatnonzero(belief != NO_BELIEF)
     distances[believed, belief[believed]] = own[believed]
-    weighed = truncated_evidence(distances, belief, neighborhood.quorum)
+    none = np.empty((len(belief), 0))
+    weighed = truncated_evidence(distances, none, belief, neighborhood.quorum)
     support = decide_weighed(weighed, neighborhood, exemplars).support
-    contrast = Contrast(own, other, np.empty((len(own), 0)), neighborhood.quorum)
+    contrast = Contrast(own, other, none, neighborhood.quorum)
     return Decision(contrast, exemplars, support), other <= _horizon(neighborhood, own)
 
 
 def _horizon(neighborhood: Neighborhood, own: Floats) -> Floats:
     """The distance beyond which no other class matters, of shape (n,)."""
-    radius, ratio = said(neighborhood, "horizon")
+    radius, ratio, _ = said(neighborhood, "horizon")
     limits = np.full(len(own), float(radius))
     finite = np.isfinite(own)
     with np.errstate(over="ignore"):

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from iknow.core.arrays import Floats, Floats32, Ints
+from iknow.search.cpu.numba.class_search import compare
 from iknow.search.cpu.numba.compile import compiled, inlined
-from iknow.search.cpu.numba.deciding import compare
 
 
 @compiled
