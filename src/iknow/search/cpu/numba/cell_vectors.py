@@ -26,6 +26,7 @@ from iknow.search.cpu.packed import LANES
 
 _FLOAT, _INT = ir.FloatType(), ir.IntType(64)
 _VECTOR = ir.VectorType(_FLOAT, LANES)
+LINE = 64  # bytes that a cache reads at once
 
 
 @new_intrinsic
@@ -173,5 +174,25 @@ def lanes_within(typing_context: Any, values: Any, start: Any, limit: Any) -> An
         vector = load(builder, values, arguments[1])
         within = builder.fcmp_unordered("<=", vector, splat(builder, arguments[2]))
         return builder.zext(builder.bitcast(within, ir.IntType(LANES)), _INT)
+
+    return signature, generate
+
+
+@new_intrinsic
+def prefetch(typing_context: Any, array: Any, start: Any, n_bytes: Any) -> Any:
+    """Ask for n_bytes of a flat or 2D array from its element number `start` on, to use them soon."""
+    signature = types.void(array, types.int64, types.int64)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
+        ask = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        data = data_of(context, builder, signature, arguments, 0)
+        first = builder.bitcast(builder.gep(data, [arguments[1]]), byte)
+        lines = builder.sdiv(builder.add(arguments[2], _INT(LINE - 1)), _INT(LINE))
+        with cgutils.for_range(builder, lines) as line:
+            place = builder.gep(first, [builder.mul(line.index, _INT(LINE))])
+            builder.call(ask, [place, flag(0), flag(3), flag(1)])
+        return context.get_dummy_value()
 
     return signature, generate

@@ -13,14 +13,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from iknow.core.arrays import Floats, Floats32, Ints
-from iknow.search.cpu.numba.cell_vectors import lanes_within
-from iknow.search.cpu.numba.compile import compiled_bare, compiled_freely, inlined
+from iknow.search.cpu.numba.cell_vectors import lanes_within, prefetch
+from iknow.search.cpu.numba.compile import compiled_freely, inlined
 from iknow.search.cpu.numba.few import precedes
 from iknow.search.cpu.numba.limits import View, cell_limit, far_limit, row_limit
 from iknow.search.cpu.numba.measure import measure_long
 from iknow.search.cpu.numba.records import Pack, Queries
 from iknow.search.cpu.numba.vectors import lowest_bit, scan_panel
 from iknow.search.cpu.packed import LANES
+
+ENOUGH = 32  # rows waiting, to be looked at together: their numbers are on the way from memory
+MOST_WAITING = ENOUGH + LANES * LANES  # after one more group of cells
+PANEL_BYTES, ROW_BYTES = 256, 512  # to ask for in advance; the processor foresees the rest
 
 
 class Far(NamedTuple):
@@ -67,6 +71,8 @@ class Memory(NamedTuple):
     costs: Ints
     least: Floats32
     values: Floats32
+    places: Ints
+    shown: Floats32
     waiting: Ints
     sums: Floats
 
@@ -87,19 +93,28 @@ def find_class(
     while not lanes_within(bounds, task.start + best, task.lowest):
         best += LANES
     best += lowest_bit(lanes_within(bounds, task.start + best, task.lowest))
+    n_waiting, size = 0, (queries.points.shape[1] + 1) * LANES
     for group in range(-LANES, task.n, LANES):
+        reach = _reach(near, neighbors, i, task)
         if group < 0:  # the best cell comes first
             first, bits = best - best % LANES, np.uint64(1) << np.uint64(best % LANES)
         else:
-            first, limit = group, cell_limit(_reach(near, neighbors, i, task), view)
-            bits = lanes_within(bounds, task.start + group, limit)
+            first, bits = group, lanes_within(bounds, task.start + group, cell_limit(reach, view))
+        ahead, limit = bits, row_limit(reach, view)
+        while ahead:
+            prefetch(pack.panels, (task.first + first + lowest_bit(ahead)) * size, PANEL_BYTES)
+            ahead &= ahead - np.uint64(1)
         while bits:
             cell = first + lowest_bit(bits)
             bits &= bits - np.uint64(1)
             if (cell != best or group < 0) and task.first + cell < task.last:
-                _visit(pack, far, queries, i, view, task, neighbors, memory, task.first + cell)
-        if memory.costs[2] > task.most:
-            break
+                panel = task.first + cell
+                n_waiting = _collect(pack, far, queries, i, limit, panel, memory, n_waiting)
+        if group < 0 or n_waiting > ENOUGH or group + LANES >= task.n:
+            _settle(pack, far, queries, i, view, task, neighbors, memory, n_waiting)
+            n_waiting = 0
+            if memory.costs[2] > task.most:
+                break
 
 
 @inlined
@@ -112,49 +127,82 @@ def _reach(near: Floats, neighbors: Floats, i: int, task: Task) -> Any:
 
 
 @inlined
-def _visit(
-    pack: Pack, far: Far, queries: Queries, i: int, view: View, task: Task, neighbors: Floats,
-    memory: Memory, panel: int,
-) -> None:  # fmt: skip
-    """Insert the rows of a panel that no bound rules out."""
-    near, found, values, costs = memory.near, memory.found, memory.values, memory.costs
-    placed, n_terms = queries.points, queries.points.shape[1]
-    costs[0] += 1
-    reach = _reach(near, neighbors, i, task)
-    limit = row_limit(reach, view)
+def _collect(
+    pack: Pack, far: Far, queries: Queries, i: int, limit: Any, panel: int, memory: Memory, n: int
+) -> Any:
+    """Add the rows of a panel within a limit to the n that are waiting; returns how many are."""
+    placed, n_terms, values = queries.points, queries.points.shape[1], memory.values
+    memory.costs[0] += 1
     bits = scan_panel(pack.panels, panel * (n_terms + 1) * LANES, n_terms, placed, i, limit, values)
     while bits:
-        # The lowest first, while anything would do.
-        slot = _lowest(values, bits) if reach == np.inf else lowest_bit(bits)
-        bits &= ~(np.uint64(1) << np.uint64(slot))
+        slot = lowest_bit(bits)
+        bits &= bits - np.uint64(1)
         place = panel * LANES + slot
-        if pack.slots[place] < 0 or values[slot] > limit:
-            continue
-        if far.rows.shape[1] and reach < np.inf:
-            costs[1] += 1
-            shown = compare(far.queries, i, far.rows, place)
-            if shown > far_limit(reach, view, far.rows.shape[1]):
-                continue
-        costs[2] += 1
         row = pack.slots[place]
+        if row >= 0:
+            memory.places[n], memory.shown[n] = place, values[slot]
+            n += 1
+            if far.rows.shape[1]:
+                prefetch(far.rows, place * far.rows.shape[1], 2 * far.rows.shape[1])
+            else:
+                prefetch(pack.points, row * pack.points.shape[1], 4 * pack.points.shape[1])
+    return n
+
+
+@inlined
+def _settle(
+    pack: Pack, far: Far, queries: Queries, i: int, view: View, task: Task, neighbors: Floats,
+    memory: Memory, n: int,
+) -> None:  # fmt: skip
+    """Insert the n rows that are waiting, as far as no bound rules them out."""
+    near, found, places, shown = memory.near, memory.found, memory.places, memory.shown
+    reach = _reach(near, neighbors, i, task)
+    at, n_far, is_far = 0, far.rows.shape[1], False
+    limit = np.float64(row_limit(reach, view))
+    while at < n:
+        if reach == np.inf:  # the lowest first, while anything would do
+            lowest = at + np.argmin(shown[at:n])
+            places[at], places[lowest] = places[lowest], places[at]
+            shown[at], shown[lowest] = shown[lowest], shown[at]
+        elif n_far and not is_far:
+            is_far, most = True, far_limit(reach, view, n_far)
+            n = _look_closer(pack, far, i, limit, most, memory, at, n)
+            limit = most
+            continue
+        row = pack.slots[places[at]]
+        at += 1
+        if shown[at - 1] > limit:
+            continue
+        memory.costs[2] += 1
         distance = measure_long(queries.given, i, pack.points, row, memory.waiting, memory.sums)
         if distance <= reach:
             _insert(distance, row, task.rank, near, found)
             _insert_neighbor(distance, neighbors, i)
             reach = _reach(near, neighbors, i, task)
-            limit = row_limit(reach, view)
+            limit = far_limit(reach, view, n_far) if is_far else row_limit(reach, view)
 
 
-@compiled_bare
-def _lowest(values: Floats32, bits: Any) -> Any:
-    """Which of the values marked by bits is the lowest."""
-    slot = lowest_bit(bits)
-    while bits:
-        other = lowest_bit(bits)
-        bits &= bits - np.uint64(1)
-        if values[other] < values[slot]:
-            slot = other
-    return slot
+@inlined
+def _look_closer(
+    pack: Pack, far: Far, i: int, limit: float, most: float, memory: Memory, first: int, last: int
+) -> Any:
+    """Keep the rows waiting at first..last-1 whose bounds are within the limits; returns the last.
+
+    limit: of the bounds that are known. most: of those by more directions, which replace them.
+    """
+    n, places, shown = first, memory.places, memory.shown
+    for at in range(first, last):
+        if shown[at] > limit:
+            continue
+        place = places[at]
+        memory.costs[1] += 1
+        apart = compare(far.queries, i, far.rows, place)
+        if apart <= most:
+            places[n], shown[n] = place, apart
+            n += 1
+            width = pack.points.shape[1]
+            prefetch(pack.points, pack.slots[place] * width, min(4 * width, ROW_BYTES))
+    return n
 
 
 @inlined

@@ -19,7 +19,7 @@ import numpy as np
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.search.cpu.numba.cell_bounds import Cells, bound_cells
 from iknow.search.cpu.numba.cell_vectors import turn_into_distances
-from iknow.search.cpu.numba.class_search import Far, Memory, Task, find_class
+from iknow.search.cpu.numba.class_search import MOST_WAITING, Far, Memory, Task, find_class
 from iknow.search.cpu.numba.compile import compiled, compiled_bare
 from iknow.search.cpu.numba.limits import Lens, View, cell_limit, cell_offset, view_from
 from iknow.search.cpu.numba.measure import MOST_PIECES
@@ -81,7 +81,8 @@ def decide_batch(
     memory = Memory(
         np.empty(at_once * n_cells, dtype=np.float32), np.empty(m), np.empty(m, dtype=np.int64),
         np.zeros(3, dtype=np.int64), np.empty(n_classes, dtype=np.float32),
-        np.empty(LANES, dtype=np.float32), np.empty(MOST_PIECES, dtype=np.int64),
+        np.empty(LANES, dtype=np.float32), np.empty(MOST_WAITING, dtype=np.int64),
+        np.empty(MOST_WAITING, dtype=np.float32), np.empty(MOST_PIECES, dtype=np.int64),
         np.empty(MOST_PIECES),
     )  # fmt: skip
     for start in range(0, n_queries, at_once):
