@@ -248,7 +248,8 @@ def run_ahead(repeats):
 def tune(filters):
     """Times of the kernel that bounds the blocks, by tiling."""
     from iknow.search.gpu.torch.blocks import make_blocks
-    from iknow.search.gpu.torch.by_triton import Tiling, TritonOperations
+    from iknow.search.gpu.torch.by_triton import TritonOperations
+    from iknow.search.gpu.torch.tiles import Tiling
 
     points, labels, queries = make_problem(1_000_000, 64, 16_384, 10)
     asked = torch.from_numpy(queries).cuda()

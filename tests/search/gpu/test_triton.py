@@ -26,7 +26,8 @@ pytestmark = pytest.mark.slow  # the interpreter is
 
 
 def make_operations(points, labels, size, filter="fp16", tiling=(16, 32)):
-    from iknow.search.gpu.torch.by_triton import Tiling, TritonOperations
+    from iknow.search.gpu.torch.by_triton import TritonOperations
+    from iknow.search.gpu.torch.tiles import Tiling
 
     blocks = make_blocks(points, labels, np.arange(len(points)), size, filter, DEVICE)
     return TritonOperations(blocks, Tiling(*tiling, warps=4, stages=2))

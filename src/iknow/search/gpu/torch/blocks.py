@@ -23,7 +23,8 @@ class Blocks:
     points: of shape (n_blocks * size, n_features), float32. numbers: of shape (n_blocks * size,),
     row numbers in the training set, NO_ROW for padding. classes: codes of the classes that have
     rows, of shape (n_inhabited,). class_starts: first block of each of them and, last, n_blocks.
-    ranks: of shape (n_blocks,), the position of each block's class in `classes`.
+    ranks: of shape (n_blocks,), the position of each block's class in `classes`. together: each
+    class has a multiple of so many blocks.
     """
 
     frame: Frame
@@ -33,6 +34,7 @@ class Blocks:
     classes: Tensor
     class_starts: Tensor
     ranks: Tensor
+    together: int = 1
 
     @property
     def n_blocks(self) -> int:
@@ -54,11 +56,18 @@ class Blocks:
 
 
 def make_blocks(
-    points: Floats32, labels: Ints, numbers: Ints, size: int, filter: Filter, device: torch.device
+    points: Floats32,
+    labels: Ints,
+    numbers: Ints,
+    size: int,
+    filter: Filter,
+    device: torch.device,
+    together: int = 1,
 ) -> Blocks:
     """Lay out at least one row on a device that supports float64.
 
-    points: of shape (n_rows, n_features). labels, numbers: of shape (n_rows,).
+    points: of shape (n_rows, n_features). labels, numbers: of shape (n_rows,). size, together: see
+    `Blocks`.
     """
     rows = to_device(points, device)
     frame = make_frame(rows, filter)
@@ -66,7 +75,7 @@ def make_blocks(
     order = torch.argsort(_squared_norms(rows, frame))
     order = order[torch.argsort(codes[order], stable=True)]
     classes, counts = torch.unique_consecutive(codes[order], return_counts=True)
-    blocks_per_class = (counts + size - 1) // size
+    blocks_per_class = (counts + size * together - 1) // (size * together) * together
     class_starts = _starts(blocks_per_class)
     n_blocks = int(class_starts[-1])
     # A row goes to the first slot of its class plus its position within the class.
@@ -77,7 +86,7 @@ def make_blocks(
     padded_numbers = torch.full((n_blocks * size,), NO_ROW, device=device)
     padded_numbers[place] = to_device(numbers, device)[order]
     ranks = torch.arange(len(classes), device=device).repeat_interleave(blocks_per_class)
-    return Blocks(frame, size, padded, padded_numbers, classes, class_starts, ranks)
+    return Blocks(frame, size, padded, padded_numbers, classes, class_starts, ranks, together)
 
 
 def to_device(array: np.ndarray, device: torch.device) -> Tensor:

@@ -27,9 +27,10 @@ far at the scale of the largest of them and truncates the digits below, at or be
 each of k + 1 terms of a step loses at most that, and the normalized result once more. All largest
 terms are at most S = h σ + Σ_j |x̃_j q̃_j| + E_b n + N_b g, and with k >= 4 the loss is less than
 1.5 units of 2^-23 per term. Plain float32, in any order and fused or not, loses 2^-24 per
-operation. Both are covered by γ S with γ = (d + 8) u / (1 - (d + 8) u) and u = 2^-22, a third more
-than needed; the eight are the terms besides the products and the roundings of the products, E_b n
-and N_b g. By Cauchy and Schwarz Σ_j |x̃_j q̃_j| <= |x̃||q̃|. Rounding is monotone, so we may take
+operation. Both are covered by γ S with γ = (d + 40) u / (1 - (d + 40) u) and u = 2^-22, a third more
+than needed; eight of the forty are the terms besides the products and the roundings of the
+products, E_b n and N_b g. The other 32 let a search put a number of five bits in place of the last
+bits of a result, twice: each time it changes by less than 2^-18 = 16 u of itself. By Cauchy and Schwarz Σ_j |x̃_j q̃_j| <= |x̃||q̃|. Rounding is monotone, so we may take
 the minimum before the last two subtractions, and for every row x of the block
 
     m <= h σ (1 + γ) - x̃·q̃ + γ |x̃||q̃| - (1 - γ) (E_b n + N_b g).                            (2)
@@ -59,12 +60,16 @@ from torch import Tensor
 Filter = Literal["fp16", "bf16", "tf32", "float32"]
 
 UNIT = 2.0**-22
+TERMS = 40  # besides the products
+LAST_BITS = 5  # of a result that may name something
 SLACK = 2.0**-50
 UNDERFLOW = 2.0**-120
 TOP_EXPONENT = 15
 FAR_EXPONENT = 80  # of a query: too far away for float32, so nothing is ruled out
 SMALLEST_FACTOR: dict[Filter, float] = dict.fromkeys(("fp16", "bf16", "tf32", "float32"), 2.0**-60)
 SMALLEST_FACTOR["fp16"] = 2.0**-14
+PADDING = torch.finfo(torch.float32).max
+"""The h of what is no row: h σ is far above any row's, and finite, so that its last bits are free."""
 
 
 @dataclass(frozen=True)
@@ -78,17 +83,23 @@ class Frame:
     @property
     def error(self) -> float:
         """γ, or 0 if the bounds are not used."""
-        terms = (len(self.center) + 8) * UNIT
+        terms = (len(self.center) + TERMS) * UNIT
         return terms / (1 - terms) if self.is_trusted else 0.0
 
     @property
     def is_trusted(self) -> bool:
         """Whether the bounds are useful: with several hundred thousand features they are not."""
-        return (len(self.center) + 8) * UNIT < 2.0**-4
+        return (len(self.center) + TERMS) * UNIT < 2.0**-4
 
     @property
     def slack(self) -> float:
         return (len(self.center) + 64) * SLACK
+
+    @property
+    def constants_of_limits(self) -> tuple[float, float, float]:
+        """The factors of D² and of |Q|²/2 in a limit, and what underflow may cost."""
+        underflow = (len(self.center) + 8) * UNDERFLOW
+        return 0.5 * self.scale**2 * (1 + self.slack), 1 - self.slack, underflow
 
     def place(self, points: Tensor) -> Tensor:
         """X of points, of the same shape, in float64: off by less than 2^-52 of each coordinate."""
@@ -105,7 +116,7 @@ class Frame:
         worse = (1 + self.slack) / (1 - self.error)
         return RowBounds(
             low=low,
-            half_norms=torch.where(is_row, _rounded_down(half_norms), torch.inf),
+            half_norms=torch.where(is_row, _rounded_down(half_norms), PADDING),
             losses=_rounded_up(lost * worse),
             lengths=_rounded_up(kept * worse),
         )
@@ -122,14 +133,14 @@ class Frame:
         norm = torch.linalg.vector_norm(scaled, dim=1)
         lost = torch.linalg.vector_norm(scaled - low.double(), dim=1) + 2.0**-52 * norm
         kept = torch.linalg.vector_norm(low.double(), dim=1)
+        whole = placed.square().sum(1)
         return QueryBounds(
             frame=self,
             low=low,
             scales=scales.float(),
             norms=_rounded_up(norm * (1 + self.slack)),
             errors=_rounded_up((lost + self.error * kept) * (1 + self.slack)),
-            half_norms=placed.square().sum(1) / 2,
-            far=far,
+            half_norms=torch.where(far | (not self.is_trusted), -torch.inf, whole / 2),
         )
 
 
@@ -151,7 +162,8 @@ class QueryBounds:
     """Numbers of queries: q̃ as low, σ as scales, n as norms and g as errors.
 
     low: of shape (n_queries, n_features); scales, norms, errors: (n_queries,) in float32;
-    half_norms: |Q|²/2, of shape (n_queries,) in float64; far: which queries have no bounds.
+    half_norms: |Q|²/2, of shape (n_queries,) in float64, or -inf for a query without bounds: its
+    limits are inf.
     """
 
     frame: Frame
@@ -160,18 +172,13 @@ class QueryBounds:
     norms: Tensor
     errors: Tensor
     half_norms: Tensor
-    far: Tensor
 
     def to_limits(self, distances: Tensor) -> Tensor:
         """The largest bounds that rows at these distances can have: (..., n_queries), float32."""
-        frame = self.frame
-        if not frame.is_trusted:
-            return torch.full_like(distances, torch.inf, dtype=torch.float32)
-        reach = 0.5 * frame.scale**2 * (1 + frame.slack) * distances.square()
-        limits = (reach - (1 - frame.slack) * self.half_norms) * self.scales.double()
-        limits += (len(frame.center) + 8) * UNDERFLOW
-        upward = torch.nextafter(limits.float(), torch.full((), torch.inf, device=limits.device))
-        return torch.where(self.far, torch.inf, upward)
+        per_distance, per_norm, underflow = self.frame.constants_of_limits
+        reach = per_distance * distances.square()
+        limits = (reach - per_norm * self.half_norms) * self.scales.double() + underflow
+        return torch.nextafter(limits.float(), torch.full((), torch.inf, device=limits.device))
 
 
 def make_frame(rows: Tensor, filter: Filter) -> Frame:

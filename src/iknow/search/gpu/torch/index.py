@@ -94,7 +94,7 @@ class TorchIndex(StoredRows):
         for start in range(0, len(points), step):
             batch = to_device(points[start : start + step], self._exact_device)
             found = self.gather_on_device(batch, k, per_class)._asdict()
-            parts.append(Evidence(**{name: each.cpu().numpy() for name, each in found.items()}))
+            parts.append(Evidence(**{name: _to_numpy(each) for name, each in found.items()}))
         return parts[0] if len(parts) == 1 else stack_evidence(parts)
 
     def gather_on_device(self, queries: Tensor, k: int = 0, per_class: int = 1) -> DeviceEvidence:
@@ -104,11 +104,15 @@ class TorchIndex(StoredRows):
         """
         points = self._check_queries(queries)
         check_k(k, self.n_rows)
-        found = no_evidence(points, self.n_classes, k, check_per_class(per_class))
-        if len(points):
-            for i, operations in enumerate(self._parts()):
-                of_part = self._search_in_batches(operations, points, k, per_class)
-                found = merge(found, of_part) if i else of_part
+        check_per_class(per_class)
+        found = None
+        for operations in self._parts() if len(points) else ():
+            of_part = self._search_in_batches(operations, points, k, per_class)
+            found = of_part if found is None else merge(found, of_part)
+        if found is None:
+            found = no_evidence(points, self.n_classes, k, per_class)
+        elif self.class_starts.size > 1 and np.diff(self.class_starts).min() >= per_class:
+            return found  # every place is taken
         named = {
             name: torch.where(each == NO_ROW, NO_EXEMPLAR, each)
             for name, each in found._asdict().items()
@@ -176,13 +180,15 @@ class TorchIndex(StoredRows):
 
     def _lay_out(self, rows: slice) -> Operations:
         points, labels, numbers = self.points[rows], self.labels[rows], self.rows[rows]
-        size = self._block_size(len(labels), len(np.unique(labels)))
-        blocks = make_blocks(points, labels, numbers, size, self.filter, self._exact_device)
+        counts = np.unique_counts(labels).counts
+        size = self._block_size(len(labels), len(counts))
+        asked = points, labels, numbers, size, self.filter, self._exact_device
         if not self._fused:
-            return PlainOperations(blocks, self.device)
+            return PlainOperations(make_blocks(*asked), self.device)
         from iknow.search.gpu.torch.by_triton import TritonOperations
+        from iknow.search.gpu.torch.tiles import blocks_together
 
-        return TritonOperations(blocks)
+        return TritonOperations(make_blocks(*asked, blocks_together(size, self.filter, counts)))
 
     def _block_size(self, n_rows: int, n_inhabited: int) -> int:
         """Rows per block: small blocks cost minima to compare, large ones rows to measure.
@@ -223,6 +229,12 @@ class TorchIndex(StoredRows):
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._derive()
+
+
+def _to_numpy(tensor: Tensor) -> np.ndarray:
+    """A copy row by row: on the device a tensor may be a view."""
+    array: np.ndarray = tensor.contiguous().cpu().numpy()
+    return array
 
 
 def _check_device(device: str | torch.device) -> torch.device:

@@ -33,6 +33,12 @@ class Operations(Protocol):
     def block_minima(self, queries: Tensor) -> tuple[Tensor, QueryBounds]:
         """A lower bound for each block, of shape (n_blocks, n_queries), and input for limits."""
 
+    def nearest_alone(self, queries: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Distance and number of the nearest row of each class, (n_inhabited, n_queries).
+
+        None if there is no way that does without a bound of each block.
+        """
+
     def lowest(self, minima: Tensor, segments: Segments) -> tuple[Tensor, Tensor]:
         """Lowest minimum of each segment and its block, of shape (n_segments, n_queries)."""
 
@@ -83,6 +89,9 @@ class PlainOperations:
     @property
     def blocks(self) -> Blocks:
         return self._blocks
+
+    def nearest_alone(self, queries: Tensor) -> None:
+        return None
 
     def block_minima(self, queries: Tensor) -> tuple[Tensor, QueryBounds]:
         full = _products_are_full()

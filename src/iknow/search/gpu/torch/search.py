@@ -57,13 +57,20 @@ def search(
     operations: Operations, queries: Tensor, n_classes: int, k: int, per_class: int
 ) -> DeviceEvidence:
     """Evidence about float32 queries, of shape (n_queries, n_features); NO_ROW for no exemplar."""
-    minima, bounds = operations.block_minima(queries)
-    neighbors = _k_smallest(operations, queries, minima, bounds, k)
-    if per_class == 1:
-        nearest, number = _nearest_of_each_class(operations, queries, minima, bounds)
-        nearest, number = nearest[None], number[None]
+    alone = operations.nearest_alone(queries) if (k, per_class) == (0, 1) else None
+    if alone is not None:
+        nearest, number = alone[0][None], alone[1][None]
+        neighbors = queries.new_empty(len(queries), 0, dtype=torch.float64)
     else:
-        nearest, number = several_of_each_class(operations, queries, minima, bounds, per_class)
+        minima, bounds = operations.block_minima(queries)
+        neighbors = _k_smallest(operations, queries, minima, bounds, k)
+        if per_class == 1:
+            nearest, number = _nearest_of_each_class(operations, queries, minima, bounds)
+            nearest, number = nearest[None], number[None]
+        else:
+            nearest, number = several_of_each_class(operations, queries, minima, bounds, per_class)
+    if len(operations.blocks.classes) == n_classes:
+        return _from_ranked(nearest.mT, number.mT, neighbors)
     distances = nearest.new_full((per_class, len(queries), n_classes), torch.inf)
     exemplars = number.new_full(distances.shape, NO_ROW)
     distances[:, :, operations.blocks.classes] = nearest.mT

@@ -1,0 +1,1 @@
+"""Kernels for `torch.by_triton`. All of them also run in Triton's interpreter."""
