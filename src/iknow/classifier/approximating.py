@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Floats32, Ints
-from iknow.core.assertion import make_assertions
+from iknow.core.assertion import Assertions, make_assertions
 from iknow.core.justification import justify
 from iknow.models.model import Observation
 from iknow.search.layer import LayerIndex
@@ -52,7 +52,7 @@ class Comparison:
         doubted = None
         if confidence is not None:
             doubted = confidence[: len(belief)] < selection.least_confidence
-        answers = []
+        answers: list[Assertions] = []
         for exactly in (False, True):
             supports = [
                 self._support(layer, index, selection, belief, exactly)

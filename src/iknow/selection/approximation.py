@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from iknow.core.arrays import Ints
-from iknow.core.assertion import Assertion
+from iknow.core.assertion import Assertion, Assertions
 from iknow.core.text import percent
 from iknow.errors import InputError
 from iknow.selection.binomial import lower_bounds
@@ -85,7 +84,7 @@ class Approximation:
         return asdict(self)
 
 
-def compare_assertions(index: str, found: Ints, exact: Ints) -> Approximation:
+def compare_assertions(index: str, found: Assertions, exact: Assertions) -> Approximation:
     """How assertions of an approximate search, of shape (n,), compare with exact ones."""
     known = found == Assertion.IK
     return Approximation(

@@ -55,7 +55,8 @@ def _nearest(rule: Any, own: Floats, belief: Ints) -> Floats:
 
 def _ball_else_nearest(rule: Any, own: Floats, belief: Ints) -> Floats:
     inside = own[:, rule.quorum[0] - 1] <= rule.radius
-    return np.where(inside, rule.radius, np.maximum(rule.radius, _nearest(rule, own, belief)))
+    else_nearest = np.maximum(rule.radius, _nearest(rule, own, belief))
+    return np.where(inside, float(rule.radius), else_nearest)
 
 
 def _ball_with_nearest(rule: Any, own: Floats, belief: Ints) -> Floats:

@@ -13,11 +13,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import faiss
+import faiss as typed
 import numpy as np
 
 from iknow.core.arrays import Floats32, Ints
 from iknow.search.approximate.plan import Plan
+
+faiss: Any = typed  # its types leave out much of it
 
 SPARE = 4
 """Proposals beyond those asked for, as float32 may order near ties wrongly."""

@@ -23,6 +23,8 @@ from iknow.search.cpu.cell_index import CellIndex
 from iknow.search.index import check_k, check_per_class
 from iknow.search.stored import StoredRows
 
+NONE = -1  # proven: no class contradicts
+
 Mode = Literal["exact", "verified", "fast"]
 """What may differ from exact search: nothing; assertions, but no IK is false; anything."""
 
@@ -38,7 +40,7 @@ class ApproximateIndex(StoredRows):
         make: Makes a `Proposer` of the rows of one class, of shape (n, n_features).
         mode: "exact": all answers are those of exact search. "verified": supports for a given
             belief may differ, but where one holds the belief alone, so does the exact one; evidence
-            and decisions are exact. "fast": all answers rest on proposals.
+            and decisions are exact. "fast": all answers may differ.
     """
 
     def __init__(
@@ -75,20 +77,24 @@ class ApproximateIndex(StoredRows):
 
         `belief`: class codes of shape (n_queries,); without it, only the mode "fast" is not exact.
         """
-        if self.mode == "fast":
-            return super().find_support(queries, neighborhood, belief)
         if belief is None or not self.finds_support(neighborhood):
-            return self.exact.find_support(queries, neighborhood, belief)
+            index: Any = super() if self.mode == "fast" else self.exact
+            found: Bools = index.find_support(queries, neighborhood, belief)
+            return found
         points, codes = self._check(queries), np.asarray(belief)
         neighborhood.check_classes(self.n_classes)
-        support, near = self._find_cleared(points, neighborhood, codes)
+        support, near = self._find_proven(points, neighborhood, codes)
         rest = ~support.any(axis=1)
-        if self.mode == "verified":
-            far = np.flatnonzero(rest & ~near)
-            support[far] = self._find_far(points[far], neighborhood, codes[far])
-            rest &= near
-        rest = np.flatnonzero(rest)
-        support[rest] = self._find_exactly(points[rest], neighborhood, codes[rest])
+        if self.mode != "exact" and type(neighborhood) is RelativeBall:
+            rest &= near  # nothing is in reach of a belief that seems too far away
+        # Where a proof was tried there is a contradiction, nearly always, for exact search to find.
+        believes = {"exact": rest & False, "verified": rest & ~near, "fast": rest}[self.mode]
+        for find, asked in (
+            (self._find_proposed, np.flatnonzero(believes)),
+            (self._find_exactly, np.flatnonzero(rest & ~believes)),
+        ):
+            if len(asked):
+                support[asked] = find(points[asked], neighborhood, codes[asked])
         return support
 
     @property
@@ -98,7 +104,7 @@ class ApproximateIndex(StoredRows):
 
     def finds_support(self, neighborhood: Neighborhood) -> bool:
         """Whether `find_support` given beliefs is faster than both `gather` and `decide`."""
-        if self.mode == "fast" or not can_clear(neighborhood) or self.n_rows == 0:
+        if not can_clear(neighborhood) or self.n_rows == 0:
             return False
         # Exact search for a single sample within a fixed radius walks down the same tree.
         walks = neighborhood.decided_within is not None and neighborhood.quorum == ONE
@@ -124,9 +130,8 @@ class ApproximateIndex(StoredRows):
             return
         query, belief = self._check(self.points[:1]), self.labels[:1]
         self._proposals.rank_own(query, belief, 1)
-        if self.mode != "fast":
-            self.exact.warm_up()
-            self.exact.clear(query, belief, np.zeros(1), 1)
+        self.exact.warm_up()
+        self.exact.find_contradictions(query, belief, np.zeros(1), 1)
 
     @cached_property
     def exact(self) -> CellIndex:
@@ -137,30 +142,36 @@ class ApproximateIndex(StoredRows):
     def _proposals(self) -> Proposals:
         return Proposals(self, self._make)
 
-    def _find_cleared(
+    def _find_proven(
         self, points: Floats32, rule: Neighborhood, belief: Ints
     ) -> tuple[Bools, Bools]:
         """The supports that are proven to be the belief alone, and where a proof was tried.
 
-        The supports of other queries are empty.
+        The supports of other queries are empty; in the mode "fast" that of a contradicted belief
+        holds the class that contradicts it, too, found within an upper bound of the reach.
         """
         support: Bools = np.zeros((len(points), self.n_classes), dtype=np.bool_)
         tried: Bools = np.zeros(len(points), dtype=np.bool_)
         asked = np.flatnonzero(belief != NO_BELIEF)
-        own = self._proposals.rank_own(points[asked], belief[asked], own_needed(rule))
-        radii = clearing_radii(rule, own, belief[asked])
-        cleared = asked[self.exact.clear(points[asked], belief[asked], radii, rule.quorum[1])]
-        support[cleared, belief[cleared]] = True
+        codes = belief[asked]
+        own = self._proposals.rank_own(points[asked], codes, own_needed(rule))
+        radii = clearing_radii(rule, own, codes)
+        found = self.exact.find_contradictions(points[asked], codes, radii, rule.quorum[1])
+        settled = found == NONE
+        if self.mode == "fast":
+            contradicted = np.flatnonzero(found >= 0)
+            support[asked[contradicted], found[contradicted]] = True
+            settled |= found >= 0
+        support[asked[settled], codes[settled]] = True
         tried[asked] = radii != UNCLEAR
         return support, tried
 
-    def _find_far(self, points: Floats32, rule: Neighborhood, belief: Ints) -> Bools:
-        """The supports of queries whose belief seems too far away, by proposals."""
-        if type(rule) is RelativeBall or len(points) == 0:  # then nothing is within reach
-            return np.zeros((len(points), self.n_classes), dtype=np.bool_)
+    def _find_proposed(self, points: Floats32, rule: Neighborhood, belief: Ints) -> Bools:
+        """The supports that proposals find, with every IK confirmed unless the mode is "fast"."""
         evidence = self._proposals.gather(points, rule.n_neighbors, max(rule.quorum))
         support = find_support(evidence, rule, belief)
-        # Whatever the proposals miss, an IK is given out by exact search.
+        if self.mode == "fast":
+            return support
         believed = support[np.arange(len(belief)), belief] & (belief != NO_BELIEF)
         alone = np.flatnonzero(believed & (support.sum(axis=1) == 1))
         support[alone] = self._find_exactly(points[alone], rule, belief[alone])

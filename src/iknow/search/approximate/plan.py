@@ -68,7 +68,8 @@ def make_plan(kind: Kind, given: Mapping[str, int | None]) -> Plan:
     """The plan of a kind with the parameters given, None for the usual ones."""
     if kind not in get_args(Kind):
         raise InputError(f"kind must be one of {get_args(Kind)}; got {shown(kind)}")
-    own, values = OF_KIND[kind], {}
+    own = OF_KIND[kind]
+    values: dict[str, int | None] = {}
     for name, value in given.items():
         if value is None:
             values[name] = USUAL.get(name) if name in own else None
@@ -77,7 +78,7 @@ def make_plan(kind: Kind, given: Mapping[str, int | None]) -> Plan:
             raise InputError(f"kind={kind!r} takes {names(own)}; got {name}={shown(value)}")
         least, most = RANGES[name]
         wanted = f"be a whole number from {least} to {most}"
-        values[name] = as_whole(value, name, wanted)
-        if not least <= values[name] <= most:
+        values[name] = number = as_whole(value, name, wanted)
+        if not least <= number <= most:
             raise InputError(f"{name} must {wanted}; got {shown(value)}")
     return Plan(kind, **values)

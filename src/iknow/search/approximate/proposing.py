@@ -9,6 +9,7 @@ must count once: two of it would make up a quorum that is not there.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -42,7 +43,7 @@ class Proposals:
     def __init__(self, stored: StoredRows, make: MakeProposer) -> None:
         self._stored = stored
         starts = stored.class_starts.tolist()
-        self._classes = [slice(*ends) for ends in zip(starts[:-1], starts[1:], strict=True)]
+        self._classes = [slice(*ends) for ends in pairwise(starts)]
         found: dict[int, Proposer] = {}
 
         def build(code: int) -> None:

@@ -44,7 +44,8 @@ MOST_NEIGHBORS = 64
 TRIAL = 48
 """Queries that walk the tree before we decide how to answer the rest."""
 LEAST_PATIENCE = 64
-"""Panels that a query may always visit to be cleared."""
+"""Panels that a query may always visit in search of a contradiction."""
+UNKNOWN = -2
 
 
 def cost_of_a_step(n_features: int) -> float:
@@ -118,24 +119,26 @@ class CellIndex(DenseIndex):
         found = self._decide(*rest) if self._worth.is_proven else super().decide(*rest)
         return stack_decisions([first, found])
 
-    def clear(self, queries: Any, belief: Ints, radii: Floats, against: int) -> Bools:
-        """Mark queries without `against` rows of any class but their belief within their radius.
+    def find_contradictions(self, queries: Any, belief: Ints, radii: Floats, against: int) -> Ints:
+        """A class other than the `belief` that has `against` rows within the radius, (n,).
 
-        `queries` are of shape (n, n_features), `belief` and `radii` of shape (n,), and so is the
-        mask. What it marks is proven; a query without a finite radius, or whose proof would take
-        as long as a search, is not marked.
+        `queries` are of shape (n, n_features), `belief` and `radii` of shape (n,). -1 where it is
+        proven that there is none; -2 for a query that has no finite radius, or whose proof would
+        take as long as a search.
         """
-        points, cleared = self._check(queries), np.zeros(len(queries), dtype=np.bool_)
+        points, found = self._check(queries), np.full(len(queries), UNKNOWN)
         asked = np.flatnonzero(np.isfinite(radii))
         if not self._has_tree or len(asked) == 0:
-            return cleared
+            return found
         patience = max(LEAST_PATIENCE, int(self._tree.n_panels / cost_of_a_step(self.n_features)))
         for part in (asked[:TRIAL], asked[TRIAL:]):
             codes, reach = np.array(belief[part], np.int64), np.array(radii[part], np.float64)
-            cleared[part] = ~self._tree.find_unclear(points[part], codes, reach, against, patience)
-            if not cleared[part].any():  # nor would it help the rest
+            found[part] = self._tree.find_contradictions(
+                points[part], codes, reach, against, patience
+            )
+            if (found[part] == UNKNOWN).all():  # nor would it help the rest
                 break
-        return cleared
+        return found
 
     def _can_decide(self, neighborhood: Neighborhood) -> bool:
         horizon = said(neighborhood, "horizon")

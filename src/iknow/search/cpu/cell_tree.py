@@ -6,7 +6,7 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Floats32, Ints
 from iknow.search.cpu.numba.cells import walk
-from iknow.search.cpu.numba.clearing import find_unclear
+from iknow.search.cpu.numba.clearing import NONE, find_contradictions
 from iknow.search.cpu.numba.sweep import sweep
 from iknow.search.cpu.numba.tree import Tree, make_balls, sort_into_cells
 from iknow.search.cpu.packed import LANES
@@ -60,23 +60,23 @@ class CellTree:
 
         share(work, self.search.batches(len(queries)))
 
-    def find_unclear(
+    def find_contradictions(
         self, queries: Floats32, belief: Ints, radii: Floats, against: int, patience: int
-    ) -> Bools:
-        """Mark queries with `against` rows of a class other than their belief within their radius.
+    ) -> Ints:
+        """A class other than the belief with `against` rows within the radius, (n_queries,).
 
-        queries: of shape (n_queries, n_features). belief, radii: of shape (n_queries,). patience:
-        how many panels to visit for a query; one that needs more is marked too.
+        -1 where there is none. belief, radii: of shape (n_queries,). patience: how many panels to
+        visit for a query; -2 for one that needs more.
         """
-        unclear: Bools = np.zeros((len(queries), 1), dtype=np.bool_)
+        found = np.full(len(queries), NONE)
 
         def work(part: slice) -> None:
             batch = self.search.place(queries[part])
             asked = belief[part], radii[part], against, patience
-            find_unclear(self.search.pack, self._tree, batch, *asked, unclear[part])
+            find_contradictions(self.search.pack, self._tree, batch, *asked, found[part])
 
         share(work, list(cut_evenly(len(queries), QUERIES_PER_WALK)))
-        return unclear[:, 0]
+        return found
 
     def _fill(self, code: int) -> None:
         for level in range(1, int(self._tree.top[code]) + 1):

@@ -20,9 +20,11 @@ from iknow.search.cpu.numba.tree import Tree
 from iknow.search.cpu.numba.vectors import lowest_bit, scan_panel
 from iknow.search.cpu.packed import LANES
 
+NONE, UNKNOWN = -1, -2  # instead of a class
+
 
 @compiled
-def find_unclear(
+def find_contradictions(
     pack: Pack,
     tree: Tree,
     queries: Queries,
@@ -30,12 +32,13 @@ def find_unclear(
     radii: Floats,
     against: int,
     patience: int,
-    unclear: Bools,
+    found: Ints,
 ) -> None:
-    """Mark the queries for which another class has `against` rows within the radius.
+    """Find for each query a class other than its belief with `against` rows within its radius.
 
-    belief, radii: of shape (n_queries,). patience: how many panels to visit for a query; one that
-    runs out of it is marked too. unclear: of shape (n_queries, 1), filled with False.
+    belief, radii: of shape (n_queries,). patience: how many panels to visit for a query. found: of
+    shape (n_queries,), filled with `NONE`; gets the class, or `UNKNOWN` for a query that runs out
+    of patience.
     """
     n_queries, n_features = queries.points.shape
     extended = np.empty((n_queries, n_features + 1), dtype=np.float32)
@@ -50,6 +53,7 @@ def find_unclear(
         extended[i, n_features], ball_limits[i] = _reach_and_limit(
             pack.scale, pack.error, pack.underflow, squared, radii[i]
         )
+    settled = np.zeros((n_queries, 1), dtype=np.bool_)  # as a support of one class
     chosen = np.empty(n_queries, dtype=np.int64)
     visits = np.zeros(n_queries, dtype=np.int64)
     for code in range(len(tree.top)):
@@ -57,13 +61,13 @@ def find_unclear(
             continue
         n_chosen = 0
         for i in range(n_queries):
-            if belief[i] != code and not unclear[i, 0]:
+            if belief[i] != code and not settled[i, 0]:
                 chosen[n_chosen] = i
                 n_chosen += 1
         _walk_down(
             pack.panels, pack.slots, pack.points, tree.nodes, tree.firsts, tree.counts,
             tree.top[code], code, extended, queries.given, radii, row_limits, ball_limits,
-            chosen[:n_chosen], against, patience, visits, unclear,
+            chosen[:n_chosen], against, patience, visits, settled, found,
         )  # fmt: skip
 
 
@@ -86,9 +90,10 @@ def _walk_down(
     against: int,
     patience: int,
     visits: Ints,
-    unclear: Bools,
+    settled: Bools,
+    found: Ints,
 ) -> None:
-    """Mark the chosen queries that a class contradicts. Panels wait as in `cells`."""
+    """Settle the chosen queries that a class contradicts. Panels wait as in `cells`."""
     values = np.empty(LANES, dtype=np.float32)
     lists = np.empty(len(chosen) * (1 + LANES * top), dtype=np.int64)
     marks = np.empty(len(chosen), dtype=np.uint64)
@@ -107,20 +112,23 @@ def _walk_down(
         for at in range(start, end):
             i = lists[at]
             visits[i] += 1
+            if settled[i, 0]:
+                continue
             if visits[i] > patience:
-                unclear[i, 0] = True
-            elif level == 0 and not unclear[i, 0]:
+                settled[i, 0], found[i] = True, UNKNOWN
+            elif level == 0:
                 seen[i] += _count_within(
                     panels, slots, points, panel, extended, given, i, radii[i], row_limits[i],
                     values,
                 )  # fmt: skip
-                unclear[i, 0] = seen[i] >= against
+                if seen[i] >= against:
+                    settled[i, 0], found[i] = True, code
         if level == 0:
             continue
         asked = lists[start:end]
         _mark_balls(
             nodes, panel, _existing(counts[code, level - 1] - place * LANES), extended,
-            ball_limits, asked, unclear, 0, values, marks, next_of,
+            ball_limits, asked, settled, 0, values, marks, next_of,
         )  # fmt: skip
         free = end
         for slot in range(LANES):
