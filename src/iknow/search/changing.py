@@ -210,16 +210,19 @@ class ChangingIndex(StoredRows):
     # The training set as it is now.
 
     @cached_property
-    def points(self) -> Floats32:  # type: ignore[override]
-        return self._collect("points")
+    def points(self) -> Floats32:
+        points: Floats32 = self._collect("points")
+        return points
 
     @cached_property
-    def labels(self) -> Ints:  # type: ignore[override]
-        return self._collect("labels")
+    def labels(self) -> Ints:
+        labels: Ints = self._collect("labels")
+        return labels
 
     @cached_property
-    def rows(self) -> Ints:  # type: ignore[override]
-        return self._collect("rows")
+    def rows(self) -> Ints:
+        rows: Ints = self._collect("rows")
+        return rows
 
     def _collect(self, name: str) -> Any:
         """An array of the base and of what came, sorted as in every index."""
@@ -289,4 +292,5 @@ def _pad(evidence: Evidence, n_classes: int, k: int) -> Evidence:
 
 def _widen(support: Bools, n_classes: int) -> Bools:
     """A support for all classes; those that the base does not know have no rows in it."""
-    return np.pad(support, ((0, 0), (0, n_classes - support.shape[1])))
+    more = n_classes - support.shape[1]
+    return np.pad(support, ((0, 0), (0, more))) if more else support
