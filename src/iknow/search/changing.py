@@ -45,7 +45,7 @@ from iknow.core.overriding import said
 from iknow.core.quorum import ONE
 from iknow.locking import cached_property
 from iknow.rules import Ball
-from iknow.search.index import check_k, check_per_class
+from iknow.search.index import check_activations, check_k, check_per_class, check_width
 from iknow.search.stored import StoredRows
 from iknow.search.striking import Make, RemainingRows, are_among
 
@@ -81,11 +81,12 @@ class ChangingIndex(StoredRows):
         removed: numbers of rows that are there, ascending. points, labels, rows: those to come, of
         shapes (m, n_features), (m,) and (m,). n_classes: as many as before, or more.
         """
+        new = check_activations(points)
+        check_width(new, self.n_features, "activations")
         leaving = np.asarray(removed, dtype=np.int64)
         here = are_among(leaving, np.sort(self.added.rows))
         gone = np.union1d(self.gone, self._places.find(leaving[~here]))
         kept = ~are_among(self.added.rows, leaving)
-        new = np.asarray(points, dtype=np.float32).reshape(-1, self.n_features)
         added = self._make(
             np.concatenate([self.added.points[kept], new]),
             np.concatenate([self.added.labels[kept], np.asarray(labels, dtype=np.int64)]),
