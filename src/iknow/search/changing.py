@@ -45,7 +45,7 @@ from iknow.core.overriding import said
 from iknow.core.quorum import ONE
 from iknow.locking import cached_property
 from iknow.rules import Ball
-from iknow.search.index import check_k, check_per_class
+from iknow.search.index import check_activations, check_k, check_per_class, check_width
 from iknow.search.stored import StoredRows
 from iknow.search.striking import Make, RemainingRows, are_among
 
@@ -81,11 +81,12 @@ class ChangingIndex(StoredRows):
         removed: numbers of rows that are there, ascending. points, labels, rows: those to come, of
         shapes (m, n_features), (m,) and (m,). n_classes: as many as before, or more.
         """
+        new = check_activations(points)
+        check_width(new, self.n_features, "activations")
         leaving = np.asarray(removed, dtype=np.int64)
         here = are_among(leaving, np.sort(self.added.rows))
         gone = np.union1d(self.gone, self._places.find(leaving[~here]))
         kept = ~are_among(self.added.rows, leaving)
-        new = np.asarray(points, dtype=np.float32).reshape(-1, self.n_features)
         added = self._make(
             np.concatenate([self.added.points[kept], new]),
             np.concatenate([self.added.labels[kept], np.asarray(labels, dtype=np.int64)]),
@@ -210,16 +211,19 @@ class ChangingIndex(StoredRows):
     # The training set as it is now.
 
     @cached_property
-    def points(self) -> Floats32:  # type: ignore[override]
-        return self._collect("points")
+    def points(self) -> Floats32:
+        points: Floats32 = self._collect("points")
+        return points
 
     @cached_property
-    def labels(self) -> Ints:  # type: ignore[override]
-        return self._collect("labels")
+    def labels(self) -> Ints:
+        labels: Ints = self._collect("labels")
+        return labels
 
     @cached_property
-    def rows(self) -> Ints:  # type: ignore[override]
-        return self._collect("rows")
+    def rows(self) -> Ints:
+        rows: Ints = self._collect("rows")
+        return rows
 
     def _collect(self, name: str) -> Any:
         """An array of the base and of what came, sorted as in every index."""
@@ -289,4 +293,5 @@ def _pad(evidence: Evidence, n_classes: int, k: int) -> Evidence:
 
 def _widen(support: Bools, n_classes: int) -> Bools:
     """A support for all classes; those that the base does not know have no rows in it."""
-    return np.pad(support, ((0, 0), (0, n_classes - support.shape[1])))
+    more = n_classes - support.shape[1]
+    return np.pad(support, ((0, 0), (0, more))) if more else support

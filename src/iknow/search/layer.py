@@ -122,7 +122,7 @@ class LayerIndex:
     def transform(self, activations: Any) -> Floats32:
         """Activations of shape (n, n_features) as points, checked."""
         points = check_activations(self._transform(activations))
-        check_width(points, self.n_features)
+        check_width(points, self.n_features, "activations")
         return points
 
     @property
