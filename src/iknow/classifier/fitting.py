@@ -20,6 +20,7 @@ from iknow.classifier.default_metrics import usual_metric
 from iknow.classifier.plan import make_plan
 from iknow.classifier.reading import ReadingMixin
 from iknow.classifier.routing import refuse_params, take_params
+from iknow.classifier.streaming import build_on_disk, check_folder, choose_rows
 from iknow.classifier.training import seeded_clone, split_rows, train
 from iknow.core.arrays import Ints
 from iknow.errors import SelectionError
@@ -37,6 +38,7 @@ from iknow.models.probe import Probe, make_probe
 from iknow.models.samples import Samples
 from iknow.models.scales import warn_of_layers
 from iknow.rules import Ball
+from iknow.search.disk.scratch import Folder
 from iknow.search.layer import LayerIndex
 from iknow.selection import Goal, tunes_for_coverage
 
@@ -44,7 +46,9 @@ from iknow.selection import Goal, tunes_for_coverage
 class FittingMixin(ReadingMixin):
     """`fit`, for a classifier that reads samples."""
 
-    def fit(self, X: Any, y: Any = None, *, rows: Any = None, **params: Any) -> Self:
+    def fit(
+        self, X: Any, y: Any = None, *, rows: Any = None, folder: Any = None, **params: Any
+    ) -> Self:
         """Collect the evidence: the activations of the training samples, with their labels.
 
         Args:
@@ -53,6 +57,9 @@ class FittingMixin(ReadingMixin):
                 It is read once, one batch at a time (`iknow.models.loaders`).
             y: Labels of shape (n,), unless the loader yields them.
             rows: Numbers of shape (n,) that identify the samples. Default: their positions in X.
+            folder: Keep the activations on disk, in this folder, for a training set that does not
+                fit into memory; see `iknow.classifier.streaming`. The files vanish with the
+                classifier: `save` keeps the evidence. Metrics are fitted to 100,000 samples.
             **params: Passed on to the training of a scikit-learn classifier, such as
                 `sample_weight` of shape (n,); with metadata routing, if the classifier requests it.
                 They train the model and nothing else: as evidence all samples count alike.
@@ -65,7 +72,8 @@ class FittingMixin(ReadingMixin):
             # Both are as deep, so that warnings point at the line that called fit.
             trains = at_hand and is_to_be_trained(self.model, X)
             begin = self._train if trains else self._wrap
-            return begin(X, y, rows, params)
+            stored = None if folder is None else check_folder(folder, self.device)
+            return begin(X, y, rows, params, folder=stored)
 
     @contextmanager
     def _unchanged_by_failure(self) -> Iterator[None]:
@@ -88,7 +96,14 @@ class FittingMixin(ReadingMixin):
         """Choose neighborhoods for a goal on some samples; positions: see `check_valid`."""
 
     def _wrap(
-        self, X: Any, y: Any, rows: Any, params: Mapping[str, Any], *, parts: bool = False
+        self,
+        X: Any,
+        y: Any,
+        rows: Any,
+        params: Mapping[str, Any],
+        *,
+        parts: bool = False,
+        folder: Folder = None,
     ) -> Self:
         """Take the model as it is; parts: more will come."""
         refuse_params(params)
@@ -98,9 +113,11 @@ class FittingMixin(ReadingMixin):
         samples = self._samples(X, y)
         if y is None and samples.inputs is not None:  # in scikit-learn's words
             as_labels(None, 0, "y")
-        return self._collect(samples, rows, parts=parts)
+        return self._collect(samples, rows, parts=parts, folder=folder)
 
-    def _train(self, X: Any, y: Any, rows: Any, params: Mapping[str, Any]) -> Self:
+    def _train(
+        self, X: Any, y: Any, rows: Any, params: Mapping[str, Any], *, folder: Folder = None
+    ) -> Self:
         """Train a clone of the estimator; if there is a radius, tune on a held-out part."""
         inputs = as_dense(X)
         labels = as_labels(y, count_samples(inputs), "y")
@@ -115,7 +132,8 @@ class FittingMixin(ReadingMixin):
         estimator = seeded_clone(self.model, self.random_state)
         routed = take_params(self, params, training, len(labels))
         self.model_ = self._adapt(train(estimator, seen, labels[training], training, routed))
-        self._collect(self._samples(seen, labels[training]), numbers[training], training)
+        known = self._samples(seen, labels[training])
+        self._collect(known, numbers[training], training, folder=folder)
         if not tunes:
             return self
         try:
@@ -133,7 +151,13 @@ class FittingMixin(ReadingMixin):
             return self
 
     def _collect(
-        self, samples: Samples, rows: Any, positions: Ints | None = None, *, parts: bool = False
+        self,
+        samples: Samples,
+        rows: Any,
+        positions: Ints | None = None,
+        *,
+        parts: bool = False,
+        folder: Folder = None,
     ) -> Self:
         """Build one index per layer; rows: as in `fit`, positions: see `check_valid`."""
         first = samples.first()
@@ -142,31 +166,32 @@ class FittingMixin(ReadingMixin):
         plan = make_plan(self, first)
         if samples.n_samples is not None and not parts:
             plan.check_size(samples.n_samples)
-        observation, n_columns = self._run(samples, plan.layers)
+        observation, n_columns = self._run(samples, plan.layers, folder)
         labels = self._all_labels(samples)
         if not parts:  # of a loader they are known by now
             check_several_classes(labels)
             plan.check_size(len(labels))
         gathering.check_valid(observation.invalid, "training", positions, plan.layers)
-        warn_of_layers(observation.activations, raw=not plan.levels and not plan.chosen)
+        found = observation.activations
+        some = choose_rows(found) if folder is not None else slice(None)
+        typical = {layer: values[some] for layer, values in found.items()}
+        warn_of_layers(typical, raw=not plan.levels and not plan.chosen)
         self.classes_ = find_classes(labels, n_columns, self.model_.classes, self.classes)
         self.layers_ = plan.layers
         codes = encode(labels, self.classes_, "y")
         shape = np.shape(first)[1:] if hasattr(first, "shape") else None
         usual = partial(usual_metric, self.model_, shape, plan.levels)
         numbers = as_row_numbers(rows, len(codes))
-        self.indexes_ = {
-            layer: LayerIndex.build(
-                values,
-                codes,
-                len(self.classes_),
-                numbers,
-                (plan.metrics[layer] or usual(layer, values)).fit(values, codes),
-                self.device,
-                self.index,
+        self.indexes_ = {}
+        for layer, values in found.items():
+            metric = plan.metrics[layer] or usual(layer, typical[layer])
+            metric = metric.fit(typical[layer], codes[some])
+            arrays = values, codes, len(self.classes_), numbers, metric
+            self.indexes_[layer] = (
+                LayerIndex.build(*arrays, self.device, self.index)
+                if folder is None
+                else build_on_disk(*arrays, folder, self.index)
             )
-            for layer, values in observation.activations.items()
-        }
         self.probe_ = self._probe(samples, codes, numbers)
         if plan.fixed is not None:
             self.neighborhoods_ = plan.fixed

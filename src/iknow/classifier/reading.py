@@ -7,6 +7,7 @@ from typing import Any
 
 from iknow.classifier import parameters
 from iknow.classifier.progress import track
+from iknow.classifier.streaming import observe_to_disk
 from iknow.core.arrays import Labels
 from iknow.core.neighborhood import Neighborhood
 from iknow.core.quorum import Quorum
@@ -18,6 +19,7 @@ from iknow.models.labels import as_vector, name_positions
 from iknow.models.model import Model, Observation
 from iknow.models.precomputed import PrecomputedModel
 from iknow.models.samples import Samples, as_samples
+from iknow.search.disk.scratch import Folder
 from iknow.storage.saving import SavingMixin
 
 
@@ -70,11 +72,18 @@ class ReadingMixin(SavingMixin):
             return labels
         return name_positions(labels, as_vector(self.classes, "classes"))
 
-    def _run(self, samples: Samples, layers: Sequence[str]) -> tuple[Observation, int]:
-        """What the model says about all samples, and the number of score columns."""
+    def _run(
+        self, samples: Samples, layers: Sequence[str], folder: Folder = None
+    ) -> tuple[Observation, int]:
+        """What the model says about all samples, and the number of score columns.
+
+        folder: where to keep the activations; None for memory.
+        """
         enabled = as_flag(self.progress, "progress")
         batches = samples.read()
         shown = track(batches, samples.n_batches, "Collecting evidence", enabled=enabled)
+        if folder is not None:
+            return observe_to_disk(self.model_, shown, samples.n_expected, layers, folder)
         return observe_all(self.model_, shown, samples.n_samples, layers)
 
     def _all_labels(self, samples: Samples) -> Labels:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from iknow.core.arrays import Floats, Floats32, Ints
-from iknow.memory import release
+from iknow.memory import release, take
 from iknow.search.cpu.lower_bounds import LowerBounds
 from iknow.search.disk.coding import encode
 from iknow.search.disk.dividing import Divider, sort_close
@@ -67,7 +67,7 @@ class CodedRows:
         self.starts: Ints = np.append(np.concatenate(cuts), stored.n_rows).astype(np.int64)
         self.classes: Ints = np.repeat(np.arange(stored.n_classes), [len(cut) for cut in cuts])
         n_blocks = len(self.classes)
-        self.positions = np.empty(stored.n_rows, dtype=np.uint32 if stored.n_rows >> 32 == 0 else np.int64)
+        self.positions = np.empty(stored.n_rows, np.uint32 if stored.n_rows < 1 << 32 else np.int64)
         self.centers: Floats32 = np.empty((n_blocks, self.n_features), dtype=np.float32)
         self.units: Floats = np.empty(n_blocks)
         self.errors: Floats = np.empty(n_blocks)
@@ -98,7 +98,7 @@ class CodedRows:
         depth = int(np.ceil(np.log2(n_parts))) + FINER
         points = self._stored.points
         wanted = min(end - start, SAMPLE_PER_PART << depth)
-        sample = points[np.linspace(start, end - 1, wanted).astype(np.int64)]
+        sample = take(points, np.linspace(start, end - 1, wanted).astype(np.int64))
         divider = Divider(sample, depth)
         parts = np.empty(end - start, dtype=np.uint16 if depth <= 16 else np.uint32)
         for piece in _pieces(start, end, self.n_features):
@@ -118,10 +118,7 @@ class CodedRows:
         """Sort the rows of a part into blocks, code and write them."""
         slots, block = part
         taken = np.sort(self.positions[slots])  # from the front to the end of the file
-        rows = np.empty((len(taken), self.n_features), dtype=np.float32)
-        for piece in _pieces(0, len(taken), self.n_features):
-            rows[piece] = self._stored.points[taken[piece]]
-            release(self._stored.points)
+        rows = take(self._stored.points, taken)
         order = sort_close(rows, self._size)
         self.positions[slots] = taken[order]
         whole = len(order) // self._size * self._size

@@ -66,7 +66,7 @@ class DiskIndex(StoredRows):
         folder: Folder = None,
         block: int = USUAL_BLOCK,
     ) -> None:
-        self.memory, self.folder, self.block = _as_bytes(memory), as_folder(folder), block
+        self.memory, self.folder, self.block = _as_bytes(memory), as_folder(folder), _as_size(block)
         super().__init__(activations, labels, n_classes, rows)
         if find_map(self.points) is None:
             self.points = self._take(self.points, np.arange(self.n_rows))
@@ -144,4 +144,12 @@ def _as_bytes(memory: object) -> int:
     number = as_whole(memory, "memory", wanted)
     if number < LEAST_MEMORY:
         raise InputError(f"memory must {wanted}; got {number:,}")
+    return number
+
+
+def _as_size(block: object) -> int:
+    wanted = "be a power of two"
+    number = as_whole(block, "block", wanted)
+    if number < 1 or number & (number - 1):
+        raise InputError(f"block must {wanted}; got {number:,}")
     return number

@@ -12,12 +12,11 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Floats32, Ints
 from iknow.core.evidence import NO_EXEMPLAR, Evidence, from_ranked
-from iknow.memory import release
+from iknow.memory import TAKEN_AT_ONCE, release
 from iknow.search.cpu.block_batch import measure_pairs
 from iknow.search.stored import StoredRows
 
 UNWANTED = -np.inf
-ROWS_AT_ONCE = 1024  # of a mapped file, each of which may bring 64 KiB of pages into memory
 
 
 class Hunt:
@@ -78,8 +77,8 @@ class Hunt:
         left = left[np.argsort(position[left], kind="stable")]  # from the front to the end
         query, position, codes = query[left], position[left], codes[left]
         distance = np.empty(len(query))
-        for start in range(0, len(query), ROWS_AT_ONCE):
-            part = slice(start, start + ROWS_AT_ONCE)
+        for start in range(0, len(query), TAKEN_AT_ONCE):
+            part = slice(start, start + TAKEN_AT_ONCE)
             distance[part] = measure_pairs(stored.points, queries, query[part], position[part])
             release(stored.points)
         self._keep(query, codes, distance, np.asarray(stored.rows[position], dtype=np.int64))

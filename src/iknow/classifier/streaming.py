@@ -1,0 +1,142 @@
+"""Streaming: training activations straight to disk, for evidence that does not fit into memory.
+
+The samples are read once, batch by batch. Their activations go to a scratch file in the order in
+which they come, as nobody knows the classes yet. When all have come, the labels are counted, each
+layer's metric is fitted, and the activations are read once more, transformed, and written where
+they belong in the order of the classes. In memory are the labels, the row numbers and one batch.
+
+A metric is fitted to at most `MOST_ROWS` samples, drawn evenly: all of them, if there are no more,
+so that a small training set gives the same classifier on disk as in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from iknow.core.arrays import Floats32, Ints
+from iknow.errors import InputError, LayerError
+from iknow.geometry import Metric
+from iknow.memory import read_through
+from iknow.models.joining import join_observations
+from iknow.models.model import Model, Observation
+from iknow.search.disk.disk_index import DiskIndex
+from iknow.search.disk.scratch import Folder, ScratchFile, as_folder, check_room, write_rows
+from iknow.search.index import IndexFactory
+from iknow.search.layer import LayerIndex
+
+MOST_ROWS = 100_000
+MOST_BYTES = 1 << 28  # of the activations that a metric is fitted to
+VALUES_AT_ONCE = 1 << 21
+BYTES_PER_VALUE = 9  # as they come, in the order of the classes, and coded
+
+
+def observe_to_disk(
+    model: Model,
+    batches: Iterable[Any],
+    n_expected: int | None,
+    layers: Sequence[str],
+    folder: Folder,
+) -> tuple[Observation, int]:
+    """What `observe_all` returns, with activations in mapped files.
+
+    n_expected: about how many samples will come, if that is known, to see whether there is room.
+    """
+    rest: list[Observation] = []
+    widths: set[int] = set()
+    files: dict[str, Spool] = {}
+    for batch in batches:
+        part = model.observe(batch, layers)
+        if not files:
+            _check_room(part, n_expected, folder)
+            files = {layer: Spool(folder, values) for layer, values in part.activations.items()}
+        for layer, values in part.activations.items():
+            files[layer].append(layer, values)
+        widths.add(part.scores.shape[1])
+        rest.append(Observation(np.empty((len(part), 0)), part.belief, {}, part.invalid))
+    if len(widths) != 1:
+        raise InputError(
+            f"the scores must have a column for each class; got {min(widths)} columns for some "
+            f"samples and {max(widths)} for others"
+        )
+    whole = join_observations(rest)
+    activations = {layer: file.rows() for layer, file in files.items()}
+    return Observation(whole.scores, whole.belief, activations, whole.invalid), widths.pop()
+
+
+class Spool:
+    """Rows in a scratch file, one batch after the other; `first`: like the first of them."""
+
+    def __init__(self, folder: Folder, first: Floats32) -> None:
+        self._file, self._n, self._width = ScratchFile(folder), 0, first.shape[1]
+
+    def append(self, layer: str, values: Floats32) -> None:
+        """Add rows of shape (n, n_features)."""
+        if values.shape[1] != self._width:
+            raise LayerError(
+                f"layer {layer!r} gives {values.shape[1]} features for some samples and "
+                f"{self._width} for others: choose a layer of fixed size"
+            )
+        self._file.write(values.astype(np.float32, copy=False), 4 * self._n * self._width)
+        self._n += len(values)
+
+    def rows(self) -> Floats32:
+        """All rows, mapped."""
+        return self._file.as_rows(self._n, self._width)
+
+
+def choose_rows(activations: Mapping[str, Floats32]) -> Ints:
+    """The samples that metrics are fitted to, ascending; all of them if they are few."""
+    n = min(len(values) for values in activations.values())
+    widest = max(values.shape[1] for values in activations.values())
+    most = max(1, min(MOST_ROWS, MOST_BYTES // (4 * widest)))
+    return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(np.int64)
+
+
+def build_on_disk(
+    activations: Floats32,
+    codes: Ints,
+    n_classes: int,
+    numbers: Ints,
+    metric: Metric,
+    folder: Folder,
+    index: IndexFactory | None,
+) -> LayerIndex:
+    """The index of a layer whose activations are mapped; see `LayerIndex.build`."""
+    order = np.lexsort((numbers, codes))
+    places = np.empty(len(order), dtype=np.int64)
+    places[order] = np.arange(len(order))
+    width = np.shape(metric.transform(activations[:1]))[1]
+    step = max(1, VALUES_AT_ONCE // activations.shape[1])
+
+    def pieces() -> Iterator[tuple[Floats32, Ints]]:
+        parts = read_through(activations, step), range(0, len(order), step)
+        for values, start in zip(*parts, strict=True):
+            # As float32, which is what an index stores; it reports what overflows.
+            with np.errstate(over="ignore"):
+                points = np.asarray(metric.transform(values)).astype(np.float32, copy=False)
+            yield points, places[start : start + step]
+
+    points = write_rows(folder, len(order), width, pieces())
+    if index is None and metric.p == 2:
+        index = partial(DiskIndex, folder=folder)
+    layer = LayerIndex(points, codes[order], n_classes, numbers[order], metric, index=index)
+    layer._index  # noqa: B018 - checked now
+    return layer
+
+
+def check_folder(folder: object, device: str | None) -> Folder:
+    """A folder to stream to, made if there is none; a device would need its own copy."""
+    if device is not None:
+        raise InputError(
+            f"with folder=..., the evidence stays on disk, and device must be None; got {device!r}"
+        )
+    return as_folder(folder)  # type: ignore[arg-type]
+
+
+def _check_room(first: Observation, n_expected: int | None, folder: Folder) -> None:
+    per_row = sum(values.shape[1] for values in first.activations.values())
+    check_room(as_folder(folder), BYTES_PER_VALUE * per_row * (n_expected or 0))
