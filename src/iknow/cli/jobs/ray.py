@@ -89,7 +89,7 @@ class Assessor:
         try:
             if self._failure is not None:
                 raise self._failure
-            for number in batch["id"].tolist():
+            for number in batch["item"].tolist():
                 for said in self._assess(self._work.pieces[number]):
                     yield _row(said)
         except Exception as error:
@@ -123,7 +123,8 @@ def _spread(work: Work) -> Generator[Said]:
     if (work.setup.device or "").startswith("cuda"):
         needed["num_gpus"] = 1
     size = _pool_size(needed, len(work.pieces))
-    said = ray.data.range(len(work.pieces)).map_batches(
+    numbers = range(len(work.pieces))
+    said = ray.data.from_items(list(numbers), override_num_blocks=len(numbers)).map_batches(
         Assessor,
         fn_constructor_args=(work,),
         batch_size=1,
