@@ -1,21 +1,22 @@
-"""One Ray for all tests of a process, small and silent."""
-
-import os
-import warnings
+"""A cluster that tests share, as starting it takes seconds."""
 
 import pytest
 
-os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-os.environ["RAY_AUTH_MODE"] = "disabled"  # what it would ask for is only on this machine
+from tests.clusters import started_cluster
 
-SMALL = {"object_store_memory": 100 << 20, "include_dashboard": False, "log_to_driver": False}
+pytest.importorskip("ray")
 
 
-@pytest.fixture(scope="session")
-def ray_started():
-    ray = pytest.importorskip("ray")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        ray.init(address="local", num_cpus=2, logging_level="ERROR", **SMALL)
-    yield ray
-    ray.shutdown()
+@pytest.fixture(scope="package")
+def cluster():
+    """One node, to which tests add others that they can kill."""
+    with started_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="package")
+def hosts(cluster):
+    """Three processes that keep running, so that no test has to start them."""
+    from iknow.search.ray import RayIndex
+
+    return RayIndex([[0.0], [1.0], [2.0]], [0, 1, 2], 3, shards=3, timeout=300)

@@ -1,18 +1,166 @@
 """Every index in shards is still an index, to the last bit."""
 
+from functools import partial
+
+import numpy as np
 import pytest
 
+from iknow import Ball, EpistemicClassifier, RelativeBall
+from iknow.errors import InputError
+from iknow.models.precomputed import PrecomputedModel
+from iknow.search.cpu.cell_index import CellIndex
+from iknow.search.cpu.dense_index import DenseIndex
 from iknow.search.ray import RayIndex
+from iknow.search.ray.shard import Shards, Sizes
+from iknow.search.ray.splitting import take
 from iknow.testing import IndexContract
+from iknow.testing.index import assert_same_decision
 
 
+class CrewInThisProcess:
+    """What a `Crew` does, without its processes."""
+
+    def __init__(self, stored, parts, terms):
+        self._shards = [Shards() for _ in parts]
+        for shard, part in zip(self._shards, parts, strict=True):
+            arrays = tuple(take(each, part) for each in (stored.points, stored.labels, stored.rows))
+            shard.build("key", terms.make, arrays, stored.n_classes)
+
+    def ask(self, method, *arguments):
+        return [getattr(shard, method)("key", *arguments) for shard in self._shards]
+
+
+@pytest.fixture
+def here(monkeypatch):
+    monkeypatch.setattr("iknow.search.ray.index.Crew", CrewInThisProcess)
+    monkeypatch.setattr("iknow.search.ray.index.join", lambda address: None)
+
+
+class TestShardsInThisProcess(IndexContract):
+    seeds_per_kind = 2
+
+    @pytest.fixture(autouse=True)
+    def started(self, here):
+        return here
+
+    def make_index(self, activations, labels, n_classes, rows=None):
+        return RayIndex(activations, labels, n_classes, rows, shards=3, make=DenseIndex)
+
+
+@pytest.mark.slow
 class TestRayIndex(IndexContract):
     seeds_per_kind = 3
 
-    @pytest.fixture(autouse=True, scope="class")
-    def hosts(self, ray_started):
-        """An index that keeps three processes running, so that every other one need not start."""
-        return RayIndex([[0.0], [1.0], [2.0]], [0, 1, 2], 3, shards=3, timeout=300)
+    @pytest.fixture(autouse=True)
+    def started(self, hosts):
+        return hosts
 
     def make_index(self, activations, labels, n_classes, rows=None):
         return RayIndex(activations, labels, n_classes, rows, shards=3, timeout=300)
+
+
+@pytest.mark.parametrize("n_classes", [2, 9])  # too few for whole ones on three shards, and enough
+@pytest.mark.parametrize(
+    "rule",
+    [
+        RelativeBall(1.5, 1.2, quorum=(1, 3)),
+        RelativeBall(1.0, 0.8, quorum=(3, 1)),
+        RelativeBall(2.0, 1.0),
+        Ball(0.7, quorum=(2, 2)),
+        Ball(1.1),
+    ],
+)
+def test_decisions_of_shards_by_bounds_are_those_of_one_index(here, rule, n_classes):
+    rng = np.random.default_rng(n_classes)
+    points = rng.standard_normal((9000, 4)).round(1)  # many ties
+    labels = rng.integers(n_classes, size=9000)
+    queries = rng.standard_normal((300, 4)).round(1)
+    belief = rng.integers(-1, n_classes, size=300)
+    shards = RayIndex(points, labels, n_classes, shards=3)
+    assert shards._whole == (n_classes == 9)
+    found = shards.decide(queries, rule, belief)
+    assert_same_decision(found, DenseIndex(points, labels, n_classes).decide(queries, rule, belief))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"shards": 0}, "shards must be a whole number >= 1; got 0"),
+        ({"shards": 1.5}, "shards must be a whole number >= 1"),
+        ({"timeout": 0}, "timeout must be a number of seconds > 0"),
+        ({"timeout": float("nan")}, "timeout must be"),
+        ({"make": 3}, "index must be a type or a function"),
+    ],
+)
+def test_bad_options_are_refused(here, options, message):
+    with pytest.raises(InputError, match=message):
+        RayIndex(np.zeros((3, 2)), [0, 1, 1], 2, **options)
+
+
+class Narrower(CellIndex):
+    """An index that is not of the rows it was given."""
+
+    def __init__(self, activations, labels, n_classes, rows=None, *, wrong):
+        super().__init__(activations, labels, n_classes, rows=rows)
+        if wrong == "features":
+            self.n_features -= 1
+        else:
+            self.n_classes += 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("wrong", "sizes"), [("features", Sizes(2, 1, 3)), ("classes", Sizes(2, 2, 4))]
+)
+def test_shards_of_another_dimension_or_classes_are_refused(hosts, wrong, sizes):
+    with pytest.raises(InputError, match="must hold 2 rows of 2 features and 3 classes") as caught:
+        RayIndex(
+            np.zeros((6, 2)), [0, 0, 1, 1, 2, 2], 3, shards=3, make=partial(Narrower, wrong=wrong)
+        )
+    assert str(tuple(sizes)) in str(caught.value)
+
+
+@pytest.mark.slow
+def test_an_index_that_cannot_be_made_says_why(hosts):
+    def make(activations, labels, n_classes, rows):
+        raise KeyError("nothing here")
+
+    with pytest.raises(InputError, match="raised KeyError: 'nothing here'"):
+        RayIndex(np.zeros((6, 2)), [0, 0, 1, 1, 2, 2], 3, shards=3, make=make)
+    with pytest.raises(InputError, match="options of Ray's actors"):
+        RayIndex(np.zeros((6, 2)), [0, 0, 1, 1, 2, 2], 3, shards=2, resources={"absent": 1})
+
+
+@pytest.mark.slow
+def test_a_classifier_says_the_same_through_shards(hosts, tmp_path):
+    """Of several layers, tuned, saved, loaded and pickled."""
+    import pickle
+
+    rng = np.random.default_rng(0)
+    y = rng.integers(3, size=900)
+    hidden = 4 * np.eye(3)[y] + rng.standard_normal((900, 3))
+    outputs = (
+        np.eye(3)[y] + 0.3 * rng.standard_normal((900, 3)),
+        {
+            "hidden": hidden,
+            "wide": np.tile(hidden, 4),
+        },
+    )
+
+    def part(start, stop):
+        scores, layers = outputs
+        return scores[start:stop], {name: rows[start:stop] for name, rows in layers.items()}
+
+    def fitted(index):
+        model = EpistemicClassifier(PrecomputedModel(), index=index, progress=False)
+        return model.fit(part(0, 500), y[:500]).tune(part(500, 700), coverage=0.6)
+
+    usual, sharded = fitted(None), fitted(partial(RayIndex, shards=3, timeout=300))
+    expected = usual.assess(part(700, 900)).to_frame()
+    assert sharded.assess(part(700, 900)).to_frame().equals(expected)
+    sharded.save(tmp_path / "b.iknow")
+    loaded = EpistemicClassifier.load(tmp_path / "b.iknow", index=partial(RayIndex, shards=3))
+    for copy in (loaded, pickle.loads(pickle.dumps(sharded))):
+        assert copy.assess(part(700, 900)).to_frame().equals(expected)
+    hosts_of = [layer._index._crew._hosts for layer in loaded.indexes_.values()]
+    assert hosts_of[0] == hosts_of[1] == hosts._crew._hosts  # one process for a shard of each

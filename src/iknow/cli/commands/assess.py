@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -49,6 +49,16 @@ def assess(
     batch_size: BatchOption = None,
     device: DeviceOption = None,
     no_check_model: NoCheckOption = False,
+    ray: Annotated[
+        bool,
+        typer.Option(
+            "--ray", help="Assess on all cores with Ray: a .parquet file or a folder of them."
+        ),
+    ] = False,
+    ray_address: Annotated[
+        str | None,
+        typer.Option(help="The Ray cluster to use; this machine if not given.", metavar="ADDRESS"),
+    ] = None,
     config: ConfigOption = None,
 ) -> None:
     """Say IK, IMK or IDK for each prediction, and its level; with labels, how often it is right.
@@ -62,20 +72,29 @@ def assess(
     zcat new.csv.gz | iknow assess b.iknow - --model m.onnx -o - | grep IDK
     """
     from iknow.cli.console import show_outcome
-    from iknow.cli.jobs.assess import assess_job
+    from iknow.cli.jobs.assess import Setup, assess_job
     from iknow.cli.jobs.source import Source
 
     with Console(stderr=True).status("Assessing ...") as status:
         outcome = assess_job(
-            bundle,
+            Setup(bundle, model, level, device, batch_size, check_model=not no_check_model),
             Source(data, roles_of(label, identifier, drop, features, text), labels, input_format),
             output,
-            model=model,
             output_form=output_format,
-            level=level,
-            device=device,
-            batch_size=batch_size,
-            check_model=not no_check_model,
+            way=_way(ray, ray_address),
             told=lambda n_samples: status.update(f"Assessed {n_samples:,} samples ..."),
         )
     show_outcome(outcome, output, console_for(output))
+
+
+def _way(ray: bool, address: str | None) -> Any:
+    """How to assess: in this process, or by Ray."""
+    if address is not None and not ray:
+        raise typer.BadParameter("it goes with --ray", param_hint="--ray-address")
+    if not ray:
+        from iknow.cli.jobs.assess import assess_here
+
+        return assess_here
+    from iknow.cli.jobs.ray import RayPool
+
+    return RayPool(address)

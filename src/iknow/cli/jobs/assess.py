@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -55,38 +55,68 @@ class Outcome:
         return int(self.counts.sum())
 
 
+@dataclass(frozen=True)
+class Setup:
+    """What assesses: a bundle with the model of a file, and how.
+
+    level: assert at this one, and not at the one that was tuned.
+    """
+
+    bundle: Path
+    model: str | None = None
+    level: float | None = None
+    device: str | None = None
+    batch_size: int | None = None
+    check_model: bool = True
+
+    def load(self) -> tuple[EpistemicClassifier, float | None]:
+        """The classifier, and the tuned level if another was asked for."""
+        loaded = load_classifier(self.bundle, self.model, self.device, check_model=self.check_model)
+        loaded.batch_size = self.batch_size or loaded.batch_size
+        loaded.progress = False  # a bar for each part would say little
+        return loaded, None if self.level is None else assert_at(loaded, self.level)
+
+
+Said = tuple[Outcome, dict[str, Any]]
+"""What a part comes to, and its columns if they are to be written."""
+
+Way = Callable[[Setup, EpistemicClassifier, Source, bool], AbstractContextManager[Iterator[Said]]]
+"""A way to assess the samples of a source, part by part in their order: here, or elsewhere. It
+takes whether columns are to be written."""
+
+
+@contextmanager
+def assess_here(
+    setup: Setup, classifier: EpistemicClassifier, data: Source, written: bool
+) -> Iterator[Iterator[Said]]:
+    """Assess the parts of a file in this process."""
+    with (
+        data.parts(mixed=takes_text(classifier.model)) as parts,
+        closing(assess_parts(classifier, parts, written=written)) as assessed,
+    ):
+        yield assessed
+
+
 def assess_job(
-    bundle: Path,
+    setup: Setup,
     data: Source,
     output: Path | None = None,
     *,
-    model: str | None,
     output_form: str | None = None,
-    level: float | None = None,
-    device: str | None = None,
-    batch_size: int | None = None,
-    check_model: bool = True,
+    way: Way = assess_here,
     told: Callable[[int], None] = lambda _: None,
 ) -> Outcome:
-    """Assess the samples of a file with a bundle and its model; write a row each to `output`.
+    """Assess the samples of a source; write a row each to `output`.
 
-    level: assert at this one, and not at the one that was tuned. told: is called with the number of
-    samples that are done.
+    told: is called with the number of samples that are done.
     """
     form = None if output is None else format_to_write(output, output_form)
     if output is not None:
-        check_output(output, [bundle, *paths_read(data, model=model)])
-    classifier = load_classifier(bundle, model, device, check_model=check_model)
-    classifier.batch_size = batch_size or classifier.batch_size
-    classifier.progress = False  # a bar for each part would say little: see `told`
-    tuned = None if level is None else assert_at(classifier, level)
+        check_output(output, [setup.bundle, *paths_read(data, model=setup.model)])
+    classifier, tuned = setup.load()
     total: Outcome | None = None
     with ExitStack() as stack:
-        # `take_inputs` compares the column names and restores their order.
-        stack.enter_context(warnings.catch_warnings())
-        warnings.filterwarnings("ignore", message="X does not have valid feature names")
-        parts = stack.enter_context(data.parts(mixed=takes_text(classifier.model)))
-        assessed = stack.enter_context(closing(_assess(classifier, parts, written=bool(form))))
+        assessed = stack.enter_context(way(setup, classifier, data, form is not None))
         write = None
         for outcome, columns in stack.enter_context(closing(one_ahead(assessed))):
             if form is not None and output is not None:
@@ -98,11 +128,13 @@ def assess_job(
     return replace(total, tuned=tuned)
 
 
-def _assess(
+def assess_parts(
     classifier: EpistemicClassifier, parts: Iterator[Table], *, written: bool
-) -> Generator[tuple[Outcome, dict[str, Any]]]:
+) -> Generator[Said]:
     """What each part comes to, and its columns if they are to be written."""
-    with closing(one_ahead(parts)) as tables:
+    with closing(one_ahead(parts)) as tables, warnings.catch_warnings():
+        # `take_inputs` compares the column names and restores their order.
+        warnings.filterwarnings("ignore", message="X does not have valid feature names")
         for table in tables:
             assessment = assess_table(classifier, table, evidence=written)
             counts = np.bincount(assessment.assertion, minlength=len(Assertion))

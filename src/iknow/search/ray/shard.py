@@ -28,11 +28,14 @@ class Sizes(NamedTuple):
 
 
 class Shards:
-    """Builds indexes from rows, and answers for each by its key. threads: how many it may use."""
+    """Builds indexes from rows, and answers for each by its key.
 
-    def __init__(self, threads: int) -> None:
-        # Read by joblib when the first search asks for the number of cores.
-        os.environ["LOKY_MAX_CPU_COUNT"] = str(threads)
+    threads: how many this process may use, all if not given.
+    """
+
+    def __init__(self, threads: int | None = None) -> None:
+        if threads is not None:  # read by joblib when the first search asks for it
+            os.environ["LOKY_MAX_CPU_COUNT"] = str(threads)
         self._indexes: dict[str, StoredRows] = {}
 
     def build(

@@ -137,8 +137,10 @@ def _batch_of(columns: Mapping[str, Any]) -> Any:
 
 
 @contextmanager
-def open_parquet(file: IO[bytes], source: Path) -> Iterator[Batches]:
-    """A Parquet file, whatever the size of its row groups."""
+def open_parquet(
+    file: IO[bytes], source: Path, chosen: Sequence[int] | None = None
+) -> Iterator[Batches]:
+    """A Parquet file, whatever the size of its row groups. chosen: read only these, if any."""
     # pq.read_table would take folders named like label=cat for columns.
     with decoding(source):
         meta = pq.read_metadata(file)
@@ -152,16 +154,16 @@ def open_parquet(file: IO[bytes], source: Path) -> Iterator[Batches]:
     with opened:
         yield Batches(
             names,
-            _decoded(_parquet_parts(opened, len(names)), source),
+            _decoded(_parquet_parts(opened, len(names), chosen), source),
             index=_index_of(schema),
             # And their copy in float64.
             n_bytes=sum(groups) + 16 * meta.num_rows * meta.num_columns,
         )
 
 
-def _parquet_parts(opened: Any, n_columns: int) -> Iterator[Any]:
+def _parquet_parts(opened: Any, n_columns: int, chosen: Sequence[int] | None) -> Iterator[Any]:
     """Batches of one row group after another; over all of them, pyarrow keeps what it has read."""
-    for i in range(opened.num_row_groups):
+    for i in range(opened.num_row_groups) if chosen is None else chosen:
         yield from opened.iter_batches(batch_size=rows_at_once(n_columns), row_groups=[i])
 
 
