@@ -37,9 +37,6 @@ TRIED = 2000  # samples that show how long codes must be; all of them confirm it
 class CondensingMixin(WatchingMixin):
     """`condense`, for a classifier with neighborhoods."""
 
-    condensed_: Condensed
-    """Of a condensed classifier: what was kept, and what it cost."""
-
     def condense(self, X: Any, *, factor: float = 5.0, coverage_loss: float = 0.01) -> Self:
         """Return a copy with fewer rows, whose assertions are this one's, or IDK.
 
