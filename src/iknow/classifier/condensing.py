@@ -30,8 +30,8 @@ from iknow.search.condensed.layer import CondensedLayer
 from iknow.search.condensed.record import Condensed
 from iknow.search.layer import LayerIndex
 
-HALVINGS = 20  # of the tolerance, from the coarsest codes to the finest
-TRIED = 2000  # samples that show how long codes must be; all of them confirm it
+HALVINGS = 15  # of the tolerance, from the coarsest codes to the finest
+TRIED = 1000  # samples that show how long codes must be; all of them confirm it
 
 
 class CondensingMixin(WatchingMixin):
