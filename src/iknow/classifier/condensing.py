@@ -30,15 +30,12 @@ from iknow.search.condensed.layer import CondensedLayer
 from iknow.search.condensed.record import Condensed
 from iknow.search.layer import LayerIndex
 
-HALVINGS = 20  # of the tolerance, from the coarsest codes to the finest
-TRIED = 2000  # samples that show how long codes must be; all of them confirm it
+HALVINGS = 15  # of the tolerance, from the coarsest codes to the finest
+TRIED = 1000  # samples that show how long codes must be; all of them confirm it
 
 
 class CondensingMixin(WatchingMixin):
     """`condense`, for a classifier with neighborhoods."""
-
-    condensed_: Condensed
-    """Of a condensed classifier: what was kept, and what it cost."""
 
     def condense(self, X: Any, *, factor: float = 5.0, coverage_loss: float = 0.01) -> Self:
         """Return a copy with fewer rows, whose assertions are this one's, or IDK.

@@ -20,7 +20,7 @@ from iknow.core.evidence import Evidence
 from iknow.core.neighborhood import NO_REACH, Neighborhood
 from iknow.core.overriding import said
 from iknow.core.quorum import weigh
-from iknow.core.surely import corners_of
+from iknow.core.surely import find_sure_margins
 
 
 def find_margins(evidence: Evidence, neighborhood: Neighborhood, belief: Ints) -> Floats:
@@ -30,9 +30,8 @@ def find_margins(evidence: Evidence, neighborhood: Neighborhood, belief: Ints) -
     it does not; at 0 a distance equals the reach exactly, and the closed ball decides.
     """
     evidence = weigh(evidence, neighborhood.quorum, belief)
-    if evidence.between is not None:  # the least of what the bounds allow
-        corners = corners_of(*evidence.between)
-        return np.min([find_margins(each, neighborhood, belief) for each in corners], axis=0)
+    if evidence.between is not None:
+        return find_sure_margins(*evidence.between, neighborhood)
     distances = evidence.class_distances
     reach = neighborhood.reach(evidence)
     reach = np.broadcast_to(reach if reach.ndim == 2 else reach[:, None], distances.shape)

@@ -83,19 +83,28 @@ def check_decides_by_bounds(neighborhood: Neighborhood) -> None:
         )
 
 
-def corners_of(least: Weighed, most: Weighed) -> list[Weighed]:
-    """All eight: the believed class, the others and the neighbors, each at one of their bounds."""
-    rows = np.flatnonzero(least.belief != NO_BELIEF)
-    believed = rows, least.belief[rows]
-    found = []
-    for others in (least, most):
-        for own in (least, most):
-            distances = others.class_distances.copy()
-            distances[believed] = own.class_distances[believed]
-            found += [
-                replace(end, class_distances=distances, between=None) for end in (least, most)
-            ]
-    return found
+def find_sure_margins(least: Weighed, most: Weighed, neighborhood: Neighborhood) -> Floats:
+    """Lower bounds on the margins (`iknow.core.margin`) of queries with a belief, (n_queries,).
+
+    As ρ_min - h_g and l_c - ρ_max, where every corner has a reach; -inf elsewhere.
+    """
+    check_decides_by_bounds(neighborhood)
+    rows, belief = np.arange(len(least)), least.belief
+    ends = _ends(least, most)
+    reaches = np.stack([_reach(each, neighborhood) for each in ends])
+    nearest, furthest = reaches.min(axis=0), reaches.max(axis=0)
+    low, high = least.class_distances, most.class_distances
+    with np.errstate(invalid="ignore"):  # inf - inf is replaced below
+        outside = low - furthest
+        own = nearest[rows, belief] - high[rows, belief]
+        if _promises(neighborhood, "reaches_belief"):  # both move together
+            pairs = zip(reaches, ends, strict=True)
+            own = np.min([(r - e.class_distances)[rows, belief] for r, e in pairs], axis=0)
+    outside[np.isinf(low)] = np.inf  # a class without samples is never within reach
+    outside[rows, belief] = np.inf
+    found = np.minimum(own, outside.min(axis=1))
+    proven = np.isfinite(high[rows, belief]) & ~np.isneginf(nearest[rows, belief])
+    return np.where(proven, found, -np.inf)
 
 
 def _promises(neighborhood: Neighborhood, name: str) -> bool:

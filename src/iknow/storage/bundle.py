@@ -10,6 +10,7 @@ with its own before its first use (see `sealed`). Saving replaces a bundle in on
     layers/LAYER/activations.npy   float32, in the order of labels.npy, transformed by the metric
     layers/LAYER/metric-*.npy      the arrays of the layer's metric, if it has any
     probe/NAME.npy                 what identifies the model, if anything
+    condensed/, layers/LAYER/code* the rows that a condensed classifier has no more in full
     model.onnx                     the model itself, if the bundle is portable
 
 An attacker can recompute checksums, so a correct one proves nothing: names are built from the
@@ -217,7 +218,8 @@ def _read_manifest(source: Path, file: SealedFile, place: slice) -> tuple[dict[s
         manifest = read_manifest(text)
         if found and int(found[1]) < 6:
             manifest = add_missing(manifest, dict.fromkeys(SINCE_FORMAT_6))
-        check_record(manifest, "the manifest", KEYS)
+        also = ["condensed"] if "condensed" in manifest else []
+        check_record(manifest, "the manifest", [*KEYS, *also])
         if not any(manifest["format"] is each for each in READABLE):  # excludes True and 5.0
             raise BundleError(f"its format must be {FORMAT}")
     return manifest, hashlib.sha256(text).hexdigest()
@@ -243,8 +245,8 @@ def _read_model(source: Path, file: SealedFile, place: slice, checksum: str | No
 
 
 def _is_needed_at_once(name: str) -> bool:
-    """Whether an array, of a metric or a probe, is small and needed on load."""
-    return name.startswith("probe/") or "/metric-" in name
+    """Whether an array, of a metric, a probe or all codes, is small and needed on load."""
+    return name.startswith("probe/") or "/metric-" in name or "/code-" in name
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote
 
@@ -16,8 +16,16 @@ from iknow.core.quorum import Quorum
 from iknow.errors import BundleError, InputError
 from iknow.geometry import Metric, metric_from_dict, metric_to_dict
 from iknow.rules import neighborhood_from_dict, neighborhood_to_dict
+from iknow.search.condensed.codes import Codes
+from iknow.search.condensed.record import Condensed
 from iknow.search.index import check_activations
 from iknow.storage.archive import LONGEST_NAME
+from iknow.storage.codes_record import (
+    check_code_values,
+    codes_from_record,
+    codes_to_record,
+    name_code_arrays,
+)
 from iknow.storage.label_record import classes_from_dict, classes_to_dict
 from iknow.storage.schema import check_list, check_mapping, check_record, check_text, misfit
 
@@ -39,7 +47,8 @@ class Bundle:
     read; it refuses damaged ones. model: gives the bytes of the model's ONNX file, if the bundle
     holds it, and exported says how near it comes to the original (`exported_record`). format,
     version, n_bytes, sha256: of the file it was read from, the version of iknow that wrote it, its
-    size, and the checksum of its manifest, which seals all of it.
+    size, and the checksum of its manifest, which seals all of it. codes, condensed: of a condensed
+    classifier, the rows that are not in full, by layer (`codes_record`).
     """
 
     classes: Labels
@@ -57,6 +66,8 @@ class Bundle:
     version: str = ""
     n_bytes: int = 0
     sha256: str = ""
+    codes: Mapping[str, Codes] = field(default_factory=dict)
+    condensed: Condensed | None = None
 
 
 def to_record(bundle: Bundle) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -84,6 +95,10 @@ def to_record(bundle: Bundle) -> tuple[dict[str, Any], dict[str, Any]]:
         "probe": list(bundle.probe),
         "settings": dict(bundle.settings),
     }
+    if bundle.condensed is not None:
+        entry, more = codes_to_record(bundle.codes, bundle.condensed, _name)
+        record["condensed"] = entry
+        arrays |= more
     return record, arrays
 
 
@@ -99,6 +114,8 @@ def name_arrays(manifest: Mapping[str, Any]) -> list[str]:
         names += [_name(layer, part) for part in ("activations", *(f"metric-{p}" for p in parts))]
     for name in check_list(manifest["probe"], "probe"):
         names.append(f"probe/{_escape(check_text(name, 'the name of a probe'))}.npy")
+    if "condensed" in manifest:
+        names += name_code_arrays(manifest["layers"], _name)
     if len(set(names)) != len(names):
         raise BundleError("two arrays have the same name")
     return names
@@ -127,7 +144,11 @@ def from_record(manifest: Mapping[str, Any], arrays: Mapping[str, Any]) -> Bundl
         version=check_text(manifest["iknow"], "iknow"),
     )
     _check_shapes(bundle)
-    return bundle
+    if "condensed" not in manifest:
+        return bundle
+    given = manifest["condensed"], bundle.activations, arrays, _name
+    codes, condensed = codes_from_record(*given)
+    return replace(bundle, codes=codes, condensed=condensed)
 
 
 def check_values(bundle: Bundle) -> None:
@@ -142,6 +163,8 @@ def check_values(bundle: Bundle) -> None:
         raise BundleError("rows.npy must hold whole numbers >= 0")
     if not (numbers[1:] > numbers[:-1]).all():
         raise BundleError("rows.npy must not contain a number twice")
+    if bundle.codes:
+        check_code_values(bundle.codes, rows, n_classes)
     for layer, points in bundle.activations.items():
         try:
             check_activations(points, f"the activations of layer {layer[:80]!r}")
