@@ -11,6 +11,7 @@ from urllib.parse import quote
 import numpy as np
 
 from iknow.core.arrays import Floats32, Ints, Labels
+from iknow.core.change import Change
 from iknow.core.neighborhood import Neighborhood
 from iknow.core.quorum import Quorum
 from iknow.errors import BundleError, InputError
@@ -19,12 +20,13 @@ from iknow.rules import neighborhood_from_dict, neighborhood_to_dict
 from iknow.search.index import check_activations
 from iknow.storage.archive import LONGEST_NAME
 from iknow.storage.label_record import classes_from_dict, classes_to_dict
+from iknow.storage.log_record import LOG_ARRAYS, log_from_record, log_to_record
 from iknow.storage.schema import check_list, check_mapping, check_record, check_text, misfit
 
 SMALL_QUORUM = 100
 """A quorum that costs little, even if a small training set cannot meet it."""
 LAYER_KEYS = ("metric", "metric_arrays", "neighborhood")
-FORMAT = 6
+FORMAT = 7
 MODEL = "model.onnx"
 PART = re.compile(r"[A-Za-z0-9_]{1,100}")
 
@@ -37,9 +39,11 @@ class Bundle:
     of shape (n_rows, n_features). settings: plain values of the classifier. probe: small arrays of
     any shape, read at once. check: call it before each use of the other arrays of a bundle that was
     read; it refuses damaged ones. model: gives the bytes of the model's ONNX file, if the bundle
-    holds it, and exported says how near it comes to the original (`exported_record`). format,
-    version, n_bytes, sha256: of the file it was read from, the version of iknow that wrote it, its
-    size, and the checksum of its manifest, which seals all of it.
+    holds it, and exported says how near it comes to the original (`exported_record`). log: changes
+    that the arrays hold already, without their evidence; changes: those that follow, in segments.
+    format, version, n_bytes, sha256, n_torn: of the file it was read from, the version of iknow
+    that wrote it, its size, the digest that seals all of it (of its manifest or, if there are
+    changes, of the last segment), and the bytes at its end that an interrupted writer left.
     """
 
     classes: Labels
@@ -53,10 +57,13 @@ class Bundle:
     check: Callable[[], None] | None = None
     model: Callable[[], bytes] | None = None
     exported: Mapping[str, Any] | None = None
+    log: tuple[Change, ...] = ()
+    changes: tuple[Change, ...] = ()
     format: int = FORMAT
     version: str = ""
     n_bytes: int = 0
     sha256: str = ""
+    n_torn: int = 0
 
 
 def to_record(bundle: Bundle) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -73,16 +80,19 @@ def to_record(bundle: Bundle) -> tuple[dict[str, Any], dict[str, Any]]:
             "metric_arrays": list(metric.arrays()),
             "neighborhood": None if rule is None else neighborhood_to_dict(rule),
         }
-        arrays[_name(layer, "activations")] = np.asarray(values, dtype="<f4")
+        arrays[name_array(layer, "activations")] = np.asarray(values, dtype="<f4")
         for part, array in metric.arrays().items():
-            arrays[_name(layer, f"metric-{part}")] = np.asarray(array, dtype="<f8")
+            arrays[name_array(layer, f"metric-{part}")] = np.asarray(array, dtype="<f8")
     for name, array in bundle.probe.items():
         arrays[f"probe/{_escape(name)}.npy"] = np.asarray(array)
+    log, numbers = log_to_record(bundle.log)
+    arrays |= numbers
     record = {
         "classes": classes_to_dict(bundle.classes),
         "layers": layers,
         "probe": list(bundle.probe),
         "settings": dict(bundle.settings),
+        "changes": log,
     }
     return record, arrays
 
@@ -96,9 +106,12 @@ def name_arrays(manifest: Mapping[str, Any]) -> list[str]:
         for part in parts:
             if not PART.fullmatch(check_text(part, "the name of a metric's array")):
                 raise misfit("the name of a metric's array", "letters and digits", part)
-        names += [_name(layer, part) for part in ("activations", *(f"metric-{p}" for p in parts))]
+        names += [
+            name_array(layer, part) for part in ("activations", *(f"metric-{p}" for p in parts))
+        ]
     for name in check_list(manifest["probe"], "probe"):
         names.append(f"probe/{_escape(check_text(name, 'the name of a probe'))}.npy")
+    names += LOG_ARRAYS if check_list(manifest["changes"], "changes") else []
     if len(set(names)) != len(names):
         raise BundleError("two arrays have the same name")
     return names
@@ -114,7 +127,7 @@ def from_record(manifest: Mapping[str, Any], arrays: Mapping[str, Any]) -> Bundl
         classes=classes,
         labels=arrays["labels.npy"],
         rows=arrays["rows.npy"],
-        activations={layer: arrays[_name(layer, "activations")] for layer in layers},
+        activations={layer: arrays[name_array(layer, "activations")] for layer in layers},
         metrics={layer: _make_metric(layer, layers[layer], arrays) for layer in layers},
         neighborhoods={
             layer: _make_neighborhood(layer, record["neighborhood"], len(classes))
@@ -123,6 +136,7 @@ def from_record(manifest: Mapping[str, Any], arrays: Mapping[str, Any]) -> Bundl
         },
         settings=check_mapping(manifest["settings"], "settings"),
         probe={name: arrays[f"probe/{_escape(name)}.npy"] for name in manifest["probe"]},
+        log=log_from_record(manifest["changes"], arrays),
         format=manifest["format"],
         version=check_text(manifest["iknow"], "iknow"),
     )
@@ -189,7 +203,7 @@ def _check_shapes(bundle: Bundle) -> None:
 
 def _make_metric(layer: str, record: Mapping[str, Any], arrays: Mapping[str, Any]) -> Metric:
     where = f"the metric of layer {layer[:80]!r}"
-    parts = {part: arrays[_name(layer, f"metric-{part}")] for part in record["metric_arrays"]}
+    parts = {part: arrays[name_array(layer, f"metric-{part}")] for part in record["metric_arrays"]}
     for part, array in parts.items():
         if array.dtype != np.dtype("<f8"):
             raise BundleError(f"{where} must have 64-bit floats; {part} has {array.dtype}")
@@ -212,7 +226,8 @@ def _make_neighborhood(layer: str, record: object, n_classes: int) -> Neighborho
     return rule
 
 
-def _name(layer: str, array: str) -> str:
+def name_array(layer: str, array: str) -> str:
+    """The name of a layer's array in an archive."""
     return f"layers/{_escape(layer)}/{array}.npy"
 
 
