@@ -80,7 +80,10 @@ def test_folding_is_the_same_as_a_dictionary_of_samples(path):
     bundle = read_bundle(path)
     chance, rng = random.Random(1), np.random.default_rng(1)
     known = {
-        int(row): (int(bundle.labels[i]), {n: v[i].tobytes() for n, v in bundle.activations.items()})
+        int(row): (
+            int(bundle.labels[i]),
+            {n: v[i].tobytes() for n, v in bundle.activations.items()},
+        )
         for i, row in enumerate(bundle.rows)
     }
     changes = []
@@ -95,9 +98,7 @@ def test_folding_is_the_same_as_a_dictionary_of_samples(path):
             change = removal(*rows)
         else:
             held = [known[int(row)][1] for row in rows]
-            points = {
-                n: np.stack([np.frombuffer(each[n], "f4") for each in held]) for n in LAYERS
-            }
+            points = {n: np.stack([np.frombuffer(each[n], "f4") for each in held]) for n in LAYERS}
             labels = rng.integers(0, 3, 2)
             change = Change(kind, "2026-11-16T12:00:00Z", "", "", rows, rows, labels, points)
         for row in change.removed.tolist():
@@ -137,7 +138,9 @@ def test_no_flipped_bit_undoes_a_change(path):
     whole, expected = path.read_bytes(), state_of(read_bundle(path))
     n_refused = 0
     for place in range(start, len(whole)):
-        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
+        path.write_bytes(
+            whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :]
+        )
         try:
             assert state_of(read_bundle(path)) == expected  # a mark, of which there are two
         except BundleError:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import numpy as np
 
 from iknow.core.arrays import Floats32, Ints, Labels
-from iknow.core.change import Change
+from iknow.core.change import Change, Logged
 from iknow.core.neighborhood import Neighborhood
 from iknow.core.quorum import Quorum
 from iknow.errors import BundleError, InputError
@@ -20,7 +20,7 @@ from iknow.rules import neighborhood_from_dict, neighborhood_to_dict
 from iknow.search.index import check_activations
 from iknow.storage.archive import LONGEST_NAME
 from iknow.storage.label_record import classes_from_dict, classes_to_dict
-from iknow.storage.log_record import LOG_ARRAYS, log_from_record, log_to_record
+from iknow.storage.log_record import IDS, log_from_record, log_to_record
 from iknow.storage.schema import check_list, check_mapping, check_record, check_text, misfit
 
 SMALL_QUORUM = 100
@@ -40,7 +40,7 @@ class Bundle:
     any shape, read at once. check: call it before each use of the other arrays of a bundle that was
     read; it refuses damaged ones. model: gives the bytes of the model's ONNX file, if the bundle
     holds it, and exported says how near it comes to the original (`exported_record`). log: changes
-    that the arrays hold already, without their evidence; changes: those that follow, in segments.
+    that the arrays hold already; changes: those that follow, in segments.
     format, version, n_bytes, sha256, n_torn: of the file it was read from, the version of iknow
     that wrote it, its size, the digest that seals all of it (of its manifest or, if there are
     changes, of the last segment), and the bytes at its end that an interrupted writer left.
@@ -57,13 +57,19 @@ class Bundle:
     check: Callable[[], None] | None = None
     model: Callable[[], bytes] | None = None
     exported: Mapping[str, Any] | None = None
-    log: tuple[Change, ...] = ()
+    log: tuple[Logged, ...] = ()
     changes: tuple[Change, ...] = ()
     format: int = FORMAT
     version: str = ""
     n_bytes: int = 0
     sha256: str = ""
     n_torn: int = 0
+
+    @property
+    def model_classes(self) -> Labels:
+        """The classes that the model scores: the others came with changes."""
+        later = sum(len(each.classes) for each in self.log)
+        return self.classes[: len(self.classes) - later]
 
 
 def to_record(bundle: Bundle) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -111,7 +117,7 @@ def name_arrays(manifest: Mapping[str, Any]) -> list[str]:
         ]
     for name in check_list(manifest["probe"], "probe"):
         names.append(f"probe/{_escape(check_text(name, 'the name of a probe'))}.npy")
-    names += LOG_ARRAYS if check_list(manifest["changes"], "changes") else []
+    names += [IDS] if check_list(manifest["changes"], "changes") else []
     if len(set(names)) != len(names):
         raise BundleError("two arrays have the same name")
     return names

@@ -71,7 +71,7 @@ def export_model(classifier: Any, samples: Any = None) -> Exported:
     other = copy.copy(classifier)
     try:
         columns = getattr(classifier, "feature_names_in_", None)
-        other.model = other.model_ = _make(content, classifier.classes_, columns)
+        other.model = other.model_ = _make(content, classifier.classes_[: classifier._n_columns], columns)
     except InputError as error:
         raise ExportError(f"the exported model cannot be read: {error}") from error
     allowed = dict(probe.tolerances) if isinstance(probe, Probe) else {}
@@ -103,7 +103,7 @@ def load_exported(
         return None
     content = bundle.model()
     try:
-        model = _make(content, bundle.classes, settings["feature_names_in"], device)
+        model = _make(content, bundle.model_classes, settings["feature_names_in"], device)
     except InputError as error:
         raise BundleError(f"{path} cannot be loaded: {error}") from error
     if missing := [layer for layer in bundle.activations if layer not in model.layers]:

@@ -20,13 +20,17 @@ from iknow.storage.bundle import as_path, check_changes, read_opened
 from iknow.storage.opening import Opened, open_bundle, prefixed
 from iknow.storage.segments.chain import Chain, make_header
 from iknow.storage.segments.change_record import encode_change
-from iknow.storage.segments.compacting import rewrite_bundle
+from iknow.storage.segments.compacting import Chosen, rewrite_bundle
 from iknow.storage.segments.locking import locked
 from iknow.storage.segments.marks import SECTOR, Head, Mark, encode_mark, sector_of
 
 
 def append_changes(
-    path: str | os.PathLike[str], changes: Sequence[Change], *, after: str | None = None
+    path: str | os.PathLike[str],
+    changes: Sequence[Change],
+    *,
+    after: str | None = None,
+    chosen: Chosen | None = None,
 ) -> str:
     """Append changes to a bundle, all or none, and return its new sha256.
 
@@ -34,6 +38,7 @@ def append_changes(
         path: The bundle. One of an earlier format is rewritten in today's first.
         changes: The changes, in order.
         after: The sha256 of the bundle that they follow. Default: whatever is there now.
+        chosen: A selection and rules to use from now on; the bundle is then written anew.
 
     Raises:
         ConflictError: The bundle is not the one that they follow any more.
@@ -55,8 +60,8 @@ def append_changes(
         bundle = read_opened(source, opened, verify=False)
         with prefixed(f"{source} cannot take this change: "):
             check_changes(bundle, (*bundle.changes, *changes))
-        if opened.chain is None:
-            return rewrite_bundle(source, changes)
+        if opened.chain is None or chosen is not None:
+            return rewrite_bundle(source, changes, chosen)
         return _append(descriptor, opened, opened.chain, payloads).digest.hex()
 
 

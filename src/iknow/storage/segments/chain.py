@@ -55,10 +55,10 @@ class Chain:
 def make_header(before: Head, payload: bytes) -> tuple[bytes, Head]:
     """The header of the segment with a payload after a head; and the head that it makes."""
     digest = hashlib.sha256(payload).digest()
-    body = HEADER.pack(MAGIC, before.count + 1, len(payload), before.digest, digest)
+    body = HEADER.pack(MAGIC, before.number + 1, len(payload), before.digest, digest)
     own = hashlib.sha256(body).digest()
     end = before.end + HEADER_SIZE + len(payload)
-    return body + own, Head(before.count + 1, end, own)
+    return body + own, Head(before.number + 1, end, own)
 
 
 def follow_chain(read: Read, size: int, start: Head, marks: Marks) -> Chain:
@@ -68,7 +68,7 @@ def follow_chain(read: Read, size: int, start: Head, marks: Marks) -> Chain:
         BundleError: Something that was committed is missing or wrong.
     """
     segments: list[Segment] = []
-    before, wanted = start, marks.last.head.count
+    before, wanted = start, marks.last.head.number
     if start.end > size:
         raise BundleError("it is cut short")
     while len(segments) < wanted or not marks.both:
@@ -95,7 +95,7 @@ def _read_segment(read: Read, size: int, before: Head) -> Segment | str:
     if own != hashlib.sha256(body).digest():
         return "has a damaged header"
     magic, number, length, link, digest = HEADER.unpack(body)
-    if magic != MAGIC or number != before.count + 1 or link != before.digest:
+    if magic != MAGIC or number != before.number + 1 or link != before.digest:
         return "does not continue what comes before"
     if length > LARGEST_PAYLOAD or start + length > size:
         return "is cut short"

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from iknow.core.change import Change
+from iknow.core.change import Change, check_change
 from iknow.core.npy import decode_array, encode_array
 from iknow.core.text import shown
 from iknow.errors import BundleError, InputError
 from iknow.storage.archive import ArchiveError, find_end, read_archive, write_archive
 from iknow.storage.bundle_record import name_array
-from iknow.storage.log_record import check_words
+from iknow.storage.log_record import plain_labels
 from iknow.storage.manifest import read_manifest, write_manifest
 from iknow.storage.schema import check_list, check_record, check_text
 
@@ -41,7 +41,7 @@ def encode_change(change: Change) -> bytes:
         "who": change.who,
         "why": change.why,
         "layers": list(change.points),
-        "classes": [v.item() if isinstance(v, np.generic) else v for v in change.classes],
+        "classes": plain_labels(change.classes),
     }
     columns = change.removed, change.rows, change.labels
     arrays: dict[str, Any] = {
@@ -105,37 +105,24 @@ def decode_change(payload: bytes) -> Change:
         points={layer: arrays[name] for layer, name in names.items()},
         classes=tuple(check_list(record["classes"], "classes")),
     )
-    _check_words(change)
-    _check_arrays(change)
+    try:
+        check_change(change, names)
+    except InputError as error:
+        raise BundleError(str(error)) from error
+    _check_points(change)
     return change
 
 
-def _check_words(change: Change) -> None:
-    check_words(change.what, change.when, change.who, change.why)
-    if change.classes and change.what == "remove":
-        raise BundleError("a removal brings no classes")
-
-
-def _check_arrays(change: Change) -> None:
-    """Check that the arrays fit each other and what happened."""
+def _check_points(change: Change) -> None:
+    """Check what `check_change` leaves open: the types, and that all numbers are finite."""
     for name, values in (("removed", change.removed), ("rows", change.rows)):
-        if values.dtype != np.dtype("<i8") or values.ndim != 1:
-            raise BundleError(f"{name} must be a list of 64-bit integers")
-        if len(values) and (values[0] < 0 or not (values[1:] > values[:-1]).all()):
-            raise BundleError(f"{name} must be whole numbers >= 0, ascending")
-    n_rows = len(change.rows)
-    if change.labels.dtype != np.dtype("<i8") or change.labels.shape != (n_rows,):
-        raise BundleError(f"labels must be {n_rows} 64-bit integers")
+        if values.dtype != np.dtype("<i8"):
+            raise BundleError(f"{name} must be 64-bit integers; they are {values.dtype}")
+    if change.labels.dtype != np.dtype("<i8"):
+        raise BundleError(f"labels must be 64-bit integers; they are {change.labels.dtype}")
     for layer, points in change.points.items():
-        where = f"layer {shown(layer, 80)}"
+        where, n_rows = f"layer {shown(layer, 80)}", len(change.rows)
         if points.dtype != np.dtype("<f4") or points.ndim != 2 or len(points) != n_rows:
             raise BundleError(f"{where} must hold {n_rows} rows of 32-bit floats")
         if not np.isfinite(points).all():
             raise BundleError(f"{where} must hold finite numbers")
-    fits = {
-        "add": n_rows > 0 and not len(change.removed),
-        "remove": n_rows == 0 and len(change.removed) > 0,
-        "relabel": n_rows > 0 and np.array_equal(change.removed, change.rows),
-    }
-    if not fits[change.what]:
-        raise BundleError(f"its samples are not those of a change that says {change.what}")

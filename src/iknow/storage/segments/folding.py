@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from iknow.core.arrays import Ints
+from iknow.core.arrays import Ints, Labels
 from iknow.core.change import Change
 from iknow.core.text import names, shown
 from iknow.errors import BundleError
+from iknow.models.probe import restore_probe
 from iknow.storage.bundle_record import Bundle, check_quorum_fits
 from iknow.storage.label_record import classes_from_dict, classes_to_dict
 
@@ -28,6 +30,7 @@ class Folding:
         self._order = np.argsort(bundle.rows, kind="stable")
         self._sorted = bundle.rows[self._order]
         self._gone: set[int] = set()
+        self._left: set[int] = set()
         self._brought: dict[int, tuple[int, int]] = {}
         self._changes: list[Change] = []
 
@@ -55,6 +58,7 @@ class Folding:
             raise BundleError(f"its class codes must be from 0 to {len(classes) - 1}")
         self._check_enough(self.n_rows - len(removed) + len(rows))
         self.classes = classes
+        self._left |= leaving - set(rows)
         for row in removed:
             if self._brought.pop(row, None) is None:
                 self._gone.add(row)
@@ -79,10 +83,14 @@ class Folding:
         for layer, points in self._bundle.activations.items():
             every = [points[kept], *(c.points[layer][p] for c, p in parts)]
             activations[layer] = np.concatenate(every)[order]
-        settings = dict(self._bundle.settings)
+        left = np.array(sorted(self._left), dtype=np.int64)
+        probe, settings = _forget(self._bundle, left)
         if settings.get("about") is not None:
             counts = np.bincount(labels, minlength=len(self.classes)).tolist()
             settings["about"] = {**settings["about"], "per_class": counts}
+        if settings.get("selection") is not None and self._changes:
+            stale = settings["selection"].get("stale") or self._changes[0].logged().sentence()
+            settings["selection"] = {**settings["selection"], "stale": stale}
         return replace(
             self._bundle,
             classes=self.classes,
@@ -90,7 +98,8 @@ class Folding:
             rows=rows[order],
             activations=activations,
             settings=settings,
-            log=(*self._bundle.log, *map(without_evidence, self._changes)),
+            probe=probe,
+            log=(*self._bundle.log, *(each.logged() for each in self._changes)),
             changes=(),
             check=None,
         )
@@ -125,12 +134,11 @@ class Folding:
                     f"have {points.shape[1]}"
                 )
 
-    def _extend_classes(self, change: Change) -> Ints:
+    def _extend_classes(self, change: Change) -> Labels:
         if not change.classes:
             return self.classes
         record = classes_to_dict(self.classes)
-        found: Ints = classes_from_dict({**record, "values": [*record["values"], *change.classes]})
-        return found
+        return classes_from_dict({**record, "values": [*record["values"], *change.classes]})
 
     def _check_enough(self, n_rows: int) -> None:
         if n_rows < 1:
@@ -152,10 +160,14 @@ def fold_changes(bundle: Bundle, changes: Iterable[Change]) -> Bundle:
     return folding.fold()
 
 
-def without_evidence(change: Change) -> Change:
-    """What the log keeps of a change: who, when, why and which samples; nothing of what they were.
-
-    Labels of classes stay, as the codes of other samples depend on them.
-    """
-    nothing = np.empty(0, dtype=np.int64)
-    return replace(change, labels=nothing, points={})
+def _forget(bundle: Bundle, rows: Ints) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The probe's arrays and the settings without some training samples, by their numbers."""
+    settings, arrays = dict(bundle.settings), dict(bundle.probe)
+    if isinstance(settings["probe"], str) or not len(rows):
+        return arrays, settings
+    try:
+        left = restore_probe(settings["probe"], arrays, list(bundle.activations)).without(rows)
+    except ImportError as error:  # it may hold them, in a form that we cannot read here
+        left = f"samples were removed, and those it was known by cannot be read ({error})"
+    record, arrays = (left, {}) if isinstance(left, str) else left.store()
+    return arrays, {**settings, "probe": record}

@@ -25,7 +25,7 @@ Read = Callable[[int, int], bytes]
 class Head(NamedTuple):
     """The number of segments up to a place, that place, and the digest of the last of them."""
 
-    count: int
+    number: int
     end: int
     digest: bytes
 
