@@ -8,16 +8,12 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import numpy as np
 from sklearn.frozen import FrozenEstimator
 from sklearn.utils.metaestimators import available_if
 
-from iknow.classifier import gathering
-from iknow.classifier.fitting import FittingMixin
-from iknow.errors import InputError
+from iknow.classifier.changing import ChangingMixin, say
 from iknow.models.adapt import is_estimator
-from iknow.models.labels import as_row_numbers, encode
-from iknow.models.samples import Samples
+from iknow.models.labels import encode
 
 
 def _is_trained(classifier: Any) -> bool:
@@ -27,7 +23,7 @@ def _is_trained(classifier: Any) -> bool:
     return fitted or not is_estimator(model)
 
 
-class AddingMixin(FittingMixin):
+class AddingMixin(ChangingMixin):
     """`partial_fit`, for a classifier whose model is trained."""
 
     @available_if(_is_trained)  # type: ignore[untyped-decorator]
@@ -36,7 +32,7 @@ class AddingMixin(FittingMixin):
 
         The first part decides the layers and, as they are fitted to it, the metrics: let it be
         typical of all. What `tune` chose no longer holds, and neither does what it promised: tune
-        again after the last part.
+        again after the last part. To go on asserting meanwhile, use `add`.
 
         Args:
             X: n further samples, or a loader, as for `fit`.
@@ -51,28 +47,15 @@ class AddingMixin(FittingMixin):
             >>> ec.indexes_["input"].n_rows == len(X_train)
             True
         """
-        with self._unchanged_by_failure():
-            if not hasattr(self, "indexes_"):
+        if not hasattr(self, "indexes_"):
+            with self._unchanged_by_failure():
                 return self._wrap(X, y, rows, {}, parts=True)
-            return self._add(self._samples(X, y), rows)
-
-    def _add(self, samples: Samples, rows: Any) -> Self:
-        """Add further samples to the index of each layer."""
-        observation, n_columns = self._run(samples, self.layers_)
-        gathering.check_columns(n_columns, len(self.classes_))
-        gathering.check_valid(observation.invalid, "training", None, self.layers_)
-        codes = encode(self._all_labels(samples), self.classes_, "y")
-        before = self.indexes_[self.layers_[0]].rows
-        numbers = as_row_numbers(rows, len(codes))
-        if rows is None:
-            numbers = numbers + int(before.max()) + 1
-        elif np.isin(numbers, before).any():
-            raise InputError("rows must differ from those of the samples added before")
-        self.indexes_ = {
-            layer: self.indexes_[layer].extended(values, codes, numbers)
-            for layer, values in observation.activations.items()
-        }
-        if self.neighborhoods is None:  # chosen on evidence that has changed
-            for name in ("selection_", "neighborhoods_"):
-                vars(self).pop(name, None)
+        samples = self._samples(X, y)
+        points, labels = self._points_of(samples), self._all_labels(samples)
+        with self._alone():
+            encode(labels, self.classes_, "y")  # classes do not come in parts
+            change = self._addition(points, labels, self._number(rows, len(labels)), say("", ""))
+            # What was chosen was chosen on less evidence, unless the user gave it.
+            chosen = ("selection_", "neighborhoods_") if self.neighborhoods is None else ()
+            self._put(**self._after(change), without=chosen)
         return self

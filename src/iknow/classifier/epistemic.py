@@ -173,28 +173,29 @@ class EpistemicClassifier(WatchingMixin, ClassifierMixin, BaseEstimator):  # typ
             k: Gather evidence now, with at least k neighbor distances, to try rules with another k.
             evidence: Gather the evidence now, which is faster overall if you need all of it.
         """
-        check_is_fitted(self, "indexes_")
-        if not hasattr(self, "neighborhoods_"):
+        now = self._view()  # a change meanwhile must not mix old and new evidence
+        check_is_fitted(now, "indexes_")
+        if not hasattr(now, "neighborhoods_"):
             raise NotFittedError(
                 "no neighborhoods yet: call tune(X_val, y_val), or give neighborhoods=... (fit "
                 "tunes only a scikit-learn classifier that it trains itself, not a fitted one)"
             )
         gathers, least = as_flag(evidence, "evidence"), as_whole(k, "k", "be a whole number >= 0")
-        samples, rules = self._samples(X), self.neighborhoods_
-        indexes = {layer: self.indexes_[layer] for layer in rules}  # some may be left out
-        observed = self._observe(samples, indexes, measuring=True)
-        if gathers or least > 0 or self._keeps_evidence(samples.n_expected):
+        samples, rules = now._samples(X), now.neighborhoods_
+        indexes = {layer: now.indexes_[layer] for layer in rules}  # some may be left out
+        observed = now._observe(samples, indexes, measuring=True)
+        if gathers or least > 0 or now._keeps_evidence(samples.n_expected):
             wanted = max(least, *(rule.n_neighbors for rule in rules.values()))
             per_class = max(rule.per_class for rule in rules.values())
             found = gathering.gather_evidence(observed, indexes, wanted, samples, per_class)
-        elif any(self._is_within_radius(rule) for rule in rules.values()):
+        elif any(now._is_within_radius(rule) for rule in rules.values()):
             found = gathering.find_supports(observed, indexes, rules, samples)
         else:
             found = gathering.find_decisions(observed, indexes, rules, samples)
-        selection = getattr(self, "selection_", self.neighborhoods)
+        selection = getattr(now, "selection_", now.neighborhoods)
         selection = selection if isinstance(selection, Selection) else None
         return Assessment(
-            classes=self.classes_,
+            classes=now.classes_,
             belief_codes=found.observation.belief,
             scores=found.observation.scores,
             evidence=found.evidence,
@@ -203,10 +204,10 @@ class EpistemicClassifier(WatchingMixin, ClassifierMixin, BaseEstimator):  # typ
             knowable=None if selection is None else selection.knowable,
             found=found.supports,
             decisions=found.decisions,
-            movements=movements_on_request(self.model_, indexes, samples.sizes, found),
+            movements=movements_on_request(now.model_, indexes, samples.sizes, found),
             levels=None if selection is None else selection.levels,
             least_confidence=-np.inf if selection is None else selection.least_confidence,
-            y_true=self._labels(samples),
+            y_true=now._labels(samples),
         )
 
     def _keeps_evidence(self, n_samples: int | None) -> bool:
@@ -234,7 +235,7 @@ class EpistemicClassifier(WatchingMixin, ClassifierMixin, BaseEstimator):  # typ
         check_is_fitted(self, "indexes_")
         samples = self._samples(X)
         observation, n_columns = observe_all(self.model_, samples.read(), samples.n_samples, ())
-        gathering.check_columns(n_columns, len(self.classes_))
+        gathering.check_columns(n_columns, self._n_columns)
         gathering.check_answered(observation.belief)
         labels: Labels = self.classes_[observation.belief]
         return labels

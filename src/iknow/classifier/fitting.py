@@ -167,17 +167,18 @@ class FittingMixin(ReadingMixin):
             )
             for layer, values in observation.activations.items()
         }
-        self.probe_ = self._probe(samples, codes)
+        self.probe_ = self._probe(samples, codes, numbers)
         if plan.fixed is not None:
             self.neighborhoods_ = plan.fixed
         return self
 
-    def _probe(self, samples: Samples, codes: Ints) -> Probe | str:
-        """What the model can be recognized by, or why it cannot."""
+    def _probe(self, samples: Samples, codes: Ints, rows: Ints) -> Probe | str:
+        """What the model can be recognized by, or why it cannot. rows: numbers of the samples."""
         inputs = samples.inputs
         if inputs is None:
             if samples.richest is None:
                 return "its loader yields inputs that cannot be kept in a bundle"
-            inputs, labels = samples.richest
+            inputs, labels, places = samples.richest
+            rows = rows[places]
             codes = np.unique(labels.astype(str), return_inverse=True)[1]
-        return make_probe(self.model_, inputs, codes, self.layers_, self.batch_size)
+        return make_probe(self.model_, inputs, codes, self.layers_, self.batch_size, rows)

@@ -52,18 +52,18 @@ class Findings:
 
 
 def observe_batches(
-    model: Model, indexes: Mapping[str, Index], batches: Iterable[Any]
+    model: Model, layers: Iterable[str], batches: Iterable[Any], n_columns: int
 ) -> Iterator[Observation]:
-    """Run the model on one batch after another, in the layers that have an index.
+    """Run the model on one batch after another, in some layers. n_columns: of the scores.
 
     A model on its own device computes the next batch during the search for this one; on the same
     cores the two would only take turns.
     """
+    asked = tuple(layers)
 
     def observe(batch: Any) -> Observation:
-        observation = model.observe(batch, tuple(indexes))
-        for index in indexes.values():
-            check_columns(observation.scores.shape[1], index.n_classes)
+        observation = model.observe(batch, asked)
+        check_columns(observation.scores.shape[1], n_columns)
         return observation
 
     return map_ahead(observe, batches) if model.is_elsewhere else map(observe, batches)
@@ -296,7 +296,7 @@ def _errors_that_name(layer: str) -> Iterator[None]:
 
 
 def check_columns(n_columns: int, n_classes: int) -> None:
-    """The model must score every class."""
+    """The model must score every class, but for those that came later."""
     if n_columns != n_classes:
         raise InputError(
             f"the scores must have a column for each of the {n_classes} classes; got {n_columns}"

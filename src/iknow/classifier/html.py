@@ -27,7 +27,7 @@ def to_html(classifier: Any) -> str:
     if not hasattr(classifier, "indexes_"):
         return str(estimator_html_repr(classifier))
     selection: Selection | None = getattr(classifier, "selection_", None)
-    certified = selection is not None and selection.certificate is not None
+    certified = selection is not None and selection.is_certified
     return card(
         heading("EpistemicClassifier", f"around {name_model(classifier.model)}"),
         _coverage(selection) if selection is not None else "",

@@ -20,7 +20,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from iknow.classifier import gathering
-from iknow.classifier.tuning import TuningMixin
+from iknow.classifier.renewing import RenewingMixin
 from iknow.core.arrays import Floats
 from iknow.core.level import are_probabilities
 from iknow.models.adapt import is_estimator
@@ -39,14 +39,15 @@ def _scores(classifier: Any) -> bool:
     return not is_estimator(classifier.model) or hasattr(classifier.model, "predict_proba")
 
 
-class PredictingMixin(TuningMixin):
+class PredictingMixin(RenewingMixin):
     """`predict_proba`, `decision_function` and `set_output`, the wrapped model's own."""
 
     @available_if(_scores)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: Any) -> Floats:
         """Return the model's own probabilities, of shape (n, n_classes), as `classes_` orders them.
 
-        Scores that are no probabilities, as the logits of a network, go through a softmax.
+        Scores that are no probabilities, as the logits of a network, go through a softmax. Classes
+        that `add` brought later have no column, as the model does not score them.
 
         Args:
             X: n samples, in any form the model takes.
@@ -59,7 +60,7 @@ class PredictingMixin(TuningMixin):
         check_is_fitted(self, "indexes_")
         parts = [self.model_.observe(batch, ()) for batch in self._batches(X)]
         for part in parts:
-            gathering.check_columns(part.scores.shape[1], len(self.classes_))
+            gathering.check_columns(part.scores.shape[1], self._n_columns)
         observation = join_observations(parts)
         gathering.check_answered(observation.belief)
         if is_estimator(self.model) or self._gives_probabilities(observation.scores):

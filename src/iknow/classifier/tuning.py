@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from iknow.classifier import gathering, parameters
 from iknow.classifier.adding import AddingMixin
+from iknow.classifier.applying import make_stale
 from iknow.classifier.copying import count_copies
 from iknow.classifier.progress import track
 from iknow.classifier.training import as_random_state
@@ -20,7 +21,7 @@ from iknow.models.labels import check_count, check_trained, encode
 from iknow.models.model import Observation
 from iknow.models.samples import Samples
 from iknow.search.layer import LayerIndex
-from iknow.selection import Goal, check_unseen, choose
+from iknow.selection import Goal, Selection, check_unseen, choose
 
 
 class TuningMixin(AddingMixin):
@@ -96,29 +97,37 @@ class TuningMixin(AddingMixin):
         reference: Any = None,
     ) -> Self:
         """Choose neighborhoods for a goal on some samples; positions: see `check_valid`."""
-        self._codes(samples)  # before the model does its work, if they are at hand
-        seen = self._look(goal, samples, what, positions)
-        y_true = self._codes(samples)
+        view = self._view()  # so that all layers show the same evidence
+        view._codes(samples)  # before the model does its work, if they are at hand
+        seen = view._look(goal, samples, what, positions)
+        y_true = view._codes(samples)
         others = None
         if reference is not None:
-            others = self._look(goal, self._samples(reference), "reference").as_part(None)
+            others = view._look(goal, self._samples(reference), "reference").as_part(None)
         confidence: Floats | None = seen.confidence
         if others is not None and others.from_probabilities != seen.from_probabilities:
             # The scores look like probabilities in one set alone, so they rank in neither.
             confidence, others = None, replace(others, confidence=None)
-        self.selection_ = choose(
+        selection = choose(
             goal,
             seen.evidence,
             seen.belief,
             y_true,
             self.rule,
-            self.classes_,
+            view.classes_,
             confidence=confidence,
             from_probabilities=seen.from_probabilities,
             reference=others,
         )
-        self.neighborhoods_ = dict(self.selection_.neighborhoods)
+        with self._alone():
+            self._choose(replace(selection, goal=goal), len(view.changes_))
         return self
+
+    def _choose(self, selection: Selection, n_changes: int) -> None:
+        """Use a selection, chosen on the evidence after so many changes."""
+        if missed := self.changes_[n_changes:]:
+            selection = make_stale(selection, missed[0])
+        self._put(selection_=selection, neighborhoods_=dict(selection.neighborhoods))
 
     def _codes(self, samples: Samples) -> Ints | None:
         """The classes of samples, as far as their labels are known, of shape (n,)."""
@@ -153,4 +162,4 @@ class TuningMixin(AddingMixin):
     ) -> Iterator[Observation]:
         batches = samples.read(measuring=measuring)
         shown = track(batches, samples.n_batches, "Gathering evidence", enabled=self.progress)
-        return gathering.observe_batches(self.model_, indexes, shown)
+        return gathering.observe_batches(self.model_, indexes, shown, self._n_columns)

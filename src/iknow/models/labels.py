@@ -203,6 +203,35 @@ def encode(y: Labels, classes: Labels, what: str) -> Ints:
     return codes
 
 
+def encode_all(y: Labels, classes: Labels) -> tuple[Ints, tuple[Any, ...]]:
+    """The codes of labels, of shape (n,), and those labels that are new, whose codes follow."""
+    codes = positions_of(y, classes)
+    unknown = codes == UNKNOWN
+    new, places = np.unique(y[unknown], return_inverse=True)
+    codes[unknown] = len(classes) + places
+    return codes, tuple(new.tolist())
+
+
+def extend_classes(classes: Labels, new: tuple[Any, ...]) -> Labels:
+    """The classes and new ones after them, which must be of the same kind."""
+    if not new:
+        return classes
+    found = as_vector(list(new), "labels of new classes")
+    kinds = {"O": "U", "u": "i"}
+    same = kinds.get(classes.dtype.kind, classes.dtype.kind) == kinds.get(
+        found.dtype.kind, found.dtype.kind
+    )
+    if not same and (classes.dtype.kind, found.dtype.kind) not in (("f", "i"), ("f", "u")):
+        raise InputError(
+            f"y holds new labels of another kind than those that the classifier knows: "
+            f"{_some(found)}. It knows {_some(classes)}"
+        )
+    joined = np.concatenate([classes, found])
+    if len(set(joined.tolist())) != len(joined):
+        raise InputError(f"new classes must not be known already; got {_some(found)}")
+    return joined
+
+
 def check_several_classes(labels: Labels) -> None:
     """Refuse labels of fewer than two classes."""
     found = len(np.unique(labels))

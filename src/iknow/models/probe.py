@@ -43,11 +43,14 @@ class Probe:
         inputs: The inputs, as the model takes them.
         observed: What the model said about them.
         tolerances: For each layer, and for the scores, how far two answers may differ.
+        rows: The numbers of the training samples that the inputs are, of shape (n,); None if
+            nobody knows.
     """
 
     inputs: Any
     observed: Observation
     tolerances: Mapping[str, float]
+    rows: Ints | None = None
 
     def find_difference(self, model: Model, batch_size: int | None = None) -> str | None:
         """Say how `model`, in batches of `batch_size`, answers differently; None for alike."""
@@ -79,10 +82,22 @@ class Probe:
                 return f"it believes another class on input {row} of the {len(scores)} kept"
         return None
 
+    def without(self, rows: Ints) -> Probe | str:
+        """Return the probe without training samples, by their numbers; if none is left, say why."""
+        if self.rows is None:
+            return "samples were removed, and perhaps some of those that it was known by"
+        kept = np.flatnonzero(~np.isin(self.rows, rows))
+        if not len(kept):
+            return "the samples that it was known by were removed"
+        inputs = self.inputs if len(kept) == len(self.rows) else take_rows(self.inputs, kept)
+        return Probe(inputs, self.observed[kept], self.tolerances, self.rows[kept])
+
     def store(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return plain values and arrays, no pickle; ValueError if the inputs forbid it."""
         record, arrays = store_inputs(self.inputs)
         arrays |= {"scores": self.observed.scores, "belief": self.observed.belief}
+        if self.rows is not None:
+            arrays["rows"] = self.rows
         for i, values in enumerate(self.observed.activations.values()):
             arrays[f"layer{i}"] = values
         tolerances = [self.tolerances[name] for name in tables_of(self.observed)]
@@ -100,7 +115,8 @@ def restore_probe(
         observed = Observation(scores, arrays["belief"], activations, invalid)
         lengths = map(float, record["tolerances"])
         tolerances = dict(zip(tables_of(observed), lengths, strict=True))
-        probe = Probe(restore_inputs(record["inputs"], arrays), observed, tolerances)
+        inputs, rows = restore_inputs(record["inputs"], arrays), arrays.get("rows")
+        probe = Probe(inputs, observed, tolerances, None if rows is None else np.array(rows))
         _check_restored(probe)
         return probe
     except ImportError:
@@ -119,6 +135,8 @@ def _check_restored(probe: Probe) -> None:
         raise ValueError(f"its beliefs must be class codes from 0 to {n_classes - 1}")
     if any(v.ndim != 2 or len(v) != n or v.dtype.kind != "f" for v in tables.values()):
         raise ValueError(f"its scores and activations must be tables of floats with {n} rows")
+    if probe.rows is not None and (probe.rows.dtype.kind not in "iu" or probe.rows.shape != (n,)):
+        raise ValueError("its rows must be numbers, one for each input")
     if count_samples(probe.inputs) != n:
         raise ValueError(f"it must hold {n} inputs")
     if not all(0 <= length < np.inf for length in probe.tolerances.values()):
@@ -126,15 +144,22 @@ def _check_restored(probe: Probe) -> None:
 
 
 def make_probe(
-    model: Model, inputs: Any, codes: Ints, layers: Sequence[str], batch_size: int | None = None
+    model: Model,
+    inputs: Any,
+    codes: Ints,
+    layers: Sequence[str],
+    batch_size: int | None = None,
+    rows: Ints | None = None,
 ) -> Probe | str:
     """A probe of a model by some training inputs, or the reason why that is impossible.
 
     codes: the classes of the inputs, of shape (n,); the probe covers all of them if possible.
+    rows: the numbers of the training samples that they are, of shape (n,), if known.
     """
     if isinstance(model, PrecomputedModel):
         return "it was made from precomputed outputs, without the model"
-    chosen = take_rows(inputs, choose_rows(codes, MOST_ROWS))
+    places = choose_rows(codes, MOST_ROWS)
+    chosen = take_rows(inputs, places)
     if chosen is None:
         return f"inputs of type {type(inputs).__name__} cannot be kept in a bundle"
     n = count_samples(chosen)
@@ -161,7 +186,8 @@ def make_probe(
     kept = np.arange(min(n, n * MOST_BYTES // n_bytes))
     if not len(kept):
         return f"one input with its scores and activations takes more than {MOST_BYTES:,} bytes"
-    return Probe(take_rows(chosen, kept), whole[kept], tolerances)
+    numbers = None if rows is None else rows[places][kept]
+    return Probe(take_rows(chosen, kept), whole[kept], tolerances, numbers)
 
 
 def observe_inputs(

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from iknow.core.arrays import Labels
+from iknow.core.arrays import Ints, Labels
 from iknow.errors import InputError
 from iknow.models.inputs import choose_rows, count_samples, cut_batches, has_gaps
 from iknow.models.labels import as_labels, as_vector, check_count
@@ -33,7 +33,7 @@ class Samples:
         n_samples: How many samples there are; None while nobody knows.
         n_expected: About how many; None if nobody knows.
         richest: Of a loader read so far, a few inputs from the batch with the most classes, and
-            their labels; None if such inputs cannot be copied.
+            their labels and positions; None if such inputs cannot be copied.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Samples:
     ) -> None:
         self.inputs, self.n_batches, self.n_expected = inputs, n_batches, n_expected
         self.n_samples = n_samples
-        self.richest: tuple[Any, Labels] | None = None
+        self.richest: tuple[Any, Labels, Ints] | None = None
         self._batches, self._given = batches, labels
         self._came: list[Labels] = []
         self._sizes: list[Sizes] = []
@@ -94,7 +94,7 @@ class Samples:
         if len(classes) > self._most_classes:
             rows = choose_rows(codes, MOST_ROWS)
             copied = copy_rows(inputs, rows)
-            self.richest = None if copied is None else (copied, known[0][rows])
+            self.richest = None if copied is None else (copied, known[0][rows], start + rows)
             self._most_classes = len(classes)
 
     @property

@@ -37,7 +37,7 @@ def holds_here(neighborhoods: Mapping[str, Neighborhood], selection: Selection |
     """Whether there is a certificate for these neighborhoods."""
     return (
         selection is not None
-        and selection.certificate is not None
+        and selection.is_certified
         and dict(selection.neighborhoods) == dict(neighborhoods)
     )
 
@@ -59,6 +59,11 @@ def _about_accuracy(
             f"{selection.n_samples:,} validation samples; {percent(selection.coverage)} of them "
             f"were IK{right}: a measurement, not a promise."
         ]
+    if selection.stale:
+        return [
+            f"No accuracy is certified any longer: the evidence has changed, {selection.stale}. "
+            "Recertify the classifier."
+        ]
     if not holds_here(neighborhoods, selection):
         return [
             "No accuracy is certified: a certificate was given, but for other neighborhoods than "
@@ -74,7 +79,8 @@ def _about_path(assessment: Assessment, selection: Selection) -> list[str]:
     ]
     if selection.note:
         sentences.append(f"What was asked for could not be certified: {selection.note}.")
-    if selection.false_alarm is not None and chosen_level(assessment, selection) is not None:
+    on_path = chosen_level(assessment, selection) is not None
+    if selection.false_alarm is not None and not selection.stale and on_path:
         sentences.append(
             "Certified, whatever the labels: an ordinary sample, drawn as the reference samples "
             f"were, is not IK with a probability of at most {percent(selection.false_alarm)}."

@@ -101,6 +101,11 @@ class GivenIndex(StoredRows):
             )
         return found
 
+    @property
+    def lists_several(self) -> bool:
+        """Whether it can tell the nearest few samples of each class."""
+        return _takes(self._given.gather, "per_class")
+
     def _check_order(self, found: Evidence) -> None:
         ranked = found.ranked_distances()
         if found.further_exemplars.dtype.kind not in "iu":
@@ -112,7 +117,7 @@ class GivenIndex(StoredRows):
         """The argument that asks for several samples of each class; none for a single one."""
         if per_class == 1:
             return {}
-        if not _takes(self._given.gather, "per_class"):
+        if not self.lists_several:
             raise InputError(
                 f"a quorum needs the {per_class} nearest samples of each class, and gather of "
                 f"{self._name} takes no per_class: let it take one, or use quorum=1"

@@ -14,9 +14,14 @@ from iknow.core.neighborhood import Neighborhood
 from iknow.errors import InputError
 from iknow.geometry import Metric
 from iknow.locking import cached_property
+from iknow.search.changing import ChangingIndex, as_changing
 from iknow.search.choose import find_index_type
-from iknow.search.index import IndexFactory
+from iknow.search.given_index import GivenIndex
+from iknow.search.index import IndexFactory, check_activations, check_width
 from iknow.search.stored import StoredRows
+
+FEWEST_CHANGES, SHARE_CHANGED = 1024, 4
+"""An index in memory is built anew after this many changes, and a quarter of its rows."""
 
 
 class LayerIndex:
@@ -25,6 +30,7 @@ class LayerIndex:
     points: transformed, of shape (n_rows, m). labels, rows: as for `CellIndex`. device, index: see
     `find_index_type`. The arrays are read and checked on first use. check: raises if the arrays
     must not be used; called before and after each use, as they may lie in a file that changes.
+    built: the index itself, if there is one already.
     """
 
     def __init__(
@@ -37,6 +43,8 @@ class LayerIndex:
         device: str | None = None,
         check: Callable[[], None] | None = None,
         index: IndexFactory | None = None,
+        *,
+        built: StoredRows | None = None,
     ) -> None:
         self.metric = metric
         self.device = device
@@ -45,6 +53,7 @@ class LayerIndex:
         self._arrays = points, labels, rows
         self.n_classes = n_classes
         self._check = check
+        self._ready = built
 
     @classmethod
     def build(
@@ -63,30 +72,62 @@ class LayerIndex:
         layer._index  # noqa: B018
         return layer
 
-    def extended(self, activations: Any, labels: Ints, rows: Ints) -> LayerIndex:
-        """The index of these points and further ones, of shape (m, n_features), by the same metric.
+    def changed(
+        self, removed: Ints, points: Floats32, labels: Ints, rows: Ints, n_classes: int
+    ) -> LayerIndex:
+        """The index after some rows went and others came; this one stays as it is.
 
-        labels, rows: of the further ones.
+        removed: numbers of rows, ascending. points, labels, rows: those to come, of shapes
+        (m, n_features), (m,) and (m,), transformed by the metric. n_classes: by now. A base that is
+        in memory is built anew once the changes are many; one in a file stays there.
         """
-        points = np.asarray(self.metric.transform(activations))
-        arrays = (self.points, points), (self.labels, labels), (self.rows, rows)
-        every = [np.concatenate(pair) for pair in arrays]
-        layer = LayerIndex(
-            every[0],
-            every[1],
-            self.n_classes,
-            every[2],
-            self.metric,
-            self.device,
-            None,
-            self._given,
-        )
+        changing = self._changing.changed(removed, points, labels, rows, n_classes)
+        self._check_arrays()
+        layer = self._with(changing)
+        many = changing.n_changed > max(FEWEST_CHANGES, changing.base.n_rows // SHARE_CHANGED)
+        lists = not isinstance(changing.base, GivenIndex) or changing.base.lists_several
+        return layer.folded() if (many and self._check is None) or not lists else layer
+
+    def folded(self) -> LayerIndex:
+        """The same rows in one index, as if built from them; nothing else is kept of others."""
+        index = self._index
+        if not isinstance(index, ChangingIndex):
+            return self
+        arrays = index.points, index.labels, self.n_classes, index.rows
+        layer = LayerIndex(*arrays, self.metric, self.device, None, self._given)
+        self._check_arrays()
         layer._index  # noqa: B018
         return layer
 
     @property
+    def no_points(self) -> Floats32:
+        """Points of no row, of shape (0, n_features)."""
+        return np.empty((0, self.n_features), dtype=np.float32)
+
+    @property
+    def highest_row(self) -> int:
+        """No row that is there has a higher number."""
+        return self._changing.highest_row
+
+    def has(self, rows: Ints) -> Bools:
+        """Which numbers are those of rows, a mask of shape (n,)."""
+        return self._changing.has(rows)
+
+    def take(self, rows: Ints) -> tuple[Floats32, Ints]:
+        """The points and labels of rows that are there, by their numbers."""
+        found = self._changing.take(rows)
+        self._check_arrays()
+        return found
+
+    def transform(self, activations: Any) -> Floats32:
+        """Activations of shape (n, n_features) as points, checked."""
+        points = check_activations(self._transform(activations))
+        check_width(points, self.n_features)
+        return points
+
+    @property
     def n_rows(self) -> int:
-        return len(self._arrays[0])
+        return len(self._arrays[0]) if self._ready is None else self._ready.n_rows
 
     @property
     def n_features(self) -> int:
@@ -143,10 +184,23 @@ class LayerIndex:
 
     @cached_property
     def _built(self) -> StoredRows:
+        if self._ready is not None:
+            return self._ready
         points, labels, rows = self._arrays
         index = self._make(points, labels, self.n_classes, rows=rows)
         self._arrays = index.points, index.labels, index.rows  # sorted by now
         return index
+
+    @cached_property
+    def _changing(self) -> ChangingIndex:
+        # What comes is little: the CPU searches it, whatever searches the rest.
+        return as_changing(self._index, find_index_type(self.metric, None))
+
+    def _with(self, index: ChangingIndex) -> LayerIndex:
+        """A layer that searches another index, by the same metric."""
+        arrays = self._arrays[0], self._arrays[1], index.n_classes, self._arrays[2]
+        options = self.metric, self.device, self._check, self._given
+        return LayerIndex(*arrays, *options, built=index)
 
     def _check_arrays(self) -> None:
         if self._check is not None:

@@ -3,7 +3,8 @@
 from iknow.rules.nearest import match_k
 from iknow.selection.copies import check_unseen
 from iknow.selection.coverage import select, tunes_for_coverage
-from iknow.selection.goals import Goal, choose
+from iknow.selection.goal import Goal
+from iknow.selection.goals import choose
 from iknow.selection.guarantee import certify
 from iknow.selection.matching import match_coverage, match_threshold
 from iknow.selection.per_class import select_per_class

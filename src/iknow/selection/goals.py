@@ -1,113 +1,21 @@
-"""Goals: what a user may ask tuning for, and the method that serves it."""
+"""Goals: the method that serves what a user asks tuning for."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from iknow.core.arrays import Floats, Ints, Labels
-from iknow.core.neighborhood import Neighborhood, check_k, has_k
-from iknow.core.quorum import ONE, Quorum
-from iknow.core.scalars import as_flag, as_real
-from iknow.core.text import shown
+from iknow.core.neighborhood import Neighborhood
 from iknow.errors import InputError
 from iknow.selection.candidates import Part
 from iknow.selection.coverage import check_validation, select
-from iknow.selection.exact.deadline import check_time_limit
+from iknow.selection.goal import Goal
 from iknow.selection.guarantee import certify, split
 from iknow.selection.level_guarantee import certify_level, choose_usual
 from iknow.selection.levels import limit_false_alarm, match_level
 from iknow.selection.matching import match_coverage
 from iknow.selection.per_class import select_per_class
 from iknow.selection.selection import Selection, ValidationEvidence
-
-
-@dataclass(frozen=True)
-class Goal:
-    """What to tune for: an accuracy, a coverage, a rate of false alarms, or what is usual.
-
-    Attributes:
-        method: How to find the largest coverage; "per-class" gives each class its own radius.
-        accuracy: Guarantee at least this accuracy on IK instead.
-        confidence: Probability with which the guarantee holds.
-        each_class: Guarantee the accuracy in each class by itself.
-        coverage: Match this coverage instead.
-        false_alarm: Bound how often an ordinary sample is not IK instead.
-        model_confidence: Whether the model's own confidence is a voice in levels; None leaves it to
-            what an accuracy needs.
-        k: Number of neighbors, or several to try, for rules that use it.
-        time_limit: Seconds that the search may take.
-        random_state: Seed for the split that certifies and for method "bayes".
-
-    Examples:
-        >>> Goal(coverage=0.8).neighbors_needed(Nearest, n_rows=75)
-        75
-    """
-
-    method: Literal["exact", "grid", "bayes", "per-class"] = "exact"
-    accuracy: float | None = None
-    confidence: float = 0.95
-    each_class: bool = False
-    coverage: float | None = None
-    false_alarm: float | None = None
-    model_confidence: bool | None = None
-    k: int | Sequence[int] | None = None
-    time_limit: float = 60.0
-    random_state: int = 0
-
-    def __post_init__(self) -> None:
-        self._check_types()
-        asked = [self.accuracy, self.coverage, self.false_alarm]
-        if sum(each is not None for each in asked) > 1:
-            raise InputError("ask for one of accuracy, coverage and false_alarm, not for more")
-        if self.method != "exact" and any(each is not None for each in asked):
-            raise InputError(
-                f"method={shown(self.method)} is a way to the largest coverage; leave it out when "
-                "you ask for an accuracy, a coverage or a rate of false alarms"
-            )
-        check_time_limit(self.time_limit)
-        if self.each_class and self.accuracy is None:
-            raise InputError("each_class needs an accuracy to guarantee")
-
-    @property
-    def needs_every_class(self) -> bool:
-        """Whether tuning needs the distances to every class, not just to two."""
-        return self.method == "per-class"
-
-    def _check_types(self) -> None:
-        """Check types alone; the functions that use the values check their ranges."""
-        if not isinstance(self.method, str):
-            raise InputError(f"method must be text, such as 'exact'; got {shown(self.method)}")
-        as_flag(self.each_class, "each_class")
-        if self.model_confidence is not None:
-            as_flag(self.model_confidence, "confidence")
-        for name in ("accuracy", "confidence", "coverage", "false_alarm"):
-            value = getattr(self, name)
-            if value is not None or name == "confidence":
-                object.__setattr__(self, name, as_real(value, name, "lie between 0 and 1"))
-        several = isinstance(self.k, np.ndarray) and self.k.ndim == 1
-        listed = several or isinstance(self.k, (list, tuple, range))
-        for k in self.k if listed else () if self.k is None else (self.k,):  # type: ignore[union-attr]
-            check_k(k)
-
-    @property
-    def needs_labels(self) -> bool:
-        """Whether tuning along a path of levels needs to know the truth."""
-        return self.coverage is None and self.false_alarm is None
-
-    def neighbors_needed(self, rule: type[Neighborhood], n_rows: int, quorum: Quorum = ONE) -> int:
-        """Return how many neighbor distances it takes to tune `rule` on `n_rows` training rows.
-
-        `quorum`: how many samples the belief needs, and how many another class.
-        """
-        if rule.by_level:  # whether the nearest agree says what a layer means
-            return min(quorum[0], n_rows)
-        if rule.neighbors_to_match:
-            return min(rule.neighbors_to_match, n_rows)
-        return int(np.max(0 if self.k is None else self.k, initial=0)) if has_k(rule) else 0
 
 
 def choose(

@@ -18,5 +18,5 @@ def to_html(selection: Selection) -> str:
         legend(known, selection.n_samples),
         table(("layer", "neighborhood"), rows, margin="12px 0 0"),
         paragraphs(selection.sentences()),
-        color=LINE if selection.certificate is None else COLORS[Assertion.IK],
+        color=COLORS[Assertion.IK] if selection.is_certified else LINE,
     )

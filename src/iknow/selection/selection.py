@@ -21,6 +21,7 @@ from iknow.core.support import find_support
 from iknow.core.text import names, percent
 from iknow.errors import InputError
 from iknow.rules import neighborhood_from_dict, neighborhood_to_dict
+from iknow.selection.goal import Goal
 from iknow.selection.level_record import levels_from_dict, levels_to_dict
 from iknow.selection.watch import Watch
 
@@ -98,6 +99,9 @@ class Selection:
         note: What could not be promised, and what to ask for instead.
         watch: Scores of samples that nothing was fitted to, if there are any, for an alarm to
             compare a stream with.
+        goal: What they were chosen for, to choose them again; None if nobody knows.
+        stale: When and why the evidence changed after they were chosen; "" if it did not. What was
+            promised was about the evidence before.
         curves: By layer and parameter, such as ("logits", "radius").
     """
 
@@ -118,12 +122,19 @@ class Selection:
     left_out: Mapping[str, str] = field(default_factory=dict)
     note: str = ""
     watch: Watch | None = field(default=None, repr=False, compare=False)
+    goal: Goal | None = field(default=None, repr=False, compare=False)
+    stale: str = ""
     curves: Mapping[tuple[str, str], Curve] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def gap(self) -> float:
         """The most coverage that a better setting could add."""
         return max(0.0, self.best_possible - self.coverage)
+
+    @property
+    def is_certified(self) -> bool:
+        """Whether an accuracy is promised, of the evidence as it is."""
+        return self.certificate is not None and not self.stale
 
     def sentences(self) -> list[str]:
         """How the neighborhoods perform, and what is promised about them, in words."""
@@ -134,9 +145,15 @@ class Selection:
             f"{largest}{accuracy}"
         ]
         said += [f"Layer {name} is left out: {why}" for name, why in self.left_out.items()]
+        guaranteed = "Was guaranteed" if self.stale else "Guaranteed"
+        if self.stale:
+            said.append(
+                f"Stale: the evidence has changed, {self.stale}. Nothing is guaranteed until "
+                "recertify renews it"
+            )
         if self.false_alarm is not None:
             said.append(
-                f"Guaranteed: an ordinary sample is not IK with probability {self.false_alarm:g} "
+                f"{guaranteed}: an ordinary sample is not IK with probability {self.false_alarm:g} "
                 "at most"
             )
         if self.note:
@@ -144,7 +161,7 @@ class Selection:
         if (promise := self.certificate) is None:
             return said
         said.append(
-            f"Guaranteed with confidence {promise.confidence:g}: accuracy on IK at least "
+            f"{guaranteed} with confidence {promise.confidence:g}: accuracy on IK at least "
             f"{promise.accuracy:g} ({promise.errors} wrong of {promise.known:,} IK among "
             f"{promise.n_samples:,} samples that certify)"
         )
@@ -176,6 +193,7 @@ class Selection:
         if np.isneginf(self.least_confidence):
             record["least_confidence"] = None
         record["left_out"] = dict(self.left_out)
+        record["goal"] = None if self.goal is None else self.goal.to_dict()
         return record
 
     @classmethod
@@ -190,6 +208,8 @@ class Selection:
             values["certificate"] = Certificate(**record["certificate"])
         values["knowable"] = _read_knowable(record)
         values["watch"] = _read_watch(record)
+        if record.get("goal") is not None:
+            values["goal"] = Goal.from_dict(record["goal"])
         return cls(**values | _read_path(record, values["neighborhoods"]))
 
 

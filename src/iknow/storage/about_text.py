@@ -22,7 +22,7 @@ def to_text(info: BundleInfo) -> str:
 
 def to_html(info: BundleInfo) -> str:
     """The summary as a small card; green where an accuracy is certified."""
-    certified = info.selection is not None and info.selection.certificate is not None
+    certified = info.selection is not None and info.selection.is_certified
     facts = [(text(title), text(value)) for title, value in list_facts(info).items()]
     layers = [(text(each.name), text(each.metric), text(_rule_of(each))) for each in info.layers]
     return card(

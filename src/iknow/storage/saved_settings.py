@@ -43,6 +43,8 @@ def read_settings(path: str | os.PathLike[str], bundle: Bundle) -> dict[str, Any
             settings["selection"] = schema.add_missing(settings["selection"], SINCE_FORMAT_4)
         if bundle.format < 6 and isinstance(settings["selection"], dict):
             settings["selection"] = schema.add_missing(settings["selection"], {"watch": None})
+        if isinstance(settings["selection"], dict):  # those before evidence could change lack them
+            settings["selection"] = {"goal": None, "stale": "", **settings["selection"]}
         _check(settings, bundle)
     except (BundleError, ValueError) as error:
         raise BundleError(f"{path} cannot be loaded: manifest.json: {error}") from error
@@ -88,7 +90,7 @@ def _check_selection(record: dict[str, Any], bundle: Bundle) -> Selection:
     keys = [each.name for each in fields(Selection) if each.name != "curves"]
     schema.check_record(record, where, keys)
     undefined = [name for name in (*ACCURACIES, "least_confidence") if record[name] is None]
-    others = ("neighborhoods", "certificate", "levels", "watch", "curves", *undefined)
+    others = ("neighborhoods", "certificate", "levels", "watch", "goal", "curves", *undefined)
     schema.check_fields(Selection, record, where, others)
     place, left_out = f"{where}.neighborhoods", record["left_out"]
     used = [layer for layer in bundle.activations if layer not in left_out]
@@ -97,6 +99,8 @@ def _check_selection(record: dict[str, Any], bundle: Bundle) -> Selection:
     if record["certificate"] is not None:
         part = f"{where}.certificate"
         schema.check_fields(Certificate, schema.check_mapping(record["certificate"], part), part)
+    if record["goal"] is not None:
+        schema.check_mapping(record["goal"], f"{where}.goal")
     selection = Selection.from_dict(record)
     if selection.watch is not None and selection.watch.belief.max() >= len(bundle.classes):
         raise InputError(f"the watch believes in more than the {len(bundle.classes)} classes")
