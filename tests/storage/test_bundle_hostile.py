@@ -473,7 +473,7 @@ def test_any_mutation_of_the_archives_headers_is_refused(tmp_path, contents, n):
         if changed == whole:
             continue
         path.write_bytes(changed)
-        with pytest.raises(BundleError, match="is not a bundle|its marks are missing"):
+        with pytest.raises(BundleError, match=r"is not a bundle|its marks are missing"):
             read_bundle(path, verify=False)
 
 

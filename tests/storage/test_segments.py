@@ -17,7 +17,7 @@ from iknow.storage.segments.change_record import decode_change, encode_change
 from iknow.storage.segments.compacting import compact_bundle
 from iknow.storage.segments.folding import fold_changes
 from iknow.storage.segments.marks import SECTOR
-from tests.storage.test_bundle import make_classifier
+from tests.storage.test_bundle import flip, make_classifier
 from tests.storage.test_earlier import EARLIER
 
 NONE = np.empty(0, dtype=np.int64)
@@ -299,7 +299,7 @@ WRONG = {
     "class codes must be from 0 to 2": [addition(100, label=3)],
     "at least one must stay": [removal(*range(30))],
     "its layers must be": [replace(addition(100), points={"a": np.ones((1, 2), "f4")})],
-    "has 2 features": [replace(addition(1000), points={"a": np.ones((1, 3), "f4"), "b": np.ones((1, 4), "f4")})],
+    "has 2 features": [replace(addition(7777), points={n: np.ones((1, 3), "f4") for n in "ab"})],
 }  # fmt: skip
 
 

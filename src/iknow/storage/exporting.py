@@ -71,7 +71,9 @@ def export_model(classifier: Any, samples: Any = None) -> Exported:
     other = copy.copy(classifier)
     try:
         columns = getattr(classifier, "feature_names_in_", None)
-        other.model = other.model_ = _make(content, classifier.classes_[: classifier._n_columns], columns)
+        other.model = other.model_ = _make(
+            content, classifier.classes_[: classifier._n_columns], columns
+        )
     except InputError as error:
         raise ExportError(f"the exported model cannot be read: {error}") from error
     allowed = dict(probe.tolerances) if isinstance(probe, Probe) else {}

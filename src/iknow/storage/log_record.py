@@ -22,17 +22,7 @@ IDS = "changes/ids.npy"
 
 def log_to_record(log: Sequence[Logged]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     """The manifest's list of changes, and the array that goes with it, by its name."""
-    records = [
-        {
-            "what": change.what,
-            "when": change.when,
-            "who": change.who,
-            "why": change.why,
-            "classes": plain_labels(change.classes),
-            "ids": len(change.ids),
-        }
-        for change in log
-    ]
+    records = [entry_to_dict(change) | {"ids": len(change.ids)} for change in log]
     if not log:
         return [], {}
     return records, {IDS: np.concatenate([change.ids for change in log]).astype("<i8")}
@@ -51,6 +41,12 @@ def log_from_record(records: object, arrays: Mapping[str, Any]) -> tuple[Logged,
         _read_entry(entry, ids[start:end])
         for entry, (start, end) in zip(entries, pairwise([0, *ends]), strict=True)
     )
+
+
+def entry_to_dict(change: Logged) -> dict[str, Any]:
+    """A change as plain values for JSON."""
+    words = {"what": change.what, "when": change.when, "who": change.who, "why": change.why}
+    return words | {"ids": change.ids.tolist(), "classes": plain_labels(change.classes)}
 
 
 def plain_labels(labels: Sequence[Any]) -> list[Any]:

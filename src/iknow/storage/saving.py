@@ -197,7 +197,11 @@ class SavingMixin:
         classifier = cls(adapter if model is None else model, **parameters)  # type: ignore[call-arg]
         classifier.model_, classifier.probe_ = adapter, known_by
         kept = {name: settings[name] for name in ("about", "reading")}
-        facts = {"sha256": bundle.sha256, "exported": bundle.exported, "path": os.path.abspath(path)}
+        facts = {
+            "sha256": bundle.sha256,
+            "exported": bundle.exported,
+            "path": os.path.abspath(path),
+        }
         classifier.bundled_ = kept | facts
         classifier._restore(bundle, settings)
         # These describe inputs to the model, not precomputed outputs.

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from iknow.core.change import Change
 from iknow.core.neighborhood import Neighborhood
 from iknow.errors import BundleError
-from iknow.storage.bundle import as_path, encode_bundle, read_bundle, replace_bundle
 from iknow.storage.about_record import say_nothing
+from iknow.storage.bundle import as_path, encode_bundle, read_bundle, replace_bundle
 from iknow.storage.saved_settings import read_settings
 from iknow.storage.segments.folding import fold_changes
 from iknow.storage.segments.locking import locked

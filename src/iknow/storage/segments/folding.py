@@ -69,7 +69,8 @@ class Folding:
         """The number of rows by class, of shape (n_classes,)."""
         labels = self._bundle.labels[self._kept()]
         brought = [self._changes[which].labels[place] for which, place in self._brought.values()]
-        return np.bincount([*labels.tolist(), *brought], minlength=len(self.classes))
+        came = np.array(brought, dtype=np.int64)
+        return np.bincount(np.concatenate([labels, came]), minlength=len(self.classes))
 
     def fold(self) -> Bundle:
         """The bundle of the rows that are left, without segments; its log is that of all."""
