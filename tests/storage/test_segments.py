@@ -17,7 +17,7 @@ from iknow.storage.segments.change_record import decode_change, encode_change
 from iknow.storage.segments.compacting import compact_bundle
 from iknow.storage.segments.folding import fold_changes
 from iknow.storage.segments.marks import SECTOR
-from tests.storage.test_bundle import flip, make_classifier
+from tests.storage.test_bundle import make_classifier
 from tests.storage.test_earlier import EARLIER
 
 NONE = np.empty(0, dtype=np.int64)

@@ -100,15 +100,22 @@ def read_bundle(
     *,
     verify: bool | Literal["now"] = True,
     copied_up_to: int | None = None,
+    at: str | None = None,
 ) -> Bundle:
     """Read a bundle, its arrays copied into memory or, if they are large, mapped.
 
     verify: True compares arrays with their checksums on first use (`check`), "now" right here,
-    False never. The manifest is always compared with its own. copied_up_to: see `SealedFile`.
+    False never. The manifest is always compared with its own. copied_up_to: see `SealedFile`. at:
+    the sha256 that it had at some time, to read it without later changes.
     """
     if not (isinstance(verify, bool) or (isinstance(verify, str) and verify == "now")):
         raise InputError(f"verify must be True, False or 'now'; got {shown(verify)}")
-    return read_opened(as_path(path), open_bundle(as_path(path), copied_up_to), verify)
+    source = as_path(path)
+    opened = open_bundle(source, copied_up_to)
+    if at is not None:
+        with prefixed(f"{source}: "):
+            opened = opened.as_of(at)
+    return read_opened(source, opened, verify)
 
 
 def read_opened(source: Path, opened: Opened, verify: bool | Literal["now"]) -> Bundle:

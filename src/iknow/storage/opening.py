@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +69,22 @@ class Opened:
                 payload = self.file.read(segment.payload.start, segment.payload.stop)
                 changes.append(decode_change(payload))
         return tuple(changes)
+
+    def as_of(self, sha256: str) -> Opened:
+        """The same file as it was when its sha256 was this one: later changes do not count.
+
+        Raises:
+            BundleError: It never was, or not since it was compacted.
+        """
+        if self.head() == sha256:
+            return self
+        states = [self.sha256]
+        if self.chain is not None:
+            states += [segment.digest.hex() for segment in self.chain.segments]
+            if sha256 in states:
+                kept = self.chain.segments[: states.index(sha256)]
+                return replace(self, chain=replace(self.chain, segments=kept))
+        raise BundleError(f"it was replaced, and does not hold the state {sha256[:12]} any more")
 
     def grew(self) -> bool:
         """Whether changes were committed since, and the base is as long as it was."""

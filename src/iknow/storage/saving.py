@@ -149,6 +149,7 @@ class SavingMixin:
         pool: Any = None,
         scores: Any = None,
         embed: Any = None,
+        at: str | None = None,
     ) -> Self:
         """Read a bundle back, for the same trained model.
 
@@ -171,6 +172,8 @@ class SavingMixin:
                 was a function, which a bundle cannot hold, pass it again.
             scores: Where the scores are, likewise.
             embed: What gives the activations of a plain function, likewise.
+            at: The sha256 that the bundle had at some time since it was compacted, such as an audit
+                records it: load it without later changes.
 
         Raises:
             BundleError: The bundle is damaged, or was made with another model.
@@ -178,7 +181,7 @@ class SavingMixin:
         If the evidence of the bundle was changed, it is loaded as it is now; see `changes_`.
         """
         checks = as_flag(check_model, "check_model")
-        bundle = read_bundle(path, verify=verify)
+        bundle = read_bundle(path, verify=verify, at=at)
         settings = read_settings(path, bundle)
         given = {"pool": pool, "scores": scores, "embed": embed}
         reads_itself = model is None or isinstance(model, Model)
