@@ -38,6 +38,10 @@ class BundleError(IknowError):
     """A bundle that is damaged, belongs to another model, or has an unknown format."""
 
 
+class ConflictError(BundleError):
+    """A bundle that somebody else changed meanwhile: load it again, and repeat what you did."""
+
+
 class AuditError(IknowError):
     """A record that could not be written, or a journal that cannot be read or does not fit."""
 

@@ -1,5 +1,6 @@
 """Bundles say what they are, and how their models are read."""
 
+import hashlib
 import io
 import json
 import math
@@ -30,6 +31,7 @@ from iknow.storage.about import describe_bundle
 from iknow.storage.about_record import check_name, check_note, name_model
 from iknow.storage.archive import Entry, lay_out
 from iknow.storage.manifest import read_manifest, write_manifest
+from iknow.storage.segments.marks import first_marks, room_at
 from iknow.version import __version__
 from tests.markup import Page
 from tests.storage.test_bundle import make_outputs, unpack
@@ -56,7 +58,7 @@ def test_a_bundle_says_what_it_is(tuned, tmp_path):
     assert (info.name, info.note, info.title) == ("irises", "Three kinds,\nfrom 1936.", "irises")
     assert before <= datetime.fromisoformat(info.created) <= datetime.now(UTC)
     assert info.model == "Pipeline(StandardScaler, LogisticRegression)"
-    assert (info.iknow, info.version, info.format) == (__version__, None, 6)
+    assert (info.iknow, info.version, info.format) == (__version__, None, 7)
     assert info.n_bytes == (tmp_path / "x.iknow").stat().st_size
     labels = tuned.indexes_["standardscaler"].labels
     assert info.per_class == tuple(np.bincount(labels).tolist())
@@ -190,7 +192,10 @@ def test_a_description_leaves_the_large_arrays_on_disk(tmp_path):
         fields_of = {"descr": dtype, "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(header, fields_of)
         contents.append((name, header.getvalue(), int(dtype[2]) * math.prod(shape)))
-    layout = lay_out([Entry(name, len(start) + more, 0) for name, start, more in contents])
+    entries = [Entry(name, len(start) + more, 0) for name, start, more in contents]
+    layout = lay_out(entries)
+    end = layout.end + len(layout.ends)
+    layout = lay_out(entries, room_at(end))
     with (tmp_path / "x").open("wb") as file:
         for header, place, (_, start, _) in zip(
             layout.headers, layout.starts, contents, strict=True
@@ -199,6 +204,7 @@ def test_a_description_leaves_the_large_arrays_on_disk(tmp_path):
             file.write(header + start)
         file.seek(layout.end)
         file.write(layout.ends)
+        file.write(first_marks(end, hashlib.sha256(contents[0][1]).digest()))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     info = describe_bundle(tmp_path / "x")
     assert (info.n_samples, info.layers[0].n_features) == (n, 2000)

@@ -1,6 +1,6 @@
 """Bundles that earlier versions wrote answer as they did then.
 
-`earlier` holds bundles written by the versions with formats 2 to 5, about the outputs that
+`earlier` holds bundles written by the versions with formats 2 to 6, about the outputs that
 `make_queries` makes, and the answers that those versions gave.
 """
 
@@ -19,7 +19,7 @@ from tests.storage.test_bundle import make_outputs, rewrite_manifest, unpack
 
 EARLIER = Path(__file__).parent / "earlier"
 ANSWERS = json.loads((EARLIER / "answers.json").read_text())
-FORMATS = (2, 3, 4, 5)
+FORMATS = (2, 3, 4, 5, 6)
 
 
 def make_queries():
@@ -41,7 +41,7 @@ def test_an_earlier_bundle_answers_as_it_did(written, name):
         assert said == ANSWERS[name][what]
 
 
-@pytest.mark.parametrize("written", [4, 5])
+@pytest.mark.parametrize("written", [4, 5, 6])
 def test_earlier_levels_are_the_same_to_the_last_bit(written):
     assessment = EpistemicClassifier.load(path_of(written, "levels")).assess(make_queries())
     assert " ".join(map(repr, assessment.level.tolist())) == ANSWERS["levels"]["level"]
@@ -80,7 +80,7 @@ def test_an_earlier_bundle_keeps_its_rule_and_a_quorum_of_one(written):
 def test_an_earlier_bundle_saved_again_is_one_of_today(written, name, tmp_path):
     loaded = EpistemicClassifier.load(path_of(written, name))
     loaded.save(tmp_path / "x.iknow")
-    assert read_manifest(unpack(tmp_path / "x.iknow")["manifest.json"])["format"] == 6
+    assert read_manifest(unpack(tmp_path / "x.iknow")["manifest.json"])["format"] == 7
     again = EpistemicClassifier.load(tmp_path / "x.iknow")
     assert again.quorum == 1
     before, after = loaded.assess(make_queries()), again.assess(make_queries())
@@ -107,9 +107,16 @@ def test_an_earlier_bundle_with_entries_of_today_is_refused(written, tmp_path):
     def drop_an_entry(manifest):
         del manifest["settings"]["fixed" if written == 2 else "progress"]
 
-    words = (say_something, say_its_version, read_otherwise)
+    def log_a_change(manifest):
+        manifest["changes"] = []
+
+    words = (say_something, say_its_version, read_otherwise) if written < 6 else ()
     for edit in (add_a_quorum, add_a_level, drop_an_entry, *words):
         shutil.copy(path_of(written, "tuned"), tmp_path / "x.iknow")
         rewrite_manifest(tmp_path / "x.iknow", edit)
         with pytest.raises(BundleError, match=r"cannot be loaded: manifest\.json"):
             EpistemicClassifier.load(tmp_path / "x.iknow")
+    shutil.copy(path_of(written, "tuned"), tmp_path / "x.iknow")
+    rewrite_manifest(tmp_path / "x.iknow", log_a_change)
+    with pytest.raises(BundleError, match="'changes' does not belong"):
+        EpistemicClassifier.load(tmp_path / "x.iknow")

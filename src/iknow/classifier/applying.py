@@ -56,6 +56,8 @@ class ApplyingMixin(FittingMixin):
             "classes_": classes,
             "changes_": (*self.changes_, change.logged()),
         }
+        if "_uncommitted" in vars(self):  # it was loaded: `commit` writes them to the bundle
+            after["_uncommitted"] = (*self._uncommitted, change)
         leaving = np.setdiff1d(change.removed, change.rows)
         if isinstance(self.probe_, Probe) and len(leaving):
             after["probe_"] = self.probe_.without(leaving)

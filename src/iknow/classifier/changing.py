@@ -115,7 +115,9 @@ class ChangingMixin(ApplyingMixin):
         check_is_fitted(self, "indexes_")
         with self._alone():
             folded = {layer: index.folded() for layer, index in self.indexes_.items()}
-            self._put(indexes_=folded)
+            # What came and went again is not to be kept for `commit`.
+            forgotten = ("_uncommitted",) if getattr(self, "_uncommitted", ()) else ()
+            self._put(indexes_=folded, without=forgotten)
         return self
 
     def _addition(

@@ -20,10 +20,10 @@ from iknow.models.model import Model, Observation
 from iknow.models.precomputed import PrecomputedModel
 from iknow.models.samples import Samples, as_samples
 from iknow.search.disk.scratch import Folder
-from iknow.storage.saving import SavingMixin
+from iknow.storage.committing import CommittingMixin
 
 
-class ReadingMixin(SavingMixin):
+class ReadingMixin(CommittingMixin):
     """From what the user passes to samples and observations, for these parameters."""
 
     model: Any

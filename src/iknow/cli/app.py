@@ -8,6 +8,7 @@ import typer
 
 from iknow.cli.commands.assess import assess
 from iknow.cli.commands.audit import audit
+from iknow.cli.commands.change import add, changes, compact, relabel, remove
 from iknow.cli.commands.compare import compare
 from iknow.cli.commands.demo import demo
 from iknow.cli.commands.export import export
@@ -49,7 +50,8 @@ def main(
         raise typer.Exit(2)
 
 
-for command in (demo, fit, assess, report, info, compare, export, serve, warm_up):
+CHANGING = (add, remove, relabel, compact, changes)
+for command in (demo, fit, assess, report, info, compare, export, serve, warm_up, *CHANGING):
     app.command()(command)
 
 app.add_typer(audit)

@@ -19,7 +19,16 @@ from urllib.parse import quote, urlencode
 from iknow.client.address import DEFAULT_URL, check_token, parse_address
 from iknow.client.answers import Answers, read_answers
 from iknow.client.encoding import JSON, encode
-from iknow.client.records import Learned, Model, Reloaded, read_record
+from iknow.client.records import (
+    Changed,
+    Entry,
+    Learned,
+    Model,
+    Reloaded,
+    read_changed,
+    read_log,
+    read_record,
+)
 from iknow.client.replies import read_reply
 from iknow.core.text import shown
 from iknow.errors import InputError, ServiceError
@@ -152,6 +161,52 @@ class Client:
             ) from error
         return self._post("/v1/labels", {"labels": given}, lambda said: read_record(Learned, said))
 
+    def change(
+        self,
+        model: str,
+        *,
+        add: tuple[Any, Any] | None = None,
+        ids: Sequence[int] | None = None,
+        remove: Sequence[int] = (),
+        relabel: Mapping[int, Any] | None = None,
+        why: str = "",
+        after: str | None = None,
+    ) -> Changed:
+        """Remove, relabel and add samples of a model's evidence, in this order, all or none.
+
+        When it returns, the change is in the model's bundle, and all that is asked from now on is
+        answered by it. What was certified is stale until it is certified again.
+
+        Args:
+            model: Its name.
+            add: Samples as lists of numbers, dicts by feature, texts or an array, and their labels.
+            ids: Numbers to name the added samples by. Default: they count on.
+            remove: Numbers of samples.
+            relabel: Labels by the numbers of samples.
+            why: Why, for the log; who is the name of your token.
+            after: The sha256 of the bundle that you saw. Default: what is served now. If somebody
+                else changes it first, nothing happens, and neither does it if the request comes
+                twice: a `ServiceError` of status 409.
+        """
+        seen = self.model(model).bundle if after is None else after
+        asked: dict[str, Any] = {"remove": as_plain(remove), "why": why, "after": seen}
+        asked["relabel"] = [
+            {"id": as_plain(each), "label": as_plain(label)}
+            for each, label in (relabel or {}).items()
+        ]
+        if add is not None:
+            asked["add"] = {"rows": as_plain(add[0]), "labels": as_plain(add[1])}
+            asked["add"] |= {} if ids is None else {"ids": as_plain(ids)}
+        return self._post(f"/v1/models/{_segment(model)}/changes", asked, read_changed)
+
+    def changes(self, model: str) -> tuple[Entry, ...]:
+        """What happened to a model's evidence, the first change first.
+
+        Args:
+            model: Its name.
+        """
+        return self._ask("GET", f"/v1/models/{_segment(model)}/changes", read_log)
+
     def reload(self) -> tuple[Reloaded, ...]:
         """Have the service load bundles that changed on disk; what became of each model."""
         return self._post(
@@ -245,3 +300,12 @@ def _segment(name: str) -> str:
         return quote(name, safe="")
     except UnicodeEncodeError as error:
         raise InputError(f"{shown(name)} cannot stand in a URL") from error
+
+
+def as_plain(value: Any) -> Any:
+    """A value, or values in lists or arrays, as JSON has them."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [as_plain(each) for each in value]
+    return value

@@ -26,6 +26,8 @@ class Model:
         n_features: How many there are, if that is known.
         layers: Where evidence is searched.
         promises: What is promised, in sentences.
+        stale: Since when nothing is promised, as the evidence changed; empty if all holds.
+        changes: How often the evidence changed.
     """
 
     name: str
@@ -38,6 +40,8 @@ class Model:
     n_features: int | None
     layers: tuple[str, ...]
     promises: tuple[str, ...]
+    stale: str
+    changes: int
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,38 @@ class Learned:
     others: int
     repeated: int
     unknown: int
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One change of a model's evidence.
+
+    Attributes:
+        what: "add", "remove" or "relabel".
+        when: The time in UTC.
+        who: Who made it.
+        why: Why.
+        ids: Numbers of the samples.
+        classes: Labels of classes that came with it.
+    """
+
+    what: str
+    when: str
+    who: str
+    why: str
+    ids: tuple[int, ...]
+    classes: tuple[Label, ...]
+
+
+@dataclass(frozen=True)
+class Changed:
+    """What became of a change. bundle: the sha256 from now on, before: until then."""
+
+    model: str
+    version: str
+    bundle: str
+    before: str
+    changes: tuple[Entry, ...]
 
 
 @dataclass(frozen=True)
@@ -76,3 +112,13 @@ def read_record(kind: type[R], said: Mapping[str, Any]) -> R:
     """
     values = {each.name: said[each.name] for each in fields(kind)}  # type: ignore[arg-type]
     return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+
+
+def read_log(said: Mapping[str, Any]) -> tuple[Entry, ...]:
+    """The changes in the JSON of a response."""
+    return tuple(read_record(Entry, each) for each in said["changes"])
+
+
+def read_changed(said: Mapping[str, Any]) -> Changed:
+    """What became of a change, from the JSON of a response."""
+    return read_record(Changed, {**said, "changes": read_log(said)})

@@ -16,11 +16,13 @@ from functools import lru_cache
 from multiprocessing import get_context
 from typing import Protocol
 
-from iknow.errors import BundleError, InputError
+from iknow.errors import InputError
+from iknow.service.changing import renew_served
 from iknow.service.refusal import Refusal
 from iknow.service.rows import Rows
 from iknow.service.said import Said, Wanted, say
 from iknow.service.served import Served, Source, load_served
+from iknow.storage.catching_up import catch_up
 
 log = logging.getLogger("iknow.service")
 MOST_LOADED = 16
@@ -114,11 +116,18 @@ def _prepare(source: Source, sha256: str) -> None:
     _load(source, sha256)
 
 
+_latest: dict[Source, Served] = {}
+"""The state of each bundle that this process loaded last."""
+
+
 @lru_cache(MOST_LOADED)
 def _load(source: Source, sha256: str) -> Served:
-    served = load_served(source)
-    if served.sha256 != sha256:
-        raise BundleError(
-            f"{source.path} was replaced: reload the service to serve what is there now"
-        )
+    """A bundle as it is or was; states of one bundle share all but what changed."""
+    before = _latest.get(source)
+    follower = None if before is None else catch_up(before.classifier, sha256)
+    if before is not None and follower is not None:
+        served = renew_served(before, follower)
+    else:
+        served = load_served(source, at=sha256)
+    _latest[source] = served
     return served

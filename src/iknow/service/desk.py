@@ -61,6 +61,18 @@ class Desk:
         self._lock = threading.Lock()  # between those who update and those who read
         self._behind: deque[Moment] = deque()
         self._scheduled, self.n_unwatched = False, 0
+        self.states = (served.sha256,)
+
+    def succeed(self, served: Served, batcher: Batcher, tell: Callable[[str, Any], None]) -> Desk:
+        """A desk for the same model with changed evidence: its figures and its alarm go on.
+
+        states: the sha256s of all bundles that these are about.
+        """
+        parts = self._live, self.alarm, self.accuracy
+        desk = Desk(served, batcher, *parts, tell, self.shadow)
+        desk._lock, desk.n_unwatched = self._lock, self.n_unwatched
+        desk.states = (*self.states, served.sha256)
+        return desk
 
     def watch(self, moment: Moment) -> None:
         """Count an answered request, and let the alarm look at it; returns at once."""

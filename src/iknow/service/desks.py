@@ -76,10 +76,6 @@ def open_desk(
     shadow: Served | None = None,
 ) -> Desk:
     """A desk for a loaded model, with the state that an earlier run left behind."""
-
-    async def say(rows: Any, wanted: Any) -> Any:
-        return await computing.say(served, rows, wanted)
-
     classifier = served.classifier
     selection = getattr(classifier, "selection_", None)
     watch = getattr(selection, "watch", None)
@@ -92,10 +88,9 @@ def open_desk(
     if state is not None:
         alarm = DriftAlarm.from_dict(state["alarm"])
         accuracy = AccuracyMonitor.from_dict(state["accuracy"])
-    at_once = settings.workers
     return Desk(
         served,
-        Batcher(say, settings.most_waiting, settings.batch_rows, at_once),
+        make_batcher(served, settings, computing),
         Live(
             classifier.classes_,
             layers,
@@ -107,6 +102,15 @@ def open_desk(
         tell,
         None if shadow is None else Shadow(shadow, computing),
     )
+
+
+def make_batcher(served: Served, settings: Settings, computing: Computing) -> Batcher:
+    """The queue of a loaded model."""
+
+    async def say(rows: Any, wanted: Any) -> Any:
+        return await computing.say(served, rows, wanted)
+
+    return Batcher(say, settings.most_waiting, settings.batch_rows, settings.workers)
 
 
 def keep_state(desk: Desk, settings: Settings) -> None:

@@ -49,7 +49,7 @@ async def learn_labels(
         answers, `repeated` came before, and `unknown` name no answer that is recorded.
     """
     wanted = [_check(label, i) for i, label in enumerate(labels)]
-    served = {(desk.served.name, desk.served.sha256): desk for desk in desks}
+    served = {(desk.served.name, sha256): desk for desk in desks for sha256 in desk.states}
     try:
         found = await asyncio.to_thread(_sort, trail.journal, wanted, call, served)
         if found.records:

@@ -111,18 +111,20 @@ class Served:
             "n_features": self._n_features(),
             "layers": [str(layer) for layer in classifier.neighborhoods_],
             "promises": list(self.promises),
+            "stale": getattr(getattr(classifier, "selection_", None), "stale", ""),
+            "changes": len(classifier.changes_),
         }
 
 
-def load_served(source: Source) -> Served:
-    """Load a portable bundle, and warm it up.
+def load_served(source: Source, at: str | None = None) -> Served:
+    """Load a portable bundle, and warm it up; at: as it was when its sha256 was this one.
 
     Raises:
         BundleError: The bundle is damaged, or carries no model.
         InputError: It cannot be served, and why.
     """
     info = describe_bundle(source.path)
-    classifier = EpistemicClassifier.load(source.path)
+    classifier = EpistemicClassifier.load(source.path, at=at)
     if isinstance(classifier.model_, PrecomputedModel):
         raise InputError(
             f"{source.path} holds no model: make it portable with iknow export "
@@ -135,9 +137,9 @@ def load_served(source: Source) -> Served:
             name=name,
             version=version,
             classifier=classifier,
-            sha256=info.sha256,
+            sha256=str(classifier.bundled_["sha256"]),
             labels=labels_of(classifier),
-            promises=tuple(info.promises),
+            promises=promises_of(classifier) or tuple(info.promises),
             looker=Looker(source.picture),
             source=replace(source, name=name),
             created=info.created,
@@ -166,8 +168,6 @@ def serve_classifier(
             f"a name and a version have letters, digits and . _ -; got {shown(name)} and "
             f"{shown(version)}"
         )
-    selection = getattr(classifier, "selection_", None)
-    promises = () if selection is None else tuple(selection.sentences())
     bundled = getattr(classifier, "bundled_", {})
     return _warm(
         Served(
@@ -176,10 +176,16 @@ def serve_classifier(
             classifier=classifier,
             sha256=str(bundled.get("sha256", "")),
             labels=labels_of(classifier),
-            promises=promises,
+            promises=promises_of(classifier),
             looker=Looker(picture),
         )
     )
+
+
+def promises_of(classifier: EpistemicClassifier) -> tuple[str, ...]:
+    """What is promised of a tuned classifier, in sentences."""
+    selection = getattr(classifier, "selection_", None)
+    return () if selection is None else tuple(selection.sentences())
 
 
 def _warm(served: Served) -> Served:

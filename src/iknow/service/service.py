@@ -10,14 +10,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from iknow.audit import now
 from iknow.errors import AuditError, BundleError, IknowError
+from iknow.service.changing import Asked, change_served
 from iknow.service.computing import Computing, InProcesses, InThread
 from iknow.service.desk import Desk, Moment
-from iknow.service.desks import Desks, keep_state, open_desk
+from iknow.service.desks import Desks, keep_state, make_batcher, open_desk
 from iknow.service.labels import learn_labels
 from iknow.service.recording import Call
 from iknow.service.refusal import Refusal
@@ -30,11 +31,14 @@ from iknow.service.shaping import shape_rows
 from iknow.service.trail import Trail
 from iknow.service.webhook import Webhook
 from iknow.storage.about import describe_bundle
+from iknow.storage.log_record import entry_to_dict
 from iknow.version import __version__
 
 log = logging.getLogger("iknow.service")
 KEEP_EVERY = 30.0
 """Seconds between two writings of the alarms' state."""
+FEW_IDS = 1_000
+"""Samples of a change that the audit names; its bundle names all."""
 
 
 class Service:
@@ -154,6 +158,39 @@ class Service:
         async with self._learning:  # a label that comes twice at once counts once
             return await learn_labels(self.trail, self.desks, call, labels)
 
+    async def change(self, name: str, asked: Asked, call: Call) -> dict[str, Any]:
+        """Change the evidence of a model, in its bundle and as it is served.
+
+        Raises:
+            Refusal: 404, 409, 422, 503 or 507; then nothing has changed.
+        """
+        # Whoever asked may leave, but a change must not end halfway.
+        return await asyncio.shield(asyncio.create_task(self._change(name, asked, call)))
+
+    async def _change(self, name: str, asked: Asked, call: Call) -> dict[str, Any]:
+        async with self._reloading:
+            desk, computing = self.desks.find(name), self._computing
+            assert computing is not None
+            before = desk.served
+            served = await asyncio.to_thread(change_served, before, asked, call.caller)
+            try:
+                await computing.prepare(served)
+            except Exception as error:  # it is committed: workers load it with their next batch
+                log.error("a worker could not load %s yet: %s", served.title, error)
+            batcher = make_batcher(served, self.settings, computing)
+            new = desk.succeed(served, batcher, self._teller(served))
+            self.desks.replace(desk, new)
+        made = served.classifier.changes_[len(before.classifier.changes_) :]
+        told = [entry_to_dict(each) for each in made]
+        log.info("%s changed: %s", served.title, "; ".join(each.sentence() for each in made))
+        if self.trail is not None:
+            few = [each | {"ids": each["ids"][:FEW_IDS], "n": len(each["ids"])} for each in told]
+            await self.trail.note("change", served, {"before": before.sha256, "changes": few})
+        await asyncio.to_thread(keep_state, new, self.settings)
+        asyncio.get_running_loop().create_task(self._retire(desk))
+        return {"model": served.name, "version": served.version, "bundle": served.sha256,
+                "before": before.sha256, "changes": told}  # fmt: skip
+
     def status(self) -> dict[str, Any]:
         """What the page shows."""
         waiting = sum(desk.batcher.waiting for desk in self.desks)
@@ -178,12 +215,16 @@ class Service:
         for each in (served, shadow):
             if each is not None:
                 await computing.prepare(each)
+        tell = self._teller(served)
+        return await asyncio.to_thread(open_desk, served, self.settings, computing, tell, shadow)
+
+    def _teller(self, served: Served) -> Callable[[str, Any], None]:
         loop = asyncio.get_running_loop()
 
         def tell(what: str, details: Any) -> None:
             loop.call_soon_threadsafe(self._tell, what, served, details)
 
-        return await asyncio.to_thread(open_desk, served, self.settings, computing, tell, shadow)
+        return tell
 
     async def _reload(self, desk: Desk) -> dict[str, Any]:
         served, source = desk.served, desk.served.source

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from iknow.core.change import Logged
 from iknow.core.quorum import Quorum
 from iknow.core.text import name as short
 from iknow.models.adapt import OPTIONS
 from iknow.selection import Selection
 from iknow.storage.bundle import Bundle, read_bundle
+from iknow.storage.log_record import entry_to_dict
 from iknow.storage.saved_settings import read_settings
+from iknow.storage.segments.folding import Folding
 
 IN_LAYERS = ("levels", "neighborhoods", "left_out")
 """Parts of a selection that are large, or that the layers tell."""
@@ -74,6 +77,11 @@ class BundleInfo:
         layers: The layers.
         selection: How the neighborhoods were chosen, on how many validation samples, how they
             perform there, and what is promised; None if nothing was tuned.
+        changes: What happened to the evidence since it was collected: who changed which samples,
+            when and why, the first change first.
+        n_segments: How many of these changes are appended to the file, not folded in yet. Until
+            `iknow compact`, removed samples are still in the file.
+        n_torn: Bytes at the end of the file that an interrupted writer left; nobody reads them.
     """
 
     path: str
@@ -98,6 +106,9 @@ class BundleInfo:
     rule: str
     layers: tuple[LayerInfo, ...]
     selection: Selection | None
+    changes: tuple[Logged, ...] = ()
+    n_segments: int = 0
+    n_torn: int = 0
 
     @property
     def is_portable(self) -> bool:
@@ -125,6 +136,7 @@ class BundleInfo:
         if self.selection is not None:
             chosen = self.selection.to_dict()
             record["selection"] = {k: v for k, v in chosen.items() if k not in IN_LAYERS}
+        record["changes"] = [entry_to_dict(each) for each in self.changes]
         return record
 
     def __str__(self) -> str:
@@ -157,8 +169,17 @@ def describe_bundle(path: str | os.PathLike[str]) -> BundleInfo:
     bundle = read_bundle(path, verify=False, copied_up_to=0)
     settings = read_settings(path, bundle)
     about, reading, chosen = (settings[name] for name in ("about", "reading", "selection"))
-    said: dict[str, Any] = about or {}
+    said: dict[str, Any] = dict(about or {})
     selection = None if chosen is None else Selection.from_dict(chosen)
+    log = (*bundle.log, *(each.logged() for each in bundle.changes))
+    classes, n_samples = bundle.classes, len(bundle.labels)
+    if bundle.changes:
+        now = Folding(bundle)
+        for change in bundle.changes:
+            now.take(change)
+        said["per_class"], classes, n_samples = now.counts().tolist(), now.classes, now.n_rows
+        if selection is not None and not selection.stale:
+            selection = replace(selection, stale=bundle.changes[0].logged().sentence())
     names, counts, shapes = settings["feature_names_in"], said.get("per_class"), said.get("inputs")
     return BundleInfo(
         path=os.fspath(path),
@@ -175,14 +196,17 @@ def describe_bundle(path: str | os.PathLike[str]) -> BundleInfo:
         reading={option: reading[option] for option in OPTIONS},
         needs=tuple(reading["functions"]),
         recognizes_model=not isinstance(settings["probe"], str),
-        classes=tuple(bundle.classes.tolist()),
-        n_samples=len(bundle.labels),
+        classes=tuple(classes.tolist()),
+        n_samples=n_samples,
         per_class=None if counts is None else tuple(counts),
         inputs=None if shapes is None else {name: tuple(each) for name, each in shapes.items()},
         feature_names=None if names is None else tuple(names),
         rule=settings["rule"],
         layers=tuple(_describe_layers(bundle, selection)),
         selection=selection,
+        changes=log,
+        n_segments=len(bundle.changes),
+        n_torn=bundle.n_torn,
     )
 
 

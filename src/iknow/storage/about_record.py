@@ -66,6 +66,12 @@ def make_about(
     }
 
 
+def say_nothing() -> dict[str, Any]:
+    """The record of a bundle about which nothing is known; `per_class` is left to the caller."""
+    words = {"name": None, "version": None, "note": "", "created": now(), "model": "not recorded"}
+    return words | {"per_class": [], "inputs": None}
+
+
 def check_about(record: object, n_rows: int, n_classes: int) -> dict[str, Any]:
     """A record of `make_about`, for a bundle of this size."""
     where = "settings.about"

@@ -54,9 +54,20 @@ def list_facts(info: BundleInfo) -> dict[str, str]:
         found["inputs"] = short(", ".join(f"{name}: {shape}" for name, shape in pairs))
     if info.feature_names:
         found["features"] = short(names(info.feature_names))
+    if info.changes:
+        found["changes"] = _count_changes(info)
+    if info.n_torn:
+        found["torn"] = f"{info.n_torn:,} bytes that an interrupted writer left: not read"
     given = [f"{option}={value!r}" for option, value in info.reading.items() if value is not None]
     given += [f"{option}=..., a function: pass it to load" for option in info.needs]
     return found | ({"read with": short(", ".join(given))} if given else {})
+
+
+def _count_changes(info: BundleInfo) -> str:
+    folded = len(info.changes) - info.n_segments
+    parts = [f"{folded:,} folded in"] * bool(folded)
+    parts += [f"{info.n_segments:,} appended"] * bool(info.n_segments)
+    return f"{' and '.join(parts)}, the last at {info.changes[-1].when}"
 
 
 def _where_model_is(info: BundleInfo) -> str:

@@ -7,6 +7,9 @@ used in place. Nothing else is left to choose: sizes always use the ZIP64 fields
     for each content    local header (name, size, CRC-32), padded by an extra field; the content
     at the end          central directory, ZIP64 end record and its locator, end record
 
+The end record may claim a comment, which follows and is no part of the archive; whatever stands
+behind it is neither. So the end is found from the front, header by header (`find_end`).
+
 That makes reading safe and short. We take the names, sizes and checksums in the central directory
 as a claim, rebuild everything else from it, and compare byte for byte. So no field can lie, and
 nothing can overlap, leave a gap, or hide before, between or after the contents.
@@ -65,8 +68,15 @@ class Layout(NamedTuple):
     ends: bytes
 
 
-def lay_out(entries: Sequence[Entry]) -> Layout:
-    """The only layout that an archive of these contents can have."""
+class End(NamedTuple):
+    """Where an archive ends, and the length of the comment that follows."""
+
+    place: int
+    comment: int
+
+
+def lay_out(entries: Sequence[Entry], comment: int = 0) -> Layout:
+    """The only layout that an archive of these contents can have, before a comment of a length."""
     headers, starts, directory, place = [], [], [], 0
     for entry in entries:
         headers.append(_local_header(entry, place))
@@ -74,11 +84,17 @@ def lay_out(entries: Sequence[Entry]) -> Layout:
         starts.append(place + len(headers[-1]))
         place = starts[-1] + entry.size
     central = b"".join(directory)
-    return Layout(headers, starts, place, central + _ends(len(entries), place, len(central)))
+    return Layout(
+        headers, starts, place, central + _ends(len(entries), place, len(central), comment)
+    )
 
 
-def write_archive(file: IO[bytes], contents: Sequence[tuple[str, Parts]]) -> None:
-    """Write contents, each a name and its parts."""
+def write_archive(
+    file: IO[bytes],
+    contents: Sequence[tuple[str, Parts]],
+    comment: Callable[[int], bytes] = lambda end: b"",
+) -> None:
+    """Write contents, each a name and its parts; `comment` gets the place where it begins."""
     entries = []
     for name, parts in contents:
         crc = 0
@@ -86,19 +102,50 @@ def write_archive(file: IO[bytes], contents: Sequence[tuple[str, Parts]]) -> Non
             crc = zlib.crc32(part, crc)
         entries.append(Entry(name, sum(memoryview(part).nbytes for part in parts), crc))
     layout = lay_out(entries)
+    remark = comment(layout.end + len(layout.ends))
     for header, (_, parts) in zip(layout.headers, contents, strict=True):
         file.write(header)
         for part in parts:
             file.write(part)
-    file.write(layout.ends)
+    file.write(lay_out(entries, len(remark)).ends + remark)
+
+
+def find_end(read: Callable[[int, int], bytes], size: int) -> End:
+    """Find where the archive ends with which a file of this size begins; it is not verified.
+
+    If it has no such end, that of the file is returned, where `read_archive` finds what is wrong.
+    """
+    place, length = 0, 0
+    while length <= LARGEST_DIRECTORY:
+        header = read(place, place + LOCAL.size)
+        if header[:4] != b"PK\x03\x04" or len(header) < LOCAL.size:
+            break
+        *_, n_name, n_extra = LOCAL.unpack(header)
+        place += LOCAL.size + n_name
+        sizes = read(place, place + LOCAL_SIZES.size)
+        if n_name > LONGEST_NAME or len(sizes) < LOCAL_SIZES.size:
+            break
+        place += n_extra + LOCAL_SIZES.unpack(sizes)[3]
+        length += CENTRAL.size + n_name + CENTRAL_SIZES.size
+        if place > size:
+            break
+    end = place + length + LENGTH_OF_ENDS
+    record = read(end - END.size, end) if end <= size else b""
+    if record[:4] != b"PK\x05\x06":
+        return End(size, 0)
+    return End(end, END.unpack(record)[-1])
 
 
 def read_archive(read: Callable[[int, int], bytes], size: int) -> dict[str, slice]:
-    """Find the contents of a file of this size; `read(start, stop)` is called for headers only."""
+    """Find the contents of an archive that ends at `size` (see `find_end`).
+
+    `read(start, stop)` is called for headers only.
+    """
     entries = _read_directory(read, size)
     if len({entry.name for entry in entries}) != len(entries):
         raise ArchiveError("two of its contents have the same name")
-    layout = lay_out(entries)
+    comment = int.from_bytes(read(size - 2, size), "little")
+    layout = lay_out(entries, comment)
     if layout.end + len(layout.ends) != size or read(layout.end, size) != layout.ends:
         raise ArchiveError("its directory is damaged")
     found = {}
@@ -162,10 +209,10 @@ def _describe(entry: Entry, extra: bytes) -> tuple[int, ...]:
     return VERSION, 0, 0, MIDNIGHT, NEW_YEAR_1980, entry.crc, *sizes
 
 
-def _ends(count: int, start: int, length: int) -> bytes:
+def _ends(count: int, start: int, length: int, comment: int) -> bytes:
     record = END64.pack(
         b"PK\x06\x06", END64.size - 12, UNIX | VERSION, VERSION, 0, 0, count, count, length, start
     )
     locator = LOCATOR.pack(b"PK\x06\x07", 0, start + length, 1)
     many, far = 0xFFFF, 0xFFFFFFFF
-    return record + locator + END.pack(b"PK\x05\x06", 0, 0, many, many, far, far, 0)
+    return record + locator + END.pack(b"PK\x05\x06", 0, 0, many, many, far, far, comment)

@@ -2,7 +2,8 @@
 
 A bundle is one file, a ZIP of a JSON manifest and plain arrays (see `archive`). Nothing in it can
 execute code. The manifest holds the sha256 of every array and of itself, and each array is compared
-with its own before its first use (see `sealed`). Saving replaces a bundle in one step.
+with its own before its first use (see `sealed`). Saving replaces a bundle in one step; changes of
+the evidence are appended to it (see `segments`).
 
     manifest.json                  the table of contents; always first
     labels.npy                     class codes, ascending
@@ -11,6 +12,7 @@ with its own before its first use (see `sealed`). Saving replaces a bundle in on
     layers/LAYER/metric-*.npy      the arrays of the layer's metric, if it has any
     probe/NAME.npy                 what identifies the model, if anything
     condensed/, layers/LAYER/code* the rows that a condensed classifier has no more in full
+    changes/*.npy                  numbers of samples in the log of changes, if there were any
     model.onnx                     the model itself, if the bundle is portable
 
 An attacker can recompute checksums, so a correct one proves nothing: names are built from the
@@ -21,19 +23,17 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
+from iknow.core.change import Change
 from iknow.core.npy import decode_array, encode_array
 from iknow.core.text import shown
 from iknow.errors import BundleError, InputError
-from iknow.storage.archive import ArchiveError, read_archive, write_archive
+from iknow.storage.archive import write_archive
 from iknow.storage.atomic import replacing
 from iknow.storage.bundle_record import (
     FORMAT,
@@ -45,28 +45,30 @@ from iknow.storage.bundle_record import (
     to_record,
 )
 from iknow.storage.exported_record import check_exported, without_checksum
-from iknow.storage.manifest import LARGEST, read_manifest, write_manifest
-from iknow.storage.schema import add_missing, check_record
+from iknow.storage.manifest import read_manifest, write_manifest
+from iknow.storage.opening import MANIFEST, Opened, open_bundle, prefixed
+from iknow.storage.schema import check_record
 from iknow.storage.sealed import Guard, SealedFile, verify_all
+from iknow.storage.segments.folding import Folding
+from iknow.storage.segments.locking import locked
+from iknow.storage.segments.marks import first_marks
 
-READABLE = (2, 3, 4, 5, FORMAT)
-FORMAT_LINE = re.compile(rb'\{\n"format": (\d{1,9}),')
-MANIFEST = "manifest.json"
-KEYS = ("format", "iknow", "classes", "layers", "probe", "settings", "arrays", "model")
-SINCE_FORMAT_6 = ("model",)
 LARGEST_MODEL = (1 << 31) - 1
 """Bytes of a model, which protobuf cannot exceed either."""
 
 __all__ = ["Bundle", "read_bundle", "write_bundle"]
 
+Contents = list[tuple[str, list[bytes | memoryview]]]
+"""The contents of a bundle's file, each a name and its parts."""
+
 
 def write_bundle(path: str | os.PathLike[str], bundle: Bundle, version: str) -> None:
     """Write a bundle, or leave what was there untouched."""
-    target = _as_path(path)
+    target = as_path(path)
     name = shown(str(target))
     if "\0" in str(target):
         raise BundleError(f"{name} is not a valid file name: it contains NUL")
-    contents = _encode(bundle, version)
+    contents = encode_bundle(bundle, version)
     try:
         is_folder = target.is_dir()
     except OSError as error:  # too long, or a loop of links
@@ -76,11 +78,19 @@ def write_bundle(path: str | os.PathLike[str], bundle: Bundle, version: str) -> 
             f"{target} exists and is not a bundle but a folder: choose another name or remove it"
         )
     target.parent.mkdir(parents=True, exist_ok=True)
+    with locked(target):
+        replace_bundle(target, contents)
+
+
+def replace_bundle(target: Path, contents: Contents) -> None:
+    """Write a bundle's file; whoever may append to the one before must be locked out."""
+    digest = _hash(list(contents[0][1]))
     with replacing(target, _check_may_replace) as file:
-        write_archive(file, contents)
+        write_archive(file, contents, lambda end: first_marks(end, bytes.fromhex(digest)))
 
 
-def _as_path(path: Any) -> Path:
+def as_path(path: Any) -> Path:
+    """A file name as a path."""
     if not isinstance(path, (str, os.PathLike)):
         raise InputError(f"path must be a file name; got {shown(path)}")
     return Path(path)
@@ -91,19 +101,28 @@ def read_bundle(
     *,
     verify: bool | Literal["now"] = True,
     copied_up_to: int | None = None,
+    at: str | None = None,
 ) -> Bundle:
     """Read a bundle, its arrays copied into memory or, if they are large, mapped.
 
     verify: True compares arrays with their checksums on first use (`check`), "now" right here,
-    False never. The manifest is always compared with its own. copied_up_to: see `SealedFile`.
+    False never. The manifest is always compared with its own. copied_up_to: see `SealedFile`. at:
+    the sha256 that it had at some time, to read it without later changes.
     """
     if not (isinstance(verify, bool) or (isinstance(verify, str) and verify == "now")):
         raise InputError(f"verify must be True, False or 'now'; got {shown(verify)}")
-    source = _as_path(path)
-    file = SealedFile(source, copied_up_to)
-    places = _find_contents(source, file)
-    manifest, sha256 = _read_manifest(source, file, places[MANIFEST])
-    with _prefixed(f"{source} is damaged: {MANIFEST}: "):
+    source = as_path(path)
+    opened = open_bundle(source, copied_up_to)
+    if at is not None:
+        with prefixed(f"{source}: "):
+            opened = opened.as_of(at)
+    return read_opened(source, opened, verify)
+
+
+def read_opened(source: Path, opened: Opened, verify: bool | Literal["now"]) -> Bundle:
+    """The bundle in an open file; see `read_bundle`."""
+    file, manifest, places = opened.file, opened.manifest, opened.places
+    with prefixed(f"{source} is damaged: {MANIFEST}: "):
         names = name_arrays(manifest)
         checksums = check_record(manifest["arrays"], "arrays", names)
         exported = check_exported(manifest["model"], manifest["layers"])
@@ -115,17 +134,17 @@ def read_bundle(
     sealed = [(name, _take(file, name, places[name]), checksums[name]) for name in names]
     arrays = {}
     for name, content, _ in sealed:
-        with _prefixed(f"{source} is damaged: {name} cannot be read: "):
+        with prefixed(f"{source} is damaged: {name} cannot be read: "):
             arrays[name] = decode_array(content)
-    with _prefixed(f"{source} is damaged: "):
+    with prefixed(f"{source} is damaged: "):
         if verify:
             verify_all(each for each in sealed if _is_needed_at_once(each[0]))
     # The bundle may be sound and only use a rule or metric that is not registered here.
-    with _prefixed(f"{source} cannot be loaded: "):
+    with prefixed(f"{source} cannot be loaded: "):
         bundle = from_record(manifest, arrays)
 
     def check_content() -> None:
-        with _prefixed(f"{source} is damaged: "):
+        with prefixed(f"{source} is damaged: "):
             if verify:
                 verify_all(sealed)
             check_values(bundle)
@@ -135,22 +154,38 @@ def read_bundle(
         checksum = exported["sha256"] if verify else None
         return _read_model(source, file, places[MODEL], checksum)
 
-    guard = Guard(source, file, check_content, by_content=bool(verify))
-    if verify == "now":
+    guard = Guard(source, file, check_content, opened.committed, None if verify else opened.grew)
+    with prefixed(f"{source} is damaged: "):
+        changes = opened.read_changes()
+    if verify == "now" or (verify and changes):
         guard.check()
-        if exported is not None:
-            read_model()
+    with prefixed(f"{source} is damaged: "):
+        check_changes(bundle, changes)
+    if verify == "now" and exported is not None:
+        read_model()
     return replace(
         bundle,
         check=guard.check,
         model=None if exported is None else read_model,
         exported=None if exported is None else without_checksum(exported),
+        changes=changes,
         n_bytes=file.opened.size,
-        sha256=sha256,
+        sha256=opened.head(),
+        n_torn=0 if opened.chain is None else opened.chain.torn,
     )
 
 
-def _encode(bundle: Bundle, version: str) -> list[tuple[str, list[bytes | memoryview]]]:
+def check_changes(bundle: Bundle, changes: tuple[Change, ...]) -> None:
+    """Check that changes fit the bundle that they follow, one after the other."""
+    if not changes:
+        return
+    folding = Folding(bundle)
+    for number, change in enumerate(changes, 1):
+        with prefixed(f"its change {number}: "):
+            folding.take(change)
+
+
+def encode_bundle(bundle: Bundle, version: str) -> Contents:
     """The contents of a bundle's file, read back once to make sure that it can be loaded."""
     record, arrays = to_record(bundle)
     encoded: dict[str, list[bytes | memoryview]] = {}
@@ -185,44 +220,12 @@ def _hash(parts: list[bytes | memoryview]) -> str:
 def _check_may_replace(target: Path) -> None:
     """Refuse to replace anything but a bundle."""
     try:
-        file = SealedFile(target, copied_up_to=0)
-        _read_manifest(target, file, _find_contents(target, file)[MANIFEST])
+        open_bundle(target, copied_up_to=0)
     except BundleError as error:
         raise BundleError(
             f"{target} exists and is not a bundle, or not a complete one ({error}): choose another "
             "name or remove it"
         ) from error
-
-
-def _find_contents(source: Path, file: SealedFile) -> dict[str, slice]:
-    try:
-        places = read_archive(file.read, file.opened.size)
-    except ArchiveError as error:
-        raise BundleError(f"{source} is not a bundle, or damaged: {error}") from error
-    if next(iter(places), None) != MANIFEST:
-        raise BundleError(f"{source} is not a bundle: {MANIFEST} is missing")
-    return places
-
-
-def _read_manifest(source: Path, file: SealedFile, place: slice) -> tuple[dict[str, Any], str]:
-    """The manifest, and its sha256."""
-    text = file.read(place.start, min(place.stop, place.start + LARGEST + 1))
-    # The format comes before the checksum: a newer format may compute it differently.
-    found = FORMAT_LINE.match(text)
-    if found and int(found[1]) not in READABLE:
-        raise BundleError(
-            f"{source} has format {int(found[1])}; this version of iknow reads formats "
-            f"{READABLE[0]} to {FORMAT}: use the version that wrote it, or a newer one"
-        )
-    with _prefixed(f"{source} is damaged: {MANIFEST} is damaged: "):
-        manifest = read_manifest(text)
-        if found and int(found[1]) < 6:
-            manifest = add_missing(manifest, dict.fromkeys(SINCE_FORMAT_6))
-        also = ["condensed"] if "condensed" in manifest else []
-        check_record(manifest, "the manifest", [*KEYS, *also])
-        if not any(manifest["format"] is each for each in READABLE):  # excludes True and 5.0
-            raise BundleError(f"its format must be {FORMAT}")
-    return manifest, hashlib.sha256(text).hexdigest()
 
 
 def _take(file: SealedFile, name: str, place: slice) -> Any:
@@ -245,13 +248,5 @@ def _read_model(source: Path, file: SealedFile, place: slice, checksum: str | No
 
 
 def _is_needed_at_once(name: str) -> bool:
-    """Whether an array, of a metric, a probe or all codes, is small and needed on load."""
-    return name.startswith("probe/") or "/metric-" in name or "/code-" in name
-
-
-@contextmanager
-def _prefixed(prefix: str) -> Iterator[None]:
-    try:
-        yield
-    except (BundleError, ValueError) as error:
-        raise BundleError(f"{prefix}{error}") from error
+    """Whether an array, of a metric, a probe, the log or all codes, is small and needed on load."""
+    return name.startswith(("probe/", "changes/")) or "/metric-" in name or "/code-" in name

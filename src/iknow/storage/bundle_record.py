@@ -11,6 +11,7 @@ from urllib.parse import quote
 import numpy as np
 
 from iknow.core.arrays import Floats32, Ints, Labels
+from iknow.core.change import Change, Logged
 from iknow.core.neighborhood import Neighborhood
 from iknow.core.quorum import Quorum
 from iknow.errors import BundleError, InputError
@@ -27,12 +28,13 @@ from iknow.storage.codes_record import (
     name_code_arrays,
 )
 from iknow.storage.label_record import classes_from_dict, classes_to_dict
+from iknow.storage.log_record import IDS, log_from_record, log_to_record
 from iknow.storage.schema import check_list, check_mapping, check_record, check_text, misfit
 
 SMALL_QUORUM = 100
 """A quorum that costs little, even if a small training set cannot meet it."""
 LAYER_KEYS = ("metric", "metric_arrays", "neighborhood")
-FORMAT = 6
+FORMAT = 7
 MODEL = "model.onnx"
 PART = re.compile(r"[A-Za-z0-9_]{1,100}")
 
@@ -45,10 +47,12 @@ class Bundle:
     of shape (n_rows, n_features). settings: plain values of the classifier. probe: small arrays of
     any shape, read at once. check: call it before each use of the other arrays of a bundle that was
     read; it refuses damaged ones. model: gives the bytes of the model's ONNX file, if the bundle
-    holds it, and exported says how near it comes to the original (`exported_record`). format,
-    version, n_bytes, sha256: of the file it was read from, the version of iknow that wrote it, its
-    size, and the checksum of its manifest, which seals all of it. codes, condensed: of a condensed
-    classifier, the rows that are not in full, by layer (`codes_record`).
+    holds it, and exported says how near it comes to the original (`exported_record`). log: changes
+    that the arrays hold already; changes: those that follow, in segments. codes, condensed: of a
+    condensed classifier, the rows that are not in full, by layer (`codes_record`).
+    format, version, n_bytes, sha256, n_torn: of the file it was read from, the version of iknow
+    that wrote it, its size, the digest that seals all of it (of its manifest or, if there are
+    changes, of the last segment), and the bytes at its end that an interrupted writer left.
     """
 
     classes: Labels
@@ -62,12 +66,21 @@ class Bundle:
     check: Callable[[], None] | None = None
     model: Callable[[], bytes] | None = None
     exported: Mapping[str, Any] | None = None
+    log: tuple[Logged, ...] = ()
+    changes: tuple[Change, ...] = ()
     format: int = FORMAT
     version: str = ""
     n_bytes: int = 0
     sha256: str = ""
     codes: Mapping[str, Codes] = field(default_factory=dict)
     condensed: Condensed | None = None
+    n_torn: int = 0
+
+    @property
+    def model_classes(self) -> Labels:
+        """The classes that the model scores: the others came with changes."""
+        later = sum(len(each.classes) for each in self.log)
+        return self.classes[: len(self.classes) - later]
 
 
 def to_record(bundle: Bundle) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -84,19 +97,22 @@ def to_record(bundle: Bundle) -> tuple[dict[str, Any], dict[str, Any]]:
             "metric_arrays": list(metric.arrays()),
             "neighborhood": None if rule is None else neighborhood_to_dict(rule),
         }
-        arrays[_name(layer, "activations")] = np.asarray(values, dtype="<f4")
+        arrays[name_array(layer, "activations")] = np.asarray(values, dtype="<f4")
         for part, array in metric.arrays().items():
-            arrays[_name(layer, f"metric-{part}")] = np.asarray(array, dtype="<f8")
+            arrays[name_array(layer, f"metric-{part}")] = np.asarray(array, dtype="<f8")
     for name, array in bundle.probe.items():
         arrays[f"probe/{_escape(name)}.npy"] = np.asarray(array)
+    log, numbers = log_to_record(bundle.log)
+    arrays |= numbers
     record = {
         "classes": classes_to_dict(bundle.classes),
         "layers": layers,
         "probe": list(bundle.probe),
         "settings": dict(bundle.settings),
+        "changes": log,
     }
     if bundle.condensed is not None:
-        entry, more = codes_to_record(bundle.codes, bundle.condensed, _name)
+        entry, more = codes_to_record(bundle.codes, bundle.condensed, name_array)
         record["condensed"] = entry
         arrays |= more
     return record, arrays
@@ -111,11 +127,14 @@ def name_arrays(manifest: Mapping[str, Any]) -> list[str]:
         for part in parts:
             if not PART.fullmatch(check_text(part, "the name of a metric's array")):
                 raise misfit("the name of a metric's array", "letters and digits", part)
-        names += [_name(layer, part) for part in ("activations", *(f"metric-{p}" for p in parts))]
+        names += [
+            name_array(layer, part) for part in ("activations", *(f"metric-{p}" for p in parts))
+        ]
     for name in check_list(manifest["probe"], "probe"):
         names.append(f"probe/{_escape(check_text(name, 'the name of a probe'))}.npy")
     if "condensed" in manifest:
-        names += name_code_arrays(manifest["layers"], _name)
+        names += name_code_arrays(manifest["layers"], name_array)
+    names += [IDS] if check_list(manifest["changes"], "changes") else []
     if len(set(names)) != len(names):
         raise BundleError("two arrays have the same name")
     return names
@@ -131,7 +150,7 @@ def from_record(manifest: Mapping[str, Any], arrays: Mapping[str, Any]) -> Bundl
         classes=classes,
         labels=arrays["labels.npy"],
         rows=arrays["rows.npy"],
-        activations={layer: arrays[_name(layer, "activations")] for layer in layers},
+        activations={layer: arrays[name_array(layer, "activations")] for layer in layers},
         metrics={layer: _make_metric(layer, layers[layer], arrays) for layer in layers},
         neighborhoods={
             layer: _make_neighborhood(layer, record["neighborhood"], len(classes))
@@ -140,13 +159,14 @@ def from_record(manifest: Mapping[str, Any], arrays: Mapping[str, Any]) -> Bundl
         },
         settings=check_mapping(manifest["settings"], "settings"),
         probe={name: arrays[f"probe/{_escape(name)}.npy"] for name in manifest["probe"]},
+        log=log_from_record(manifest["changes"], arrays),
         format=manifest["format"],
         version=check_text(manifest["iknow"], "iknow"),
     )
     _check_shapes(bundle)
     if "condensed" not in manifest:
         return bundle
-    given = manifest["condensed"], bundle.activations, arrays, _name
+    given = manifest["condensed"], bundle.activations, arrays, name_array
     codes, condensed = codes_from_record(*given)
     return replace(bundle, codes=codes, condensed=condensed)
 
@@ -212,7 +232,7 @@ def _check_shapes(bundle: Bundle) -> None:
 
 def _make_metric(layer: str, record: Mapping[str, Any], arrays: Mapping[str, Any]) -> Metric:
     where = f"the metric of layer {layer[:80]!r}"
-    parts = {part: arrays[_name(layer, f"metric-{part}")] for part in record["metric_arrays"]}
+    parts = {part: arrays[name_array(layer, f"metric-{part}")] for part in record["metric_arrays"]}
     for part, array in parts.items():
         if array.dtype != np.dtype("<f8"):
             raise BundleError(f"{where} must have 64-bit floats; {part} has {array.dtype}")
@@ -235,7 +255,8 @@ def _make_neighborhood(layer: str, record: object, n_classes: int) -> Neighborho
     return rule
 
 
-def _name(layer: str, array: str) -> str:
+def name_array(layer: str, array: str) -> str:
+    """The name of a layer's array in an archive."""
     return f"layers/{_escape(layer)}/{array}.npy"
 
 

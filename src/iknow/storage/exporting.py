@@ -104,7 +104,7 @@ def load_exported(
         return None
     content = bundle.model()
     try:
-        model = _make(content, bundle.classes, settings["feature_names_in"], device)
+        model = _make(content, bundle.model_classes, settings["feature_names_in"], device)
     except InputError as error:
         raise BundleError(f"{path} cannot be loaded: {error}") from error
     if missing := [layer for layer in bundle.activations if layer not in model.layers]:

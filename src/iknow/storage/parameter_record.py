@@ -152,5 +152,5 @@ def parameters_from_dict(settings: Mapping[str, Any], bundle: Bundle) -> dict[st
         "layers": list(bundle.activations) if settings["layers"] else None,
         "neighborhoods": neighborhoods,
         "metric": metric,
-        "classes": bundle.classes if settings["classes"] else None,
+        "classes": bundle.model_classes if settings["classes"] else None,
     }

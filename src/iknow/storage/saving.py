@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal, Self
 from warnings import warn
@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from iknow.core.arrays import Labels
+from iknow.core.change import Change, Logged
 from iknow.core.neighborhood import Neighborhood
 from iknow.core.scalars import as_flag
 from iknow.errors import BundleError
@@ -49,8 +50,13 @@ class SavingMixin:
     condensed_: Condensed
     n_features_in_: int
     feature_names_in_: Labels
+    changes_: tuple[Logged, ...]
     bundled_: Mapping[str, Any]
     """Of a loaded classifier: what its bundle says about itself, and the bundle's sha256."""
+    _uncommitted: tuple[Change, ...]
+    """Of a loaded classifier: the changes since it was loaded, or since `commit`."""
+    _apply: Callable[[Change], Any]
+    _view: Callable[[], Any]
 
     def save(
         self,
@@ -64,6 +70,9 @@ class SavingMixin:
         samples: Any = None,
     ) -> None:
         """Write a bundle: evidence, neighborhoods and selection, and on request the model as ONNX.
+
+        Changes of the evidence are folded in: nothing of a removed sample is in the bundle. To
+        append changes to the bundle that a classifier was loaded from, use `commit`.
 
         It records the time, and with the environment variable SOURCE_DATE_EPOCH that time instead,
         so that the same classifier makes the same file.
@@ -93,6 +102,7 @@ class SavingMixin:
             ('input',)
         """
         check_is_fitted(self, "indexes_")
+        self = self._view()  # a change meanwhile must not mix old and new evidence
         about = make_about(self, name, note, version)
         as_onnx = find_exported(self, wanted=as_flag(onnx, "onnx"), samples=samples)
         known_by = self.probe_ if as_flag(probe, "probe") else "it was saved with probe=False"
@@ -129,6 +139,7 @@ class SavingMixin:
                 if isinstance(index, CondensedLayer)
             },
             condensed=getattr(self, "condensed_", None),
+            log=self.changes_,
             model=None if as_onnx is None else lambda: as_onnx.content,
             exported=None if as_onnx is None else as_onnx.compared,
         )
@@ -147,6 +158,7 @@ class SavingMixin:
         pool: Any = None,
         scores: Any = None,
         embed: Any = None,
+        at: str | None = None,
     ) -> Self:
         """Read a bundle back, for the same trained model.
 
@@ -169,12 +181,16 @@ class SavingMixin:
                 was a function, which a bundle cannot hold, pass it again.
             scores: Where the scores are, likewise.
             embed: What gives the activations of a plain function, likewise.
+            at: The sha256 that the bundle had at some time since it was compacted, such as an audit
+                records it: load it without later changes.
 
         Raises:
             BundleError: The bundle is damaged, or was made with another model.
+
+        If the evidence of the bundle was changed, it is loaded as it is now; see `changes_`.
         """
         checks = as_flag(check_model, "check_model")
-        bundle = read_bundle(path, verify=verify)
+        bundle = read_bundle(path, verify=verify, at=at)
         settings = read_settings(path, bundle)
         given = {"pool": pool, "scores": scores, "embed": embed}
         reads_itself = model is None or isinstance(model, Model)
@@ -193,7 +209,11 @@ class SavingMixin:
         classifier = cls(adapter if model is None else model, **parameters)  # type: ignore[call-arg]
         classifier.model_, classifier.probe_ = adapter, known_by
         kept = {name: settings[name] for name in ("about", "reading")}
-        facts = {"sha256": bundle.sha256, "exported": bundle.exported}
+        facts = {
+            "sha256": bundle.sha256,
+            "exported": bundle.exported,
+            "path": os.path.abspath(path),
+        }
         classifier.bundled_ = kept | facts
         classifier._restore(bundle, settings)
         # These describe inputs to the model, not precomputed outputs.
@@ -223,6 +243,13 @@ class SavingMixin:
             self.neighborhoods_ = dict(bundle.neighborhoods)
         if settings["selection"] is not None and settings["neighborhoods"] != CHOSEN:
             self.selection_ = Selection.from_dict(settings["selection"])
+        self.changes_ = bundle.log
+        for change in bundle.changes:
+            self._apply(change)
+        selection = getattr(self, "selection_", self.neighborhoods)
+        chosen = selection if isinstance(selection, Selection) else None
+        self.bundled_ = {**self.bundled_, "selection": chosen}
+        self._uncommitted = ()
 
 
 def _restore_probe(path: str | os.PathLike[str], bundle: Bundle) -> Probe | str:

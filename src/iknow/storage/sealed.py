@@ -3,8 +3,8 @@
 A small file is copied into memory, safe from changes. A large one is mapped, so opening it is quick
 and only what is needed is read. But then writing to the file changes the arrays, and truncating it
 kills the process that reads on. So before each use we compare the file's size and times with those
-seen before. If the times differ, we compare all checksums again; if the size differs, we refuse it.
-Replacing a file is safe: the old one stays open.
+seen before. If they differ, we compare all checksums again; if the file ends before what we use, we
+refuse it. A file may grow behind that. Replacing a file is safe: the old one stays open.
 """
 
 from __future__ import annotations
@@ -59,9 +59,13 @@ class SealedFile:
 
     def read(self, start: int, stop: int) -> bytes:
         """A small part of the content; less if the file is shorter."""
-        if self.is_mapped and hasattr(os, "pread"):  # safe even if the file is truncated
-            return os.pread(self._descriptor, stop - start, start)
-        return bytes(self.content[start:stop])
+        if not (self.is_mapped and hasattr(os, "pread")):
+            return bytes(self.content[start:stop])
+        parts, place = [], start  # safe even if the file is truncated
+        while place < stop and (part := os.pread(self._descriptor, stop - place, place)):
+            parts.append(part)  # the system gives 2 GiB at most
+            place += len(part)
+        return b"".join(parts)
 
     def identify(self) -> Identity:
         """The file's identity now; a copy never changes."""
@@ -71,13 +75,21 @@ class SealedFile:
 class Guard:
     """Decides before each use of a file whether it may be used.
 
-    verify: raises `BundleError` if the content is wrong. by_content: whether it finds every change.
+    verify: raises `BundleError` if the content is wrong. end: where the content ends; what follows
+    may come and go. grew: for a `verify` that does not find every change, says whether the file was
+    only added to, as far as it can tell; None for one that does.
     """
 
     def __init__(
-        self, path: Path, file: SealedFile, verify: Callable[[], None], *, by_content: bool
+        self,
+        path: Path,
+        file: SealedFile,
+        verify: Callable[[], None],
+        end: int,
+        grew: Callable[[], bool] | None = None,
     ) -> None:
-        self._path, self._file, self._verify, self._by_content = path, file, verify, by_content
+        self._path, self._file, self._verify, self._end = path, file, verify, end
+        self._grew = grew
         self._passed: Identity | None = None
         self._lock = Lock()
 
@@ -89,7 +101,8 @@ class Guard:
             now, opened = self._file.identify(), self._file.opened
             if now == self._passed:
                 return
-            if now.size != opened.size or (now.mtime != opened.mtime and not self._by_content):
+            touched = now[:2] != opened[:2] and self._grew is not None and not self._grew()
+            if now.size < self._end or touched:
                 raise self._changed()
             try:
                 self._verify()
@@ -97,9 +110,10 @@ class Guard:
                 raise (self._changed() if now != opened else error) from error
             after = self._file.identify()
             # A new `ctime` may mean that the file was replaced; the next check will tell.
-            if (after.size, after.mtime) != (now.size, now.mtime):
+            if after.size < self._end:
                 raise self._changed()
-            self._passed = now
+            if (after.size, after.mtime) == (now.size, now.mtime):
+                self._passed = now
 
     def _changed(self) -> BundleError:
         return BundleError(

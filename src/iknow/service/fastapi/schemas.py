@@ -72,10 +72,59 @@ class Model(BaseModel):
     n_features: int | None
     layers: list[str]
     promises: list[str]
+    stale: str = Field(description="Since when nothing is promised; empty if all holds.")
+    changes: int
 
 
 class Models(BaseModel):
     models: list[Model]
+
+
+class Entry(BaseModel):
+    """One change of the evidence."""
+
+    what: Literal["add", "remove", "relabel"]
+    when: str
+    who: str
+    why: str
+    ids: list[int]
+    classes: list[Value]
+
+
+class Log(BaseModel):
+    changes: list[Entry]
+
+
+class Changed(Log):
+    """What became of a change."""
+
+    model: str
+    version: str
+    bundle: str
+    before: str
+
+
+class Added(BaseModel):
+    """Samples to add, with their labels, and perhaps numbers to name them by."""
+
+    rows: list[Any] = Field(min_length=1)
+    labels: list[Value]
+    ids: list[int] | None = None
+
+
+class Relabeled(BaseModel):
+    id: int = Field(ge=0)
+    label: str | int | float | bool
+
+
+class Change(BaseModel):
+    """Samples to remove, to relabel and to add. after: the sha256 of the bundle that you saw."""
+
+    remove: list[int] = []
+    relabel: list[Relabeled] = []
+    add: Added | None = None
+    why: str = ""
+    after: str | None = None
 
 
 BINARY = {"schema": {"type": "string", "format": "binary"}}
@@ -104,6 +153,9 @@ LABELS_BODY = {
         ref_template="#/components/schemas/{model}"
     )}}}
 }  # fmt: skip
+CHANGE_BODY = {
+    "requestBody": {"required": True, "content": {JSON: {"schema": Change.model_json_schema()}}}
+}
 
 
 def failures(*statuses: int) -> dict[int | str, dict[str, Any]]:
@@ -112,4 +164,5 @@ def failures(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 ASKED = failures(400, 401, 403, 404, 408, 413, 415, 422, 429, 500, 503, 504)
+CHANGED = failures(400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 500, 503, 507)
 READ = failures(401, 403, 404, 500, 503)

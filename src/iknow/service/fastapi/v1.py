@@ -7,16 +7,21 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
+from iknow.service.changing import read_asked
 from iknow.service.decoding import JSON, decode, is_table
 from iknow.service.desk import Desk
 from iknow.service.fastapi.reading import admit, read_body, service_of
 from iknow.service.fastapi.schemas import (
     ASKED,
+    CHANGE_BODY,
+    CHANGED,
     LABELS_BODY,
     READ,
     ROWS_BODY,
     Answers,
+    Changed,
     Learned,
+    Log,
     Model,
     Models,
 )
@@ -25,6 +30,7 @@ from iknow.service.pydantic_core import parse_json, write_json
 from iknow.service.refusal import Refusal
 from iknow.service.said import Wanted, as_answers
 from iknow.service.service import Service
+from iknow.storage.log_record import entry_to_dict
 
 router = APIRouter(prefix="/v1")
 Flag = Annotated[bool, Query()]
@@ -120,6 +126,25 @@ async def model(request: Request, name: str) -> Response:
     """Say what a model is and what it promises."""
     admit(request, "assess")
     return respond(find_desk(service_of(request), name).served.about())
+
+
+@router.post(
+    "/models/{name}/changes", responses=CHANGED, response_model=Changed, openapi_extra=CHANGE_BODY
+)
+async def change(request: Request, name: str) -> Response:
+    """Remove, relabel and add samples of a model's evidence, in this order, all or none."""
+    service, call = service_of(request), admit(request, "admin")
+    find_desk(service, name)
+    asked = read_asked(parse_json(await read_body(request)), service.settings.most_rows)
+    return respond(await service.change(name, asked, call))
+
+
+@router.get("/models/{name}/changes", responses=READ, response_model=Log)
+async def changes(request: Request, name: str) -> Response:
+    """Tell what happened to a model's evidence: who changed which samples, when and why."""
+    admit(request, "admin")
+    log = find_desk(service_of(request), name).served.classifier.changes_
+    return respond({"changes": [entry_to_dict(each) for each in log]})
 
 
 @router.get("/status", responses=READ)

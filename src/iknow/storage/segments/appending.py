@@ -1,0 +1,108 @@
+"""Appending: changes become segments of a bundle's file, and are committed together.
+
+    lock → read → cut off what is not committed → append → sync → mark → sync → done
+
+When `append_changes` returns, the changes survive a power failure. If it raises, none of them
+happened: what was written is taken back, the mark first, so that at no moment does a mark promise
+what is not there.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+
+from iknow.core.change import Change
+from iknow.errors import ConflictError
+from iknow.storage.bundle import as_path, check_changes, read_opened
+from iknow.storage.opening import Opened, open_bundle, prefixed
+from iknow.storage.segments.chain import Chain, make_header
+from iknow.storage.segments.change_record import encode_change
+from iknow.storage.segments.compacting import Chosen, rewrite_bundle
+from iknow.storage.segments.locking import locked
+from iknow.storage.segments.marks import SECTOR, Head, Mark, encode_mark, sector_of
+
+
+def append_changes(
+    path: str | os.PathLike[str],
+    changes: Sequence[Change],
+    *,
+    after: str | None = None,
+    chosen: Chosen | None = None,
+) -> str:
+    """Append changes to a bundle, all or none, and return its new sha256.
+
+    Args:
+        path: The bundle. One of an earlier format is rewritten in today's first.
+        changes: The changes, in order.
+        after: The sha256 of the bundle that they follow. Default: whatever is there now.
+        chosen: A selection and rules to use from now on; the bundle is then written anew.
+
+    Raises:
+        ConflictError: The bundle is not the one that they follow any more.
+        BundleError: The bundle is damaged, or the changes do not fit it.
+        OSError: They could not be written; the bundle is as it was.
+    """
+    source = as_path(path)
+    if source.is_file() and not os.access(source, os.W_OK):
+        raise PermissionError(errno.EACCES, "it may not be written", str(source))
+    payloads = [encode_change(change) for change in changes]
+    with locked(source) as descriptor:
+        opened = open_bundle(source, copied_up_to=0)
+        assert descriptor is not None
+        if after is not None and opened.head() != after:
+            raise ConflictError(
+                f"{source} was changed by somebody else meanwhile: load it again and repeat the "
+                "change"
+            )
+        bundle = read_opened(source, opened, verify=False)
+        with prefixed(f"{source} cannot take this change: "):
+            check_changes(bundle, (*bundle.changes, *changes))
+        if opened.chain is None or chosen is not None:
+            return rewrite_bundle(source, changes, chosen)
+        return _append(descriptor, opened, opened.chain, payloads).digest.hex()
+
+
+def _append(descriptor: int, opened: Opened, chain: Chain, payloads: list[bytes]) -> Head:
+    """Write and commit segments; the lock is held."""
+    before, turn, end = chain.head, chain.marks.last.turn, opened.end
+    if not chain.marks.both:  # else an interruption while a mark cannot be read would be damage
+        turn += 1
+        _write(descriptor, sector_of(end, turn), encode_mark(Mark(turn, before)))
+        os.fsync(descriptor)
+    other = opened.file.read(sector_of(end, turn + 1), sector_of(end, turn + 1) + SECTOR)
+    try:
+        if chain.torn:
+            os.ftruncate(descriptor, before.end)
+        head = before
+        for payload in payloads:
+            header, after = make_header(head, payload)
+            _write(descriptor, head.end, header)
+            _write(descriptor, head.end + len(header), payload)
+            head = after
+        os.fsync(descriptor)
+        _write(descriptor, sector_of(end, turn + 1), encode_mark(Mark(turn + 1, head)))
+        os.fsync(descriptor)
+    except BaseException:
+        _take_back(descriptor, sector_of(end, turn + 1), other, before.end)
+        raise
+    return head
+
+
+def _take_back(descriptor: int, sector: int, other: bytes, end: int) -> None:
+    """Make the file what it was; where that fails too, the next writer cuts off the rest."""
+    with suppress(OSError):
+        _write(descriptor, sector, other)
+        os.fsync(descriptor)
+        os.ftruncate(descriptor, end)
+        os.fsync(descriptor)
+
+
+def _write(descriptor: int, place: int, content: bytes) -> None:
+    """Write all of some bytes at a place; the system may take them in parts."""
+    rest = memoryview(content)
+    os.lseek(descriptor, place, os.SEEK_SET)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]

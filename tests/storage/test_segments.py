@@ -1,0 +1,374 @@
+"""Segments: what was acknowledged is there, what is damaged is refused, what is torn is ignored."""
+
+import os
+import random
+import threading
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from iknow.core.change import Change
+from iknow.errors import BundleError, ConflictError, InputError
+from iknow.storage.bundle import Bundle, read_bundle, write_bundle
+from iknow.storage.segments import appending
+from iknow.storage.segments.appending import append_changes
+from iknow.storage.segments.change_record import decode_change, encode_change
+from iknow.storage.segments.compacting import compact_bundle
+from iknow.storage.segments.folding import fold_changes
+from iknow.storage.segments.marks import SECTOR
+from tests.storage.test_bundle import make_classifier
+from tests.storage.test_earlier import EARLIER
+
+NONE = np.empty(0, dtype=np.int64)
+LAYERS = {"a": 2, "b": 4}
+
+
+def ints(*numbers):
+    return np.array(numbers, dtype=np.int64)
+
+
+def removal(*ids):
+    return Change("remove", "2026-11-16T12:00:00Z", "ada", "a slip", ints(*ids), NONE, NONE, {})
+
+
+def addition(*ids, label=1, seed=0, classes=()):
+    rng = np.random.default_rng((seed, *ids))
+    points = {name: rng.normal(size=(len(ids), m)).astype("f4") for name, m in LAYERS.items()}
+    labels = np.full(len(ids), label)
+    return Change("add", "2026-11-16T12:00:00Z", "", "", NONE, ints(*ids), labels, points, classes)
+
+
+def relabeling(bundle, row, label):
+    place = bundle.rows.tolist().index(row)
+    points = {name: values[[place]] for name, values in bundle.activations.items()}
+    what = "relabel", "2026-11-16T12:00:00Z", "ada", ""
+    return Change(*what, ints(row), ints(row), ints(label), points)
+
+
+@pytest.fixture
+def path(tmp_path):
+    make_classifier().save(tmp_path / "it.iknow")
+    return tmp_path / "it.iknow"
+
+
+def state_of(bundle):
+    """All that a bundle holds by now, as values to compare."""
+    folded = fold_changes(bundle, bundle.changes)
+    points = {name: values.tobytes() for name, values in folded.activations.items()}
+    log = [(each.what, each.ids.tolist()) for each in folded.log]
+    return folded.rows.tolist(), folded.labels.tolist(), points, folded.classes.tolist(), log
+
+
+def test_a_change_is_read_as_it_was_written(path):
+    before = read_bundle(path)
+    changes = removal(3, 5), addition(100, 200), relabeling(before, 7, 2)
+    digests = {before.sha256}
+    for change in changes:
+        digests.add(append_changes(path, [change]))
+        assert read_bundle(path).sha256 in digests
+    found = read_bundle(path, verify="now")
+    assert len(digests) == 4
+    assert found.n_torn == 0
+    for one, other in zip(changes, found.changes, strict=True):
+        assert encode_change(one) == encode_change(other)
+    assert np.array_equal(found.rows, before.rows)
+
+
+def test_folding_is_the_same_as_a_dictionary_of_samples(path):
+    """The oracle is a plain dictionary: number → label and points."""
+    bundle = read_bundle(path)
+    chance, rng = random.Random(1), np.random.default_rng(1)
+    known = {
+        int(row): (
+            int(bundle.labels[i]),
+            {n: v[i].tobytes() for n, v in bundle.activations.items()},
+        )
+        for i, row in enumerate(bundle.rows)
+    }
+    changes = []
+    for step in range(60):
+        kind = chance.choice(["add", "remove", "relabel"])
+        rows = np.sort(np.array(chance.sample(sorted(known), 2)))
+        if kind == "add":
+            rows = np.unique(rng.integers(0, 500, 5))
+            rows = rows[[int(row) not in known for row in rows]]
+            change = addition(*rows, label=chance.randrange(3), seed=step)
+        elif kind == "remove":
+            change = removal(*rows)
+        else:
+            held = [known[int(row)][1] for row in rows]
+            points = {n: np.stack([np.frombuffer(each[n], "f4") for each in held]) for n in LAYERS}
+            labels = rng.integers(0, 3, 2)
+            change = Change(kind, "2026-11-16T12:00:00Z", "", "", rows, rows, labels, points)
+        for row in change.removed.tolist():
+            known.pop(row)
+        for i, row in enumerate(change.rows.tolist()):
+            held = {n: change.points[n][i].tobytes() for n in LAYERS}
+            known[row] = int(change.labels[i]), held
+        changes.append(change)
+    append_changes(path, changes)
+    compact_bundle(path)
+    found = read_bundle(path, verify="now")
+    order = sorted(known, key=lambda row: (known[row][0], row))
+    assert found.rows.tolist() == order
+    assert found.labels.tolist() == [known[row][0] for row in order]
+    for name, values in found.activations.items():
+        assert values.tobytes() == b"".join(known[row][1][name] for row in order)
+    assert len(found.log) == 60
+
+
+# Torn or damaged
+
+
+def test_a_file_cut_short_anywhere_after_a_removal_never_brings_the_sample_back(path):
+    append_changes(path, [removal(3)])
+    append_changes(path, [removal(5)])
+    whole = path.read_bytes()
+    for length in [*range(0, len(whole), 11), len(whole) - 1]:
+        path.write_bytes(whole[:length])
+        with pytest.raises(BundleError):
+            read_bundle(path, verify=False)
+
+
+def test_no_flipped_bit_undoes_a_change(path):
+    start = path.stat().st_size - 2 * SECTOR
+    append_changes(path, [removal(3)])
+    append_changes(path, [removal(5)])
+    whole, expected = path.read_bytes(), state_of(read_bundle(path))
+    n_refused = 0
+    for place in range(start, len(whole)):
+        path.write_bytes(
+            whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :]
+        )
+        try:
+            assert state_of(read_bundle(path)) == expected  # a mark, of which there are two
+        except BundleError:
+            n_refused += 1
+    assert n_refused == len(whole) - start - 2 * SECTOR
+
+
+@pytest.mark.parametrize("n", [300, pytest.param(20_000, marks=pytest.mark.slow)])
+def test_any_mutation_behind_the_base_is_refused_or_changes_nothing(path, n):
+    """Bytes overwritten, cut out, inserted or moved."""
+    start = path.stat().st_size - 2 * SECTOR
+    for change in (removal(3), addition(100), removal(5)):
+        append_changes(path, [change])
+    whole, expected = path.read_bytes(), state_of(read_bundle(path))
+    chance = random.Random(n)
+    for _ in range(n):
+        changed = bytearray(whole)
+        for _ in range(chance.randint(1, 3)):
+            one = chance.randrange(start, len(changed) + 1)
+            other = min(len(changed), one + chance.choice([1, 2, 4, 8, 64, SECTOR, 1000]))
+            filling = chance.choice(
+                [b"", b"\0" * (other - one), chance.randbytes(other - one), whole[start:][:99]]
+            )
+            changed[one:other] = filling
+        path.write_bytes(changed)
+        try:
+            found = read_bundle(path)
+        except BundleError:
+            continue
+        assert state_of(found) == expected
+
+
+@pytest.mark.parametrize("n", [300, pytest.param(20_000, marks=pytest.mark.slow)])
+def test_any_mutation_of_a_payload_is_refused_or_a_sound_change(path, n):
+    """Whoever can write the file can compute checksums: the values themselves must be checked."""
+    payload = encode_change(addition(100, 101))
+    chance, bundle = random.Random(n), read_bundle(path)
+    for _ in range(n):
+        changed = bytearray(payload)
+        for _ in range(chance.randint(1, 4)):
+            place = chance.randrange(len(changed))
+            changed[place] = chance.choice([0, 255, 127, chance.randrange(256)])
+        try:
+            folded = fold_changes(bundle, [decode_change(bytes(changed))])
+        except BundleError:
+            continue
+        assert len(folded.rows) == len(bundle.rows) + 2
+
+
+class Killed(BaseException):
+    """Stands for the end of a process: nothing is taken back."""
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("nth", [1, 2, 3])
+def test_what_an_interrupted_writer_leaves_is_ignored_and_cut_off(path, monkeypatch, nth, share):
+    """Killed during the nth write: of a header, a payload, or a mark."""
+    append_changes(path, [removal(3)])
+    old = state_of(read_bundle(path))
+    calls, real = [], os.write
+
+    def write(descriptor, content):
+        calls.append(content)
+        if len(calls) < nth:
+            return real(descriptor, content)
+        real(descriptor, content[: int(share * len(content))])
+        raise Killed
+
+    monkeypatch.setattr(appending.os, "write", write)
+    monkeypatch.setattr(appending, "_take_back", lambda *arguments: None)
+    with pytest.raises(Killed):
+        append_changes(path, [removal(5)])
+    monkeypatch.undo()
+    left = read_bundle(path, verify="now")
+    assert len(left.changes) == (2 if nth == 3 and share else 1)
+    assert (left.n_torn > 0) == (nth < 3 or not share) or (nth, share) == (1, 0.0)
+    assert nth == 3 or state_of(left) == old
+    append_changes(path, [removal(7)])
+    found = read_bundle(path, verify="now")
+    assert found.n_torn == 0
+    assert found.changes[-1].removed.tolist() == [7]
+    assert len(found.changes) == len(left.changes) + 1
+
+
+# Writers
+
+
+def test_of_two_writers_that_saw_the_same_bundle_one_is_told(path):
+    seen = read_bundle(path).sha256
+    append_changes(path, [removal(3)], after=seen)
+    with pytest.raises(ConflictError, match="changed by somebody else meanwhile: load it again"):
+        append_changes(path, [removal(5)], after=seen)
+    assert [each.removed.tolist() for each in read_bundle(path).changes] == [[3]]
+
+
+def test_writers_at_once_lose_nothing(path):
+    errors = []
+
+    def write(first):
+        try:
+            for row in range(first, first + 10):
+                append_changes(path, [addition(row)])
+                if row % 4 == 0:
+                    compact_bundle(path)
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=write, args=(1000 * i,)) for i in range(1, 5)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert not errors
+    found = read_bundle(path, verify="now")
+    rows, _, _, _, log = state_of(found)
+    added = {1000 * i + j for i in range(1, 5) for j in range(10)}
+    assert added <= set(rows)
+    assert sorted(ids[0] for _, ids in log) == sorted(added)
+
+
+@pytest.mark.parametrize("step", ["write", "fsync"])
+@pytest.mark.parametrize("nth", [1, 2, 3])
+def test_a_full_disk_leaves_everything_as_it_was(path, monkeypatch, step, nth):
+    append_changes(path, [removal(3)])
+    before, calls = path.read_bytes(), []
+    real = getattr(os, step)
+
+    def fail(*arguments):
+        calls.append(arguments)
+        if len(calls) == nth:
+            raise OSError(28, "No space left on device")
+        return real(*arguments)
+
+    monkeypatch.setattr(appending.os, step, fail)
+    if (step, nth) == ("fsync", 3):
+        append_changes(path, [removal(5)])
+        return
+    with pytest.raises(OSError, match="No space left"):
+        append_changes(path, [removal(5)])
+    monkeypatch.undo()
+    assert path.read_bytes() == before
+    append_changes(path, [removal(5)])
+    assert len(read_bundle(path, verify="now").changes) == 2
+
+
+def test_several_changes_are_committed_together(path, monkeypatch):
+    before = path.read_bytes()
+    with pytest.raises(BundleError, match=r"its change 2: it removes 3, which are not there"):
+        append_changes(path, [removal(3), removal(3)])
+    assert path.read_bytes() == before
+
+
+WRONG = {
+    "removes 999, which are not there": [removal(999)],
+    "adds 3, which are there already": [addition(3)],
+    "class codes must be from 0 to 2": [addition(100, label=3)],
+    "at least one must stay": [removal(*range(30))],
+    "its layers must be": [replace(addition(100), points={"a": np.ones((1, 2), "f4")})],
+    "has 2 features": [replace(addition(7777), points={n: np.ones((1, 3), "f4") for n in "ab"})],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_a_change_that_does_not_fit_is_refused(path, message):
+    before = path.read_bytes()
+    with pytest.raises(BundleError, match=message):
+        append_changes(path, WRONG[message])
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        replace(removal(3), what="burn"),
+        replace(removal(3), when="yesterday"),
+        replace(removal(3), who="x" * 5000),
+        replace(removal(3), removed=ints(5, 3)),
+        replace(removal(3), removed=ints(-1)),
+        replace(removal(3), removed=NONE),
+        replace(addition(7), labels=NONE),
+        replace(addition(7), points={"a": np.full((1, 2), np.nan, "f4")}),
+    ],
+)
+def test_a_change_that_cannot_be_is_not_written(change):
+    with pytest.raises(InputError, match="cannot be stored"):
+        encode_change(change)
+
+
+@pytest.mark.parametrize("written", [2, 4, 6])
+def test_a_bundle_of_an_earlier_format_takes_a_change_and_becomes_one_of_today(tmp_path, written):
+    path = tmp_path / "x.iknow"
+    path.write_bytes((EARLIER / f"format-{written}-tuned.iknow").read_bytes())
+    before = read_bundle(path)
+    digest = append_changes(path, [removal(3)], after=before.sha256)
+    found = read_bundle(path, verify="now")
+    assert (found.format, found.sha256) == (7, digest)
+    assert set(before.rows.tolist()) - set(found.rows.tolist()) == {3}
+
+
+# Readers
+
+
+def test_a_mapped_reader_goes_on_while_the_bundle_grows_and_is_compacted(path):
+    for verify in (True, False):
+        found = read_bundle(path, copied_up_to=0, verify=verify)
+        expected = found.activations["a"].tobytes()
+        found.check()
+        append_changes(path, [addition(100 + verify)])
+        found.check()
+        compact_bundle(path)
+        found.check()
+        assert found.activations["a"].tobytes() == expected
+
+
+def test_a_mapped_reader_notices_damage_beside_a_change(path):
+    found = read_bundle(path, copied_up_to=0)
+    append_changes(path, [addition(100)])
+    place = path.read_bytes().index(found.activations["a"].tobytes())
+    with path.open("r+b") as file:
+        file.seek(place)
+        file.write(b"\xff")
+    with pytest.raises(BundleError, match="was changed after it was loaded"):
+        found.check()
+
+
+def test_saving_waits_for_a_writer_and_replaces_what_it_wrote(path):
+    bundle = read_bundle(path)
+    append_changes(path, [removal(3)])
+    write_bundle(path, replace(bundle, check=None), "1")
+    assert isinstance(read_bundle(path), Bundle)
+    assert not read_bundle(path).changes
