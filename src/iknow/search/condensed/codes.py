@@ -101,7 +101,7 @@ class Codes:
         parts, lengths = show(queries, self.center, self.directions)
         with np.errstate(over="ignore", invalid="ignore"):
             near = parts / self.unit
-            safe = lengths < FURTHEST * min(self.unit, 1.0)
+            safe = lengths < FURTHEST * self.unit
         near[~safe] = 0.0
         far = near.copy()
         far[:, -1] *= -1
