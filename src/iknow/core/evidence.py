@@ -14,7 +14,7 @@ from parts of a training set merges into the evidence of the whole.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np

@@ -65,9 +65,7 @@ class Weighed(Evidence):
         between = None
         if self.between is not None:
             between = self.between[0][queries], self.between[1][queries]
-        return Weighed(
-            *columns, belief=self.belief[queries], quorum=self.quorum, between=between
-        )
+        return Weighed(*columns, belief=self.belief[queries], quorum=self.quorum, between=between)
 
     def believed_distance(self) -> Floats:
         """Return the distance to the believed class, of shape (n_queries,); inf without belief."""
