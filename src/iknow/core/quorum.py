@@ -125,8 +125,8 @@ def _weigh_bounds(least: Weighed, most: Weighed) -> Weighed:
     distances[rows, belief[rows]] = most.class_distances[rows, belief[rows]]
     agreed = least.neighbor_distances == most.neighbor_distances
     neighbors = np.where(agreed, most.neighbor_distances, np.inf)
-    counted = {"belief": belief, "quorum": most.quorum, "between": (least, most)}
-    return Weighed(distances, neighbors, most.exemplars, **counted)
+    columns = distances, neighbors, most.exemplars
+    return Weighed(*columns, belief=belief, quorum=most.quorum, between=(least, most))
 
 
 def truncated_evidence(distances: Floats, belief: Ints, quorum: Quorum) -> Weighed:
