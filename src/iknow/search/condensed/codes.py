@@ -16,9 +16,9 @@ leave out counts quadratically, and rows that they leave much of are better kept
 
 Rounding. With n features and u = 2^-53, the computed z is off by (n + 2)u √d |x| at most, and r,
 the root of |x|² - |z|², by √κ |x| where κ = 4 (n + d + 8) √d u + 2η. The row's φ is rounded to
-integers in units of ω, which moves it by at most `blur` (the largest found, rounded up), and the query's to
-float32, by 2^-24 of its length. So with δ = √κ + 2^-22 and R the longest |x_p|, the distances found
-are off by at most
+integers in units of ω, which moves it by at most `blur` (the largest found, rounded up), and the
+query's to float32, by 2^-24 of its length. So with δ = √κ + 2^-22 and R the longest |x_p|, the
+distances found are off by at most
 
     δ (R + |x_q|) + blur
 
