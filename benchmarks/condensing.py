@@ -35,9 +35,7 @@ def measure(name: str, n_test: int | None) -> list[dict[str, Any]]:
     setup, data = find_setup(name), load_dataset(name, seed=0)
     parts = (data.X_train, data.y_train), (data.X_val, data.y_val)
     with one_thread():
-        network, _ = train_network(
-            setup.architecture, setup.training, *parts, len(data.classes), 0
-        )
+        network, _ = train_network(setup.architecture, setup.training, *parts, len(data.classes), 0)
     found = []
     for setting, make in SETTINGS.items():
         full = make(network, progress=False).fit(*parts[0]).tune(*parts[1])

@@ -9,8 +9,14 @@ from hypothesis import strategies as st
 
 from iknow.core.assertion import Assertion, make_assertions
 from iknow.core.decision import decide
-from iknow.core.evidence import Bounded, Evidence, bounded, discard_evidence, merge_evidence
-from iknow.core.evidence import stack_evidence
+from iknow.core.evidence import (
+    Bounded,
+    Evidence,
+    bounded,
+    discard_evidence,
+    merge_evidence,
+    stack_evidence,
+)
 from iknow.core.justification import justify
 from iknow.core.margin import find_margins
 from iknow.core.neighborhood import Neighborhood
@@ -41,7 +47,9 @@ def make_rule(rng: np.random.Generator) -> Neighborhood:
     return rules[rng.integers(len(rules))]
 
 
-def make_layer(rng: np.random.Generator, n_rows: int, labels: np.ndarray) -> tuple[Evidence, Bounded]:
+def make_layer(
+    rng: np.random.Generator, n_rows: int, labels: np.ndarray
+) -> tuple[Evidence, Bounded]:
     """The true evidence of a layer, and evidence of it up to bounds, often exact ones."""
     true = rng.integers(0, 7, (N, n_rows)).astype(float)
     spread = rng.choice([0.0, 0.4, 2.0]) * (rng.random((2, N, n_rows)) < rng.choice([0.1, 0.6]))

@@ -63,7 +63,7 @@ class CondensingMixin(WatchingMixin):
             >>> ec = EpistemicClassifier(trained).fit(X_train, y_train).tune(X_val, y_val)
             >>> small = ec.condense(X_val, factor=5, coverage_loss=0.05)
             >>> small.condensed_.rows, small.condensed_.rows_before
-            (15, 75)
+            (10, 50)
         """
         check_is_fitted(self, "indexes_")
         times = as_real(factor, "factor", "be a number >= 1", lambda number: number >= 1)

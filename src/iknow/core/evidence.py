@@ -148,7 +148,8 @@ class Bounded(Evidence):
 
 def bounded(least: Evidence, most: Evidence) -> Bounded:
     """The evidence of lower and upper bounds."""
-    return Bounded(*vars(most).values(), least=least)
+    columns = {each.name: getattr(most, each.name) for each in fields(Evidence)}
+    return Bounded(**columns, least=least)
 
 
 def empty_evidence(

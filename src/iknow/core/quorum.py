@@ -65,9 +65,7 @@ class Weighed(Evidence):
         between = None
         if self.between is not None:
             between = self.between[0][queries], self.between[1][queries]
-        return Weighed(
-            *columns, belief=self.belief[queries], quorum=self.quorum, between=between
-        )
+        return Weighed(*columns, belief=self.belief[queries], quorum=self.quorum, between=between)
 
     def believed_distance(self) -> Floats:
         """Return the distance to the believed class, of shape (n_queries,); inf without belief."""
@@ -127,8 +125,8 @@ def _weigh_bounds(least: Weighed, most: Weighed) -> Weighed:
     distances[rows, belief[rows]] = most.class_distances[rows, belief[rows]]
     agreed = least.neighbor_distances == most.neighbor_distances
     neighbors = np.where(agreed, most.neighbor_distances, np.inf)
-    counted = {"belief": belief, "quorum": most.quorum, "between": (least, most)}
-    return Weighed(distances, neighbors, most.exemplars, **counted)
+    columns = distances, neighbors, most.exemplars
+    return Weighed(*columns, belief=belief, quorum=most.quorum, between=(least, most))
 
 
 def truncated_evidence(

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from iknow.core.arrays import Bools, Ints, Labels
-from iknow.core.evidence import Bounded
 from iknow.core.assertion import Assertion
 from iknow.core.codes import positions_of
+from iknow.core.evidence import Bounded
 from iknow.core.text import name, shown
 from iknow.errors import InputError
 from iknow.evaluation.comparison import Comparison

@@ -142,6 +142,11 @@ class LayerIndex:
         return self._index.labels
 
     @property
+    def all_labels(self) -> Ints:
+        """Class codes of all samples that the index stands for."""
+        return self.labels
+
+    @property
     def rows(self) -> Ints:
         return self._index.rows
 

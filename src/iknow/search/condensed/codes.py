@@ -14,11 +14,11 @@ so one index of φ, asked about φ(q) and about φ'(q), gives both bounds, of th
 order statistics keep bounds. The two differ by 4 r_p r_q in their squares: what the directions
 leave out counts quadratically, and rows that they leave much of are better kept in full.
 
-Rounding. With n features and u = 2^-53, the computed z is off by (n + 2)u √d |x| at most, and r, the
-root of |x|² - |z|², by √κ |x| where κ = 4 (n + d + 8) √d u + 2η. The row's φ is rounded to integers
-in units of ω, which moves it by at most `blur` (the largest found, rounded up), and the query's to
-float32, by 2^-24 of its length. So with δ = √κ + 2^-22 and R the longest |x_p|, the distances found
-are off by at most
+Rounding. With n features and u = 2^-53, the computed z is off by (n + 2)u √d |x| at most, and r,
+the root of |x|² - |z|², by √κ |x| where κ = 4 (n + d + 8) √d u + 2η. The row's φ is rounded to
+integers in units of ω, which moves it by at most `blur` (the largest found, rounded up), and the
+query's to float32, by 2^-24 of its length. So with δ = √κ + 2^-22 and R the longest |x_p|, the
+distances found are off by at most
 
     δ (R + |x_q|) + blur
 
@@ -28,8 +28,8 @@ for float32 has the bounds 0 and inf.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,6 +75,8 @@ class Codes:
     longest: float
     labels: Ints
     rows: Ints
+    spread: float = field(init=False)  # η above
+    error: float = field(init=False)  # δ above
 
     def __post_init__(self) -> None:
         n, d = self.directions.shape
@@ -84,8 +86,8 @@ class Codes:
         if not spread < 1e-3:  # refuses NaN
             raise InputError(f"directions must be orthonormal; they are off by {spread:.3g}")
         error = np.sqrt(4 * (n + d + 8) * np.sqrt(d + 1) * u + 2 * spread) + 2.0**-22
-        object.__setattr__(self, "_spread", spread)
-        object.__setattr__(self, "_error", float(error))
+        object.__setattr__(self, "spread", spread)
+        object.__setattr__(self, "error", float(error))
 
     def __len__(self) -> int:
         return len(self.values)
@@ -101,24 +103,24 @@ class Codes:
         parts, lengths = show(queries, self.center, self.directions)
         with np.errstate(over="ignore", invalid="ignore"):
             near = parts / self.unit
-            safe = lengths < FURTHEST * min(self.unit, 1.0)
+            safe = lengths < FURTHEST * self.unit
         near[~safe] = 0.0
         far = near.copy()
         far[:, -1] *= -1
-        error = self._error * (self.longest + lengths) + self.blur  # type: ignore[attr-defined]
+        error = self.error * (self.longest + lengths) + self.blur
         return Seen(near.astype(np.float32), far.astype(np.float32), error, safe)
 
     def at_least(self, found: Floats, seen: Seen) -> Floats:
         """Lower bounds on distances, given those found for `Seen.near`, of shape (n, ...)."""
-        error, safe = (_like(each, found) for each in (seen.error, seen.safe))
-        bounds = (found * self.unit - error) / ((1 + self._spread) * WIDER)  # type: ignore[attr-defined]
+        error, safe = _like(seen.error, found), _like(seen.safe, found)
+        bounds = (found * self.unit - error) / ((1 + self.spread) * WIDER)
         bounds = np.where(safe, np.maximum(bounds, 0.0), 0.0)
         return np.where(np.isinf(found), np.inf, bounds)
 
     def at_most(self, found: Floats, seen: Seen) -> Floats:
         """Upper bounds on distances, given those found for `Seen.far`, of shape (n, ...)."""
-        error, safe = (_like(each, found) for each in (seen.error, seen.safe))
-        bounds = (found * self.unit + error) * ((1 + self._spread) * WIDER)  # type: ignore[attr-defined]
+        error, safe = _like(seen.error, found), _like(seen.safe, found)
+        bounds = (found * self.unit + error) * ((1 + self.spread) * WIDER)
         return np.where(safe, bounds, np.inf)
 
 
@@ -149,6 +151,6 @@ def show(points: Floats32, center: Floats, directions: Floats) -> tuple[Floats, 
     return np.column_stack([along, left]), np.sqrt(squared)
 
 
-def _like(column: NDArray[np.generic], found: Floats) -> NDArray[np.generic]:
+def _like(column: Any, found: Floats) -> Any:
     """A column of shape (n,) that broadcasts over found, of shape (n, ...)."""
     return column.reshape(-1, *[1] * (found.ndim - 1))

@@ -84,5 +84,9 @@ def _gather(index: StoredRows, queries: Floats32, k: int, per_class: int) -> Evi
 
 def _with_distances(evidence: Evidence, change: Callable[[Floats], Floats]) -> Evidence:
     """The evidence with each distance replaced by what a monotone function makes of it."""
-    names = ("class_distances", "neighbor_distances", "further_distances")
-    return replace(evidence, **{name: change(getattr(evidence, name)) for name in names})
+    return replace(
+        evidence,
+        class_distances=change(evidence.class_distances),
+        neighbor_distances=change(evidence.neighbor_distances),
+        further_distances=change(evidence.further_distances),
+    )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+import numpy as np
+
 from iknow.core.arrays import Ints
 from iknow.errors import InputError
 from iknow.geometry import Metric
@@ -34,6 +36,11 @@ class CondensedLayer(LayerIndex):
     ) -> None:
         super().__init__(points, labels, n_classes, rows, metric, device, check, index)
         self.codes = codes
+
+    @property
+    def all_labels(self) -> Ints:
+        """Class codes of the rows in full and of the others."""
+        return np.concatenate([self.labels, self.codes.labels])
 
     def extended(self, activations: Any, labels: Ints, rows: Ints) -> NoReturn:
         """Refuse: what further samples change about those that are left out is not known."""

@@ -37,9 +37,7 @@ class Condensed:
     n_samples: int
 
     def __str__(self) -> str:
-        layers = [
-            f"{layer} {d} of {self.features[layer]}" for layer, d in self.directions.items()
-        ]
+        layers = [f"{layer} {d} of {self.features[layer]}" for layer, d in self.directions.items()]
         return (
             f"{self.rows:,} of {self.rows_before:,} rows in full, the others as codes (numbers "
             f"each: {names(layers)}); {self.bytes_before / self.bytes:.1f} times fewer bytes; "
