@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from iknow.core.arrays import Ints
+from iknow.core.arrays import Floats32, Ints
 from iknow.errors import InputError
 from iknow.geometry import Metric
 from iknow.locking import cached_property
@@ -42,11 +42,13 @@ class CondensedLayer(LayerIndex):
         """Class codes of the rows in full and of the others."""
         return np.concatenate([self.labels, self.codes.labels])
 
-    def extended(self, activations: Any, labels: Ints, rows: Ints) -> NoReturn:
-        """Refuse: what further samples change about those that are left out is not known."""
+    def changed(
+        self, removed: Ints, points: Floats32, labels: Ints, rows: Ints, n_classes: int
+    ) -> NoReturn:
+        """Refuse: what a change does to the rows that are not in full is not known."""
         raise InputError(
-            "a condensed classifier takes no further evidence: add it to the full one, and condense"
-            " that again"
+            "the evidence of a condensed classifier cannot change: change the full one, and "
+            "condense that again"
         )
 
     @cached_property
