@@ -43,6 +43,8 @@ class ApplyingMixin(FittingMixin):
 
     def _after(self, change: Change) -> dict[str, Any]:
         """What is known after a change. This checks everything and changes nothing."""
+        for index in self.indexes_.values():
+            index.check_changes()
         check_change(change, self.layers_)
         classes = extend_classes(self.classes_, change.classes)
         self._check_there(change.removed)

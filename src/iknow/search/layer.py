@@ -16,6 +16,7 @@ from iknow.geometry import Metric
 from iknow.locking import cached_property
 from iknow.search.changing import ChangingIndex, as_changing
 from iknow.search.choose import find_index_type
+from iknow.search.effective import JoinedRows
 from iknow.search.given_index import GivenIndex
 from iknow.search.index import IndexFactory, check_activations, check_width
 from iknow.search.stored import StoredRows
@@ -93,11 +94,21 @@ class LayerIndex:
         index = self._index
         if not isinstance(index, ChangingIndex):
             return self
-        arrays = index.points, index.labels, self.n_classes, index.rows
+        # Collected for this alone, so that the index before does not keep them.
+        now = JoinedRows(index.base, index.gone, index.added)
+        arrays = now.points, now.labels, self.n_classes, now.rows
         layer = LayerIndex(*arrays, self.metric, self.device, None, self._given)
         self._check_arrays()
         layer._index  # noqa: B018
         return layer
+
+    def check_changes(self) -> None:
+        """Refuse changes where the rows are not all there, as in a condensed layer."""
+        if type(self) is not LayerIndex:
+            raise InputError(
+                "a condensed classifier takes no changes: change the full one, and condense that "
+                "again"
+            )
 
     @property
     def no_points(self) -> Floats32:
