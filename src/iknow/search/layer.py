@@ -16,7 +16,6 @@ from iknow.geometry import Metric
 from iknow.locking import cached_property
 from iknow.search.changing import ChangingIndex, as_changing
 from iknow.search.choose import find_index_type
-from iknow.search.effective import JoinedRows
 from iknow.search.given_index import GivenIndex
 from iknow.search.index import IndexFactory, check_activations, check_width
 from iknow.search.stored import StoredRows
@@ -94,9 +93,7 @@ class LayerIndex:
         index = self._index
         if not isinstance(index, ChangingIndex):
             return self
-        # Collected for this alone, so that the index before does not keep them.
-        now = JoinedRows(index.base, index.gone, index.added)
-        arrays = now.points, now.labels, self.n_classes, now.rows
+        arrays = index.points, index.labels, self.n_classes, index.rows
         layer = LayerIndex(*arrays, self.metric, self.device, None, self._given)
         self._check_arrays()
         layer._index  # noqa: B018
