@@ -43,8 +43,6 @@ class ApplyingMixin(FittingMixin):
 
     def _after(self, change: Change) -> dict[str, Any]:
         """What is known after a change. This checks everything and changes nothing."""
-        for index in self.indexes_.values():
-            index.check_changes()
         check_change(change, self.layers_)
         classes = extend_classes(self.classes_, change.classes)
         self._check_there(change.removed)
@@ -67,7 +65,9 @@ class ApplyingMixin(FittingMixin):
         return after
 
     def _check_there(self, numbers: Ints) -> None:
-        """Refuse numbers of samples that are not there."""
+        """Refuse numbers of samples that are not there, and indexes that cannot tell."""
+        for index in self.indexes_.values():
+            index.check_changes()
         there = self.indexes_[self.layers_[0]].has(numbers)
         if not there.all():
             missing = names(numbers[~there].tolist())
