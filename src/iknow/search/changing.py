@@ -59,12 +59,6 @@ class ChangingIndex(StoredRows):
         gone: Positions of rows in the base, ascending.
         added: An index of the rows that came, perhaps none, for all classes.
         make: Makes a small index of rows by the same distance.
-
-    Examples:
-        >>> base = DenseIndex(rows, labels, n_classes=2)
-        >>> index = as_changing(base, DenseIndex).changed([0], [[9.0]], [1], [7], n_classes=2)
-        >>> index.rows
-        array([1, 2, 3, 7])
     """
 
     def __init__(self, base: StoredRows, gone: Ints, added: StoredRows, make: Make) -> None:
