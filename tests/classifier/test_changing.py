@@ -97,8 +97,8 @@ PARAMETERS = [
 
 
 @pytest.mark.parametrize("parameters", PARAMETERS, ids=lambda p: repr(p["neighborhoods"]))
-@settings(max_examples=6, deadline=None)
-@given(st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=8))
+@settings(max_examples=4, deadline=None)
+@given(st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=6))
 def test_changes_equal_a_rebuild(parameters, draws):
     ec = fitted(**parameters)
     for each in draws:

@@ -75,12 +75,12 @@ class TestChangingIndex(IndexContract):
 
 @pytest.mark.slow
 class TestMoreChangingIndexes(TestChangingIndex):
-    seeds_per_kind = 12
+    seeds_per_kind = 4
 
 
 @pytest.mark.slow
 class TestChangedMinkowski(IndexContract):
-    seeds_per_kind = 3
+    seeds_per_kind = 1
 
     def measure(self, points, place):
         return np.abs(points - place).max(axis=1)  # no sum, whose order would matter
@@ -91,7 +91,7 @@ class TestChangedMinkowski(IndexContract):
 
 @pytest.mark.slow
 class TestChangedHamming(IndexContract):
-    seeds_per_kind = 3
+    seeds_per_kind = 1
 
     def measure(self, points, place):
         return (points != place).sum(axis=1).astype(np.float64)
@@ -102,7 +102,7 @@ class TestChangedHamming(IndexContract):
 
 @pytest.mark.slow
 class TestChangedGivenIndex(IndexContract):
-    seeds_per_kind = 3
+    seeds_per_kind = 1
 
     def make_index(self, activations, labels, n_classes, rows=None):
         make = partial(GivenIndex, make=CellIndex)
@@ -111,7 +111,7 @@ class TestChangedGivenIndex(IndexContract):
 
 @pytest.mark.slow
 class TestChangedTorchIndex(IndexContract):
-    seeds_per_kind = 3
+    seeds_per_kind = 1
 
     def make_index(self, activations, labels, n_classes, rows=None):
         pytest.importorskip("torch")
