@@ -83,9 +83,7 @@ def embedding_layers(n_rows: int, n_features: int = 768, n_classes: int = 10) ->
 def shapeless_layers(n_rows: int = 50_000, n_features: int = 784) -> Iterator[Layer]:
     """Uniform random points, of which no bound rules out any."""
     rng = np.random.default_rng(0)
-    points, queries = (
-        rng.random((n, n_features), dtype=np.float32) for n in (n_rows, N_QUERIES)
-    )
+    points, queries = (rng.random((n, n_features), dtype=np.float32) for n in (n_rows, N_QUERIES))
     labels, belief = (rng.integers(10, size=n) for n in (n_rows, N_QUERIES))
     yield Layer("uniform random", points, labels, queries, belief, None)
 

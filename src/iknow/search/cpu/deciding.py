@@ -12,8 +12,8 @@ from iknow.core.horizon import Horizon
 from iknow.core.quorum import Quorum
 from iknow.search.cpu.numba.cell_bounds import Cells, surround
 from iknow.search.cpu.numba.class_search import Far
-from iknow.search.cpu.numba.limits import Lens
 from iknow.search.cpu.numba.deciding import Answer, Question, decide_batch
+from iknow.search.cpu.numba.limits import Lens
 from iknow.search.cpu.numba.records import Pack, Queries
 from iknow.search.cpu.numba.tree import sort_into_cells
 from iknow.search.cpu.packed import LANES, PackedRows
@@ -22,7 +22,6 @@ from iknow.search.cpu.projection import Projection, Shadows
 from iknow.search.cpu.worth import Effort, Sizes
 from iknow.search.stored import StoredRows
 from iknow.search.threads import share
-
 
 FEWEST_TO_SORT = 48
 
@@ -86,11 +85,11 @@ class DecidingSearch:
         """Queries that visit the same cells one after the other find these in the cache."""
         shadows = self.projection.show(queries)
         order = np.lexsort((shadows.near[:, 0], belief))
-        shown = Shadows(*(column[order] for column in shadows))
+        shown = Shadows(shadows.near[order], shadows.far[order], shadows.lengths[order])
         found = self._decide(queries[order], belief[order], quorum, horizon, shown, effort)
         place = np.empty_like(order)
         place[order] = np.arange(len(order))
-        return Truncated(*(column[place] for column in found[:-1]), found.cost)
+        return Truncated._make([*(column[place] for column in found[:-1]), found.cost])
 
     def _decide(
         self,
@@ -117,7 +116,7 @@ class DecidingSearch:
             points, squared = self.packed.place(near[part])
             asked = Queries(read_only(queries[part]), points, squared)
             closer = Far(self.far, far[part], slack[part])
-            own = Answer(*(column[part] for column in answer))
+            own = Answer._make(column[part] for column in answer)
             arguments = self.pack, self.cells, closer, self.lens, asked, beliefs[part], question
             costs.append(decide_batch(*arguments, own))
 
