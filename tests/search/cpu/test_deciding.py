@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 pytest.importorskip("numba", reason="compiled search is the extra `fast`")
 
 from iknow.core.decision import decide
-from iknow.rules import Ball, Nearest, RelativeBall
+from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 from iknow.search.cpu import cell_index as cells
 from iknow.search.cpu import deciding
 from iknow.search.cpu.cell_index import CellIndex
 from iknow.search.cpu.dense_index import DenseIndex
+from iknow.search.cpu.numba.cell_bounds import bound_cells
 from iknow.search.cpu.projection import Projection, find_directions
 from iknow.search.cpu.worth import TRY_AGAIN, Sizes, Worth
 from iknow.testing import IndexContract, brute_force
@@ -29,7 +30,7 @@ def _decides_however_few_rows(monkeypatch):
 class Deciding(IndexContract):
     """Tested by its one law: the others do not depend on bounds."""
 
-    seeds_per_kind = 4
+    seeds_per_kind = 3
 
     def make_index(self, activations, labels, n_classes, rows=None):
         return CellIndex(activations, labels, n_classes, rows=rows)
@@ -37,7 +38,7 @@ class Deciding(IndexContract):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("directions", [None, (1, 1), (1, 3), (2, 9)])
-@pytest.mark.parametrize("patience, is_flat", [(1, False), (10**6, False), (10**6, True)])
+@pytest.mark.parametrize(("patience", "is_flat"), [(1, False), (10**6, False), (10**6, True)])
 def test_any_directions_patience_and_cells(monkeypatch, kind, directions, patience, is_flat):
     if directions is not None:
         few = lambda n: (min(directions[0], n), min(directions[1], n))  # noqa: E731
@@ -67,11 +68,21 @@ def test_on_a_grid_where_ties_abound(rng, n_rows, n_features, n_classes, width, 
     queries = (rng.integers(0, width + 1, size=(9, n_features)) * scale).astype(np.float32)
     queries[:3] = points[rng.integers(n_rows, size=3)]
     labels, belief = rng.integers(n_classes, size=n_rows), rng.integers(-1, n_classes, size=9)
-    expected = brute_force(points, labels, n_classes, queries, per_class=4)
+    k = int(rng.integers(1, n_rows + 1))
+    expected = brute_force(points, labels, n_classes, queries, k, per_class=4)
     known = expected.ranked_distances()
     radius = float(rng.choice(known[np.isfinite(known)]))
     index = CellIndex(points, labels, n_classes)
-    for rule in (RelativeBall(radius, ratio, quorum=quorum), Ball(radius, quorum=quorum)):
+    radii = rng.choice(known[np.isfinite(known)], size=n_classes)
+    rules = [
+        RelativeBall(radius, ratio, quorum=quorum),
+        Ball(radius, quorum=quorum),
+        Ball(radii, quorum=quorum),
+        Nearest(k, quorum=quorum),
+        BallElseNearest(radius, k, quorum=quorum),
+        BallWithNearest(radius, k, quorum=quorum),
+    ]
+    for rule in rules:
         found = index.decide(queries, rule, belief)
         assert_same_decision(found, decide(expected, rule, belief))
 
@@ -88,17 +99,29 @@ def structured(n_rows=6000, n_features=200, n_classes=6, seed=0):
     return points.astype(np.float32), labels, queries.astype(np.float32), belief
 
 
-RULES = [RelativeBall(9.0, 1.2, quorum=(1, 3)), RelativeBall(1.5, 1.0), Ball(2.0, quorum=(2, 2))]
+RULES = [
+    RelativeBall(9.0, 1.2, quorum=(1, 3)),
+    Ball(2.0, quorum=(2, 2)),
+    Nearest(5),
+    Nearest(3, quorum=(1, 3)),
+    BallElseNearest(1.5, 4),
+    BallWithNearest(2.0, 7, quorum=(2, 1)),
+]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=str)
-def test_structure_rules_out_nearly_all_rows_and_changes_nothing(rule):
+@pytest.mark.parametrize("is_flat", [False, True])
+def test_structure_rules_out_nearly_all_rows_and_changes_nothing(monkeypatch, rule, is_flat):
+    monkeypatch.setattr(Worth, "prefers_rows", lambda self, n: is_flat)
     points, labels, queries, belief = structured()
     index = CellIndex(points, labels, 6)
     found = index.decide(queries, rule, belief)
     assert index._worth.is_proven  # else nothing was tested
-    evidence = DenseIndex(points, labels, 6).gather(queries, 0, 3)
-    assert_same_decision(found, decide(evidence, rule, belief))
+    expected = decide(DenseIndex(points, labels, 6).gather(queries, 7, 3), rule, belief)
+    assert_same_decision(found, expected)
+    for i in (0, 77):
+        alone = index.decide(queries[i : i + 1], rule, belief[i : i + 1])
+        assert_same_decision(alone, expected[i : i + 1])
 
 
 def test_without_structure_bounds_are_given_up_and_tried_again_later():
@@ -194,3 +217,40 @@ def test_directions_are_those_of_the_largest_spread():
     np.testing.assert_allclose(directions.T @ directions, np.eye(6), atol=1e-12)
     left = np.linalg.svd(sample - sample.mean(axis=0))[2][:6]
     assert np.linalg.norm(left @ directions) ** 2 > 5.99
+
+
+def test_cells_reach_all_their_rows_and_their_bounds_are_never_too_high():
+    points, labels, queries, _ = structured(3000, 40)
+    search = deciding.DecidingSearch(CellIndex(points, labels, 6))
+    packed, balls = search.packed, search.cells
+    near = search.projection.show(queries[:18]).near
+    placed, squared = packed.place(near)
+    n_terms = packed.n_features
+    rows = -packed.panels[:, 1:].astype(float).transpose(0, 2, 1)  # (n_panels, LANES, n_terms)
+    rows[packed.slots.reshape(len(rows), -1) < 0] = np.nan
+    centers = -balls.centers.reshape(-1, n_terms + 1, 16)[:, 1:].astype(float).transpose(0, 2, 1)
+    for is_flat in (False, True):
+        bounds = np.empty(18 * len(balls.radii), dtype=np.float32)
+        bound_cells(search.pack.panels, balls, placed, is_flat, bounds)
+        bounds = bounds.reshape(18, -1)
+        for code in range(6):
+            first, last = balls.firsts[code : code + 2] * 16
+            members = rows[balls.rows[code] : balls.rows[code + 1]]
+            around = centers.reshape(-1, n_terms)[first : first + len(members)]
+            assert np.isinf(bounds[:, first + len(members) : last]).all()
+            apart = np.linalg.norm(members - around[:, None], axis=2)
+            assert (np.nanmax(apart, axis=1) <= balls.radii[first : first + len(members)]).all()
+            places = around[:, None] if not is_flat else members
+            for i, place in enumerate(placed.astype(float)):
+                true = np.nanmin(np.square(places - place).sum(axis=2), axis=1) / 2
+                limits = true - squared[i] / 2 + 1e-5
+                assert (bounds[i, first : first + len(members)] <= limits).all()
+
+
+def test_more_neighbors_than_are_worthwhile_are_found_by_distances():
+    points, labels, queries, belief = structured(500)
+    index = CellIndex(points, labels, 6)
+    for k in (1, cells.MOST_NEIGHBORS, cells.MOST_NEIGHBORS + 1, 500):
+        assert index.decides(Nearest(k)) == (k <= cells.MOST_NEIGHBORS)
+        expected = decide(index.gather(queries, k, 1), Nearest(k), belief)
+        assert_same_decision(index.decide(queries, Nearest(k), belief), expected)

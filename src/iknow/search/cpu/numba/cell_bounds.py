@@ -3,8 +3,8 @@
 The ball around the 16 rows of a panel has a center ĉ and a radius R. A row within ρ' of a query
 lies in a cell with |q̂ - ĉ| - R <= ρ'. The centers are packed in panels like rows, so that one
 instruction works on 16 cells, and h - ĉ·q̂ bounds |q̂ - ĉ| as it does for a row (see `packed`): it is
-at most |q̂ - ĉ|²/2 + offset, with the query's offset from `limit_terms`. Subtracting one float32 from
-another and a square root err by 2^-24 of their results, which the factor 1 - 2^-20 in
+at most |q̂ - ĉ|²/2 + offset, with the query's offset from `limit_terms`. Subtracting one float32
+from another and a square root err by 2^-24 of their results, which the factor 1 - 2^-20 in
 `turn_into_distances` covers. The offset is rounded up, R by `reach_of`, and the reach by
 `cell_limit`, which also adds what rounding moved the query by.
 

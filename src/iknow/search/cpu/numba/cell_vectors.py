@@ -24,7 +24,8 @@ from iknow.search.cpu.numba.vectors import (
 )
 from iknow.search.cpu.packed import LANES
 
-_FLOAT, _INT = ir.FloatType(), ir.IntType(64)
+_FLOAT: Any = ir.FloatType()
+_INT: Any = ir.IntType(64)
 _VECTOR = ir.VectorType(_FLOAT, LANES)
 LINE = 64  # bytes that a cache reads at once
 
@@ -180,7 +181,7 @@ def lanes_within(typing_context: Any, values: Any, start: Any, limit: Any) -> An
 
 @new_intrinsic
 def prefetch(typing_context: Any, array: Any, start: Any, n_bytes: Any) -> Any:
-    """Ask for n_bytes of a flat or 2D array from its element number `start` on, to use them soon."""
+    """Ask memory for n_bytes of an array from its element number `start` on, to use them soon."""
     signature = types.void(array, types.int64, types.int64)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

@@ -120,7 +120,7 @@ def _decide(
     code, rank, cap, beyond = own, question.needed, np.inf, np.inf
     for _ in range(len(least)):
         if not is_own:
-            code, rank, cap = np.argmin(least), question.against, max(horizon, other)
+            code, rank, cap = int(np.argmin(least)), question.against, max(horizon, other)
             beyond = max(cap, neighbors[i, -1]) if neighbors.shape[1] else cap
         # All classes that are left are as far, have no rows, or were searched.
         if least[code] == np.inf or least[code] > cell_limit(beyond, view):

@@ -171,43 +171,6 @@ def lowest_bit(typing_context: Any, bits: Any) -> Any:
     return signature, generate
 
 
-@new_intrinsic
-def minima_for_one(
-    typing_context: Any,
-    panels: Any,
-    start: Any,
-    n_panels: Any,
-    n_terms: Any,
-    queries: Any,
-    query: Any,
-    out: Any,
-) -> Any:
-    """The lowest bound of each of several panels for a single query.
-
-    out[i], of shape (n_panels,), becomes the minimum over the slots of the i-th panel from `start`
-    on of what `scan_panel` computes.
-    """
-    integers = [types.int64] * 3
-    signature = types.void(panels, *integers, queries, types.int64, out)
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        panels, queries, out = (
-            data_of(context, builder, signature, arguments, i) for i in (0, 4, 6)
-        )
-        _, start, n_panels, n_terms, _, number, _ = arguments
-        shape = context.make_array(signature.args[4])(context, builder, arguments[4]).shape
-        query = builder.gep(queries, [builder.mul(number, builder.extract_value(shape, 1))])
-        sums = [cgutils.alloca_once(builder, _VECTOR) for _ in range(CHAINS)]
-        size = builder.mul(builder.add(n_terms, _INT(1)), _INT(LANES))
-        with cgutils.for_range(builder, n_panels) as panel:
-            base = builder.add(start, builder.mul(panel.index, size))
-            whole = sum_panel(builder, panels, base, n_terms, query, sums)
-            builder.store(smallest_lane(builder, whole), builder.gep(out, [panel.index]))
-        return context.get_dummy_value()
-
-    return signature, generate
-
-
 def sum_panel(builder: Any, panels: Any, start: Any, n_terms: Any, query: Any, sums: Any) -> Any:
     """The bounds of one panel for one query. sums: memory for `CHAINS` of them."""
     builder.store(load(builder, panels, start), sums[0])
