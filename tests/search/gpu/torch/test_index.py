@@ -207,7 +207,7 @@ def test_many_lists_of_pairs_and_batches_give_the_same(monkeypatch):
     monkeypatch.setattr("iknow.search.gpu.torch.search.PAIRS_AT_ONCE", 7)
     monkeypatch.setattr("iknow.search.gpu.torch.search.BYTES_OF_DISTANCES", 3000)
     monkeypatch.setattr("iknow.search.gpu.torch.several.BYTES_OF_CANDIDATES", 3000)
-    monkeypatch.setattr("iknow.search.gpu.torch.index.WORK_BYTES_ON_CPU", 30_000)
+    monkeypatch.setattr("iknow.search.gpu.torch.placed.WORK_BYTES_ON_CPU", 30_000)
     monkeypatch.setattr(torch_operations, "BYTES_FOR_PRODUCTS", 3000)
     monkeypatch.setattr(torch_operations, "BYTES_FOR_MEASURING", 3000)
     points, labels, queries = random_problem(500)
