@@ -158,8 +158,9 @@ def measure_winners(  # type: ignore[no-untyped-def]
     at = tile * stride + q
     stripe = tl.load(lows + at) & (STRIPES - 1)
     block = tile * STRIPES + stripe
-    distance, number = measure(points, numbers, queries, leaves, q, block, SIZE, WIDTH, N_LEAVES)
-    nearest, lowest = nearest_of(distance, number)
+    nearest, lowest = _nearest_in(
+        points, numbers, queries, leaves, q, block, SIZE, WIDTH, N_LEAVES
+    )
     limit = _limit(nearest, tl.load(half_norms + q), tl.load(scales + q), constants)
     other = tl.minimum(tl.load(seconds + at), tl.load(others + pair, mask=exists, other=0.0))
     tl.store(distance_out + pair, nearest, mask=exists)
@@ -236,26 +237,40 @@ def measure_open(  # type: ignore[no-untyped-def]
     tile, q = tl.load(tiles + i).to(tl.int64), tl.load(listed_queries + i).to(tl.int64)
     pair = tl.load(ranks + tile) * n_queries + q
     at = tile * stride + q
-    nearest = tl.full((1,), float("inf"), tl.float64)
-    lowest = tl.full((1,), NO_ROW, tl.int64)
-    is_whole = tl.load(seconds + at) <= tl.load(limits + pair)
     zero = tl.zeros((1,), tl.int64)
-    if is_whole:
-        distance, number = measure(
+    if tl.load(seconds + at) <= tl.load(limits + pair):
+        nearest, lowest = _nearest_in(
             points, numbers, queries, leaves, zero + q, zero + tile, STRIPES * SIZE, WIDTH, N_LEAVES
         )
-        nearest, lowest = nearest_of(distance, number)
     else:
         block = tile * STRIPES + (tl.load(lows + at) & (STRIPES - 1))
-        distance, number = measure(
+        nearest, lowest = _nearest_in(
             points, numbers, queries, leaves, zero + q, zero + block, SIZE, WIDTH, N_LEAVES
         )
-        nearest, lowest = nearest_of(distance, number)
     one = tl.arange(0, 1)
     tl.store(distance_out + i + one, nearest)
     tl.store(number_out + i + one, lowest)
     tl.atomic_min(best + pair + one, nearest.to(tl.int64, bitcast=True))
     tl.store(best_number + pair, NO_ROW)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _nearest_in(  # type: ignore[no-untyped-def]
+    points,
+    numbers,
+    queries,
+    leaves,
+    query,
+    block,
+    SIZE: tl.constexpr,
+    WIDTH: tl.constexpr,
+    N_LEAVES: tl.constexpr,
+):
+    """Distance and number of the nearest row of blocks of a size, both of shape (pairs,)."""
+    distance, number = measure(
+        points, numbers, queries, leaves, query, block, SIZE, WIDTH, N_LEAVES
+    )
+    return nearest_of(distance, number)
 
 
 @triton.jit  # type: ignore[untyped-decorator]
