@@ -9,11 +9,13 @@ from iknow.rules import Ball
 from iknow.search.gpu.torch.index import TorchIndex
 from iknow.search.gpu.torch.sharded import ShardedIndex
 from iknow.testing import IndexContract, assert_same_evidence, brute_force
+from iknow.testing.index import Problem
 
 # One machine rarely has several GPUs: the same one twice is two shards all the same.
 DEVICES = ["cuda", "cuda"] if torch.cuda.is_available() else ["cpu", "cpu"]
 
 
+@pytest.mark.slow
 class TestShardedIndex(IndexContract):
     seeds_per_kind = 1
 
@@ -25,6 +27,15 @@ def random_problem(n_rows=2000):
     rng = np.random.default_rng(0)
     points = rng.standard_normal((n_rows, 10)).astype(np.float32)
     return points, rng.integers(5, size=n_rows), points[:40] + np.float32(0.1)
+
+
+@pytest.mark.parametrize("kind", ["integer grid", "duplicates", "empty class"])
+def test_evidence_equals_brute_force(kind):
+    problem = Problem(kind, 0)
+    asked = problem.queries, problem.k
+    index = ShardedIndex(*problem.training, devices=DEVICES)
+    expected = brute_force(*problem.training, *asked, per_class=3)
+    assert_same_evidence(index.gather(*asked, 3), expected)
 
 
 def test_every_shard_has_its_share_of_every_class():

@@ -8,7 +8,7 @@ not exceed the limit of what may matter: the farthest of these two and the rule'
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -17,19 +17,6 @@ from iknow.search.gpu.torch.blocks import NO_ROW
 
 if TYPE_CHECKING:
     from iknow.search.gpu.torch.winners import Winners
-
-
-class Truncated(NamedTuple):
-    """Exact distances of some classes, with inf for those too far away to matter.
-
-    rank, query: positions of the distances, all of shape (n,). exemplars: the nearest row of the
-    believed class, of shape (n_queries,); NO_ROW for none.
-    """
-
-    rank: Tensor
-    query: Tensor
-    distances: Tensor
-    exemplars: Tensor
 
 
 def find_within(winners: Winners, radii: Tensor) -> Tensor:
@@ -43,8 +30,12 @@ def find_within(winners: Winners, radii: Tensor) -> Tensor:
     return (nearest <= radii[:, None]) & nearest.isfinite()
 
 
-def truncate(winners: Winners, believed: Tensor, horizon: tuple[float, float]) -> Truncated:
-    """The distances that a decision needs.
+def truncate(
+    winners: Winners, believed: Tensor, horizon: tuple[float, float]
+) -> tuple[Tensor, Tensor]:
+    """The distances that a decision needs, of shape (n_inhabited, n_queries): inf for the others.
+
+    And the nearest row of the believed class, of shape (n_queries,); NO_ROW for none.
 
     believed: the rank of the believed class among those with rows, of shape (n_queries,), or -1 for
     none. horizon: that of the rule.
@@ -66,6 +57,4 @@ def truncate(winners: Winners, believed: Tensor, horizon: tuple[float, float]) -
     rest = (is_near.flatten() & nearest.isinf()).nonzero()[:, 0]
     if len(rest):
         nearest = nearest.minimum(winners.settle(rest)[0].flatten())
-    known = nearest.isfinite().nonzero()[:, 0]
-    exemplars = torch.where(has_own, number[own_pair], NO_ROW)
-    return Truncated(known // n_queries, known % n_queries, nearest[known], exemplars)
+    return nearest.view(winners.shape), torch.where(has_own, number[own_pair], NO_ROW)

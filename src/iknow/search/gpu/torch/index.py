@@ -34,6 +34,10 @@ if TYPE_CHECKING:
     from iknow.search.gpu.torch.winners import Winners
 
 
+MANY_CLASSES = 64
+"""With fewer, evidence about all of them takes no longer than a decision."""
+
+
 class TorchIndex(PlacedRows):
     """Activations of one layer with their class codes, searched in the Euclidean norm by torch.
 
@@ -122,21 +126,24 @@ class TorchIndex(PlacedRows):
 
     def decides(self, neighborhood: Neighborhood) -> bool:
         """Whether `decide` is faster than `gather` for a `neighborhood`, as far as it is known."""
-        horizon = said(neighborhood, "horizon")
-        if horizon is None or not np.isfinite(horizon).all() or neighborhood.quorum != ONE:
-            return False
-        return self._winning is not None
+        return self.n_classes >= MANY_CLASSES and self._can_decide(neighborhood)
 
     def decide(self, queries: Any, neighborhood: Neighborhood, belief: Ints) -> Decision:
         """Decide by a `neighborhood` about `queries`, (n, n_features), and their `belief`, (n,)."""
         points, codes = self._check(queries), np.ascontiguousarray(belief, dtype=np.int64)
         neighborhood.check_classes(self.n_classes)
-        if len(points) == 0 or not self.decides(neighborhood):
+        if len(points) == 0 or not self._can_decide(neighborhood):
             return super().decide(points, neighborhood, codes)
         found = []
         for part, winners in self._find_winners(points):
             found.append(self._decide(winners, neighborhood, codes[part]))
         return stack_decisions(found)
+
+    def _can_decide(self, neighborhood: Neighborhood) -> bool:
+        horizon = said(neighborhood, "horizon")
+        if horizon is None or not np.isfinite(horizon).all() or neighborhood.quorum != ONE:
+            return False
+        return self._winning is not None
 
     def warm_up(self) -> None:
         """Prepare and compile everything that searching needs, by searching for a stored row."""
@@ -149,12 +156,12 @@ class TorchIndex(PlacedRows):
         ranks = np.full(self.n_classes + 1, -1)  # the last for NO_BELIEF, which is -1
         ranks[classes] = np.arange(len(classes))
         believed = to_device(ranks[np.where(belief == NO_BELIEF, -1, belief)], self.device)
-        truncated = truncate(winners, believed, said(neighborhood, "horizon"))
-        rank, query, known, exemplars = (to_numpy(each) for each in truncated)
+        nearest, number = truncate(winners, believed, said(neighborhood, "horizon"))
         distances = np.full((len(belief), self.n_classes), np.inf)
-        distances[query, classes[rank]] = known
+        rank, query = nearest.isfinite().nonzero(as_tuple=True)  # usually few
+        distances[to_numpy(query), classes[to_numpy(rank)]] = to_numpy(nearest[rank, query])
         weighed = truncated_evidence(distances, belief, neighborhood.quorum)
-        exemplars = np.where(exemplars == NO_ROW, NO_EXEMPLAR, exemplars)
+        exemplars = to_numpy(torch.where(number == NO_ROW, NO_EXEMPLAR, number))
         return decide_weighed(weighed, neighborhood, exemplars)
 
     @property

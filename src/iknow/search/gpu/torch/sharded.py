@@ -104,9 +104,7 @@ class ShardedIndex(StoredRows):
 
     def _deal(self, is_in: Bools, device: str | torch.device, options: Any) -> TorchIndex:
         arrays = self.points[is_in], self.labels[is_in]
-        return TorchIndex(
-            *arrays, self.n_classes, rows=self.rows[is_in], device=device, **options
-        )
+        return TorchIndex(*arrays, self.n_classes, rows=self.rows[is_in], device=device, **options)
 
     def _ask(self, question: Callable[[TorchIndex], Answer]) -> list[Answer]:
         """The answers of all shards, each by a thread: torch waits for devices without the GIL."""

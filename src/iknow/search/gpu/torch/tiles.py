@@ -31,7 +31,8 @@ from iknow.search.gpu.torch.sums import list_leaves
 from iknow.search.gpu.triton.minima import is_interpreted
 from iknow.search.gpu.triton.queries import bound_queries
 
-PROGRAMS_WANTED = 2048
+PROGRAMS_WANTED = 16384  # many waves of programs, so that the last one is short
+FEWEST_TILES = 16  # of a program: fewer would not pay for its start
 MOST_PADDING = 1.25  # rows of tiles to rows
 QUERIES_AT_ONCE = 16
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
@@ -128,7 +129,7 @@ class Tiles:
         tiling, n_padded = self.tiling, len(queries.low)
         n_query_tiles = n_padded // tiling.queries
         n_parts = min(self.n_tiles, divide_up(PROGRAMS_WANTED, n_query_tiles))
-        tiles_each = divide_up(self.n_tiles, n_parts)
+        tiles_each = max(divide_up(self.n_tiles, n_parts), min(FEWEST_TILES, self.n_tiles))
         launch(
             kernel,
             (n_query_tiles, divide_up(self.n_tiles, tiles_each)),
@@ -149,7 +150,7 @@ class Tiles:
 
     @property
     def have_winners(self) -> bool:
-        """Whether no tile holds rows of two classes, and a stripe's number fits in the last bits."""
+        """Whether no tile holds rows of two classes, and the last bits can name a stripe."""
         return self.blocks.together % self.share == 0 and self.n_stripes <= 1 << LAST_BITS
 
     @cached_property
@@ -230,7 +231,7 @@ def choose_stripe(tiles_per_class: float, n_features: int) -> int:
 
     The optimum scales with the root of tiles / features; the factor is measured.
     """
-    balance = np.sqrt(15 * tiles_per_class / max(1, n_features))
+    balance = np.sqrt(5 * tiles_per_class / max(1, n_features))
     return int(np.clip(2 ** round(np.log2(balance)), 4, 32))
 
 

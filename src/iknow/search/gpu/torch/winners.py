@@ -26,6 +26,7 @@ CAPACITY = 1 << 22
 TILES_AT_ONCE, NUMBERS_AT_ONCE = 32, 4096
 TILE_TILES, TILE_QUERIES = 16, 128
 LISTED_AT_ONCE = 256
+WARPS_FOR_ONE = 2  # entry of a list
 ROWS_PER_PROGRAM = 128
 
 
@@ -111,7 +112,7 @@ class Winners:
             SIZE=tiles.stripe,
             WIDTH=tiles.blocks.n_features,
             N_LEAVES=len(tiles.leaves),
-            num_warps=4,
+            num_warps=WARPS_FOR_ONE,
             enable_fp_fusion=False,
         )
         launch(

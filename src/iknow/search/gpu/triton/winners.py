@@ -158,9 +158,7 @@ def measure_winners(  # type: ignore[no-untyped-def]
     at = tile * stride + q
     stripe = tl.load(lows + at) & (STRIPES - 1)
     block = tile * STRIPES + stripe
-    nearest, lowest = _nearest_in(
-        points, numbers, queries, leaves, q, block, SIZE, WIDTH, N_LEAVES
-    )
+    nearest, lowest = _nearest_in(points, numbers, queries, leaves, q, block, SIZE, WIDTH, N_LEAVES)
     limit = _limit(nearest, tl.load(half_norms + q), tl.load(scales + q), constants)
     other = tl.minimum(tl.load(seconds + at), tl.load(others + pair, mask=exists, other=0.0))
     tl.store(distance_out + pair, nearest, mask=exists)
