@@ -18,7 +18,7 @@ from iknow.search.gpu.torch.bounds import SMALLEST_FACTOR, make_frame
 from iknow.search.gpu.torch.index import TorchIndex
 from iknow.search.gpu.torch.operations import PlainOperations
 from iknow.search.gpu.torch.search import merge
-from iknow.search.gpu.torch.sums import add_like_numpy, measure
+from iknow.search.gpu.torch.sums import add_like_numpy, list_leaves, measure
 from iknow.testing import IndexContract, assert_same_evidence, brute_force
 from iknow.testing.index import Problem
 
@@ -54,6 +54,19 @@ def random_problem(n_rows=2000, n_features=10, n_classes=5, n_queries=50, seed=0
 def test_sums_have_the_bits_of_numpys(n):
     terms = np.random.default_rng(n).random((40, n)) ** 4
     np.testing.assert_array_equal(add_like_numpy(torch.from_numpy(terms)), terms.sum(axis=1))
+
+
+@pytest.mark.parametrize("n", [1, 7, 128, 129, 784, 3072, 9001])
+def test_leaves_in_a_loop_add_up_as_the_recursion_does(n):
+    terms = np.random.default_rng(n).random(n) ** 4
+    stack = []
+    for start, end, joins in list_leaves(n):
+        assert end - start <= 128
+        total = terms[start:end].sum()
+        for _ in range(joins):
+            total = stack.pop() + total
+        stack.append(total)
+    assert stack == [terms.sum()]
 
 
 def test_roots_have_the_bits_of_numpys():
@@ -207,7 +220,7 @@ def test_many_lists_of_pairs_and_batches_give_the_same(monkeypatch):
     monkeypatch.setattr("iknow.search.gpu.torch.search.PAIRS_AT_ONCE", 7)
     monkeypatch.setattr("iknow.search.gpu.torch.search.BYTES_OF_DISTANCES", 3000)
     monkeypatch.setattr("iknow.search.gpu.torch.several.BYTES_OF_CANDIDATES", 3000)
-    monkeypatch.setattr("iknow.search.gpu.torch.index.WORK_BYTES_ON_CPU", 30_000)
+    monkeypatch.setattr("iknow.search.gpu.torch.placed.WORK_BYTES_ON_CPU", 30_000)
     monkeypatch.setattr(torch_operations, "BYTES_FOR_PRODUCTS", 3000)
     monkeypatch.setattr(torch_operations, "BYTES_FOR_MEASURING", 3000)
     points, labels, queries = random_problem(500)

@@ -69,7 +69,7 @@ FAR_EXPONENT = 80  # of a query: too far away for float32, so nothing is ruled o
 SMALLEST_FACTOR: dict[Filter, float] = dict.fromkeys(("fp16", "bf16", "tf32", "float32"), 2.0**-60)
 SMALLEST_FACTOR["fp16"] = 2.0**-14
 PADDING = torch.finfo(torch.float32).max
-"""The h of what is no row: h σ is far above any row's, and finite, so that its last bits are free."""
+"""The h of what is no row: h σ is far above any row's, and finite: its last bits are free."""
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,11 @@ from torch import Tensor
 from iknow.search.gpu.torch.blocks import Blocks
 from iknow.search.gpu.torch.bounds import QueryBounds
 from iknow.search.gpu.torch.launching import divide_up, launch
-from iknow.search.gpu.torch.operations import Segments
+from iknow.search.gpu.torch.operations import Segments, bytes_by_blocks
 from iknow.search.gpu.torch.tiles import Tiles, Tiling
-from iknow.search.gpu.triton import measuring, minima as kernels
+from iknow.search.gpu.torch.winners import Winners
+from iknow.search.gpu.triton import measuring
+from iknow.search.gpu.triton import minima as kernels
 
 ROWS_PER_PROGRAM = 128
 TILE_BLOCKS, TILE_QUERIES = 16, 128
@@ -30,10 +32,24 @@ class TritonOperations:
     def blocks(self) -> Blocks:
         return self.tiles.blocks
 
-    def nearest_alone(self, queries: Tensor) -> tuple[Tensor, Tensor] | None:
-        from iknow.search.gpu.torch.winners import Winners
+    @property
+    def have_winners(self) -> bool:
+        return self.tiles.have_winners
 
-        return Winners(self, queries).settle() if self.tiles.have_winners else None
+    def bytes_per_query(self, k: int, per_class: int) -> int:
+        if (k, per_class) != (0, 1) or not self.have_winners:
+            return bytes_by_blocks(self, k, per_class)
+        per_class_and_tile = 40 * len(self.blocks.classes) + 8 * self.tiles.n_tiles
+        return per_class_and_tile + 16 * self.tiles.width
+
+    def warm_up(self, queries: Tensor) -> None:
+        """Compile the kernels that only some searches need."""
+        winners = Winners(self.tiles, queries)
+        winners.settle(torch.zeros(1, dtype=torch.int64, device=queries.device))
+        winners.settle_all_tiles()
+
+    def find_winners(self, queries: Tensor) -> Winners | None:
+        return Winners(self.tiles, queries) if self.tiles.have_winners else None
 
     def block_minima(self, queries: Tensor) -> tuple[Tensor, QueryBounds]:
         tiles, padded = self.tiles, self.tiles.bound_queries(queries)
@@ -82,13 +98,10 @@ class TritonOperations:
             )
             yield block, query
 
-    def nearest(
-        self, queries: Tensor, query: Tensor, block: Tensor, size: int | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def nearest(self, queries: Tensor, query: Tensor, block: Tensor) -> tuple[Tensor, Tensor]:
         distance = queries.new_empty(len(query), dtype=torch.float64)
         number = torch.empty_like(query)
-        out = distance, number
-        self._measure(measuring.nearest_of_pairs, queries, query, block, *out, size=size, FEW=1)
+        self._measure(measuring.nearest_of_pairs, queries, query, block, distance, number, FEW=1)
         return distance, number
 
     def candidates(
@@ -115,23 +128,21 @@ class TritonOperations:
         query: Tensor,
         block: Tensor,
         *out: Tensor,
-        size: int | None = None,
         **options: int,
     ) -> None:
-        """size: rows of a block, if not those of `blocks`."""
         if len(query) == 0:
             return
         blocks = self.blocks
-        size = size or blocks.size
-        pairs = max(1, ROWS_PER_PROGRAM // size)
+        pairs = max(1, ROWS_PER_PROGRAM // blocks.size)
         launch(
             kernel,
             (divide_up(len(query), pairs),),
-            *(blocks.points, blocks.numbers, queries.contiguous()),
+            *(blocks.points, blocks.numbers, queries.contiguous(), self.tiles.leaves),
             *(query.contiguous(), block.contiguous(), len(query), *out),
             PAIRS=pairs,
-            SIZE=size,
+            SIZE=blocks.size,
             WIDTH=blocks.n_features,
+            N_LEAVES=len(self.tiles.leaves),
             **options,
             num_warps=4,
             enable_fp_fusion=False,  # a fused operation rounds once where numpy rounds twice

@@ -8,32 +8,37 @@ part. The answers are always the same, to the last bit.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.util import find_spec
-from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from iknow.core.arrays import Ints
+from iknow.core.arrays import Bools, Floats32, Ints
+from iknow.core.codes import NO_BELIEF
+from iknow.core.decision import Decision, decide_weighed, stack_decisions
 from iknow.core.evidence import NO_EXEMPLAR, Evidence, empty_evidence, stack_evidence
-from iknow.core.text import shorten, shown
+from iknow.core.neighborhood import Neighborhood
+from iknow.core.overriding import said
+from iknow.core.quorum import ONE, truncated_evidence
 from iknow.errors import InputError
-from iknow.locking import Lock
-from iknow.search.gpu.torch.blocks import NO_ROW, make_blocks, to_device
-from iknow.search.gpu.torch.bounds import SMALLEST_FACTOR, Filter
-from iknow.search.gpu.torch.operations import Operations, PlainOperations
+from iknow.search.gpu.torch.blocks import NO_ROW, to_device
+from iknow.search.gpu.torch.deciding import find_within, truncate
+from iknow.search.gpu.torch.devices import to_numpy
+from iknow.search.gpu.torch.operations import Operations
+from iknow.search.gpu.torch.placed import PlacedRows
 from iknow.search.gpu.torch.search import DeviceEvidence, merge, no_evidence, search
 from iknow.search.index import check_k, check_per_class
-from iknow.search.stored import StoredRows
 
-WORK_BYTES = 2 << 30
-WORK_BYTES_ON_CPU = 64 << 20
-SHARE_OF_FREE_MEMORY = 0.8
+if TYPE_CHECKING:
+    from iknow.search.gpu.torch.winners import Winners
 
 
-class TorchIndex(StoredRows):
+MANY_CLASSES = 64
+"""With fewer, evidence about all of them takes no longer than a decision."""
+
+
+class TorchIndex(PlacedRows):
     """Activations of one layer with their class codes, searched in the Euclidean norm by torch.
 
     Args:
@@ -52,31 +57,6 @@ class TorchIndex(StoredRows):
         array([[3., 1.]])
     """
 
-    _n_parts: int | None
-    _whole: Operations | None
-
-    def __init__(
-        self,
-        activations: Any,
-        labels: Any,
-        n_classes: int,
-        rows: Ints | None = None,
-        device: str | torch.device = "cpu",
-        *,
-        filter: Filter | None = None,
-        memory: int | None = None,
-        fused: bool | None = None,
-    ) -> None:
-        super().__init__(activations, labels, n_classes, rows)
-        self.device = _check_device(device)
-        on_cuda = self.device.type == "cuda"
-        self._fused = on_cuda and find_spec("triton") is not None if fused is None else fused
-        self.filter: Filter = filter or ("fp16" if self._fused else "float32")
-        if self.filter not in SMALLEST_FACTOR:
-            raise InputError(f"filter must be one of {', '.join(SMALLEST_FACTOR)}; got {filter!r}")
-        self._memory = memory
-        self._derive()
-
     def gather(self, queries: Any, k: int = 0, per_class: int = 1) -> Evidence:
         """Gather evidence about `queries`, (n_queries, n_features), with `k` neighbor distances.
 
@@ -94,7 +74,7 @@ class TorchIndex(StoredRows):
         for start in range(0, len(points), step):
             batch = to_device(points[start : start + step], self._exact_device)
             found = self.gather_on_device(batch, k, per_class)._asdict()
-            parts.append(Evidence(**{name: _to_numpy(each) for name, each in found.items()}))
+            parts.append(Evidence(**{name: to_numpy(each) for name, each in found.items()}))
         return parts[0] if len(parts) == 1 else stack_evidence(parts)
 
     def gather_on_device(self, queries: Tensor, k: int = 0, per_class: int = 1) -> DeviceEvidence:
@@ -120,6 +100,88 @@ class TorchIndex(StoredRows):
         }
         return found._replace(**named)
 
+    def find_support(
+        self, queries: Any, neighborhood: Neighborhood, belief: Ints | None = None
+    ) -> Bools:
+        """Find the classes in `neighborhood`: a mask (n_queries, n_classes) for `queries`.
+
+        `belief`: class codes of shape (n_queries,), for rules that depend on it.
+        """
+        radius = said(neighborhood, "decided_within") if neighborhood.quorum == ONE else None
+        if radius is None or self._winning is None:
+            return super().find_support(queries, neighborhood, belief)
+        neighborhood.check_classes(self.n_classes)
+        points = self._check(queries)
+        radii = np.array(np.broadcast_to(radius, self.n_classes), dtype=np.float64)
+        support: Bools = np.zeros((len(points), self.n_classes), dtype=np.bool_)
+        for part, winners in self._find_winners(points):
+            classes = winners.tiles.blocks.classes
+            found = find_within(winners, to_device(radii, self.device)[classes])
+            support[part, to_numpy(classes)] = to_numpy(found.T)
+        if said(neighborhood, "empty_beyond") != radius:  # no sample need not mean no support
+            empty = ~support.any(axis=1)
+            beliefs = None if belief is None else belief[empty]
+            support[empty] = super().find_support(points[empty], neighborhood, beliefs)
+        return support
+
+    def decides(self, neighborhood: Neighborhood) -> bool:
+        """Whether `decide` is faster than `gather` for a `neighborhood`, as far as it is known."""
+        return self.n_classes >= MANY_CLASSES and self._can_decide(neighborhood)
+
+    def decide(self, queries: Any, neighborhood: Neighborhood, belief: Ints) -> Decision:
+        """Decide by a `neighborhood` about `queries`, (n, n_features), and their `belief`, (n,)."""
+        points, codes = self._check(queries), np.ascontiguousarray(belief, dtype=np.int64)
+        neighborhood.check_classes(self.n_classes)
+        if len(points) == 0 or not self._can_decide(neighborhood):
+            return super().decide(points, neighborhood, codes)
+        found = []
+        for part, winners in self._find_winners(points):
+            found.append(self._decide(winners, neighborhood, codes[part]))
+        return stack_decisions(found)
+
+    def _can_decide(self, neighborhood: Neighborhood) -> bool:
+        horizon = said(neighborhood, "horizon")
+        if horizon is None or not np.isfinite(horizon).all() or neighborhood.quorum != ONE:
+            return False
+        return self._winning is not None
+
+    def warm_up(self) -> None:
+        """Prepare and compile everything that searching needs, by searching for a stored row."""
+        super().warm_up()
+        if self._winning is not None:
+            self._winning.warm_up(to_device(self.points[:1], self.device))
+
+    def _decide(self, winners: Winners, neighborhood: Neighborhood, belief: Ints) -> Decision:
+        classes = to_numpy(winners.tiles.blocks.classes)
+        ranks = np.full(self.n_classes + 1, -1)  # the last for NO_BELIEF, which is -1
+        ranks[classes] = np.arange(len(classes))
+        believed = to_device(ranks[np.where(belief == NO_BELIEF, -1, belief)], self.device)
+        nearest, number = truncate(winners, believed, said(neighborhood, "horizon"))
+        distances = np.full((len(belief), self.n_classes), np.inf)
+        rank, query = nearest.isfinite().nonzero(as_tuple=True)  # usually few
+        distances[to_numpy(query), classes[to_numpy(rank)]] = to_numpy(nearest[rank, query])
+        weighed = truncated_evidence(distances, belief, neighborhood.quorum)
+        exemplars = to_numpy(torch.where(number == NO_ROW, NO_EXEMPLAR, number))
+        return decide_weighed(weighed, neighborhood, exemplars)
+
+    @property
+    def _winning(self) -> Operations | None:
+        """The whole index on the device, if it can settle classes by winners."""
+        operations = self._only_part() if self._fused else None
+        return operations if operations is not None and operations.have_winners else None
+
+    def _find_winners(self, points: Floats32) -> Iterator[tuple[slice, Winners]]:
+        """Winners of batches of queries, with the batch."""
+        operations = self._winning
+        if operations is None:
+            return
+        step = max(1, self._work_bytes() // operations.bytes_per_query(0, 1))
+        for start in range(0, len(points), step):
+            part = slice(start, start + step)
+            winners = operations.find_winners(to_device(points[part], self.device))
+            if winners is not None:
+                yield part, winners
+
     def _check_queries(self, queries: Tensor) -> Tensor:
         """Queries as a float32 tensor on a device that supports float64."""
         points = queries.detach().to(self._exact_device, torch.float32).contiguous()
@@ -132,12 +194,7 @@ class TorchIndex(StoredRows):
     def _search_in_batches(
         self, operations: Operations, queries: Tensor, k: int, per_class: int
     ) -> DeviceEvidence:
-        blocks = operations.blocks
-        bytes_per_query = 4 * blocks.n_blocks + 64 * blocks.n_features + 512 * k
-        # Of several rows, the candidates of as many blocks are ranked at once.
-        n_candidates = per_class * operations.count_candidates(per_class) if per_class > 1 else 1
-        bytes_per_query += 32 * len(blocks.classes) * (1 + n_candidates)
-        step = max(1, self._work_bytes() // bytes_per_query)
+        step = max(1, self._work_bytes() // operations.bytes_per_query(k, per_class))
         parts = [
             search(operations, queries[start : start + step], self.n_classes, k, per_class)
             for start in range(0, len(queries), step)
@@ -145,117 +202,3 @@ class TorchIndex(StoredRows):
         if len(parts) == 1:
             return parts[0]
         return DeviceEvidence(*(torch.cat(tensors) for tensors in zip(*parts, strict=True)))
-
-    def _parts(self) -> Iterator[Operations]:
-        """The index on the device, ready to search: whole and kept, or part by part."""
-        with self._lock.held():
-            if self._n_parts is None:
-                self._n_parts = self._count_parts()
-            if self._n_parts == 1 and self._whole is None:
-                self._whole = self._lay_out(slice(None))
-        if self._whole is not None:
-            yield self._whole
-            return
-        bounds = np.linspace(0, self.n_rows, self._n_parts + 1).astype(int)
-        for start, end in pairwise(bounds.tolist()):
-            if start < end:
-                yield self._lay_out(slice(start, end))
-
-    def _count_parts(self) -> int:
-        """The number of parts in which to search the index; 0 if it is empty."""
-        if self.n_rows == 0:
-            return 0
-        memory = self._available()
-        if memory is None:
-            return 1
-        # Laying out a part needs its rows twice, plus their factors and a few numbers.
-        per_row = 8 * self.n_features + 4 * max(16, self.n_features) + 96
-        reserved = self._work_bytes() * 3 // 2
-        if memory - reserved < per_row:
-            raise InputError(
-                f"searching on {self.device} needs at least {reserved + per_row:,} bytes; "
-                f"{memory:,} are available: free memory, raise `memory`, or use device='cpu'"
-            )
-        return -(-self.n_rows * per_row // (memory - reserved))
-
-    def _lay_out(self, rows: slice) -> Operations:
-        points, labels, numbers = self.points[rows], self.labels[rows], self.rows[rows]
-        counts = np.unique_counts(labels).counts
-        size = self._block_size(len(labels), len(counts))
-        asked = points, labels, numbers, size, self.filter, self._exact_device
-        if not self._fused:
-            return PlainOperations(make_blocks(*asked), self.device)
-        from iknow.search.gpu.torch.by_triton import TritonOperations
-        from iknow.search.gpu.torch.tiles import blocks_together
-
-        return TritonOperations(make_blocks(*asked, blocks_together(size, self.filter, counts)))
-
-    def _block_size(self, n_rows: int, n_inhabited: int) -> int:
-        """Rows per block: small blocks cost minima to compare, large ones rows to measure.
-
-        The optimum scales with the root of rows / (classes * features); the factors are measured.
-        Small classes get small blocks to limit padding.
-        """
-        factor, smallest, largest = (2.8, 8, 128) if self._fused else (0.5, 4, 256)
-        balance = factor * np.sqrt(n_rows / (n_inhabited * max(1, self.n_features)))
-        smallest = min(smallest, 2 ** int(np.log2(n_rows / n_inhabited)))
-        return int(np.clip(2 ** round(np.log2(balance)), smallest, largest))
-
-    def _available(self) -> int | None:
-        """Bytes to use on the device; None if unknown."""
-        if self._memory is not None or self.device.type != "cuda":
-            return self._memory
-        free, _ = torch.cuda.mem_get_info(self.device)
-        unused = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
-        return int(SHARE_OF_FREE_MEMORY * (free + unused))
-
-    def _work_bytes(self) -> int:
-        """Bytes for the search of a batch of queries, besides the index and the evidence."""
-        most = WORK_BYTES_ON_CPU if self._exact_device.type == "cpu" else WORK_BYTES
-        return most if self._memory is None else min(most, self._memory // 4)
-
-    def _derive(self) -> None:
-        """Set what is not pickled; the index moves to the device on the first search."""
-        self._exact_device = _device_with_float64(self.device)
-        self._lock = Lock()
-        self._n_parts = None
-        self._whole = None
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickle only what cannot be derived."""
-        derived = ("_exact_device", "_lock", "_n_parts", "_whole")
-        return {name: value for name, value in vars(self).items() if name not in derived}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._derive()
-
-
-def _to_numpy(tensor: Tensor) -> np.ndarray:
-    """A copy row by row: on the device a tensor may be a view."""
-    array: np.ndarray = tensor.contiguous().cpu().numpy()
-    return array
-
-
-def _check_device(device: str | torch.device) -> torch.device:
-    """A device that torch can create tensors on and read them from."""
-    try:
-        checked = torch.device(device)
-        torch.zeros(1, device=checked).cpu()
-    except (RuntimeError, AssertionError, NotImplementedError, TypeError, ValueError) as error:
-        reason = shorten((str(error) or type(error).__name__).splitlines()[0])
-        given = str(device) if isinstance(device, torch.device) else device
-        raise InputError(
-            f"torch {torch.__version__} cannot use device {shown(given)} here ({reason}): "
-            "use device='cpu' or install a torch build for that device"
-        ) from error
-    return checked
-
-
-def _device_with_float64(device: torch.device) -> torch.device:
-    """The device itself, or the CPU if the device has no float64 (MPS does not)."""
-    try:
-        torch.zeros(1, dtype=torch.float64, device=device)
-    except (RuntimeError, TypeError):
-        return torch.device("cpu")
-    return device

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -11,6 +11,9 @@ from torch import Tensor
 from iknow.search.gpu.torch.blocks import NO_ROW, Blocks
 from iknow.search.gpu.torch.bounds import Frame, QueryBounds
 from iknow.search.gpu.torch.sums import measure
+
+if TYPE_CHECKING:
+    from iknow.search.gpu.torch.winners import Winners
 
 BYTES_FOR_PRODUCTS = 4 << 20
 BYTES_FOR_MEASURING = 4 << 20
@@ -33,11 +36,18 @@ class Operations(Protocol):
     def block_minima(self, queries: Tensor) -> tuple[Tensor, QueryBounds]:
         """A lower bound for each block, of shape (n_blocks, n_queries), and input for limits."""
 
-    def nearest_alone(self, queries: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Distance and number of the nearest row of each class, (n_inhabited, n_queries).
+    @property
+    def have_winners(self) -> bool:
+        """Whether `find_winners` finds any."""
 
-        None if there is no way that does without a bound of each block.
-        """
+    def warm_up(self, queries: Tensor) -> None:
+        """Compile what only some searches need."""
+
+    def bytes_per_query(self, k: int, per_class: int) -> int:
+        """Bytes that a search needs for each query, roughly."""
+
+    def find_winners(self, queries: Tensor) -> Winners | None:
+        """What settles the nearest row of each class without a bound of each block; or None."""
 
     def lowest(self, minima: Tensor, segments: Segments) -> tuple[Tensor, Tensor]:
         """Lowest minimum of each segment and its block, of shape (n_segments, n_queries)."""
@@ -90,7 +100,17 @@ class PlainOperations:
     def blocks(self) -> Blocks:
         return self._blocks
 
-    def nearest_alone(self, queries: Tensor) -> None:
+    @property
+    def have_winners(self) -> bool:
+        return False
+
+    def warm_up(self, queries: Tensor) -> None:
+        pass
+
+    def bytes_per_query(self, k: int, per_class: int) -> int:
+        return bytes_by_blocks(self, k, per_class)
+
+    def find_winners(self, queries: Tensor) -> None:
         return None
 
     def block_minima(self, queries: Tensor) -> tuple[Tensor, QueryBounds]:
@@ -187,6 +207,15 @@ class PlainOperations:
         low, half_norms, losses, lengths = (torch.cat(part) for part in zip(*parts, strict=True))
         self._frames[full] = frame
         self._factors[full] = low, half_norms, losses, lengths
+
+
+def bytes_by_blocks(operations: Operations, k: int, per_class: int) -> int:
+    """Bytes for each query of a search that bounds each block."""
+    blocks = operations.blocks
+    # Of several rows, the candidates of as many blocks are ranked at once.
+    n_candidates = per_class * operations.count_candidates(per_class) if per_class > 1 else 1
+    per_pair = 32 * (1 + n_candidates)
+    return 4 * blocks.n_blocks + 64 * blocks.n_features + 512 * k + per_pair * len(blocks.classes)
 
 
 def _products_are_full() -> bool:

@@ -57,9 +57,9 @@ def search(
     operations: Operations, queries: Tensor, n_classes: int, k: int, per_class: int
 ) -> DeviceEvidence:
     """Evidence about float32 queries, of shape (n_queries, n_features); NO_ROW for no exemplar."""
-    alone = operations.nearest_alone(queries) if (k, per_class) == (0, 1) else None
-    if alone is not None:
-        nearest, number = alone[0][None], alone[1][None]
+    winners = operations.find_winners(queries) if (k, per_class) == (0, 1) else None
+    if winners is not None:
+        nearest, number = (each[None] for each in winners.settle())
         neighbors = queries.new_empty(len(queries), 0, dtype=torch.float64)
     else:
         minima, bounds = operations.block_minima(queries)

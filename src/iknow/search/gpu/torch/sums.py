@@ -40,6 +40,20 @@ def add_like_numpy(terms: Tensor) -> Tensor:
     return _add_one_by_one(sums[..., 0], terms[..., in_eights:])
 
 
+def list_leaves(n: int) -> list[tuple[int, int, int]]:
+    """The leaves of the sum of n terms in order, each as (start, end, joins).
+
+    joins: how many of the sums before wait to be joined to this one when it is done, the last
+    first. So the recursion above becomes a loop with a stack.
+    """
+    if n <= LEAF:
+        return [(0, n, 0)]
+    half = n // 2 - (n // 2) % 8
+    right = [(start + half, end + half, joins) for start, end, joins in list_leaves(n - half)]
+    start, end, joins = right.pop()
+    return [*list_leaves(half), *right, (start, end, joins + 1)]
+
+
 def correct_root(squared: Tensor) -> Tensor:
     """The square root as IEEE 754 defines it; torch's own on the CPU does not always match it."""
     if squared.device.type == "cuda":

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,10 +27,12 @@ from iknow.search.gpu.torch.bounds import (
     QueryBounds,
 )
 from iknow.search.gpu.torch.launching import divide_up, launch, power_of_two
+from iknow.search.gpu.torch.sums import list_leaves
 from iknow.search.gpu.triton.minima import is_interpreted
 from iknow.search.gpu.triton.queries import bound_queries
 
-PROGRAMS_WANTED = 2048
+PROGRAMS_WANTED = 16384  # many waves of programs, so that the last one is short
+FEWEST_TILES = 16  # of a program: fewer would not pay for its start
 MOST_PADDING = 1.25  # rows of tiles to rows
 QUERIES_AT_ONCE = 16
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
@@ -39,14 +42,14 @@ DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 class Tiling:
     """How the products are tiled: queries and rows of a tile, warps and stages of a program.
 
-    stripe: rows of a stripe at most.
+    stripe: rows of a stripe; by default as `choose_stripe` says.
     """
 
     queries: int
     rows: int
     warps: int
     stages: int
-    stripe: int = 4
+    stripe: int | None = None
 
 
 # Measured on an H200 by `benchmarks/gpu.py --tune`.
@@ -78,9 +81,11 @@ class Tiles:
         self.tiling = tiling or TILINGS[blocks.frame.filter]
         self.share = blocks_per_tile(blocks.size, self.tiling)
         self.rows = self.share * blocks.size
-        self.stripe = min(self.tiling.stripe, blocks.size)
-        self.n_stripes = self.rows // self.stripe
         self.n_tiles = divide_up(blocks.n_blocks, self.share)
+        per_class = self.n_tiles / len(blocks.classes)
+        stripe = self.tiling.stripe or choose_stripe(per_class, blocks.n_features)
+        self.stripe = min(stripe, blocks.size)
+        self.n_stripes = self.rows // self.stripe
         # Products run in steps of 64 columns, or in one step with fewer columns.
         self.step = 64 if blocks.n_features > 64 else power_of_two(max(16, blocks.n_features))
         self.width = divide_up(blocks.n_features, self.step) * self.step
@@ -124,7 +129,7 @@ class Tiles:
         tiling, n_padded = self.tiling, len(queries.low)
         n_query_tiles = n_padded // tiling.queries
         n_parts = min(self.n_tiles, divide_up(PROGRAMS_WANTED, n_query_tiles))
-        tiles_each = divide_up(self.n_tiles, n_parts)
+        tiles_each = max(divide_up(self.n_tiles, n_parts), min(FEWEST_TILES, self.n_tiles))
         launch(
             kernel,
             (n_query_tiles, divide_up(self.n_tiles, tiles_each)),
@@ -145,7 +150,7 @@ class Tiles:
 
     @property
     def have_winners(self) -> bool:
-        """Whether no tile holds rows of two classes, and a stripe's number fits in the last bits."""
+        """Whether no tile holds rows of two classes, and the last bits can name a stripe."""
         return self.blocks.together % self.share == 0 and self.n_stripes <= 1 << LAST_BITS
 
     @cached_property
@@ -162,6 +167,12 @@ class Tiles:
     def ranks(self) -> Tensor:
         """As `Blocks.ranks`, of shape (n_tiles,)."""
         return self.blocks.ranks[:: self.share].contiguous()
+
+    @cached_property
+    def leaves(self) -> Tensor:
+        """The order in which to add up squares, of shape (n_leaves, 3)."""
+        leaves = list_leaves(self.blocks.n_features)
+        return torch.tensor(leaves, dtype=torch.int32, device=self.blocks.device)
 
     @cached_property
     def losses_of_tiles(self) -> Tensor:
@@ -213,6 +224,15 @@ def blocks_together(size: int, filter: Filter, counts: Ints) -> int:
     share = blocks_per_tile(size, TILINGS[filter])
     rows = share * size
     return share if (-(-counts // rows) * rows).sum() <= MOST_PADDING * counts.sum() else 1
+
+
+def choose_stripe(tiles_per_class: float, n_features: int) -> int:
+    """Rows of a stripe: small ones cost minima to compare, large ones rows to measure.
+
+    The optimum scales with the root of tiles / features; the factor is measured.
+    """
+    balance = np.sqrt(5 * tiles_per_class / max(1, n_features))
+    return int(np.clip(2 ** round(np.log2(balance)), 4, 32))
 
 
 def blocks_per_tile(size: int, tiling: Tiling) -> int:

@@ -1,7 +1,7 @@
 """Distances in float64, added up in numpy's order (see `torch.sums`).
 
-Up to 128 features the loops are unrolled. Wider sums loop instead: unrolled, several hundred
-features take the compiler more than a minute.
+Up to 128 features the loops are unrolled. Wider sums loop over the leaves of numpy's recursion:
+unrolled, several hundred features take the compiler many seconds and thousands take minutes.
 """
 
 from __future__ import annotations
@@ -9,72 +9,94 @@ from __future__ import annotations
 import triton  # type: ignore[import-untyped]
 import triton.language as tl  # type: ignore[import-untyped]
 
-LEAF = tl.constexpr(128)
 NO_ROW = tl.constexpr(2**63 - 1)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit
 def _square(points, queries, column):  # type: ignore[no-untyped-def]
     difference = tl.load(points + column).to(tl.float64) - tl.load(queries + column).to(tl.float64)
     return difference * difference
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def _sum_of_squares(  # type: ignore[no-untyped-def]
-    points, queries, START, LENGTH: tl.constexpr, UNROLL: tl.constexpr
-):
-    """Σ (x_j - q_j)² over LENGTH columns from START, added as numpy does.
+@triton.jit
+def _join_eight(sums):  # type: ignore[no-untyped-def]
+    """Eight running sums, of shape (pairs, size, 8), joined in pairs."""
+    PAIRS: tl.constexpr = sums.shape[0]
+    SIZE: tl.constexpr = sums.shape[1]
+    # Each of these sums has two terms, so their order does not matter.
+    fours = tl.sum(tl.reshape(sums, (PAIRS, SIZE, 4, 2)), axis=3)
+    twos = tl.sum(tl.reshape(fours, (PAIRS, SIZE, 2, 2)), axis=3)
+    return tl.sum(twos, axis=2)
 
-    points: pointers of shape (pairs, size); queries: of shape (pairs, 1). Nothing may be fused.
-    """
-    if LENGTH > LEAF:
-        HALF: tl.constexpr = LENGTH // 2 - (LENGTH // 2) % 8
-        total = _sum_of_squares(points, queries, START, HALF, UNROLL)
-        total += _sum_of_squares(points, queries, START + HALF, LENGTH - HALF, UNROLL)
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _sum_of_few(points, queries, LENGTH: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Σ (x_j - q_j)² over LENGTH <= LEAF columns."""
+    if LENGTH < 8:
+        total = _square(points, queries, 0)
+        for j in tl.static_range(1, LENGTH):
+            total += _square(points, queries, j)
     else:
         IN_EIGHTS: tl.constexpr = LENGTH - LENGTH % 8
-        if LENGTH < 8:
-            total = _square(points, queries, START)
-            for j in tl.static_range(1, LENGTH):
-                total += _square(points, queries, START + j)
-        else:
-            eight = START + tl.arange(0, 8)[None, None, :]
-            sums = _square(points[:, :, None], queries[:, :, None], eight)
-            if UNROLL:
-                for j in tl.static_range(8, IN_EIGHTS, 8):
-                    sums += _square(points[:, :, None], queries[:, :, None], eight + j)
-            else:
-                for j in range(8, IN_EIGHTS, 8):
-                    sums += _square(points[:, :, None], queries[:, :, None], eight + j)
-            PAIRS: tl.constexpr = points.shape[0]
-            SIZE: tl.constexpr = points.shape[1]
-            # Each of these sums has two terms, so their order does not matter.
-            fours = tl.sum(tl.reshape(sums, (PAIRS, SIZE, 4, 2)), axis=3)
-            twos = tl.sum(tl.reshape(fours, (PAIRS, SIZE, 2, 2)), axis=3)
-            total = tl.sum(twos, axis=2)
-            for j in tl.static_range(IN_EIGHTS, LENGTH):
-                total += _square(points, queries, START + j)
+        eight = tl.arange(0, 8)[None, None, :]
+        sums = _square(points[:, :, None], queries[:, :, None], eight)
+        for j in tl.static_range(8, IN_EIGHTS, 8):
+            sums += _square(points[:, :, None], queries[:, :, None], eight + j)
+        total = _join_eight(sums)
+        for j in tl.static_range(IN_EIGHTS, LENGTH):
+            total += _square(points, queries, j)
     return total
 
 
 @triton.jit  # type: ignore[untyped-decorator]
+def _sum_of_many(points, queries, leaves, N_LEAVES: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Σ (x_j - q_j)² over more columns: leaf by leaf, sums of halves waiting on a stack."""
+    DEPTH: tl.constexpr = 16  # for 128 · 2^15 columns
+    depth = tl.arange(0, DEPTH)[None, None, :]
+    eight = tl.arange(0, 8)[None, None, :]
+    stack = tl.zeros((points.shape[0], points.shape[1], DEPTH), tl.float64)
+    top = 0
+    for i in range(N_LEAVES):
+        start, end = tl.load(leaves + 3 * i), tl.load(leaves + 3 * i + 1)
+        in_eights = end - (end - start) % 8
+        sums = _square(points[:, :, None], queries[:, :, None], eight + start)
+        for j in range(start + 8, in_eights, 8):
+            sums += _square(points[:, :, None], queries[:, :, None], eight + j)
+        total = _join_eight(sums)
+        for j in range(in_eights, end):
+            total += _square(points, queries, j)
+        for _ in range(tl.load(leaves + 3 * i + 2)):
+            top -= 1
+            total += tl.sum(tl.where(depth == top, stack, 0.0), axis=2)
+        stack = tl.where(depth == top, total[:, :, None], stack)
+        top += 1
+    return tl.sum(tl.where(depth == 0, stack, 0.0), axis=2)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
 def measure(  # type: ignore[no-untyped-def]
-    points, numbers, queries, query, block, SIZE: tl.constexpr, WIDTH: tl.constexpr
+    points,
+    numbers,
+    queries,
+    leaves,
+    query,
+    block,
+    SIZE: tl.constexpr,
+    WIDTH: tl.constexpr,
+    N_LEAVES: tl.constexpr,
 ):
     """Distances and row numbers of pairs of a query and a block, both of shape (pairs, SIZE)."""
     row = block.to(tl.int64)[:, None] * SIZE + tl.arange(0, SIZE)[None, :]
     number = tl.load(numbers + row)
-    squared = _sum_of_squares(
-        points + row * WIDTH,
-        queries + query.to(tl.int64)[:, None] * WIDTH,
-        0,
-        WIDTH,
-        UNROLL=WIDTH <= LEAF,
-    )
+    row_at, query_at = points + row * WIDTH, queries + query.to(tl.int64)[:, None] * WIDTH
+    if N_LEAVES == 1:
+        squared = _sum_of_few(row_at, query_at, WIDTH)
+    else:
+        squared = _sum_of_many(row_at, query_at, leaves, N_LEAVES)
     return tl.where(number == NO_ROW, float("inf"), tl.sqrt(squared)), number
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit
 def nearest_of(distance, number):  # type: ignore[no-untyped-def]
     """The lowest distance of each pair and the lowest number that has it."""
     nearest = tl.min(distance, axis=1)
@@ -86,6 +108,7 @@ def nearest_of_pairs(  # type: ignore[no-untyped-def]
     points,  # (n_blocks * SIZE, WIDTH), float32
     numbers,  # (n_blocks * SIZE,), int64
     queries,  # (n_queries, WIDTH), float32
+    leaves,  # (N_LEAVES, 3), int32: see `torch.sums.list_leaves`
     query,  # (n_pairs,), int64
     block,  # (n_pairs,), int64
     n_pairs,
@@ -94,6 +117,7 @@ def nearest_of_pairs(  # type: ignore[no-untyped-def]
     PAIRS: tl.constexpr,
     SIZE: tl.constexpr,
     WIDTH: tl.constexpr,
+    N_LEAVES: tl.constexpr,
     FEW: tl.constexpr,
 ):
     """The nearest rows of each pair: their distances and numbers, the lowest number on ties."""
@@ -101,7 +125,7 @@ def nearest_of_pairs(  # type: ignore[no-untyped-def]
     exists = pair < n_pairs
     q = tl.load(query + pair, mask=exists, other=0)
     b = tl.load(block + pair, mask=exists, other=0)
-    distance, number = measure(points, numbers, queries, q, b, SIZE, WIDTH)
+    distance, number = measure(points, numbers, queries, leaves, q, b, SIZE, WIDTH, N_LEAVES)
     for rank in tl.static_range(FEW):
         nearest, lowest = nearest_of(distance, number)
         tl.store(distance_out + pair, nearest, mask=exists)
@@ -119,6 +143,7 @@ def distances_of_pairs(  # type: ignore[no-untyped-def]
     points,
     numbers,
     queries,
+    leaves,
     query,
     block,
     n_pairs,
@@ -126,12 +151,13 @@ def distances_of_pairs(  # type: ignore[no-untyped-def]
     PAIRS: tl.constexpr,
     SIZE: tl.constexpr,
     WIDTH: tl.constexpr,
+    N_LEAVES: tl.constexpr,
 ):
     """The distances to all rows of each pair; inf for padding."""
     pair = tl.program_id(0) * PAIRS + tl.arange(0, PAIRS)
     exists = pair < n_pairs
     q = tl.load(query + pair, mask=exists, other=0)
     b = tl.load(block + pair, mask=exists, other=0)
-    distance, _ = measure(points, numbers, queries, q, b, SIZE, WIDTH)
+    distance, _ = measure(points, numbers, queries, leaves, q, b, SIZE, WIDTH, N_LEAVES)
     out = pair.to(tl.int64)[:, None] * SIZE + tl.arange(0, SIZE)[None, :]
     tl.store(distance_out + out, distance, mask=exists[:, None])

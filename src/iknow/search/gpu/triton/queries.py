@@ -83,7 +83,7 @@ def _place(queries, center, scale, q, is_query, first, n_features, STEP: tl.cons
     return tl.where(mask, placed, 0.0)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit
 def _rounded_up(values):  # type: ignore[no-untyped-def]
     """Values >= 0 in float32, rounded up and away from underflow."""
     bits = values.to(tl.float32).to(tl.int32, bitcast=True) + 1

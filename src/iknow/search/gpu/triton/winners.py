@@ -10,7 +10,7 @@ from __future__ import annotations
 import triton  # type: ignore[import-untyped]
 import triton.language as tl  # type: ignore[import-untyped]
 
-from iknow.search.gpu.triton.measuring import measure, nearest_of
+from iknow.search.gpu.triton.measuring import NO_ROW, measure, nearest_of
 from iknow.search.gpu.triton.minima import multiply
 
 
@@ -91,7 +91,7 @@ def lowest_of_tiles(  # type: ignore[no-untyped-def]
     AT_ONCE: tl.constexpr,
     TILE_Q: tl.constexpr,
 ):
-    """The tile of each class with the lowest low, that low, and the lowest low of its other tiles."""
+    """The tile of each class with the lowest low, that low, and the lowest of its other tiles."""
     rank = tl.program_id(0).to(tl.int64)
     q = tl.program_id(1) * TILE_Q + tl.arange(0, TILE_Q)
     is_query = q < n_queries
@@ -123,6 +123,7 @@ def measure_winners(  # type: ignore[no-untyped-def]
     points,  # (n_tiles * STRIPES * SIZE, WIDTH), float32
     numbers,  # (n_tiles * STRIPES * SIZE,), int64
     queries,  # (n_queries, WIDTH), float32
+    leaves,  # (N_LEAVES, 3), int32: see `torch.sums.list_leaves`
     half_norms,  # (n_queries,), float64, as the next two: of `bounds.QueryBounds`
     scales,  # (n_queries,), float32
     constants,  # (3,), float64: see `bounds.Frame.constants`
@@ -142,6 +143,7 @@ def measure_winners(  # type: ignore[no-untyped-def]
     STRIPES: tl.constexpr,
     SIZE: tl.constexpr,
     WIDTH: tl.constexpr,
+    N_LEAVES: tl.constexpr,
 ):
     """The nearest row of the winner, and the limit of its distance, -inf if nothing else is within.
 
@@ -155,8 +157,8 @@ def measure_winners(  # type: ignore[no-untyped-def]
     tile = tl.load(tiles + pair, mask=exists, other=0).to(tl.int64)
     at = tile * stride + q
     stripe = tl.load(lows + at) & (STRIPES - 1)
-    distance, number = measure(points, numbers, queries, q, tile * STRIPES + stripe, SIZE, WIDTH)
-    nearest, lowest = nearest_of(distance, number)
+    block = tile * STRIPES + stripe
+    nearest, lowest = _nearest_in(points, numbers, queries, leaves, q, block, SIZE, WIDTH, N_LEAVES)
     limit = _limit(nearest, tl.load(half_norms + q), tl.load(scales + q), constants)
     other = tl.minimum(tl.load(seconds + at), tl.load(others + pair, mask=exists, other=0.0))
     tl.store(distance_out + pair, nearest, mask=exists)
@@ -165,6 +167,135 @@ def measure_winners(  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator]
+def list_open(  # type: ignore[no-untyped-def]
+    lows,  # (n_tiles, stride)
+    limits,  # (n_classes, n_queries)
+    ranks,  # (n_tiles,), int64
+    tile_out,  # (capacity,), int32
+    query_out,  # (capacity,), int32
+    count,  # (1,), int64: how many there are, perhaps more than the capacity; 0 before
+    capacity,
+    stride,
+    n_tiles,
+    n_queries,
+    first_query,  # of those asked for
+    end_query,
+    TILE_T: tl.constexpr,
+    TILE_Q: tl.constexpr,
+):
+    """Tiles and queries whose low is within the limit of their class, in any order."""
+    tile = tl.program_id(0) * TILE_T + tl.arange(0, TILE_T)
+    q = first_query + tl.program_id(1) * TILE_Q + tl.arange(0, TILE_Q)
+    exists = (tile < n_tiles)[:, None] & (q < end_query)[None, :]
+    rank = tl.load(ranks + tile, mask=tile < n_tiles, other=0)
+    low = tl.load(lows + tile.to(tl.int64)[:, None] * stride + q[None, :], mask=exists, other=0.0)
+    limit = tl.load(
+        limits + rank[:, None] * n_queries + q[None, :], mask=exists, other=float("-inf")
+    )
+    listed = exists & (low <= limit)
+    flat = tl.reshape(listed.to(tl.int32), (TILE_T * TILE_Q,))
+    total = tl.sum(flat, axis=0)
+    if total > 0:
+        first = tl.atomic_add(count, total.to(tl.int64))
+        place = tl.reshape(tl.cumsum(flat, axis=0), (TILE_T, TILE_Q)) - 1 + first
+        listed = listed & (place < capacity)
+        zero = tl.zeros((TILE_T, TILE_Q), tl.int32)
+        tl.store(tile_out + place, zero + tile[:, None], mask=listed)
+        tl.store(query_out + place, zero + q[None, :], mask=listed)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def measure_open(  # type: ignore[no-untyped-def]
+    points,
+    numbers,
+    queries,
+    leaves,
+    lows,  # (n_tiles, stride), as int32
+    seconds,
+    limits,  # (n_classes, n_queries)
+    ranks,
+    tiles,  # (n_listed,), int32
+    listed_queries,  # (n_listed,), int32
+    stride,
+    n_queries,
+    distance_out,  # (n_listed,), float64
+    number_out,  # (n_listed,), int64
+    best,  # (n_classes * n_queries,), float64 as int64: lowered to the distances found
+    best_number,  # (n_classes * n_queries,), int64: forgotten, to be found anew
+    STRIPES: tl.constexpr,
+    SIZE: tl.constexpr,
+    WIDTH: tl.constexpr,
+    N_LEAVES: tl.constexpr,
+):
+    """The nearest row of the stripe that the low of a tile names, or of the whole tile.
+
+    Program i: entry i of the list. Distances >= 0 are ordered as their bits are.
+    """
+    i = tl.program_id(0)
+    tile, q = tl.load(tiles + i).to(tl.int64), tl.load(listed_queries + i).to(tl.int64)
+    pair = tl.load(ranks + tile) * n_queries + q
+    at = tile * stride + q
+    zero = tl.zeros((1,), tl.int64)
+    if tl.load(seconds + at) <= tl.load(limits + pair):
+        nearest, lowest = _nearest_in(
+            points, numbers, queries, leaves, zero + q, zero + tile, STRIPES * SIZE, WIDTH, N_LEAVES
+        )
+    else:
+        block = tile * STRIPES + (tl.load(lows + at) & (STRIPES - 1))
+        nearest, lowest = _nearest_in(
+            points, numbers, queries, leaves, zero + q, zero + block, SIZE, WIDTH, N_LEAVES
+        )
+    one = tl.arange(0, 1)
+    tl.store(distance_out + i + one, nearest)
+    tl.store(number_out + i + one, lowest)
+    tl.atomic_min(best + pair + one, nearest.to(tl.int64, bitcast=True))
+    tl.store(best_number + pair, NO_ROW)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _nearest_in(  # type: ignore[no-untyped-def]
+    points,
+    numbers,
+    queries,
+    leaves,
+    query,
+    block,
+    SIZE: tl.constexpr,
+    WIDTH: tl.constexpr,
+    N_LEAVES: tl.constexpr,
+):
+    """Distance and number of the nearest row of blocks of a size, both of shape (pairs,)."""
+    distance, number = measure(
+        points, numbers, queries, leaves, query, block, SIZE, WIDTH, N_LEAVES
+    )
+    return nearest_of(distance, number)
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def name_nearest(  # type: ignore[no-untyped-def]
+    ranks,
+    tiles,  # (n_listed,), as the next three
+    listed_queries,
+    distances,
+    numbers,
+    n_listed,
+    n_queries,
+    best,  # (n_classes * n_queries,), float64
+    best_number,  # (n_classes * n_queries,), int64: the lowest of those at the best distance
+    AT_ONCE: tl.constexpr,
+):
+    """The number of the nearest row of each listed pair, after its distance is known."""
+    i = tl.program_id(0) * AT_ONCE + tl.arange(0, AT_ONCE)
+    exists = i < n_listed
+    tile = tl.load(tiles + i, mask=exists, other=0)
+    q = tl.load(listed_queries + i, mask=exists, other=0)
+    pair = tl.load(ranks + tile) * n_queries + q
+    is_nearest = tl.load(distances + i, mask=exists, other=0.0) == tl.load(best + pair)
+    number = tl.load(numbers + i, mask=exists, other=NO_ROW)
+    tl.atomic_min(best_number + pair, number, mask=exists & is_nearest)
+
+
+@triton.jit
 def _limit(distance, half_norm, scale, constants):  # type: ignore[no-untyped-def]
     """As `bounds.QueryBounds.to_limits`."""
     reach = tl.load(constants) * (distance * distance)

@@ -1,0 +1,123 @@
+"""Winners, on a GPU or in Triton's interpreter, against float64 brute force."""
+
+import os
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from iknow.core.codes import NO_BELIEF
+from iknow.core.decision import decide
+from iknow.core.support import find_support
+from iknow.rules import Ball, RelativeBall
+from iknow.search.gpu.torch.bounds import SMALLEST_FACTOR
+from iknow.search.gpu.torch.index import TorchIndex
+from iknow.testing import assert_same_evidence, brute_force
+from iknow.testing.index import KINDS, Problem, assert_same_decision
+
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+# Triton decides once and for all, when it is loaded, whether to compile or to interpret.
+if DEVICE.type == "cpu" and "TRITON_INTERPRET" not in os.environ:
+    if "triton" in sys.modules:
+        pytest.skip("Triton was loaded without TRITON_INTERPRET=1", allow_module_level=True)
+    os.environ["TRITON_INTERPRET"] = "1"
+pytest.importorskip("triton")
+pytestmark = pytest.mark.slow  # the interpreter is
+
+
+@pytest.fixture(autouse=True)
+def small_tiles(monkeypatch):
+    """Many tiles of few rows, however small the classes."""
+    from iknow.search.gpu.torch import tiles
+
+    tiling = tiles.Tiling(16, 32, warps=4, stages=2, stripe=4)
+    monkeypatch.setattr(tiles, "MOST_PADDING", np.inf)
+    monkeypatch.setattr(tiles, "TILINGS", dict.fromkeys(tiles.TILINGS, tiling))
+
+
+def make_index(*training, **options):
+    index = TorchIndex(*training, device=DEVICE, fused=True, **options)
+    assert index._winning is not None
+    return index
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_evidence_equals_float64_brute_force(kind):
+    problem = Problem(kind, seed=0)
+    evidence = make_index(*problem.training).gather(problem.queries)
+    assert_same_evidence(evidence, brute_force(*problem.training, problem.queries))
+
+
+@pytest.mark.parametrize("filter", SMALLEST_FACTOR)
+def test_filters_change_no_answer(filter):
+    problem = Problem("integer grid", seed=1)
+    evidence = make_index(*problem.training, filter=filter).gather(problem.queries)
+    assert_same_evidence(evidence, brute_force(*problem.training, problem.queries))
+
+
+@pytest.mark.parametrize("kind", ["plain", "integer grid", "near ties", "mixed magnitudes"])
+def test_decisions_and_supports_at_ties_equal_those_of_brute_force(kind):
+    problem = Problem(kind, seed=2)
+    index, n = make_index(*problem.training), len(problem.queries)
+    expected = brute_force(*problem.training, problem.queries)
+    rng = np.random.default_rng(0)
+    belief = rng.integers(NO_BELIEF, problem.n_classes, size=n)
+    radius, *radii = rng.choice(
+        expected.class_distances[np.isfinite(expected.class_distances)], 1 + problem.n_classes
+    ).tolist()
+    for rule in (Ball(radius), Ball(tuple(radii)), RelativeBall(radius, 1.5)):
+        assert index._can_decide(rule)
+        decided = index.decide(problem.queries, rule, belief)
+        assert_same_decision(decided, decide(expected, rule, belief))
+        found = index.find_support(problem.queries, rule)
+        np.testing.assert_array_equal(found, find_support(expected, rule))
+
+
+def test_equals_everywhere_and_lists_that_overflow(monkeypatch):
+    """All rows alike, so that every tile is open; the list holds those of one query."""
+    monkeypatch.setattr("iknow.search.gpu.torch.winners.CAPACITY", 1)
+    points, labels = np.zeros((200, 3), dtype=np.float32), np.arange(200) % 3
+    numbers = np.random.default_rng(0).permutation(200)
+    evidence = make_index(points, labels, 3, rows=numbers).gather(points[:5])
+    assert_same_evidence(evidence, brute_force(points, labels, 3, points[:5], rows=numbers))
+
+
+def test_measuring_everything_gives_the_same():
+    problem = Problem("plain", seed=3)
+    index = make_index(*problem.training)
+    queries = torch.from_numpy(problem.queries.astype(np.float32)).to(DEVICE)
+    winners = index._whole.find_winners(queries)
+    for found, expected in zip(winners.settle(), winners.settle_all_tiles(), strict=True):
+        assert torch.equal(found, expected)
+
+
+def test_prepared_queries_are_those_of_torch():
+    problem = Problem("mixed magnitudes", seed=0)
+    index = make_index(*problem.training)
+    queries = torch.from_numpy(problem.queries.astype(np.float32)).to(DEVICE)
+    found = index._whole.tiles.bound_queries(queries).bounds
+    expected = index._whole.blocks.frame.bound_queries(queries)
+    for name in ("low", "scales"):
+        assert torch.equal(getattr(found, name), getattr(expected, name))
+    for name in ("norms", "errors", "half_norms"):
+        torch.testing.assert_close(getattr(found, name), getattr(expected, name), rtol=1e-6, atol=0)
+
+
+def test_far_and_untrusted_queries_are_searched_by_measuring(monkeypatch):
+    problem = Problem("plain", seed=4)
+    problem.queries[0] *= 1e35
+    asked = problem.queries
+    expected = brute_force(*problem.training, asked)
+    assert_same_evidence(make_index(*problem.training).gather(asked), expected)
+    monkeypatch.setattr("iknow.search.gpu.torch.bounds.UNIT", 2.0**-6)
+    assert_same_evidence(make_index(*problem.training).gather(asked), expected)
+
+
+def test_wide_rows_have_the_bits_of_numpys():
+    rng = np.random.default_rng(0)
+    points = rng.standard_normal((40, 300)).astype(np.float32)
+    evidence = make_index(points, np.arange(40) % 2, 2).gather(points[:4] + np.float32(0.5))
+    expected = brute_force(points, np.arange(40) % 2, 2, points[:4] + np.float32(0.5))
+    assert_same_evidence(evidence, expected)
