@@ -37,7 +37,6 @@ def never_whole(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.usefixtures("never_whole")
 class TestExact(IndexContract):
-
     def make_index(self, *arrays, rows=None):
         return FaissIndex(*arrays, rows=rows, mode="exact", **LOOSE["hnsw"])
 

@@ -21,7 +21,6 @@ class TestExactOfGarbage(IndexContract):
 
 @pytest.mark.slow
 class TestVerifiedOfGarbage(VerifiedContract):
-
     def make_index(self, *arrays, rows=None):
         return ApproximateIndex(*arrays, rows=rows, make=Stub(garbage), mode="verified")
 
