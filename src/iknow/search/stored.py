@@ -67,11 +67,11 @@ class StoredRows(ABC):
         return None
 
     def find_exact_support(self, queries: Any, neighborhood: Neighborhood, belief: Ints) -> Bools:
-        """What `find_support` finds if the search is exact."""
+        """What `find_support` finds about `queries` by a `neighborhood` and `belief`, if exact."""
         return self.find_support(queries, neighborhood, belief)
 
     def finds_support(self, neighborhood: Neighborhood) -> bool:
-        """Whether `find_support` given beliefs is faster than both `gather` and `decide`."""
+        """Whether `find_support` is the fastest way to a support by a `neighborhood`."""
         return False
 
     def decides(self, neighborhood: Neighborhood) -> bool:

@@ -34,10 +34,9 @@ def never_whole(monkeypatch):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("never_whole")
 class TestExact(IndexContract):
-    seeds_per_kind = 1
-
     def make_index(self, *arrays, rows=None):
         return FaissIndex(*arrays, rows=rows, mode="exact", **LOOSE["hnsw"])
 

@@ -19,16 +19,16 @@ class TestExactOfGarbage(IndexContract):
         return ApproximateIndex(*arrays, rows=rows, make=Stub(garbage), mode="exact")
 
 
+@pytest.mark.slow
 class TestVerifiedOfGarbage(VerifiedContract):
-    seeds_per_kind = 1
-
     def make_index(self, *arrays, rows=None):
         return ApproximateIndex(*arrays, rows=rows, make=Stub(garbage), mode="verified")
 
 
 @pytest.mark.parametrize("stub", STUBS)
 def test_no_proposals_change_an_exact_support_or_make_a_verified_ik(stub):
-    for seed, kind in enumerate(KINDS):
+    first = STUBS.index(stub)
+    for seed, kind in enumerate(KINDS[first % 3 :: 3]):  # all kinds would take long
         check_supports(stub, kind, seed)
 
 

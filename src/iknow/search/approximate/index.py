@@ -103,7 +103,7 @@ class ApproximateIndex(StoredRows):
         return None if self.mode == "exact" else repr(self)
 
     def finds_support(self, neighborhood: Neighborhood) -> bool:
-        """Whether `find_support` given beliefs is faster than both `gather` and `decide`."""
+        """Whether `find_support` is the fastest way to a support by a `neighborhood`."""
         if not can_clear(neighborhood) or self.n_rows == 0:
             return False
         # Exact search for a single sample within a fixed radius walks down the same tree.
@@ -121,7 +121,7 @@ class ApproximateIndex(StoredRows):
         return self.exact.decide(queries, neighborhood, belief)
 
     def find_exact_support(self, queries: Any, neighborhood: Neighborhood, belief: Ints) -> Bools:
-        """What exact search finds, whatever the mode; as `find_support`."""
+        """What `find_support` finds about `queries` by a `neighborhood` and `belief`, if exact."""
         return self._find_exactly(self._check(queries), neighborhood, belief)
 
     def warm_up(self) -> None:
