@@ -17,6 +17,8 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +26,9 @@ import numpy as np
 
 from benchmarks.machine import describe_machine
 from benchmarks.synthetic import AMBIENT_NOISE, CENTER_DISTANCE, MISLABELLED, N_CLUSTERS, RANK
-from iknow.core.arrays import Floats, Floats32, Ints
+from iknow.core.arrays import Floats32, Ints
 from iknow.core.decision import Decision, decide
-from iknow.core.evidence import Evidence
+from iknow.core.evidence import Evidence, merge_evidence
 from iknow.core.neighborhood import Neighborhood
 from iknow.memory import read_through
 from iknow.rules import RelativeBall
@@ -63,7 +65,7 @@ class Mixture:
         inside = rng.standard_normal((n, rank), dtype=np.float32)
         order = np.argsort(clusters, kind="stable")
         starts = np.searchsorted(clusters[order], np.arange(len(self.centers) + 1))
-        for cluster, (start, end) in enumerate(zip(starts[:-1], starts[1:], strict=True)):
+        for cluster, (start, end) in enumerate(pairwise(starts.tolist())):
             rows = order[start:end]
             points[rows] += inside[rows] @ self.bases[cluster] + self.centers[cluster]
         return points
@@ -121,16 +123,12 @@ def multiply(index: DiskIndex, queries: Floats32) -> Floats32:
 
 def measure_all(index: DiskIndex, queries: Floats32, k: int, per_class: int) -> Evidence:
     """The evidence by measuring every distance in float64, block by block."""
-    from iknow.core.evidence import merge_evidence
-    from iknow.search.cpu.dense_index import _with_neighbors
-
     found: Evidence | None = None
     for start in range(0, index.n_rows, PIECE):
         part = slice(start, start + PIECE)
         rows, labels = np.array(index.points[part]), index.labels[part]
-        asked = queries, min(k, len(rows)), index.rows[part], per_class
+        asked = queries, k, index.rows[part], per_class
         piece = brute_force(rows, labels, index.n_classes, *asked)
-        piece = _with_neighbors(piece, k)
         found = piece if found is None else merge_evidence([found, piece])
     assert found is not None
     return found
@@ -151,9 +149,9 @@ def peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def best_alone(work: Callable[[slice], Any], n: int) -> Floats:
+def ask_alone(work: Callable[[slice], Any], n: int) -> list[float]:
     """Milliseconds for each of n queries, asked one by one."""
-    return np.array([1e3 * seconds(lambda: work(slice(i, i + 1)))[1] for i in range(n)])  # noqa: B023
+    return [1e3 * seconds(partial(work, slice(i, i + 1)))[1] for i in range(n)]
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -187,17 +185,20 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     index.gather(queries[-1:], 1)
     index.decide(queries[-1:], rule, belief[-1:])  # compiled by now
     n, alone = arguments.queries, min(arguments.alone, arguments.queries)
-    decided, figures["decide_batch_ms"] = per_query(lambda: index.decide(queries[:n], rule, belief[:n]), n)
-    gathered, figures["gather_batch_ms"] = per_query(lambda: index.gather(queries[:n], 1), n)
-    products, figures["products_batch_ms"] = per_query(lambda: multiply(index, queries[:n]), n)
-    asked: list[tuple[str, Callable[[slice], Any]]] = [
-        ("decide", lambda part: index.decide(queries[part], rule, belief[part])),
-        ("gather", lambda part: index.gather(queries[part], 1)),
-    ]
-    for name, work in asked:
-        times = best_alone(work, alone)
-        figures[f"{name}_alone_ms"] = {"p50": float(np.median(times)), "p95": float(np.quantile(times, 0.95))}
-    figures["products_alone_ms"] = float(np.median(best_alone(lambda part: multiply(index, queries[part]), 3)))
+    asked: dict[str, Callable[[slice], Any]] = {
+        "decide": lambda part: index.decide(queries[part], rule, belief[part]),
+        "gather": lambda part: index.gather(queries[part], 1),
+        "products": lambda part: multiply(index, queries[part]),
+    }
+    answers = {}
+    for name, work in asked.items():
+        answers[name], figures[f"{name}_batch_ms"] = per_query(partial(work, slice(0, n)), n)
+        tell(f"{name}: {figures[f'{name}_batch_ms']:.1f} ms per query in a batch of {n}")
+    for name, work in asked.items():
+        times = ask_alone(work, alone if name != "products" else min(alone, 3))
+        middle, high = np.quantile(times, [0.5, 0.95]).tolist()
+        figures[f"{name}_alone_ms"] = {"p50": middle, "p95": high}
+    decided, gathered, products = answers.values()
     figures["products_off_by"] = float(np.abs(products - gathered.class_distances).max())
     figures["peak_bytes"] = peak()
     check(index, queries, belief, rule, gathered, decided, arguments.checked)

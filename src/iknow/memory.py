@@ -11,6 +11,7 @@ import numpy as np
 
 SHARE = 0.5  # of the free memory, for copies of rows
 TAKEN_AT_ONCE = 1024
+BYTES_AT_ONCE = 1 << 24
 
 
 def free_memory() -> int | None:
@@ -73,3 +74,11 @@ def read_through(array: Any, step: int) -> Iterator[Any]:
     for start in range(0, len(array), step):
         yield array[start : start + step]
         release(array)
+
+
+class Pieces(list[bytes | memoryview]):
+    """Parts of a content; reading them in order gives small pieces, as `read_through` does."""
+
+    def __iter__(self) -> Iterator[bytes | memoryview]:
+        for part in super().__iter__():
+            yield from read_through(memoryview(part), BYTES_AT_ONCE)

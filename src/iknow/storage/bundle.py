@@ -32,6 +32,7 @@ import numpy as np
 from iknow.core.npy import decode_array, encode_array
 from iknow.core.text import shown
 from iknow.errors import BundleError, InputError
+from iknow.memory import Pieces
 from iknow.storage.archive import ArchiveError, read_archive, write_archive
 from iknow.storage.atomic import replacing
 from iknow.storage.bundle_record import (
@@ -155,7 +156,7 @@ def _encode(bundle: Bundle, version: str) -> list[tuple[str, list[bytes | memory
     encoded: dict[str, list[bytes | memoryview]] = {}
     for name, array in arrays.items():
         try:
-            encoded[name] = list(encode_array(array))
+            encoded[name] = Pieces(encode_array(array))
         except ValueError as error:
             raise InputError(f"this cannot be saved: {name}: {error}") from error
     checksums = {name: _hash(parts) for name, parts in encoded.items()}

@@ -112,7 +112,9 @@ def test_a_sorted_mapped_array_is_used_in_place_and_others_are_written_to_disk(t
     other = DiskIndex(points, labels, 4, rows=np.arange(300))
     assert memory.find_map(other.points) is not None
     np.testing.assert_array_equal(other.points, points[order])
-    assert_same_evidence(index.gather(queries, 2), brute_force(mapped, labels[order], 4, queries, 2))
+    assert_same_evidence(
+        index.gather(queries, 2), brute_force(mapped, labels[order], 4, queries, 2)
+    )
     unsorted = DiskIndex(np.load(tmp_path / "points.npy", mmap_mode="r"), labels[order][::-1], 4)
     assert memory.find_map(unsorted.points) is not None
 
@@ -180,7 +182,7 @@ def test_a_disk_that_fills_up_meanwhile_is_told(tmp_path):
     file = scratch.ScratchFile(tmp_path)
     real = file._file
     file._file = FullDisk(real)
-    with pytest.raises(InputError, match="is full: make room, or choose .* Nothing was left"):
+    with pytest.raises(InputError, match="is full: make room, or choose"):
         file.write(np.zeros(9), 0)
 
 

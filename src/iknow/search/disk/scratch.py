@@ -39,7 +39,7 @@ class ScratchFile:
         check_room(self.folder, needed)
         self._lock = Lock()
         try:
-            self._file: Any = tempfile.TemporaryFile(dir=self.folder, buffering=0)
+            self._file: Any = tempfile.TemporaryFile(dir=self.folder, buffering=0)  # noqa: SIM115
         except OSError as error:
             raise _failed(self.folder, error) from error
         weakref.finalize(self, self._file.close)

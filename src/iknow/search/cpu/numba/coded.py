@@ -39,9 +39,9 @@ def scan_pairs(
 ) -> Any:
     """Compare pairs of a block and a query, from the `first` on; returns where it stopped.
 
-    codes: of the blocks, of shape (n, n_features). places: the first row of each block in codes and,
-    last, their end. slots: the first slot of each block. pairs: of shape (n_pairs, 2). The others
-    are those of `Hunt` and `Finds`, and this changes them.
+    codes: of the blocks, of shape (n, n_features). places: the first row of each block in codes
+    and, last, their end. slots: the first slot of each block. pairs: of shape (n_pairs, 2). The
+    others are those of `Hunt` and `Finds`, and this changes them.
     """
     n_features, m, k = queries.shape[1], upper.shape[2], upper_any.shape[1]
     placed = np.empty((1, n_features), dtype=np.float32)
