@@ -16,11 +16,11 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -138,10 +138,21 @@ def tell(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def seconds(work: Callable[[], Any]) -> tuple[Any, float]:
-    start = time.perf_counter()
+class Timed(NamedTuple):
+    """What some work returned, its seconds, and those that all cores spent on it.
+
+    On a machine that others use as well, only the latter tell what it costs.
+    """
+
+    result: Any
+    wall: float
+    cpu: float
+
+
+def timed(work: Callable[[], Any]) -> Timed:
+    start, spent = time.perf_counter(), time.process_time()
     result = work()
-    return result, time.perf_counter() - start
+    return Timed(result, time.perf_counter() - start, time.process_time() - spent)
 
 
 def peak() -> int:
@@ -149,21 +160,26 @@ def peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def ask_alone(work: Callable[[slice], Any], n: int) -> list[float]:
-    """Milliseconds for each of n queries, asked one by one."""
-    return [1e3 * seconds(partial(work, slice(i, i + 1)))[1] for i in range(n)]
+def milliseconds(runs: Sequence[Timed], n: int | None = None) -> dict[str, float]:
+    """For each query: the best of several runs of n queries at once, or the middle one of many."""
+    choose = np.median if n is None else np.min
+    walls, cpus = [run.wall for run in runs], [run.cpu for run in runs]
+    return {
+        "ms": 1e3 * float(choose(walls)) / (n or 1),
+        "cpu_ms": 1e3 * float(choose(cpus)) / (n or 1),
+    }
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """All figures of one run."""
     shape = arguments.features, arguments.classes
     mixture = Mixture(*shape, arguments.seed)
-    drawn, writing = seconds(
+    writing = timed(
         lambda: write_mixture(mixture, arguments.rows, arguments.classes, arguments.folder)
     )
-    points, labels, numbers = drawn
+    points, labels, numbers = writing.result
     after_writing = peak()
-    tell(f"written in {writing:.0f} s")
+    tell(f"written in {writing.wall:.0f} s")
 
     def build() -> DiskIndex:
         index = DiskIndex(
@@ -173,11 +189,12 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         index._search  # noqa: B018
         return index
 
-    index, building = seconds(build)
-    tell(f"built in {building:.0f} s")
+    building = timed(build)
+    index: DiskIndex = building.result
+    tell(f"built in {building.wall:.0f} s")
     figures: dict[str, Any] = {
         "rows": arguments.rows, "features": arguments.features, "classes": arguments.classes,
-        "writing_s": writing, "building_s": building,
+        "writing_s": writing.wall, "building_s": building.wall, "building_cpu_s": building.cpu,
         "peak_after_writing_bytes": after_writing, "peak_after_building_bytes": peak(),
     }  # fmt: skip
     queries, belief = draw_queries(mixture, arguments.queries + 1, arguments.classes)
@@ -192,24 +209,22 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     }
     answers = {}
     for name, work in asked.items():
-        answers[name], figures[f"{name}_batch_ms"] = per_query(partial(work, slice(0, n)), n)
-        tell(f"{name}: {figures[f'{name}_batch_ms']:.1f} ms per query in a batch of {n}")
+        runs = [timed(partial(work, slice(0, n))) for _ in range(arguments.repeat)]
+        answers[name] = runs[0].result
+        figures[f"{name}_batch"] = milliseconds(runs, n)
+        tell(f"{name}, {n} queries at once: {figures[f'{name}_batch']}")
     for name, work in asked.items():
-        times = ask_alone(work, alone if name != "products" else min(alone, 3))
-        middle, high = np.quantile(times, [0.5, 0.95]).tolist()
-        figures[f"{name}_alone_ms"] = {"p50": middle, "p95": high}
+        some = range(alone if name != "products" else min(alone, 3))
+        figures[f"{name}_alone"] = milliseconds(
+            [timed(partial(work, slice(i, i + 1))) for i in some]
+        )
+        tell(f"{name}, one query: {figures[f'{name}_alone']}")
     decided, gathered, products = answers.values()
     figures["products_off_by"] = float(np.abs(products - gathered.class_distances).max())
     figures["peak_bytes"] = peak()
     check(index, queries, belief, rule, gathered, decided, arguments.checked)
     figures["compared_with_float64"] = arguments.checked
     return figures
-
-
-def per_query(work: Callable[[], Any], n: int) -> tuple[Any, float]:
-    """What work returns, and the milliseconds for each of n queries: the better of two runs."""
-    result, first = seconds(work)
-    return result, 1e3 * min(first, seconds(work)[1]) / n
 
 
 def check(
@@ -230,6 +245,7 @@ def main() -> None:
     parser.add_argument("--features", type=int, default=64)
     parser.add_argument("--classes", type=int, default=10)
     parser.add_argument("--queries", type=int, default=1000)
+    parser.add_argument("--repeat", type=int, default=2, help="runs of each batch")
     parser.add_argument("--alone", type=int, default=50, help="queries to ask one by one")
     parser.add_argument("--checked", type=int, default=10, help="queries to compare with float64")
     parser.add_argument("--memory", type=int, default=1 << 29, help="bytes for building")

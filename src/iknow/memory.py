@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 SHARE = 0.5  # of the free memory, for copies of rows
-TAKEN_AT_ONCE = 1024
+TAKEN_AT_ONCE = 64
 BYTES_AT_ONCE = 1 << 24
 
 
@@ -60,7 +60,7 @@ def release(array: Any) -> None:
 def take(array: Any, items: Any) -> Any:
     """Some items of an array, by ascending position; of a mapped file, little else is in memory.
 
-    Systems map 64 KiB around each item.
+    Linux may map up to 2 MiB around each item, however small it is.
     """
     taken = [array[:0]]
     for start in range(0, len(items), TAKEN_AT_ONCE):

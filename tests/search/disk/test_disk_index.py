@@ -33,11 +33,13 @@ class TestCompiled(IndexContract):
 class TestManyBlocks(IndexContract):
     """Blocks of four rows, a few in a chunk, built from parts of a few, with few candidates."""
 
+    seeds_per_kind = 4
+
     @pytest.fixture(autouse=True)
     def _small(self, monkeypatch):
-        monkeypatch.setattr(coded_rows, "BLOCKS_PER_CHUNK", 3)
-        monkeypatch.setattr(coded_rows, "COPIES", 1 << 14)
-        monkeypatch.setattr(scanning, "CANDIDATES", 8)
+        monkeypatch.setattr(coded_rows, "BLOCKS_PER_CHUNK", 64)
+        monkeypatch.setattr(coded_rows, "COPIES", 1 << 11)
+        monkeypatch.setattr(scanning, "CANDIDATES", 256)
 
     def make_index(self, activations, labels, n_classes, rows=None):
         pytest.importorskip("numba")
@@ -46,7 +48,7 @@ class TestManyBlocks(IndexContract):
 
 @pytest.mark.slow
 class TestWithoutCompiling(TestManyBlocks):
-    seeds_per_kind = 4
+    seeds_per_kind = 2
 
     @pytest.fixture(autouse=True)
     def _without_the_extra(self, monkeypatch):

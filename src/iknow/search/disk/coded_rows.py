@@ -25,7 +25,7 @@ from iknow.search.disk.scratch import Folder, ScratchFile
 from iknow.search.stored import StoredRows
 from iknow.search.threads import for_each, n_cores
 
-USUAL_BLOCK = 256  # rows
+USUAL_BLOCK = 128  # rows
 BLOCKS_PER_CHUNK = 4096
 COPIES = 8  # of a part, in memory while it is coded
 SAMPLE_PER_PART = 64  # rows that decide where to cut
