@@ -46,7 +46,7 @@ class ScratchFile:
 
     def write(self, content: Any, start: int) -> None:
         """Write the bytes of a contiguous array from byte `start` on."""
-        rest = memoryview(np.ascontiguousarray(content)).cast("B")
+        rest = np.ascontiguousarray(content).reshape(-1).view(np.uint8).data
         try:
             with self._lock.held():
                 self._file.seek(start)
