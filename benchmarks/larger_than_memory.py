@@ -56,7 +56,7 @@ class Mixture:
         bases = rng.standard_normal((n_clusters, n_features, rank))
         self.bases = np.linalg.qr(bases)[0].transpose(0, 2, 1).astype(np.float32)
 
-    def draw(self, clusters: Ints, piece: int) -> Floats32:
+    def draw(self, clusters: Any, piece: int) -> Floats32:
         """One point of each cluster; the same for the same piece."""
         rng = np.random.default_rng([self.seed, piece])
         n, rank = len(clusters), self.bases.shape[1]
@@ -118,7 +118,8 @@ def multiply(index: DiskIndex, queries: Floats32) -> Floats32:
         present, starts = np.unique(codes, return_index=True)
         lowest = np.minimum.reduceat(found, starts, axis=1)
         nearest[:, present] = np.minimum(nearest[:, present], lowest)
-    return np.sqrt(np.maximum(nearest + squared[:, None], 0))
+    distances: Floats32 = np.sqrt(np.maximum(nearest + squared[:, None], 0))
+    return distances
 
 
 def measure_all(index: DiskIndex, queries: Floats32, k: int, per_class: int) -> Evidence:

@@ -233,3 +233,16 @@ def test_an_empty_index_gives_no_evidence():
     index = DiskIndex(np.empty((0, 3)), np.empty(0, dtype=int), 2)
     assert np.isinf(index.gather(np.zeros((4, 3))).class_distances).all()
     assert not index.decide(np.zeros((2, 3)), Ball(1.0), np.array([0, 1])).support.any()
+
+
+def test_items_are_taken_a_few_pages_at_a_time(tmp_path, monkeypatch):
+    np.save(tmp_path / "some.npy", np.arange(50_000.0))
+    mapped = np.load(tmp_path / "some.npy", mmap_mode="r")
+    monkeypatch.setattr(memory, "AROUND", 1000)
+    monkeypatch.setattr(memory, "MAPPED_AT_ONCE", 10_000)
+    near, far = np.arange(7, 2000), np.arange(0, 50_000, 500)
+    assert len(memory.cut(mapped, near)) in (3, 4)  # 16 kB each, with itself
+    assert max(part.stop - part.start for part in memory.cut(mapped, far)) <= 10
+    for items in (near, far, near[:0], far[:1]):
+        np.testing.assert_array_equal(memory.take(mapped, items), items)
+    assert memory.cut(np.zeros(9), near) == [slice(0, len(near))]
