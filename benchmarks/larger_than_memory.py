@@ -16,17 +16,19 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from benchmarks.machine import describe_machine
 from benchmarks.synthetic import AMBIENT_NOISE, CENTER_DISTANCE, MISLABELLED, N_CLUSTERS, RANK
-from iknow.core.arrays import Floats, Floats32, Ints
+from iknow.core.arrays import Floats32, Ints
 from iknow.core.decision import Decision, decide
-from iknow.core.evidence import Evidence
+from iknow.core.evidence import Evidence, merge_evidence
 from iknow.core.neighborhood import Neighborhood
 from iknow.memory import read_through
 from iknow.rules import RelativeBall
@@ -54,7 +56,7 @@ class Mixture:
         bases = rng.standard_normal((n_clusters, n_features, rank))
         self.bases = np.linalg.qr(bases)[0].transpose(0, 2, 1).astype(np.float32)
 
-    def draw(self, clusters: Ints, piece: int) -> Floats32:
+    def draw(self, clusters: Any, piece: int) -> Floats32:
         """One point of each cluster; the same for the same piece."""
         rng = np.random.default_rng([self.seed, piece])
         n, rank = len(clusters), self.bases.shape[1]
@@ -63,7 +65,7 @@ class Mixture:
         inside = rng.standard_normal((n, rank), dtype=np.float32)
         order = np.argsort(clusters, kind="stable")
         starts = np.searchsorted(clusters[order], np.arange(len(self.centers) + 1))
-        for cluster, (start, end) in enumerate(zip(starts[:-1], starts[1:], strict=True)):
+        for cluster, (start, end) in enumerate(pairwise(starts.tolist())):
             rows = order[start:end]
             points[rows] += inside[rows] @ self.bases[cluster] + self.centers[cluster]
         return points
@@ -116,21 +118,18 @@ def multiply(index: DiskIndex, queries: Floats32) -> Floats32:
         present, starts = np.unique(codes, return_index=True)
         lowest = np.minimum.reduceat(found, starts, axis=1)
         nearest[:, present] = np.minimum(nearest[:, present], lowest)
-    return np.sqrt(np.maximum(nearest + squared[:, None], 0))
+    distances: Floats32 = np.sqrt(np.maximum(nearest + squared[:, None], 0))
+    return distances
 
 
 def measure_all(index: DiskIndex, queries: Floats32, k: int, per_class: int) -> Evidence:
     """The evidence by measuring every distance in float64, block by block."""
-    from iknow.core.evidence import merge_evidence
-    from iknow.search.cpu.dense_index import _with_neighbors
-
     found: Evidence | None = None
     for start in range(0, index.n_rows, PIECE):
         part = slice(start, start + PIECE)
         rows, labels = np.array(index.points[part]), index.labels[part]
-        asked = queries, min(k, len(rows)), index.rows[part], per_class
+        asked = queries, k, index.rows[part], per_class
         piece = brute_force(rows, labels, index.n_classes, *asked)
-        piece = _with_neighbors(piece, k)
         found = piece if found is None else merge_evidence([found, piece])
     assert found is not None
     return found
@@ -140,10 +139,21 @@ def tell(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def seconds(work: Callable[[], Any]) -> tuple[Any, float]:
-    start = time.perf_counter()
+class Timed(NamedTuple):
+    """What some work returned, its seconds, and those that all cores spent on it.
+
+    On a machine that others use as well, only the latter tell what it costs.
+    """
+
+    result: Any
+    wall: float
+    cpu: float
+
+
+def timed(work: Callable[[], Any]) -> Timed:
+    start, spent = time.perf_counter(), time.process_time()
     result = work()
-    return result, time.perf_counter() - start
+    return Timed(result, time.perf_counter() - start, time.process_time() - spent)
 
 
 def peak() -> int:
@@ -151,21 +161,26 @@ def peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def best_alone(work: Callable[[slice], Any], n: int) -> Floats:
-    """Milliseconds for each of n queries, asked one by one."""
-    return np.array([1e3 * seconds(lambda: work(slice(i, i + 1)))[1] for i in range(n)])  # noqa: B023
+def milliseconds(runs: Sequence[Timed], n: int | None = None) -> dict[str, float]:
+    """For each query: the best of several runs of n queries at once, or the middle one of many."""
+    choose = np.median if n is None else np.min
+    walls, cpus = [run.wall for run in runs], [run.cpu for run in runs]
+    return {
+        "ms": 1e3 * float(choose(walls)) / (n or 1),
+        "cpu_ms": 1e3 * float(choose(cpus)) / (n or 1),
+    }
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """All figures of one run."""
     shape = arguments.features, arguments.classes
     mixture = Mixture(*shape, arguments.seed)
-    drawn, writing = seconds(
+    writing = timed(
         lambda: write_mixture(mixture, arguments.rows, arguments.classes, arguments.folder)
     )
-    points, labels, numbers = drawn
+    points, labels, numbers = writing.result
     after_writing = peak()
-    tell(f"written in {writing:.0f} s")
+    tell(f"written in {writing.wall:.0f} s")
 
     def build() -> DiskIndex:
         index = DiskIndex(
@@ -175,11 +190,12 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         index._search  # noqa: B018
         return index
 
-    index, building = seconds(build)
-    tell(f"built in {building:.0f} s")
+    building = timed(build)
+    index: DiskIndex = building.result
+    tell(f"built in {building.wall:.0f} s")
     figures: dict[str, Any] = {
         "rows": arguments.rows, "features": arguments.features, "classes": arguments.classes,
-        "writing_s": writing, "building_s": building,
+        "writing_s": writing.wall, "building_s": building.wall, "building_cpu_s": building.cpu,
         "peak_after_writing_bytes": after_writing, "peak_after_building_bytes": peak(),
     }  # fmt: skip
     queries, belief = draw_queries(mixture, arguments.queries + 1, arguments.classes)
@@ -187,28 +203,29 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     index.gather(queries[-1:], 1)
     index.decide(queries[-1:], rule, belief[-1:])  # compiled by now
     n, alone = arguments.queries, min(arguments.alone, arguments.queries)
-    decided, figures["decide_batch_ms"] = per_query(lambda: index.decide(queries[:n], rule, belief[:n]), n)
-    gathered, figures["gather_batch_ms"] = per_query(lambda: index.gather(queries[:n], 1), n)
-    products, figures["products_batch_ms"] = per_query(lambda: multiply(index, queries[:n]), n)
-    asked: list[tuple[str, Callable[[slice], Any]]] = [
-        ("decide", lambda part: index.decide(queries[part], rule, belief[part])),
-        ("gather", lambda part: index.gather(queries[part], 1)),
-    ]
-    for name, work in asked:
-        times = best_alone(work, alone)
-        figures[f"{name}_alone_ms"] = {"p50": float(np.median(times)), "p95": float(np.quantile(times, 0.95))}
-    figures["products_alone_ms"] = float(np.median(best_alone(lambda part: multiply(index, queries[part]), 3)))
+    asked: dict[str, Callable[[slice], Any]] = {
+        "decide": lambda part: index.decide(queries[part], rule, belief[part]),
+        "gather": lambda part: index.gather(queries[part], 1),
+        "products": lambda part: multiply(index, queries[part]),
+    }
+    answers = {}
+    for name, work in asked.items():
+        runs = [timed(partial(work, slice(0, n))) for _ in range(arguments.repeat)]
+        answers[name] = runs[0].result
+        figures[f"{name}_batch"] = milliseconds(runs, n)
+        tell(f"{name}, {n} queries at once: {figures[f'{name}_batch']}")
+    for name, work in asked.items():
+        some = range(alone if name != "products" else min(alone, 3))
+        figures[f"{name}_alone"] = milliseconds(
+            [timed(partial(work, slice(i, i + 1))) for i in some]
+        )
+        tell(f"{name}, one query: {figures[f'{name}_alone']}")
+    decided, gathered, products = answers.values()
     figures["products_off_by"] = float(np.abs(products - gathered.class_distances).max())
     figures["peak_bytes"] = peak()
     check(index, queries, belief, rule, gathered, decided, arguments.checked)
     figures["compared_with_float64"] = arguments.checked
     return figures
-
-
-def per_query(work: Callable[[], Any], n: int) -> tuple[Any, float]:
-    """What work returns, and the milliseconds for each of n queries: the better of two runs."""
-    result, first = seconds(work)
-    return result, 1e3 * min(first, seconds(work)[1]) / n
 
 
 def check(
@@ -229,6 +246,7 @@ def main() -> None:
     parser.add_argument("--features", type=int, default=64)
     parser.add_argument("--classes", type=int, default=10)
     parser.add_argument("--queries", type=int, default=1000)
+    parser.add_argument("--repeat", type=int, default=2, help="runs of each batch")
     parser.add_argument("--alone", type=int, default=50, help="queries to ask one by one")
     parser.add_argument("--checked", type=int, default=10, help="queries to compare with float64")
     parser.add_argument("--memory", type=int, default=1 << 29, help="bytes for building")

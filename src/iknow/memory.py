@@ -5,12 +5,15 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 SHARE = 0.5  # of the free memory, for copies of rows
-TAKEN_AT_ONCE = 1024
+AROUND = 1 << 21
+MAPPED_AT_ONCE = 1 << 26
+BYTES_AT_ONCE = 1 << 24
 
 
 def free_memory() -> int | None:
@@ -56,16 +59,26 @@ def release(array: Any) -> None:
         found.madvise(mmap.MADV_DONTNEED)
 
 
-def take(array: Any, items: Any) -> Any:
-    """Some items of an array, by ascending position; of a mapped file, little else is in memory.
+def cut(array: Any, items: Any) -> list[slice]:
+    """Slices of ascending positions in a mapped array that are safe to read before a `release`.
 
-    Systems map 64 KiB around each item.
+    However small an item is, Linux may map `AROUND` bytes around it.
     """
-    taken = [array[:0]]
-    for start in range(0, len(items), TAKEN_AT_ONCE):
-        taken.append(array[items[start : start + TAKEN_AT_ONCE]])
+    if not len(items) or find_map(array) is None:
+        return [slice(0, len(items))]
+    gaps = np.diff(items.astype(np.int64), prepend=int(items[0])) * array.strides[0]
+    touched = np.cumsum(np.minimum(gaps, AROUND) + array.strides[0]) // MAPPED_AT_ONCE
+    cuts = (np.flatnonzero(np.diff(touched)) + 1).tolist()
+    return [slice(*ends) for ends in pairwise([0, *cuts, len(items)])]
+
+
+def take(array: Any, items: Any) -> Any:
+    """A copy of some items, by ascending position; of a mapped array, little else is in memory."""
+    taken = []
+    for part in cut(array, items):
+        taken.append(array[items[part]])
         release(array)
-    return taken[1] if len(taken) == 2 else np.concatenate(taken)
+    return taken[0] if len(taken) == 1 else np.concatenate(taken)
 
 
 def read_through(array: Any, step: int) -> Iterator[Any]:
@@ -73,3 +86,11 @@ def read_through(array: Any, step: int) -> Iterator[Any]:
     for start in range(0, len(array), step):
         yield array[start : start + step]
         release(array)
+
+
+class Pieces(list[bytes | memoryview]):
+    """Parts of a content; reading them in order gives small pieces, as `read_through` does."""
+
+    def __iter__(self) -> Iterator[bytes | memoryview]:
+        for part in super().__iter__():
+            yield from read_through(memoryview(part), BYTES_AT_ONCE)

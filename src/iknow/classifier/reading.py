@@ -7,7 +7,7 @@ from typing import Any
 
 from iknow.classifier import parameters
 from iknow.classifier.progress import track
-from iknow.classifier.streaming import observe_to_disk
+from iknow.classifier.streaming import check_first, observe_to_disk
 from iknow.core.arrays import Labels
 from iknow.core.neighborhood import Neighborhood
 from iknow.core.quorum import Quorum
@@ -83,7 +83,8 @@ class ReadingMixin(CommittingMixin):
         batches = samples.read()
         shown = track(batches, samples.n_batches, "Collecting evidence", enabled=enabled)
         if folder is not None:
-            return observe_to_disk(self.model_, shown, samples.n_expected, layers, folder)
+            labeled = check_first(shown, samples)
+            return observe_to_disk(self.model_, labeled, samples.n_expected, layers, folder)
         return observe_all(self.model_, shown, samples.n_samples, layers)
 
     def _all_labels(self, samples: Samples) -> Labels:

@@ -23,6 +23,7 @@ from iknow.geometry import Metric
 from iknow.memory import read_through
 from iknow.models.joining import join_observations
 from iknow.models.model import Model, Observation
+from iknow.models.samples import Samples
 from iknow.search.disk.disk_index import DiskIndex
 from iknow.search.disk.scratch import Folder, ScratchFile, as_folder, check_room, write_rows
 from iknow.search.index import IndexFactory
@@ -65,6 +66,14 @@ def observe_to_disk(
     whole = join_observations(rest)
     activations = {layer: file.rows() for layer, file in files.items()}
     return Observation(whole.scores, whole.belief, activations, whole.invalid), widths.pop()
+
+
+def check_first(batches: Iterable[Any], samples: Samples) -> Iterator[Any]:
+    """The same batches; if the first has no labels, the others are not waited for."""
+    for number, batch in enumerate(batches):
+        if number == 0 and samples.labels is None:
+            samples.all_labels()
+        yield batch
 
 
 class Spool:

@@ -33,6 +33,7 @@ from iknow.core.change import Change
 from iknow.core.npy import decode_array, encode_array
 from iknow.core.text import shown
 from iknow.errors import BundleError, InputError
+from iknow.memory import Pieces
 from iknow.storage.archive import write_archive
 from iknow.storage.atomic import replacing
 from iknow.storage.bundle_record import (
@@ -191,7 +192,7 @@ def encode_bundle(bundle: Bundle, version: str) -> Contents:
     encoded: dict[str, list[bytes | memoryview]] = {}
     for name, array in arrays.items():
         try:
-            encoded[name] = list(encode_array(array))
+            encoded[name] = Pieces(encode_array(array))
         except ValueError as error:
             raise InputError(f"this cannot be saved: {name}: {error}") from error
     checksums = {name: _hash(parts) for name, parts in encoded.items()}

@@ -23,6 +23,7 @@ import numpy as np
 
 from iknow.errors import BundleError
 from iknow.locking import Lock
+from iknow.memory import Pieces
 
 COPIED_UP_TO = 1 << 28
 """The largest file to copy into memory: 256 MiB, read in about a tenth of a second."""
@@ -127,7 +128,10 @@ def verify_all(checksums: Iterable[tuple[str, Any, str]]) -> None:
 
     def verify(sealed: tuple[str, Any, str]) -> None:
         name, content, expected = sealed
-        if hashlib.sha256(content).hexdigest() != expected:
+        digest = hashlib.sha256()
+        for piece in Pieces([memoryview(content)]):  # a mapped file may be larger than memory
+            digest.update(piece)
+        if digest.hexdigest() != expected:
             raise BundleError(f"{name} does not match its checksum")
 
     sealed = list(checksums)

@@ -11,6 +11,7 @@ In memory stay the center, unit, error and radius of each block, and the positio
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ from iknow.search.disk.scratch import Folder, ScratchFile
 from iknow.search.stored import StoredRows
 from iknow.search.threads import for_each, n_cores
 
-USUAL_BLOCK = 256  # rows
+USUAL_BLOCK = 128  # rows
 BLOCKS_PER_CHUNK = 4096
 COPIES = 8  # of a part, in memory while it is coded
 SAMPLE_PER_PART = 64  # rows that decide where to cut
@@ -83,7 +84,7 @@ class CodedRows:
         # Neighbors are read at once.
         cuts = np.flatnonzero(np.diff(blocks) != 1) + 1
         runs = [0, *cuts.tolist(), len(blocks)]
-        for first, last in zip(runs[:-1], runs[1:], strict=True):
+        for first, last in pairwise(runs):
             start = int(self.starts[blocks[first]]) * self.n_features
             self._file.read_into(room[places[first] : places[last]], start)
 
@@ -108,8 +109,7 @@ class CodedRows:
 
     def _parts(self) -> Iterator[tuple[slice, int]]:
         """Slices of slots whose rows fit into memory, with the first block of each."""
-        starts = self._stored.class_starts.tolist()
-        for start, end in zip(starts[:-1], starts[1:], strict=True):
+        for start, end in pairwise(self._stored.class_starts.tolist()):
             for first in range(start, end, self._part):
                 block = int(np.searchsorted(self.starts, first))
                 yield slice(first, min(first + self._part, end)), block

@@ -12,7 +12,7 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Floats32, Ints
 from iknow.core.evidence import NO_EXEMPLAR, Evidence, from_ranked
-from iknow.memory import TAKEN_AT_ONCE, release
+from iknow.memory import cut, release
 from iknow.search.cpu.block_batch import measure_pairs
 from iknow.search.stored import StoredRows
 
@@ -77,8 +77,7 @@ class Hunt:
         left = left[np.argsort(position[left], kind="stable")]  # from the front to the end
         query, position, codes = query[left], position[left], codes[left]
         distance = np.empty(len(query))
-        for start in range(0, len(query), TAKEN_AT_ONCE):
-            part = slice(start, start + TAKEN_AT_ONCE)
+        for part in cut(stored.points, position):
             distance[part] = measure_pairs(stored.points, queries, query[part], position[part])
             release(stored.points)
         self._keep(query, codes, distance, np.asarray(stored.rows[position], dtype=np.int64))

@@ -39,14 +39,14 @@ class ScratchFile:
         check_room(self.folder, needed)
         self._lock = Lock()
         try:
-            self._file: Any = tempfile.TemporaryFile(dir=self.folder, buffering=0)
+            self._file: Any = tempfile.TemporaryFile(dir=self.folder, buffering=0)  # noqa: SIM115
         except OSError as error:
             raise _failed(self.folder, error) from error
         weakref.finalize(self, self._file.close)
 
     def write(self, content: Any, start: int) -> None:
         """Write the bytes of a contiguous array from byte `start` on."""
-        rest = memoryview(np.ascontiguousarray(content)).cast("B")
+        rest = np.ascontiguousarray(content).reshape(-1).view(np.uint8).data
         try:
             with self._lock.held():
                 self._file.seek(start)

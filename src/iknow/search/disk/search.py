@@ -25,6 +25,7 @@ from iknow.search.disk.scanning import Finds, Loaded, load, scan
 from iknow.search.stored import StoredRows
 from iknow.search.threads import n_cores, share, single_threaded_blas
 
+QUERIES_AT_ONCE = 4096
 QUERIES_PER_LANE = 256
 BYTES_READ_AT_ONCE = 1 << 24
 NEAREST_FIRST = 2  # blocks of each class, or of all others if only the nearest class matters
@@ -146,7 +147,12 @@ class DiskSearch:
         return distances, np.where(belief == NO_BELIEF, -1, rows[every, belief])
 
     def _run(self, queries: Floats32, hunt: Hunt, *, nearest_class_only: bool) -> None:
-        """Find what a hunt looks for."""
+        """Find what a hunt looks for, for as many queries at once as memory is set aside for."""
+        for start in range(0, len(queries), QUERIES_AT_ONCE):
+            part = slice(start, start + QUERIES_AT_ONCE)
+            self._run_some(queries[part], hunt.part(part), nearest_class_only=nearest_class_only)
+
+    def _run_some(self, queries: Floats32, hunt: Hunt, *, nearest_class_only: bool) -> None:
         coded, m = self._coded, hunt.upper.shape[2]
         n_first = NEAREST_FIRST + m // int(np.diff(coded.starts).max())
         size = max(1, min(QUERIES_PER_LANE, -(-len(queries) // n_cores())))
