@@ -1,6 +1,6 @@
 """One index, and the same rows in 1, 2 and 4 shards: in this process, and in processes of Ray's.
 
-    python benchmarks/sharding.py --rows 1000000 --features 64 --out sharding.json
+    python -m benchmarks.sharding --rows 1000000 --features 64 --out sharding.json
 
 All of them may use the same cores: one index uses all of them, shards in this process take turns,
 and each of Ray's gets its part. So on one machine shards cannot be faster than one index; what they
