@@ -12,6 +12,8 @@ from iknow.tables.pyarrow import pieces
 from iknow.tables.pyarrow.pieces import find_pieces, reading_piece
 from tests.clusters import started_ray
 
+pytest.importorskip("ray")
+
 # Ray Data reads settings of its own that it deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:`use_:DeprecationWarning")
 
@@ -21,7 +23,6 @@ COLUMNS = ["--label", "kind", "--id", "id"]
 
 @pytest.fixture(scope="module")
 def ray_started():
-    pytest.importorskip("ray")
     with started_ray() as ray:
         yield ray
 

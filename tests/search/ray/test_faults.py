@@ -20,6 +20,7 @@ from iknow.search.ray import RayIndex
 from iknow.testing import assert_same_evidence
 from iknow.testing.index import assert_same_decision, brute_force
 from tests.clusters import add_node
+from tests.conditions import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -48,13 +49,6 @@ class Stopping(CellIndex):
             time.sleep(600)  # only an end of this process ends it
 
 
-def wait_for(condition):
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def pids_of(index):
     hosts = index._crew._hosts
     return [ray.get(hosts[at].actor.process.remote(), timeout=60) for at in sorted(hosts)]
@@ -76,7 +70,7 @@ def test_a_node_killed_meanwhile(cluster, tmp_path, stops):
 
     with ThreadPoolExecutor(1) as pool:
         found = pool.submit(work)
-        wait_for((tmp_path / "stopped").exists)
+        wait_until((tmp_path / "stopped").exists, seconds=120)
         second = add_node(cluster, far=1)
         (tmp_path / "harmed").touch()
         kill_node(cluster, first)

@@ -1,6 +1,7 @@
 """Every index in shards is still an index, to the last bit."""
 
 from functools import partial
+from threading import Lock
 
 import numpy as np
 import pytest
@@ -127,6 +128,8 @@ def test_an_index_that_cannot_be_made_says_why(hosts):
 
     with pytest.raises(InputError, match="raised KeyError: 'nothing here'"):
         RayIndex(np.zeros((6, 2)), [0, 0, 1, 1, 2, 2], 3, shards=3, make=make)
+    with pytest.raises(InputError, match="make cannot be sent to another process"):
+        RayIndex(np.zeros((6, 2)), range(6), 6, shards=3, make=partial(make, Lock()))
     with pytest.raises(InputError, match="options of Ray's actors"):
         RayIndex(np.zeros((6, 2)), [0, 0, 1, 1, 2, 2], 3, shards=2, resources={"absent": 1})
 

@@ -7,6 +7,7 @@ and the first error are those of `assess_here`.
 
 from __future__ import annotations
 
+import logging
 import os
 import pickle
 from collections.abc import Generator, Iterator
@@ -116,6 +117,7 @@ def _row(found: Said | Exception) -> dict[str, Any]:
 
 def _spread(work: Work) -> Generator[Said]:
     """What the actors say, in the order of the pieces."""
+    logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # errors are ours to tell
     context = ray.data.DataContext.get_current()
     context.execution_options.preserve_order = True
     context.enable_progress_bars = False

@@ -132,7 +132,10 @@ class Crew:
         host = find_host(self._connection, at, len(self._parts), self._terms.resources)
         arrays = self._stored.points, self._stored.labels, self._stored.rows
         rows = ray.put(tuple(take(array, self._parts[at]) for array in arrays))
-        return host, host.build(self._key, self._terms.make, rows, self._stored.n_classes)
+        try:
+            return host, host.build(self._key, self._terms.make, rows, self._stored.n_classes)
+        except TypeError as error:
+            raise InputError(f"make cannot be sent to another process: {error}") from error
 
     def _check(self, at: int, sizes: Sizes) -> None:
         """Refuse an index that is not of the rows it was given."""

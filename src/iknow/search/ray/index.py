@@ -7,7 +7,7 @@ happens if a shard is lost.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -54,6 +54,8 @@ class RayIndex(StoredRows):
         resources: What each shard needs, as options of Ray's actors, such as {"num_gpus": 1}.
     """
 
+    _crew_type: Callable[..., Any] = Crew
+
     def __init__(
         self,
         activations: Any,
@@ -73,7 +75,7 @@ class RayIndex(StoredRows):
             raise InputError(f"shards must be a whole number >= 1; got {wanted}")
         if not (as_real(timeout, "timeout", "be a number of seconds > 0") > 0):
             raise InputError(f"timeout must be a number of seconds > 0; got {timeout}")
-        self._options = {
+        self._options: dict[str, Any] = {
             "make": make,
             "shards": wanted,
             "address": address,
@@ -85,7 +87,7 @@ class RayIndex(StoredRows):
         split = split_rows(self.class_starts, wanted or max(2, len(ray.nodes())))
         self._whole, self.n_shards = split.whole, len(split.parts)
         terms = Terms(made_by, address, float(timeout), self._options["resources"])
-        self._crew = Crew(self, split.parts, terms)
+        self._crew = type(self)._crew_type(self, split.parts, terms)
 
     def gather(self, queries: Any, k: int = 0, per_class: int = 1) -> Evidence:
         """Evidence about `queries`, (n_queries, n_features), as `StoredRows.gather` says.
@@ -146,4 +148,4 @@ class RayIndex(StoredRows):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the rows and the options; a copy starts shards of its own."""
         arrays = self.points, self.labels, self.n_classes, self.rows
-        return partial(RayIndex, **self._options), arrays
+        return partial(type(self), **self._options), arrays

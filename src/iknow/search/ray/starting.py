@@ -42,6 +42,8 @@ def join(address: str | None = None) -> str:
     with _joining.held():
         if not ray.is_initialized():
             _start(address)
+        elif address is not None and address not in ("auto", "local"):
+            _check_same(address)
         connection = str(ray.get_runtime_context().get_worker_id())
     if _processes.setdefault(connection, os.getpid()) != os.getpid():
         raise ClusterError(
@@ -50,10 +52,22 @@ def join(address: str | None = None) -> str:
     return connection
 
 
+def _check_same(address: str) -> None:
+    """Refuse the address of another cluster than the one that was joined: there can be one only."""
+    joined = str(ray.get_runtime_context().gcs_address)
+    host, port = _split(address)
+    is_same = f"{host}:{port}" == joined or (
+        host in ("localhost", "127.0.0.1") and joined.endswith(f":{port}")
+    )
+    if not is_same and not address.startswith(CLIENT):  # whose port is another one
+        raise InputError(
+            f"this process has joined the Ray cluster at {joined}, and not {shown(address)}: leave "
+            "out the address, or call ray.shutdown() first"
+        )
+
+
 def _start(address: str | None) -> None:
     where = address or os.environ.get("RAY_ADDRESS") or "local"
-    if not isinstance(where, str):
-        raise InputError(f"address must be a text such as 10.0.0.1:6379; got {shown(address)}")
     quiet: dict[str, Any] = {"logging_level": "ERROR", "log_to_driver": False}
     if where == "local":
         quiet["include_dashboard"] = False
@@ -69,14 +83,10 @@ def _start(address: str | None) -> None:
 
 def _knock(address: str) -> None:
     """Raise an error unless a server of the right kind answers."""
-    host, _, port = address.removeprefix(CLIENT).rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65535:
-        raise InputError(
-            f"address must be HOST:PORT, ray://HOST:PORT, auto or local; got {shown(address)}"
-        )
+    host, port = _split(address)
     problem = "what answers there is not Ray"
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), ANSWERS_WITHIN) as server:
+        with socket.create_connection((host, port), ANSWERS_WITHIN) as server:
             if os.environ.get("RAY_USE_TLS", "0") in ("1", "true"):
                 return  # it says nothing before the certificates are checked
             server.settimeout(ANSWERS_WITHIN)
@@ -89,6 +99,17 @@ def _knock(address: str) -> None:
         f"no Ray cluster answers at {shown(address)} ({problem}): start one with `ray start "
         "--head`, or leave out the address to start Ray on this machine"
     )
+
+
+def _split(address: Any) -> tuple[str, int]:
+    """The host and the port of an address."""
+    text = address if isinstance(address, str) else ""
+    host, _, port = text.removeprefix(CLIENT).rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise InputError(
+            f"address must be HOST:PORT, ray://HOST:PORT, auto or local; got {shown(address)}"
+        )
+    return host.strip("[]"), int(port)
 
 
 def _reads_settings(server: socket.socket) -> bool:
