@@ -12,6 +12,7 @@ from iknow.core.support import find_support
 from iknow.errors import (
     AuditError,
     BundleError,
+    ConflictError,
     DataError,
     ExportError,
     IknowError,
@@ -35,9 +36,9 @@ from iknow.version import __version__
 
 __all__ = [
     "Assertion", "Assessment", "AuditError", "Ball", "BallElseNearest", "BallWithNearest",
-    "BundleError", "Certificate", "Client", "DataError", "EpistemicClassifier", "Evidence",
-    "Exemplar", "Explanation", "ExportError", "Features", "IknowError", "Image", "InputError",
-    "LayerError", "LayerExplanation", "MissingExtraError", "Nearest", "Neighborhood", "Reason",
+    "BundleError", "Certificate", "Client", "ConflictError", "DataError", "EpistemicClassifier",
+    "Evidence", "Exemplar", "Explanation", "ExportError", "Features", "IknowError", "Image",
+    "InputError", "LayerError", "LayerExplanation", "MissingExtraError", "Nearest", "Neighborhood", "Reason",
     "RefusedError", "RelativeBall", "Report", "Selection", "SelectionError", "Series",
     "ServiceError", "Slack", "Stability", "__version__", "as_features", "as_image", "as_series",
     "assess", "evaluate", "find_support", "justify", "make_assertions", "make_html",

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import iknow.storage.bundle
 from iknow.core.change import Change
 from iknow.errors import BundleError, ConflictError, InputError
 from iknow.storage.bundle import Bundle, read_bundle, write_bundle
@@ -17,6 +18,7 @@ from iknow.storage.segments.change_record import decode_change, encode_change
 from iknow.storage.segments.compacting import compact_bundle
 from iknow.storage.segments.folding import fold_changes
 from iknow.storage.segments.marks import SECTOR
+from tests.conditions import wait_until
 from tests.storage.changing import LAYERS, NONE, TIME, addition, ints, removal
 from tests.storage.test_bundle import make_classifier
 from tests.storage.test_earlier import EARLIER
@@ -340,15 +342,45 @@ def test_a_mapped_reader_goes_on_while_the_bundle_grows_and_is_compacted(path):
         assert found.activations["a"].tobytes() == expected
 
 
-def test_a_mapped_reader_notices_damage_beside_a_change(path):
+@pytest.mark.parametrize("beside", [False, True])
+def test_a_mapped_reader_notices_damage_before_or_beside_a_change(path, beside):
     found = read_bundle(path, copied_up_to=0)
-    append_changes(path, [addition(100)])
+    found.check()
     place = path.read_bytes().index(found.activations["a"].tobytes())
+    if not beside:
+        append_changes(path, [addition(100)])
+        found.check()
     with path.open("r+b") as file:
         file.seek(place)
         file.write(b"\xff")
+    if beside:
+        append_changes(path, [addition(100)])
     with pytest.raises(BundleError, match="was changed after it was loaded"):
+        check_until_it_raises(found)
+
+
+def check_until_it_raises(bundle):
+    """What is appended to is used at once, and compared meanwhile."""
+    while True:
+        bundle.check()
+
+
+def test_a_mapped_reader_does_not_wait_while_its_bundle_grows(path, monkeypatch):
+    found = read_bundle(path, copied_up_to=0)
+    found.check()
+    held, verified = threading.Event(), []
+
+    def wait(sealed):
+        held.wait()
+        verified.append(1)
+
+    monkeypatch.setattr(iknow.storage.bundle, "verify_all", wait)
+    for row in (100, 101, 102):
+        append_changes(path, [addition(row)])
         found.check()
+    assert not verified
+    held.set()
+    wait_until(lambda: bool(verified))
 
 
 def test_saving_waits_for_a_writer_and_replaces_what_it_wrote(path):
