@@ -49,7 +49,7 @@ class ChangingMixin(ApplyingMixin):
         Examples:
             >>> ec = EpistemicClassifier(trained).fit(X_train, y_train)
             >>> ec.add(X_val[:2], y_val[:2], who="Ada", why="new leaves")
-            array([75, 76])
+            array([50, 51])
         """
         check_is_fitted(self, "indexes_")
         samples, said = self._samples(X, y), say(who, why)
@@ -92,7 +92,7 @@ class ChangingMixin(ApplyingMixin):
 
         Examples:
             >>> ec = EpistemicClassifier(trained).fit(X_train, y_train)
-            >>> ec.relabel([3], ["setosa"], who="Ada", why="a slip").changes_[0].ids
+            >>> ec.relabel([3], [0], who="Ada", why="a slip").changes_[0].ids
             array([3])
         """
         check_is_fitted(self, "indexes_")
@@ -110,7 +110,7 @@ class ChangingMixin(ApplyingMixin):
         Examples:
             >>> ec = EpistemicClassifier(trained).fit(X_train, y_train).remove([3])
             >>> ec.compact().indexes_["input"].n_rows
-            74
+            49
         """
         check_is_fitted(self, "indexes_")
         with self._alone():

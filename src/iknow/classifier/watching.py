@@ -61,7 +61,8 @@ class WatchingMixin(PredictingMixin):
         watch = make_watch(*watch_scores(assessed), watched_layers(assessed))
         if watch is None:
             raise InputError("watch needs at least one sample; got none")
-        self.selection_ = replace(self.selection_, watch=watch)
+        with self._alone():  # a change meanwhile must not be forgotten
+            self.selection_ = replace(self.selection_, watch=watch)
         return self
 
 

@@ -45,7 +45,8 @@ from iknow.core.overriding import said
 from iknow.core.quorum import ONE
 from iknow.locking import cached_property
 from iknow.rules import Ball
-from iknow.search.index import check_k, check_per_class
+from iknow.search.effective import JoinedRows, Places
+from iknow.search.index import check_activations, check_k, check_per_class, check_width
 from iknow.search.stored import StoredRows
 from iknow.search.striking import Make, RemainingRows, are_among
 
@@ -58,18 +59,13 @@ class ChangingIndex(StoredRows):
         gone: Positions of rows in the base, ascending.
         added: An index of the rows that came, perhaps none, for all classes.
         make: Makes a small index of rows by the same distance.
-
-    Examples:
-        >>> base = DenseIndex(rows, labels, n_classes=2)
-        >>> index = as_changing(base, DenseIndex).changed([0], [[9.0]], [1], [7], n_classes=2)
-        >>> index.rows
-        array([1, 2, 3, 7])
     """
 
     def __init__(self, base: StoredRows, gone: Ints, added: StoredRows, make: Make) -> None:
         self.base, self.gone, self.added, self._make = base, gone, added, make
         self.n_classes, self.n_features = added.n_classes, base.n_features
         self.n_rows = base.n_rows - len(gone) + added.n_rows
+        self.joined = JoinedRows(base, gone, added)
         self._remaining = RemainingRows(base, gone, make)
         self._places = Places(base.rows)
 
@@ -81,11 +77,12 @@ class ChangingIndex(StoredRows):
         removed: numbers of rows that are there, ascending. points, labels, rows: those to come, of
         shapes (m, n_features), (m,) and (m,). n_classes: as many as before, or more.
         """
+        new = check_activations(points)
+        check_width(new, self.n_features, "activations")
         leaving = np.asarray(removed, dtype=np.int64)
         here = are_among(leaving, np.sort(self.added.rows))
         gone = np.union1d(self.gone, self._places.find(leaving[~here]))
         kept = ~are_among(self.added.rows, leaving)
-        new = np.asarray(points, dtype=np.float32).reshape(-1, self.n_features)
         added = self._make(
             np.concatenate([self.added.points[kept], new]),
             np.concatenate([self.added.labels[kept], np.asarray(labels, dtype=np.int64)]),
@@ -159,6 +156,19 @@ class ChangingIndex(StoredRows):
             support[asked] = super().find_support(points[asked], neighborhood, beliefs)
         return support
 
+    @property
+    def approximation(self) -> str | None:
+        """The base in words if its answers may differ from those of exact search; else None."""
+        return self.base.approximation
+
+    def find_exact_support(self, queries: Any, neighborhood: Neighborhood, belief: Ints) -> Bools:
+        """What `find_support` finds if the search is exact."""
+        base: Any = self.base
+        if self.approximation is None:
+            return self.find_support(queries, neighborhood, belief)
+        exact = ChangingIndex(base.exact, self.gone, self.added, self._make)
+        return exact.find_support(queries, neighborhood, belief)
+
     def decides(self, neighborhood: Neighborhood) -> bool:
         """Whether `decide` is faster than `gather` for a `neighborhood`, as far as it is known."""
         return horizon_of(neighborhood) is not None and self.base.decides(neighborhood)
@@ -209,52 +219,21 @@ class ChangingIndex(StoredRows):
 
     # The training set as it is now.
 
-    @cached_property
+    @property
     def points(self) -> Floats32:  # type: ignore[override]
-        return self._collect("points")
+        return self.joined.points
 
-    @cached_property
+    @property
     def labels(self) -> Ints:  # type: ignore[override]
-        return self._collect("labels")
+        return self.joined.labels
 
-    @cached_property
+    @property
     def rows(self) -> Ints:  # type: ignore[override]
-        return self._collect("rows")
-
-    def _collect(self, name: str) -> Any:
-        """An array of the base and of what came, sorted as in every index."""
-        return self._join(name)[self._order]
-
-    def _join(self, name: str) -> Any:
-        left = np.delete(getattr(self.base, name), self.gone, axis=0)
-        return np.concatenate([left, getattr(self.added, name)])
-
-    @cached_property
-    def _order(self) -> Ints:
-        return np.lexsort((self._join("rows"), self._join("labels")))
+        return self.joined.rows
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle only what cannot be derived."""
         return ChangingIndex, (self.base, self.gone, self.added, self._make)
-
-
-class Places:
-    """Where the rows of an index are, by their numbers."""
-
-    def __init__(self, rows: Ints) -> None:
-        self._rows = rows
-
-    @cached_property
-    def _order(self) -> Ints:
-        return np.argsort(self._rows, kind="stable")
-
-    def find(self, numbers: Ints) -> Ints:
-        """The positions of rows, of shape (n,); -1 where there is none."""
-        if not len(self._rows):
-            return np.full(len(numbers), -1)
-        found = np.searchsorted(self._rows, numbers, sorter=self._order)
-        places = self._order[np.minimum(found, len(self._rows) - 1)]
-        return np.where(self._rows[places] == numbers, places, -1)
 
 
 def as_changing(index: StoredRows, make: Make) -> ChangingIndex:
@@ -289,4 +268,5 @@ def _pad(evidence: Evidence, n_classes: int, k: int) -> Evidence:
 
 def _widen(support: Bools, n_classes: int) -> Bools:
     """A support for all classes; those that the base does not know have no rows in it."""
-    return np.pad(support, ((0, 0), (0, n_classes - support.shape[1])))
+    more = n_classes - support.shape[1]
+    return np.pad(support, ((0, 0), (0, more))) if more else support

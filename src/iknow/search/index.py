@@ -110,8 +110,8 @@ def check_per_class(per_class: int) -> int:
     return number
 
 
-def check_width(queries: Floats32, n_features: int) -> None:
-    """Check that queries have as many features as the index."""
-    found = queries.shape[1]
+def check_width(points: Floats32, n_features: int, what: str = "queries") -> None:
+    """Check that queries, or rows to come, have as many features as the index."""
+    found = points.shape[1]
     if found != n_features:
-        raise InputError(f"queries must have {n_features} features as the index has; got {found}")
+        raise InputError(f"{what} must have {n_features} features as the index has; got {found}")

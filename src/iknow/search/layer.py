@@ -99,6 +99,14 @@ class LayerIndex:
         layer._index  # noqa: B018
         return layer
 
+    def check_changes(self) -> None:
+        """Refuse changes where the rows are not all there, as in a condensed layer."""
+        if type(self) is not LayerIndex:
+            raise InputError(
+                "a condensed classifier takes no changes: change the full one, and condense that "
+                "again"
+            )
+
     @property
     def no_points(self) -> Floats32:
         """Points of no row, of shape (0, n_features)."""
@@ -122,7 +130,7 @@ class LayerIndex:
     def transform(self, activations: Any) -> Floats32:
         """Activations of shape (n, n_features) as points, checked."""
         points = check_activations(self._transform(activations))
-        check_width(points, self.n_features)
+        check_width(points, self.n_features, "activations")
         return points
 
     @property

@@ -7,8 +7,8 @@ are the same to the last bit in every index, so equal means equal.
 
 Let M be the distances to all rows of the base, R those to the rows that are gone, A some of the
 smallest in M, and v the largest in A. Below v, A holds all of M, so what is left there is all of
-M - R. At v, A may hold only some of those tied in M, and we strike as many as R has, or all: what is
-left of them is in M - R. So if at least k of A are left, the first k are the smallest k of M - R.
+M - R. At v, A may hold only some of those tied in M, and we strike as many as R has, or all: what
+is left of them is in M - R. So if at least k of A are left, the first k are the smallest of M - R.
 """
 
 from __future__ import annotations
