@@ -39,8 +39,9 @@ __all__ = [
     "BundleError", "Certificate", "Client", "ConflictError", "DataError", "EpistemicClassifier",
     "Evidence", "Exemplar", "Explanation", "ExportError", "Features", "IknowError", "Image",
     "InputError", "LayerError", "LayerExplanation", "MissingExtraError", "Nearest",
-    "Neighborhood", "Reason", "RefusedError", "RelativeBall", "Report", "Selection", "SelectionError", "Series",
-    "ServiceError", "Slack", "Stability", "__version__", "as_features", "as_image", "as_series",
+    "Neighborhood", "Reason", "RefusedError", "RelativeBall", "Report", "Selection",
+    "SelectionError", "Series", "ServiceError", "Slack", "Stability", "__version__",
+    "as_features", "as_image", "as_series",
     "assess", "evaluate", "find_support", "justify", "make_assertions", "make_html",
     "merge_evidence", "register_rule", "tune", "warm_up",
 ]  # fmt: skip
