@@ -13,6 +13,7 @@ from iknow.errors import (
     AuditError,
     BundleError,
     ClusterError,
+    ConflictError,
     DataError,
     ExportError,
     IknowError,
@@ -36,11 +37,12 @@ from iknow.version import __version__
 
 __all__ = [
     "Assertion", "Assessment", "AuditError", "Ball", "BallElseNearest", "BallWithNearest",
-    "BundleError", "Certificate", "Client", "ClusterError", "DataError", "EpistemicClassifier",
-    "Evidence", "Exemplar", "Explanation", "ExportError", "Features", "IknowError", "Image",
-    "InputError", "LayerError", "LayerExplanation", "MissingExtraError", "Nearest", "Neighborhood",
-    "Reason", "RefusedError", "RelativeBall", "Report", "Selection", "SelectionError", "Series",
-    "ServiceError", "Slack", "Stability", "__version__", "as_features", "as_image", "as_series",
+    "BundleError", "Certificate", "Client", "ClusterError", "ConflictError", "DataError",
+    "EpistemicClassifier", "Evidence", "Exemplar", "Explanation", "ExportError", "Features",
+    "IknowError", "Image", "InputError", "LayerError", "LayerExplanation", "MissingExtraError",
+    "Nearest", "Neighborhood", "Reason", "RefusedError", "RelativeBall", "Report", "Selection",
+    "SelectionError", "Series", "ServiceError", "Slack", "Stability", "__version__",
+    "as_features", "as_image", "as_series",
     "assess", "evaluate", "find_support", "justify", "make_assertions", "make_html",
     "merge_evidence", "register_rule", "tune", "warm_up",
 ]  # fmt: skip

@@ -181,7 +181,7 @@ def complete(words, shell="bash"):
 def test_a_shell_completes_commands_and_options():
     ended = complete("iknow a")
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert ended.stdout.split() == ["assess", "audit"]
+    assert ended.stdout.split() == ["assess", "add", "audit"]
     ended = complete("iknow fit --false")
     assert ended.stdout.split() == ["--false-alarm"]
 

@@ -61,7 +61,7 @@ class Desk:
         self._lock = threading.Lock()  # between those who update and those who read
         self._behind: deque[Moment] = deque()
         self._scheduled, self.n_unwatched = False, 0
-        self.states = (served.sha256,)
+        self.states: tuple[str, ...] = (served.sha256,)
 
     def succeed(self, served: Served, batcher: Batcher, tell: Callable[[str, Any], None]) -> Desk:
         """A desk for the same model with changed evidence: its figures and its alarm go on.

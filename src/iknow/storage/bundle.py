@@ -155,7 +155,8 @@ def read_opened(source: Path, opened: Opened, verify: bool | Literal["now"]) -> 
         checksum = exported["sha256"] if verify else None
         return _read_model(source, file, places[MODEL], checksum)
 
-    guard = Guard(source, file, check_content, opened.committed, None if verify else opened.grew)
+    end, turn = opened.committed, opened.find_turn
+    guard = Guard(source, file, check_content, end, turn, by_content=bool(verify))
     with prefixed(f"{source} is damaged: "):
         changes = opened.read_changes()
     if verify == "now" or (verify and changes):

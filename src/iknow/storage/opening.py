@@ -86,14 +86,14 @@ class Opened:
                 return replace(self, chain=replace(self.chain, segments=kept))
         raise BundleError(f"it was replaced, and does not hold the state {sha256[:12]} any more")
 
-    def grew(self) -> bool:
-        """Whether changes were committed since, and the base is as long as it was."""
+    def find_turn(self) -> int | None:
+        """How often changes were committed to the file by now; None if it takes none."""
         if self.chain is None:
-            return False
+            return None
         try:
-            return read_marks(self.file.read, self.end).last.turn > self.chain.marks.last.turn
-        except BundleError:
-            return False
+            return read_marks(self.file.read, self.end).last.turn
+        except BundleError:  # it is being written, or damaged
+            return self.chain.marks.last.turn
 
 
 def open_bundle(source: Path, copied_up_to: int | None = None) -> Opened:

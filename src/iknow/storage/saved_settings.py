@@ -32,8 +32,8 @@ SINCE_FORMAT_4: dict[str, Any] = {
     "left_out": {},
     "note": "",
 }
-"""What a selection holds by now, with the values that mean none of it."""
 SINCE_FORMAT_7: dict[str, Any] = {"goal": None, "stale": "", "approximation": None}
+"""What a selection holds by now, with the values that mean none of it."""
 
 
 def read_settings(path: str | os.PathLike[str], bundle: Bundle) -> dict[str, Any]:
@@ -44,8 +44,8 @@ def read_settings(path: str | os.PathLike[str], bundle: Bundle) -> dict[str, Any
             settings["selection"] = schema.add_missing(settings["selection"], SINCE_FORMAT_4)
         if bundle.format < 6 and isinstance(settings["selection"], dict):
             settings["selection"] = schema.add_missing(settings["selection"], {"watch": None})
-        if isinstance(settings["selection"], dict):
-            settings["selection"] = SINCE_FORMAT_7 | settings["selection"]
+        if bundle.format < 7 and isinstance(settings["selection"], dict):
+            settings["selection"] = schema.add_missing(settings["selection"], SINCE_FORMAT_7)
         _check(settings, bundle)
     except (BundleError, ValueError) as error:
         raise BundleError(f"{path} cannot be loaded: manifest.json: {error}") from error

@@ -13,6 +13,7 @@ import hashlib
 import mmap
 import os
 import stat
+import threading
 import weakref
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -77,8 +78,11 @@ class Guard:
     """Decides before each use of a file whether it may be used.
 
     verify: raises `BundleError` if the content is wrong. end: where the content ends; what follows
-    may come and go. grew: for a `verify` that does not find every change, says whether the file was
-    only added to, as far as it can tell; None for one that does.
+    may come and go. turn: a number that grows with each change appended, if it can be told.
+    by_content: whether `verify` finds every change.
+
+    If a file that was verified once grew, or its turn did, that explains why its times differ: it
+    is used at once, and compared again meanwhile, so that nobody waits for a writer.
     """
 
     def __init__(
@@ -87,24 +91,36 @@ class Guard:
         file: SealedFile,
         verify: Callable[[], None],
         end: int,
-        grew: Callable[[], bool] | None = None,
+        turn: Callable[[], int | None],
+        *,
+        by_content: bool,
     ) -> None:
         self._path, self._file, self._verify, self._end = path, file, verify, end
-        self._grew = grew
+        self._find_turn, self._turn, self._by_content = turn, turn(), by_content
         self._passed: Identity | None = None
+        self._broken: BundleError | None = None
+        self._again: threading.Thread | None = None
         self._lock = Lock()
 
     def check(self) -> None:
         """Refuse a wrong or changed file; quick if nothing changed."""
+        if self._broken is not None:
+            raise self._changed() from self._broken
         if self._file.identify() == self._passed:
             return
         with self._lock.held():
             now, opened = self._file.identify(), self._file.opened
             if now == self._passed:
                 return
-            touched = now[:2] != opened[:2] and self._grew is not None and not self._grew()
+            grew = self._grew(now)
+            last = self._passed or opened
+            touched = now[:2] != last[:2] and not self._by_content and not grew
             if now.size < self._end or touched:
                 raise self._changed()
+            if grew and self._passed is not None:
+                self._passed = now
+                self._verify_meanwhile()
+                return
             try:
                 self._verify()
             except BundleError as error:
@@ -115,6 +131,29 @@ class Guard:
                 raise self._changed()
             if (after.size, after.mtime) == (now.size, now.mtime):
                 self._passed = now
+
+    def _grew(self, now: Identity) -> bool:
+        """Whether something was appended since the last look."""
+        before, self._turn = self._turn, self._find_turn()
+        longer = now.size > (self._passed or self._file.opened).size
+        later = before is not None and self._turn is not None and self._turn > before
+        return before is not None and (longer or later)
+
+    def _verify_meanwhile(self) -> None:
+        """Compare the content in a thread, if none does already; a forked child starts its own."""
+        if self._again is None or not self._again.is_alive():
+            self._again = threading.Thread(target=self._find_damage, daemon=True)
+            self._again.start()
+
+    def _find_damage(self) -> None:
+        seen = None
+        while seen != self._passed:  # once more if it grew meanwhile
+            seen = self._passed
+            try:
+                self._verify()
+            except BundleError as error:
+                self._broken = error
+                return
 
     def _changed(self) -> BundleError:
         return BundleError(

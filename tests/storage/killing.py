@@ -1,0 +1,79 @@
+"""A program that kills writers of a bundle, again and again: killing.py BUNDLE TURNS.
+
+Each writer changes and compacts without end, and acknowledges each change through a pipe. At a
+random moment it is killed. Then every change that it acknowledged must be there, and at most the
+one that it had no time to acknowledge. Prints a JSON object of what happened.
+"""
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+from iknow.storage.bundle import read_bundle
+from iknow.storage.segments.appending import append_changes
+from iknow.storage.segments.compacting import compact_bundle
+from iknow.storage.segments.folding import fold_changes
+from tests.storage.changing import rows_after, step
+
+
+def work(path, first, acknowledge):
+    """Change and compact without end, and say so each time; never returns."""
+    try:
+        os.write(acknowledge, (first - 1).to_bytes(4, "little", signed=True))
+        number = first
+        while True:
+            append_changes(path, [step(number)])
+            os.write(acknowledge, number.to_bytes(4, "little", signed=True))
+            number += 1
+            if number % 5 == 0:
+                compact_bundle(path)
+    finally:
+        os._exit(1)
+
+
+def kill_a_writer(path, first, chance):
+    """Run a writer and kill it after a few changes; return the number that it acknowledged last.
+
+    It is killed some moments after it acknowledged a change, up to the time that one takes.
+    """
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(read)
+        work(path, first, write)
+    os.close(write)
+    said, start = b"", time.perf_counter()
+    for _ in range(chance.randint(2, 4)):
+        said, before, start = os.read(read, 4), start, time.perf_counter()
+    time.sleep(chance.uniform(0.0, 1.2) * (start - before))
+    os.kill(child, signal.SIGKILL)
+    status = os.waitpid(child, 0)[1]
+    while part := os.read(read, 1 << 16):
+        said += part
+    os.close(read)
+    assert os.WIFSIGNALED(status), "the writer failed by itself"
+    return int.from_bytes(said[-4:], "little", signed=True)
+
+
+def main(path, turns):
+    chance, last = random.Random(0), -1
+    counts = {"changes": 0, "torn": 0, "temporary": 0, "unsaid": 0}
+    for _ in range(turns):
+        acknowledged = kill_a_writer(path, last + 1, chance)
+        found = read_bundle(path, verify="now")
+        folded = fold_changes(found, found.changes)
+        last = len(folded.log) - 1
+        assert last in (acknowledged, acknowledged + 1), (last, acknowledged)
+        assert set(folded.rows.tolist()) == rows_after(last)
+        counts["torn"] += found.n_torn > 0
+        counts["temporary"] += len(os.listdir(path.parent)) > 1
+        counts["unsaid"] += last > acknowledged
+    print(json.dumps(counts | {"changes": last + 1}))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))

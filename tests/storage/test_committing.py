@@ -1,0 +1,194 @@
+"""Changes of a loaded classifier on their way to its bundle; what is left of removed samples."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_blobs
+from sklearn.frozen import FrozenEstimator
+from sklearn.neural_network import MLPClassifier
+
+from iknow import EpistemicClassifier
+from iknow.errors import BundleError, ConflictError, InputError
+from iknow.storage.about import describe_bundle
+from iknow.storage.bundle import read_bundle
+from iknow.storage.catching_up import catch_up
+from iknow.storage.segments.compacting import compact_bundle
+from tests.storage.test_bundle import make_classifier, make_outputs
+from tests.storage.test_earlier import EARLIER, make_queries
+
+X, Y = make_blobs(400, 5, centers=4, cluster_std=2.0, random_state=0)
+FRESH = X[300:]
+
+
+@pytest.fixture(scope="module")
+def model():
+    network = MLPClassifier((8,), learning_rate_init=0.05, tol=1e-2, n_iter_no_change=3,
+                            random_state=0)  # fmt: skip
+    return FrozenEstimator(network.fit(X[:150], Y[:150]))
+
+
+@pytest.fixture(scope="module")
+def made(model, tmp_path_factory):
+    """A real bundle: several layers, a probe of real inputs, and the model as ONNX."""
+    path = tmp_path_factory.mktemp("made") / "x.iknow"
+    ec = EpistemicClassifier(model, layers=["input", "hidden1"]).fit(X[:150], Y[:150])
+    ec.tune(X[150:300], Y[150:300]).save(path, onnx=True)
+    return path
+
+
+@pytest.fixture
+def path(made, tmp_path):
+    (tmp_path / "x.iknow").write_bytes(made.read_bytes())
+    return tmp_path / "x.iknow"
+
+
+def said(classifier):
+    found = classifier.assess(FRESH)
+    return found.reason.tolist(), found.level.tolist()
+
+
+def change(ec):
+    """Removals, among them of samples in the probe, additions, other labels and a new class."""
+    ec.remove(ec.probe_.rows[:3].tolist(), who="Ada", why="withdrawn")
+    ec.add(X[150:160], Y[150:160], who="Ben")
+    ec.remove([152], why="withdrawn too")
+    ec.relabel([20, 151], [0, 0])
+    ec.add(X[160:161], [9], rows=[700])
+    return ec
+
+
+def test_a_loaded_bundle_says_what_was_committed(path, model):
+    ec = change(EpistemicClassifier.load(path, model))
+    before, expected = path.stat().st_size, said(ec)
+    assert said(EpistemicClassifier.load(path, model)) != expected
+    ec.commit()
+    assert path.stat().st_size > before
+    assert said(EpistemicClassifier.load(path)) == expected  # by its own model
+    compact_bundle(path)
+    loaded = EpistemicClassifier.load(path)
+    assert said(loaded) == expected
+    assert [each.sentence() for each in loaded.changes_] == [
+        each.sentence() for each in ec.changes_
+    ]
+    assert loaded.classes_.tolist() == [0, 1, 2, 3, 9]
+    info = describe_bundle(path)
+    assert (info.n_samples, info.n_segments, len(info.changes)) == (157, 0, 5)
+    assert info.selection.stale == ec.selection_.stale
+    loaded.save(path.with_name("again.iknow"))
+    assert said(EpistemicClassifier.load(path.with_name("again.iknow"))) == expected
+
+
+def traces_of(content, samples):
+    """Which arrays, each a row, occur in the bytes of a file, in either precision."""
+    kinds = [np.float32, np.float64]
+    return [
+        i for i, row in enumerate(samples) if any(row.astype(k).tobytes() in content for k in kinds)
+    ]
+
+
+def test_after_compaction_nothing_of_a_removed_sample_is_left(path, model):
+    ec = EpistemicClassifier.load(path, model)
+    gone = [*ec.probe_.rows[:3].tolist(), 40, 41]
+    layers = ec.indexes_.items()
+    held = [point for _, index in layers for point in index.take(np.array(gone))[0]]
+    raw = [row for table in ec.probe_.observed.activations.values() for row in table[:3]]
+    scores, added = list(ec.probe_.observed.scores[:3]), X[350:352]
+    kept = {
+        row.tobytes() for _, index in layers for row in index.points[~np.isin(index.rows, gone)]
+    }
+    held = [row for row in held if row.any() and row.tobytes() not in kept]  # others have the same
+    raw = [row for row in raw if np.count_nonzero(row) > 1]
+    traces = [*held, *X[gone], *raw, *scores]
+    assert len(traces_of(path.read_bytes(), traces)) > 5  # the search can find them
+    first, _ = ec.add(added, Y[350:352])
+    ec.remove([*gone, int(first)])
+    came = ec.indexes_["input"].transform(added)
+    ec.commit()
+    assert traces_of(path.read_bytes(), traces)  # not before compaction
+    assert traces_of(path.read_bytes(), came) == [0, 1]
+    compact_bundle(path)
+    content = path.read_bytes()
+    assert traces_of(content, traces) == []
+    assert traces_of(content, came) == [1]  # the one that stayed
+    ec.save(path.with_name("other.iknow"))
+    content = path.with_name("other.iknow").read_bytes()
+    assert traces_of(content, traces) == []
+    loaded = EpistemicClassifier.load(path, model)
+    assert set(gone).isdisjoint(loaded.probe_.rows.tolist())
+
+
+def test_an_earlier_bundle_forgets_its_probe_with_a_removed_sample(tmp_path):
+    """It does not say which samples its inputs are."""
+    path = tmp_path / "x.iknow"
+    for name in ("tuned", "levels"):
+        path.write_bytes((EARLIER / f"format-6-{name}.iknow").read_bytes())
+        before = EpistemicClassifier.load(path)
+        before.remove([3]).commit()
+        after = EpistemicClassifier.load(path)
+        one, other = before.assess(make_queries()), after.assess(make_queries())
+        np.testing.assert_array_equal(one.reason, other.reason)
+        assert isinstance(after.probe_, str)
+        assert describe_bundle(path).format == 7
+
+
+def test_what_is_chosen_anew_is_written_too(path, model):
+    ec = EpistemicClassifier.load(path, model).remove([3]).commit()
+    assert describe_bundle(path).selection.stale
+    ec.recertify(X[150:300], Y[150:300])
+    ec.commit()
+    info = describe_bundle(path)
+    assert not info.selection.stale
+    assert info.is_portable  # although it was loaded with another model
+    assert said(EpistemicClassifier.load(path)) == said(ec)
+    content = path.read_bytes()
+    ec.commit()
+    assert path.read_bytes() == content  # nothing happened since
+
+
+def test_of_two_who_loaded_it_the_second_is_told(path):
+    one, other = EpistemicClassifier.load(path), EpistemicClassifier.load(path)
+    one.remove([3]).commit()
+    other.remove([5])
+    with pytest.raises(ConflictError, match="load it again"):
+        other.commit()
+    again = EpistemicClassifier.load(path).remove([5]).commit()
+    assert [each.ids.tolist() for each in again.changes_] == [[3], [5]]
+
+
+def test_a_failed_commit_can_be_tried_again(path, monkeypatch):
+    ec = EpistemicClassifier.load(path).remove([3])
+
+    def fail(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("iknow.storage.segments.appending.os.write", fail)
+    with pytest.raises(OSError, match="No space"):
+        ec.commit()
+    monkeypatch.undo()
+    assert not read_bundle(path).changes
+    ec.commit()
+    assert len(read_bundle(path).changes) == 1
+
+
+def test_what_was_not_loaded_or_was_compacted_is_saved_instead(path, tmp_path):
+    with pytest.raises(InputError, match="save this one"):
+        make_classifier().commit()
+    ec = EpistemicClassifier.load(path).remove([3]).compact()
+    with pytest.raises(InputError, match="save this classifier instead"):
+        ec.commit()
+    with pytest.raises(BundleError):
+        EpistemicClassifier.load(path, at="0" * 64)
+
+
+def test_a_classifier_catches_up_with_its_bundle(tmp_path):
+    make_classifier().save(tmp_path / "x.iknow")
+    reader, writer = (EpistemicClassifier.load(tmp_path / "x.iknow") for _ in range(2))
+    digests = [writer.remove([i]).commit().bundled_["sha256"] for i in range(4)]
+    queries = make_outputs(40, seed=9)[0]
+    halfway = catch_up(reader, digests[1])
+    then = EpistemicClassifier.load(tmp_path / "x.iknow", at=digests[1])
+    np.testing.assert_array_equal(halfway.assess(queries).reason, then.assess(queries).reason)
+    assert [len(each.changes_) for each in (reader, halfway, then)] == [0, 2, 2]
+    assert len(catch_up(halfway).changes_) == 4
+    assert catch_up(halfway, digests[0]) is None  # never backward
+    compact_bundle(tmp_path / "x.iknow")
+    assert catch_up(halfway) is None  # it must be loaded
