@@ -128,7 +128,7 @@ def measure(layer: Layer, many: bool) -> None:
         for name, job in work.items():
             best[name] = min(best[name], best_of(job, 1, time.process_time))
     _report(layer, best)
-    taken = latencies(partial(_ask, index, layer, rules[0]), SINGLE, 20.0)
+    taken = latencies(partial(_ask, index, layer, rules[0]), SINGLE, 20.0, time.process_time)
     print(f"  one query, median: {1e3 * float(np.median(taken)):.3f} ms", flush=True)
 
 
