@@ -27,11 +27,12 @@ far at the scale of the largest of them and truncates the digits below, at or be
 each of k + 1 terms of a step loses at most that, and the normalized result once more. All largest
 terms are at most S = h σ + Σ_j |x̃_j q̃_j| + E_b n + N_b g, and with k >= 4 the loss is less than
 1.5 units of 2^-23 per term. Plain float32, in any order and fused or not, loses 2^-24 per
-operation. Both are covered by γ S with γ = (d + 40) u / (1 - (d + 40) u) and u = 2^-22, a third more
-than needed; eight of the forty are the terms besides the products and the roundings of the
+operation. Both are covered by γ S with γ = (d + 40) u / (1 - (d + 40) u) and u = 2^-22, a third
+more than needed; eight of the forty are the terms besides the products and the roundings of the
 products, E_b n and N_b g. The other 32 let a search put a number of five bits in place of the last
-bits of a result, twice: each time it changes by less than 2^-18 = 16 u of itself. By Cauchy and Schwarz Σ_j |x̃_j q̃_j| <= |x̃||q̃|. Rounding is monotone, so we may take
-the minimum before the last two subtractions, and for every row x of the block
+bits of a result, twice: each time it changes by less than 2^-18 = 16 u of itself. By Cauchy and
+Schwarz Σ_j |x̃_j q̃_j| <= |x̃||q̃|. Rounding is monotone, so we may take the minimum before the last
+two subtractions, and for every row x of the block
 
     m <= h σ (1 + γ) - x̃·q̃ + γ |x̃||q̃| - (1 - γ) (E_b n + N_b g).                            (2)
 
