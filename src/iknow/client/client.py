@@ -18,6 +18,7 @@ from urllib.parse import quote, urlencode
 
 from iknow.client.address import DEFAULT_URL, check_token, parse_address
 from iknow.client.answers import Answers, read_answers
+from iknow.client.changing import make_asked
 from iknow.client.encoding import JSON, encode
 from iknow.client.records import (
     Changed,
@@ -189,14 +190,7 @@ class Client:
                 twice: a `ServiceError` of status 409.
         """
         seen = self.model(model).bundle if after is None else after
-        asked: dict[str, Any] = {"remove": as_plain(remove), "why": why, "after": seen}
-        asked["relabel"] = [
-            {"id": as_plain(each), "label": as_plain(label)}
-            for each, label in (relabel or {}).items()
-        ]
-        if add is not None:
-            asked["add"] = {"rows": as_plain(add[0]), "labels": as_plain(add[1])}
-            asked["add"] |= {} if ids is None else {"ids": as_plain(ids)}
+        asked = make_asked(add, ids, remove, relabel or {}) | {"why": why, "after": seen}
         return self._post(f"/v1/models/{_segment(model)}/changes", asked, read_changed)
 
     def changes(self, model: str) -> tuple[Entry, ...]:
@@ -300,12 +294,3 @@ def _segment(name: str) -> str:
         return quote(name, safe="")
     except UnicodeEncodeError as error:
         raise InputError(f"{shown(name)} cannot stand in a URL") from error
-
-
-def as_plain(value: Any) -> Any:
-    """A value, or values in lists or arrays, as JSON has them."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    if isinstance(value, (list, tuple)):
-        return [as_plain(each) for each in value]
-    return value

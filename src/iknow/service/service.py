@@ -15,7 +15,7 @@ from typing import Any
 
 from iknow.audit import now
 from iknow.errors import AuditError, BundleError, IknowError
-from iknow.service.changing import Asked, change_served
+from iknow.service.changing import Asked, change_served, renew_served
 from iknow.service.computing import Computing, InProcesses, InThread
 from iknow.service.desk import Desk, Moment
 from iknow.service.desks import Desks, keep_state, make_batcher, open_desk
@@ -31,6 +31,7 @@ from iknow.service.shaping import shape_rows
 from iknow.service.trail import Trail
 from iknow.service.webhook import Webhook
 from iknow.storage.about import describe_bundle
+from iknow.storage.catching_up import catch_up
 from iknow.storage.log_record import entry_to_dict
 from iknow.version import __version__
 
@@ -169,17 +170,10 @@ class Service:
 
     async def _change(self, name: str, asked: Asked, call: Call) -> dict[str, Any]:
         async with self._reloading:
-            desk, computing = self.desks.find(name), self._computing
-            assert computing is not None
+            desk = self.desks.find(name)
             before = desk.served
             served = await asyncio.to_thread(change_served, before, asked, call.caller)
-            try:
-                await computing.prepare(served)
-            except Exception as error:  # it is committed: workers load it with their next batch
-                log.error("a worker could not load %s yet: %s", served.title, error)
-            batcher = make_batcher(served, self.settings, computing)
-            new = desk.succeed(served, batcher, self._teller(served))
-            self.desks.replace(desk, new)
+            new = await self._succeed(desk, served)
         made = served.classifier.changes_[len(before.classifier.changes_) :]
         told = [entry_to_dict(each) for each in made]
         log.info("%s changed: %s", served.title, "; ".join(each.sentence() for each in made))
@@ -218,6 +212,19 @@ class Service:
         tell = self._teller(served)
         return await asyncio.to_thread(open_desk, served, self.settings, computing, tell, shadow)
 
+    async def _succeed(self, desk: Desk, served: Served) -> Desk:
+        """Serve the same model with changed evidence from now on; its figures and alarm go on."""
+        computing = self._computing
+        assert computing is not None
+        try:
+            await computing.prepare(served)
+        except Exception as error:  # it is committed: workers load it with their next batch
+            log.error("a worker could not load %s yet: %s", served.title, error)
+        batcher = make_batcher(served, self.settings, computing)
+        new = desk.succeed(served, batcher, self._teller(served))
+        self.desks.replace(desk, new)
+        return new
+
     def _teller(self, served: Served) -> Callable[[str, Any], None]:
         loop = asyncio.get_running_loop()
 
@@ -235,8 +242,12 @@ class Service:
             about = await asyncio.to_thread(describe_bundle, source.path)
             if about.sha256 == served.sha256:
                 return told | {"changed": False, "error": None}
-            new = await self._open(source)
-            self.desks.replace(desk, new)
+            later = await asyncio.to_thread(catch_up, served.classifier, about.sha256)
+            if later is not None:  # others appended changes: no other model, but this one
+                new = await self._succeed(desk, renew_served(served, later))
+            else:
+                new = await self._open(source)
+                self.desks.replace(desk, new)
         except Exception as error:  # whatever is wrong with the new one, the old one goes on
             self.n_reload_failures += 1
             log.error("%s goes on as it is: %s", served.title, error)
