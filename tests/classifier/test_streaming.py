@@ -121,7 +121,7 @@ def test_bad_input_is_refused_and_nothing_changes(tmp_path, monkeypatch):
     assert len(list(unlabeled)) > 5  # it did not wait for the last
     with pytest.raises(InputError, match="batch 2 of the loader"):
         classifier.fit(different_widths(), folder=tmp_path)
-    with pytest.raises(InputError, match="no samples"):
+    with pytest.raises(InputError, match="yields nothing: expected batches"):
         classifier.fit(iter([]), folder=tmp_path)
     hole = X[:90].copy()
     hole[3, 1] = np.nan
