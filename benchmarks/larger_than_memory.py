@@ -30,7 +30,7 @@ from iknow.core.arrays import Floats32, Ints
 from iknow.core.decision import Decision, decide
 from iknow.core.evidence import Evidence, merge_evidence
 from iknow.core.neighborhood import Neighborhood
-from iknow.memory import read_through
+from iknow.memory import read_through, release
 from iknow.rules import RelativeBall
 from iknow.search.disk.coded_rows import USUAL_BLOCK
 from iknow.search.disk.disk_index import DiskIndex
@@ -128,6 +128,7 @@ def measure_all(index: DiskIndex, queries: Floats32, k: int, per_class: int) -> 
     for start in range(0, index.n_rows, PIECE):
         part = slice(start, start + PIECE)
         rows, labels = np.array(index.points[part]), index.labels[part]
+        release(index.points)
         asked = queries, k, index.rows[part], per_class
         piece = brute_force(rows, labels, index.n_classes, *asked)
         found = piece if found is None else merge_evidence([found, piece])

@@ -121,12 +121,13 @@ def test_bad_input_is_refused_and_nothing_changes(tmp_path, monkeypatch):
     assert len(list(unlabeled)) > 5  # it did not wait for the last
     with pytest.raises(InputError, match="batch 2 of the loader"):
         classifier.fit(different_widths(), folder=tmp_path)
-    with pytest.raises(InputError, match="no samples"):
+    with pytest.raises(InputError, match="yields nothing: expected batches"):
         classifier.fit(iter([]), folder=tmp_path)
     hole = X[:90].copy()
     hole[3, 1] = np.nan
+    function = EpistemicClassifier(lambda inputs: inputs[:, :3], embed=lambda inputs: inputs)
     with pytest.raises(InputError, match="row 3 has a NaN or inf"):
-        make(embed=lambda inputs: inputs).fit(hole, Y[:90], folder=tmp_path)
+        function.fit(hole, Y[:90], folder=tmp_path)
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot be used as a folder"):
         classifier.fit(batches(), folder=tmp_path / "file")
