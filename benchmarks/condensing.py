@@ -11,6 +11,7 @@ believed class within reach could at best support, if contradictions were known 
 
 import argparse
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,10 @@ from reproduction.data.datasets import Dataset, load_dataset
 from reproduction.readings import find_setup
 from reproduction.torch import measure_accuracy, one_thread, train_network
 
-SETTINGS = {"default": EpistemicClassifier, "paper": EpistemicClassifier.paper}
+SETTINGS: dict[str, Callable[..., EpistemicClassifier]] = {
+    "default": EpistemicClassifier,
+    "paper": EpistemicClassifier.paper,
+}
 LOSSES = (0.005, 0.01, 0.02, 0.05)
 FACTORS = (5, 10, 20, 50)
 PLAIN = Minkowski(2.0)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from iknow.core.horizon import Horizon
 from iknow.search.gpu.torch.blocks import NO_ROW
 
 if TYPE_CHECKING:
@@ -30,9 +31,7 @@ def find_within(winners: Winners, radii: Tensor) -> Tensor:
     return (nearest <= radii[:, None]) & nearest.isfinite()
 
 
-def truncate(
-    winners: Winners, believed: Tensor, horizon: tuple[float, float]
-) -> tuple[Tensor, Tensor]:
+def truncate(winners: Winners, believed: Tensor, horizon: Horizon) -> tuple[Tensor, Tensor]:
     """The distances that a decision needs, of shape (n_inhabited, n_queries): inf for the others.
 
     And the nearest row of the believed class, of shape (n_queries,); NO_ROW for none.

@@ -141,7 +141,7 @@ class TorchIndex(PlacedRows):
 
     def _can_decide(self, neighborhood: Neighborhood) -> bool:
         horizon = said(neighborhood, "horizon")
-        if horizon is None or not np.isfinite(horizon).all() or neighborhood.quorum != ONE:
+        if horizon is None or not horizon.is_finite or horizon.k or neighborhood.quorum != ONE:
             return False
         return self._winning is not None
 
@@ -160,7 +160,8 @@ class TorchIndex(PlacedRows):
         distances = np.full((len(belief), self.n_classes), np.inf)
         rank, query = nearest.isfinite().nonzero(as_tuple=True)  # usually few
         distances[to_numpy(query), classes[to_numpy(rank)]] = to_numpy(nearest[rank, query])
-        weighed = truncated_evidence(distances, belief, neighborhood.quorum)
+        none = np.empty((len(belief), 0))
+        weighed = truncated_evidence(distances, none, belief, neighborhood.quorum)
         exemplars = to_numpy(torch.where(number == NO_ROW, NO_EXEMPLAR, number))
         return decide_weighed(weighed, neighborhood, exemplars)
 
