@@ -11,14 +11,17 @@ of all distances, to the last bit.
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.machine import describe_machine
 from benchmarks.products import fastest_tile, multiply_all
 from benchmarks.racing import best_of, latencies
 from iknow.core.arrays import Floats32, Ints
@@ -103,8 +106,8 @@ def rules_for(contrast_own: Any, many: bool) -> list[Neighborhood]:
     return rules
 
 
-def measure(layer: Layer, many: bool) -> None:
-    """Race the rules, and print the times of one query and how often products take longer."""
+def measure(layer: Layer, many: bool) -> dict[str, Any]:
+    """Race the rules; prints and returns the times of a query, and of one that comes alone."""
     index = CellIndex(layer.points, layer.labels, int(layer.labels.max()) + 1)
     index.warm_up()
     # The same rows: a copy of a large layer would not fit.
@@ -129,7 +132,11 @@ def measure(layer: Layer, many: bool) -> None:
             best[name] = min(best[name], best_of(job, 1, time.process_time))
     _report(layer, best)
     taken = latencies(partial(_ask, index, layer, rules[0]), SINGLE, 20.0, time.process_time)
-    print(f"  one query, median: {1e3 * float(np.median(taken)):.3f} ms", flush=True)
+    alone = 1e6 * float(np.median(taken))
+    print(f"  one query, median: {alone:.0f} µs", flush=True)
+    each = {name: 1e6 * seconds / len(layer.queries) for name, seconds in best.items()}
+    found = {"layer": layer.name, "shape": layer.points.shape, "target": layer.target}
+    return {**found, "us": each, "alone_us": alone}
 
 
 def _first(layer: Layer, rule: Neighborhood) -> tuple[Floats32, Neighborhood, Ints]:
@@ -157,15 +164,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cases", nargs="*", default=["mnist", "embeddings", "shapeless"])
     parser.add_argument("--rows", type=int, default=200_000, help="of the embeddings")
+    parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     layers: dict[str, Callable[[], Iterator[Layer]]] = {
         "mnist": mnist_layers,
         "embeddings": partial(embedding_layers, given.rows),
         "shapeless": shapeless_layers,
     }
+    results: dict[str, Any] = {"machine": describe_machine(), "layers": []}
     for case in given.cases:
         for layer in layers[case]():
-            measure(layer, many=case == "mnist")
+            results["layers"].append(measure(layer, many=case == "mnist"))
+            if given.out is not None:
+                given.out.write_text(json.dumps(results, indent=1) + "\n", "utf-8")
 
 
 if __name__ == "__main__":
