@@ -49,7 +49,7 @@ def rebuilt(ec):
     other.indexes_ = {
         name: LayerIndex(
             *(old.points, old.labels, len(ec.classes_), old.rows, old.metric, old.device),
-            index=old._given,
+            index=old.given,
         )
         for name, old in ec.indexes_.items()
     }

@@ -107,7 +107,8 @@ def test_saved_and_pickled(small: EpistemicClassifier, trained: Any, tmp_path: P
         np.testing.assert_array_equal(found.assertion, expected.assertion)
         np.testing.assert_array_equal(found.level, expected.level)
     content = bytearray(path.read_bytes())
-    for at in np.linspace(0, len(content) - 1, 20).astype(int):
+    marks = 2 * 512  # at the end; one of them may be unreadable, and the other counts
+    for at in np.linspace(0, len(content) - marks - 512, 20).astype(int):
         damaged = tmp_path / "damaged.iknow"
         content[at] ^= 1
         damaged.write_bytes(content)
@@ -145,7 +146,7 @@ def test_the_papers_balls(trained: Any) -> None:
 def test_what_a_condensed_classifier_refuses(small: EpistemicClassifier) -> None:
     with pytest.raises(InputError, match="condensed already"):
         small.condense(X[VAL] / 16)
-    with pytest.raises(InputError, match="takes no further evidence"):
+    with pytest.raises(InputError, match="condensed classifier cannot change"):
         pickle.loads(pickle.dumps(small)).partial_fit(X[VAL] / 16, y[VAL])
     with pytest.raises(InputError, match="report on the full one"):
         make_html(small.assess(X[TEST] / 16))

@@ -100,12 +100,7 @@ class LayerIndex:
         return layer
 
     def check_changes(self) -> None:
-        """Refuse changes where the rows are not all there, as in a condensed layer."""
-        if type(self) is not LayerIndex:
-            raise InputError(
-                "a condensed classifier takes no changes: change the full one, and condense that "
-                "again"
-            )
+        """Raise an `InputError` if the rows of this layer cannot change."""
 
     @property
     def no_points(self) -> Floats32:

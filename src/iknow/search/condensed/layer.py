@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from iknow.core.arrays import Floats32, Ints
+from iknow.core.arrays import Ints
 from iknow.errors import InputError
 from iknow.geometry import Metric
 from iknow.locking import cached_property
@@ -42,9 +42,7 @@ class CondensedLayer(LayerIndex):
         """Class codes of the rows in full and of the others."""
         return np.concatenate([self.labels, self.codes.labels])
 
-    def changed(
-        self, removed: Ints, points: Floats32, labels: Ints, rows: Ints, n_classes: int
-    ) -> NoReturn:
+    def check_changes(self) -> NoReturn:
         """Refuse: what a change does to the rows that are not in full is not known."""
         raise InputError(
             "the evidence of a condensed classifier cannot change: change the full one, and "

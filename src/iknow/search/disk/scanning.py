@@ -12,7 +12,6 @@ from scipy.spatial.distance import cdist
 
 from iknow.core.arrays import Floats, Floats32, Ints
 from iknow.search.cpu.dense_index import is_compiled
-from iknow.search.cpu.panels import read_only
 from iknow.search.disk.coded_rows import CodedRows
 from iknow.search.disk.coding import FAR, LEAST_SLACK, ROUND_UP, looseness
 from iknow.search.disk.hunt import Hunt
@@ -76,6 +75,7 @@ def scan(
     if not is_compiled():
         return _scan_with_scipy(loaded, queries, pairs, first, hunt, finds)
     from iknow.search.cpu.numba.coded import scan_pairs
+    from iknow.search.cpu.panels import read_only
 
     return int(
         scan_pairs(
