@@ -9,6 +9,7 @@ from benchmarks import larger_than_memory
 FEW = "--rows 3000 --features 9 --classes 3 --queries 20 --alone 2 --checked 5 --repeat 1"
 
 
+@pytest.mark.slow
 def test_a_small_run_writes_its_figures(tmp_path, monkeypatch, capsys):
     pytest.importorskip("resource")
     given = [

@@ -67,6 +67,7 @@ def test_onnx_graphs(irises, iknow):
     assert run(iknow, "m.onnx", "--layer", "input", classes=True) == expected
 
 
+@pytest.mark.slow
 def test_boosters_of_xgboost(irises, iknow, irises_as_codes):
     xgboost = pytest.importorskip("xgboost")
     data = xgboost.DMatrix(irises_as_codes[0], irises_as_codes[1])

@@ -178,6 +178,7 @@ def complete(words, shell="bash"):
     )
 
 
+@pytest.mark.slow
 def test_a_shell_completes_commands_and_options():
     ended = complete("iknow a")
     assert (ended.returncode, ended.stderr) == (0, "")

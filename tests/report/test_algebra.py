@@ -26,6 +26,8 @@ from iknow.report import make_html
 from iknow.report.mirrors import describe_setting
 from iknow.report.packing import to_json
 
+pytestmark = pytest.mark.slow  # a browser
+
 ASSESS = """
 const tried = arguments[0];
 return tried.map((settings) => {

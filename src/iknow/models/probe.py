@@ -83,7 +83,7 @@ class Probe:
         return None
 
     def without(self, rows: Ints) -> Probe | str:
-        """Return the probe without the training samples numbered `rows`, or why it has none left."""
+        """Return the probe without the training samples numbered `rows`, or why none is left."""
         if self.rows is None:
             return "samples were removed, and perhaps some of those that it was known by"
         kept = np.flatnonzero(~np.isin(self.rows, rows))

@@ -97,6 +97,7 @@ except MissingExtraError as error:
     assert "pip install 'iknow[plots]'" in run_without(["matplotlib"], code)
 
 
+@pytest.mark.slow
 def test_drawing_is_loaded_late_and_pyplot_never():
     code = """
 import sys

@@ -37,6 +37,7 @@ def here(monkeypatch):
     monkeypatch.setattr("iknow.search.ray.index.join", lambda address: None)
 
 
+@pytest.mark.slow
 class TestShardsInThisProcess(IndexContract):
     seeds_per_kind = 2
 

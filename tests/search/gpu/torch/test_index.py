@@ -26,7 +26,7 @@ FILTERS = list(SMALLEST_FACTOR)
 
 
 class TestTorchIndex(IndexContract):
-    seeds_per_kind = 10  # each problem takes torch many small operations
+    seeds_per_kind = 5  # each problem takes torch many small operations
 
     def make_index(self, activations, labels, n_classes, rows=None):
         return TorchIndex(activations, labels, n_classes, rows=rows)
