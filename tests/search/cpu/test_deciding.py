@@ -17,7 +17,7 @@ from iknow.search.cpu.cell_index import CellIndex
 from iknow.search.cpu.dense_index import DenseIndex
 from iknow.search.cpu.numba.cell_bounds import bound_cells
 from iknow.search.cpu.projection import Projection, find_directions
-from iknow.search.cpu.worth import TRY_AGAIN, Sizes, Worth
+from iknow.search.cpu.worth import TRY_AGAIN, Sizes, Times, Worth
 from iknow.testing import IndexContract, brute_force
 from iknow.testing.index import KINDS, Problem, assert_same_decision
 
@@ -45,6 +45,7 @@ def test_any_directions_patience_and_cells(monkeypatch, kind, directions, patien
         monkeypatch.setattr(deciding, "choose_directions", few)
     monkeypatch.setattr(Worth, "patience", patience)
     monkeypatch.setattr(Worth, "is_proven", True)
+    monkeypatch.setattr(Worth, "pays", lambda self, n: True)
     monkeypatch.setattr(Worth, "prefers_rows", lambda self, n: is_flat)
     Deciding().test_decisions_equal_those_of_the_whole_evidence(kind)
 
@@ -142,6 +143,32 @@ def test_bounds_that_pay_again_are_used_again():
     assert not worth.is_proven
     worth.learn(100, False, np.array([10, 0, 10]))
     assert worth.is_proven
+
+
+@pytest.mark.parametrize("bounds_are_faster", [False, True])
+def test_the_clock_chooses_the_faster_way_and_tries_the_other_now_and_then(bounds_are_faster):
+    seconds = {bounds_are_faster: 1.0, not bounds_are_faster: 3.0}
+    times, ways = Times(), []
+    for _ in range(1000):
+        ways.append(times.prefer_bounds(100))
+        compiling = 50.0 if ways.count(ways[-1]) == 1 else 0.0
+        times.note(ways[-1], 100, seconds[ways[-1]] + compiling)
+    slower = [at for at, way in enumerate(ways) if way != bounds_are_faster]
+    assert slower[:2] == ([2, 3] if bounds_are_faster else [0, 1])
+    spent = 3.0 * len(slower[2:])
+    assert 0 < spent < 0.04 * len(ways)  # tried again, for a small share of the time
+    times.note(not bounds_are_faster, 100, 0.001)
+    times.note(bounds_are_faster, 100, 100.0)
+    assert times.prefer_bounds(100) != bounds_are_faster  # queries have changed
+
+
+def test_both_ways_decide_alike(monkeypatch):
+    points, labels, queries, belief = structured()
+    index, rule = CellIndex(points, labels, 6), RULES[0]
+    expected = decide(DenseIndex(points, labels, 6).gather(queries, 7, 3), rule, belief)
+    for by_bounds in (True, False, True):
+        monkeypatch.setattr(Worth, "pays", lambda self, n, said=by_bounds: said)
+        assert_same_decision(index.decide(queries, rule, belief), expected)
 
 
 def test_what_cannot_be_decided_by_bounds_is_decided_by_distances():

@@ -18,6 +18,7 @@ from its first number, add the query's part to its limit, and round R and ρ' up
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -111,13 +112,27 @@ class CellIndex(DenseIndex):
         neighborhood.check_classes(self.n_classes)
         if len(points) == 0 or not self._can_decide(neighborhood):
             return super().decide(points, neighborhood, codes)
-        n = len(points) if self._worth.is_proven else min(TRIED, len(points))
+        if self._worth.is_proven:
+            return self._decide_in_time(points, neighborhood, codes)
+        n = min(TRIED, len(points))
         first = self._decide(points[:n], neighborhood, codes[:n])
         if n == len(points):
             return first
         rest = points[n:], neighborhood, codes[n:]
-        found = self._decide(*rest) if self._worth.is_proven else super().decide(*rest)
+        proven = self._worth.is_proven
+        found = self._decide_in_time(*rest) if proven else super().decide(*rest)
         return stack_decisions([first, found])
+
+    def _decide_in_time(
+        self, points: Floats32, neighborhood: Neighborhood, belief: Ints
+    ) -> Decision:
+        """Decide in the way that the clock prefers, and let it learn."""
+        by_bounds, start = self._worth.pays(len(points)), time.perf_counter()
+        decide = self._decide if by_bounds else super().decide
+        decision = decide(points, neighborhood, belief)
+        if (times := self._worth.times(len(points))) is not None:
+            times.note(by_bounds, len(points), time.perf_counter() - start)
+        return decision
 
     def find_contradictions(self, queries: Any, belief: Ints, radii: Floats, against: int) -> Ints:
         """A class other than the `belief` that has `against` rows within the radius, (n,).

@@ -6,10 +6,16 @@ feature of 16 rows. From the average of the latest queries we know whether the n
 
 Cells of 16 rows cost a sixteenth of what the rows themselves cost, but each one that is left is
 visited by one query alone. If that is most of them, we bound all rows at once instead.
+
+Steps do not tell what waiting for memory costs, which depends on the machine and on the number of
+rows. So where steps say that bounds pay, the clock decides: both ways are timed, on queries that
+they answer anyway, and the faster one goes on. The other is tried again once that would take
+a small share of the time spent since.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from iknow.core.arrays import Ints
@@ -22,6 +28,11 @@ MOST_CELLS_ALONE = 0.8  # the same for few queries, which gain little from going
 FEW = 2
 MEMORY = 64  # queries that count
 TRY_AGAIN = 32  # every so many calls, in case queries have changed
+
+
+MANY = 64  # queries in a batch whose time tells what one of them costs
+SHARE_OF_TRIALS = 0.03  # of the time may go into trying the slower way
+FORGETTING = 0.3  # weight of the latest time
 
 
 class Sizes(NamedTuple):
@@ -44,11 +55,53 @@ class Effort(NamedTuple):
     is_flat: bool = False
 
 
+@dataclass
+class Times:
+    """Seconds of a query, by bounds and by products; None where nobody knows.
+
+    spent: since the slower way was tried. seen: how often products and bounds were timed; the first
+    time of each is left out, as it may have compiled something.
+    """
+
+    bounds: float | None = None
+    products: float | None = None
+    spent: float = 0.0
+    seen: tuple[int, int] = (0, 0)
+
+    def prefer_bounds(self, n: int) -> bool:
+        """Whether n queries should go by bounds."""
+        if self.bounds is None:
+            return True
+        if self.products is None:
+            return False
+        faster = self.bounds <= self.products
+        slower = n * max(self.bounds, self.products)
+        is_due = self.spent * SHARE_OF_TRIALS > slower
+        return faster != is_due
+
+    def note(self, by_bounds: bool, n: int, seconds: float) -> None:
+        """Learn how long n queries took."""
+        seen = list(self.seen)
+        seen[by_bounds] += 1
+        self.seen = seen[0], seen[1]
+        if seen[by_bounds] == 1:
+            return
+        name = "bounds" if by_bounds else "products"
+        before: float | None = getattr(self, name)
+        latest = seconds / n
+        blended = latest if before is None else before + FORGETTING * (latest - before)
+        setattr(self, name, blended)
+        both = self.bounds is not None and self.products is not None
+        is_slower = both and by_bounds == (self.bounds > self.products)  # type: ignore[operator]
+        self.spent = 0.0 if is_slower else self.spent + seconds
+
+
 class Worth:
     """The average cost of deciding by bounds, relative to a search by products."""
 
     def __init__(self, sizes: Sizes) -> None:
         self._sizes = sizes
+        self._alone, self._together = Times(), Times()
         self._average: float | None = None
         self._cells_left: float | None = None
         self._calls = 0
@@ -58,6 +111,17 @@ class Worth:
         """Whether bounds paid for the latest queries."""
         average = self._average
         return average is not None and average < ENOUGH
+
+    def times(self, n: int) -> Times | None:
+        """What the clock knows of batches of about n queries; None if it is not asked."""
+        if n <= FEW:
+            return self._alone
+        return self._together if n >= MANY else None
+
+    def pays(self, n: int) -> bool:
+        """Whether n queries should go by bounds."""
+        times = self.times(n)
+        return self.is_proven and (times is None or times.prefer_bounds(n))
 
     @property
     def patience(self) -> int:
