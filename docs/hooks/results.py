@@ -32,10 +32,11 @@ from reproduction.entries import Experiment, group_outcomes
 from reproduction.markdown import table_lines
 from reproduction.results import read_csv
 from reproduction.uncertainty import HOW, resample_seeds, show_interval
+from scale import SCALE
 from scoreboard import SCOREBOARD
 
 DOCS = Path(__file__).parents[1]
-GPU_TARGET = 12
+GPU_TARGET = 20
 CONFIDENCE = 0.95  # of the certificates that validation data is counted for
 TARGETS = (0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
 COVERAGES = (0.9, 0.75, 0.5)
@@ -209,7 +210,7 @@ MAKERS: dict[str, Callable[[], str]] = {
         targets, selection, growth, faiss_table, gpu_table, gpu_notes, agreement, commands,
         samples_to_certify, samples_for_alarms, wrong_labels, leaves,
     )
-} | SCOREBOARD | MAGIKA | PRODUCTION  # fmt: skip
+} | SCOREBOARD | MAGIKA | PRODUCTION | SCALE  # fmt: skip
 
 
 def _gpu_row(size: dict[str, Any]) -> list[str]:

@@ -79,8 +79,9 @@ def open_desk(
     classifier = served.classifier
     selection = getattr(classifier, "selection_", None)
     watch = getattr(selection, "watch", None)
-    certificate = getattr(selection, "certificate", None)
-    promised = None if certificate is None else certificate.accuracy
+    promised = None
+    if selection is not None and selection.is_certified:
+        promised = selection.certificate.accuracy
     layers = tuple(classifier.neighborhoods_)
     alarm = DriftAlarm(watch, served.labels, layers, rate=settings.alarm_rate, seed=randbits(32))
     accuracy = AccuracyMonitor(promised, rate=settings.alarm_rate)

@@ -37,13 +37,17 @@ def write_response(
 
 
 def describe_model(
-    name: str, versions: Sequence[str], inputs: Sequence[Mapping[str, Any]], labels: list[Any]
+    name: str,
+    versions: Sequence[str],
+    inputs: Sequence[Mapping[str, Any]],
+    labels: list[Any],
+    n_scores: int,
 ) -> dict[str, Any]:
-    """What `GET /v2/models/NAME` tells."""
+    """What `GET /v2/models/NAME` tells. n_scores: of each row; a class may have come later."""
     kind = "BYTES" if any(isinstance(label, str) for label in labels) else "INT64"
     types = {"belief": kind, "assertion": "BYTES", "reason": "BYTES", "level": "FP64"}
     outputs = [{"name": each, "datatype": types[each], "shape": [-1]} for each in types]
-    scores = {"name": "scores", "datatype": "FP64", "shape": [-1, len(labels)]}
+    scores = {"name": "scores", "datatype": "FP64", "shape": [-1, n_scores]}
     return {
         "name": name, "versions": list(versions), "platform": "iknow",
         "inputs": [dict(each) for each in inputs], "outputs": [*outputs, scores],
