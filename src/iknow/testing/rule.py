@@ -106,6 +106,25 @@ class RuleContract:
             for i in range(len(evidence)):
                 np.testing.assert_array_equal(rule.reach(evidence[i : i + 1]), reach[i : i + 1])
 
+    def test_nothing_beyond_its_horizon_matters(self) -> None:
+        """Distances to other classes further away than it promises may as well be inf."""
+        for rule in self.make_all():
+            if (horizon := said(rule, "horizon")) is None:
+                continue
+            for seed in range(40):
+                scene = Scene(seed)
+                evidence = weigh(scene.look(), rule.quorum, scene.belief)
+                rows, own = np.arange(len(evidence)), evidence.believed_distance()
+                limits = np.maximum(horizon.fixed, horizon.ratio * np.where(own < np.inf, own, 0.0))
+                if horizon.k:
+                    limits = np.maximum(limits, evidence.neighbor_distance(horizon.k))
+                distances = evidence.class_distances.copy()
+                distances[distances > limits[:, None]] = np.inf
+                distances[rows, scene.belief] = evidence.class_distances[rows, scene.belief]
+                near = replace(evidence, class_distances=distances)
+                expected = find_support(evidence, rule, scene.belief)
+                np.testing.assert_array_equal(find_support(near, rule, scene.belief), expected)
+
     def test_its_promises_hold(self) -> None:
         for rule in self.make_all():
             rule.check_classes(N_CLASSES)
