@@ -6,6 +6,8 @@ import pytest
 from benchmarks.agreement import FLOAT32, FLOAT64, assertions_differ, distances_differ
 from iknow.search.cpu.dense_index import DenseIndex
 
+pytestmark = pytest.mark.slow  # a case is drawn and searched
+
 
 @pytest.fixture
 def distances(case):

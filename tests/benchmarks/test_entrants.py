@@ -15,6 +15,8 @@ from benchmarks.records import FAISS, OURS
 from benchmarks.searching import measure_case
 from benchmarks.support import support_of_lists
 
+pytestmark = pytest.mark.slow  # they are compiled, loaded and compared
+
 EFFORT = Effort(repeats=1, seconds_per_call=0.001, single_queries=5, latency_seconds=0.01)
 
 

@@ -18,9 +18,12 @@ from iknow.search.cpu.cell_index import CellIndex
 from iknow.search.cpu.dense_index import DenseIndex
 
 MIB = 1 << 20
-pytestmark = pytest.mark.skipif(
-    not resident.STATM.exists(), reason="only Linux tells the memory of a process"
-)
+pytestmark = [
+    pytest.mark.slow,  # processes of their own
+    pytest.mark.skipif(
+        not resident.STATM.exists(), reason="only Linux tells the memory of a process"
+    ),
+]
 
 
 def allocate(mib, hold=0.0):

@@ -21,6 +21,8 @@ from iknow.core.movement import Movement
 from iknow.explain.picture import as_features, as_series
 from iknow.report import make_html
 
+pytestmark = pytest.mark.slow  # a browser
+
 HOSTILE = ["<img src=x onerror=window.ran=1>", "</script><script>window.ran=1</script>", "<!--"]
 
 
