@@ -38,18 +38,14 @@ def deciding_table() -> str:
         shape = " × ".join(f"{size:,}" for size in layer["shape"])
         wanted = "≤ 1.15 × dense" if layer["target"] is None else f"{layer['target']:g}"
         for rule, took in times.items():
-            name = rule.partition("(")[0] + (", quorum" + rule.partition("quorum=")[2][:-1]) * (
-                "quorum" in rule
-            )
+            name, _, quorum = rule.partition("(")[0], *rule.partition("quorum=")[1:]
+            name += f", quorum {quorum[:-1]}" if quorum else ""
             ratio = f"{took / dense:.2f} × dense" if layer["target"] is None else ""
             faster = ratio or f"{products / took:.1f}"
             rows.append([layer["layer"], shape, name, faster, wanted])
     headings = ("layer", "rows × features", "rule", "times faster than products", "wanted")
-    told = [
-        _on(part["machine"], "benchmarks.deciding") + " Processor time, best of several."
-        for part in parts
-    ]
-    return _table(headings, rows, 3) + "\n" + "".join(told).replace("\nBy", "\n\nBy", 1)
+    told = dict.fromkeys(_on(part["machine"], "benchmarks.deciding") for part in parts)
+    return "\n".join([_table(headings, rows, 3), *told, "", "Processor time, best of several."])
 
 
 def approximate_table() -> str:
