@@ -38,7 +38,7 @@ def deciding_table() -> str:
         shape = " × ".join(f"{size:,}" for size in layer["shape"])
         wanted = "≤ 1.15 × dense" if layer["target"] is None else f"{layer['target']:g}"
         for rule, took in times.items():
-            name, _, quorum = rule.partition("(")[0], *rule.partition("quorum=")[1:]
+            name, quorum = rule.partition("(")[0], rule.partition("quorum=")[2]
             name += f", quorum {quorum[:-1]}" if quorum else ""
             ratio = f"{took / dense:.2f} × dense" if layer["target"] is None else ""
             faster = ratio or f"{products / took:.1f}"
