@@ -135,8 +135,8 @@ def measure(layer: Layer, many: bool) -> dict[str, Any]:
     alone = 1e6 * float(np.median(taken))
     print(f"  one query, median: {alone:.0f} µs", flush=True)
     each = {name: 1e6 * seconds / len(layer.queries) for name, seconds in best.items()}
-    found = {"layer": layer.name, "shape": layer.points.shape, "target": layer.target}
-    return {**found, "us": each, "alone_us": alone}
+    about = {"layer": layer.name, "shape": layer.points.shape, "target": layer.target}
+    return {**about, "us": each, "alone_us": alone}
 
 
 def _first(layer: Layer, rule: Neighborhood) -> tuple[Floats32, Neighborhood, Ints]:
