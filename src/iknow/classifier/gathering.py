@@ -11,14 +11,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from iknow.core.arrays import Bools, Floats, Floats32, Ints
+from iknow.core.arrays import Bools, Floats32, Ints
 from iknow.core.codes import NO_BELIEF
-from iknow.core.contrast import Contrast, find_contrast, stack_contrasts
 from iknow.core.decision import Decision, discard_decisions, stack_decisions
 from iknow.core.evidence import Evidence, discard_evidence, stack_evidence
-from iknow.core.level import are_probabilities, log_odds
 from iknow.core.neighborhood import Neighborhood
-from iknow.core.quorum import Quorum, stack_weighed, weigh
 from iknow.errors import InputError
 from iknow.explain.on_request import OnRequest
 from iknow.models.joining import join_observations, join_whole
@@ -26,7 +23,6 @@ from iknow.models.model import Model, Observation
 from iknow.models.samples import Samples
 from iknow.search.index import Index
 from iknow.search.layer import LayerIndex
-from iknow.selection.candidates import Part
 
 Item = TypeVar("Item")
 
@@ -113,7 +109,7 @@ def gather_evidence(
     def searched() -> Iterator[Observation]:
         for observation in observations:
             for layer, index in indexes.items():
-                with _errors_that_name(layer):
+                with errors_that_name(layer):
                     found = index.gather(observation.activations[layer], k, per_class)
                 evidence[layer].append(discard_evidence(found, observation.invalid))
             yield observation
@@ -128,61 +124,6 @@ def gather_evidence(
     stacked = {layer: stack_evidence(parts) for layer, parts in evidence.items()}
     activations = whole.activations if kept else None
     return Findings(replace(whole, activations={}), stacked, None, activations)
-
-
-@dataclass(frozen=True, eq=False)
-class Validation:
-    """What tuning needs to know about n samples.
-
-    belief, invalid: of shape (n,). evidence: by layer, weighed by the quorum. confidence: the
-    model's, `log_odds` of shape (n,). from_probabilities: whether its scores are probabilities.
-    """
-
-    belief: Ints
-    invalid: Bools
-    evidence: Mapping[str, Evidence] | Mapping[str, Contrast]
-    confidence: Floats
-    from_probabilities: bool
-
-    def as_part(self, y_true: Ints | None) -> Part:
-        columns = self.evidence, self.belief, y_true, self.confidence, self.from_probabilities
-        return Part(*columns)
-
-
-def gather_validation(
-    observations: Iterable[Observation],
-    indexes: Mapping[str, Index],
-    k: int,
-    quorum: Quorum,
-    *,
-    whole: bool,
-) -> Validation:
-    """Search the layers for what tuning needs.
-
-    whole: keep the distances to every class, which take most of the memory if classes are many.
-    """
-    beliefs, invalid, odds, normalized = [], [], [], []
-    parts: dict[str, list[Any]] = {layer: [] for layer in indexes}
-    for observation in observations:
-        belief = observation.belief
-        for layer, index in indexes.items():
-            with _errors_that_name(layer):
-                found = index.gather(observation.activations[layer], k, max(quorum))
-            weighed = weigh(found, quorum, belief)
-            parts[layer].append(weighed if whole else find_contrast(weighed, belief))
-        beliefs.append(belief)
-        invalid.append(observation.invalid)
-        normalized.append(are_probabilities(observation.scores))
-        odds.append([log_odds(observation.scores, belief, each) for each in (False, True)])
-    stack: Any = stack_weighed if whole else stack_contrasts
-    from_probabilities = all(normalized)
-    return Validation(
-        np.concatenate(beliefs),
-        np.concatenate(invalid),
-        {layer: stack(found) for layer, found in parts.items()},
-        np.concatenate([each[from_probabilities] for each in odds]),
-        from_probabilities,
-    )
 
 
 def find_supports(
@@ -245,7 +186,7 @@ def _ask_each(
     def searched() -> Iterator[Observation]:
         for observation in observations:
             for layer, parts in found.items():
-                with _errors_that_name(layer):
+                with errors_that_name(layer):
                     parts.append(find(layer, observation))
             yield observation
 
@@ -274,7 +215,7 @@ def _gather_later(
 
     def gather(layer: str, samples: Ints) -> Evidence:
         queries = observation.activations[layer]
-        with _errors_that_name(layer):
+        with errors_that_name(layer):
             parts = [
                 indexes[layer].gather(
                     queries[samples[start : start + QUERIES_AT_ONCE]], k, per_class
@@ -287,7 +228,7 @@ def _gather_later(
 
 
 @contextmanager
-def _errors_that_name(layer: str) -> Iterator[None]:
+def errors_that_name(layer: str) -> Iterator[None]:
     """Add the layer to errors of an index, which does not know its layer."""
     try:
         yield

@@ -16,6 +16,7 @@ from iknow.classifier.approximating import Comparison
 from iknow.classifier.copying import count_copies
 from iknow.classifier.progress import track
 from iknow.classifier.training import as_random_state
+from iknow.classifier.validating import Validation, gather_validation
 from iknow.core.arrays import Floats, Ints
 from iknow.errors import InputError
 from iknow.models.labels import check_count, check_trained, encode
@@ -150,12 +151,12 @@ class TuningMixin(AddingMixin):
         what: str,
         positions: Ints | None = None,
         comparison: Comparison | None = None,
-    ) -> gathering.Validation:
+    ) -> Validation:
         """What tuning needs to know about samples."""
         n_rows = self.indexes_[self.layers_[0]].n_rows
         quorum = parameters.as_quorum(self.quorum, self.rule)
         observed = self._observe(samples, self.indexes_)
-        seen = gathering.gather_validation(
+        seen = gather_validation(
             observed if comparison is None else comparison.keep(observed),
             self.indexes_,
             goal.neighbors_needed(self.rule, n_rows, quorum),

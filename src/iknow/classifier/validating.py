@@ -1,0 +1,74 @@
+"""Validating: what a model and the indexes of its layers say about the samples that tuning uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from iknow.classifier.gathering import errors_that_name
+from iknow.core.arrays import Bools, Floats, Ints
+from iknow.core.contrast import Contrast, find_contrast, stack_contrasts
+from iknow.core.evidence import Evidence
+from iknow.core.level import are_probabilities, log_odds
+from iknow.core.quorum import Quorum, stack_weighed, weigh
+from iknow.models.model import Observation
+from iknow.search.index import Index
+from iknow.selection.candidates import Part
+
+
+@dataclass(frozen=True, eq=False)
+class Validation:
+    """What tuning needs to know about n samples.
+
+    belief, invalid: of shape (n,). evidence: by layer, weighed by the quorum. confidence: the
+    model's, `log_odds` of shape (n,). from_probabilities: whether its scores are probabilities.
+    """
+
+    belief: Ints
+    invalid: Bools
+    evidence: Mapping[str, Evidence] | Mapping[str, Contrast]
+    confidence: Floats
+    from_probabilities: bool
+
+    def as_part(self, y_true: Ints | None) -> Part:
+        columns = self.evidence, self.belief, y_true, self.confidence, self.from_probabilities
+        return Part(*columns)
+
+
+def gather_validation(
+    observations: Iterable[Observation],
+    indexes: Mapping[str, Index],
+    k: int,
+    quorum: Quorum,
+    *,
+    whole: bool,
+) -> Validation:
+    """Search the layers for what tuning needs.
+
+    whole: keep the distances to every class, which take most of the memory if classes are many.
+    """
+    beliefs, invalid, odds, normalized = [], [], [], []
+    parts: dict[str, list[Any]] = {layer: [] for layer in indexes}
+    for observation in observations:
+        belief = observation.belief
+        for layer, index in indexes.items():
+            with errors_that_name(layer):
+                found = index.gather(observation.activations[layer], k, max(quorum))
+            weighed = weigh(found, quorum, belief)
+            parts[layer].append(weighed if whole else find_contrast(weighed, belief))
+        beliefs.append(belief)
+        invalid.append(observation.invalid)
+        normalized.append(are_probabilities(observation.scores))
+        odds.append([log_odds(observation.scores, belief, each) for each in (False, True)])
+    stack: Any = stack_weighed if whole else stack_contrasts
+    from_probabilities = all(normalized)
+    return Validation(
+        np.concatenate(beliefs),
+        np.concatenate(invalid),
+        {layer: stack(found) for layer, found in parts.items()},
+        np.concatenate([each[from_probabilities] for each in odds]),
+        from_probabilities,
+    )
