@@ -132,27 +132,6 @@ def sharding_table() -> str:
     return f"{_table(headings, rows)}\n{machine} {size}"
 
 
-def condensing_table() -> str:
-    """What condensing keeps, and what it costs."""
-    rows = []
-    for each in _read("condensing")["condensing"]:
-        if each.get("allowed loss") != 0.01:
-            continue
-        was, now = each["coverage"]
-        rows.append(
-            [
-                f"{each['dataset']}, {each['setting']}",
-                f"{each['factor']} times fewer",
-                f"{each['times fewer bytes']:.1f} times fewer",
-                f"{was:.1%} → {now:.1%}",
-                f"{each['coverage, tuned again']:.1%}",
-            ]
-        )
-    headings = ("data", "rows in full", "bytes", "coverage", "tuned again")
-    told = "\nBy `python -m benchmarks.condensing`: condensed on validation data, coverage on test"
-    return f"{_table(headings, rows)}\n{told} data."
-
-
 def gpu_scale_table() -> str:
     """Search on a GPU beside torch."""
     path = FOLDER.parents[1] / "performance" / "gpu.json"
@@ -219,7 +198,7 @@ def plan_text() -> str:
 SCALE: dict[str, Callable[[], str]] = {
     maker.__name__: maker
     for maker in (
-        deciding_table, approximate_table, disk_table, sharding_table, condensing_table,
+        deciding_table, approximate_table, disk_table, sharding_table,
         gpu_scale_table, growth_table, plan_text,
     )
 }  # fmt: skip

@@ -67,9 +67,7 @@ class ApplyingMixin(FittingMixin):
         return after
 
     def _check_there(self, numbers: Ints) -> None:
-        """Refuse numbers of samples that are not there, and indexes that cannot tell."""
-        for index in self.indexes_.values():
-            index.check_changes()
+        """Refuse numbers of samples that are not there."""
         there = self.indexes_[self.layers_[0]].has(numbers)
         if not there.all():
             missing = names(numbers[~there].tolist())

@@ -17,8 +17,8 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from iknow.classifier import gathering
-from iknow.classifier.condensing import CondensingMixin
 from iknow.classifier.moving import movements_on_request
+from iknow.classifier.watching import WatchingMixin
 from iknow.core.arrays import Labels
 from iknow.core.neighborhood import Neighborhood
 from iknow.core.quorum import ONE, Quorum
@@ -34,7 +34,7 @@ from iknow.search.index import IndexFactory
 from iknow.selection import Selection
 
 
-class EpistemicClassifier(CondensingMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class EpistemicClassifier(WatchingMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Wraps a classifier and asserts IK, IMK or IDK for each of its predictions.
 
     Args:

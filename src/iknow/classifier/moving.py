@@ -46,7 +46,6 @@ from iknow.geometry.rows import lp_norms
 from iknow.models.lengths import Sizes, as_rows, norms
 from iknow.models.model import Model
 from iknow.models.promise import promised_sensitivity
-from iknow.search.condensed.layer import CondensedLayer
 from iknow.search.layer import LayerIndex
 
 NOT_BOUNDED = (
@@ -212,7 +211,6 @@ def _movement(
 
 def _crossings(index: LayerIndex, points: Any, belief: Ints) -> Floats | float:
     """How far points may move with no other class nearer, where bisectors are flat."""
-    # Between codes and a point there are no bisectors.
-    if points is None or index.metric.p != 2 or isinstance(index, CondensedLayer):
+    if points is None or index.metric.p != 2:
         return -np.inf
     return find_crossings(index.points, index.labels, points.astype(np.float32), belief)

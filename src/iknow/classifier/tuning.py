@@ -141,7 +141,7 @@ class TuningMixin(AddingMixin):
         if samples.n_samples is not None:
             check_count(labels, samples.n_samples)
         codes = encode(labels, self.classes_, "y")
-        check_trained(codes, self.indexes_[self.layers_[0]].all_labels, self.classes_)
+        check_trained(codes, self.indexes_[self.layers_[0]].labels, self.classes_)
         return codes
 
     def _look(

@@ -14,8 +14,7 @@ from parts of a training set merges into the evidence of the whole.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -77,7 +76,7 @@ class Evidence:
         return len(self.class_distances)
 
     def __getitem__(self, queries: slice | Ints | Bools) -> Evidence:
-        return type(self)(*(column[queries] for column in vars(self).values()))
+        return Evidence(*(column[queries] for column in vars(self).values()))
 
     @property
     def n_classes(self) -> int:
@@ -117,41 +116,6 @@ class Evidence:
         return self.neighbor_distances[:, k - 1]
 
 
-@dataclass(frozen=True, eq=False)
-class Bounded(Evidence):
-    """Evidence that is known up to bounds: its distances are upper ones.
-
-    Attributes:
-        least: The same with lower bounds, of the same shapes.
-
-    Whoever reads it without regard to `least` must not conclude that another class is far:
-    `iknow.core.quorum.weigh` and `distances_for_and_against` take the side that speaks against the
-    belief, and `iknow.core.surely` says what holds wherever the distances lie.
-    """
-
-    least: Evidence = None  # type: ignore[assignment]
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        least = self.least
-        sizes = [
-            (each.class_distances.shape, each.n_neighbors, each.per_class)
-            for each in (self, least if isinstance(least, Evidence) else empty_evidence(0, 0, 0))
-        ]
-        if sizes[0] != sizes[1]:
-            raise InputError(f"lower and upper bounds must have the same shapes; got {sizes}")
-
-    def upper(self) -> Evidence:
-        """Return the upper bounds alone, as if they were distances."""
-        return Evidence(*(getattr(self, each.name) for each in fields(Evidence)))
-
-
-def bounded(least: Evidence, most: Evidence) -> Bounded:
-    """The evidence of lower and upper bounds."""
-    columns = {each.name: getattr(most, each.name) for each in fields(Evidence)}
-    return Bounded(**columns, least=least)
-
-
 def empty_evidence(
     n_queries: int, n_classes: int, n_neighbors: int, per_class: int = 1
 ) -> Evidence:
@@ -185,10 +149,6 @@ def merge_evidence(parts: Sequence[Evidence]) -> Evidence:
             "classes), k, per_class = "
             f"{', '.join(f'{shape}, {k}, {m}' for shape, k, m in sorted(shapes))}"
         )
-    if any(isinstance(part, Bounded) for part in parts):  # order statistics keep bounds
-        least = [part.least if isinstance(part, Bounded) else part for part in parts]
-        most = [part.upper() if isinstance(part, Bounded) else part for part in parts]
-        return bounded(merge_evidence(least), merge_evidence(most))
     distances = np.concatenate([part.ranked_distances() for part in parts], axis=2)
     exemplars = np.concatenate([part.ranked_exemplars() for part in parts], axis=2)
     # On ties the exemplar with the lowest row comes first, whatever the order of the parts.
@@ -209,21 +169,13 @@ def from_ranked(distances: Floats, neighbors: Floats, exemplars: Ints) -> Eviden
 def stack_evidence(parts: Sequence[Evidence]) -> Evidence:
     """Join the evidence of successive batches of queries."""
     columns = zip(*(vars(part).values() for part in parts), strict=True)
-    return type(parts[0])(*map(_join, columns))
-
-
-def _join(columns: Sequence[Any]) -> Any:
-    bounds = isinstance(columns[0], Evidence)
-    return stack_evidence(columns) if bounds else np.concatenate(columns)
+    return Evidence(*map(np.concatenate, columns))
 
 
 def discard_evidence(evidence: Evidence, rows: Bools) -> Evidence:
     """Erase the evidence of the queries marked by `rows`, a mask of shape (n_queries,)."""
     if not rows.any():
         return evidence
-    if isinstance(evidence, Bounded):
-        parts = evidence.least, evidence.upper()
-        return bounded(*(discard_evidence(part, rows) for part in parts))
     erased = empty_evidence(
         int(rows.sum()), evidence.n_classes, evidence.n_neighbors, evidence.per_class
     )
@@ -236,13 +188,11 @@ def discard_evidence(evidence: Evidence, rows: Bools) -> Evidence:
 def distances_for_and_against(evidence: Evidence, belief: Ints) -> tuple[Floats, Floats]:
     """Distance to the believed class, d_g, and to the nearest other class, both (n_queries,).
 
-    Without a belief (`NO_BELIEF`) d_g is inf, and every class is another one. Of bounds, the upper
-    one of d_g and the lower one of the other.
+    Without a belief (`NO_BELIEF`) d_g is inf, and every class is another one.
     """
     rows = np.flatnonzero(belief != NO_BELIEF)
     own = np.full(len(evidence), np.inf)
     own[rows] = evidence.class_distances[rows, belief[rows]]
-    against = evidence.least if isinstance(evidence, Bounded) else evidence
-    others = against.class_distances.copy()
+    others = evidence.class_distances.copy()
     others[rows, belief[rows]] = np.inf
     return own, others.min(axis=1)

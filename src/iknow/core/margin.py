@@ -20,7 +20,6 @@ from iknow.core.evidence import Evidence
 from iknow.core.neighborhood import NO_REACH, Neighborhood
 from iknow.core.overriding import said
 from iknow.core.quorum import weigh
-from iknow.core.surely import find_sure_margins
 
 
 def find_margins(evidence: Evidence, neighborhood: Neighborhood, belief: Ints) -> Floats:
@@ -30,8 +29,6 @@ def find_margins(evidence: Evidence, neighborhood: Neighborhood, belief: Ints) -
     it does not; at 0 a distance equals the reach exactly, and the closed ball decides.
     """
     evidence = weigh(evidence, neighborhood.quorum, belief)
-    if evidence.between is not None:
-        return find_sure_margins(*evidence.between, neighborhood)
     distances = evidence.class_distances
     reach = neighborhood.reach(evidence)
     reach = np.broadcast_to(reach if reach.ndim == 2 else reach[:, None], distances.shape)

@@ -113,13 +113,6 @@ class Neighborhood(ABC):
     strictest_is_widest: ClassVar[bool] = False
     """Whether the larger of two radii with equal coverage knows on better grounds."""
 
-    between_corners: ClassVar[bool] = False
-    """Whether distances between two bounds have a reach between those of the bounds' corners, where
-    all of these have one (`iknow.core.surely`). A condensed classifier needs it."""
-
-    reaches_belief: ClassVar[bool] = False
-    """Whether the belief always counts where there is a reach."""
-
     look: ClassVar[Look | None] = None
     """How to draw the rule's line among others; None leaves it to the plot."""
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.codes import NO_BELIEF
-from iknow.core.evidence import NO_EXEMPLAR, Bounded, Evidence
+from iknow.core.evidence import NO_EXEMPLAR, Evidence
 from iknow.core.scalars import as_whole
 from iknow.core.text import shown
 from iknow.errors import InputError
@@ -51,21 +51,14 @@ class Weighed(Evidence):
     Attributes:
         belief: The belief it is about, class codes of shape (n_queries,).
         quorum: The quorum that counted.
-        between: Where distances are known up to bounds, the lower and the upper ones, weighed
-            alike. The distances themselves are then the ones that speak against the belief: upper
-            for its class, lower for the others, and neighbors at inf unless both bounds agree.
     """
 
     belief: Ints = field(kw_only=True)
     quorum: Quorum = field(default=ONE, kw_only=True)
-    between: tuple[Weighed, Weighed] | None = field(default=None, kw_only=True)
 
     def __getitem__(self, queries: slice | Ints | Bools) -> Weighed:
         columns = (column[queries] for column in _columns_of(self))
-        between = None
-        if self.between is not None:
-            between = self.between[0][queries], self.between[1][queries]
-        return Weighed(*columns, belief=self.belief[queries], quorum=self.quorum, between=between)
+        return Weighed(*columns, belief=self.belief[queries], quorum=self.quorum)
 
     def believed_distance(self) -> Floats:
         """Return the distance to the believed class, of shape (n_queries,); inf without belief."""
@@ -97,11 +90,6 @@ def weigh(evidence: Evidence, quorum: Quorum, belief: Ints | None = None) -> Wei
                 f"the evidence is weighed by {evidence.quorum}; {quorum} was asked for"
             )
         return evidence
-    if isinstance(evidence, Bounded):
-        if belief is None:
-            raise InputError("bounds on distances speak for or against a belief: give the beliefs")
-        parts = evidence.least, evidence.upper()
-        return _weigh_bounds(*(weigh(part, quorum, belief) for part in parts))
     if belief is None:
         if quorum[0] != quorum[1]:
             raise InputError(f"the quorum {quorum} depends on the belief: give the beliefs too")
@@ -116,17 +104,6 @@ def weigh(evidence: Evidence, quorum: Quorum, belief: Ints | None = None) -> Wei
             whole[rows, belief[rows]] = believed[rows, belief[rows]]
     distances, exemplars = others
     return Weighed(distances, evidence.neighbor_distances, exemplars, belief=belief, quorum=quorum)
-
-
-def _weigh_bounds(least: Weighed, most: Weighed) -> Weighed:
-    """The bounds that speak against the belief; see `Weighed.between`."""
-    distances, belief = least.class_distances.copy(), least.belief
-    rows = np.flatnonzero(belief != NO_BELIEF)
-    distances[rows, belief[rows]] = most.class_distances[rows, belief[rows]]
-    agreed = least.neighbor_distances == most.neighbor_distances
-    neighbors = np.where(agreed, most.neighbor_distances, np.inf)
-    columns = distances, neighbors, most.exemplars
-    return Weighed(*columns, belief=belief, quorum=most.quorum, between=(least, most))
 
 
 def truncated_evidence(
@@ -145,10 +122,7 @@ def stack_weighed(parts: Sequence[Weighed]) -> Weighed:
     """Join the weighed evidence of successive batches of queries."""
     columns = [np.concatenate(column) for column in zip(*map(_columns_of, parts), strict=True)]
     belief = np.concatenate([part.belief for part in parts])
-    sides = [part.between for part in parts if part.between is not None]
-    least_and_most = [stack_weighed(side) for side in zip(*sides, strict=True)]
-    between = (least_and_most[0], least_and_most[1]) if sides else None
-    return Weighed(*columns, belief=belief, quorum=parts[0].quorum, between=between)
+    return Weighed(*columns, belief=belief, quorum=parts[0].quorum)
 
 
 def own_distances(evidence: Evidence, belief: Ints) -> Floats:

@@ -128,8 +128,6 @@ def find_slack(
     classes that may be IK; None for all. Returns None if there is nothing to turn.
     """
     evidence = weigh(evidence, neighborhood.quorum, np.array([belief]))
-    if evidence.between is not None:  # bounds do not say where an assertion turns
-        return None
     dial: Dial | None = said(neighborhood, "dial")(evidence)
     if dial is None:
         return None

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from iknow.core.arrays import Bools, Ints
-from iknow.core.evidence import Bounded, Evidence
+from iknow.core.evidence import Evidence
 from iknow.core.overriding import said
 
 if TYPE_CHECKING:
@@ -57,8 +57,6 @@ def find_stability(
     evidence, neighborhoods: one per layer. belief: class codes of shape (n,). known: mask of shape
     (n,) of the samples that are IK.
     """
-    if any(isinstance(each, Bounded) for each in evidence):  # nothing is counted: one, of any IK
-        return Stability(np.where(known, 1, 0), ~known)
     layers = list(zip(evidence, neighborhoods, strict=True))
     whole: Stability = reduce(
         lost_with_either, (said(rule, "removals")(about, belief) for about, rule in layers)

@@ -15,7 +15,6 @@ import numpy as np
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.evidence import Evidence
 from iknow.core.quorum import weigh
-from iknow.core.surely import find_sure_support
 
 if TYPE_CHECKING:
     from iknow.core.neighborhood import Neighborhood
@@ -37,8 +36,6 @@ def find_support(
         (75, 3)
     """
     weighed = weigh(evidence, neighborhood.quorum, belief)
-    if weighed.between is not None:
-        return find_sure_support(*weighed.between, neighborhood)
     reach = neighborhood.reach(weighed)
     return within(weighed.class_distances, reach if reach.ndim == 2 else reach[:, None])
 

@@ -16,7 +16,6 @@ import numpy as np
 from iknow.core.arrays import Bools, Ints, Labels
 from iknow.core.assertion import Assertion
 from iknow.core.codes import positions_of
-from iknow.core.evidence import Bounded
 from iknow.core.text import name, shown
 from iknow.errors import InputError
 from iknow.evaluation.comparison import Comparison
@@ -132,11 +131,6 @@ def _check(assessment: Any, samples: Any, max_samples: int) -> None:
         )
     if len(assessment) == 0:
         raise InputError("there is nothing to report: the assessment is empty")
-    if any(isinstance(each, Bounded) for each in assessment.evidence.values()):
-        raise InputError(
-            "a page recomputes assertions from distances, and a condensed classifier knows them up "
-            "to bounds: report on the full one"
-        )
     if max_samples < 1:
         raise InputError(f"max_samples must be >= 1; got {max_samples}")
     if samples is None or isinstance(samples, Mapping):

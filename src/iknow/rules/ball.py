@@ -62,7 +62,6 @@ class Ball(Neighborhood):
     checks: ClassVar[Checks] = {"radius": check_radii}
     axes = ("radius",)
     takes_radius_per_class = True
-    between_corners = True
     empty_beyond = full_within = decided_within = parameter("radius")
     look = Look(Assertion.IK, "o", width=2.0)
 

@@ -46,7 +46,6 @@ class BallElseNearest(Neighborhood):
 
     axes = ("radius",)
     full_within = decided_within = parameter("radius")
-    between_corners = True
     dial = dial_radius
     strictest_is_widest = True  # a smaller ball leaves more to the k nearest, however far
     look = Look(1, "^", dashes=(5, 1, 1, 1))

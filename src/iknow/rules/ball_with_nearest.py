@@ -46,7 +46,6 @@ class BallWithNearest(Neighborhood):
 
     axes = ("radius",)
     empty_beyond = full_within = parameter("radius")
-    between_corners = True
     dial = dial_radius
     look = Look(Assertion.IMK, "D", dashes=(2, 1))
 

@@ -45,7 +45,6 @@ class Nearest(Neighborhood):
     quorum: Quorum = field(default=ONE, kw_only=True)
 
     neighbors_to_match = 200
-    between_corners = True
     look = Look(0, "s", dashes=(5, 1.5))
 
     def reach(self, evidence: Evidence) -> Floats:

@@ -74,7 +74,6 @@ class RelativeBall(Neighborhood):
     usual_quorum = (1, 3)  # two wrong labels nearby contradict nothing
     empty_beyond = parameter("radius")
     lead = parameter("ratio")
-    between_corners = reaches_belief = True
     dial = dial_radius
 
     def reach(self, evidence: Evidence) -> Floats:

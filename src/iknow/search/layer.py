@@ -99,9 +99,6 @@ class LayerIndex:
         layer._index  # noqa: B018
         return layer
 
-    def check_changes(self) -> None:
-        """Raise an `InputError` if the rows of this layer cannot change."""
-
     @property
     def no_points(self) -> Floats32:
         """Points of no row, of shape (0, n_features)."""
@@ -143,11 +140,6 @@ class LayerIndex:
     @property
     def labels(self) -> Ints:
         return self._index.labels
-
-    @property
-    def all_labels(self) -> Ints:
-        """Class codes of all samples that the index stands for."""
-        return self.labels
 
     @property
     def rows(self) -> Ints:

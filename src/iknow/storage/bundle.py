@@ -11,7 +11,6 @@ the evidence are appended to it (see `segments`).
     layers/LAYER/activations.npy   float32, in the order of labels.npy, transformed by the metric
     layers/LAYER/metric-*.npy      the arrays of the layer's metric, if it has any
     probe/NAME.npy                 what identifies the model, if anything
-    condensed/, layers/LAYER/code* the rows that a condensed classifier has no more in full
     changes/*.npy                  numbers of samples in the log of changes, if there were any
     model.onnx                     the model itself, if the bundle is portable
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
@@ -17,16 +17,8 @@ from iknow.core.quorum import Quorum
 from iknow.errors import BundleError, InputError
 from iknow.geometry import Metric, metric_from_dict, metric_to_dict
 from iknow.rules import neighborhood_from_dict, neighborhood_to_dict
-from iknow.search.condensed.codes import Codes
-from iknow.search.condensed.record import Condensed
 from iknow.search.index import check_activations
 from iknow.storage.archive import LONGEST_NAME
-from iknow.storage.codes_record import (
-    check_code_values,
-    codes_from_record,
-    codes_to_record,
-    name_code_arrays,
-)
 from iknow.storage.label_record import classes_from_dict, classes_to_dict
 from iknow.storage.log_record import IDS, log_from_record, log_to_record
 from iknow.storage.schema import check_list, check_mapping, check_record, check_text, misfit
@@ -48,8 +40,7 @@ class Bundle:
     any shape, read at once. check: call it before each use of the other arrays of a bundle that was
     read; it refuses damaged ones. model: gives the bytes of the model's ONNX file, if the bundle
     holds it, and exported says how near it comes to the original (`exported_record`). log: changes
-    that the arrays hold already; changes: those that follow, in segments. codes, condensed: of a
-    condensed classifier, the rows that are not in full, by layer (`codes_record`).
+    that the arrays hold already; changes: those that follow, in segments.
     format, version, n_bytes, sha256, n_torn: of the file it was read from, the version of iknow
     that wrote it, its size, the digest that seals all of it (of its manifest or, if there are
     changes, of the last segment), and the bytes at its end that an interrupted writer left.
@@ -72,8 +63,6 @@ class Bundle:
     version: str = ""
     n_bytes: int = 0
     sha256: str = ""
-    codes: Mapping[str, Codes] = field(default_factory=dict)
-    condensed: Condensed | None = None
     n_torn: int = 0
 
     @property
@@ -111,10 +100,6 @@ def to_record(bundle: Bundle) -> tuple[dict[str, Any], dict[str, Any]]:
         "settings": dict(bundle.settings),
         "changes": log,
     }
-    if bundle.condensed is not None:
-        entry, more = codes_to_record(bundle.codes, bundle.condensed, name_array)
-        record["condensed"] = entry
-        arrays |= more
     return record, arrays
 
 
@@ -132,8 +117,6 @@ def name_arrays(manifest: Mapping[str, Any]) -> list[str]:
         ]
     for name in check_list(manifest["probe"], "probe"):
         names.append(f"probe/{_escape(check_text(name, 'the name of a probe'))}.npy")
-    if "condensed" in manifest:
-        names += name_code_arrays(manifest["layers"], name_array)
     names += [IDS] if check_list(manifest["changes"], "changes") else []
     if len(set(names)) != len(names):
         raise BundleError("two arrays have the same name")
@@ -164,11 +147,7 @@ def from_record(manifest: Mapping[str, Any], arrays: Mapping[str, Any]) -> Bundl
         version=check_text(manifest["iknow"], "iknow"),
     )
     _check_shapes(bundle)
-    if "condensed" not in manifest:
-        return bundle
-    given = manifest["condensed"], bundle.activations, arrays, name_array
-    codes, condensed = codes_from_record(*given)
-    return replace(bundle, codes=codes, condensed=condensed)
+    return bundle
 
 
 def check_values(bundle: Bundle) -> None:
@@ -183,8 +162,6 @@ def check_values(bundle: Bundle) -> None:
         raise BundleError("rows.npy must hold whole numbers >= 0")
     if not (numbers[1:] > numbers[:-1]).all():
         raise BundleError("rows.npy must not contain a number twice")
-    if bundle.codes:
-        check_code_values(bundle.codes, rows, n_classes)
     for layer, points in bundle.activations.items():
         try:
             check_activations(points, f"the activations of layer {layer[:80]!r}")

@@ -176,8 +176,7 @@ def _read_manifest(source: Path, file: SealedFile, place: slice) -> tuple[dict[s
         for since, entries in SINCE.items():
             if found and int(found[1]) < since:
                 manifest = add_missing(manifest, entries)
-        also = ["condensed"] if "condensed" in manifest else []
-        check_record(manifest, "the manifest", [*KEYS, *also])
+        check_record(manifest, "the manifest", KEYS)
         if not any(manifest["format"] is each for each in READABLE):  # excludes True and 5.0
             raise BundleError(f"its format must be {FORMAT}")
     return manifest, hashlib.sha256(text).hexdigest()

@@ -20,8 +20,6 @@ from iknow.models.adapt import as_model
 from iknow.models.model import Model
 from iknow.models.precomputed import PrecomputedModel
 from iknow.models.probe import Probe, restore_probe
-from iknow.search.condensed.layer import CondensedLayer
-from iknow.search.condensed.record import Condensed
 from iknow.search.index import IndexFactory
 from iknow.search.layer import LayerIndex
 from iknow.selection import Selection
@@ -47,7 +45,6 @@ class SavingMixin:
     neighborhoods_: dict[str, Neighborhood]
     selection_: Selection
     probe_: Probe | str
-    condensed_: Condensed
     n_features_in_: int
     feature_names_in_: Labels
     changes_: tuple[Logged, ...]
@@ -133,12 +130,6 @@ class SavingMixin:
                 "about": about,
                 "reading": make_reading(self),
             },
-            codes={
-                layer: index.codes
-                for layer, index in self.indexes_.items()
-                if isinstance(index, CondensedLayer)
-            },
-            condensed=getattr(self, "condensed_", None),
             log=self.changes_,
             model=None if as_onnx is None else lambda: as_onnx.content,
             exported=None if as_onnx is None else as_onnx.compared,
@@ -233,12 +224,7 @@ class SavingMixin:
             arrays = points, bundle.labels, len(bundle.classes), bundle.rows
             metric = bundle.metrics[layer]
             given = *arrays, metric, self.device, bundle.check, self.index
-            if bundle.condensed is None:
-                self.indexes_[layer] = LayerIndex(*given)
-            else:
-                self.indexes_[layer] = CondensedLayer(*given, codes=bundle.codes[layer])
-        if bundle.condensed is not None:
-            self.condensed_ = bundle.condensed
+            self.indexes_[layer] = LayerIndex(*given)
         if bundle.neighborhoods:
             self.neighborhoods_ = dict(bundle.neighborhoods)
         if settings["selection"] is not None and settings["neighborhoods"] != CHOSEN:
