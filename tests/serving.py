@@ -44,14 +44,14 @@ class Awaited(Service):
 
 
 @contextmanager
-def serve_in_thread(models, settings=None, shadows=None, *, certificate=None, key=None):
+def serve_in_thread(models, settings=None, *, certificate=None, key=None):
     """Run the real server on a free port of loopback until the block ends; it is ready.
 
     models: classifiers by name, or a list of bundles (`Source`) or served models.
     """
     if isinstance(models, dict):
         models = [serve_classifier(name, classifier) for name, classifier in models.items()]
-    service = Awaited(models, settings or Settings(), shadows)
+    service = Awaited(models, settings or Settings())
     with socket.create_server(("127.0.0.1", 0)) as listening:
         address = Address(*listening.getsockname(), certificate, key)
         server = make_server(service, address, lambda error: None)

@@ -53,7 +53,7 @@ interface AccuracyStatus {
 
 interface ModelStatus {
   name: string; version: string; bundle: string; promises: string[]; live: LiveStatus;
-  alarm: DriftStatus | null; accuracy: AccuracyStatus | null; shadow: Record<string, unknown> | null;
+  alarm: DriftStatus | null; accuracy: AccuracyStatus | null;
 }
 
 interface Status {

@@ -41,7 +41,6 @@ def test_either_bundles_or_the_demonstration(given):
         (["--port", "1", "--host", "192.0.2.1", "--tokens", "TOKENS"], "cannot listen on"),
         (["--picture", "b=big"], "--picture takes NAME=28x28"),
         (["--picture", "other=8x8"], "which is not served"),
-        (["--shadow", "c.iknow"], "--shadow takes NAME=FILE"),
         (["--tokens", "missing.txt"], "missing.txt"),
         (["--alarm-rate", "2"], "between 0 and 1"),
     ],

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from iknow.monitor import accuracy, alarm, binning, confidence_sequence
-from iknow.service import webhook
 
 
-@pytest.mark.parametrize("module", [accuracy, alarm, binning, confidence_sequence, webhook])
+@pytest.mark.parametrize("module", [accuracy, alarm, binning, confidence_sequence])
 def test_examples_give_what_they_say(module):
     found = doctest.testmod(module, extraglobs={"np": np})
     assert found.attempted > 0

@@ -98,7 +98,7 @@ def status_of(live, alarm=None, accuracy=None, models=("digits",)):
         "queue": {"waiting": 0, "most": 1024}, "audit": {"ok": True, "records": 2431},
     }  # fmt: skip
     about = {
-        "version": "3", "bundle": "9f2c" * 16, "shadow": None, "accuracy": accuracy,
+        "version": "3", "bundle": "9f2c" * 16, "accuracy": accuracy,
         "promises": ["At level 0.13 and above at least 97% are right, with 95% confidence."],
     }  # fmt: skip
     found = [{"name": name, **about, "live": live.to_dict(), "alarm": alarm} for name in models]

@@ -284,20 +284,3 @@ def test_what_the_alarm_has_seen_outlives_a_restart(
     first.stop()
     second = running({"digits": digits.classifier}, settings)
     assert ask(second.url, "/v1/status").json["models"][0]["alarm"]["n_samples"] == 50
-
-
-def test_a_shadow_answers_silently(running: Any, digits: Any, tmp_path: Any) -> None:
-    from iknow.service.served import Source
-
-    path = tmp_path / "digits.iknow"
-    digits.classifier.save(path, onnx=True, name="digits")
-    url = running([Source(path)], None, {"digits": Source(path, "digits")}).url
-    reply = ask(url, "/v1/models/digits/assess", {"rows": digits.X[:20].tolist()})
-    assert reply.json["answers"] == said_by(digits, digits.X[:20])
-
-    def shadow() -> Any:
-        return ask(url, "/v1/status").json["models"][0]["shadow"]
-
-    wait_until(lambda: shadow()["rows"] == 20)
-    assert shadow()["other_belief"] == 0
-    assert all(each["answered"] == each["shadow"] for each in shadow()["changes"])

@@ -213,7 +213,7 @@ def test_text_of_the_server_never_becomes_markup(open_page, live, reader, clock)
     converse(live, reader[0], clock)
     status = status_of(live, {**RINGING, "by_layer": {HOSTILE: 3.0}}, {**ACCURACY, "text": HOSTILE})
     model = status["models"][0]
-    model["promises"], model["shadow"], model["version"] = [HOSTILE], {HOSTILE: HOSTILE}, HOSTILE
+    model["promises"], model["version"] = [HOSTILE], HOSTILE
     entry = model["live"]["unknown"][0]
     entry |= dict.fromkeys(("belief", "reason", "request", "sentence", "weakest"), HOSTILE)
     near = {"row": 1, "label": HOSTILE, "distance": 2.0}

@@ -1,4 +1,4 @@
-"""A desk: one served model with its queue, its live figures, its alarm and its shadow.
+"""A desk: one served model with its queue, its live figures and its alarm.
 
 Answers first: what is counted and watched is handed to a thread of its own, after the answer.
 """
@@ -22,7 +22,6 @@ from iknow.service.batching import Batcher
 from iknow.service.live import Live
 from iknow.service.said import Said
 from iknow.service.served import Served
-from iknow.service.shadow import Shadow
 from iknow.service.summaries import summarize_accuracy, summarize_drift
 
 log = logging.getLogger("iknow.service")
@@ -53,9 +52,8 @@ class Desk:
         alarm: DriftAlarm,
         accuracy: AccuracyMonitor,
         tell: Callable[[str, Any], None],
-        shadow: Shadow | None = None,
     ) -> None:
-        self.served, self.batcher, self.shadow = served, batcher, shadow
+        self.served, self.batcher = served, batcher
         self._live, self.alarm, self.accuracy, self._tell = live, alarm, accuracy, tell
         self._pool = ThreadPoolExecutor(1, "iknow-watch")
         self._lock = threading.Lock()  # between those who update and those who read
@@ -69,7 +67,7 @@ class Desk:
         states: the sha256s of all bundles that these are about.
         """
         parts = self._live, self.alarm, self.accuracy
-        desk = Desk(served, batcher, *parts, tell, self.shadow)
+        desk = Desk(served, batcher, *parts, tell)
         desk._lock, desk.n_unwatched = self._lock, self.n_unwatched
         desk.states = (*self.states, served.sha256)
         return desk
@@ -141,7 +139,6 @@ class Desk:
             "live": self._live.to_dict(),
             "alarm": alarm,
             "accuracy": accuracy,
-            "shadow": None if self.shadow is None else self.shadow.to_dict(),
             "unwatched": self.n_unwatched,
         }
 

@@ -19,7 +19,6 @@ from iknow.service.live import Live
 from iknow.service.refusal import Refusal
 from iknow.service.served import Served
 from iknow.service.settings import Settings
-from iknow.service.shadow import Shadow
 from iknow.storage.atomic import write_bytes
 
 log = logging.getLogger("iknow.service")
@@ -73,7 +72,6 @@ def open_desk(
     settings: Settings,
     computing: Computing,
     tell: Callable[[str, Any], None],
-    shadow: Served | None = None,
 ) -> Desk:
     """A desk for a loaded model, with the state that an earlier run left behind."""
     classifier = served.classifier
@@ -101,7 +99,6 @@ def open_desk(
         alarm,
         accuracy,
         tell,
-        None if shadow is None else Shadow(shadow, computing),
     )
 
 

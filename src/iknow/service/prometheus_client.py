@@ -91,10 +91,6 @@ class _Now(Collector):
             labels=told,
         )  # fmt: skip
         limit = GaugeMetricFamily("iknow_drift_log10_threshold", "Of the evidence.", labels=told)
-        shadowed = CounterMetricFamily(
-            "iknow_shadow_rows", "Rows by what was answered and what the shadow said.",
-            labels=(*told, "answered", "shadow"),
-        )  # fmt: skip
         for desk in self._service.desks:
             names = [desk.served.name, desk.served.version]
             drift, accuracy = desk.reports()
@@ -103,9 +99,7 @@ class _Now(Collector):
             alarmed.add_metric([*names, "accuracy"], int(accuracy["alarmed"]))
             _add(evidence, names, drift.get("evidence"))
             _add(limit, names, drift.get("threshold"))
-            for change in [] if desk.shadow is None else desk.shadow.to_dict()["changes"]:
-                shadowed.add_metric([*names, change["answered"], change["shadow"]], change["rows"])
-        yield from (waiting, alarmed, evidence, limit, shadowed)
+        yield from (waiting, alarmed, evidence, limit)
 
 
 def _unrecorded(service: Service) -> int:

@@ -29,7 +29,6 @@ from iknow.service.served import Served, Source, load_served
 from iknow.service.settings import Settings
 from iknow.service.shaping import shape_rows
 from iknow.service.trail import Trail
-from iknow.service.webhook import Webhook
 from iknow.storage.about import describe_bundle
 from iknow.storage.catching_up import catch_up
 from iknow.storage.log_record import entry_to_dict
@@ -48,24 +47,21 @@ class Service:
     Args:
         models: Bundles to load when it starts, or models that are loaded.
         settings: How to serve.
-        shadows: By name, a bundle that answers silently beside.
     """
 
     def __init__(
         self,
         models: Sequence[Source | Served],
         settings: Settings | None = None,
-        shadows: Mapping[str, Source] | None = None,
     ) -> None:
         self.settings = Settings() if settings is None else settings
         self.desks = Desks()
         self.room = Room(self.settings.most_held)
         self.ready = self.stopping = False
         self.started, self._clock = now(), time.monotonic()
-        self._models, self._shadows = tuple(models), dict(shadows or {})
+        self._models = tuple(models)
         self._computing: Computing | None = None
         self.trail: Trail | None = None
-        self._webhook: Webhook | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._reloading, self._learning = asyncio.Lock(), asyncio.Lock()
         self.n_reloads = self.n_reload_failures = 0
@@ -75,8 +71,6 @@ class Service:
         settings = self.settings
         if settings.audit is not None:
             self.trail = await asyncio.to_thread(Trail, settings)
-        if settings.webhook is not None and settings.webhook_secret is not None:
-            self._webhook = Webhook(settings.webhook, settings.webhook_secret)
         self._computing = InThread() if settings.workers == 1 else InProcesses(settings.workers)
         for model in self._models:
             self.desks.add(await self._open(model))
@@ -105,8 +99,6 @@ class Service:
             keep_state(desk, self.settings)
         if self.trail is not None:
             await asyncio.to_thread(self.trail.close)
-        if self._webhook is not None:
-            await asyncio.to_thread(self._webhook.close)
         if self._computing is not None:
             await asyncio.to_thread(self._computing.close)
 
@@ -143,8 +135,6 @@ class Service:
         except IknowError as error:  # the rows do not fit, and the message says why
             raise Refusal(422, str(error)) from error
         desk.watch(Moment(call.request, said, time.perf_counter() - start, call.watch))
-        if desk.shadow is not None:
-            desk.shadow.follow(shaped, said, desk.served.labels)
         return said
 
     async def reload(self) -> list[dict[str, Any]]:
@@ -204,13 +194,9 @@ class Service:
         served = await asyncio.to_thread(load_served, model) if isinstance(model, Source) else model
         computing = self._computing
         assert computing is not None
-        source = self._shadows.get(served.name)
-        shadow = None if source is None else await asyncio.to_thread(load_served, source)
-        for each in (served, shadow):
-            if each is not None:
-                await computing.prepare(each)
+        await computing.prepare(served)
         tell = self._teller(served)
-        return await asyncio.to_thread(open_desk, served, self.settings, computing, tell, shadow)
+        return await asyncio.to_thread(open_desk, served, self.settings, computing, tell)
 
     async def _succeed(self, desk: Desk, served: Served) -> Desk:
         """Serve the same model with changed evidence from now on; its figures and alarm go on."""
@@ -271,14 +257,12 @@ class Service:
         await asyncio.to_thread(desk.close)
 
     def _tell(self, what: str, served: Served, details: Mapping[str, Any]) -> None:
-        """Raise an alarm: in the log, to the webhook and in the audit."""
+        """Raise an alarm: in the log and in the audit."""
         log.warning("ALARM (%s) for %s: %s", what, served.title, details.get("text", details))
-        payload = {"alarm": what, "time": now(), "model": served.name, "version": served.version,
-                   "bundle": served.sha256, "details": dict(details)}  # fmt: skip
-        if self._webhook is not None:
-            self._webhook.send(payload)
         if self.trail is not None:
-            self.trail.note_soon("alarm", served, payload)
+            told = {"alarm": what, "time": now(), "model": served.name, "version": served.version,
+                    "bundle": served.sha256, "details": dict(details)}  # fmt: skip
+            self.trail.note_soon("alarm", served, told)
 
     async def _keep(self) -> None:
         while True:

@@ -34,8 +34,6 @@ class Settings:
         retain_days: How long the audit keeps records; None keeps them forever.
         retain_bytes: How much of them it keeps; None keeps all.
         alarm_rate: Probability with which an alarm may ever be false, for each model.
-        webhook: The URL that alarms are posted to.
-        webhook_secret: What signs them.
         state: The folder that keeps the state of alarms across restarts; None keeps none.
 
     Examples:
@@ -58,8 +56,6 @@ class Settings:
     retain_days: float | None = None
     retain_bytes: int | None = None
     alarm_rate: float = 0.01
-    webhook: str | None = None
-    webhook_secret: str | None = None
     state: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
@@ -79,11 +75,6 @@ class Settings:
                 _check_positive(name, getattr(self, name))
         if not 0 < self.alarm_rate < 1:
             raise InputError(f"alarm_rate must lie between 0 and 1; got {self.alarm_rate}")
-        if self.webhook is not None and not self.webhook_secret:
-            raise InputError(
-                "alarms are signed, so that their receiver can trust them: set "
-                "IKNOW_WEBHOOK_SECRET, or webhook_secret"
-            )
         if self.most_held < self.most_body:
             raise InputError(
                 f"most_held must be at least most_body, {self.most_body}, or the largest request "

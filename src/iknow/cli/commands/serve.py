@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +10,6 @@ import typer
 from iknow.cli.options import ConfigOption
 
 LIMITS, AUDIT, ALARM, SAFETY = "Limits", "Audit", "Alarm", "Safety"
-SECRET = "IKNOW_WEBHOOK_SECRET"
 
 
 def serve(
@@ -27,10 +25,6 @@ def serve(
     workers: Annotated[
         int, typer.Option(min=1, help="Processes that compute, which share the evidence.")
     ] = 1,
-    shadow: Annotated[
-        list[str] | None,
-        typer.Option(help="NAME=FILE: a bundle that answers silently beside.", metavar="BUNDLE"),
-    ] = None,
     picture: Annotated[
         list[str] | None,
         typer.Option(help="NAME=28x28: draw unknown samples on the page.", metavar="SIZE"),
@@ -83,14 +77,6 @@ def serve(
             help="Probability with which an alarm may ever be false.", rich_help_panel=ALARM
         ),
     ] = 0.01,
-    webhook: Annotated[
-        str | None,
-        typer.Option(
-            help=f"URL to post alarms to, signed with {SECRET} of the environment.",
-            metavar="URL",
-            rich_help_panel=ALARM,
-        ),
-    ] = None,
     state: Annotated[
         Path | None,
         typer.Option(help="Folder that keeps alarms across restarts.", rich_help_panel=ALARM),
@@ -130,14 +116,12 @@ def serve(
     start(
         Plan(
             bundles=tuple(bundles or ()),
-            shadows=tuple(shadow or ()),
             pictures=tuple(picture or ()),
             host=host,
             port=port,
             tokens=tokens,
             certificate=ssl_certfile,
             key=ssl_keyfile,
-            secret=os.environ.get(SECRET),
             settings={
                 "workers": workers,
                 "audit": audit,
@@ -146,7 +130,6 @@ def serve(
                 "retain_days": retain_days,
                 "retain_bytes": None if retain_mib is None else retain_mib << 20,
                 "alarm_rate": alarm_rate,
-                "webhook": webhook,
                 "state": state,
                 "most_body": max_body << 20,
                 "most_rows": min(max_rows, queue),

@@ -25,14 +25,12 @@ class Plan:
     """What to serve and how, as the options say it."""
 
     bundles: tuple[str, ...]
-    shadows: tuple[str, ...]
     pictures: tuple[str, ...]
     host: str
     port: int
     tokens: Path | None
     certificate: Path | None
     key: Path | None
-    secret: str | None
     settings: Mapping[str, Any]
 
 
@@ -65,9 +63,7 @@ def run_service(plan: Plan, on_listening: Callable[[str], object] | None = None)
     from iknow.service.uvicorn import Address, run
 
     _log_to_stderr()
-    settings = Settings(
-        **plan.settings, tokens=read_tokens(plan.tokens), webhook_secret=plan.secret
-    )
+    settings = Settings(**plan.settings, tokens=read_tokens(plan.tokens))
     pictures = dict(_parse_picture(text) for text in plan.pictures)
     if pictures and settings.workers > 1:
         raise InputError("--picture draws in the process that listens: use --workers 1")
@@ -77,12 +73,6 @@ def run_service(plan: Plan, on_listening: Callable[[str], object] | None = None)
         if unknown := set(pictures) - set(named):
             raise InputError(f"--picture names {shown(min(unknown))}, which is not served")
         sources = [replace(each, picture=pictures.get(name)) for name, each in named.items()]
-    shadows = {}
-    for text in plan.shadows:
-        source = Source.parse(text)
-        if source.name is None:
-            raise InputError(f"--shadow takes NAME=FILE, the model to follow; got {shown(text)}")
-        shadows[source.name] = source
     address = Address(
         plan.host,
         plan.port,
@@ -98,7 +88,7 @@ def run_service(plan: Plan, on_listening: Callable[[str], object] | None = None)
         if on_listening is not None:
             on_listening(url)
 
-    run(Service(sources, settings, shadows), address, on_reload=read_again, on_listening=announce)
+    run(Service(sources, settings), address, on_reload=read_again, on_listening=announce)
 
 
 def _check_installed() -> None:

@@ -17,15 +17,14 @@ export function make() {
   const content = h("div", { class: "about-columns" });
   const element = h("section", { class: "card about" }, h("h2", null, "About this model"), content);
   /** @param {ModelStatus} status */
-  const update = ({ name, version, bundle, promises, shadow, live }) => {
+  const update = ({ name, version, bundle, promises, live }) => {
     const layers = live?.layers?.join(", ");
     content.replaceChildren(
       h("div", null, h("h3", null, "Promised"), promises?.length
         ? h("ul", null, promises.map((promise) => h("li", null, plain(promise))))
         : h("p", { class: "soft" }, "Nothing was promised about this model.")),
       h("div", null, ...facts("Served", { model: name, version, ...(layers ? { layers } : {}),
-        ...(bundle ? { bundle } : {}) })),
-      ...(shadow ? [h("div", null, ...facts("In its shadow", shadow))] : []));
+        ...(bundle ? { bundle } : {}) })));
   };
   return { element, update };
 }
