@@ -117,12 +117,11 @@ def test_a_record_keeps_who_may_be_known_and_refuses_what_it_cannot_read():
             Selection.from_dict({**record, "knowable": odd})
 
 
-def test_records_of_earlier_versions_are_read_but_not_their_certificates_for_each_class():
+def test_a_certificate_for_each_class_must_say_which_may_be_known():
     record = json.loads(json.dumps(certified()[0].selection_.to_dict()))
-    del record["knowable"], record["certificate"]["proven"]
     with pytest.raises(InputError, match=r"does not say which classes may be known.*tune again"):
-        Selection.from_dict(record)
-    record["certificate"]["by_class"] = None
-    read = Selection.from_dict(record)
-    assert read.knowable is None
-    assert read.certificate.proven is False
+        Selection.from_dict({**record, "knowable": None})
+    with pytest.raises(InputError, match="'knowable' is missing"):
+        Selection.from_dict({name: value for name, value in record.items() if name != "knowable"})
+    with pytest.raises(InputError, match="'more' does not belong"):
+        Selection.from_dict({**record, "more": 1})

@@ -71,8 +71,6 @@ def test_the_goal_and_the_staleness_are_stored():
     stale = tuned(accuracy=0.9).remove([3]).selection_
     again = Selection.from_dict(stale.to_dict())
     assert (again, again.goal, again.stale) == (stale, stale.goal, stale.stale)
-    older = {k: v for k, v in stale.to_dict().items() if k not in ("goal", "stale")}
-    assert (Selection.from_dict(older).goal, Selection.from_dict(older).stale) == (None, "")
     goal = Goal(k=np.array([3, 5]), method="grid")
     assert Goal.from_dict(goal.to_dict()) == Goal(k=[3, 5], method="grid")
     for wrong in ({"accuracy": 0.9}, {**goal.to_dict(), "random_state": "x"}):
@@ -80,14 +78,7 @@ def test_the_goal_and_the_staleness_are_stored():
             Goal.from_dict(wrong)
 
 
-def test_a_selection_from_before_goals_were_kept_is_renewed_by_what_it_promises():
-    for goal in ({"accuracy": 0.9, "confidence": 0.9}, {"false_alarm": 0.2}):
-        ec = tuned(**goal).remove([3])
-        older = {k: v for k, v in ec.selection_.to_dict().items() if k not in ("goal", "stale")}
-        ec.selection_ = Selection.from_dict(older)
-        ec.recertify(X[FRESH], Y[FRESH])
-        assert ec.selection_.is_certified == ("accuracy" in goal)
-        assert ec.selection_.false_alarm == goal.get("false_alarm")
+def test_a_selection_without_a_goal_cannot_be_renewed():
     ec = tuned(coverage=0.7).remove([3])
     ec.selection_ = Selection.from_dict({**ec.selection_.to_dict(), "goal": None})
     with pytest.raises(InputError, match="does not say what it was chosen for"):
@@ -194,14 +185,12 @@ def test_nothing_of_a_removed_sample_is_left(tmp_path):
     np.testing.assert_array_equal(loaded.probe_.rows, ec.probe_.rows)
 
 
-def test_a_probe_of_unknown_samples_goes_as_a_whole():
+def test_a_probe_forgets_samples_by_their_numbers():
     ec = fitted(neighborhoods=Ball(1.0))
     probe = ec.probe_
     ec.relabel([3], [1])
     assert ec.probe_ is probe  # nothing went
     assert isinstance(probe.without(probe.rows), str)
-    unknown = Probe(probe.inputs, probe.observed, probe.tolerances)
-    assert unknown.without(np.array([3])).startswith("samples were removed, and perhaps some")
     stream = EpistemicClassifier(MODEL, neighborhoods=Ball(1.0), progress=False)
     parts = (slice(0, 90), slice(90, 300))
     stream.fit(((X[TRAINING][part], Y[TRAINING][part]) for part in parts), rows=np.arange(300) + 7)

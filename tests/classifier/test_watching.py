@@ -1,6 +1,5 @@
 """What an alarm compares with: samples that nothing was fitted to, kept with the selection."""
 
-import json
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +10,7 @@ from iknow import Ball, EpistemicClassifier, Nearest
 from iknow.errors import BundleError, InputError, SelectionError
 from iknow.models.precomputed import PrecomputedModel
 from iknow.monitor import DriftAlarm, watch_scores, watched_layers
-from iknow.selection import Selection, Watch, make_watch
+from iknow.selection import Watch, make_watch
 from iknow.selection.guarantee import split
 from iknow.selection.watch import MOST_WATCHED
 
@@ -209,12 +208,6 @@ def test_a_watch_is_saved_bit_for_bit(tmp_path):
     for alarm in alarms:
         alarm.update(*scores)
     assert alarms[0].to_dict() == alarms[1].to_dict()
-
-
-def test_a_selection_of_an_earlier_version_has_no_watch():
-    record = json.loads(json.dumps(tuned(accuracy=0.98).selection_.to_dict()))
-    del record["watch"]
-    assert Selection.from_dict(record).watch is None
 
 
 def test_at_most_so_many_are_kept():

@@ -21,7 +21,6 @@ from iknow.storage.about import describe_bundle
 from tests.markup import Page
 from tests.storage.test_about import add_up, widen
 from tests.storage.test_bundle import make_outputs, rewrite_manifest
-from tests.storage.test_earlier import path_of
 from tests.storage.test_saved_levels import make_classifier
 
 RENDER = MarkdownIt("commonmark").enable("table").render
@@ -87,9 +86,9 @@ def test_its_configuration_is_the_description(tuned, tmp_path):
     assert "path" not in config  # of the machine that wrote it
 
 
-@pytest.mark.parametrize("written", [2, 3, 4])
-def test_a_bundle_of_any_format_gets_a_folder(tmp_path, written):
-    source = path_of(written, "certified")
+def test_a_bundle_on_disk_gets_a_folder(tmp_path):
+    source = tmp_path / "own.iknow"
+    make_classifier(accuracy=0.98).save(source)
     folder = write_folder(source, tmp_path / "x")
     assert (folder / "bundle.iknow").read_bytes() == source.read_bytes()
     assert "Guaranteed with confidence" in read_card(folder)[1].words

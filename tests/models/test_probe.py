@@ -227,7 +227,7 @@ def test_scores_that_are_not_finite_are_compared_as_they_are():
     with np.errstate(divide="ignore"):
         scores = np.log(np.eye(3)[Y] + [0, 0, 0.5])
     observed = Shifted().observe(X[:90], ("far",))
-    before = Probe(X, replace(observed, scores=scores), {SCORES: 1e-4, FAR: 1e-4})
+    before = Probe(X, replace(observed, scores=scores), {SCORES: 1e-4, FAR: 1e-4}, np.arange(90))
 
     class Same(Shifted):
         def observe(self, batch, layers):
@@ -257,7 +257,7 @@ def test_every_class_is_probed_where_there_is_room_and_each_time_the_same():
 def test_large_inputs_are_kept_in_smaller_numbers(width, n_rows):
     model = Shifted()
     n = 90 if width == 4 else 9
-    probe = make_probe(model, np.resize(X, (n, width)), Y[:n], ("far", "near"))
+    probe = make_probe(model, np.resize(X, (n, width)), Y[:n], ("far", "near"), np.arange(n))
     if n_rows is None:
         assert (
             probe
@@ -398,6 +398,7 @@ GAPS = {"name": "a", "array": "belief", "dtype": "S1000000000", "none": False}
         lambda record, arrays: record.update(inputs=FRAME | {"columns": [GAPS]}),
         lambda record, arrays: arrays.pop("belief"),
         lambda record, arrays: arrays.pop("layer0"),
+        lambda record, arrays: arrays.pop("rows"),
         lambda record, arrays: arrays.update(belief=np.full(32, 7)),
         lambda record, arrays: arrays.update(inputs=X[:3]),
         lambda record, arrays: arrays.update(scores=np.zeros(32)),
@@ -407,7 +408,7 @@ GAPS = {"name": "a", "array": "belief", "dtype": "S1000000000", "none": False}
 def test_what_no_probe_wrote_is_damage(change):
     from iknow.models.probe import restore_probe
 
-    record, arrays = make_probe(Shifted(), X, Y, ("far",)).store()
+    record, arrays = make_probe(Shifted(), X, Y, ("far",), np.arange(len(X))).store()
     assert restore_probe(record, arrays, ["far"]).find_difference(Shifted()) is None
     change(record, arrays)
     with pytest.raises(BundleError, match="cannot be read"):

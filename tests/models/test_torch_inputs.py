@@ -238,7 +238,7 @@ def test_inputs_by_name_are_stored_and_found_again(net, arrays):
     assert isinstance(back, Fields)
     for name, values in arrays.items():
         np.testing.assert_array_equal(back.arrays[name], values[[4, 1]])
-    probe = make_probe(model, tensors, np.arange(N) % 3, ("head.input",))
+    probe = make_probe(model, tensors, np.arange(N) % 3, ("head.input",), np.arange(N))
     assert probe.find_difference(model) is None
     torch.manual_seed(1)
     assert "differ by" in probe.find_difference(TorchModel(Mixed()))

@@ -35,7 +35,6 @@ from iknow.storage.segments.marks import first_marks, room_at
 from iknow.version import __version__
 from tests.markup import Page
 from tests.storage.test_bundle import make_outputs, unpack
-from tests.storage.test_earlier import path_of
 
 
 @pytest.fixture(scope="module")
@@ -147,16 +146,6 @@ def test_any_text_is_kept_as_it_is_or_refused(text):
             assert (kept or "") == text.replace("\r\n", "\n")
             kept = kept or ""
             assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]", kept)
-
-
-def test_bundles_of_all_earlier_formats_are_described():
-    for written in (2, 3, 4):
-        info = describe_bundle(path_of(written, "certified"))
-        assert (info.format, info.n_samples, info.classes) == (written, 30, (0, 1, 2))
-        assert (info.created, info.model, info.per_class, info.inputs) == (None,) * 4
-        assert (info.name, info.title) == (None, f"format-{written}-certified.iknow")
-        assert info.selection.certificate.known == 250
-        assert "Guaranteed with confidence" in str(info)
 
 
 def test_what_is_not_tuned_promises_nothing(tmp_path):

@@ -13,7 +13,6 @@ from iknow.storage.bundle import read_bundle
 from iknow.storage.catching_up import catch_up
 from iknow.storage.segments.compacting import compact_bundle
 from tests.storage.test_bundle import make_classifier, make_outputs
-from tests.storage.test_earlier import EARLIER, make_queries
 
 X, Y = make_blobs(400, 5, centers=4, cluster_std=2.0, random_state=0)
 FRESH = X[300:]
@@ -114,20 +113,6 @@ def test_after_compaction_nothing_of_a_removed_sample_is_left(path, model):
     assert traces_of(content, traces) == []
     loaded = EpistemicClassifier.load(path, model)
     assert set(gone).isdisjoint(loaded.probe_.rows.tolist())
-
-
-def test_an_earlier_bundle_forgets_its_probe_with_a_removed_sample(tmp_path):
-    """It does not say which samples its inputs are."""
-    path = tmp_path / "x.iknow"
-    for name in ("tuned", "levels"):
-        path.write_bytes((EARLIER / f"format-6-{name}.iknow").read_bytes())
-        before = EpistemicClassifier.load(path)
-        before.remove([3]).commit()
-        after = EpistemicClassifier.load(path)
-        one, other = before.assess(make_queries()), after.assess(make_queries())
-        np.testing.assert_array_equal(one.reason, other.reason)
-        assert isinstance(after.probe_, str)
-        assert describe_bundle(path).format == 7
 
 
 def test_what_is_chosen_anew_is_written_too(path, model):

@@ -21,7 +21,6 @@ from iknow.storage.segments.marks import SECTOR
 from tests.conditions import wait_until
 from tests.storage.changing import LAYERS, NONE, TIME, addition, ints, removal
 from tests.storage.test_bundle import make_classifier
-from tests.storage.test_earlier import EARLIER
 
 
 def relabeling(bundle, row, label):
@@ -314,17 +313,6 @@ def test_a_change_that_does_not_fit_is_refused(path, message):
 def test_a_change_that_cannot_be_is_not_written(change):
     with pytest.raises(InputError, match="cannot be stored"):
         encode_change(change)
-
-
-@pytest.mark.parametrize("written", [2, 4, 6])
-def test_a_bundle_of_an_earlier_format_takes_a_change_and_becomes_one_of_today(tmp_path, written):
-    path = tmp_path / "x.iknow"
-    path.write_bytes((EARLIER / f"format-{written}-tuned.iknow").read_bytes())
-    before = read_bundle(path)
-    digest = append_changes(path, [removal(3)], after=before.sha256)
-    found = read_bundle(path, verify="now")
-    assert (found.format, found.sha256) == (7, digest)
-    assert set(before.rows.tolist()) - set(found.rows.tolist()) == {3}
 
 
 # Readers

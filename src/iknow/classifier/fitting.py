@@ -206,4 +206,4 @@ class FittingMixin(ReadingMixin):
             inputs, labels, places = samples.richest
             rows = rows[places]
             codes = np.unique(labels.astype(str), return_inverse=True)[1]
-        return make_probe(self.model_, inputs, codes, self.layers_, self.batch_size, rows)
+        return make_probe(self.model_, inputs, codes, self.layers_, rows, self.batch_size)

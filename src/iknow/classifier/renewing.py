@@ -12,7 +12,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from iknow.classifier.tuning import TuningMixin
 from iknow.errors import InputError
-from iknow.selection import Goal, Selection
 
 
 class RenewingMixin(TuningMixin):
@@ -42,18 +41,8 @@ class RenewingMixin(TuningMixin):
             raise InputError("nothing to recertify: neighborhoods=... fixes them")
         if not hasattr(self, "selection_"):
             raise InputError("recertify belongs to a tuned classifier: call tune first")
-        goal = self.selection_.goal or _guess_goal(self.selection_)
+        if (goal := self.selection_.goal) is None:
+            raise InputError(
+                "this selection does not say what it was chosen for: call tune with the goal"
+            )
         return self._select(goal, self._samples(X, y), "validation", reference=reference)
-
-
-def _guess_goal(selection: Selection) -> Goal:
-    """The goal of a selection from before goals were kept, by what it promises."""
-    if (promise := selection.certificate) is not None:
-        each = promise.by_class is not None
-        return Goal(accuracy=promise.accuracy, confidence=promise.confidence, each_class=each)
-    if selection.false_alarm is not None:
-        return Goal(false_alarm=selection.false_alarm)
-    raise InputError(
-        "this selection does not say what it was chosen for, as an earlier version made it: call "
-        "tune with the goal"
-    )

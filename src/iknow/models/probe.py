@@ -43,14 +43,13 @@ class Probe:
         inputs: The inputs, as the model takes them.
         observed: What the model said about them.
         tolerances: For each layer, and for the scores, how far two answers may differ.
-        rows: The numbers of the training samples that the inputs are, of shape (n,); None if
-            nobody knows.
+        rows: The numbers of the training samples that the inputs are, of shape (n,).
     """
 
     inputs: Any
     observed: Observation
     tolerances: Mapping[str, float]
-    rows: Ints | None = None
+    rows: Ints
 
     def find_difference(self, model: Model, batch_size: int | None = None) -> str | None:
         """Say how `model`, in batches of `batch_size`, answers differently; None for alike."""
@@ -84,8 +83,6 @@ class Probe:
 
     def without(self, rows: Ints) -> Probe | str:
         """Return the probe without the training samples numbered `rows`, or why none is left."""
-        if self.rows is None:
-            return "samples were removed, and perhaps some of those that it was known by"
         kept = np.flatnonzero(~np.isin(self.rows, rows))
         if not len(kept):
             return "the samples that it was known by were removed"
@@ -96,8 +93,7 @@ class Probe:
         """Return plain values and arrays, no pickle; ValueError if the inputs forbid it."""
         record, arrays = store_inputs(self.inputs)
         arrays |= {"scores": self.observed.scores, "belief": self.observed.belief}
-        if self.rows is not None:
-            arrays["rows"] = self.rows
+        arrays["rows"] = self.rows
         for i, values in enumerate(self.observed.activations.values()):
             arrays[f"layer{i}"] = values
         tolerances = [self.tolerances[name] for name in tables_of(self.observed)]
@@ -115,8 +111,8 @@ def restore_probe(
         observed = Observation(scores, arrays["belief"], activations, invalid)
         lengths = map(float, record["tolerances"])
         tolerances = dict(zip(tables_of(observed), lengths, strict=True))
-        inputs, rows = restore_inputs(record["inputs"], arrays), arrays.get("rows")
-        probe = Probe(inputs, observed, tolerances, None if rows is None else np.array(rows))
+        inputs, rows = restore_inputs(record["inputs"], arrays), np.array(arrays["rows"])
+        probe = Probe(inputs, observed, tolerances, rows)
         _check_restored(probe)
         return probe
     except ImportError:
@@ -135,7 +131,7 @@ def _check_restored(probe: Probe) -> None:
         raise ValueError(f"its beliefs must be class codes from 0 to {n_classes - 1}")
     if any(v.ndim != 2 or len(v) != n or v.dtype.kind != "f" for v in tables.values()):
         raise ValueError(f"its scores and activations must be tables of floats with {n} rows")
-    if probe.rows is not None and (probe.rows.dtype.kind not in "iu" or probe.rows.shape != (n,)):
+    if probe.rows.dtype.kind not in "iu" or probe.rows.shape != (n,):
         raise ValueError("its rows must be numbers, one for each input")
     if count_samples(probe.inputs) != n:
         raise ValueError(f"it must hold {n} inputs")
@@ -148,13 +144,13 @@ def make_probe(
     inputs: Any,
     codes: Ints,
     layers: Sequence[str],
+    rows: Ints,
     batch_size: int | None = None,
-    rows: Ints | None = None,
 ) -> Probe | str:
     """A probe of a model by some training inputs, or the reason why that is impossible.
 
     codes: the classes of the inputs, of shape (n,); the probe covers all of them if possible.
-    rows: the numbers of the training samples that they are, of shape (n,), if known.
+    rows: the numbers of the training samples that they are, of shape (n,).
     """
     if isinstance(model, PrecomputedModel):
         return "it was made from precomputed outputs, without the model"
@@ -165,8 +161,8 @@ def make_probe(
     n = count_samples(chosen)
     try:
         whole = observe_inputs(model, chosen, layers, batch_size)
-        batches = [rows for rows in (np.arange(1), np.arange(1, n)) if len(rows)]
-        taken = [take_rows(chosen, rows) for rows in batches]
+        batches = [part for part in (np.arange(1), np.arange(1, n)) if len(part)]
+        taken = [take_rows(chosen, part) for part in batches]
         parts = [observe_inputs(model, part, layers, batch_size) for part in taken]
     except Exception as error:  # it may require a fixed batch size
         return f"the model cannot run on a few inputs at a time ({error})"
@@ -178,7 +174,7 @@ def make_probe(
         if noise > max(spread, UNITS_IN_LAST_PLACE * size):
             return "the model gives different answers each time for the same inputs"
         tolerances[name] = find_tolerance(values, noise)
-    probe = Probe(chosen, whole, tolerances)
+    probe = Probe(chosen, whole, tolerances, rows[places])
     try:
         n_bytes = sum(np.asarray(array).nbytes for array in probe.store()[1].values())
     except Exception as error:  # no data frame may make `fit` fail
@@ -186,8 +182,7 @@ def make_probe(
     kept = np.arange(min(n, n * MOST_BYTES // n_bytes))
     if not len(kept):
         return f"one input with its scores and activations takes more than {MOST_BYTES:,} bytes"
-    numbers = None if rows is None else rows[places][kept]
-    return Probe(take_rows(chosen, kept), whole[kept], tolerances, numbers)
+    return Probe(take_rows(chosen, kept), whole[kept], tolerances, rows[places][kept])
 
 
 def observe_inputs(

@@ -18,7 +18,7 @@ from iknow.core.level import Levels
 from iknow.core.neighborhood import Neighborhood
 from iknow.core.scalars import as_real
 from iknow.core.support import find_support
-from iknow.core.text import names, percent
+from iknow.core.text import names, percent, shown
 from iknow.errors import InputError
 from iknow.rules import neighborhood_from_dict, neighborhood_to_dict
 from iknow.selection.approximation import Approximation
@@ -205,7 +205,11 @@ class Selection:
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Selection:
-        """Return the selection that `to_dict` wrote as `record`, perhaps in an earlier version."""
+        """Return the selection that `to_dict` wrote as `record`."""
+        if set(record) != (entries := {each.name for each in fields(cls)} - {"curves"}):
+            wrong = sorted(set(record) ^ entries)[0]
+            problem = "is missing" if wrong in entries else "does not belong in it"
+            raise InputError(f"this is no record of a selection: {shown(wrong)} {problem}")
         values = dict(record)
         for name in ACCURACIES:
             values[name] = float("nan") if record[name] is None else record[name]
@@ -215,16 +219,16 @@ class Selection:
             values["certificate"] = Certificate(**record["certificate"])
         values["knowable"] = _read_knowable(record)
         values["watch"] = _read_watch(record)
-        if record.get("goal") is not None:
+        if record["goal"] is not None:
             values["goal"] = Goal.from_dict(record["goal"])
-        if record.get("approximation") is not None:
+        if record["approximation"] is not None:
             values["approximation"] = Approximation(**record["approximation"])
         return cls(**values | _read_path(record, values["neighborhoods"]))
 
 
 def _read_path(record: Mapping[str, Any], rules: Mapping[str, Neighborhood]) -> dict[str, Any]:
     """The path of levels, where on it the rules lie, and what that promises."""
-    path, level, least, rate = (record.get(name) for name in PATH)
+    path, level, least, rate = (record[name] for name in PATH)
     levels = None if path is None else levels_from_dict(path)
     if (levels is None) != (level is None):
         raise InputError("levels and a level on them go together; one of the two is missing")
@@ -245,8 +249,7 @@ def _read_path(record: Mapping[str, Any], rules: Mapping[str, Neighborhood]) -> 
 
 
 def _read_watch(record: Mapping[str, Any]) -> Watch | None:
-    """The watch; a selection of an earlier version has none."""
-    if (found := record.get("watch")) is None:
+    if (found := record["watch"]) is None:
         return None
     watch, layers = Watch.from_dict(found), record["neighborhoods"]
     if set(watch.layers) != set(layers) or len(watch.layers) != len(layers):
@@ -257,17 +260,13 @@ def _read_watch(record: Mapping[str, Any]) -> Watch | None:
 
 
 def _read_knowable(record: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """The classes that may be known.
-
-    A certificate for each class by an earlier version does not name them, and may have let a class
-    be known that was never tested: we refuse it.
-    """
-    codes = record.get("knowable")
+    """The classes that may be known; a certificate for each class must name them."""
+    codes = record["knowable"]
     if codes is None:
         if (record["certificate"] or {}).get("by_class") is not None:
             raise InputError(
-                "the certificate for each class does not say which classes may be known; an "
-                "earlier version made it: tune again with each_class=True"
+                "the certificate for each class does not say which classes may be known: tune "
+                "again with each_class=True"
             )
         return None
     if not isinstance(codes, (list, tuple)) or not all(type(code) is int for code in codes):

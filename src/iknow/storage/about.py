@@ -60,8 +60,7 @@ class BundleInfo:
         name: What its maker calls it, if anything.
         version: The version that its maker gave it, if any.
         note: What its maker says about it; "" for nothing.
-        created: When it was written, such as "2026-01-31T12:00:00Z". Bundles before format 5 do
-            not say, nor do they tell `model`, `per_class` and `inputs`: all are None.
+        created: When it was written, such as "2026-01-31T12:00:00Z".
         model: The kind of model it was made with.
         exported: If the bundle holds that model as ONNX: on how many samples it was compared, and
             how far scores and activations differed, where which tolerance was allowed; else None.
@@ -71,7 +70,7 @@ class BundleInfo:
         classes: The labels.
         n_samples: Number of training samples kept as evidence.
         per_class: Their number by class.
-        inputs: The shape of one sample, by the names of the model's inputs.
+        inputs: The shape of one sample, by the names of the model's inputs; None if unknown.
         feature_names: The names of the features, if they have any.
         rule: The kind of neighborhood.
         layers: The layers.
@@ -92,15 +91,15 @@ class BundleInfo:
     name: str | None
     version: str | None
     note: str
-    created: str | None
-    model: str | None
+    created: str
+    model: str
     exported: Mapping[str, Any] | None
     reading: Mapping[str, Any]
     needs: tuple[str, ...]
     recognizes_model: bool
     classes: tuple[Any, ...]
     n_samples: int
-    per_class: tuple[int, ...] | None
+    per_class: tuple[int, ...]
     inputs: Mapping[str, tuple[int, ...]] | None
     feature_names: tuple[str, ...] | None
     rule: str
@@ -169,7 +168,7 @@ def describe_bundle(path: str | os.PathLike[str]) -> BundleInfo:
     bundle = read_bundle(path, verify=False, copied_up_to=0)
     settings = read_settings(path, bundle)
     about, reading, chosen = (settings[name] for name in ("about", "reading", "selection"))
-    said: dict[str, Any] = dict(about or {})
+    said: dict[str, Any] = dict(about)
     selection = None if chosen is None else Selection.from_dict(chosen)
     log = (*bundle.log, *(each.logged() for each in bundle.changes))
     classes, n_samples = bundle.classes, len(bundle.labels)
@@ -180,25 +179,25 @@ def describe_bundle(path: str | os.PathLike[str]) -> BundleInfo:
         said["per_class"], classes, n_samples = now.counts().tolist(), now.classes, now.n_rows
         if selection is not None and not selection.stale:
             selection = replace(selection, stale=bundle.changes[0].logged().sentence())
-    names, counts, shapes = settings["feature_names_in"], said.get("per_class"), said.get("inputs")
+    names, shapes = settings["feature_names_in"], said["inputs"]
     return BundleInfo(
         path=os.fspath(path),
         n_bytes=bundle.n_bytes,
         format=bundle.format,
         iknow=bundle.version,
         sha256=bundle.sha256,
-        name=said.get("name"),
-        version=said.get("version"),
-        note=said.get("note", ""),
-        created=said.get("created"),
-        model=said.get("model"),
+        name=said["name"],
+        version=said["version"],
+        note=said["note"],
+        created=said["created"],
+        model=said["model"],
         exported=bundle.exported,
         reading={option: reading[option] for option in OPTIONS},
         needs=tuple(reading["functions"]),
         recognizes_model=not isinstance(settings["probe"], str),
         classes=tuple(classes.tolist()),
         n_samples=n_samples,
-        per_class=None if counts is None else tuple(counts),
+        per_class=tuple(said["per_class"]),
         inputs=None if shapes is None else {name: tuple(each) for name, each in shapes.items()},
         feature_names=None if names is None else tuple(names),
         rule=settings["rule"],

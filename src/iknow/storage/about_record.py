@@ -48,7 +48,7 @@ def make_about(
 
     A version is not kept: what is saved again is another bundle.
     """
-    before = getattr(classifier, "bundled_", {}).get("about") or {}
+    before = getattr(classifier, "bundled_", {}).get("about", {})
     labels = classifier.indexes_[classifier.layers_[0]].labels
     counts = np.bincount(labels, minlength=len(classifier.classes_))
     inputs = _shapes_of_inputs(classifier)
@@ -64,12 +64,6 @@ def make_about(
         "per_class": counts.tolist(),
         "inputs": inputs,
     }
-
-
-def say_nothing() -> dict[str, Any]:
-    """The record of a bundle about which nothing is known; `per_class` is left to the caller."""
-    words = {"name": None, "version": None, "note": "", "created": now(), "model": "not recorded"}
-    return words | {"per_class": [], "inputs": None}
 
 
 def check_about(record: object, n_rows: int, n_classes: int) -> dict[str, Any]:

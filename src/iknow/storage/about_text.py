@@ -37,14 +37,13 @@ def to_html(info: BundleInfo) -> str:
 
 def list_facts(info: BundleInfo) -> dict[str, str]:
     """What a bundle is made of, as short texts by their headings."""
-    made = f"by iknow {info.iknow}, format {info.format}"
     samples = f"{info.n_samples:,} of training"
     if info.selection is not None:
         samples += f", {info.selection.n_samples:,} of validation"
     version = {} if info.version is None else {"version": info.version}
     found = version | {
-        "made": short(made if info.created is None else f"{info.created} {made}"),
-        "model": f"{info.model or 'not recorded'}, {_where_model_is(info)}",
+        "made": short(f"{info.created} by iknow {info.iknow}, format {info.format}"),
+        "model": f"{info.model}, {_where_model_is(info)}",
         "samples": samples,
         "classes": _list_classes(info),
     }
@@ -82,11 +81,8 @@ def short_line(sentence: str) -> str:
 
 
 def _list_classes(info: BundleInfo) -> str:
-    counts = info.per_class or (None,) * len(info.classes)
-    shown = [
-        short(label, 40) + ("" if count is None else f" ({count:,})")
-        for label, count in list(zip(info.classes, counts, strict=True))[:CLASSES_SHOWN]
-    ]
+    pairs = list(zip(info.classes, info.per_class, strict=True))[:CLASSES_SHOWN]
+    shown = [f"{short(label, 40)} ({count:,})" for label, count in pairs]
     n = len(info.classes)
     return ", ".join(shown) + (f", … ({n:,} in all)" if n > CLASSES_SHOWN else "")
 

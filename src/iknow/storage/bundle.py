@@ -172,7 +172,7 @@ def read_opened(source: Path, opened: Opened, verify: bool | Literal["now"]) -> 
         changes=changes,
         n_bytes=file.opened.size,
         sha256=opened.head(),
-        n_torn=0 if opened.chain is None else opened.chain.torn,
+        n_torn=opened.chain.torn,
     )
 
 

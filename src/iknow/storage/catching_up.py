@@ -26,8 +26,6 @@ def catch_up(classifier: Any, sha256: str | None = None) -> Any:
         before = wanted.as_of(bundled["sha256"])
     except BundleError:
         return None
-    if before.chain is None or wanted.chain is None:
-        return None
     later = wanted.read_changes()[len(before.chain.segments) :]
     follower = classifier._view()
     try:

@@ -21,19 +21,15 @@ from iknow.errors import BundleError
 from iknow.storage.archive import ArchiveError, End, find_end, read_archive
 from iknow.storage.bundle_record import FORMAT
 from iknow.storage.manifest import LARGEST, read_manifest
-from iknow.storage.schema import add_missing, check_record
+from iknow.storage.schema import check_record
 from iknow.storage.sealed import SealedFile
 from iknow.storage.segments.chain import Chain, follow_chain
 from iknow.storage.segments.change_record import decode_change
 from iknow.storage.segments.marks import Head, read_marks, room_at
 
-READABLE = (2, 3, 4, 5, 6, FORMAT)
-WITH_SEGMENTS = 7
 FORMAT_LINE = re.compile(rb'\{\n"format": (\d{1,9}),')
 MANIFEST = "manifest.json"
 KEYS = ("format", "iknow", "classes", "layers", "probe", "settings", "arrays", "model", "changes")
-SINCE: dict[int, dict[str, Any]] = {6: {"model": None}, 7: {"changes": []}}
-"""What a manifest holds since a format, with the value that means none of it."""
 MOST_LOOKS = 1_000
 
 
@@ -41,8 +37,7 @@ MOST_LOOKS = 1_000
 class Opened:
     """An open bundle.
 
-    places: where its contents lie. sha256: of the manifest. end: of the archive. chain: of changes;
-    None in formats that have none.
+    places: where its contents lie. sha256: of the manifest. end: of the archive. chain: of changes.
     """
 
     file: SealedFile
@@ -50,21 +45,21 @@ class Opened:
     sha256: str
     places: dict[str, slice]
     end: int
-    chain: Chain | None
+    chain: Chain
 
     def head(self) -> str:
         """The digest that seals the whole file."""
-        return self.sha256 if self.chain is None else self.chain.head.digest.hex()
+        return self.chain.head.digest.hex()
 
     @property
     def committed(self) -> int:
         """Where that which was acknowledged ends."""
-        return self.file.opened.size if self.chain is None else self.chain.head.end
+        return self.chain.head.end
 
     def read_changes(self) -> tuple[Change, ...]:
         """The changes in the segments, in order."""
         changes = []
-        for segment in () if self.chain is None else self.chain.segments:
+        for segment in self.chain.segments:
             with prefixed(f"its change {segment.number}: "):
                 payload = self.file.read(segment.payload.start, segment.payload.stop)
                 changes.append(decode_change(payload))
@@ -78,18 +73,14 @@ class Opened:
         """
         if self.head() == sha256:
             return self
-        states = [self.sha256]
-        if self.chain is not None:
-            states += [segment.digest.hex() for segment in self.chain.segments]
-            if sha256 in states:
-                kept = self.chain.segments[: states.index(sha256)]
-                return replace(self, chain=replace(self.chain, segments=kept))
+        states = [self.sha256, *(segment.digest.hex() for segment in self.chain.segments)]
+        if sha256 in states:
+            kept = self.chain.segments[: states.index(sha256)]
+            return replace(self, chain=replace(self.chain, segments=kept))
         raise BundleError(f"it was replaced, and does not hold the state {sha256[:12]} any more")
 
-    def find_turn(self) -> int | None:
-        """How often changes were committed to the file by now; None if it takes none."""
-        if self.chain is None:
-            return None
+    def find_turn(self) -> int:
+        """How often changes were committed to the file by now."""
         try:
             return read_marks(self.file.read, self.end).last.turn
         except BundleError:  # it is being written, or damaged
@@ -131,16 +122,11 @@ def _look(source: Path) -> tuple[int, ...] | None:
 
 def _open(source: Path, copied_up_to: int | None) -> Opened:
     file = SealedFile(source, copied_up_to)
-    size = file.opened.size
-    end = find_end(file.read, size)
+    end = find_end(file.read, file.opened.size)
     places = _find_contents(source, file, end)
     manifest, sha256 = _read_manifest(source, file, places[MANIFEST])
-    chain = None
-    if manifest["format"] >= WITH_SEGMENTS:
-        with prefixed(f"{source} is damaged: "):
-            chain = _find_chain(file, end, bytes.fromhex(sha256))
-    elif end != (size, 0):
-        raise BundleError(f"{source} is not a bundle, or damaged: something follows its end")
+    with prefixed(f"{source} is damaged: "):
+        chain = _find_chain(file, end, bytes.fromhex(sha256))
     return Opened(file, manifest, sha256, places, end.place, chain)
 
 
@@ -164,19 +150,16 @@ def _find_chain(file: SealedFile, end: End, digest: bytes) -> Chain:
 def _read_manifest(source: Path, file: SealedFile, place: slice) -> tuple[dict[str, Any], str]:
     """The manifest, and its sha256."""
     text = file.read(place.start, min(place.stop, place.start + LARGEST + 1))
-    # The format comes before the checksum: a newer format may compute it differently.
+    # The format comes before the checksum: another format may compute it differently.
     found = FORMAT_LINE.match(text)
-    if found and int(found[1]) not in READABLE:
+    if found and int(found[1]) != FORMAT:
         raise BundleError(
-            f"{source} has format {int(found[1])}; this version of iknow reads formats "
-            f"{READABLE[0]} to {FORMAT}: use the version that wrote it, or a newer one"
+            f"{source} has format {int(found[1])}; this version of iknow reads format {FORMAT}: "
+            "load it with the version that wrote it, or fit and save again with this one"
         )
     with prefixed(f"{source} is damaged: {MANIFEST} is damaged: "):
         manifest = read_manifest(text)
-        for since, entries in SINCE.items():
-            if found and int(found[1]) < since:
-                manifest = add_missing(manifest, entries)
         check_record(manifest, "the manifest", KEYS)
-        if not any(manifest["format"] is each for each in READABLE):  # excludes True and 5.0
+        if type(manifest["format"]) is not int or manifest["format"] != FORMAT:
             raise BundleError(f"its format must be {FORMAT}")
     return manifest, hashlib.sha256(text).hexdigest()

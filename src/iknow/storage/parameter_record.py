@@ -18,15 +18,7 @@ from iknow.rules.registry import name_of, rule_named
 from iknow.selection import Selection
 from iknow.storage.bundle import Bundle
 from iknow.storage.bundle_record import check_quorum_fits
-from iknow.storage.reading_record import AS_USUAL
-from iknow.storage.schema import (
-    add_missing,
-    check_fields,
-    check_flag,
-    check_mapping,
-    check_whole,
-    misfit,
-)
+from iknow.storage.schema import check_fields, check_whole, misfit
 
 ONE, EACH, CHOSEN = "one", "each", "selection"
 
@@ -79,29 +71,6 @@ def parameters_to_dict(classifier: Any) -> dict[str, Any]:
         confidence=None if classifier.confidence is None else bool(classifier.confidence),
     )
     return vars(record)
-
-
-def upgrade(settings: Mapping[str, Any], bundle: Bundle) -> dict[str, Any]:
-    """Settings as we write them now; earlier formats did not keep all parameters.
-
-    Before format 4 there was no quorum, which is a quorum of one, whatever is usual now. Before
-    format 5 nothing was said about the bundle, and no options of reading a model were kept. Before
-    format 6 a bundle had no version.
-    """
-    found = dict(settings)
-    if bundle.format < 3:
-        fixed = check_flag(found.pop("fixed", None), "settings.fixed")
-        lost = {"layers": True, "neighborhoods": EACH if fixed else None, "classes": False}
-        defaults = {"validation_fraction": 0.25, "random_state": 0, "progress": True}
-        found = add_missing(found, {**lost, "metric": list(bundle.metrics), **defaults})
-    if bundle.format < 4:
-        found = add_missing(found, {"quorum": 1, "confidence": None})
-    if bundle.format < 5:
-        found = add_missing(found, {"about": None, "reading": AS_USUAL})
-    elif bundle.format < 6:
-        about = check_mapping(found.get("about"), "settings.about")
-        found["about"] = add_missing(about, {"version": None})
-    return found
 
 
 def _plain_quorum(quorum: Any) -> int | list[int] | None:

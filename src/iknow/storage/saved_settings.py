@@ -17,35 +17,19 @@ from iknow.storage import schema
 from iknow.storage.about_record import check_about
 from iknow.storage.bundle import Bundle
 from iknow.storage.parameter_record import KEYS as PARAMETERS
-from iknow.storage.parameter_record import check_parameters, upgrade
+from iknow.storage.parameter_record import check_parameters
 from iknow.storage.reading_record import check_reading
 
 KEYS = (
     *PARAMETERS,
     *("selection", "n_features_in", "feature_names_in", "probe", "about", "reading"),
 )
-SINCE_FORMAT_4: dict[str, Any] = {
-    "levels": None,
-    "level": None,
-    "least_confidence": None,
-    "false_alarm": None,
-    "left_out": {},
-    "note": "",
-}
-SINCE_FORMAT_7: dict[str, Any] = {"goal": None, "stale": "", "approximation": None}
-"""What a selection holds by now, with the values that mean none of it."""
 
 
 def read_settings(path: str | os.PathLike[str], bundle: Bundle) -> dict[str, Any]:
     """The checked settings of a bundle."""
     try:
-        settings = schema.check_record(upgrade(bundle.settings, bundle), "settings", KEYS)
-        if bundle.format < 4 and isinstance(settings["selection"], dict):
-            settings["selection"] = schema.add_missing(settings["selection"], SINCE_FORMAT_4)
-        if bundle.format < 6 and isinstance(settings["selection"], dict):
-            settings["selection"] = schema.add_missing(settings["selection"], {"watch": None})
-        if bundle.format < 7 and isinstance(settings["selection"], dict):
-            settings["selection"] = schema.add_missing(settings["selection"], SINCE_FORMAT_7)
+        settings = schema.check_record(bundle.settings, "settings", KEYS)
         _check(settings, bundle)
     except (BundleError, ValueError) as error:
         raise BundleError(f"{path} cannot be loaded: manifest.json: {error}") from error
@@ -69,8 +53,7 @@ def check_layers(
 
 def _check(settings: dict[str, Any], bundle: Bundle) -> None:
     check_parameters(settings, bundle)
-    if bundle.format >= 5:
-        check_about(settings["about"], len(bundle.labels), len(bundle.classes))
+    check_about(settings["about"], len(bundle.labels), len(bundle.classes))
     check_reading(settings["reading"])
     if settings["n_features_in"] is not None:
         schema.check_whole(settings["n_features_in"], "settings.n_features_in", 0)

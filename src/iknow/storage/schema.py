@@ -26,13 +26,6 @@ def check_record(value: object, where: str, keys: Collection[str]) -> dict[str, 
     return record
 
 
-def add_missing(record: Mapping[str, Any], entries: Mapping[str, Any]) -> dict[str, Any]:
-    """A record of an earlier format with the entries that it lacks."""
-    if known := sorted(set(record) & set(entries)):
-        raise BundleError(f"{known[0]!r} does not belong in a bundle of its format")
-    return {**record, **entries}
-
-
 def check_mapping(value: object, where: str) -> dict[str, Any]:
     """An object with any keys."""
     if not isinstance(value, dict):
@@ -49,12 +42,6 @@ def check_list(value: object, where: str) -> list[Any]:
 def check_text(value: object, where: str) -> str:
     if not isinstance(value, str):
         raise misfit(where, "text", value)
-    return value
-
-
-def check_flag(value: object, where: str) -> bool:
-    if not isinstance(value, bool):
-        raise misfit(where, "true or false", value)
     return value
 
 

@@ -78,7 +78,7 @@ class Guard:
     """Decides before each use of a file whether it may be used.
 
     verify: raises `BundleError` if the content is wrong. end: where the content ends; what follows
-    may come and go. turn: a number that grows with each change appended, if it can be told.
+    may come and go. turn: a number that grows with each change appended.
     by_content: whether `verify` finds every change.
 
     If a file that was verified once grew, or its turn did, that explains why its times differ: it
@@ -91,7 +91,7 @@ class Guard:
         file: SealedFile,
         verify: Callable[[], None],
         end: int,
-        turn: Callable[[], int | None],
+        turn: Callable[[], int],
         *,
         by_content: bool,
     ) -> None:
@@ -135,9 +135,7 @@ class Guard:
     def _grew(self, now: Identity) -> bool:
         """Whether something was appended since the last look."""
         before, self._turn = self._turn, self._find_turn()
-        longer = now.size > (self._passed or self._file.opened).size
-        later = before is not None and self._turn is not None and self._turn > before
-        return before is not None and (longer or later)
+        return self._turn > before or now.size > (self._passed or self._file.opened).size
 
     def _verify_meanwhile(self) -> None:
         """Compare the content in a thread, if none does already; a forked child starts its own."""
@@ -193,10 +191,7 @@ def _open(path: Path) -> int:
     if not stat.S_ISREG(mode):
         os.close(descriptor)
         if stat.S_ISDIR(mode):
-            raise BundleError(
-                f"{path} is not a bundle but a folder. If an older version of iknow wrote it, load "
-                "it with that version, or fit and save again: a bundle is one file now"
-            )
+            raise BundleError(f"{path} is not a bundle but a folder: a bundle is one file")
         raise BundleError(f"{path} is not a bundle: it is not a file")
     return descriptor
 

@@ -1,6 +1,5 @@
 """A classifier with an approximate index: what tuning measures, and where it is kept and shown."""
 
-import json
 from functools import partial
 
 import numpy as np
@@ -11,7 +10,7 @@ from iknow.core.assertion import Assertion
 from iknow.errors import BundleError, InputError
 from iknow.geometry import Minkowski
 from iknow.search.approximate import ApproximateIndex
-from iknow.selection import Approximation, Selection
+from iknow.selection import Approximation
 from tests.search.approximate.proposers import Stub, garbage
 
 
@@ -81,12 +80,6 @@ def test_it_is_kept_in_the_bundle_and_said(data, tmp_path):
     assert loaded.selection_.approximation == ec.selection_.approximation
     said = " ".join(loaded.selection_.sentences())
     assert "Search is approximate, ApproximateIndex(mode='fast'): of 300 validation samples" in said
-
-
-def test_a_record_of_an_earlier_version_has_none(data):
-    record = fitted(data, "exact").selection_.to_dict()
-    assert record.pop("approximation") is None
-    assert Selection.from_dict(json.loads(json.dumps(record))).approximation is None
 
 
 def test_bounds_are_binomial_and_counts_must_fit():

@@ -34,7 +34,7 @@ def export_job(
     check_output(output, [bundle, *paths_read(samples, model=model)])
     classifier = load_classifier(bundle, model, None, check_model=check_model)
     classifier.progress = False
-    before = (classifier.bundled_["about"] or {}).get("version")
+    before = classifier.bundled_["about"]["version"]
     with warnings.catch_warnings():
         # `take_inputs` compares the column names and restores their order.
         warnings.filterwarnings("ignore", message="X does not have valid feature names")

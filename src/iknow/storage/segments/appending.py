@@ -18,7 +18,7 @@ from iknow.core.change import Change
 from iknow.errors import ConflictError
 from iknow.storage.bundle import as_path, check_changes, read_opened
 from iknow.storage.opening import Opened, open_bundle, prefixed
-from iknow.storage.segments.chain import Chain, make_header
+from iknow.storage.segments.chain import make_header
 from iknow.storage.segments.change_record import encode_change
 from iknow.storage.segments.compacting import Chosen, rewrite_bundle
 from iknow.storage.segments.locking import locked
@@ -35,7 +35,7 @@ def append_changes(
     """Append changes to a bundle, all or none, and return its new sha256.
 
     Args:
-        path: The bundle. One of an earlier format is rewritten in today's first.
+        path: The bundle.
         changes: The changes, in order.
         after: The sha256 of the bundle that they follow. Default: whatever is there now.
         chosen: A selection and rules to use from now on; the bundle is then written anew.
@@ -60,14 +60,15 @@ def append_changes(
         bundle = read_opened(source, opened, verify=False)
         with prefixed(f"{source} cannot take this change: "):
             check_changes(bundle, (*bundle.changes, *changes))
-        if opened.chain is None or chosen is not None:
+        if chosen is not None:
             return rewrite_bundle(source, changes, chosen)
-        return _append(descriptor, opened, opened.chain, payloads).digest.hex()
+        return _append(descriptor, opened, payloads).digest.hex()
 
 
-def _append(descriptor: int, opened: Opened, chain: Chain, payloads: list[bytes]) -> Head:
+def _append(descriptor: int, opened: Opened, payloads: list[bytes]) -> Head:
     """Write and commit segments; the lock is held."""
-    before, turn, end = chain.head, chain.marks.last.turn, opened.end
+    chain, end = opened.chain, opened.end
+    before, turn = chain.head, chain.marks.last.turn
     if not chain.marks.both:  # else an interruption while a mark cannot be read would be damage
         turn += 1
         _write(descriptor, sector_of(end, turn), encode_mark(Mark(turn, before)))

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from iknow.core.change import Change
 from iknow.core.neighborhood import Neighborhood
 from iknow.errors import BundleError
-from iknow.storage.about_record import say_nothing
 from iknow.storage.bundle import as_path, encode_bundle, read_bundle, replace_bundle
 from iknow.storage.saved_settings import read_settings
 from iknow.storage.segments.folding import fold_changes
@@ -55,8 +54,6 @@ def rewrite_bundle(
     """
     bundle = read_bundle(source, verify="now", copied_up_to=0)
     settings = read_settings(source, bundle)
-    if settings["about"] is None:  # before format 5
-        settings["about"] = say_nothing()
     folded = fold_changes(replace(bundle, settings=settings), (*bundle.changes, *further))
     if chosen is not None:
         settings = {**folded.settings, "selection": chosen.selection}
