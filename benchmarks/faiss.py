@@ -26,23 +26,6 @@ def nearest_per_class(case: Case, layer: Layer) -> Callable[[Floats32], Floats]:
     return answer
 
 
-def nearest_few(
-    points: Floats32, labels: Ints, n_classes: int, n: int
-) -> Callable[[Floats32], Floats]:
-    """Distances to the n nearest of each class, (n_queries, n_classes, n), by flat indexes."""
-    indexes = [_flat(points[labels == code]) for code in range(n_classes)]
-
-    def answer(queries: Floats32) -> Floats:
-        distances = np.full((len(queries), n_classes, n), np.inf)
-        for code, index in enumerate(indexes):
-            if index.ntotal:
-                squared, _ = index.search(queries, min(n, index.ntotal))
-                distances[:, code, : squared.shape[1]] = np.sqrt(np.maximum(squared, 0))
-        return distances
-
-    return answer
-
-
 def range_support(case: Case, layer: Layer) -> Callable[[Floats32], Bools]:
     """Classes within the radius by a range search over all rows."""
     index = _flat(layer.points)

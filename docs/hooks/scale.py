@@ -48,42 +48,6 @@ def deciding_table() -> str:
     return "\n".join([_table(headings, rows, 3), *told, "", "Processor time, best of several."])
 
 
-def approximate_table() -> str:
-    """Agreement of assertions against speed, for each mode."""
-    rows, told = [], []
-    for name in ("approximate-64", "approximate-768"):
-        found = _read(name)
-        size = f"{found['rows']:,} × {found['features']}"
-        for each in found["results"]:
-            options = [f"{key} {each[key]}" for key in ("ef", "probes") if key in each]
-            rows.append(
-                [
-                    size,
-                    " ".join([each["entrant"], *options]),
-                    each["mode"],
-                    f"{each['us']:,.0f}",
-                    f"{each['alone_us'] / 1000:,.1f}",
-                    f"{each['same_assertion']:.2%}",
-                    f"{each['false_ik']:.2%}",
-                    f"{each['missed_ik']:.2%}",
-                ]
-            )
-        if found["stopped"]:
-            told.append(f"{size}: {', '.join(found['stopped'])} ran out of time.")
-    headings = (
-        "rows × features",
-        "entrant",
-        "mode",
-        "µs a query, in batches",
-        "ms alone",
-        "same assertion",
-        "IK that are not IK",
-        "IK missed",
-    )
-    machine = _on(_read("approximate-64")["machine"], "benchmarks.approximate")
-    return "\n".join([_table(headings, rows, 3), machine, *told])
-
-
 def disk_table() -> str:
     """An index larger than memory."""
     rows = []
@@ -198,7 +162,6 @@ def plan_text() -> str:
 SCALE: dict[str, Callable[[], str]] = {
     maker.__name__: maker
     for maker in (
-        deciding_table, approximate_table, disk_table, sharding_table,
-        gpu_scale_table, growth_table, plan_text,
+        deciding_table, disk_table, sharding_table, gpu_scale_table, growth_table, plan_text,
     )
 }  # fmt: skip

@@ -703,9 +703,9 @@ def test_layers_of_different_lengths_are_noticed_without_verification(saved):
         EpistemicClassifier.load(saved, verify=False)
 
 
-@pytest.mark.parametrize("format", [6, 8])
+@pytest.mark.parametrize("format", [7, 9])
 def test_another_format_is_refused_with_both_numbers_and_what_to_do(saved, format):
-    words = rf"has format {format}; this version of iknow reads format 7: .*the version that wrote"
+    words = rf"has format {format}; this version of iknow reads format 8: .*the version that wrote"
     for sealed in (True, False):  # another format may be sealed in another way
         if sealed:
             rewrite_manifest(saved, lambda manifest: manifest.update(format=format))
@@ -957,7 +957,7 @@ def make_what_exists(kind, target):
             target.write_bytes(target.read_bytes()[:-1])
         case "newer bundle":
             make_classifier().save(target)
-            rewrite_manifest(target, lambda manifest: manifest.update(format=8))
+            rewrite_manifest(target, lambda manifest: manifest.update(format=9))
 
 
 def content_of(folder):

@@ -84,21 +84,21 @@ TEXTS = {
     "a word": b"hello",
     "not sealed": b"{}",
     "not UTF-8": seal(b'{"format": "\xff"'),
-    "a byte order mark": seal(b'\xef\xbb\xbf{"format": 7'),
+    "a byte order mark": seal(b'\xef\xbb\xbf{"format": 8'),
     "a list": b"[" + seal(b"1"),
     "no entry": seal(b"{"),
-    "deep lists": seal(b'{"format": 7, "x": ' + b"[" * 1_000_000),
-    "deep objects": seal(b'{"format": 7, "x": ' + b'{"a":' * 1_000_000),
-    "deep and closed": seal(b'{"format": 7, "x": ' + b"[" * 500_000 + b"]" * 500_000),
-    "many values": seal(b'{"format": 7, "x": [' + b"[]," * 3_000_000 + b"[]]"),
-    "unended string": seal(b'{"format": 7, "x": "' + b'\\"' * 1_000_000),
-    "a key twice": seal(b'{"format": 7, "format": 7'),
+    "deep lists": seal(b'{"format": 8, "x": ' + b"[" * 1_000_000),
+    "deep objects": seal(b'{"format": 8, "x": ' + b'{"a":' * 1_000_000),
+    "deep and closed": seal(b'{"format": 8, "x": ' + b"[" * 500_000 + b"]" * 500_000),
+    "many values": seal(b'{"format": 8, "x": [' + b"[]," * 3_000_000 + b"[]]"),
+    "unended string": seal(b'{"format": 8, "x": "' + b'\\"' * 1_000_000),
+    "a key twice": seal(b'{"format": 8, "format": 8'),
     "NaN": seal(b'{"format": NaN'),
     "Infinity": seal(b'{"format": -Infinity'),
     "a large integer": seal(b'{"format": ' + b"9" * 5000),
     "a large number": seal(b'{"format": 1e999'),
     "another number": seal(b'{"format": {"float": "1e9"}'),
-    "too long": seal(b'{"format": 7, "x": "' + b"x" * LARGEST + b'"'),
+    "too long": seal(b'{"format": 8, "x": "' + b"x" * LARGEST + b'"'),
 }
 
 
@@ -140,7 +140,7 @@ def set_at(path, value):
 
 SELECTION = ("settings", "selection")
 WRONG = {
-    ("format",): [7.0, "7", None, True],
+    ("format",): [8.0, "8", None, True],
     ("iknow",): [None, 1],
     ("classes",): [None, [], {}, {"kind": "int64", "values": [0, 1, 2], "more": 1}],
     ("classes", "kind"): ["O", "float128", "str", "V8", "uint8,f4", "bool", None, 1, "datetime64"],

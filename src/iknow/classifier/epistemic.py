@@ -189,7 +189,7 @@ class EpistemicClassifier(WatchingMixin, ClassifierMixin, BaseEstimator):  # typ
             wanted = max(least, *(rule.n_neighbors for rule in rules.values()))
             per_class = max(rule.per_class for rule in rules.values())
             found = gathering.gather_evidence(observed, indexes, wanted, samples, per_class)
-        elif any(now._finds_support(layer) for layer in rules):
+        elif any(_finds_support(rule) for rule in rules.values()):
             found = gathering.find_supports(observed, indexes, rules, samples)
         else:
             found = gathering.find_decisions(observed, indexes, rules, samples)
@@ -216,18 +216,12 @@ class EpistemicClassifier(WatchingMixin, ClassifierMixin, BaseEstimator):  # typ
         if n_samples is None:  # then nothing is kept to gather them from later
             return True
         rules = self.neighborhoods_.values()
-        if any(self._finds_support(layer) for layer in self.neighborhoods_) or all(
+        if any(_finds_support(rule) for rule in rules) or all(
             self.indexes_[layer].decides(rule) for layer, rule in self.neighborhoods_.items()
         ):
             return False
         held = sum(rule.per_class for rule in rules) * len(self.classes_)
         return 16 * held * n_samples <= gathering.BYTES_OF_ACTIVATIONS_KEPT
-
-    def _finds_support(self, layer: str) -> bool:
-        """Whether a support is found without distances, as within a fixed radius."""
-        rule = self.neighborhoods_[layer]
-        within_radius = rule.decided_within is not None and rule.quorum == ONE
-        return within_radius or self.indexes_[layer].finds_support(rule)
 
     def predict(self, X: Any) -> Labels:
         """Return the model's own answers for the samples `X`, as labels of shape (n,).
@@ -253,3 +247,8 @@ class EpistemicClassifier(WatchingMixin, ClassifierMixin, BaseEstimator):  # typ
         if isinstance(self.probe_, Probe) and not isinstance(self.model_, PrecomputedModel):
             self.predict(self.probe_.inputs)
         return self
+
+
+def _finds_support(rule: Neighborhood) -> bool:
+    """Whether a support is found without distances, as within a fixed radius."""
+    return rule.decided_within is not None and rule.quorum == ONE

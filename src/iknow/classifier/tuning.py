@@ -12,7 +12,6 @@ from sklearn.utils.validation import check_is_fitted
 from iknow.classifier import gathering, parameters
 from iknow.classifier.adding import AddingMixin
 from iknow.classifier.applying import make_stale
-from iknow.classifier.approximating import Comparison
 from iknow.classifier.copying import count_copies
 from iknow.classifier.progress import track
 from iknow.classifier.training import as_random_state
@@ -101,8 +100,7 @@ class TuningMixin(AddingMixin):
         """Choose neighborhoods for a goal on some samples; positions: see `check_valid`."""
         view = self._view()  # so that all layers show the same evidence
         view._codes(samples)  # before the model does its work, if they are at hand
-        comparison = Comparison(view.indexes_)
-        seen = view._look(goal, samples, what, positions, comparison)
+        seen = view._look(goal, samples, what, positions)
         y_true = view._codes(samples)
         others = None
         if reference is not None:
@@ -122,10 +120,8 @@ class TuningMixin(AddingMixin):
             from_probabilities=seen.from_probabilities,
             reference=others,
         )
-        measured = comparison.measure(selection, confidence)
         with self._alone():
-            selection = replace(selection, goal=goal, approximation=measured)
-            self._choose(selection, len(view.changes_))
+            self._choose(replace(selection, goal=goal), len(view.changes_))
         return self
 
     def _choose(self, selection: Selection, n_changes: int) -> None:
@@ -145,19 +141,13 @@ class TuningMixin(AddingMixin):
         return codes
 
     def _look(
-        self,
-        goal: Goal,
-        samples: Samples,
-        what: str,
-        positions: Ints | None = None,
-        comparison: Comparison | None = None,
+        self, goal: Goal, samples: Samples, what: str, positions: Ints | None = None
     ) -> Validation:
         """What tuning needs to know about samples."""
         n_rows = self.indexes_[self.layers_[0]].n_rows
         quorum = parameters.as_quorum(self.quorum, self.rule)
-        observed = self._observe(samples, self.indexes_)
         seen = gather_validation(
-            observed if comparison is None else comparison.keep(observed),
+            self._observe(samples, self.indexes_),
             self.indexes_,
             goal.neighbors_needed(self.rule, n_rows, quorum),
             quorum,

@@ -156,19 +156,6 @@ class ChangingIndex(StoredRows):
             support[asked] = super().find_support(points[asked], neighborhood, beliefs)
         return support
 
-    @property
-    def approximation(self) -> str | None:
-        """The base in words if its answers may differ from those of exact search; else None."""
-        return self.base.approximation
-
-    def find_exact_support(self, queries: Any, neighborhood: Neighborhood, belief: Ints) -> Bools:
-        """What `find_support` finds if the search is exact."""
-        base: Any = self.base
-        if self.approximation is None:
-            return self.find_support(queries, neighborhood, belief)
-        exact = ChangingIndex(base.exact, self.gone, self.added, self._make)
-        return exact.find_support(queries, neighborhood, belief)
-
     def decides(self, neighborhood: Neighborhood) -> bool:
         """Whether `decide` is faster than `gather` for a `neighborhood`, as far as it is known."""
         return horizon_of(neighborhood) is not None and self.base.decides(neighborhood)

@@ -163,22 +163,6 @@ class LayerIndex:
         self._check_arrays()
         return support
 
-    @property
-    def approximation(self) -> str | None:
-        """The index in words if its answers may differ from those of exact search; else None."""
-        return self._index.approximation
-
-    def find_exact_support(self, queries: Any, neighborhood: Neighborhood, belief: Ints) -> Bools:
-        """What `find_support` finds about `queries` by a `neighborhood` and `belief`, if exact."""
-        points = self._transform(queries)
-        support = self._index.find_exact_support(points, neighborhood, belief)
-        self._check_arrays()
-        return support
-
-    def finds_support(self, neighborhood: Neighborhood) -> bool:
-        """Whether `find_support` is the fastest way to a support by a `neighborhood`."""
-        return self._index.finds_support(neighborhood)
-
     def decides(self, neighborhood: Neighborhood) -> bool:
         """Whether `decide` is faster than `gather`, as far as it is known."""
         return self._index.decides(neighborhood)

@@ -61,19 +61,6 @@ class StoredRows(ABC):
         evidence = self.gather(queries, neighborhood.n_neighbors, max(neighborhood.quorum))
         return find_support(evidence, neighborhood, belief)
 
-    @property
-    def approximation(self) -> str | None:
-        """The index in words if its answers may differ from those of exact search; else None."""
-        return None
-
-    def find_exact_support(self, queries: Any, neighborhood: Neighborhood, belief: Ints) -> Bools:
-        """What `find_support` finds about `queries` by a `neighborhood` and `belief`, if exact."""
-        return self.find_support(queries, neighborhood, belief)
-
-    def finds_support(self, neighborhood: Neighborhood) -> bool:
-        """Whether `find_support` is the fastest way to a support by a `neighborhood`."""
-        return False
-
     def decides(self, neighborhood: Neighborhood) -> bool:
         """Whether `decide` is faster than `gather` for a `neighborhood`, as far as it is known."""
         return False

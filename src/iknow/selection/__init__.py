@@ -1,7 +1,6 @@
 """Selection: validation evidence → neighborhoods. Works on evidence, never on a model."""
 
 from iknow.rules.nearest import match_k
-from iknow.selection.approximation import Approximation
 from iknow.selection.copies import check_unseen
 from iknow.selection.coverage import select, tunes_for_coverage
 from iknow.selection.goal import Goal
@@ -13,7 +12,6 @@ from iknow.selection.selection import Certificate, Curve, Selection
 from iknow.selection.watch import Watch, make_watch
 
 __all__ = [
-    "Approximation",
     "Certificate",
     "Curve",
     "Goal",

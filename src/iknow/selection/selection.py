@@ -21,7 +21,6 @@ from iknow.core.support import find_support
 from iknow.core.text import names, percent, shown
 from iknow.errors import InputError
 from iknow.rules import neighborhood_from_dict, neighborhood_to_dict
-from iknow.selection.approximation import Approximation
 from iknow.selection.goal import Goal
 from iknow.selection.level_record import levels_from_dict, levels_to_dict
 from iknow.selection.watch import Watch
@@ -98,7 +97,6 @@ class Selection:
             that.
         left_out: Layers in which nearness means too little, with the reason in words.
         note: What could not be promised, and what to ask for instead.
-        approximation: What an approximate search changed, if the index approximates.
         watch: Scores of samples that nothing was fitted to, if there are any, for an alarm to
             compare a stream with.
         goal: What they were chosen for, to choose them again; None if nobody knows.
@@ -123,7 +121,6 @@ class Selection:
     false_alarm: float | None = None
     left_out: Mapping[str, str] = field(default_factory=dict)
     note: str = ""
-    approximation: Approximation | None = None
     watch: Watch | None = field(default=None, repr=False, compare=False)
     goal: Goal | None = field(default=None, repr=False, compare=False)
     stale: str = ""
@@ -159,8 +156,6 @@ class Selection:
                 f"{guaranteed}: an ordinary sample is not IK with probability {self.false_alarm:g} "
                 "at most"
             )
-        if self.approximation is not None:
-            said.append(self.approximation.sentence())
         if self.note:
             said.append(f"Nothing is guaranteed: {self.note}")
         if (promise := self.certificate) is None:
@@ -199,8 +194,6 @@ class Selection:
             record["least_confidence"] = None
         record["left_out"] = dict(self.left_out)
         record["goal"] = None if self.goal is None else self.goal.to_dict()
-        measured = self.approximation
-        record["approximation"] = None if measured is None else measured.to_dict()
         return record
 
     @classmethod
@@ -221,8 +214,6 @@ class Selection:
         values["watch"] = _read_watch(record)
         if record["goal"] is not None:
             values["goal"] = Goal.from_dict(record["goal"])
-        if record["approximation"] is not None:
-            values["approximation"] = Approximation(**record["approximation"])
         return cls(**values | _read_path(record, values["neighborhoods"]))
 
 

@@ -26,7 +26,7 @@ from iknow.storage.schema import check_list, check_mapping, check_record, check_
 SMALL_QUORUM = 100
 """A quorum that costs little, even if a small training set cannot meet it."""
 LAYER_KEYS = ("metric", "metric_arrays", "neighborhood")
-FORMAT = 7
+FORMAT = 8
 MODEL = "model.onnx"
 PART = re.compile(r"[A-Za-z0-9_]{1,100}")
 

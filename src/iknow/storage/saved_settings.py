@@ -11,7 +11,7 @@ from iknow.core.neighborhood import Neighborhood
 from iknow.core.text import names
 from iknow.errors import BundleError, InputError
 from iknow.rules.registry import neighborhood_from_dict
-from iknow.selection import Approximation, Certificate, Selection
+from iknow.selection import Certificate, Selection
 from iknow.selection.selection import ACCURACIES
 from iknow.storage import schema
 from iknow.storage.about_record import check_about
@@ -74,7 +74,7 @@ def _check_selection(record: dict[str, Any], bundle: Bundle) -> Selection:
     keys = [each.name for each in fields(Selection) if each.name != "curves"]
     schema.check_record(record, where, keys)
     undefined = [name for name in (*ACCURACIES, "least_confidence") if record[name] is None]
-    parts = ("neighborhoods", "certificate", "levels", "approximation", "watch", "goal", "curves")
+    parts = ("neighborhoods", "certificate", "levels", "watch", "goal", "curves")
     schema.check_fields(Selection, record, where, (*parts, *undefined))
     place, left_out = f"{where}.neighborhoods", record["left_out"]
     used = [layer for layer in bundle.activations if layer not in left_out]
@@ -85,10 +85,6 @@ def _check_selection(record: dict[str, Any], bundle: Bundle) -> Selection:
         schema.check_fields(Certificate, schema.check_mapping(record["certificate"], part), part)
     if record["goal"] is not None:
         schema.check_mapping(record["goal"], f"{where}.goal")
-    if record["approximation"] is not None:
-        part = f"{where}.approximation"
-        measured = schema.check_mapping(record["approximation"], part)
-        schema.check_fields(Approximation, measured, part)
     selection = Selection.from_dict(record)
     if selection.watch is not None and selection.watch.belief.max() >= len(bundle.classes):
         raise InputError(f"the watch believes in more than the {len(bundle.classes)} classes")

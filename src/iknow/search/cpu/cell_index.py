@@ -44,9 +44,6 @@ MOST_NEIGHBORS = 64
 """Of more neighbors, most rows would be measured anyway."""
 TRIAL = 48
 """Queries that walk the tree before we decide how to answer the rest."""
-LEAST_PATIENCE = 64
-"""Panels that a query may always visit in search of a contradiction."""
-UNKNOWN = -2
 
 
 def cost_of_a_step(n_features: int) -> float:
@@ -133,27 +130,6 @@ class CellIndex(DenseIndex):
         if (times := self._worth.times(len(points))) is not None:
             times.note(by_bounds, len(points), time.perf_counter() - start)
         return decision
-
-    def find_contradictions(self, queries: Any, belief: Ints, radii: Floats, against: int) -> Ints:
-        """A class other than the `belief` that has `against` rows within the radius, (n,).
-
-        `queries` are of shape (n, n_features), `belief` and `radii` of shape (n,). -1 where it is
-        proven that there is none; -2 for a query that has no finite radius, or whose proof would
-        take as long as a search.
-        """
-        points, found = self._check(queries), np.full(len(queries), UNKNOWN)
-        asked = np.flatnonzero(np.isfinite(radii))
-        if not self._has_tree or len(asked) == 0:
-            return found
-        patience = max(LEAST_PATIENCE, int(self._tree.n_panels / cost_of_a_step(self.n_features)))
-        for part in (asked[:TRIAL], asked[TRIAL:]):
-            codes, reach = np.array(belief[part], np.int64), np.array(radii[part], np.float64)
-            found[part] = self._tree.find_contradictions(
-                points[part], codes, reach, against, patience
-            )
-            if (found[part] == UNKNOWN).all():  # nor would it help the rest
-                break
-        return found
 
     def _can_decide(self, neighborhood: Neighborhood) -> bool:
         horizon = said(neighborhood, "horizon")
