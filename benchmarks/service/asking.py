@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from io import BytesIO
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.service.pyarrow import ARROW_FILE, ARROW_STREAM, PARQUET, to_arrow, to_parquet
 from benchmarks.service.small import digits, table, texts
 from benchmarks.service.wire import Asked
 
@@ -38,17 +37,6 @@ def ask_json(rows: Any, model: str = "digits", query: str = "") -> Asked:
 
 def ask_npy(rows: NDArray[Any], model: str = "digits", query: str = "") -> Asked:
     return Asked(assess_path(model, query), as_npy(rows), NPY, what="npy")
-
-
-def ask_tables(columns: Mapping[str, Any], model: str) -> list[Asked]:
-    """The same columns in all formats of tables."""
-    path = assess_path(model)
-    return [
-        Asked(path, to_arrow(columns, stream=True), ARROW_STREAM, what="arrow stream"),
-        Asked(path, to_arrow(columns, stream=False), ARROW_FILE, what="arrow file"),
-        Asked(path, to_parquet(columns), PARQUET, what="parquet"),
-        Asked(path, to_parquet(columns, "gzip"), PARQUET, what="parquet"),
-    ]
 
 
 def tensor(rows: NDArray[Any], **more: Any) -> dict[str, Any]:
@@ -80,7 +68,6 @@ def good_requests() -> list[Asked]:
     rows, columns, some = digits()[1][:3], table()[1], texts()[1][:4]
     few = {name: values[:3] for name, values in columns.items()}
     objects = [dict(zip(few, values, strict=True)) for values in zip(*few.values(), strict=True)]
-    by_place = {f"p{i}": rows[:, i] for i in range(64)}
     return [
         ask_json(rows.tolist()),
         ask_json(rows[:1].tolist(), query="?evidence=true&exemplars=true&watch=false"),
@@ -90,8 +77,6 @@ def good_requests() -> list[Asked]:
         ask_npy(rows.astype(np.float32), query="?exemplars=1"),
         ask_npy(np.asfortranarray(rows.astype(np.uint8))),
         Asked(assess_path("texts"), as_npy(np.array(some)), NPY, what="npy"),
-        *ask_tables(few, "table"),
-        *ask_tables(by_place, "digits"),
         ask_v2(rows),
         ask_v2(rows, ("belief", "scores")),
         ask_v2_binary(rows),

@@ -11,13 +11,6 @@ from typing import Any
 import numpy as np
 
 from benchmarks.service.asking import LENGTH_HEADER, NPY, as_json, as_npy, assess_path, tensor
-from benchmarks.service.pyarrow import (
-    ARROW_STREAM,
-    PARQUET,
-    arrow_bombs,
-    parquet_bomb,
-    strange_tables,
-)
 from benchmarks.service.small import digits
 from benchmarks.service.wire import Asked
 
@@ -28,7 +21,7 @@ DIGITS = assess_path("digits")
 @cache
 def traps() -> tuple[Asked, ...]:
     """All of them."""
-    return (*_json_traps(), *_npy_traps(), *_table_traps(), *_v2_traps(), *_label_traps(), *_odd())
+    return (*_json_traps(), *_npy_traps(), *_v2_traps(), *_label_traps(), *_odd())
 
 
 def _json_traps() -> Iterator[Asked]:
@@ -92,15 +85,6 @@ def _npy_traps() -> Iterator[Asked]:
 def _npy_head(dtype: str, shape: str) -> bytes:
     text = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text
-
-
-def _table_traps() -> Iterator[Asked]:
-    for body, kind in strange_tables():
-        for model in ("digits", "texts", "table"):
-            yield Asked(assess_path(model), body, kind, what="table trap")
-    yield Asked(DIGITS, parquet_bomb(20_000), PARQUET, what="table trap")
-    for body in arrow_bombs():
-        yield Asked(DIGITS, body, ARROW_STREAM, what="table trap")
 
 
 def _v2_traps() -> Iterator[Asked]:

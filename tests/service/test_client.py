@@ -8,7 +8,6 @@ import pickle
 import socket
 import ssl
 import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -58,8 +57,7 @@ def test_answers_are_those_of_the_classifier_in_every_form(client, digits, form)
     np.testing.assert_array_equal(answers.level, expected.level)
 
 
-def test_tables_go_as_json_where_pyarrow_is_absent(client, digits, monkeypatch):
-    monkeypatch.setitem(sys.modules, "iknow.client.pyarrow", None)
+def test_tables_may_miss_numbers_but_not_name_a_column_twice(client, digits):
     X = digits.X[:3].copy()
     X[1, 0] = np.nan
     expected = digits.classifier.assess(X)
@@ -72,6 +70,14 @@ def test_tables_go_as_json_where_pyarrow_is_absent(client, digits, monkeypatch):
         answers = client.assess("digits", frame)
         assert answers.belief.tolist() == expected.belief.tolist()
         np.testing.assert_array_equal(answers.reason, expected.reason)
+    frame = pd.DataFrame(X)
+    for twice in (
+        frame.rename(columns={1: "0"}),
+        frame.rename(columns={1: 0}),
+        pa.Table.from_arrays([X[:, 0]] * 2, names=["a", "a"]),
+    ):
+        with pytest.raises(InputError, match="two columns"):
+            client.assess("digits", twice)
 
 
 def test_a_missing_number_makes_its_row_invalid_and_no_other(client, digits):

@@ -2,6 +2,8 @@
 
 import sys
 from decimal import Decimal
+from io import BytesIO
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -12,6 +14,7 @@ import pytest
 import iknow.tables
 from iknow.errors import InputError, MissingExtraError
 from iknow.tables import read_table, write_table
+from iknow.tables.pyarrow.batches import open_arrow, open_parquet
 
 
 @pytest.fixture
@@ -158,3 +161,34 @@ def test_rows_that_would_not_fit_into_memory_are_refused_before_they_are_unpacke
     pq.write_table(pa.table({"a": np.zeros(1000), "y": label}), tmp_path / "long.parquet")
     with pytest.raises(InputError, match="longest label has 5,000 letters"):
         read_table(tmp_path / "long.parquet", label="y")
+
+
+def to_bytes(table, form):
+    sink = pa.BufferOutputStream()
+    if form == "parquet":
+        pq.write_table(table, sink, store_schema=False)
+    else:
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def test_texts_that_lie_outside_of_their_batch_are_refused():
+    content = bytearray(to_bytes(pa.table({"a": ["some", "text"]}), "arrow"))
+    place = content.index(np.array([0, 4, 8], dtype="<i4").tobytes())
+    content[place + 8 : place + 12] = b"\xff\xff\xff\x7f"
+    with (
+        pytest.raises(InputError, match="the file cannot be read"),
+        open_arrow(BytesIO(bytes(content)), Path("the file")) as opened,
+    ):
+        list(opened.parts)
+
+
+@pytest.mark.parametrize(("form", "opener"), [("arrow", open_arrow), ("parquet", open_parquet)])
+def test_names_that_are_no_text_are_refused(form, opener):
+    content = to_bytes(pa.table({"name": [1.0]}), form).replace(b"name", b"na\xecm")
+    with (
+        pytest.raises(InputError, match="the file cannot be read"),
+        opener(BytesIO(content), Path("the file")),
+    ):
+        pass

@@ -1,7 +1,7 @@
 """Encoding: samples as the body of a request, in the smallest form that keeps them as they are.
 
-Numbers in an array or in lists become .npy; data frames and Arrow's tables an Arrow stream, or JSON
-where pyarrow is not installed; texts, dicts and all else JSON.
+Numbers in an array or in lists become .npy; data frames, tables of Arrow, texts, dicts and all else
+JSON.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from iknow.errors import InputError
 
 JSON = "application/json"
 NPY = "application/x-npy"
-ARROW_STREAM = "application/vnd.apache.arrow.stream"
 EXPECTED = "X must be an array, a list of rows, texts or dicts, a data frame, or arrays by name"
 
 
@@ -35,7 +34,7 @@ def encode(X: Any) -> tuple[str, bytes]:
     if isinstance(X, Mapping):
         return _as_json("inputs", {str(name): _listed(each) for name, each in X.items()})
     if is_table(X):
-        return _from_table(X)
+        return _as_json("rows", _records(X))
     if isinstance(X, (list, tuple)):
         return _from_list(X)
     if not hasattr(X, "__array__"):
@@ -73,16 +72,13 @@ def _from_list(rows: Any) -> tuple[str, bytes]:
     return _as_json("rows", rows)
 
 
-def _from_table(table: Any) -> tuple[str, bytes]:
-    try:
-        from iknow.client.pyarrow import to_stream
-    except ImportError:
-        return _as_json("rows", _records(table))
-    return ARROW_STREAM, to_stream(table)
-
-
 def _records(table: Any) -> list[dict[str, Any]]:
     """A table as dicts, one for each row; what is missing is None."""
+    columns = table.column_names if hasattr(table, "column_names") else table.columns
+    names = [str(name) for name in columns]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InputError(f"this table cannot be sent: it has two columns {shown(twice)}")
     if hasattr(table, "iloc"):  # of pandas
         rows = table.to_dict("records")
     else:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from iknow.service.decoding import ARROW_FILE, ARROW_STREAM, JSON, NPY, PARQUET
+from iknow.service.decoding import JSON, NPY
 
 Value = str | int | float | bool | None
 
@@ -144,7 +144,7 @@ ROWS_BODY = {
                     },
                 }
             },
-            **dict.fromkeys((NPY, ARROW_STREAM, ARROW_FILE, PARQUET), BINARY),
+            NPY: BINARY,
         },
     }
 }

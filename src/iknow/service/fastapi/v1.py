@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
 from iknow.service.changing import read_asked
-from iknow.service.decoding import JSON, decode, is_table
+from iknow.service.decoding import JSON, decode
 from iknow.service.desk import Desk
 from iknow.service.fastapi.reading import admit, read_body, service_of
 from iknow.service.fastapi.schemas import (
@@ -82,11 +81,7 @@ async def _assess(
     with span("assess", request.headers, model=name):
         body = await read_body(request)
         kind, settings = request.headers.get("Content-Type", JSON), service.settings
-        limits = settings.most_rows, settings.most_body
-        if is_table(kind):  # a few bytes may hold much, and others must not wait for it
-            rows = await asyncio.to_thread(decode, body, kind, *limits)
-        else:
-            rows = decode(body, kind, *limits)
+        rows = decode(body, kind, settings.most_rows)
         wanted = Wanted(evidence=evidence, exemplars=exemplars or settings.audit is not None)
         said = await service.answer(desk, rows, wanted, call)
     request.app.state.metrics.answered(desk.served, said)

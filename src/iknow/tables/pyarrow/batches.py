@@ -180,11 +180,11 @@ def open_arrow(file: IO[bytes], source: Path) -> Iterator[Batches]:
         names = tuple(opened.schema.names)  # which need not be text
     with opened:
         parts = map(opened.get_batch, range(opened.num_record_batches)) if is_file else opened
-        batches = _decoded(map(checked, parts), source)
+        batches = _decoded(map(_checked, parts), source)
         yield Batches(names, batches, index=_index_of(opened.schema))
 
 
-def checked(batch: Any) -> Any:
+def _checked(batch: Any) -> Any:
     """The same batch, if its texts and codes lie where it says: Arrow would read beyond it."""
     batch.validate(full=True)
     return batch
