@@ -1,6 +1,6 @@
 """Numpy's own files: one array in an .npy, named arrays in an .npz. Pickled objects are refused.
 
-Arrays are read row by row, in one pass, so that a file may be larger than memory.
+An .npy is read some rows at a time, so that it may be larger than memory; an .npz is read whole.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.lib import format as npy
@@ -32,26 +32,32 @@ MOST_ROWS = 1 << 16
 
 
 def read_npy(file: IO[bytes], path: Path, roles: Roles, *, whole: bool) -> Iterator[Table]:
-    """Features of shape (n, ...) from a file with one array."""
+    """Features of shape (n, ...) from a file with one array, some rows at a time unless whole."""
     if roles != Roles():
         named = next(name for name in (roles.label, roles.id, "columns") if name is not None)
         raise InputError(f"{path} holds one array, without {named!r}: give a file of labels")
     with decoding(path):
-        array = Rows(file, "the array", path, whole=whole, size=_size_of(file))
-    for part in _parts_of({"X": array}):
-        yield Table(as_features(part["X"], str(path)))
+        head = read_head(file, "the array")
+        at_once = whole or head.by_column or not head.shape
+        step = head.n_rows if at_once else min(head.n_rows, head.rows_at_once)
+        head.check(step, path, _size_of(file))
+        file.seek(head.start)
+    for start in range(0, max(1, head.n_rows), max(1, step)):
+        with decoding(path):
+            values = head.take(file, min(step, head.n_rows - start))
+        yield Table(as_features(values, str(path)))
 
 
 def read_npy_labels(file: IO[bytes], path: Path) -> Labels:
     """Labels of shape (n,) from a file with one array."""
     with decoding(path):
-        array = Rows(file, "the array", path, whole=True, size=_size_of(file))
-    return as_labels(array.take(array.n_rows), str(path))
+        head = read_head(file, "the array")
+        head.check(head.n_rows, path, _size_of(file))
+        file.seek(head.start)
+        return as_labels(head.take(file, head.n_rows), str(path))
 
 
-def read_npz(
-    file: IO[bytes], path: Path, roles: Roles, *, labelled: bool, whole: bool
-) -> Iterator[Table]:
+def read_npz(file: IO[bytes], path: Path, roles: Roles, *, labelled: bool) -> Table:
     """Features `X`, or precomputed `scores` and one array `layer:NAME` for each layer."""
     with Archive(file, path) as archive:
         names = archive.files
@@ -73,49 +79,41 @@ def read_npz(
                 f"{path} holds scores but no layer: expected an array layer:NAME for each layer; "
                 f"its arrays are {quoted(names)}"
             )
-        arrays = {each: archive.rows(each, whole=whole) for each in (samples, *layers, *aside)}
-        check_rows({f"{each} in {path}": rows.n_rows for each, rows in arrays.items()})
-        make = _find_columns(archive, arrays[samples], path, roles)
-        for part in _parts_of(arrays):
-            table = make(part)
-            if label in aside:
-                table = replace(table, labels=as_labels(part[label], f"{label} in {path}"))
-            if roles.id is not None:
-                table = replace(table, ids=_as_ids(part[roles.id]), id_name=roles.id)
-            yield table
+        arrays = {each: archive.array(each) for each in (samples, *layers, *aside)}
+        rows = {f"{each} in {path}": len(np.atleast_1d(a)) for each, a in arrays.items()}
+        check_rows(rows)
+        if samples == "scores":
+            table = _as_outputs(arrays, _read_classes(archive, arrays[samples], path), path)
+        else:
+            table = _as_inputs(archive, arrays[samples], path, roles)
+        if label in aside:
+            table = replace(table, labels=as_labels(arrays[label], f"{label} in {path}"))
+        if roles.id is not None:
+            table = replace(table, ids=_as_ids(arrays[roles.id]), id_name=roles.id)
+        return table
 
 
-def _find_columns(archive: Archive, samples: Rows, path: Path, roles: Roles) -> Any:
-    """A function from parts of the arrays to tables."""
-    if "scores" in archive.files:
-        classes = _read_classes(archive, samples, path)
-        return lambda part: _as_outputs(part, classes, path)
+def _as_inputs(archive: Archive, samples: NDArray[Any], path: Path, roles: Roles) -> Table:
     names: tuple[str, ...] | None = None
     if "feature_names" in archive.files:
         found = archive.array("feature_names")
-        if len(samples.shape) != 2 or found.shape != samples.shape[1:]:
+        if samples.ndim != 2 or found.shape != samples.shape[1:]:
             raise InputError(
                 f"feature_names in {path} must name the columns of X, which has shape "
                 f"{samples.shape}; got shape {found.shape}"
             )
         names = tuple(found.astype(np.str_).tolist())
-    chosen, places = names, None
-    if roles.drop or roles.features or roles.text:
-        if names is None:
-            raise InputError(f"X in {path} has no names to choose columns by: add feature_names")
-        chosen = replace(roles, label=None, id=None).find_features(names, str(path))
-        places = [names.index(name) for name in chosen]
-
-    def make(part: Mapping[str, NDArray[Any]]) -> Table:
-        features = as_features(part["X"], f"X in {path}")
-        taken = features if places is None else features[:, places]
-        return Table(taken, feature_names=chosen)
-
-    return make
+    features = as_features(samples, f"X in {path}")
+    if not (roles.drop or roles.features or roles.text):
+        return Table(features, feature_names=names)
+    if names is None:
+        raise InputError(f"X in {path} has no names to choose columns by: add feature_names")
+    chosen = replace(roles, label=None, id=None).find_features(names, str(path))
+    return Table(features[:, [names.index(name) for name in chosen]], feature_names=chosen)
 
 
-def _read_classes(archive: Archive, scores: Rows, path: Path) -> Labels | None:
-    if len(scores.shape) != 2:
+def _read_classes(archive: Archive, scores: NDArray[Any], path: Path) -> Labels | None:
+    if scores.ndim != 2:
         raise InputError(
             f"scores in {path} must have shape (n_samples, n_classes); got {scores.shape}"
         )
@@ -129,13 +127,13 @@ def _read_classes(archive: Archive, scores: Rows, path: Path) -> Labels | None:
     return classes
 
 
-def _as_outputs(part: Mapping[str, NDArray[Any]], classes: Labels | None, path: Path) -> Table:
+def _as_outputs(arrays: Mapping[str, NDArray[Any]], classes: Labels | None, path: Path) -> Table:
     activations: dict[str, Floats] = {
         name.removeprefix(LAYER_PREFIX): as_features(values, f"{name} in {path}")
-        for name, values in part.items()
+        for name, values in arrays.items()
         if name.startswith(LAYER_PREFIX)
     }
-    scores = as_features(part["scores"], f"scores in {path}")
+    scores = as_features(arrays["scores"], f"scores in {path}")
     return Table(features=None, scores=scores, activations=activations, classes=classes)
 
 
@@ -170,86 +168,76 @@ class Archive(zipfile.ZipFile):
         self.members = {info.filename.removesuffix(".npy"): info for info in self.infolist()}
         self.files = list(self.members)
 
-    def rows(self, name: str, *, whole: bool) -> Rows:
-        """One array, to be read row by row; its damage or its objects come to light only here."""
-        with decoding(self.path):
-            member = self.members[name]
-            file, size = self.open(member), member.file_size
-            return Rows(file, f"array {name!r}", self.path, whole=whole, size=size)
-
     def array(self, name: str) -> NDArray[Any]:
-        """One array as a whole."""
-        rows = self.rows(name, whole=True)
-        return rows.take(rows.n_rows)
-
-
-class Rows:
-    """The array in an .npy stream, row by row, after checking its type and size.
-
-    shape: of the whole array. rows_at_once: how many make up a part.
-    """
-
-    def __init__(
-        self, file: IO[bytes], what: str, path: Path, *, whole: bool, size: int | None = None
-    ) -> None:
-        head = io.BytesIO(file.read(HEAD_BYTES))
-        old = npy.read_magic(head) == (1, 0)
-        read_header = npy.read_array_header_1_0 if old else npy.read_array_header_2_0
-        self.shape, by_column, self._kind = read_header(head)
-        self._file, self._ahead, self._what, self._path = file, head.read(), what, path
-        if self._kind.hasobject:
-            raise ValueError(
-                f"{what} holds pickled Python objects, which could execute code; save it as "
-                "numbers or, with .astype(str), as text"
-            )
-        item, n_values = self._kind.itemsize, math.prod(self.shape)
-        if item == 0 or min(self.shape, default=0) < 0:
-            raise ValueError(
-                f"{what} holds values without a size, of type {self._kind} and shape {self.shape}"
-            )
-        self.n_rows = self.shape[0] if self.shape else 1
-        row_values = n_values // max(1, self.n_rows)
-        self.rows_at_once = max(1, min(MOST_ROWS, PART // max(1, 8 * row_values)))
-        if whole or by_column or not self.shape:
-            self.rows_at_once = max(1, self.n_rows)
-        # As it is read, and then as float64.
-        held = min(self.rows_at_once, self.n_rows) * row_values * (item + 8)
-        check_fits(held, f"{what} of {path}")
-        if size is not None and n_values * item > size:
-            raise ValueError(f"{what} of shape {self.shape} is truncated: there are {size:,} bytes")
-        self._order: Literal["C", "F"] = "F" if by_column else "C"
-
-    def take(self, n_rows: int) -> NDArray[Any]:
-        """The next rows, at most this number of them."""
-        n_values = math.prod(self.shape[1:]) * min(n_rows, self.n_rows)
-        shape = (-1, *self.shape[1:]) if n_values and self.shape else self.shape
-        self.n_rows -= min(n_rows, self.n_rows)
-        with decoding(self._path):
-            values = self._read(n_values).reshape(shape, order=self._order)
-            if not self.n_rows:
-                self._file.read(1)  # an archive compares its checksum at the end
+        """One array; its damage or its objects come to light only here."""
+        member = self.members[name]
+        with decoding(self.path):
+            with self.open(member) as file:
+                head = read_head(file, f"array {name!r}")
+            head.check(head.n_rows, self.path, member.file_size)
+            with self.open(member) as file:
+                file.read(head.start)
+                values = head.take(file, head.n_rows)
+                file.read(1)  # the archive compares its checksum at the end
         return values
 
-    def _read(self, n_values: int) -> NDArray[Any]:
-        content = bytearray(n_values * self._kind.itemsize)
-        done = min(len(content), len(self._ahead))
-        content[:done], self._ahead = self._ahead[:done], self._ahead[done:]
-        view = memoryview(content)
-        while done < len(content) and (more := self._file.readinto(view[done:])):  # type: ignore[attr-defined]
-            done += more
-        if done < len(content):
+
+class Head(NamedTuple):
+    """What an .npy file says about its array. start: where its values begin."""
+
+    what: str
+    shape: tuple[int, ...]
+    by_column: bool
+    kind: np.dtype[Any]
+    start: int
+
+    @property
+    def n_rows(self) -> int:
+        return self.shape[0] if self.shape else 1
+
+    @property
+    def row_values(self) -> int:
+        return math.prod(self.shape[1:])
+
+    @property
+    def rows_at_once(self) -> int:
+        """How many rows make up a part."""
+        return max(1, min(MOST_ROWS, PART // max(1, 8 * self.row_values)))
+
+    def check(self, n_rows: int, path: Path, size: int | None) -> None:
+        """Refuse rows that do not fit into memory, or an array larger than its file."""
+        # As it is read, and then as float64.
+        check_fits(n_rows * self.row_values * (self.kind.itemsize + 8), f"{self.what} of {path}")
+        if size is not None and self.n_rows * self.row_values * self.kind.itemsize > size:
             raise ValueError(
-                f"{self._what} is truncated: {len(content) - done:,} bytes are missing"
+                f"{self.what} of shape {self.shape} is truncated: there are {size:,} bytes"
             )
-        return np.frombuffer(content, dtype=self._kind)
+
+    def take(self, file: IO[bytes], n_rows: int) -> NDArray[Any]:
+        """The next rows of a file that stands at values, in an array that may be changed."""
+        content = bytearray(n_rows * self.row_values * self.kind.itemsize)
+        done = file.readinto(content)  # type: ignore[attr-defined]
+        if done < len(content):
+            raise ValueError(f"{self.what} is truncated: {len(content) - done:,} bytes are missing")
+        shape = (n_rows, *self.shape[1:]) if self.shape else ()
+        values = np.frombuffer(content, dtype=self.kind)
+        return values.reshape(shape, order="F" if self.by_column else "C")
 
 
-def _parts_of(arrays: Mapping[str, Rows]) -> Iterator[dict[str, NDArray[Any]]]:
-    """The rows of several arrays of the same length, some at a time, at least once."""
-    n_rows = next(iter(arrays.values())).n_rows
-    step = min(rows.rows_at_once for rows in arrays.values())
-    for _ in range(0, max(1, n_rows), step):
-        yield {name: rows.take(step) for name, rows in arrays.items()}
+def read_head(file: IO[bytes], what: str) -> Head:
+    """The head of an .npy file, if its array holds plain values."""
+    head = io.BytesIO(file.read(HEAD_BYTES))
+    old = npy.read_magic(head) == (1, 0)
+    read_header = npy.read_array_header_1_0 if old else npy.read_array_header_2_0
+    shape, by_column, kind = read_header(head)
+    if kind.hasobject:
+        raise ValueError(
+            f"{what} holds pickled Python objects, which could execute code; save it as "
+            "numbers or, with .astype(str), as text"
+        )
+    if kind.itemsize == 0 or min(shape, default=0) < 0:
+        raise ValueError(f"{what} holds values without a size, of type {kind} and shape {shape}")
+    return Head(what, shape, by_column, kind, head.tell())
 
 
 def _size_of(file: IO[bytes]) -> int | None:

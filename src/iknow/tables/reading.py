@@ -30,7 +30,7 @@ def reading(
     """The samples of a file, part by part; see `iknow.tables.read_table`.
 
     Labels of .csv cells stay text, as those in a later part may be no numbers: see `settle_labels`.
-    whole: refuse what does not fit into memory as a whole, and read arrays in one part.
+    whole: refuse what does not fit into memory as a whole, and read an .npy in one part.
     """
     form = format_to_read(path, form)
     labels = None if labels_path is None else _read_labels(labels_path)
@@ -40,7 +40,7 @@ def reading(
         if form == "npy":
             parts = read_npy(file, path, roles, whole=whole)
         elif form == "npz":
-            parts = read_npz(file, path, roles, whole=whole, **how)
+            parts = iter([read_npz(file, path, roles, **how)])
         else:
             batches, columns = _pyarrow(f"reading .{form} files")
             with getattr(batches, f"open_{form}")(file, path) as opened:
