@@ -60,7 +60,6 @@ def make_case(name: str, shape: Shape) -> Case:
     )
     rule = chosen.neighborhoods["layer"]
     assert isinstance(rule, Ball)
-    assert isinstance(rule.radius, float)
     return Case(
         name=name,
         about=f"{kind}, {shape.n_rows:,} × {shape.n_features}, {shape.n_classes:,} classes",

@@ -74,7 +74,7 @@ def choose(
         layer: rule for layer, rule in selection.neighborhoods.items() if isinstance(rule, Ball)
     }
     return Chosen(
-        radii={layer: float(ball.radius) for layer, ball in balls.items()},  # type: ignore[arg-type]
+        radii={layer: ball.radius for layer, ball in balls.items()},
         k=k,
         threshold=match_threshold(confidence_of(assessment.scores), selection.coverage),
         coverage=selection.coverage,

@@ -21,12 +21,11 @@ ARGUMENTS = (griffe.DocstringSectionKind.parameters, griffe.DocstringSectionKind
 
 # Records that a function returns or takes: the example of that function shows them.
 SHOWN_ELSEWHERE = {
-    "AccuracyReport", "Answers", "BundleInfo", "Certificate", "Comparison", "CoverageSurface",
-    "Curve", "DriftReport", "Event", "EvidenceScatter", "Exemplar", "Explanation", "Features",
+    "AccuracyReport", "Answers", "BundleInfo", "Certificate", "Comparison",
+    "DriftReport", "Event", "EvidenceScatter", "Exemplar", "Explanation", "Features",
     "Image", "Label", "LayerBound", "LayerExplanation", "LayerInfo", "Observation", "Probe",
     "RadiusCurve", "Reason", "Regions", "Report", "RiskCoverage", "RobustCurve", "Selection",
-    "Sensitivity", "Series", "Sizes", "Slack", "Stability", "Threshold", "Tradeoff",
-    "TradeoffLine",
+    "Sensitivity", "Series", "Sizes", "Slack", "Stability", "Threshold",
 }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ interface Layer {
 
 /* A rule, a value for each of its parameters, and what else it keeps. */
 interface Setting {
-  rule: Rule; text: string; quorum: number[]; radius: any; k: any; ratio: any; factor?: any; radii: any;
+  rule: Rule; text: string; quorum: number[]; radius: any; k: any; ratio: any;
   [value: string]: any;
 }
 
@@ -44,23 +44,23 @@ interface Parameter {
   id: string; symbol: string; smallest: number; whole?: boolean; isDistance?: boolean; perLayer?: boolean;
   label: (layer: Layer) => string;
   start: (layer: Layer) => number;
-  scale: (layers: Layer[], setting: Setting) => Scale;
-  turns: (layer: Layer, setting: Setting, i: number) => number[];
+  scale: (layers: Layer[]) => Scale;
+  turns: (layer: Layer, i: number) => number[];
 }
 
 interface Plot {
   pen: CanvasRenderingContext2D; width: number; height: number;
   x: (value: number) => number; y: (value: number) => number; mostX: number; mostY: number;
-  spots: Float32Array; units: string; quorum: number[];
+  spots: Float32Array; quorum: number[];
 }
 
 /* Each member is explained in rules/rule.js. */
 interface Defaults {
-  lines: string; unit: string; slack: string; fromBelief: boolean;
-  measure: OfClass<number>; measuredReach: OfSample<number>; marginOf: OfSample<number>;
+  lines: string; slack: string; fromBelief: boolean;
+  marginOf: OfSample<number>;
   fullWithin: OfClass<number>; emptyBeyond: OfClass<number>;
-  ratioOf: (setting: Setting) => number | null; robustRadius: OfSample<number>;
-  drawLines: (plot: Plot, setting: Setting) => void; settle: (setting: Setting) => Setting;
+  ratioOf: (setting: Setting) => number; robustRadius: OfSample<number>;
+  drawLines: (plot: Plot, setting: Setting) => void;
 }
 
 interface Necessary {

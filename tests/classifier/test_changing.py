@@ -89,7 +89,6 @@ PARAMETERS = [
     {"neighborhoods": RelativeBall(3.0, 1.2, quorum=(1, 3))},
     {"neighborhoods": RelativeBall(4.0, 0.8, quorum=(2, 2)), "model": PIPELINE},
     {"neighborhoods": Ball(2.0), "model": PIPELINE, "layers": ["input", "output"]},
-    {"neighborhoods": Ball((1.0, 2.0, 3.0), quorum=2)},
     {"neighborhoods": Nearest(3, quorum=(2, 1)), "index": DenseIndex},
     {"neighborhoods": Ball(3.0), "metric": Minkowski(1)},
     {"neighborhoods": Ball(2.0), "metric": "hamming"},
@@ -187,15 +186,6 @@ def test_a_new_class_of_text_and_one_of_another_kind():
         ec.add(FRESH[:1], [7])
     with pytest.raises(InputError, match="labels of another kind"):
         fitted(neighborhoods=Ball(2.0)).relabel([3], [0.5])
-
-
-def test_radii_by_class_refuse_a_new_class_and_say_what_to_do():
-    ec = fitted(neighborhoods=Ball((1.0, 2.0, 3.0)))
-    with pytest.raises(
-        InputError, match=r"9 would be new, and layer 'input' has a radius for each"
-    ):
-        ec.add(FRESH[:1], [9])
-    ec.add(FRESH[:1], [0])
 
 
 def test_a_class_may_lose_its_last_sample():

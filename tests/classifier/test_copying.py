@@ -39,7 +39,6 @@ GOALS = [
 PAPER_GOALS = [
     {},
     {"accuracy": 0.8, "confidence": 0.8},
-    {"method": "per-class"},
     {"method": "grid"},
 ]
 

@@ -814,25 +814,6 @@ def test_tune_refuses_a_k_that_cannot_be(k):
         fitted_on_noise(rule=BallElseNearest).tune(X, y, k=k)
 
 
-def test_tune_gives_every_class_a_radius_if_asked():
-    X, y = noisy_outputs(150, seed=1)
-    classifier = fitted_on_noise(rule=Ball).tune(X, y, method="per-class")
-    assert [len(rule.radius) for rule in classifier.neighborhoods_.values()] == [3, 3]
-    assessment = classifier.assess(X)
-    assert classifier.selection_.coverage == evaluate(assessment, y).f_ik > 0
-    assert not classifier.selection_.optimal
-    believed = assessment.belief_codes[0]
-    shown = [layer.reach for layer in assessment.explain(0).layers]
-    assert shown == [rule.radius[believed] for rule in classifier.neighborhoods_.values()]
-
-
-def test_only_balls_have_a_radius_for_each_class():
-    X, y = noisy_outputs(50, seed=1)
-    for rule in (BallElseNearest, RelativeBall, Nearest):
-        with pytest.raises(SelectionError, match=f"per class; got {rule.__name__}"):
-            fitted_on_noise(rule=rule).tune(X, y, method="per-class")
-
-
 @pytest.mark.parametrize("method", ["grid", "bayes"])
 def test_tune_by_search_knows_no_more_than_the_exact_maximum(method):
     X, y = noisy_outputs(150, seed=1)

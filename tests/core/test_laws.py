@@ -403,19 +403,6 @@ def test_a_relative_ball_holds_the_belief_or_nothing(problem, radius, ratio, quo
 # Radii for each class
 
 
-@law
-@given(problem=problems(), data=st.data())
-def test_a_radius_for_each_class_supports_what_a_ball_of_that_radius_supports(
-    problem, data, evidence_of
-):
-    each = data.draw(st.lists(radii, min_size=problem.n_classes, max_size=problem.n_classes))
-    evidence = evidence_of(problem)
-    support = find_support(evidence, Ball(each))
-    for code, radius in enumerate(each):
-        alone = find_support(evidence, Ball(radius))
-        np.testing.assert_array_equal(support[:, code], alone[:, code])
-
-
 # Several layers
 
 

@@ -62,7 +62,6 @@ class Everything(Neighborhood):
         (RelativeBall(math.inf, 4), [4, 8, 12]),
         (RelativeBall(2, 0.5), [[1, 0.5], [1, 2], [NO_REACH, NO_REACH]]),
         (RelativeBall(math.inf, 0), [[1, 0], [0, 2], [3, 0]]),
-        (Ball([2, 3]), [[2, 3], [2, 3], [2, 3]]),
     ],
     ids=repr,
 )
@@ -110,34 +109,11 @@ def test_a_radius_that_is_no_number_is_refused(rule, radius, shown):
         rule(radius)
 
 
-@pytest.mark.parametrize("rule", WITH_RADIUS[1:], ids=NAMES_WITH_RADIUS[1:])
-@pytest.mark.parametrize("radius", [[1.0], [1.0, 2.0], np.ones(3)], ids=repr)
-def test_only_a_ball_takes_a_radius_for_each_class(rule, radius):
+@pytest.mark.parametrize("rule", WITH_RADIUS, ids=NAMES_WITH_RADIUS)
+@pytest.mark.parametrize("radius", [[], [1.0], [1.0, 2.0], np.ones(3), [[1.0, 2.0]]], ids=repr)
+def test_several_radii_are_refused(rule, radius):
     with pytest.raises(InputError, match="a radius must be a number >= 0; got"):
         rule(radius)
-
-
-@pytest.mark.parametrize(
-    ("radius", "message"),
-    [
-        ([1.0, -2.0], "a radius must be >= 0; got -2"),
-        (np.array([-1, 3]), "a radius must be >= 0; got -1"),
-        ((1.0, math.nan), "must be a number >= 0; got .*nan"),
-        ((1.0, None), "must be a number >= 0; got None"),
-        (["wide", "near"], "must be a number >= 0; got .*wide"),
-        (np.array([True, False]), "must be a number >= 0; got .*True"),
-    ],
-    ids=repr,
-)
-def test_each_classs_radius_is_checked(radius, message):
-    with pytest.raises(InputError, match=message):
-        Ball(radius)
-
-
-@pytest.mark.parametrize("n_radii", [1, 3])
-def test_a_radius_is_needed_for_every_class_of_the_evidence(n_radii, evidence_from):
-    with pytest.raises(InputError, match=f"each of 2 classes; got {n_radii}"):
-        Ball([1.0] * n_radii).reach(evidence_from([[1, 5]], n_neighbors=0))
 
 
 @pytest.mark.parametrize(
@@ -226,17 +202,6 @@ def test_parameters_become_plain_numbers(given, plain):
     assert [type(value) for value in vars(given).values()] == [kinds[name] for name in vars(plain)]
 
 
-@pytest.mark.parametrize("container", [list, tuple, np.array, lambda x: np.array(x, np.float32)])
-def test_radii_for_each_class_become_a_tuple_of_plain_numbers(container):
-    ball = Ball(container([1, 0.5, math.inf]))
-    assert ball.radius == (1.0, 0.5, math.inf)
-    assert {type(radius) for radius in ball.radius} == {float}
-    assert ball == Ball((1.0, 0.5, math.inf))
-    assert hash(ball) == hash(Ball((1.0, 0.5, math.inf)))
-    assert ball != Ball((1.0, 0.5, 2.0))
-    assert Ball([1.0]) != Ball(1.0)
-
-
 def test_rules_with_the_same_parameters_are_still_different():
     assert BallElseNearest(1, 2) != BallWithNearest(1, 2)
 
@@ -274,7 +239,6 @@ def test_only_nearest_is_made_from_k_alone_and_only_the_balls_by_themselves_lack
         (BallElseNearest(2, 3), {"rule": "BallElseNearest", "radius": 2.0, "k": 3}),
         (BallWithNearest(1e-300, 1), {"rule": "BallWithNearest", "radius": 1e-300, "k": 1}),
         (RelativeBall(2, 3), {"rule": "RelativeBall", "radius": 2.0, "ratio": 3.0}),
-        (Ball([2, 3]), {"rule": "Ball", "radius": (2.0, 3.0)}),
         (Nearest(3, quorum=(1, 3)), {"rule": "Nearest", "k": 3, "quorum": [1, 3]}),
         (Nearest(3, quorum=1), {"rule": "Nearest", "k": 3}),
     ],
@@ -300,10 +264,6 @@ def test_a_record_holds_the_rule_and_its_parameters(neighborhood, record):
         BallWithNearest(np.float16(0.1), np.uint8(255)),
         RelativeBall(0.1 + 0.2, 1),
         RelativeBall(math.inf, np.float32(1.1)),
-        Ball([0.1 + 0.2, math.inf]),
-        Ball(np.array([1, 2], dtype=np.uint8)),
-        Ball((0.5,)),
-        Ball((0.5, 1), quorum=2),
         RelativeBall(0.5, 0.0, quorum=np.array([1, 3])),
     ],
     ids=repr,
@@ -345,12 +305,6 @@ def test_a_namesake_of_a_rule_is_not_written_as_json():
     namesake = type("Ball", (Everything,), {})
     with pytest.raises(InputError, match=r"Ball cannot be saved.*register_rule\(Ball\)"):
         neighborhood_to_dict(namesake())
-
-
-@pytest.mark.parametrize("radius", [[], [[1.0, 2.0]]])
-def test_radii_that_are_not_one_for_each_class_are_refused(radius):
-    with pytest.raises(InputError, match="a number, or one for each class; got an array of shape"):
-        Ball(radius)
 
 
 class Unhelpful:

@@ -1,18 +1,19 @@
 """Support: the classes within reach of one layer."""
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
 from iknow.core.evidence import Evidence, empty_evidence
+from iknow.core.neighborhood import Neighborhood
 from iknow.core.support import find_support
 from iknow.errors import InputError
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 
 ANY_RULE = [
     Ball(math.inf),
-    Ball([math.inf] * 3),
     Nearest(2),
     BallElseNearest(math.inf, 2),
     BallWithNearest(math.inf, 2),
@@ -101,7 +102,17 @@ def test_with_ratio_one_all_classes_that_tie_for_the_nearest_count(evidence_from
     assert classes_within(evidence, RelativeBall(2, 1)) == [{0, 1}, {0}]
 
 
-def test_a_radius_for_each_class_counts_by_itself():
+@dataclass(frozen=True)
+class OfClass(Neighborhood):
+    """A reach for each class."""
+
+    reaches: tuple[float, ...]
+
+    def reach(self, evidence):
+        return np.tile(self.reaches, (len(evidence), 1))
+
+
+def test_a_reach_for_each_class_counts_by_itself():
     rng = np.random.default_rng(0)
     for _ in range(100):
         n_classes = int(rng.integers(1, 6))
@@ -113,4 +124,4 @@ def test_a_radius_for_each_class_counts_by_itself():
             {c for c in range(n_classes) if row[c] <= radii[c] and row[c] < math.inf}
             for row in distances
         ]
-        assert classes_within(evidence, Ball(radii)) == expected
+        assert classes_within(evidence, OfClass(tuple(radii))) == expected

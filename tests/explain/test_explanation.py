@@ -154,7 +154,7 @@ def test_every_reason_has_its_sentence():
         (RelativeBall(1, 3), 3.0, ("cat", "owl")),
         (RelativeBall(1, 2.5), 2.5, ("cat",)),
         (RelativeBall(0.5, 3), None, ()),
-        (Ball([2, 5, 2.5]), 2.0, ("cat", "dog")),
+        (RelativeBall(1, 0.5), 1.0, ("cat",)),
     ],
     ids=repr,
 )
@@ -165,14 +165,17 @@ def test_reach_and_support_are_those_of_the_rule(
     assert (layer.reach, layer.support) == (reach, support)
 
 
-@pytest.mark.parametrize(("belief", "reach"), [(0, 2.0), (1, 5.0), (2, 2.5)])
-def test_with_a_radius_for_each_class_the_reach_shown_is_that_of_the_believed_one(
-    belief, reach, evidence_from, explain_one
+@pytest.mark.parametrize(
+    ("belief", "reach", "support"),
+    [(0, 1.0, ("cat",)), (1, 4.0, ("cat", "dog")), (2, 3.0, ("cat", "owl"))],
+)
+def test_with_a_reach_for_each_class_the_one_shown_is_that_of_the_believed_one(
+    belief, reach, support, evidence_from, explain_one
 ):
-    layer = explain_one(evidence_from([[1, 4, 3]], n_neighbors=0), Ball([2, 5, 2.5]), belief)
-    assert layer.reach == reach
+    evidence = evidence_from([[1, 4, 3]], n_neighbors=0)
+    layer = explain_one(evidence, RelativeBall(9, 0.5), belief)
+    assert (layer.reach, layer.support) == (reach, support)
     assert type(layer.reach) is float
-    assert layer.support == ("cat", "dog")
 
 
 def test_the_exemplar_against_is_the_nearest_of_all_other_classes(evidence_from, explain_one):

@@ -344,10 +344,8 @@ class Problem:
         return self.one((0.0, 0, np.inf, 1.0, np.float32(1), 2.0, 3, *self.rng.random(4) * scale))
 
     def make_rule(self, scale=3.0):
-        kind = self.one((Ball, Ball, Nearest, BallElseNearest, BallWithNearest, RelativeBall))
+        kind = self.one((Ball, Nearest, BallElseNearest, BallWithNearest, RelativeBall))
         k = int(self.rng.integers(1, 6))
-        if kind is Ball and self.one((True, False)):
-            return Ball([self.make_radius(scale) for _ in range(self.n_classes)])
         if kind is RelativeBall:
             return RelativeBall(self.make_radius(scale), self.one((1, 1.0, 1.5, 2, 1e6)))
         radius = self.make_radius(scale)

@@ -123,7 +123,7 @@ ANYTHING = {
     "slice": lambda: slice(0, 2), "strange slice": lambda: slice("a", None),
     "Ellipsis": lambda: ..., "error": lambda: ValueError("x"), "counter": collections.Counter,
     "rule": lambda: Ball(1.0), "rule type": lambda: Nearest, "k of rule": lambda: Nearest(10**9),
-    "classes of rule": lambda: Ball([1.0] * 1000), "metric": lambda: Minkowski(1),
+    "metric": lambda: Minkowski(1),
     "thin metric": lambda: Weighted(np.ones((1, 1))), "by layer": lambda: {"input": Ball(1.0)},
     "by no layer": lambda: {"absent": Ball(1.0)}, "by object": lambda: {object(): Ball(1.0)},
     "by number": lambda: {1: 1, "a": 2}, "long names": lambda: {"n" * 50_000: Ball(1.0)},
@@ -301,7 +301,7 @@ class Case:
 
     def do_tune(self):
         given = {"X": self.val, "y": self.y_val}
-        given |= self.one(({}, {}, {"accuracy": 0.5}, {"coverage": 0.5}, {"method": "per-class"}))
+        given |= self.one(({}, {}, {"accuracy": 0.5}, {"coverage": 0.5}, {"method": "grid"}))
         name = self.one((*["X", "y"] * 3, "accuracy", "confidence", "each_class", "coverage",
                          "method", "k", "time_limit"))  # fmt: skip
         self.told += f" {name}"

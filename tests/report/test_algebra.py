@@ -42,7 +42,7 @@ READ = "const read = (setting) => Registry.readSetting(setting);"
 PAIRS = "return [...Report.page.summary.pairs].sort((one, other) => one[0] - other[0])"
 
 
-def random_assessment(seed, gathered, rules=None, quorum=(1, 1)):
+def random_assessment(seed, gathered, quorum=(1, 1)):
     """Points on a small grid, so that distances tie; classes without samples; invalid queries."""
     rng = np.random.default_rng(seed)
     n, n_classes, n_layers = 50, int(rng.integers(1, 7)), int(rng.integers(1, 4))
@@ -67,11 +67,6 @@ def random_assessment(seed, gathered, rules=None, quorum=(1, 1)):
         knowable=None if seed % 3 else range(0, n_classes, 2),
         least_confidence=-1.0 if seed % 2 else -np.inf,
     )
-    if rules == "per class":
-        radii = {layer: tuple(random_radii(rng, assessment, n_classes)) for layer in evidence}
-        assessment = under(
-            assessment, {layer: Ball(each, quorum=quorum) for layer, each in radii.items()}
-        )
     return assessment, rng
 
 
@@ -135,24 +130,6 @@ def test_assertions_reasons_and_margins_equal_pythons(seed, quorum, gathered, op
         assert_same(columns, under(assessment, rules))
 
 
-@pytest.mark.parametrize("seed", range(100, 106))
-def test_with_a_radius_for_each_class_too(seed, gathered, open_page):
-    quorum = (1, 1 + seed % 2)
-    assessment, rng = random_assessment(seed, gathered, "per class", quorum)
-    page = open_page(make_html(assessment))
-    factors = [1.0, 0.0, 0.5, *rng.uniform(0.2, 3, size=10)]
-    given = as_json(assessment.neighborhoods.values())
-    tried = [[{**setting, "factor": factor} for setting in given] for factor in factors]
-    found = page.run(READ + ASSESS, tried)
-    assert_same(found[0], assessment)
-    for factor, columns in zip(factors[3:], found[3:], strict=True):
-        scaled = {
-            layer: Ball(factor * np.asarray(rule.radius), quorum=quorum)
-            for layer, rule in assessment.neighborhoods.items()
-        }
-        assert_same(columns, under(assessment, scaled))
-
-
 def test_the_pages_own_settings_are_the_given_ones(gathered, open_page):
     for seed in range(200, 206):
         assessment, rng = random_assessment(seed, gathered, quorum=(1, 1 + seed % 3))
@@ -186,10 +163,8 @@ def test_certified_radii_equal_pythons(gathered, open_page):
     )
     certified = 0
     for seed in range(400, 412):
-        per_class = seed % 4 == 0
         quorum = [(1, 1), (1, 3), (3, 1), (2, 2)][seed // 2 % 4]
-        rules = "per class" if per_class else None
-        assessment, rng = random_assessment(seed, gathered, rules, quorum)
+        assessment, rng = random_assessment(seed, gathered, quorum)
         constants = rng.choice([0.0, 0.5, 1.0, 3.7, np.inf], size=len(assessment.evidence))
         movements = {
             layer: random_movement(rng, constant, len(assessment))
@@ -197,10 +172,10 @@ def test_certified_radii_equal_pythons(gathered, open_page):
         }
         assessment = dataclasses.replace(assessment, movements=movements)
         page = open_page(make_html(assessment))
-        tried = [assessment.neighborhoods] if per_class else [
+        tried = [
             {layer: random_rule(rng, assessment) for layer in assessment.evidence}
             for _ in range(40)
-        ]  # fmt: skip
+        ]
         found = page.run(script, [as_json(rules.values()) for rules in tried])
         for rules, radii in zip(tried, found, strict=True):
             expected = under(assessment, rules).robust_radius
@@ -224,11 +199,9 @@ def test_slack_equals_pythons(gathered, open_page):
     turned = 0
     for seed in range(300, 314):
         quorum = (1, 1) if seed < 307 else (1, 3)
-        rules = "per class" if seed % 4 == 0 else None
-        assessment, rng = random_assessment(seed, gathered, rules, quorum)
-        if seed % 4:
-            rules = {layer: random_rule(rng, assessment) for layer in assessment.evidence}
-            assessment = under(assessment, rules)
+        assessment, rng = random_assessment(seed, gathered, quorum)
+        rules = {layer: random_rule(rng, assessment) for layer in assessment.evidence}
+        assessment = under(assessment, rules)
         page = open_page(make_html(assessment))
         valid = np.flatnonzero(~assessment.invalid).tolist()
         found = page.run(script, as_json(assessment.neighborhoods.values()), valid)

@@ -164,18 +164,6 @@ def test_each_layer_keeps_its_own_rule(assessed, open_page):
     assert_figures(page, evaluate(assessment.under(changed), y_true))
 
 
-def test_a_radius_for_each_class_moves_by_a_factor(assessed, open_page):
-    radii = (0.5, 1.1, 0.8, 0.0)
-    rules = {"hidden": Ball(radii), "logits": Ball(1.0)}
-    assessment, y_true = assessed(rules=rules)
-    page = open_page(make_html(assessment, y_true))
-    assert_figures(page, evaluate(assessment, y_true))
-    page.set("#radius-0-exact", 1.37)
-    changed = {"hidden": Ball(tuple(1.37 * r for r in radii)), "logits": Ball(1.0)}
-    assert_figures(page, evaluate(assessment.under(changed), y_true))
-    assert "times" in page.text("#controls")
-
-
 def test_training_samples_may_be_numbered_beyond_what_a_float_holds(assessed, open_page):
     assessment, y_true = assessed(n=5)
     first = 2**62 + 1  # as the ids of a database may be

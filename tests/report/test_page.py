@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from iknow import Assertion, Assessment, Ball, Evidence, evaluate
+from iknow import Assertion, Assessment, Ball, Evidence, RelativeBall, evaluate
 from iknow.errors import InputError
 from iknow.explain.picture import as_image
 from iknow.report import make_html
@@ -170,8 +170,8 @@ def test_pictures_give_way_to_evidence_and_the_wrong_iks_keep_theirs(assessed):
 
 def test_too_much_evidence_is_drawn_from_as_well():
     assessment, y_true = large_assessment(5_000, n_classes=40)
-    per_class = assessment.under(dict.fromkeys(assessment.evidence, Ball(tuple([1.6] * 40))))
-    html = make_html(per_class, y_true, max_bytes=1_500_000)
+    by_class = assessment.under(dict.fromkeys(assessment.evidence, RelativeBall(1.6, 0.9)))
+    html = make_html(by_class, y_true, max_bytes=1_500_000)
     assert len(html.encode()) <= 1_500_000
     facts, _ = read_page(html)
     assert facts["sampled"]

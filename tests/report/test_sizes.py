@@ -6,7 +6,7 @@ import tracemalloc
 
 import numpy as np
 
-from iknow import Assertion, Assessment, Ball, Evidence, evaluate
+from iknow import Assertion, Assessment, Ball, Evidence, RelativeBall, evaluate
 from iknow.explain.picture import as_features
 from iknow.report import make_html
 
@@ -68,9 +68,8 @@ def test_classes_beyond_65535_are_called_by_their_names(open_page):
     assert f"against: class {code + 1}" in page.text("#detail")
 
 
-def test_many_classes_with_radii_of_their_own_keep_them(open_page):
-    radii = tuple(1.0 if code % 2 else 0.25 for code in range(2_000))
-    assessment, y_true = many_classes(30, 2_000, Ball(radii))
+def test_many_classes_with_reaches_of_their_own_keep_them(open_page):
+    assessment, y_true = many_classes(30, 2_000, RelativeBall(1.0, 0.5))
     page = open_page(make_html(assessment, y_true))
     assert page.run("return [...Report.page.assessed.assertion]") == assessment.assertion.tolist()
 

@@ -40,14 +40,6 @@ def test_a_sample_is_known_from_the_first_k_to_the_last(quorum):
 
 
 @pytest.mark.parametrize("quorum", QUORUMS, ids=repr)
-def test_a_sweep_over_k_knows_what_each_k_knows(quorum):
-    for evidence, belief, known in look(quorum):
-        low, high = Nearest.sweep(evidence, belief)
-        for k in range(1, LARGEST + 1):
-            np.testing.assert_array_equal((low <= -k) & (-k < high), known[k - 1])
-
-
-@pytest.mark.parametrize("quorum", QUORUMS, ids=repr)
 def test_the_matched_k_comes_nearest_to_the_coverage(quorum):
     for evidence, belief, known in look(quorum):
         coverages = known.mean(axis=1)

@@ -24,11 +24,8 @@ from iknow.core.slack import dial_parameter, distances_of
 from iknow.core.stability import Stability, count_nearest
 from iknow.errors import BundleError, InputError, SelectionError
 from iknow.evaluation.plots import column_figure
-from iknow.evaluation.plots.matplotlib.curves import draw_tradeoff
 from iknow.evaluation.plots.matplotlib.evidence import draw_evidence
 from iknow.evaluation.scatter import evidence_scatter
-from iknow.evaluation.surface import coverage_surface
-from iknow.evaluation.tradeoff import tradeoff
 from iknow.report.mirrors import describe_setting
 from iknow.rules import RULES
 from iknow.rules.ball import draw_ball
@@ -185,24 +182,13 @@ def test_without_its_name_it_is_neither_saved_nor_loaded(parts, tuned, tmp_path)
 
 
 def test_it_is_drawn(parts, tuned):
-    assessment, y_true = tuned.assess(parts[2][0], k=8), parts[2][1]
+    assessment = tuned.assess(parts[2][0], k=8)
     axes = column_figure().axes[0]
     draw_evidence(axes, evidence_scatter(assessment, "input"))
     radius = assessment.neighborhoods["input"].radius
     assert len(axes.patches) == 1
     assert axes.texts[0].get_text() == "IDK: extrapolation"
     assert axes.patches[0].get_xy()[0].tolist() == [radius, radius]
-    lines = tradeoff(assessment, y_true, k=4)
-    assert [line.method for line in lines.lines][-1] == "Crowd"
-    known = assessment.assertion == Assertion.IK
-    assert lines["Crowd"].chosen[0] == known.mean()
-    alone = tradeoff(assessment, y_true, k=1)
-    np.testing.assert_array_equal(alone["Crowd"].coverage, alone["Ball"].coverage)
-    axes = column_figure().axes[0]
-    draw_tradeoff(axes, lines)
-    assert "Crowd" in [text.get_text() for text in axes.get_legend().get_texts()]
-    surface = coverage_surface(assessment)
-    assert surface.best_count >= known.sum()
 
 
 def test_it_takes_no_quorum_as_it_has_no_such_field(parts):
@@ -272,6 +258,6 @@ def test_a_rule_without_a_box_says_so_when_it_is_tuned(parts):
         def reach(self, evidence):
             return np.full(len(evidence), self.radius)
 
-    for goal in ({}, {"accuracy": 0.9}, {"coverage": 0.5}, {"method": "per-class"}):
+    for goal in ({}, {"accuracy": 0.9}, {"coverage": 0.5}):
         with pytest.raises(SelectionError, match="Bare"):
             fitted(parts, Bare, 1, **goal)

@@ -58,7 +58,6 @@ def make_outputs(n, seed=0):
 
 RULES = [
     Ball(0.5),
-    Ball((0.1, 0.5, 50.0)),
     Nearest(3),
     BallElseNearest(0.2, 3),
     BallWithNearest(0.5, 3),

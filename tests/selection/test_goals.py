@@ -7,13 +7,7 @@ import pytest
 
 from iknow.errors import InputError, SelectionError
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
-from iknow.selection import (
-    Goal,
-    choose,
-    match_coverage,
-    select,
-    select_per_class,
-)
+from iknow.selection import Goal, choose, match_coverage, select
 from iknow.selection.candidates import Part
 from iknow.testing import brute_force
 
@@ -102,14 +96,6 @@ def test_a_guarantee_needs_one_k(data):
         choose(Goal(accuracy=0.9, k=[1, 3]), *data, BallElseNearest)
     found = choose(Goal(accuracy=0.8, k=np.int64(3)), *data, BallElseNearest)
     assert {rule.k for rule in found.neighborhoods.values()} == {3}
-
-
-def test_a_radius_for_each_class_is_for_balls_alone(data):
-    found = choose(Goal(method="per-class"), *data, Ball)
-    assert repr(found) == repr(select_per_class(*data))
-    for rule in (BallElseNearest, BallWithNearest, Nearest, RelativeBall):
-        with pytest.raises(SelectionError, match=f"only Ball .* per class; got {rule.__name__}"):
-            choose(Goal(method="per-class", k=1), *data, rule)
 
 
 def test_without_a_goal_levels_certify_or_say_how_far_they_got(data):

@@ -47,7 +47,7 @@ class ApplyingMixin(FittingMixin):
         classes = extend_classes(self.classes_, change.classes)
         self._check_there(change.removed)
         self._check_come(change, len(classes))
-        self._check_rules(change, len(classes))
+        self._check_rules(change)
         indexes = self.indexes_.items()
         after: dict[str, Any] = {
             "indexes_": {
@@ -87,7 +87,7 @@ class ApplyingMixin(FittingMixin):
                 "first"
             )
 
-    def _check_rules(self, change: Change, n_classes: int) -> None:
+    def _check_rules(self, change: Change) -> None:
         """Refuse a training set that the neighborhoods in use cannot be asked about."""
         n_rows = self.indexes_[self.layers_[0]].n_rows + len(change.rows) - len(change.removed)
         for layer, rule in getattr(self, "neighborhoods_", {}).items():
@@ -96,14 +96,6 @@ class ApplyingMixin(FittingMixin):
                     f"{rule!r} of layer {name(layer)!r} asks for more samples than the {n_rows} "
                     "that would be left: add others first, or tune for fewer"
                 )
-            try:
-                rule.check_classes(n_classes)
-            except InputError as error:
-                raise InputError(
-                    f"{names(change.classes)} would be new, and layer {name(layer)!r} has a radius "
-                    f"for each class: {error}. Tune by another method than 'per-class', or give a "
-                    "single radius, and then add the class"
-                ) from error
 
     @property
     def _n_columns(self) -> int:

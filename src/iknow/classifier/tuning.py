@@ -39,7 +39,7 @@ class TuningMixin(AddingMixin):
         coverage: float | None = None,
         false_alarm: float | None = None,
         reference: Any = None,
-        method: Literal["exact", "grid", "bayes", "per-class"] = "exact",
+        method: Literal["exact", "grid", "bayes"] = "exact",
         k: int | Sequence[int] | None = None,
         time_limit: float = 60.0,
     ) -> Self:
@@ -63,7 +63,7 @@ class TuningMixin(AddingMixin):
                 this probability at most.
             reference: Further samples without labels, not in the training data either, that show
                 what is ordinary; otherwise a part of X does.
-            method: "per-class" chooses a radius per class; "grid" and "bayes" are for comparison.
+            method: "grid" and "bayes" are for comparison.
             k: Number of neighbors, or several to try, for rules that use it.
             time_limit: Seconds that the search may take.
 
@@ -151,7 +151,6 @@ class TuningMixin(AddingMixin):
             self.indexes_,
             goal.neighbors_needed(self.rule, n_rows, quorum),
             quorum,
-            whole=goal.needs_every_class,
         )
         gathering.check_valid(seen.invalid, what, positions, self.layers_)
         if positions is None:  # otherwise fit held them out itself

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from iknow.classifier.gathering import errors_that_name
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.contrast import Contrast, find_contrast, stack_contrasts
-from iknow.core.evidence import Evidence
 from iknow.core.level import are_probabilities, log_odds
-from iknow.core.quorum import Quorum, stack_weighed, weigh
+from iknow.core.quorum import Quorum, weigh
 from iknow.models.model import Observation
 from iknow.search.index import Index
 from iknow.selection.candidates import Part
@@ -29,7 +27,7 @@ class Validation:
 
     belief: Ints
     invalid: Bools
-    evidence: Mapping[str, Evidence] | Mapping[str, Contrast]
+    evidence: Mapping[str, Contrast]
     confidence: Floats
     from_probabilities: bool
 
@@ -43,32 +41,25 @@ def gather_validation(
     indexes: Mapping[str, Index],
     k: int,
     quorum: Quorum,
-    *,
-    whole: bool,
 ) -> Validation:
-    """Search the layers for what tuning needs.
-
-    whole: keep the distances to every class, which take most of the memory if classes are many.
-    """
+    """Search the layers for what tuning needs."""
     beliefs, invalid, odds, normalized = [], [], [], []
-    parts: dict[str, list[Any]] = {layer: [] for layer in indexes}
+    parts: dict[str, list[Contrast]] = {layer: [] for layer in indexes}
     for observation in observations:
         belief = observation.belief
         for layer, index in indexes.items():
             with errors_that_name(layer):
                 found = index.gather(observation.activations[layer], k, max(quorum))
-            weighed = weigh(found, quorum, belief)
-            parts[layer].append(weighed if whole else find_contrast(weighed, belief))
+            parts[layer].append(find_contrast(weigh(found, quorum, belief), belief))
         beliefs.append(belief)
         invalid.append(observation.invalid)
         normalized.append(are_probabilities(observation.scores))
         odds.append([log_odds(observation.scores, belief, each) for each in (False, True)])
-    stack: Any = stack_weighed if whole else stack_contrasts
     from_probabilities = all(normalized)
     return Validation(
         np.concatenate(beliefs),
         np.concatenate(invalid),
-        {layer: stack(found) for layer, found in parts.items()},
+        {layer: stack_contrasts(found) for layer, found in parts.items()},
         np.concatenate([each[from_probabilities] for each in odds]),
         from_probabilities,
     )

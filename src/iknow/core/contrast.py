@@ -2,7 +2,7 @@
 
 The distances to the believed class, d_g, and to the nearest other class, d_other, answer it as well
 as the distances to every class. They take 16 bytes per sample, whatever the number of classes, so
-tuning keeps them instead of the evidence. Only rules whose reach differs between classes need more.
+tuning keeps them instead of the evidence.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Contrast:
 
 
 ValidationEvidence: TypeAlias = Mapping[str, Evidence] | Mapping[str, Contrast]
-"""About validation samples, by layer. Only a radius per class needs the whole evidence."""
+"""About validation samples, by layer."""
 
 
 def find_contrast(evidence: Evidence | Contrast, belief: Ints) -> Contrast:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from iknow.core.assertion import Assertion, Reason
+from iknow.core.assertion import Reason
 
 Limits = tuple[float, float]
 Areas = dict[Reason, list[tuple[float, float]]]
@@ -23,13 +23,3 @@ class Drawing:
     marks: tuple[float, ...]  # distances to keep in view, ascending; the first is a labeled line
     areas: Callable[[Limits, Limits], Areas]  # limits of d_g and of d_¬g to each area's corners
     across: bool = True  # whether the first mark is a line at that d_¬g too, not at d_g alone
-
-
-@dataclass(frozen=True)
-class Look:
-    """The line of a rule: in the color of an assertion, or of the class with this number."""
-
-    color: Assertion | int
-    marker: str
-    width: float = 1.2
-    dashes: tuple[float, ...] = ()

@@ -34,9 +34,9 @@ def find_margins(evidence: Evidence, neighborhood: Neighborhood, belief: Ints) -
     reach = np.broadcast_to(reach if reach.ndim == 2 else reach[:, None], distances.shape)
     rows = np.arange(len(evidence))
     none = reach[rows, belief] == NO_REACH
-    limit = np.asarray(said(neighborhood, "empty_beyond"))
+    limit = said(neighborhood, "empty_beyond")
     # Without a limit we cannot say how much is missing.
-    reach = np.where(reach == NO_REACH, np.where(np.isinf(limit), NO_REACH, limit), reach)
+    reach = np.where(reach == NO_REACH, NO_REACH if np.isinf(limit) else limit, reach)
     with np.errstate(invalid="ignore"):  # inf - inf is replaced below
         outside = distances - reach
     own = 0.0 - outside[rows, belief]

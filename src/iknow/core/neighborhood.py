@@ -22,7 +22,7 @@ import numpy as np
 
 from iknow.core.arrays import Floats, Ints
 from iknow.core.contrast import Contrast, ValidationEvidence
-from iknow.core.drawing import Drawing, Look
+from iknow.core.drawing import Drawing
 from iknow.core.evidence import Evidence
 from iknow.core.horizon import Horizon
 from iknow.core.overriding import speaks_for
@@ -35,9 +35,6 @@ from iknow.errors import InputError, SelectionError
 
 NO_REACH = -np.inf  # of a query whose neighborhood is empty: no distance is within it
 LARGEST_K = 2**62  # no training set has more samples, and no file holds a larger number
-
-Radius = float | tuple[float, ...]
-"""One for all classes, or one for each."""
 
 Sides = list[tuple[Floats, Floats]]
 """For each axis of a rule the interval [low, high) of every sample, both of shape (n,)."""
@@ -107,15 +104,6 @@ class Neighborhood(ABC):
     usual_quorum: ClassVar[Quorum] = ONE
     """The quorum to use if the user names none."""
 
-    takes_radius_per_class: ClassVar[bool] = False
-    """Whether the radius may be a tuple, so that class c counts where d_c <= radius[c]."""
-
-    strictest_is_widest: ClassVar[bool] = False
-    """Whether the larger of two radii with equal coverage knows on better grounds."""
-
-    look: ClassVar[Look | None] = None
-    """How to draw the rule's line among others; None leaves it to the plot."""
-
     def __post_init__(self) -> None:
         # Plain numbers keep these frozen records hashable, comparable and writable as JSON.
         for name, check in self.checks.items():
@@ -157,24 +145,16 @@ class Neighborhood(ABC):
         needed, against = self.quorum
         return needed + against - 1
 
-    @property
-    def reaches_by_class(self) -> bool:
-        """Whether the reach differs between classes."""
-        return False
-
-    def check_classes(self, n_classes: int) -> None:  # noqa: B027 - most fit any number
-        """Refuse parameters that do not fit `n_classes` classes."""
-
     # What a rule may promise about its reach. Certificates and indexes rely on it.
 
     @property
-    def empty_beyond(self) -> Radius:
-        """The support is empty if the nearest sample is further than this; one or one per class."""
+    def empty_beyond(self) -> float:
+        """The support is empty if the nearest sample is further than this."""
         return math.inf
 
     @property
-    def full_within(self) -> Radius:
-        """A sample this near always counts, whatever the other samples; one or one per class."""
+    def full_within(self) -> float:
+        """A sample this near always counts, whatever the other samples."""
         return 0.0
 
     @property
@@ -185,7 +165,7 @@ class Neighborhood(ABC):
         return 1.0
 
     @property
-    def decided_within(self) -> Radius | None:
+    def decided_within(self) -> float | None:
         """The radius that is the reach wherever a sample lies within it; None if there is no such.
 
         With it an index finds supports without measuring distances.
@@ -249,14 +229,6 @@ class Neighborhood(ABC):
         `evidence` by layer, `belief` and `y_true`.
         """
         raise SelectionError(f"{cls.__name__} cannot be matched to a coverage")
-
-    @classmethod
-    def sweep(cls, evidence: Mapping[str, Evidence], belief: Ints) -> tuple[Floats, Floats] | None:
-        """For which values of its one knob, other than a radius, each `belief` is IK: [low, high).
-
-        `evidence` is by layer. The values are negative if the largest is the strictest.
-        """
-        return None
 
 
 def parameters_of(rule: type[Neighborhood]) -> tuple[str, ...]:

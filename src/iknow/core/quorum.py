@@ -12,7 +12,6 @@ and all that follows from distances to classes stands: supports, boxes, margins,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -116,13 +115,6 @@ def truncated_evidence(
     """
     unknown = np.full(distances.shape, NO_EXEMPLAR)
     return Weighed(distances, neighbors, unknown, belief=belief, quorum=quorum)
-
-
-def stack_weighed(parts: Sequence[Weighed]) -> Weighed:
-    """Join the weighed evidence of successive batches of queries."""
-    columns = [np.concatenate(column) for column in zip(*map(_columns_of, parts), strict=True)]
-    belief = np.concatenate([part.belief for part in parts])
-    return Weighed(*columns, belief=belief, quorum=parts[0].quorum)
 
 
 def own_distances(evidence: Evidence, belief: Ints) -> Floats:

@@ -89,13 +89,11 @@ def find_clearance(
     evidence = weigh(evidence, (against, needed), belief)
     own, other = distances_for_and_against(evidence, belief)
     own, other = own * AT_MOST, other * AT_LEAST
-    shape, lead = evidence.class_distances.shape, said(neighborhood, "lead")
-    limits = np.broadcast_to(np.asarray(said(neighborhood, "empty_beyond")), shape)
-    full = np.broadcast_to(np.asarray(said(neighborhood, "full_within")), shape)
+    lead, limit = said(neighborhood, "lead"), said(neighborhood, "empty_beyond")
     rows = np.arange(len(belief))
     with np.errstate(invalid="ignore"):
-        outside = np.where(np.isinf(limits), -np.inf, evidence.class_distances * AT_LEAST - limits)
-        inside = np.where(np.isinf(own), -np.inf, full[rows, belief] - own)
+        outside = evidence.class_distances * AT_LEAST - limit
+        inside = np.where(np.isinf(own), -np.inf, said(neighborhood, "full_within") - own)
         ahead = np.where(np.isinf(other), np.inf, lead * other)
         nearer = np.where(np.isinf(own), -np.inf, (ahead - own) / (1 + lead))
     # A class without samples is never reached, however far the reach is.

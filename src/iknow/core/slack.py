@@ -39,8 +39,7 @@ class Slack:
     """The settings of one layer at which an assertion turns, on either side of the current one.
 
     Attributes:
-        parameter: What varies: "radius", "k", "factor" for all radii of a rule with one per class,
-            or "reach" for a rule without a dial of its own.
+        parameter: What varies: "radius", "k", or "reach" for a rule without a dial of its own.
         value: Its current value.
         shrink: The first smaller setting that turns the assertion; None if none does.
         grow: The first larger setting that turns the assertion; None if none does.
@@ -91,22 +90,16 @@ def dial_radius(rule: Neighborhood, evidence: Evidence) -> Dial:
 
 
 def dial_reach(evidence: Evidence, reach: Floats) -> Dial | None:
-    """The dial that sets the reach itself; None if the query has no reach.
+    """The dial that sets the reach itself; None if the query has none, or one for each class.
 
-    reach: of one query, a number or of shape (n_classes,). Several are turned by one factor:
-    d <= ρ if and only if d / ρ <= 1, in floating point as well.
+    reach: of one query, a number or of shape (n_classes,).
     """
-    if np.isneginf(reach).any():
+    if reach.ndim == 1 or np.isneginf(reach):
         return None
-    name, value = "reach", float(np.max(reach))
-    if reach.ndim == 1:
-        name, value, distances = "factor", 1.0, evidence.class_distances
-        with np.errstate(divide="ignore", invalid="ignore"):
-            ratios = np.where(distances == 0, 0.0, distances / reach)
-        ratios[np.isinf(distances)] = np.inf
-        evidence = replace(evidence, class_distances=ratios)
     at = distances_of(evidence)
-    return Dial(name, value, at, lambda setting: within(evidence.class_distances, setting))
+    return Dial(
+        "reach", float(reach), at, lambda setting: within(evidence.class_distances, setting)
+    )
 
 
 def distances_of(evidence: Evidence) -> Floats:

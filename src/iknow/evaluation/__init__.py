@@ -14,18 +14,15 @@ from iknow.evaluation.regions import Regions, map_regions
 from iknow.evaluation.risk_coverage import RiskCoverage, augrc, risk_coverage
 from iknow.evaluation.robust_accuracy import RobustCurve, robust_curve
 from iknow.evaluation.scatter import EvidenceScatter, evidence_scatter
-from iknow.evaluation.surface import CoverageSurface, coverage_surface
-from iknow.evaluation.tradeoff import Tradeoff, TradeoffLine, tradeoff
 
 if TYPE_CHECKING:
     from iknow.evaluation.plots import *  # noqa: F403
 
 __all__ = [
-    "Comparison", "CoverageSurface", "EvidenceScatter", "RadiusCurve", "Regions", "Report",
-    "RiskCoverage", "RobustCurve", "Tradeoff", "TradeoffLine", "add_gaussian", "add_uniform",
-    "assess", "augrc", "compare", "coverage_at", "coverage_surface", "evaluate",
-    "evidence_scatter", "map_regions", "radius_curve", "risk_coverage", "robust_curve", "tradeoff",
-    "tune",
+    "Comparison", "EvidenceScatter", "RadiusCurve", "Regions", "Report", "RiskCoverage",
+    "RobustCurve", "add_gaussian", "add_uniform", "assess", "augrc", "compare", "coverage_at",
+    "evaluate", "evidence_scatter", "map_regions", "radius_curve", "risk_coverage",
+    "robust_curve", "tune",
 ]  # fmt: skip
 
 

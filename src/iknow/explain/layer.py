@@ -139,7 +139,7 @@ def explain_layer(
             if row != NO_EXEMPLAR
         )
 
-    # A rule with a radius for each class reaches as far as that of the believed one.
+    # A rule with a reach for each class reaches as far as that of the believed one.
     reaches = np.broadcast_to(neighborhood.reach(weighed)[0], len(labels))
     reach = float(reaches.max() if belief == NO_BELIEF else reaches[belief])
     valid = bool(np.isfinite(ranked).any())

@@ -111,12 +111,12 @@ def sample_columns(
     return columns
 
 
-def describe_layers(assessment: Assessment, classes: Ints | None = None) -> list[dict[str, Any]]:
-    """Name, setting and sizes of each layer. classes: as in `describe_setting`."""
+def describe_layers(assessment: Assessment) -> list[dict[str, Any]]:
+    """Name, setting and sizes of each layer."""
     return [
         {
             "name": shown_name(name),
-            "setting": describe_setting(assessment.neighborhoods[name], classes),
+            "setting": describe_setting(assessment.neighborhoods[name]),
             "width": 1 + count_others(evidence[:1], assessment.neighborhoods[name]),
             "nNeighbors": count_neighbors(evidence, assessment.neighborhoods[name]),
             "nHeld": evidence.n_neighbors,

@@ -32,15 +32,12 @@ def has_mirror(rule: type[Neighborhood]) -> bool:
     return package == "iknow.rules" and file in MIRRORS
 
 
-def describe_setting(rule: Neighborhood, classes: Ints | None = None) -> dict[str, Any]:
-    """A rule and its parameters for static/rules/registry.js; classes: codes of those to name."""
+def describe_setting(rule: Neighborhood) -> dict[str, Any]:
+    """A rule and its parameters for static/rules/registry.js."""
     setting: dict[str, Any] = {"rule": type(rule).__name__}
     if not has_mirror(type(rule)):
         return setting | {"text": name(repr(rule)), "quorum": rule.quorum}
-    setting |= vars(rule)
-    if classes is not None and isinstance(setting.get("radius"), tuple):
-        setting["radius"] = [setting["radius"][code] for code in classes.tolist()]
-    return setting
+    return setting | vars(rule)
 
 
 def find_fixed(
@@ -53,8 +50,8 @@ def find_fixed(
     samples, weighed = np.arange(len(evidence))[:, None], weigh(evidence, rule.quorum, belief)
     reach = rule.reach(weighed)
     reach = np.broadcast_to(reach.reshape(len(evidence), -1), evidence.class_distances.shape)
-    limit = np.asarray(said(rule, "empty_beyond"))  # as for margins: inf is no limit
-    shown = np.where(reach == NO_REACH, np.where(np.isinf(limit), NO_REACH, limit), reach)
+    limit = said(rule, "empty_beyond")  # as for margins: inf is no limit
+    shown = np.where(reach == NO_REACH, NO_REACH if np.isinf(limit) else limit, reach)
     return {
         "within": (find_support(weighed, rule, belief)[samples, codes] & (codes >= 0)).astype(
             np.uint8

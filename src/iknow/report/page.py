@@ -154,7 +154,7 @@ def _facts(
     return {
         "classes": _texts(assessment.classes, named.classes),
         "trueClasses": true,
-        "layers": describe_layers(assessment, named.classes),
+        "layers": describe_layers(assessment),
         "voices": _voices(assessment),
         "level": chosen_level(assessment, selection),
         "nSamples": len(assessment),

@@ -1,6 +1,6 @@
 """Rules that turn evidence into a reach, with one file for everything about each.
 
-    Ball(radius)                  ε, or one for each class
+    Ball(radius)                  ε
     Nearest(k)                    r_k
     BallElseNearest(radius, k)    ε if any sample lies within it, else r_k           (H-1)
     BallWithNearest(radius, k)    max(ε, r_k) if any sample lies within ε, else none (H-2)

@@ -1,6 +1,6 @@
 """Ball, the paper's ε-ball.
 
-reach       ε, or one for each class
+reach       ε
 pure        ε in [d_g, d_¬g)
 removals    all samples within ε, until the ball is empty
 changes     t with n_g - t >= for and n_c + t < against: one change moves each count by at most 1
@@ -9,37 +9,20 @@ changes     t with n_g - t >= for and n_c + t < against: one change moves each c
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
 
 import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Ints
-from iknow.core.assertion import Assertion, Reason
+from iknow.core.assertion import Reason
 from iknow.core.contrast import Contrast
-from iknow.core.drawing import Areas, Drawing, Limits, Look
+from iknow.core.drawing import Areas, Drawing, Limits
 from iknow.core.evidence import Evidence, distances_for_and_against
 from iknow.core.horizon import Horizon
-from iknow.core.neighborhood import Checks, Neighborhood, Radius, Sides, check_radius, parameter
+from iknow.core.neighborhood import Neighborhood, Sides, parameter
 from iknow.core.quorum import ONE, Quorum, own_distances
-from iknow.core.slack import Dial, dial_radius
+from iknow.core.slack import dial_radius
 from iknow.core.stability import Stability, count_nearest
 from iknow.core.support import within
-from iknow.errors import InputError
-
-
-def check_radii(radius: Any) -> Radius:
-    """A radius, or one for each class."""
-    try:
-        several = np.asarray(radius)
-        one = several.ndim == 0 or np.ma.is_masked(radius)
-    except Exception:  # numpy calls methods of the object, which may raise anything
-        one = True
-    if one:
-        return check_radius(radius)
-    if several.ndim != 1 or several.size == 0:
-        got = f"an array of shape {several.shape}"
-        raise InputError(f"a radius must be a number, or one for each class; got {got}")
-    return tuple(check_radius(each) for each in several)
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,75 +30,49 @@ class Ball(Neighborhood):
     """All training samples within a fixed radius (the paper's ε-ball).
 
     Args:
-        radius: A number >= 0, or an array of shape (n_classes,) with one for each class.
+        radius: A number >= 0.
         quorum: How many samples a class needs to count, or two numbers (for, against).
 
     Examples:
         >>> from iknow import Ball
-        >>> Ball(0.5), Ball([0.5, 2])
-        (Ball(radius=0.5), Ball(radius=(0.5, 2.0)))
+        >>> Ball(0.5)
+        Ball(radius=0.5)
     """
 
-    radius: Radius
+    radius: float
     quorum: Quorum = field(default=ONE, kw_only=True)
 
-    checks: ClassVar[Checks] = {"radius": check_radii}
     axes = ("radius",)
-    takes_radius_per_class = True
     empty_beyond = full_within = decided_within = parameter("radius")
-    look = Look(Assertion.IK, "o", width=2.0)
+    dial = dial_radius
 
     def reach(self, evidence: Evidence) -> Floats:
-        self.check_classes(evidence.n_classes)
-        if isinstance(self.radius, tuple):
-            return np.tile(self.radius, (len(evidence), 1))
         return np.full(len(evidence), self.radius)
 
     @property
-    def reaches_by_class(self) -> bool:
-        return isinstance(self.radius, tuple)
-
-    @property
     def horizon(self) -> Horizon:
-        return Horizon(fixed=float(np.max(self.radius)))
-
-    def check_classes(self, n_classes: int) -> None:
-        if isinstance(self.radius, tuple) and len(self.radius) != n_classes:
-            got = len(self.radius)
-            raise InputError(f"a radius is needed for each of {n_classes} classes; got {got}")
+        return Horizon(fixed=self.radius)
 
     @classmethod
     def box(cls, contrast: Contrast, k: int | None) -> Sides:
         return [(contrast.own, contrast.other)]
 
     def removals(self, evidence: Evidence, belief: Ints) -> Stability:
-        radii = np.asarray(self.radius)
-        radius = radii[belief] if radii.ndim else np.full(len(belief), radii)
         if self.quorum != ONE:
-            inside = within(own_distances(evidence, belief), radius[:, None])
-            return count_own(evidence, inside, self)
-        nearer = count_within(evidence, radius, belief)
-        # With a radius for each class, another class may be nearer and yet out of reach.
-        _, other = distances_for_and_against(evidence, belief)
-        return Stability(nearer.at_least, nearer.exact & (other > radius))
+            return count_own(evidence, within(own_distances(evidence, belief), self.radius), self)
+        return count_within(evidence, self.radius, belief)
 
     def changes(self, evidence: Evidence, belief: Ints) -> Ints:
-        radii = np.broadcast_to(self.radius, (evidence.n_classes,))
-        inside = within(evidence.ranked_distances(), radii[:, None]).sum(axis=2)
+        inside = within(evidence.ranked_distances(), self.radius).sum(axis=2)
         rows = np.arange(len(belief))
         own = inside[rows, belief]
         inside[rows, belief] = 0
         most = np.minimum(own - self.quorum[0], self.quorum[1] - 1 - inside.max(axis=1))
         return np.asarray(np.maximum(most, 0))
 
-    def dial(self, evidence: Evidence) -> Dial | None:
-        if isinstance(self.radius, tuple):
-            return super().dial(evidence)
-        return dial_radius(self, evidence)
-
     def drawing(self) -> Drawing | None:
         decided = Reason.KNOWN, Reason.OVERLAP, Reason.EXTRAPOLATION, Reason.CONTRADICTION
-        return None if isinstance(self.radius, tuple) else draw_ball(self.radius, *decided)
+        return draw_ball(self.radius, *decided)
 
 
 def count_within(evidence: Evidence, radius: float | Floats, belief: Ints) -> Stability:

@@ -14,7 +14,7 @@ import numpy as np
 from iknow.core.arrays import Floats, Ints
 from iknow.core.assertion import Reason
 from iknow.core.contrast import Contrast
-from iknow.core.drawing import Drawing, Look
+from iknow.core.drawing import Drawing
 from iknow.core.evidence import Evidence
 from iknow.core.horizon import Horizon
 from iknow.core.neighborhood import Neighborhood, Sides, parameter
@@ -47,8 +47,6 @@ class BallElseNearest(Neighborhood):
     axes = ("radius",)
     full_within = decided_within = parameter("radius")
     dial = dial_radius
-    strictest_is_widest = True  # a smaller ball leaves more to the k nearest, however far
-    look = Look(1, "^", dashes=(5, 1, 1, 1))
 
     def reach(self, evidence: Evidence) -> Floats:
         inhabited = evidence.nearest_distance() <= self.radius

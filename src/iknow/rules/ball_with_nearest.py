@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from iknow.core.arrays import Floats, Ints
-from iknow.core.assertion import Assertion, Reason
+from iknow.core.assertion import Reason
 from iknow.core.contrast import Contrast
-from iknow.core.drawing import Drawing, Look
+from iknow.core.drawing import Drawing
 from iknow.core.evidence import Evidence
 from iknow.core.horizon import Horizon
 from iknow.core.neighborhood import NO_REACH, Neighborhood, Sides, parameter
@@ -47,7 +47,6 @@ class BallWithNearest(Neighborhood):
     axes = ("radius",)
     empty_beyond = full_within = parameter("radius")
     dial = dial_radius
-    look = Look(Assertion.IMK, "D", dashes=(2, 1))
 
     def reach(self, evidence: Evidence) -> Floats:
         inhabited = evidence.nearest_distance() <= self.radius

@@ -9,14 +9,12 @@ It has no radius to choose; the user gives k, or matches a coverage.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from iknow.core.arrays import Floats, Ints
 from iknow.core.contrast import ValidationEvidence, find_contrast, quorum_of
-from iknow.core.drawing import Look
 from iknow.core.evidence import Evidence, distances_for_and_against
 from iknow.core.horizon import Horizon
 from iknow.core.neighborhood import Neighborhood
@@ -45,7 +43,6 @@ class Nearest(Neighborhood):
     quorum: Quorum = field(default=ONE, kw_only=True)
 
     neighbors_to_match = 200
-    look = Look(0, "s", dashes=(5, 1.5))
 
     def reach(self, evidence: Evidence) -> Floats:
         return evidence.neighbor_distance(self.k)
@@ -75,12 +72,6 @@ class Nearest(Neighborhood):
     ) -> dict[str, Nearest]:
         k, quorum = match_k(evidence, belief, coverage), quorum_of(evidence)
         return dict.fromkeys(evidence, cls(k, quorum=quorum))
-
-    @classmethod
-    def sweep(cls, evidence: Mapping[str, Evidence], belief: Ints) -> tuple[Floats, Floats]:
-        first, last = known_ks(evidence, belief)
-        high = np.where(first > 1, 1.0 - first, np.inf)
-        return -last.astype(np.float64), np.where(first <= last, high, -np.inf)
 
 
 def count_votes(evidence: Evidence, k: int, belief: Ints) -> Stability:

@@ -143,7 +143,6 @@ class ChangingIndex(StoredRows):
         Within a fixed radius the base's answer stands where no row came or went within it.
         """
         points, radius = self._check(queries), said(neighborhood, "decided_within")
-        neighborhood.check_classes(self.n_classes)
         if radius is None or neighborhood.quorum != ONE or not len(points):
             return super().find_support(points, neighborhood, belief)
         ball = Ball(radius)
@@ -166,7 +165,6 @@ class ChangingIndex(StoredRows):
         The base decides, and evidence where a row came or went too near.
         """
         points, codes = self._check(queries), np.asarray(belief, dtype=np.int64)
-        neighborhood.check_classes(self.n_classes)
         horizon = horizon_of(neighborhood)
         if horizon is None or not len(points):
             return super().decide(points, neighborhood, codes)

@@ -7,13 +7,11 @@ from iknow.selection.goal import Goal
 from iknow.selection.goals import choose
 from iknow.selection.guarantee import certify
 from iknow.selection.matching import match_coverage, match_threshold
-from iknow.selection.per_class import select_per_class
-from iknow.selection.selection import Certificate, Curve, Selection
+from iknow.selection.selection import Certificate, Selection
 from iknow.selection.watch import Watch, make_watch
 
 __all__ = [
     "Certificate",
-    "Curve",
     "Goal",
     "Selection",
     "Watch",
@@ -25,6 +23,5 @@ __all__ = [
     "match_k",
     "match_threshold",
     "select",
-    "select_per_class",
     "tunes_for_coverage",
 ]

@@ -82,7 +82,6 @@ def select(
         method=method,
         optimal=highest <= value,
         best_possible=1.0 if np.isinf(highest) else objective.coverage(highest),
-        curves=objective.curves(point),
     )
 
 

@@ -21,7 +21,7 @@ class Goal:
     """What to tune for: an accuracy, a coverage, a rate of false alarms, or what is usual.
 
     Attributes:
-        method: How to find the largest coverage; "per-class" gives each class its own radius.
+        method: How to find the largest coverage.
         accuracy: Guarantee at least this accuracy on IK instead.
         confidence: Probability with which the guarantee holds.
         each_class: Guarantee the accuracy in each class by itself.
@@ -38,7 +38,7 @@ class Goal:
         75
     """
 
-    method: Literal["exact", "grid", "bayes", "per-class"] = "exact"
+    method: Literal["exact", "grid", "bayes"] = "exact"
     accuracy: float | None = None
     confidence: float = 0.95
     each_class: bool = False
@@ -76,11 +76,6 @@ class Goal:
         if type(seed := record["random_state"]) is not int or not 0 <= seed < 2**32:
             raise InputError(f"random_state of a goal must be a seed; got {shown(seed)}")
         return cls(**record)
-
-    @property
-    def needs_every_class(self) -> bool:
-        """Whether tuning needs the distances to every class, not just to two."""
-        return self.method == "per-class"
 
     def _check_types(self) -> None:
         """Check types alone; the functions that use the values check their ranges."""

@@ -14,7 +14,6 @@ from iknow.selection.guarantee import certify, split
 from iknow.selection.level_guarantee import certify_level, choose_usual
 from iknow.selection.levels import limit_false_alarm, match_level
 from iknow.selection.matching import match_coverage
-from iknow.selection.per_class import select_per_class
 from iknow.selection.selection import Selection, ValidationEvidence
 
 
@@ -73,8 +72,6 @@ def choose(
             time_limit=goal.time_limit,
             random_state=goal.random_state,
         )
-    if goal.method == "per-class":
-        return select_per_class(*data, time_limit=goal.time_limit)
     return select(
         *data,
         method=goal.method,

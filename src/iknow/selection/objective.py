@@ -13,12 +13,11 @@ import numpy as np
 
 from iknow.core.arrays import Floats, Ints
 from iknow.core.contrast import quorum_of
-from iknow.core.neighborhood import Neighborhood, axes_of
+from iknow.core.neighborhood import Neighborhood
 from iknow.core.quorum import ONE, Quorum
 from iknow.errors import SelectionError
 from iknow.selection.exact.boxes import neighborhoods_at, sample_boxes
-from iknow.selection.exact.depth import profile
-from iknow.selection.selection import Curve, ValidationEvidence
+from iknow.selection.selection import ValidationEvidence
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,23 +48,6 @@ class Objective:
 
     def neighborhoods(self, point: Floats) -> dict[str, Neighborhood]:
         return neighborhoods_at(point, self.layers, self.rule, self.k, self.quorum)
-
-    def curves(self, point: Floats) -> dict[tuple[str, str], Curve]:
-        """Coverage and accuracy along every axis through a point."""
-        names = [(layer, name) for layer in self.layers for name in axes_of(self.rule)]
-        return {name: self._curve(axis, point) for axis, name in enumerate(names)}
-
-    def _curve(self, axis: int, point: Floats) -> Curve:
-        others = np.arange(len(point)) != axis
-        inside = (self.lows <= point) & (point < self.highs)
-        active = np.all(inside[:, others], axis=1) & (self.lows[:, axis] < self.highs[:, axis])
-        low, high = self.lows[active, axis], self.highs[active, axis]
-        values, known = profile(low, high, np.ones(len(low)))
-        _, right = profile(low, high, self.right[active])
-        with np.errstate(invalid="ignore"):
-            accuracy = np.where(known > 0, right / known, np.nan)
-        finite = np.isfinite(values)
-        return Curve(values[finite], known[finite] / len(self.right), accuracy[finite])
 
 
 def make_objective(

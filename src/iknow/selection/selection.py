@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from iknow.core.arrays import Bools, Floats, Ints
+from iknow.core.arrays import Bools, Ints
 from iknow.core.assertion import Assertion, make_assertions
 from iknow.core.contrast import Contrast
 from iknow.core.contrast import ValidationEvidence as ValidationEvidence
@@ -27,21 +27,6 @@ from iknow.selection.watch import Watch
 
 ACCURACIES = ("accuracy", "accuracy_outside")
 PATH = ("levels", "level", "least_confidence", "false_alarm")
-
-
-@dataclass(frozen=True, eq=False)
-class Curve:
-    """Coverage and accuracy on IK as one parameter of one layer varies and the others stay fixed.
-
-    Attributes:
-        values: Where something changes, ascending, of shape (m,).
-        coverage: Coverage from each value to the next, of shape (m,).
-        accuracy: Accuracy likewise, of shape (m,); NaN where nothing is covered.
-    """
-
-    values: Floats
-    coverage: Floats
-    accuracy: Floats
 
 
 @dataclass(frozen=True)
@@ -102,7 +87,6 @@ class Selection:
         goal: What they were chosen for, to choose them again; None if nobody knows.
         stale: When and why the evidence changed after they were chosen; "" if it did not. What was
             promised was about the evidence before.
-        curves: By layer and parameter, such as ("logits", "radius").
     """
 
     neighborhoods: Mapping[str, Neighborhood]
@@ -124,7 +108,6 @@ class Selection:
     watch: Watch | None = field(default=None, repr=False, compare=False)
     goal: Goal | None = field(default=None, repr=False, compare=False)
     stale: str = ""
-    curves: Mapping[tuple[str, str], Curve] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def gap(self) -> float:
@@ -178,11 +161,11 @@ class Selection:
         return to_html(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the selection as plain values for JSON, without its curves.
+        """Return the selection as plain values for JSON.
 
         None stands for an accuracy that is NaN, and for a least confidence of -inf.
         """
-        record = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "curves"}
+        record = {each.name: getattr(self, each.name) for each in fields(self)}
         for name in ACCURACIES:
             record[name] = None if np.isnan(record[name]) else record[name]
         rules = self.neighborhoods.items()
@@ -296,7 +279,6 @@ def record_selection(
     optimal: bool = False,
     certificate: Certificate | None = None,
     knowable: tuple[int, ...] | None = None,
-    curves: Mapping[tuple[str, str], Curve] | None = None,
 ) -> Selection:
     """The record of chosen neighborhoods, measured by applying them."""
     known = find_known(evidence, belief, neighborhoods, knowable)
@@ -313,7 +295,6 @@ def record_selection(
         n_samples=len(belief),
         certificate=certificate,
         knowable=knowable,
-        curves=curves or {},
     )
 
 

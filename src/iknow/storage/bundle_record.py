@@ -136,7 +136,7 @@ def from_record(manifest: Mapping[str, Any], arrays: Mapping[str, Any]) -> Bundl
         activations={layer: arrays[name_array(layer, "activations")] for layer in layers},
         metrics={layer: _make_metric(layer, layers[layer], arrays) for layer in layers},
         neighborhoods={
-            layer: _make_neighborhood(layer, record["neighborhood"], len(classes))
+            layer: _make_neighborhood(layer, record["neighborhood"])
             for layer, record in layers.items()
             if record["neighborhood"] is not None
         },
@@ -222,14 +222,12 @@ def _make_metric(layer: str, record: Mapping[str, Any], arrays: Mapping[str, Any
     return metric
 
 
-def _make_neighborhood(layer: str, record: object, n_classes: int) -> Neighborhood:
+def _make_neighborhood(layer: str, record: object) -> Neighborhood:
     where = f"the neighborhood of layer {layer[:80]!r}"
     try:
-        rule = neighborhood_from_dict(check_mapping(record, where))
-        rule.check_classes(n_classes)
+        return neighborhood_from_dict(check_mapping(record, where))
     except ValueError as error:
         raise BundleError(f"{where} cannot be made: {str(error)[:200]}") from error
-    return rule
 
 
 def name_array(layer: str, array: str) -> str:

@@ -71,10 +71,9 @@ def _check(settings: dict[str, Any], bundle: Bundle) -> None:
 
 def _check_selection(record: dict[str, Any], bundle: Bundle) -> Selection:
     where = "settings.selection"
-    keys = [each.name for each in fields(Selection) if each.name != "curves"]
-    schema.check_record(record, where, keys)
+    schema.check_record(record, where, [each.name for each in fields(Selection)])
     undefined = [name for name in (*ACCURACIES, "least_confidence") if record[name] is None]
-    parts = ("neighborhoods", "certificate", "levels", "watch", "goal", "curves")
+    parts = ("neighborhoods", "certificate", "levels", "watch", "goal")
     schema.check_fields(Selection, record, where, (*parts, *undefined))
     place, left_out = f"{where}.neighborhoods", record["left_out"]
     used = [layer for layer in bundle.activations if layer not in left_out]

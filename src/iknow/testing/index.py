@@ -133,14 +133,13 @@ class Problem:
 def rules_at_ties(evidence: Evidence, k: int, seed: int) -> list[Neighborhood]:
     """Rules of every kind whose reaches are distances of the evidence, or nearly so."""
     rng, ranked = np.random.default_rng(seed), evidence.ranked_distances()
-    radius, *radii = rng.choice(ranked[np.isfinite(ranked)], size=1 + evidence.n_classes).tolist()
+    radius = float(rng.choice(ranked[np.isfinite(ranked)]))
     ordered = np.sort(evidence.class_distances, axis=1)
     with np.errstate(all="ignore"):
         ratios = ordered[:, 1] / ordered[:, 0]
     ratio = float(min(ratios[np.isfinite(ratios)], default=1.5))
     return [
         Ball(radius),
-        Ball(tuple(radii)),
         Ball(radius, quorum=(2, 3)),
         Nearest(k),
         Nearest(k, quorum=(2, 2)),

@@ -17,14 +17,10 @@ from iknow.evaluation.plots import (
     draw_radius_curve,
     draw_regions,
     draw_robust,
-    draw_surface,
-    draw_tradeoff,
 )
 from iknow.evaluation.regions import map_regions
 from iknow.evaluation.robust_accuracy import robust_curve
 from iknow.evaluation.scatter import evidence_scatter
-from iknow.evaluation.surface import coverage_surface
-from iknow.evaluation.tradeoff import tradeoff
 
 
 @pytest.fixture(scope="session")
@@ -57,7 +53,6 @@ def y_true(points):
 def plots(classifier, assessment, y_true, points):
     """By name: what draws it, the record, and what else is given."""
     alone = assessment.only(["input"])
-    balls = {layer: Ball(rule.radius) for layer, rule in assessment.neighborhoods.items()}
 
     def scatter(rule):
         return evidence_scatter(alone.under({"input": rule}))
@@ -66,9 +61,7 @@ def plots(classifier, assessment, y_true, points):
     return {
         "regions": (draw_regions, regions, points[0][:200], points[1][:200]),
         "radius": (draw_radius_curve, radius_curve(assessment, y_true, "input")),
-        "surface": (draw_surface, coverage_surface(assessment.under(balls))),
         "confusion": (draw_confusion, evaluate(assessment, y_true)),
-        "tradeoff": (draw_tradeoff, tradeoff(assessment, y_true)),
         "evidence": (draw_evidence, scatter(Ball(0.2))),
         "evidence relative": (draw_evidence, scatter(RelativeBall(0.3, 1.6))),
         "evidence quorum": (draw_evidence, scatter(RelativeBall(0.3, 1.6, quorum=(1, 3)))),
@@ -78,7 +71,7 @@ def plots(classifier, assessment, y_true, points):
 
 
 NAMES = [
-    "regions", "radius", "surface", "confusion", "tradeoff", "evidence", "evidence relative",
+    "regions", "radius", "confusion", "evidence", "evidence relative",
     "evidence quorum", "evidence nearest", "certified",
 ]  # fmt: skip
 

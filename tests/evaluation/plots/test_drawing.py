@@ -24,8 +24,8 @@ from iknow.core.colors import COLORS
 from iknow.core.movement import Movement
 from iknow.errors import InputError
 from iknow.evaluation.curves import radius_curve
-from iknow.evaluation.plots import column_figure, draw_radius_curve, draw_regions, draw_surface
-from iknow.evaluation.plots.matplotlib.curves import draw_robust, method_look
+from iknow.evaluation.plots import column_figure, draw_radius_curve, draw_regions
+from iknow.evaluation.plots.matplotlib.curves import draw_robust
 from iknow.evaluation.plots.matplotlib.evidence import draw_evidence
 from iknow.evaluation.plots.matplotlib.matrix import WRONG, draw_confusion
 from iknow.evaluation.robust_accuracy import robust_curve
@@ -104,97 +104,6 @@ def test_radii_of_many_magnitudes_get_a_logarithmic_axis():
     assert 0 < axes.get_xlim()[0] < 1e-2
     assert axes.get_xlim()[1] > 200
     np.testing.assert_array_equal(axes.lines[0].get_xdata()[:-1], curve.radii)
-
-
-# The surface
-
-
-def test_the_surface_and_its_optimum_are_the_record_s(plots):
-    draw, surface = plots["surface"]
-    axes = drawn(draw, surface)
-    mesh = axes.collections[0]
-    np.testing.assert_array_equal(np.asarray(mesh.get_array()), surface.f_ik)
-    star, ring = axes.lines
-    assert (star.get_xdata()[0], star.get_ydata()[0]) == surface.best
-    assert (ring.get_xdata()[0], ring.get_ydata()[0]) == surface.chosen
-    assert legend(axes) == [f"largest $F_{{IK}}$ = {surface.best_f_ik:.3g}", "in use"]
-    assert axes.get_xlabel().endswith("input")
-    assert axes.get_ylabel().endswith("logits")
-    # Cells meet in the middle between their grid points.
-    corners = mesh.get_coordinates()
-    np.testing.assert_allclose(corners[0, 1:-1, 0], (surface.x[1:] + surface.x[:-1]) / 2)
-    np.testing.assert_allclose(corners[1:-1, 0, 1], (surface.y[1:] + surface.y[:-1]) / 2)
-
-
-def test_contours_are_where_their_numbers_say(plots):
-    draw, surface = plots["surface"]
-    axes = drawn(draw, surface)
-    contours = axes.collections[1]
-    assert len(contours.levels) >= 3
-    for level, path in zip(contours.levels, contours.get_paths(), strict=True):
-        for x, y in path.vertices:
-            column = np.clip(np.searchsorted(surface.x, x), 1, len(surface.x) - 1)
-            row = np.clip(np.searchsorted(surface.y, y), 1, len(surface.y) - 1)
-            around = surface.f_ik[row - 1 : row + 1, column - 1 : column + 1]
-            assert around.min() - 1e-9 <= level <= around.max() + 1e-9
-
-
-def test_contours_are_whole_on_logarithmic_axes_but_for_their_numbers(plots):
-    radii = np.geomspace(1e-4, 1e2, 80)
-    hill = np.add.outer(np.log10(radii / 0.1) ** 2, np.log10(radii / 0.1) ** 2)
-    surface = replace(
-        plots["surface"][1], x=radii, y=radii, counts=(150 * np.exp(-hill)).astype(int),
-        n_samples=200, best=(0.1, 0.1), best_count=150, chosen=None,
-    )  # fmt: skip
-    axes = drawn(draw_surface, surface)
-    assert axes.get_xscale() == axes.get_yscale() == "log"
-    contours = axes.collections[1]
-    for level, path in zip(contours.levels, contours.get_paths(), strict=True):
-        # A circle in the logarithms, whose radius follows from the hill.
-        reach = np.log10(path.vertices / 0.1)
-        np.testing.assert_allclose(np.hypot(*reach.T), np.sqrt(-np.log(level / 0.75)), atol=0.1)
-        angles = np.sort(np.arctan2(*reach.T))
-        gaps = np.diff(angles, append=angles[0] + 2 * np.pi)
-        assert gaps.max() < np.pi / 2
-
-
-def test_a_surface_of_nothing_has_neither_star_nor_contours(plots):
-    _, surface = plots["surface"]
-    nothing = replace(
-        surface, counts=np.zeros_like(surface.counts), best=None, best_count=0, chosen=None
-    )
-    axes = drawn(draw_surface, nothing)
-    assert len(axes.lines) == 0
-    assert len(axes.collections) == 1
-
-
-# Accuracy against coverage
-
-
-def test_the_lines_of_the_tradeoff_are_the_record_s(plots):
-    draw, record = plots["tradeoff"]
-    axes = drawn(draw, record)
-    by_color = {line.method: method_look(line.method)["color"] for line in record.lines}
-    for method, color in by_color.items():
-        line = record[method]
-        curve, *marks = [
-            each for each in axes.lines if each.get_color() == color and len(each.get_xdata())
-        ]
-        np.testing.assert_array_equal(curve.get_xdata(), line.coverage)
-        np.testing.assert_array_equal(curve.get_ydata(), line.accuracy)
-        found = [(mark.get_xdata()[0], mark.get_ydata()[0]) for mark in marks]
-        assert found == ([] if method == "softmax" else [line.chosen])
-    assert axes.lines[0].get_ydata()[0] == record.overall_accuracy
-    assert set(legend(axes)) == {*by_color, "believing all"}
-
-
-def test_accuracies_of_enough_samples_are_all_seen(plots):
-    draw, record = plots["tradeoff"]
-    low, high = drawn(draw, record).get_ylim()
-    for line in record.lines:
-        seen = line.accuracy[line.coverage >= 0.1]
-        assert low < seen.min()
-        assert seen.max() < high
 
 
 # Certified fractions
@@ -381,8 +290,8 @@ def test_of_the_k_nearest_only_the_diagonal_is_known(plots):
     np.testing.assert_array_equal(diagonal.get_xdata(), diagonal.get_ydata())
 
 
-def test_a_radius_for_each_class_draws_no_lines():
-    scatter = evidence_scatter(with_distances([[1.0, 2.0]], Ball([1.0, 2.0])))
+def test_an_infinite_radius_draws_no_lines():
+    scatter = evidence_scatter(with_distances([[1.0, 2.0]], Ball(np.inf)))
     assert not drawn(draw_evidence, scatter).patches
 
 

@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iknow.core.support import find_support
-from iknow.errors import InputError
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 from iknow.search.cpu import cell_index as cells
 from iknow.search.cpu.cell_index import CellIndex
@@ -72,22 +71,6 @@ def test_trees_of_every_height_give_the_support_of_brute_force(monkeypatch, way,
         np.testing.assert_array_equal(
             index.find_support(queries, Ball(radius)), distances <= radius
         )
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_every_class_may_have_a_radius_of_its_own(monkeypatch, way):
-    monkeypatch.setattr(cells, "cost_of_a_step", lambda _: WAYS[way])
-    points, labels, queries = clustered(3000)
-    rule = Ball((0.0, 0.35, 1.5))
-    found = CellIndex(points, labels, 3).find_support(queries, rule)
-    np.testing.assert_array_equal(found, expected_support(points, labels, 3, queries, rule))
-    assert 0 < found[:, 1].sum() < found[:, 2].sum() < len(queries)
-
-
-def test_a_radius_for_each_class_must_be_given_for_each():
-    points, labels, queries = clustered(100)
-    with pytest.raises(InputError, match="each of 3 classes; got 2"):
-        CellIndex(points, labels, 3).find_support(queries, Ball((1.0, 2.0)))
 
 
 @pytest.mark.parametrize(

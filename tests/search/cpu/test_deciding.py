@@ -74,11 +74,9 @@ def test_on_a_grid_where_ties_abound(rng, n_rows, n_features, n_classes, width, 
     known = expected.ranked_distances()
     radius = float(rng.choice(known[np.isfinite(known)]))
     index = CellIndex(points, labels, n_classes)
-    radii = rng.choice(known[np.isfinite(known)], size=n_classes)
     rules = [
         RelativeBall(radius, ratio, quorum=quorum),
         Ball(radius, quorum=quorum),
-        Ball(radii, quorum=quorum),
         Nearest(k, quorum=quorum),
         BallElseNearest(radius, k, quorum=quorum),
         BallWithNearest(radius, k, quorum=quorum),

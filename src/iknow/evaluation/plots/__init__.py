@@ -13,15 +13,10 @@ from iknow.errors import MissingExtraError
 
 try:
     from iknow.evaluation.plots.matplotlib.axes import column_figure
-    from iknow.evaluation.plots.matplotlib.curves import (
-        draw_radius_curve,
-        draw_robust,
-        draw_tradeoff,
-    )
+    from iknow.evaluation.plots.matplotlib.curves import draw_radius_curve, draw_robust
     from iknow.evaluation.plots.matplotlib.evidence import draw_evidence
     from iknow.evaluation.plots.matplotlib.matrix import draw_confusion
     from iknow.evaluation.plots.matplotlib.regions import draw_regions
-    from iknow.evaluation.plots.matplotlib.surface import draw_surface
 except ImportError as error:
     raise MissingExtraError("drawing plots", "plots") from error
 
@@ -32,6 +27,4 @@ __all__ = [
     "draw_radius_curve",
     "draw_regions",
     "draw_robust",
-    "draw_surface",
-    "draw_tradeoff",
 ]

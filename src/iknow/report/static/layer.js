@@ -12,8 +12,6 @@ ties ties. */
 
 /** @type {(layer: Layer, i: number, j: number) => number} */
 export const distanceAt = (layer, i, j) => layer.distances[i * layer.width + j];
-/** @type {(layer: Layer, i: number, j: number) => number} */
-export const codeAt = (layer, i, j) => layer.codes[i * layer.width + j];
 /** @type {(layer: Layer, setting: Setting, i: number) => number} */
 export const kthDistance = (layer, { k }, i) => layer.neighbors[i * layer.nNeighbors + k - 1];
 /** @type {(layer: Layer, setting: Setting, i: number, j: number) => boolean} */

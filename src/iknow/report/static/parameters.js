@@ -7,34 +7,28 @@ export const fewestNeighbors = (layers) => Math.min(...layers.map((layer) => lay
 const middle = (values) => values.sort((a, b) => a - b)[values.length >> 1];
 const samplesOf = (layer) => Array.from({ length: layer.distances.length / layer.width }, (_, i) => i);
 
-/* Distances of a sample to the nearest few classes, as the rule measures them. */
-export const measured = (layer, setting, i, most = layer.width) =>
-  Array.from({ length: most }, (_, j) => setting.rule.measure(layer, setting, i, j));
+/* Distances of a sample to the nearest few classes. */
+export const distancesOf = (layer, i, most = layer.width) =>
+  Array.from({ length: most }, (_, j) => distanceAt(layer, i, j));
 
-/* A radius to start from where none was given: the middle of those of the classes, or of d_g. */
+/* A radius to start from where none was given: the middle of d_g. */
 function commonRadius(layer) {
-  if (layer.given.radii) return middle(layer.given.radii.slice());
   const own = samplesOf(layer).map((i) => distanceAt(layer, i, 0));
   return middle(own.filter(Number.isFinite)) ?? 1;
 }
 
 /* A parameter that is `perLayer` is set in each layer, another for all layers at once. turns: the values where
 a support can change; that of a radius, only where it reaches the nearest sample of a class. */
-/** @type {Parameter} */
-const RADIUS = {
-  id: "radius", symbol: "ε", smallest: 0, isDistance: true, perLayer: true,
-  label: ({ name }) => `ε in layer ${name}`,
-  start: commonRadius,
-  scale: ([layer], setting) => quantileScale(samplesOf(layer).flatMap((i) =>
-    measured(layer, setting, i, Math.min(2, layer.width)))),
-  turns: (layer, setting, i) => [0, ...measured(layer, setting, i)],
-};
-
 /** @type {Record<string, Parameter>} */
 export const PARAMETERS = {
-  radius: RADIUS,
-  factor: { ...RADIUS, symbol: "factor", start: () => 1,
-    label: ({ name }) => `all ε of layer ${name}, times` },
+  radius: {
+    id: "radius", symbol: "ε", smallest: 0, isDistance: true, perLayer: true,
+    label: ({ name }) => `ε in layer ${name}`,
+    start: commonRadius,
+    scale: ([layer]) => quantileScale(samplesOf(layer).flatMap((i) =>
+      distancesOf(layer, i, Math.min(2, layer.width)))),
+    turns: (layer, i) => [0, ...distancesOf(layer, i)],
+  },
   k: {
     id: "k", symbol: "k", smallest: 1, whole: true,
     label: () => "k, nearest samples",

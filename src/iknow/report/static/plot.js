@@ -21,7 +21,7 @@ function ticks(most) {
   return Array.from({ length: Math.floor(most / step) + 1 }, (_, t) => t * step);
 }
 
-export function axes({ pen, height, x, y, mostX, mostY, units, quorum: [own, other] }) {
+export function axes({ pen, height, x, y, mostX, mostY, quorum: [own, other] }) {
   pen.font = `11px ${token("--font")}`;
   pen.strokeStyle = token("--line");
   pen.fillStyle = token("--soft");
@@ -37,11 +37,11 @@ export function axes({ pen, height, x, y, mostX, mostY, units, quorum: [own, oth
     if (tick) pen.fillText(short(tick), x(0) - 6, y(tick) + 4);
   }
   pen.textAlign = "center";
-  pen.fillText(`distance to ${Quorum.target(own, "the class it says")}${units}`, (x(0) + x(mostX)) / 2, height - 6);
+  pen.fillText(`distance to ${Quorum.target(own, "the class it says")}`, (x(0) + x(mostX)) / 2, height - 6);
   pen.save();
   pen.translate(11, (y(0) + y(mostY)) / 2);
   pen.rotate(-Math.PI / 2);
-  pen.fillText(`to ${Quorum.target(other, "any other class")}${units}`, 0, 0);
+  pen.fillText(`to ${Quorum.target(other, "any other class")}`, 0, 0);
   pen.restore();
 }
 

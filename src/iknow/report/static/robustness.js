@@ -24,7 +24,6 @@ function clearance(layer, setting, i) {
   const own = distanceAt(0) * AT_MOST;
   const inside = own === Infinity ? -Infinity : rule.fullWithin(layer, setting, i, 0) - own;
   const ratio = rule.ratioOf(setting);
-  if (ratio === null) return Math.max(inside, outside);
   const ahead = other === Infinity ? Infinity : ratio * other;
   const nearer = own === Infinity ? -Infinity : (ahead - own) / (1 + ratio);
   const crossing = ratio >= 1 && setting.quorum[1] === 1 ? layer.crossing[i] : -Infinity;

@@ -3,18 +3,18 @@
 import * as Algebra from "./algebra.js";
 import { h, badge, byId, token } from "./dom.js";
 import * as Order from "./order.js";
-import { measured, PARAMETERS } from "./parameters.js";
+import { distancesOf, PARAMETERS } from "./parameters.js";
 import * as Plot from "./plot.js";
 import * as Points from "./points.js";
 
 const EDGE = { left: 46, right: 14, top: 14, bottom: 40 };
 const NEAR = 14;
 
-/* Where each sample is, (n, 2), flat, as the rule measures distances. */
-function placesOf(evidence, layer, setting) {
+/* Where each sample is, (n, 2), flat. */
+function placesOf(evidence, layer) {
   const places = new Float64Array(2 * evidence.n);
   for (let i = 0; i < evidence.n; i++) {
-    const [own, ...others] = measured(layer, setting, i);
+    const [own, ...others] = distancesOf(layer, i);
     places.set([own, others.reduce((a, b) => Math.min(a, b), Infinity)], 2 * i);
   }
   return places;
@@ -58,13 +58,7 @@ function points({ pen, width, height, spots }, { evidence, assessed, chosen }) {
 
 function draw(drawn, setting, state) {
   const { pen, width, height } = Plot.frame(drawn.canvas);
-  const { rule } = setting;
-  if (drawn.measure !== rule.measure) {  // the places depend on nothing else that can be set
-    drawn.places = placesOf(state.evidence, drawn.layer, setting);
-    drawn.most = [0, 1].map((axis) => mostOf(drawn.places, axis));
-    drawn.measure = rule.measure;
-  }
-  const { places } = drawn;
+  const { places } = drawn, { rule } = setting;
   const limit = PARAMETERS[rule.slack]?.isDistance ? setting[rule.slack] : 0;
   const [mostX, mostY] = drawn.most.map((most) => extent(most, limit));
   const x = (value) => EDGE.left + ((width - EDGE.left - EDGE.right) * value) / mostX;
@@ -73,8 +67,7 @@ function draw(drawn, setting, state) {
   for (let at = 0; at < places.length; at++) {
     spots[at] = at % 2 ? y(Math.min(places[at], mostY)) : x(Math.min(places[at], mostX));
   }
-  const plot = { pen, width, height, x, y, mostX, mostY, spots,
-    units: rule.unit && `, in ${rule.unit}`, quorum: setting.quorum };
+  const plot = { pen, width, height, x, y, mostX, mostY, spots, quorum: setting.quorum };
   Plot.axes(plot);
   pen.strokeStyle = token("--line");
   const both = Math.min(mostX, mostY);
@@ -102,7 +95,9 @@ export function create(layers, evidence, select) {
     const canvas = h("canvas", { class: "plot", role: "img",
       "aria-label": `Layer ${layer.name}: distance to the believed class against distance to any `
         + "other. The table below lists the same samples." });
-    const plot = { layer, canvas, spots: new Float32Array(0), measure: null };
+    const places = placesOf(evidence, layer);
+    const plot = { layer, canvas, spots: new Float32Array(0), places,
+      most: [0, 1].map((axis) => mostOf(places, axis)) };
     const find = (event) => nearest(plot.spots, event.offsetX, event.offsetY);
     canvas.addEventListener("click", (event) => {
       const found = find(event);

@@ -38,7 +38,7 @@ export function create(layers, onchange) {
       ...parameter, idle,
       id: parameter.perLayer ? `${parameter.id}-${first}` : parameter.id,
       label: parameter.label(layers[first]),
-      scale: parameter.scale(users.map((l) => layers[l]), current()[first]),
+      scale: parameter.scale(users.map((l) => layers[l])),
       given: given.rule.parameters.includes(name) ? given[name] : null,
       value: () => values[first][name],
       onset: (now) => {

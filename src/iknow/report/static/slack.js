@@ -19,7 +19,7 @@ export function find(evidence, settings, i, l) {
     return Algebra.judge(evidence, changed, i).assertion;
   };
   const now = assertion(value);
-  const turns = PARAMETERS[parameter].turns(layer, setting, i);
+  const turns = PARAMETERS[parameter].turns(layer, i);
   const values = [...new Set(turns)].filter(Number.isFinite).sort((a, b) => a - b);
   const differs = (tried) => assertion(tried) !== now;
   const up = values.find((tried) => tried > value && differs(tried));

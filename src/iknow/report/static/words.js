@@ -21,12 +21,11 @@ export function look(facts, layer, setting, i) {
       needed: Quorum.needed(setting, j), nearer: nearer(layer, setting, i, j),
       within: Algebra.isWithin(layer, setting, i, j),
       reach: Algebra.reachOf(layer, setting, i, j),
-      measured: setting.rule.measure(layer, setting, i, j),
     };
   });
   const [own, ...others] = candidates;
   const rivals = others.filter((other) => other.within);
-  // Of classes with radii of their own the one that matters may not be the nearest.
+  // Of classes with reaches of their own the one that matters may not be the nearest.
   const against = rivals[0] ?? others[0] ?? null;
   const nearest = setting.rule.fromBelief ? own
     : candidates.reduce((a, b) => (b.distance < a.distance ? b : a));
@@ -36,7 +35,6 @@ export function look(facts, layer, setting, i) {
     alone: own.within && rivals.length === 0,
     none: setting.rule.ballOf(layer, setting, i).none === true,
     margin: setting.rule.marginOf(layer, setting, i),
-    measuredReach: setting.rule.measuredReach(layer, setting, i),
   };
 }
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Floats32, Ints
 from iknow.core.decision import Decision, decide_weighed, replace_decisions, stack_decisions
-from iknow.core.neighborhood import Neighborhood, Radius
+from iknow.core.neighborhood import Neighborhood
 from iknow.core.overriding import said
 from iknow.core.quorum import ONE, truncated_evidence
 from iknow.locking import cached_property
@@ -77,7 +77,6 @@ class CellIndex(DenseIndex):
         radius = said(neighborhood, "decided_within") if neighborhood.quorum == ONE else None
         if radius is None or not self._has_tree:
             return super().find_support(queries, neighborhood, belief)
-        neighborhood.check_classes(self.n_classes)
         points = self._check(queries)
         support = self._within(points, self._radii(radius))
         if said(neighborhood, "empty_beyond") != radius:  # no sample need not mean no support
@@ -106,7 +105,6 @@ class CellIndex(DenseIndex):
         A few queries show first whether bounds rule out most rows.
         """
         points, codes = self._check(queries), np.ascontiguousarray(belief, dtype=np.int64)
-        neighborhood.check_classes(self.n_classes)
         if len(points) == 0 or not self._can_decide(neighborhood):
             return super().decide(points, neighborhood, codes)
         if self._worth.is_proven:
@@ -160,7 +158,7 @@ class CellIndex(DenseIndex):
         one_part = self.n_rows > 0 and len(self._parts) == 1
         return one_part and is_compiled() and not self._is_sparse
 
-    def _radii(self, radius: Radius) -> Floats:
+    def _radii(self, radius: float) -> Floats:
         # A copy: numba compiles separately for arrays that are read-only.
         return np.array(np.broadcast_to(radius, (self.n_classes,)), dtype=np.float64)
 

@@ -101,7 +101,6 @@ class DiskIndex(StoredRows):
     def decide(self, queries: Any, neighborhood: Neighborhood, belief: Ints) -> Decision:
         """Decide by a `neighborhood` about `queries`, (n, n_features), and their `belief`, (n,)."""
         points, codes = self._check(queries), np.ascontiguousarray(belief, dtype=np.int64)
-        neighborhood.check_classes(self.n_classes)
         if self.n_rows == 0 or len(points) == 0 or not self.decides(neighborhood):
             return super().decide(points, neighborhood, codes)
         quorum, horizon = neighborhood.quorum, said(neighborhood, "horizon")

@@ -111,7 +111,6 @@ class RayIndex(StoredRows):
         radius = said(neighborhood, "decided_within") if neighborhood.quorum == ONE else None
         if radius is None or not len(points):
             return super().find_support(points, neighborhood, belief)
-        neighborhood.check_classes(self.n_classes)
         # A class has a sample within a radius if it has one in any shard.
         support: Bools = np.any(self._crew.ask("find_support", points, Ball(radius)), axis=0)
         if said(neighborhood, "empty_beyond") != radius:  # no sample need not mean no support
@@ -129,7 +128,6 @@ class RayIndex(StoredRows):
     def decide(self, queries: Any, neighborhood: Neighborhood, belief: Ints) -> Decision:
         """Decide by a `neighborhood` about `queries`, (n, n_features), and their `belief`, (n,)."""
         points, codes = self._check(queries), np.ascontiguousarray(belief, dtype=np.int64)
-        neighborhood.check_classes(self.n_classes)
         if not len(points) or not merges(neighborhood, whole=self._whole):
             return super().decide(points, neighborhood, codes)
         opinions = self._crew.ask("judge", points, neighborhood, codes)

@@ -1,4 +1,4 @@
-"""Drawing curves: against the radius, accuracy against coverage, and what is certified."""
+"""Drawing curves: against the radius, and what is certified."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from matplotlib.axes import Axes
 
 from iknow.core.assertion import Assertion
 from iknow.core.colors import COLORS
-from iknow.core.drawing import Look
 from iknow.evaluation.curves import RadiusCurve
 from iknow.evaluation.plots.matplotlib.axes import (
     THIN_HALO,
@@ -18,10 +17,8 @@ from iknow.evaluation.plots.matplotlib.axes import (
     spans_magnitudes,
     use_logarithm,
 )
-from iknow.evaluation.plots.matplotlib.style import CLASS_COLORS, INK, PENCIL, tint
+from iknow.evaluation.plots.matplotlib.style import INK, PENCIL, tint
 from iknow.evaluation.robust_accuracy import RobustCurve
-from iknow.evaluation.tradeoff import SOFTMAX, Tradeoff
-from iknow.rules import RULES
 
 FRACTION_LOOKS: dict[Assertion, dict[str, Any]] = {
     Assertion.IK: {"color": COLORS[Assertion.IK], "linewidth": 2.0, "linestyle": "-"},
@@ -31,21 +28,6 @@ FRACTION_LOOKS: dict[Assertion, dict[str, Any]] = {
 ACCURACY_LOOK: dict[str, Any] = {
     "color": INK, "linewidth": 0.8, "markersize": 3.2, "markeredgewidth": 0.8, "markevery": 0.13,
 }  # fmt: skip
-SOFTMAX_LOOK: dict[str, Any] = {
-    "color": INK, "linewidth": 1.4, "linestyle": (0, (1, 1)), "marker": "",
-}  # fmt: skip
-ENOUGH_COVERAGE = 0.1  # accuracies of fewer samples are too shaky to stretch the axis for
-
-
-def method_look(method: str, place: int = 0) -> dict[str, Any]:
-    """How to draw the line of a rule or softmax. place: among the rules without a look."""
-    if method == SOFTMAX:
-        return SOFTMAX_LOOK
-    look = RULES[method].look or Look(2 + place, "vP*X<>"[place % 6], dashes=(3 + place, 1, 1, 1))
-    of_class = CLASS_COLORS[look.color % len(CLASS_COLORS)]
-    color = COLORS[look.color] if isinstance(look.color, Assertion) else of_class
-    line = {"linestyle": (0, look.dashes)} if look.dashes else {}
-    return {"color": color, "linewidth": look.width, **line, "marker": look.marker}
 
 
 def draw_radius_curve(axes: Axes, curve: RadiusCurve, chosen: float | None = None) -> None:
@@ -79,39 +61,6 @@ def draw_radius_curve(axes: Axes, curve: RadiusCurve, chosen: float | None = Non
         axes.set(xlim=(min(least, chosen or least) / 1.5, end))
     _mark_radius(axes, chosen)
     legend_above(axes, columns=5)
-
-
-def draw_tradeoff(axes: Axes, tradeoff: Tradeoff) -> None:
-    """Draw accuracy over coverage for each rule and softmax; markers show the given settings.
-
-    Args:
-        axes: Where to draw.
-        tradeoff: The result of `tradeoff`.
-
-    Examples:
-        >>> draw_tradeoff(column_figure().axes[0], tradeoff(a, y_true))
-    """
-    axes.axhline(
-        tradeoff.overall_accuracy, color=PENCIL, linewidth=0.6, label="believing all", zorder=1
-    )
-    seen = [tradeoff.overall_accuracy]
-    softmax, *rules = tradeoff.lines
-    for place, line in enumerate([*rules, softmax]):
-        method, look = line.method, method_look(line.method, place)
-        on_line = {name: value for name, value in look.items() if name != "marker"}
-        axes.plot(line.coverage, line.accuracy, **on_line)
-        seen += line.accuracy[line.coverage >= ENOUGH_COVERAGE].tolist()
-        # For the legend: the line with its marker, without a place of its own.
-        mark: dict[str, Any] = {"markersize": 5, "markeredgecolor": "white", "markeredgewidth": 0.6}
-        axes.plot([], [], label=method, **look, **mark)
-        if line.chosen is not None and not np.isnan(line.chosen[1]):
-            axes.plot(*line.chosen, color=look["color"], marker=look["marker"], **mark, zorder=4)
-            seen.append(line.chosen[1])
-    low, high = min(seen), max(seen)
-    room = 0.06 * ((high - low) or 0.1)
-    axes.set(xlim=(0, 1.01), ylim=(low - room, high + room))
-    axes.set(xlabel="coverage", ylabel="accuracy on what is covered")
-    legend_above(axes, columns=3, handlelength=1.8, columnspacing=0.7)
 
 
 def draw_robust(axes: Axes, curve: RobustCurve) -> None:

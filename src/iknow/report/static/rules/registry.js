@@ -15,5 +15,5 @@ export function readSetting({ rule: name, text, ...values }) {
   const read = Object.entries(values).map(([key, value]) => [key, number(value)]);
   /** @type {Rule} */
   const rule = text === undefined ? RULES[name] : Fixed;
-  return rule.settle({ ...Object.fromEntries(read), rule, text });
+  return { ...Object.fromEntries(read), rule, text };
 }

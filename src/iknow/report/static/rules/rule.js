@@ -47,18 +47,14 @@ function marginOf(layer, setting, i) {
 export const makeRule = (own) => ({
   slack: "radius",  // the parameter whose slack is shown
   lines: "",        // what to know of the lines in its plot
-  unit: "",         // of distances as it measures them
   fromBelief: false,  // whether the reach is measured from the believed class
-  measure: (layer, setting, i, j) => distanceAt(layer, i, j),
-  measuredReach: (layer, setting, i) => own.ballOf(layer, setting, i).reach(layer, setting, i, 0),
   marginOf,
   // Robustness: within which radius all samples count, beyond which none do, and what multiple of
-  // the nearest distance the reach is at least (null: it depends on the class).
+  // the nearest distance the reach is at least.
   fullWithin: () => 0,
   emptyBeyond: () => Infinity,
   ratioOf: () => 1,
   robustRadius: layerRadius,
   drawLines: () => {},
-  settle: (setting) => setting,
   ...own,
 });

@@ -110,7 +110,6 @@ class TorchIndex(PlacedRows):
         radius = said(neighborhood, "decided_within") if neighborhood.quorum == ONE else None
         if radius is None or self._winning is None:
             return super().find_support(queries, neighborhood, belief)
-        neighborhood.check_classes(self.n_classes)
         points = self._check(queries)
         radii = np.array(np.broadcast_to(radius, self.n_classes), dtype=np.float64)
         support: Bools = np.zeros((len(points), self.n_classes), dtype=np.bool_)
@@ -131,7 +130,6 @@ class TorchIndex(PlacedRows):
     def decide(self, queries: Any, neighborhood: Neighborhood, belief: Ints) -> Decision:
         """Decide by a `neighborhood` about `queries`, (n, n_features), and their `belief`, (n,)."""
         points, codes = self._check(queries), np.ascontiguousarray(belief, dtype=np.int64)
-        neighborhood.check_classes(self.n_classes)
         if len(points) == 0 or not self._can_decide(neighborhood):
             return super().decide(points, neighborhood, codes)
         found = []
