@@ -18,8 +18,8 @@ from iknow.core.support import find_support
 from iknow.errors import InputError
 from iknow.rules import Ball, Nearest
 from iknow.search.cpu import dense_index as dense
-from iknow.search.cpu.blocks import BYTES_FOR_MINIMA, BlockSearch
 from iknow.search.cpu.dense_index import DenseIndex
+from iknow.search.kernels.numpy import BYTES_FOR_MINIMA, NumpyBlocks
 from iknow.search.threads import n_cores
 from iknow.testing import IndexContract, assert_same_evidence, brute_force
 
@@ -37,7 +37,7 @@ class TestWithNumpyAlone(IndexContract):
 
     def make_index(self, activations, labels, n_classes, rows=None):
         index = DenseIndex(activations, labels, n_classes, rows=rows)
-        assert isinstance(index._search, BlockSearch)
+        assert isinstance(index._search, NumpyBlocks)
         return index
 
 

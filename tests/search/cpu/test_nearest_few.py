@@ -7,11 +7,10 @@ from hypothesis import strategies as st
 
 from iknow.core.evidence import merge_evidence
 from iknow.search.cpu import dense_index as dense
-from iknow.search.cpu.blocks import BlockSearch
 from iknow.search.cpu.cell_index import CellIndex
 from iknow.search.cpu.dense_index import DenseIndex
 from iknow.search.cpu.minkowski_index import MinkowskiIndex
-from iknow.search.cpu.ranking import lowest_few
+from iknow.search.kernels.numpy import NumpyBlocks, lowest_few
 from iknow.testing import assert_same_evidence
 from tests.oracles import evidence_of, gather
 
@@ -20,7 +19,7 @@ N_CLASSES = 3
 
 class NumpyIndex(DenseIndex):
     def _make_search(self):
-        return BlockSearch(self)
+        return NumpyBlocks(self)
 
 
 def taxicab(*training, rows=None):

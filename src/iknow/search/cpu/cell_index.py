@@ -12,7 +12,7 @@ cell with a row within reach has |q̂ - ĉ| <= ρ' + R. Squared and halved that 
 
 whose left side is again a sum of products, of d + 1 terms: the same instruction that bounds the
 distances to 16 rows rules out 16 cells. Its terms add up to at most |ĉ|² + R² + (|q̂|² + ρ'²)/2 in
-size, so rounding costs at most 2c times that, with c from `lower_bounds`: we subtract a cell's part
+size, so rounding costs at most 2c times that, with c from `bounds`: we subtract a cell's part
 from its first number, add the query's part to its limit, and round R and ρ' up.
 """
 

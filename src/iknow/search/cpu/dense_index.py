@@ -2,8 +2,8 @@
 
 One float32 product bounds every distance from below, with a proven allowance for rounding; we
 measure only the rows that may be nearest by their bound, in float64. With the extra `fast`, the
-products are compiled (`panels`); without it, numpy computes them (`blocks`), to the same bits. Rows
-that are mostly zeros have products of their own (`sparse_search`).
+products are compiled (`panels`); without it, numpy computes them (`kernels.numpy`), to the same
+bits. Rows that are mostly zeros have products of their own (`sparse_search`).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from iknow.core.arrays import Floats32
 from iknow.core.evidence import Evidence, empty_evidence, merge_evidence
 from iknow.locking import cached_property, unforked
 from iknow.memory import slices_that_fit
-from iknow.search.cpu.blocks import BlockSearch
 from iknow.search.cpu.sparse_search import SparseSearch, is_mostly_zero
 from iknow.search.index import check_k, check_per_class
+from iknow.search.kernels.numpy import NumpyBlocks
 from iknow.search.stored import StoredRows
 
 COPY_BYTES = 5  # per feature to prepare a row for search: its float32 copy and a little more
@@ -96,7 +96,7 @@ class DenseIndex(StoredRows):
             from iknow.search.cpu.panels import PanelSearch
 
             return PanelSearch(self)
-        return BlockSearch(self)
+        return NumpyBlocks(self)
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle only what cannot be derived."""

@@ -6,7 +6,7 @@ of d features is d + 1 vectors of 16 numbers:
     h            |x̂|²/2 minus an allowance for rounding; inf in empty slots
     -x̂_1 … -x̂_d  the rows, shifted by their mean and scaled by a power of two
 
-so that h - x̂·q̂, summed in any order in float32, is a lower bound as derived in `lower_bounds`:
+so that h - x̂·q̂, summed in any order in float32, is a lower bound as derived in `bounds`:
 for every row within a distance ρ of the query it is at most
 
     s²ρ²/2 - |q̂|²/2 + 2c|q̂|² + underflow             (the query's limit for ρ)
@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from iknow.core.arrays import Floats, Floats32, Ints
-from iknow.search.cpu.lower_bounds import error_of_product, power_of_two_scale
+from iknow.search.bounds import error_of_product, power_of_two_scale
 from iknow.search.threads import for_each
 
 LANES = 16

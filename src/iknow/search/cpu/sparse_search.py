@@ -21,8 +21,7 @@ from scipy.sparse import csr_array, vstack
 
 from iknow.core.arrays import Bools, Floats, Floats32
 from iknow.core.evidence import Evidence
-from iknow.search.cpu.block_batch import measure_pairs
-from iknow.search.cpu.ranking import lowest_few, positions
+from iknow.search.kernels.numpy import lowest_few, measure_pairs, positions
 from iknow.search.stored import StoredRows
 from iknow.search.threads import for_each, n_cores
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from iknow.core.arrays import Floats, Floats32, Ints
 from iknow.core.evidence import Evidence, empty_evidence
-from iknow.search.cpu.ranking import lowest_few
 from iknow.search.index import check_k, check_per_class
+from iknow.search.kernels.numpy import lowest_few
 from iknow.search.stored import StoredRows
 from iknow.search.threads import for_each, n_cores
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from iknow.core.arrays import Floats, Floats32, Ints
 from iknow.memory import release, take
-from iknow.search.cpu.lower_bounds import LowerBounds
+from iknow.search.bounds import LowerBounds
 from iknow.search.disk.coding import encode
 from iknow.search.disk.dividing import Divider, sort_close
 from iknow.search.disk.scratch import Folder, ScratchFile

@@ -3,7 +3,7 @@
 First every query looks at the blocks whose centers are nearest: that limits how far it still has to
 look. Then we go through all blocks in the order of the file. By the triangle inequality, a block
 with center c and radius R holds no row within ρ of a query q if |q - c| > ρ + R, and products of
-centers bound |q - c| from below (`lower_bounds`). The blocks that some query needs are read, and
+centers bound |q - c| from below (`bounds`). The blocks that some query needs are read, and
 their codes rule out most rows (`scanning`). The few rows left are read themselves, and measured.
 """
 
@@ -17,11 +17,11 @@ from iknow.core.arrays import Bools, Floats, Floats32, Ints
 from iknow.core.codes import NO_BELIEF
 from iknow.core.evidence import Evidence
 from iknow.core.quorum import Quorum
-from iknow.search.cpu.ranking import positions
 from iknow.search.disk.coded_rows import Chunk, CodedRows
 from iknow.search.disk.coding import ROUND_UP
 from iknow.search.disk.hunt import Hunt
 from iknow.search.disk.scanning import Finds, Loaded, load, scan
+from iknow.search.kernels.numpy import positions
 from iknow.search.stored import StoredRows
 from iknow.search.threads import n_cores, share, single_threaded_blas
 

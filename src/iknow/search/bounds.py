@@ -1,16 +1,23 @@
-"""Lower bounds on all distances by one matrix product in float32.
+"""Lower bounds on distances from matrix products in low precision, derived once.
 
-Squared distances expand to |x|² - 2 x·q + |q|², a matrix product, but in float32 the expansion
-cancels: near the query every digit can be wrong. So we use it only as a proven lower bound that
-tells where exact arithmetic is worthwhile.
+Squared distances expand to |x|² - 2 x·q + |q|², a matrix product, but in low precision the
+expansion cancels: near the query every digit can be wrong. So we use it only as a proven lower
+bound that tells where exact arithmetic is worthwhile. Let x and q be a row and a query in float32,
+and
 
-Let x̂ and q̂ be rows and query after a shift by the rows' mean and a scaling by a power of two,
-both rounded to float32 (unit roundoff u = 2^-24), N = |x̂| + |q̂|, and
+    X = s (x - c),  Q = s (q - c)      c about the rows' mean in float64, s a power of two
+    τ(x, q) = |X|²/2 - X·Q             = (s² |x - q|² - |Q|²) / 2, which ranks the rows for a query
 
-    τ(x, q) = (s² |x - q|² - |q̂|²) / 2              ranks the rows for a query
-    t(x, q) = fl( h·1 + Σ_j (-x̂_j) q̂_j ),  h = fl(|x̂|²/2)      its value by one product
+What follows holds for any c and s. Three errors add up: those of rounding the factors, of adding
+up, and of the limits that bounds are compared with. There are two forms, as the first error is
+known beforehand (float32) or measured for each row (fp16 and others).
 
-Rounding the inputs moves |x̂ - q̂| by at most u N and hence |x̂ - q̂|²/2 by at most u N² (1 + u).
+**In float32** (`LowerBounds`; |X_j| <= 1, unit roundoff u = 2^-24). Let x̂ and q̂ be X and Q rounded,
+N = |x̂| + |q̂|, and
+
+    t(x, q) = fl( h·1 + Σ_j (-x̂_j) q̂_j ),  h = fl(|x̂|²/2)      τ by one product, |q̂| in place of |Q|
+
+Rounding the factors moves |x̂ - q̂| by at most u N and hence |x̂ - q̂|²/2 by at most u N² (1 + u).
 Rounding h costs u |x̂|²/2. The product of d + 1 terms, added in any order and with or without fused
 steps, costs at most γ (|x̂||q̂| + |x̂|²/2 (1 + u)) with γ = (d+1)u / (1 - (d+1)u), and
 |x̂||q̂| + |x̂|²/2 <= N²/2. Underflow adds less than (d + 2) 2^-120 (1 + |q̂|) as |x̂_j| <= 1. Hence
@@ -19,6 +26,46 @@ steps, costs at most γ (|x̂||q̂| + |x̂|²/2 (1 + u)) with γ = (d+1)u / (1 -
 
 and c N² = c|x̂|² + 2c|x̂||q̂| + c|q̂|² is itself a product of a row's numbers with a query's: two
 more columns make the matrix product deliver t - c N² <= τ directly, apart from the term of q alone.
+
+**In any precision** (`kernels.torch`; |X_j| <= 2^15). A query far outside the rows is scaled down
+by its own power of two σ, which scales τ by the same factor. x̃ and q̃ are X and σQ rounded, by any
+rule: we measure the loss in float64 and keep it, |X - x̃| <= e_x and |σQ - q̃| <= e_q. As
+X·σQ = x̃·q̃ + (X - x̃)·σQ + x̃·(σQ - q̃),
+
+    |X·σQ - x̃·q̃| <= e_x σ|Q| + |x̃| e_q.                                                     (1)
+
+All factors are 0 or between 2^-60 and 2^15 in size and never denormal, so that no product of two
+overflows, underflows or is flushed; those of fp16 and bf16 are exact in float32. The search
+computes, for a block b of rows,
+
+    m = fl( min over x in b of (h σ - Σ_j x̃_j q̃_j)  -  E_b n  -  N_b g )
+
+with four kinds of numbers prepared below. A tensor core adds the products of a step and the sum so
+far at the scale of the largest of them and truncates the digits below, at or below 2^-23 of it;
+each of k + 1 terms of a step loses at most that, and the normalized result once more. All largest
+terms are at most S = h σ + Σ_j |x̃_j q̃_j| + E_b n + N_b g, and with k >= 4 the loss is less than
+1.5 units of 2^-23 per term. Plain float32, in any order and fused or not, loses 2^-24 per
+operation. Both are covered by γ S with γ = (d + 40) u / (1 - (d + 40) u) and u = 2^-22, a third
+more than needed; eight of the forty are the terms besides the products and the roundings of the
+products, E_b n and N_b g. The other 32 let a search put a number of five bits in place of the last
+bits of a result, twice: each time it changes by less than 2^-18 = 16 u of itself. By Cauchy and
+Schwarz Σ_j |x̃_j q̃_j| <= |x̃||q̃|. Rounding is monotone, so we may take the minimum before the last
+two subtractions, and for every row x of the block
+
+    m <= h σ (1 + γ) - x̃·q̃ + γ |x̃||q̃| - (1 - γ) (E_b n + N_b g).                            (2)
+
+Choosing
+
+    h   <= |X|²/2 / (1 + γ)          E_b >= e_x / (1 - γ)        n >= σ|Q|
+                                     N_b >= |x̃| / (1 - γ)        g >= e_q + γ |q̃|
+
+for all rows of the block makes the right side of (2) at most σ|X|²/2 - x̃·q̃ - e_x σ|Q| - |x̃| e_q,
+and by (1) that is at most σ τ(x, q). So m <= σ τ for each row of the block. Sorting the rows of a
+class by |X| makes the rows of a block similar, so that the maxima E_b and N_b fit each of them.
+
+**Limits.** A row at a distance of at most D in float64 has σ τ <= σ (s² D² - |Q|²) / 2, so a block
+with a bound above that has no such row. We round the limit up; in the second form we also add the
+possible loss by float64 and underflow.
 """
 
 from __future__ import annotations
@@ -30,7 +77,6 @@ from iknow.core.arrays import Floats, Floats32, Ints
 UNIT_ROUNDOFF = 2.0**-24
 UNDERFLOW = 2.0**-120
 TILE_ROWS = 1024
-BYTES_AT_ONCE = 1 << 20
 
 
 class LowerBounds:
@@ -41,7 +87,7 @@ class LowerBounds:
     """
 
     def __init__(
-        self, rows: Floats32, block_starts: np.ndarray, block_ends: np.ndarray, block_size: int
+        self, rows: Floats32, block_starts: Ints, block_ends: Ints, block_size: int
     ) -> None:
         self.block_size = block_size
         self.n_blocks = len(block_starts)
@@ -87,28 +133,6 @@ class LowerBounds:
             minima[:, ~np.isfinite(placed).all(axis=0)] = -np.inf
         return minima
 
-    def row_bounds(self, placed: Floats32, query: Ints, block: Ints) -> Floats32:
-        """Lower bounds on τ over the rows of blocks, of shape (n_pairs, block_size).
-
-        placed: by `place`. query, block: of shape (n_pairs,). Padding has inf or, where float32
-        overflows, NaN, as all rows may have there.
-        """
-        blocks = self._matrix.reshape(self.n_blocks, self.block_size, -1)
-        rows = np.ascontiguousarray(placed.T)
-        bounds = np.empty((len(query), self.block_size), dtype=np.float32)
-        step = max(1, BYTES_AT_ONCE // (4 * self.block_size * rows.shape[1]))
-        with np.errstate(over="ignore", invalid="ignore"):
-            for start in range(0, len(query), step):
-                part = slice(start, start + step)
-                np.einsum("pij,pj->pi", blocks[block[part]], rows[query[part]], out=bounds[part])
-        return bounds
-
-    def guess(self, bounds: Floats32, half_norms: Floats) -> Floats32:
-        """About as far as the true values of given bounds may lie: a limit to try, no promise."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            slack = 2.0**-20 * np.abs(bounds) + 16 * self._error * half_norms
-            return (bounds + slack).astype(np.float32)
-
     def to_bound(self, distances: Floats, half_norms: Floats) -> Floats32:
         """τ of given distances, rounded up, comparable with the minima of `block_minima`.
 
@@ -120,9 +144,7 @@ class LowerBounds:
             rounded_up: Floats32 = np.nextafter(limits.astype(np.float32), np.float32(np.inf))
         return rounded_up
 
-    def _prepare(
-        self, rows: Floats32, block_starts: np.ndarray, block_ends: np.ndarray
-    ) -> Floats32:
+    def _prepare(self, rows: Floats32, block_starts: Ints, block_ends: Ints) -> Floats32:
         """The matrix [-x̂, |x̂|²/2 - c|x̂|², -2c|x̂|, 1], padded to full blocks."""
         size = self.block_size
         matrix = np.zeros((self.n_blocks * size, rows.shape[1] + 3), dtype=np.float32)

@@ -1,0 +1,236 @@
+"""One search over blocks of rows, for numpy and for torch.
+
+Rows lie in blocks of one class each, and a product in low precision bounds the distances to all
+rows of a block from below (`bounds`). For the m nearest rows of a class,
+
+1. we measure the m blocks of the class whose bounds are lowest: they hold m rows, or all there are;
+2. the m-th smallest distance found, D, reaches m rows: what is farther is not among the m nearest;
+3. we measure every other block whose bound admits a row at D. A row at D exactly counts if its
+   number is lower, and the limit of D admits it.
+
+The k nearest rows of any class are the same search with all blocks in one group. The result is
+exact, whatever low precision lost. Arrays are numpy's or torch's: `xp` is the module they are of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from iknow.core.evidence import NO_EXEMPLAR, Evidence
+
+NO_ROW = np.iinfo(np.int64).max
+"""The number of what is no row: after all others."""
+FEW = 8  # so many rows are ranked faster one after the other than by sorting
+LARGEST = float(np.finfo(np.float32).max)
+
+
+class Groups(NamedTuple):
+    """Successive blocks in groups: those of each class, or all of them.
+
+    starts: the first block of each group and, last, the number of blocks. ranks: the group of each
+    block, of shape (n_blocks,). smallest: blocks of the smallest group.
+    """
+
+    starts: Any
+    ranks: Any
+    smallest: int
+
+
+class Blocks(Protocol):
+    """Rows in blocks: where they lie and who computes.
+
+    classes: codes of the classes that have rows, of shape (n_inhabited,). by_class, as_one: the
+    groups to search. bytes_of_candidates: for measured rows at any time.
+    """
+
+    @property
+    def xp(self) -> Any: ...
+    @property
+    def classes(self) -> Any: ...
+    @property
+    def by_class(self) -> Groups: ...
+    @property
+    def as_one(self) -> Groups: ...
+    @property
+    def bytes_of_candidates(self) -> int: ...
+
+    def bound(self, queries: Any) -> tuple[Any, Callable[[Any], Any]]:
+        """A lower bound for each block, of shape (n_blocks, n_queries), and what gives limits.
+
+        The second turns distances of shape (..., n_queries) into the largest bounds that rows at
+        these distances can have.
+        """
+
+    def promising(self, minima: Any, groups: Groups, m: int) -> tuple[Any, Any]:
+        """Bounds and numbers of the `m` blocks of each group that are lowest, or nearly so.
+
+        Both of shape (m or blocks of the largest group, n_groups, n_queries). A group with fewer
+        blocks repeats one, with inf.
+        """
+
+    def within(
+        self, minima: Any, limits: Any, groups: Groups, at_once: int
+    ) -> Iterator[tuple[Any, Any]]:
+        """Blocks and queries, in lists of at most `at_once`, whose bound is within the limit.
+
+        limits: of shape (n_groups, n_queries). What is no number counts as within.
+        """
+
+    def candidates(self, queries: Any, query: Any, block: Any, m: int) -> tuple[Any, Any]:
+        """Distances and numbers of rows of a block, in any order, its `m` nearest among them.
+
+        query, block: of shape (n_pairs,). Both of shape (count_candidates(m), n_pairs); inf and
+        NO_ROW for padding.
+        """
+
+    def count_candidates(self, m: int) -> int:
+        """How many rows of each block are candidates; 1 if m is 1."""
+
+
+class Found(NamedTuple):
+    """The nearest rows of each class for n queries, in arrays of a library.
+
+    distances, numbers: of shape (m, n_classes, n), by (distance, number); inf and NO_ROW past the
+    last row. neighbors: the k smallest distances of all, of shape (k, n).
+    """
+
+    distances: Any
+    numbers: Any
+    neighbors: Any
+
+
+def find(blocks: Blocks, queries: Any, k: int, m: int) -> Found:
+    """The m nearest rows of each class with rows, and the k smallest distances of all.
+
+    queries: float32, of shape (n, n_features).
+    """
+    minima, to_limits = blocks.bound(queries)
+    asked = blocks, queries, minima, to_limits
+    neighbors = _nearest(*asked, blocks.as_one, k)[0][:, 0] if k else minima[:0]
+    return Found(*_nearest(*asked, blocks.by_class, m), neighbors)
+
+
+def fill(blocks: Blocks, queries: Any, evidence: Evidence) -> None:
+    """Write what numpy's blocks say about queries into `evidence`, which is empty."""
+    found = find(blocks, queries, evidence.n_neighbors, evidence.per_class)
+    distances = found.distances.transpose(2, 1, 0)
+    numbers = np.where(found.numbers == NO_ROW, NO_EXEMPLAR, found.numbers).transpose(2, 1, 0)
+    codes = blocks.classes
+    evidence.class_distances[:, codes], evidence.exemplars[:, codes] = (
+        distances[:, :, 0],
+        numbers[:, :, 0],
+    )
+    evidence.further_distances[:, codes] = distances[:, :, 1:]
+    evidence.further_exemplars[:, codes] = numbers[:, :, 1:]
+    evidence.neighbor_distances[:] = found.neighbors.T
+
+
+def _nearest(
+    blocks: Blocks,
+    queries: Any,
+    minima: Any,
+    to_limits: Callable[[Any], Any],
+    groups: Groups,
+    m: int,
+) -> tuple[Any, Any]:
+    """Distances and numbers of the m nearest rows of each group: (m, n_groups, n_queries)."""
+    xp, n = blocks.xp, len(queries)
+    every = xp.arange(n, device=queries.device)
+    low, promising = blocks.promising(minima, groups, m)
+    shape = m, *promising.shape[1:]
+    at = promising.reshape(-1, n), every
+    minima[at] = xp.inf  # measured
+    step = max(
+        1, blocks.bytes_of_candidates // (64 * n * len(promising) * blocks.count_candidates(m))
+    )
+    parts = []
+    for first in range(0, shape[1], step):
+        block = promising[:, first : first + step]
+        pairs = xp.broadcast_to(every, block.shape).reshape(-1), block.reshape(-1)
+        distances, numbers = blocks.candidates(queries, *pairs, m)
+        if groups.smallest < len(block):
+            is_again = (low[:, first : first + step] == xp.inf).reshape(-1)
+            distances = xp.where(is_again, xp.inf, distances)
+            numbers = xp.where(is_again, NO_ROW, numbers)
+        # The candidates of all blocks of a group become one stack.
+        columns = -1, block.shape[1] * n
+        parts.append(lowest_of_stack(xp, distances.reshape(columns), numbers.reshape(columns), m))
+    nearest, number = (xp.concat(each, 1) for each in zip(*parts, strict=True))
+    # While a group has too few rows, all its blocks are open, but not those measured already.
+    limits = to_limits(nearest[-1].reshape(shape[1:])).clip(max=LARGEST)
+    at_once = max(1, blocks.bytes_of_candidates // (64 * blocks.count_candidates(m)))
+    for block, query in blocks.within(minima, limits, groups, at_once):
+        distances, numbers = blocks.candidates(queries, query, block, m)
+        column = groups.ranks[block] * n + query
+        last, last_number = nearest[-1][column], number[-1][column]
+        is_lower = (distances < last) | ((distances == last) & (numbers < last_number))
+        column = xp.broadcast_to(column, distances.shape)[is_lower]
+        _merge(xp, nearest, number, distances[is_lower], numbers[is_lower], column)
+    if len(groups.starts) == 2:
+        minima[at] = low.reshape(-1, n)  # for a search in other groups
+    return nearest.reshape(shape), number.reshape(shape)
+
+
+def lowest_of_stack(xp: Any, distances: Any, numbers: Any, m: int) -> tuple[Any, Any]:
+    """The m lowest of each column, by distance and number: (m, n_columns); inf and NO_ROW for none.
+
+    distances, numbers: of shape (n, n_columns), n >= 1; no row is twice in a column.
+    """
+    if len(distances) == m == 1:
+        return distances, numbers
+    every = xp.arange(distances.shape[1], device=distances.device)
+    if m > FEW:
+        return _sorted_stack(xp, distances, numbers, m, every)
+    # The lowest goes, then the lowest of the rest. Their distances are right whichever of equals
+    # goes first, so we look at the numbers of the few columns with equals afterwards.
+    rest = xp.asarray(distances, copy=True)
+    lowest, number = [], []
+    for _ in range(m + 1):
+        place = rest.argmin(0)
+        lowest.append(rest[place, every])
+        number.append(numbers[place, every])
+        rest[place, every] = xp.inf
+    # The last of the m may equal the one after it, which then belongs here if its number is lower.
+    after, lowest = xp.stack(lowest[1:]), xp.stack(lowest[:-1])
+    number = xp.where(lowest == xp.inf, NO_ROW, xp.stack(number[:-1]))
+    column = every[((after == lowest) & (after < xp.inf)).any(0)]
+    if len(column):
+        asked = distances[:, column], numbers[:, column]
+        number[:, column] = _sorted_stack(xp, *asked, m, every[: len(column)])[1]
+    return lowest, number
+
+
+def _sorted_stack(xp: Any, distances: Any, numbers: Any, m: int, every: Any) -> tuple[Any, Any]:
+    """As `lowest_of_stack`, by sorting; every: the numbers of the columns."""
+    missing = max(0, m - len(distances)), distances.shape[1]
+    if missing[0]:
+        nothing = {"dtype": distances.dtype, "device": distances.device}
+        distances = xp.concat([distances, xp.full(missing, xp.inf, **nothing)])
+        nothing["dtype"] = numbers.dtype
+        numbers = xp.concat([numbers, xp.full(missing, NO_ROW, **nothing)])
+    first = xp.argsort(numbers.T, stable=True)
+    second = xp.argsort(distances.T[every[:, None], first], stable=True)
+    order = first[every[:, None], second[:, :m]].T
+    return distances[order, every], numbers[order, every]
+
+
+def _merge(xp: Any, nearest: Any, number: Any, distances: Any, numbers: Any, column: Any) -> None:
+    """Rank a list of rows among the lowest of their columns, in place.
+
+    nearest, number: of shape (m, n_columns). distances, numbers, column: of shape (n,).
+    """
+    m, touched = len(nearest), xp.unique(column)
+    distances = xp.concat([distances, nearest[:, touched].reshape(-1)])
+    numbers = xp.concat([numbers, number[:, touched].reshape(-1)])
+    column = xp.concat([column, xp.broadcast_to(touched, (m, len(touched))).reshape(-1)])
+    order = xp.argsort(numbers, stable=True)
+    for key in (distances, column):
+        order = order[xp.argsort(key[order], stable=True)]
+    column = column[order]
+    place = xp.arange(len(column), device=column.device) - xp.searchsorted(column, column)
+    is_kept = place < m
+    at, order = (place[is_kept], column[is_kept]), order[is_kept]
+    nearest[at], number[at] = distances[order], numbers[order]

@@ -1,0 +1,194 @@
+"""Blocks searched by numpy alone, on all cores; and what else measures with numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+import numpy as np
+
+from iknow.core.arrays import Bools, Floats, Floats32, Ints
+from iknow.core.evidence import Evidence
+from iknow.search import engine
+from iknow.search.bounds import LowerBounds
+from iknow.search.engine import NO_ROW, Groups
+from iknow.search.stored import StoredRows
+from iknow.search.threads import for_each, n_cores
+
+QUERIES_PER_TASK = 512
+BYTES_FOR_MINIMA = 32 << 20
+BYTES_FOR_MEASURING = 1 << 20
+
+
+class NumpyBlocks:
+    """Stored rows in blocks; see `iknow.search.engine.Blocks`."""
+
+    xp = np
+    bytes_of_candidates = 8 << 20
+
+    def __init__(self, stored: StoredRows) -> None:
+        # Not `stored` itself: a part of an index must be freed as soon as nobody refers to it.
+        self.points, self.rows = stored.points, stored.rows
+        self.size = size = _choose_size(stored)
+        firsts = stored.class_starts
+        self.classes: Ints = np.flatnonzero(np.diff(firsts))
+        cuts = [np.arange(firsts[c], firsts[c + 1], size) for c in self.classes]
+        self.starts: Ints = np.concatenate(cuts)
+        self.ends: Ints = np.append(self.starts[1:], stored.n_rows)
+        counts = np.array([len(cut) for cut in cuts])
+        n = len(self.starts)
+        ranks = np.repeat(np.arange(len(cuts)), counts)
+        self.by_class = Groups(np.append(0, np.cumsum(counts)), ranks, int(counts.min()))
+        self.as_one = Groups(np.array([0, n]), np.zeros(n, dtype=np.int64), n)
+        self._bounds = LowerBounds(self.points, self.starts, self.ends, size)
+
+    def fill(self, queries: Floats32, evidence: Evidence) -> None:
+        """Write the evidence about queries of shape (n_queries, n_features) into `evidence`."""
+        # The slices of `evidence` are views: each task fills in its own queries.
+        for_each(
+            lambda part: engine.fill(self, queries[part], evidence[part]),
+            self._tasks(len(queries)),
+        )
+
+    def _tasks(self, n_queries: int) -> Iterator[slice]:
+        """Slices of queries that fit the memory set aside, enough to keep all cores busy."""
+        affordable = BYTES_FOR_MINIMA // (4 * len(self.starts))
+        share = -(-n_queries // n_cores())
+        size = max(1, min(QUERIES_PER_TASK, affordable, share))
+        for start in range(0, n_queries, size):
+            yield slice(start, start + size)
+
+    def bound(self, queries: Floats32) -> tuple[Floats32, Callable[[Floats], Floats32]]:
+        placed, half_norms = self._bounds.place(queries)
+        minima = self._bounds.block_minima(placed)
+        return minima, lambda distances: self._bounds.to_bound(distances, half_norms)
+
+    def promising(self, minima: Floats32, groups: Groups, m: int) -> tuple[Floats32, Ints]:
+        groups_of = list(pairwise(groups.starts.tolist()))
+        n_most = min(m, max(end - start for start, end in groups_of))
+        shape = n_most, len(groups_of), minima.shape[1]
+        low, block = np.full(shape, np.float32(np.inf)), np.empty(shape, dtype=np.int64)
+        if m == 1:  # whichever of equals is listed last
+            for i, (start, end) in enumerate(groups_of):
+                minima[start:end].min(axis=0, out=low[0, i])
+            listed, query = positions(self._within(minima, low[0], groups))
+            block[0, groups.ranks[listed], query] = listed
+            return low, block
+        every = np.arange(minima.shape[1])
+        for i, (start, end) in enumerate(groups_of):
+            chosen = choose_blocks(minima[start:end], m)
+            found = len(chosen)
+            block[:found, i], block[found:, i] = start + chosen, start
+            low[:found, i] = minima[start + chosen, every]
+        return low, block
+
+    def within(
+        self, minima: Floats32, limits: Floats32, groups: Groups, at_once: int
+    ) -> Iterator[tuple[Ints, Ints]]:
+        block, query = positions(self._within(minima, limits, groups))
+        for start in range(0, len(block), at_once):
+            yield block[start : start + at_once], query[start : start + at_once]
+
+    def _within(self, minima: Floats32, limits: Floats32, groups: Groups) -> Bools:
+        beyond = np.empty(minima.shape, dtype=np.bool_)
+        for limit, (start, end) in zip(limits, pairwise(groups.starts.tolist()), strict=True):
+            np.greater(minima[start:end], limit, out=beyond[start:end])
+        return np.logical_not(beyond, out=beyond)
+
+    def candidates(
+        self, queries: Floats32, query: Ints, block: Ints, m: int
+    ) -> tuple[Floats, Ints]:
+        distances = self._measure(queries, query, block)
+        if m > 1:
+            rows = self.starts[block] + np.arange(self.size)[:, None]
+            exists = rows < self.ends[block]
+            numbers = np.where(exists, self.rows[np.where(exists, rows, 0)], NO_ROW)
+            return distances.T, numbers
+        place = distances.argmin(axis=1)  # of equals the first, whose number is the lowest
+        return distances[None, np.arange(len(place)), place], self.rows[self.starts[block] + place][
+            None
+        ]
+
+    def count_candidates(self, m: int) -> int:
+        return self.size if m > 1 else 1
+
+    def _measure(self, queries: Floats32, query: Ints, block: Ints) -> Floats:
+        """Distances in float64 from queries to all rows of blocks, of shape (n_pairs, size).
+
+        We subtract before squaring, so nothing cancels, and each distance depends on its two points
+        alone, in whatever batch, block or shard they meet.
+        """
+        size, distances = self.size, np.empty((len(query), self.size))
+        step = max(1, BYTES_FOR_MEASURING // (8 * size * self.points.shape[1]))
+        for start in range(0, len(query), step):
+            part = slice(start, start + step)
+            rows = self.starts[block[part], None] + np.arange(size)
+            ends = self.ends[block[part], None]
+            points = self.points[np.minimum(rows, ends - 1)]
+            difference = np.subtract(points, queries[query[part], None, :], dtype=np.float64)
+            difference *= difference
+            squared = np.where(rows < ends, difference.sum(axis=2), np.inf)
+            np.sqrt(squared, out=distances[part])
+        return distances
+
+
+def _choose_size(stored: StoredRows) -> int:
+    """Rows per block: small blocks cost minima to compare, large ones rows to measure.
+
+    The optimum scales with the root of rows / (classes * features); the factor is measured.
+    Blocks grow with the index so that the minima of a task stay within budget.
+    """
+    balance = 0.5 * np.sqrt(stored.n_rows / (stored.n_classes * stored.n_features))
+    budget = stored.n_rows * 4 * QUERIES_PER_TASK / (2 * BYTES_FOR_MINIMA)
+    smallest = min(4, max(1, stored.n_rows // stored.n_classes))
+    return int(2 ** np.ceil(np.log2(max(balance, budget, smallest))))
+
+
+def choose_blocks(minima: Floats32, k: int) -> Ints:
+    """Promising blocks for each query, k or all if there are fewer: (k or n_blocks, n_queries).
+
+    minima: of shape (n_blocks, n_queries). Each block has the lowest bound of some neighbors, so
+    that only these need to be ranked.
+    """
+    n_blocks, n_queries = minima.shape
+    if n_blocks <= k:
+        return np.tile(np.arange(n_blocks)[:, None], n_queries)
+    near = max(1, min(16, n_blocks // (4 * k)))
+    n_groups = n_blocks // near
+    groups = minima[: n_groups * near].reshape(n_groups, near, n_queries)
+    ranked = np.argpartition(groups.min(axis=1), k - 1, axis=0)[:k]
+    best = groups[ranked, :, np.arange(n_queries)].argmin(axis=2)
+    chosen: Ints = ranked * near + best
+    return chosen
+
+
+def measure_pairs(points: Floats32, queries: Floats32, query: Ints, row: Ints) -> Floats:
+    """Distances in float64 from some queries to some points, both by position: shape (n_pairs,)."""
+    distances = np.empty(len(query))
+    step = max(1, BYTES_FOR_MEASURING // (8 * points.shape[1]))
+    for start in range(0, len(query), step):
+        part = slice(start, start + step)
+        difference = np.subtract(points[row[part]], queries[query[part]], dtype=np.float64)
+        difference *= difference
+        np.sqrt(difference.sum(axis=1), out=distances[part])
+    return distances
+
+
+def lowest_few(table: Floats, m: int) -> tuple[Floats, Ints]:
+    """The m lowest numbers of each row, ascending, and their columns: both of shape (n, m).
+
+    table: of shape (n, n_columns), n_columns >= m. Of equal numbers the first columns count.
+    """
+    limit = np.partition(table, m - 1, axis=1)[:, m - 1 :]
+    row, column = np.nonzero(table <= limit[:, :1])  # m in each row, and those tied with the m-th
+    number = table[row, column]
+    order = np.lexsort((number, row))  # stable: equals stay in the order of their columns
+    first = np.searchsorted(row, np.arange(len(table)))
+    chosen = order[first[:, None] + np.arange(m)]
+    return number[chosen], column[chosen]
+
+
+def positions(marked: Bools) -> tuple[Ints, Ints]:
+    """Row and column numbers of the marks; much faster than nonzero in two dimensions."""
+    row, column = np.divmod(np.flatnonzero(marked), marked.shape[1])
+    return row, column
