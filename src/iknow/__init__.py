@@ -24,7 +24,7 @@ from iknow.errors import (
     SelectionError,
     ServiceError,
 )  # fmt: skip
-from iknow.evaluation import Report, assess, evaluate, tune
+from iknow.evaluation import Report, evaluate
 from iknow.explain.assessment import Assessment
 from iknow.explain.explanation import Explanation
 from iknow.explain.layer import Exemplar, LayerExplanation
@@ -43,6 +43,6 @@ __all__ = [
     "Nearest", "Neighborhood", "Reason", "RefusedError", "RelativeBall", "Report", "Selection",
     "SelectionError", "Series", "ServiceError", "Slack", "Stability", "__version__",
     "as_features", "as_image", "as_series",
-    "assess", "evaluate", "find_support", "justify", "make_assertions", "make_html",
-    "merge_evidence", "register_rule", "tune", "warm_up",
+    "evaluate", "find_support", "justify", "make_assertions", "make_html",
+    "merge_evidence", "register_rule", "warm_up",
 ]  # fmt: skip

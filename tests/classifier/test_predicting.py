@@ -15,7 +15,6 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.model_selection import (
     GridSearchCV,
-    RandomizedSearchCV,
     cross_val_predict,
     cross_val_score,
     cross_validate,
@@ -26,7 +25,6 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
-import iknow
 from iknow import Ball, EpistemicClassifier, Nearest
 from iknow.classifier.predicting import softmax
 from iknow.errors import InputError
@@ -261,48 +259,6 @@ def test_where_nothing_is_trained_weights_are_refused(trained):
         wrap(FrozenEstimator(trained)).fit(X, NAMES[Y], sample_weight=np.ones(150))
 
 
-# Pipelines
-
-
-@pytest.fixture
-def steps():
-    return make_pipeline(StandardScaler(), wrap(LogisticRegression())).fit(X[::2], Y[::2])
-
-
-def test_assess_is_reachable_at_the_end_of_a_pipeline(steps):
-    by_hand = steps[-1].assess(steps[0].transform(X))
-    found = iknow.assess(steps, X)
-    assert found.reason.tolist() == by_hand.reason.tolist()
-    assert found.belief.tolist() == steps.predict(X).tolist()
-    assert iknow.assess(steps, X, evidence=True).level.tolist() == by_hand.level.tolist()
-
-
-def test_a_pipeline_is_tuned_at_its_end(steps):
-    by_hand = clone(steps).fit(X[::2], Y[::2])
-    by_hand[-1].tune(by_hand[0].transform(X[1::2]), Y[1::2], coverage=0.6)
-    assert iknow.tune(steps, X[1::2], Y[1::2], coverage=0.6) is steps
-    assert steps[-1].neighborhoods_ == by_hand[-1].neighborhoods_
-    iknow.tune(steps, X[1:60:2], Y[1:60:2], coverage=0.6, reference=X[61::2])
-    scaled = steps[0].transform(X)
-    by_hand[-1].tune(scaled[1:60:2], Y[1:60:2], coverage=0.6, reference=scaled[61::2])
-    assert steps[-1].neighborhoods_ == by_hand[-1].neighborhoods_
-
-
-def test_nested_pipelines_searches_and_bare_classifiers_are_reached(steps):
-    expected = iknow.assess(steps, X).reason.tolist()
-    nested = make_pipeline(FunctionTransformer(), clone(steps)).fit(X[::2], Y[::2])
-    assert iknow.assess(nested, X).reason.tolist() == expected
-    assert iknow.assess(Pipeline([("only", steps)]), X).reason.tolist() == expected
-    assert iknow.assess(steps[-1], steps[0].transform(X)).reason.tolist() == expected
-    search = RandomizedSearchCV(
-        clone(steps), {"epistemicclassifier__k": [3]}, n_iter=1, cv=3, random_state=0
-    ).fit(X[::2], Y[::2])
-    assert iknow.assess(search, X).reason.tolist() == expected
-    for wrong in (LogisticRegression(), make_pipeline(StandardScaler(), GaussianNB()), None):
-        with pytest.raises(InputError, match="a pipeline that ends in one"):
-            iknow.assess(wrong, X)
-
-
 # Output containers
 
 
@@ -325,7 +281,7 @@ def test_a_pipeline_that_ends_in_it_may_return_frames():
     steps = make_pipeline(StandardScaler(), wrap(LogisticRegression()))
     steps.set_output(transform="pandas").fit(FRAME, Y)
     assert steps[-1].feature_names_in_.tolist() == list("abcd")
-    assert len(iknow.assess(steps, FRAME)) == 150
+    assert len(steps[-1].assess(steps[0].transform(FRAME))) == 150
 
 
 def test_frames_everywhere_change_no_answer():

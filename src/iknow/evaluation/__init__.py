@@ -9,7 +9,6 @@ from iknow.evaluation.coverage_at import coverage_at
 from iknow.evaluation.curves import RadiusCurve, radius_curve
 from iknow.evaluation.metrics import Report, evaluate
 from iknow.evaluation.perturb import add_gaussian, add_uniform
-from iknow.evaluation.pipelines import assess, tune
 from iknow.evaluation.regions import Regions, map_regions
 from iknow.evaluation.risk_coverage import RiskCoverage, augrc, risk_coverage
 from iknow.evaluation.robust_accuracy import RobustCurve, robust_curve
@@ -20,9 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Comparison", "EvidenceScatter", "RadiusCurve", "Regions", "Report", "RiskCoverage",
-    "RobustCurve", "add_gaussian", "add_uniform", "assess", "augrc", "compare", "coverage_at",
-    "evaluate", "evidence_scatter", "map_regions", "radius_curve", "risk_coverage",
-    "robust_curve", "tune",
+    "RobustCurve", "add_gaussian", "add_uniform", "augrc", "compare", "coverage_at", "evaluate",
+    "evidence_scatter", "map_regions", "radius_curve", "risk_coverage", "robust_curve",
 ]  # fmt: skip
 
 

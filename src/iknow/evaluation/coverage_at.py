@@ -24,8 +24,9 @@ from iknow.core.arrays import Bools, Floats
 from iknow.core.assertion import Assertion, may_be_known
 from iknow.core.codes import positions_of
 from iknow.core.scalars import as_real
+from iknow.core.text import shown
+from iknow.errors import InputError
 from iknow.evaluation.metrics import evaluate
-from iknow.evaluation.pipelines import reach
 from iknow.evaluation.risk_coverage import rank_ties
 
 
@@ -37,8 +38,12 @@ class CoverageAt:
 
     def __call__(self, estimator: Any, X: Any, y: Any) -> float:
         """Return the largest coverage, from 0 to 1, on labeled samples of shape (n, ...)."""
-        classifier, inputs = reach(estimator, X)
-        assessment = classifier.assess(inputs)
+        if not hasattr(estimator, "assess"):
+            raise InputError(
+                "coverage_at scores an EpistemicClassifier, which may wrap a pipeline: "
+                f"EpistemicClassifier(pipeline); got {shown(estimator)}"
+            )
+        assessment = estimator.assess(X)
         report = evaluate(assessment, y)  # which checks the labels
         right = positions_of(report.y_true, assessment.classes) == assessment.belief_codes
         if assessment.levels is None:
@@ -55,7 +60,7 @@ def coverage_at(accuracy: float = 0.99) -> CoverageAt:
         accuracy: The least accuracy on what is asserted, above 0 and up to 1.
 
     Returns:
-        A function of a fitted classifier, or a pipeline that ends in one, of samples and labels.
+        A function of a fitted `EpistemicClassifier`, of samples and labels.
 
     Examples:
         >>> from sklearn.model_selection import GridSearchCV
