@@ -1,25 +1,107 @@
 """Decision: what one layer adds to assertions and levels, without a distance to every class.
 
 An assertion needs the classes within reach, and a level the distances to the believed class and to
-the nearest other one. So classes further away than those need not be measured: evidence *truncated*
-at any bound >= max(ρ, d_g, d_¬g), with inf in place of what lies beyond, decides alike.
+the nearest other one. So a search may stop early. With g the belief, d_g and d_¬g the distances as
+the quorum counts them, and r_k the distance to the k-th nearest sample, a rule that promises a
+horizon is decided by the rows within
+
+    cap = max(fixed, ratio · d_g, r_k, d_¬g)
+
+and evidence with inf in place of what lies beyond decides alike.
+
+**When evidence is enough.** Evidence says how far its lists are complete (`complete_below`): every
+row strictly nearer is listed, as far as the list has room. It decides if
+
+    d_g < complete for the belief,   cap < complete for the others,   r_k < complete for neighbors.
+
+Proof. By the first, class g has no unlisted row up to d_g, so d_g is right, and the horizon with it.
+By the second, any unlisted row of another class is beyond cap: it neither counts within the horizon
+nor is nearer than d_¬g. By the third, r_k is right. Comparisons are strict, as an unlisted row may
+lie exactly where a list ends, and balls are closed. A distance of inf is right only if its list is
+complete without limit: a class that lost all its listed rows may have others. So evidence merged
+from parts, each complete to its own depth, needs no proof of its own: the least depth counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from iknow.core.arrays import Bools, Ints
+from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.codes import NO_BELIEF
 from iknow.core.contrast import Contrast, stack_contrasts
 from iknow.core.evidence import NO_EXEMPLAR, Evidence, distances_for_and_against
+from iknow.core.horizon import Horizon
 from iknow.core.neighborhood import Neighborhood
+from iknow.core.overriding import said
 from iknow.core.quorum import Weighed, weigh
 from iknow.core.support import find_support
+
+
+class Scope(NamedTuple):
+    """What a search looks for.
+
+    Attributes:
+        own: How many of the nearest rows of the believed class to list.
+        other: How many of each other class.
+        any: How many distances to the nearest rows of all classes.
+        belief: Class codes of shape (n,), `NO_BELIEF` for none. None: every class alike.
+        horizon: Given with a belief, it lets a search stop at `cap`. None: list everything.
+    """
+
+    own: int = 1
+    other: int = 1
+    any: int = 0
+    belief: Ints | None = None
+    horizon: Horizon | None = None
+
+    @property
+    def per_class(self) -> int:
+        """The length of the lists of each class."""
+        return max(self.own, self.other)
+
+    def at(self, queries: slice | Ints | Bools) -> Scope:
+        """The same for some of the queries."""
+        return self if self.belief is None else self._replace(belief=self.belief[queries])
+
+    def in_full(self) -> Scope:
+        """The same without an early stop."""
+        return Scope(self.per_class, self.per_class, self.any)
+
+
+def scope_of(rule: Neighborhood, belief: Ints) -> Scope:
+    """What deciding by a rule needs, for beliefs of shape (n,)."""
+    horizon: Horizon | None = said(rule, "horizon")
+    finite = horizon is not None and horizon.is_finite
+    return Scope(*rule.quorum, rule.n_neighbors, belief, horizon if finite else None)
+
+
+def find_cap(evidence: Evidence, scope: Scope) -> tuple[Floats, Floats]:
+    """d_g and the cap of a scope with a belief, given what is listed: both of shape (n,)."""
+    weighed = weigh(evidence, (scope.own, scope.other), scope.belief)
+    own, other = distances_for_and_against(weighed, weighed.belief)
+    if scope.horizon is None:
+        return own, np.full(len(own), np.inf)
+    fixed, ratio, k = scope.horizon
+    with np.errstate(over="ignore"):
+        cap = np.maximum(fixed, ratio * np.where(np.isinf(own), 0.0, own))
+    cap = np.maximum(cap, other)
+    return own, np.maximum(cap, evidence.neighbor_distances[:, k - 1]) if k else cap
+
+
+def is_enough(evidence: Evidence, scope: Scope) -> Bools:
+    """Which queries the evidence decides, by the law above: a mask of shape (n,)."""
+    complete = evidence.complete_below
+    enough: Bools = np.isinf(complete).all(axis=1)
+    if enough.all() or scope.belief is None:
+        return enough
+    own, cap = find_cap(evidence, scope)
+    kth = evidence.neighbor_distances[:, -1] if scope.any else np.full(len(own), -np.inf)
+    needed = np.column_stack([own, cap, kth])
+    return ((needed < complete) | np.isinf(complete)).all(axis=1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,6 +38,9 @@ class Evidence:
         further_distances: Distances to the second, third, ... nearest sample of each class, of
             shape (n_queries, n_classes, per_class - 1), ascending; inf past the last.
         further_exemplars: The training rows they belong to, of the same shape, by (distance, row).
+        complete_below: How far the lists are complete, of shape (n_queries, 3): for the believed
+            class, for every other class, and for the neighbors. Every sample strictly nearer than
+            this is listed, as far as its list has room. inf unless a search stopped early.
 
     Examples:
         >>> Evidence(np.array([[0.4, 1.5]]), np.empty((1, 0)), np.array([[0, 5]])).n_classes
@@ -49,6 +52,7 @@ class Evidence:
     exemplars: Ints
     further_distances: Floats = None  # type: ignore[assignment]
     further_exemplars: Ints = None  # type: ignore[assignment]
+    complete_below: Floats = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         shape = self.class_distances.shape
@@ -71,6 +75,8 @@ class Evidence:
                 "further_distances and further_exemplars must both have shape "
                 f"({shape[0]}, {shape[1]}, per_class - 1); got {further[0]} and {further[1]}"
             )
+        if self.complete_below is None:
+            object.__setattr__(self, "complete_below", np.full((shape[0], 3), np.inf))
 
     def __len__(self) -> int:
         return len(self.class_distances)
@@ -151,19 +157,46 @@ def merge_evidence(parts: Sequence[Evidence]) -> Evidence:
         )
     distances = np.concatenate([part.ranked_distances() for part in parts], axis=2)
     exemplars = np.concatenate([part.ranked_exemplars() for part in parts], axis=2)
-    # On ties the exemplar with the lowest row comes first, whatever the order of the parts.
-    order = np.lexsort((exemplars, distances), axis=2)[:, :, : parts[0].per_class]
-    distances = np.take_along_axis(distances, order, axis=2)
-    exemplars = np.take_along_axis(exemplars, order, axis=2)
-    exemplars[np.isinf(distances)] = NO_EXEMPLAR
+    distances, exemplars = rank(distances, exemplars, parts[0].per_class)
     neighbors = np.sort(np.concatenate([part.neighbor_distances for part in parts], axis=1), axis=1)
-    return from_ranked(distances, neighbors[:, : parts[0].n_neighbors], exemplars)
+    complete = np.min([part.complete_below for part in parts], axis=0)
+    return from_ranked(distances, neighbors[:, : parts[0].n_neighbors], exemplars, complete)
 
 
-def from_ranked(distances: Floats, neighbors: Floats, exemplars: Ints) -> Evidence:
+def rank(distances: Floats, rows: Ints, m: int) -> tuple[Floats, Ints]:
+    """The first m of each list by the tie rule: by distance, then by row number.
+
+    distances, rows: of shape (..., n), in any order, n >= m; the row of a distance of inf is -1.
+    So of equally near samples the lowest row comes first, whatever the order of the parts.
+    """
+    order = np.lexsort((rows, distances), axis=-1)[..., :m]
+    ranked = np.take_along_axis(distances, order, axis=-1)
+    numbers = np.take_along_axis(rows, order, axis=-1)
+    numbers[np.isinf(ranked)] = NO_EXEMPLAR
+    return ranked, numbers
+
+
+def from_ranked(
+    distances: Floats, neighbors: Floats, exemplars: Ints, complete_below: Floats | None = None
+) -> Evidence:
     """Evidence from the nearest of each class, both (n_queries, n_classes, per_class)."""
     nearest = np.ascontiguousarray(distances[:, :, 0]), np.ascontiguousarray(exemplars[:, :, 0])
-    return Evidence(nearest[0], neighbors, nearest[1], distances[:, :, 1:], exemplars[:, :, 1:])
+    further = distances[:, :, 1:], exemplars[:, :, 1:]
+    return Evidence(nearest[0], neighbors, nearest[1], *further, complete_below)  # type: ignore[arg-type]
+
+
+def pad_evidence(evidence: Evidence, n_classes: int, n_neighbors: int) -> Evidence:
+    """The evidence of a part for all classes and neighbors; inf and -1 for what it has none of."""
+    more, missing = n_classes - evidence.n_classes, n_neighbors - evidence.n_neighbors
+    if not more and not missing:
+        return evidence
+    classes = (0, 0), (0, more), (0, 0)
+    return from_ranked(
+        np.pad(evidence.ranked_distances(), classes, constant_values=np.inf),
+        np.pad(evidence.neighbor_distances, ((0, 0), (0, missing)), constant_values=np.inf),
+        np.pad(evidence.ranked_exemplars(), classes, constant_values=NO_EXEMPLAR),
+        evidence.complete_below,
+    )
 
 
 def stack_evidence(parts: Sequence[Evidence]) -> Evidence:

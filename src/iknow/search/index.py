@@ -1,17 +1,25 @@
-"""The protocol of every index; `iknow.testing.IndexContract` holds its tests."""
+"""Indexes: training activations of one layer, ready to be searched.
+
+Every index is a `RowIndex` with one way to search: from queries and a `Scope` to `Evidence`. What is
+gathered and what is decided follow from it. A user's own index needs `gather` alone (`Index`), and
+`CheckedIndex` makes a `RowIndex` of it. `iknow.testing.IndexContract` holds the tests of both.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from iknow.core.arrays import Bools, Floats32, Ints
-from iknow.core.evidence import Evidence
+from iknow.core.arrays import Floats32, Ints
+from iknow.core.decision import Decision, Scope, decide, scope_of
+from iknow.core.evidence import Evidence, empty_evidence
 from iknow.core.neighborhood import Neighborhood
 from iknow.core.scalars import as_whole
-from iknow.errors import InputError
+from iknow.errors import IknowError, InputError
+from iknow.locking import cached_property
 from iknow.memory import read_through
 
 VALUES_CHECKED_AT_ONCE = 1 << 20  # masks of a whole index would take too much memory
@@ -19,20 +27,11 @@ VALUES_CHECKED_AT_ONCE = 1 << 20  # masks of a whole index would take too much m
 
 @runtime_checkable
 class Index(Protocol):
-    """Training activations of one layer, ready to be searched.
+    """What a user's own index must do.
 
     Distances are computed in float64 from activations stored in float32. Queries are rounded to
     float32 too, so a training sample is at distance 0 from itself.
     """
-
-    @property
-    def n_rows(self) -> int: ...
-
-    @property
-    def n_features(self) -> int: ...
-
-    @property
-    def n_classes(self) -> int: ...
 
     def gather(self, queries: Any, k: int = 0, per_class: int = 1) -> Evidence:
         """Gather evidence about `queries`, (n_queries, n_features), with `k` neighbor distances.
@@ -41,19 +40,148 @@ class Index(Protocol):
         number, padded with inf and -1 where a class has fewer.
         """
 
-    def find_support(
-        self, queries: Any, neighborhood: Neighborhood, belief: Ints | None = None
-    ) -> Bools:
-        """Find the classes within reach of `neighborhood`: a mask of shape (n_queries, n_classes).
-
-        The answer for `queries` of shape (n_queries, n_features) and their `belief`, class codes
-        of shape (n_queries,), equals that of `iknow.core.support.find_support`, but an index may
-        find it without measuring distances.
-        """
-
 
 IndexFactory = Callable[..., Index]
 """An index type or a function, called with (activations, labels, n_classes, rows=...)."""
+
+
+class RowIndex(ABC):
+    """Activations of one layer with their class codes, checked and sorted by class.
+
+    activations: of shape (n_rows, n_features), stored as float32. labels: class codes of shape
+    (n_rows,). rows: numbers that identify the rows, of shape (n_rows,); their positions unless
+    given. Arrays that are already float32 and sorted by class are used in place.
+    """
+
+    def __init__(
+        self, activations: Any, labels: Any, n_classes: int, rows: Ints | None = None
+    ) -> None:
+        points = check_activations(activations)
+        codes = check_labels(labels, len(points), n_classes)
+        numbers = np.arange(len(points)) if rows is None else np.asarray(rows, dtype=np.int64)
+        if numbers.shape != codes.shape:
+            raise InputError(f"rows must have shape {codes.shape}; got {numbers.shape}")
+        # Sorted by class and then by number, the first of equals is the lowest.
+        same, higher = codes[1:] == codes[:-1], numbers[1:] > numbers[:-1]
+        if not ((codes[1:] > codes[:-1]) | (same & higher)).all():
+            order = np.lexsort((numbers, codes))
+            points, codes, numbers = self._take(points, order), codes[order], numbers[order]
+        self.points: Floats32 = points
+        self.labels: Ints = codes
+        self.rows: Ints = numbers
+        self.n_rows, self.n_features = int(points.shape[0]), int(points.shape[1])
+        self.n_classes = n_classes
+
+    @abstractmethod
+    def search(self, points: Floats32, scope: Scope) -> Evidence:
+        """Evidence about checked queries, contiguous float32 of shape (n, n_features), n >= 1.
+
+        Without a horizon: the `scope.per_class` nearest rows of every class and the `scope.any`
+        nearest of all. With one, what lies beyond the cap (see `iknow.core.decision`) may be left
+        out, as inf and -1, and `complete_below` says so. There is at least one row.
+        """
+
+    def gather(self, queries: Any, k: int = 0, per_class: int = 1) -> Evidence:
+        """Gather evidence about `queries`, (n_queries, n_features), with `k` neighbor distances.
+
+        It holds the `per_class` nearest samples of each class.
+        """
+        points = self._check(queries)
+        k, per_class = check_k(k, self.n_rows), check_per_class(per_class)
+        return self._search(points, Scope(per_class, per_class, k))
+
+    def decides(self, rule: Neighborhood) -> bool:
+        """Whether `decide` is faster than `gather` for a `rule`, as far as it is known."""
+        return False
+
+    def decide(self, queries: Any, rule: Neighborhood, belief: Ints) -> Decision:
+        """Decide by a `rule` about `queries`, (n, n_features), and their `belief`, (n,)."""
+        points, codes = self._check(queries), np.ascontiguousarray(belief, dtype=np.int64)
+        check_k(rule.n_neighbors, self.n_rows)
+        return decide(self._search(points, scope_of(rule, codes)), rule, codes)
+
+    def warm_up(self) -> None:
+        """Prepare and compile everything that searching needs, by searching for a stored row."""
+        for k in range(min(2, self.n_rows + 1)):
+            self.gather(self.points[:1], k)
+
+    @cached_property
+    def class_starts(self) -> Ints:
+        """First row of each class and, last, the number of rows: shape (n_classes + 1,)."""
+        return np.searchsorted(self.labels, np.arange(self.n_classes + 1)).astype(np.int64)
+
+    def _search(self, points: Floats32, scope: Scope) -> Evidence:
+        if len(points) == 0 or self.n_rows == 0:
+            return empty_evidence(len(points), self.n_classes, scope.any, scope.per_class)
+        return self.search(points, scope)
+
+    def _take(self, points: Floats32, order: Ints) -> Floats32:
+        """The points in this order."""
+        taken: Floats32 = points[order]
+        return taken
+
+    def _check(self, queries: Any) -> Floats32:
+        """Queries as a contiguous float32 array of shape (n_queries, n_features)."""
+        points = np.ascontiguousarray(check_activations(queries, "queries"))
+        check_width(points, self.n_features)
+        return points
+
+
+class CheckedIndex(RowIndex):
+    """The user's own index, what `make` returns, with cheap checks of its answers.
+
+    They cover shapes, types, order and NaN, which would contradict nothing.
+    """
+
+    def __init__(
+        self,
+        activations: Any,
+        labels: Any,
+        n_classes: int,
+        rows: Ints | None = None,
+        *,
+        make: IndexFactory,
+    ) -> None:
+        super().__init__(activations, labels, n_classes, rows)
+        try:
+            self._given = make(self.points, self.labels, n_classes, rows=self.rows)
+        except IknowError:
+            raise
+        except Exception as error:
+            raise InputError(
+                "index could not be made: index(activations, labels, n_classes, rows=rows) raised "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        self._name = type(self._given).__name__
+        if not isinstance(self._given, Index):
+            raise InputError(
+                "index must make an iknow.search.index.Index, with a method gather(queries, k, "
+                f"per_class); it made {self._name}"
+            )
+
+    def search(self, points: Floats32, scope: Scope) -> Evidence:
+        """Everything that `scope` may need, gathered and checked, about `points`."""
+        k, per_class = scope.any, scope.per_class
+        found = self._given.gather(points, k, per_class)
+        if not isinstance(found, Evidence):
+            raise InputError(f"gather of {self._name} must return Evidence; got {type(found)}")
+        sizes = *found.class_distances.shape, found.n_neighbors, found.per_class
+        expected = len(points), self.n_classes, k, per_class
+        if sizes != expected:
+            raise InputError(
+                f"gather of {self._name} must return evidence about {expected[0]} queries and "
+                f"{expected[1]} classes with k={k} neighbor distances and the per_class={per_class}"
+                f" nearest samples of each class; got {sizes}"
+            )
+        ranked = found.ranked_distances()
+        for distances in (ranked, found.neighbor_distances):
+            if distances.dtype != np.float64 or np.isnan(distances).any():
+                raise InputError(f"distances of {self._name} must be float64 and never NaN")
+        if found.ranked_exemplars().dtype.kind not in "iu":
+            raise InputError(f"exemplars of {self._name} must be row numbers")
+        if (ranked[:, :, 1:] < ranked[:, :, :-1]).any():
+            raise InputError(f"further_distances of {self._name} must ascend from class_distances")
+        return found
 
 
 def check_activations(activations: Any, what: str = "activations") -> Floats32:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -11,26 +12,27 @@ from iknow.core.arrays import Bools, Floats32, Ints
 from iknow.core.decision import Decision
 from iknow.core.evidence import Evidence
 from iknow.core.neighborhood import Neighborhood
-from iknow.errors import InputError
+from iknow.core.text import shown
+from iknow.errors import InputError, MissingExtraError
 from iknow.geometry import Metric
-from iknow.locking import cached_property
-from iknow.search.changing import ChangingIndex, as_changing
-from iknow.search.choose import find_index_type
-from iknow.search.given_index import GivenIndex
-from iknow.search.index import IndexFactory, check_activations, check_width
-from iknow.search.stored import StoredRows
+from iknow.locking import cached_property, unforked
+from iknow.search.cpu.cell_index import CellIndex
+from iknow.search.index import CheckedIndex, IndexFactory, RowIndex, check_activations, check_width
+from iknow.search.measured import HammingIndex, MinkowskiIndex
+from iknow.search.union import Make, Union
 
 FEWEST_CHANGES, SHARE_CHANGED = 1024, 4
 """An index in memory is built anew after this many changes, and a quarter of its rows."""
+ROWS_TO_WARM_UP = 64  # more than one cell per class, so that there are cells of cells
 
 
 class LayerIndex:
     """An index of points that a metric has transformed, as it transforms every query.
 
-    points: transformed, of shape (n_rows, m). labels, rows: as for `CellIndex`. device, index: see
-    `find_index_type`. The arrays are read and checked on first use. check: raises if the arrays
-    must not be used; called before and after each use, as they may lie in a file that changes.
-    built: the index itself, if there is one already.
+    points: transformed, of shape (n_rows, m). labels, rows: as for `RowIndex`. device, index: see
+    `index_type`. The arrays are read and checked on first use. check: raises if the arrays must not
+    be used; called before and after each use, as they may lie in a file that changes. built: the
+    index itself, if there is one already.
     """
 
     def __init__(
@@ -44,12 +46,12 @@ class LayerIndex:
         check: Callable[[], None] | None = None,
         index: IndexFactory | None = None,
         *,
-        built: StoredRows | None = None,
+        built: RowIndex | None = None,
     ) -> None:
         self.metric = metric
         self.device = device
         self.given = index
-        self._make = find_index_type(metric, device, index)
+        self._make = index_type(metric, device, index)
         self._arrays = points, labels, rows
         self.n_classes = n_classes
         self._check = check
@@ -81,17 +83,18 @@ class LayerIndex:
         (m, n_features), (m,) and (m,), transformed by the metric. n_classes: by now. A base that is
         in memory is built anew once the changes are many; one in a file stays there.
         """
-        changing = self._changing.changed(removed, points, labels, rows, n_classes)
+        changed = self._union.changed(removed, points, labels, rows, n_classes)
         self._check_arrays()
-        layer = self._with(changing)
-        many = changing.n_changed > max(FEWEST_CHANGES, changing.base.n_rows // SHARE_CHANGED)
-        lists = not isinstance(changing.base, GivenIndex) or changing.base.lists_several
-        return layer.folded() if (many and self._check is None) or not lists else layer
+        arrays = self._arrays[0], self._arrays[1], changed.n_classes, self._arrays[2]
+        options = self.metric, self.device, self._check, self.given
+        layer = LayerIndex(*arrays, *options, built=changed)
+        many = changed.n_changed > max(FEWEST_CHANGES, changed.base.n_rows // SHARE_CHANGED)
+        return layer.folded() if many and self._check is None else layer
 
     def folded(self) -> LayerIndex:
         """The same rows in one index, as if built from them; nothing else is kept of others."""
         index = self._index
-        if not isinstance(index, ChangingIndex):
+        if not isinstance(index, Union):
             return self
         arrays = index.points, index.labels, self.n_classes, index.rows
         layer = LayerIndex(*arrays, self.metric, self.device, None, self.given)
@@ -107,15 +110,15 @@ class LayerIndex:
     @property
     def highest_row(self) -> int:
         """No row that is there has a higher number."""
-        return self._changing.highest_row
+        return self._union.highest_row
 
     def has(self, rows: Ints) -> Bools:
         """Which numbers are those of rows, a mask of shape (n,)."""
-        return self._changing.has(rows)
+        return self._union.has(rows)
 
     def take(self, rows: Ints) -> tuple[Floats32, Ints]:
         """The points and labels of rows that are there, by their numbers."""
-        found = self._changing.take(rows)
+        found = self._union.take(rows)
         self._check_arrays()
         return found
 
@@ -146,7 +149,7 @@ class LayerIndex:
         return self._index.rows
 
     def gather(self, queries: Any, k: int = 0, per_class: int = 1) -> Evidence:
-        """Evidence about activations of the layer; see `StoredRows.gather`."""
+        """Evidence about activations of the layer; see `RowIndex.gather`."""
         evidence = self._index.gather(self._transform(queries), k, per_class)
         self._check_arrays()
         return evidence
@@ -155,21 +158,13 @@ class LayerIndex:
         """Evidence about some of the points themselves, each its own nearest."""
         return self._index.gather(self.points[rows], k)
 
-    def find_support(
-        self, queries: Any, neighborhood: Neighborhood, belief: Ints | None = None
-    ) -> Bools:
-        """The classes within reach of queries, a mask of shape (n_queries, n_classes)."""
-        support = self._index.find_support(self._transform(queries), neighborhood, belief)
-        self._check_arrays()
-        return support
-
-    def decides(self, neighborhood: Neighborhood) -> bool:
+    def decides(self, rule: Neighborhood) -> bool:
         """Whether `decide` is faster than `gather`, as far as it is known."""
-        return self._index.decides(neighborhood)
+        return self._index.decides(rule)
 
-    def decide(self, queries: Any, neighborhood: Neighborhood, belief: Ints) -> Decision:
+    def decide(self, queries: Any, rule: Neighborhood, belief: Ints) -> Decision:
         """What activations of the layer decide about their beliefs, of shape (n_queries,)."""
-        decision = self._index.decide(self._transform(queries), neighborhood, belief)
+        decision = self._index.decide(self._transform(queries), rule, belief)
         self._check_arrays()
         return decision
 
@@ -178,12 +173,12 @@ class LayerIndex:
         self._index.warm_up()
 
     @property
-    def _index(self) -> StoredRows:
+    def _index(self) -> RowIndex:
         self._check_arrays()
         return self._built
 
     @cached_property
-    def _built(self) -> StoredRows:
+    def _built(self) -> RowIndex:
         if self._ready is not None:
             return self._ready
         points, labels, rows = self._arrays
@@ -192,15 +187,9 @@ class LayerIndex:
         return index
 
     @cached_property
-    def _changing(self) -> ChangingIndex:
-        # What comes is little: the CPU searches it, whatever searches the rest.
-        return as_changing(self._index, find_index_type(self.metric, None))
-
-    def _with(self, index: ChangingIndex) -> LayerIndex:
-        """A layer that searches another index, by the same metric."""
-        arrays = self._arrays[0], self._arrays[1], index.n_classes, self._arrays[2]
-        options = self.metric, self.device, self._check, self.given
-        return LayerIndex(*arrays, *options, built=index)
+    def _union(self) -> Union:
+        # Few rows are added, so always search them on the CPU.
+        return Union.of(self._index, index_type(self.metric, None))
 
     def _check_arrays(self) -> None:
         if self._check is not None:
@@ -217,3 +206,67 @@ class LayerIndex:
         index = self._index
         arrays = index.points, index.labels, self.n_classes, index.rows
         return LayerIndex, (*arrays, self.metric, self.device, None, self.given)
+
+
+def index_type(metric: Metric, device: str | None, index: IndexFactory | None = None) -> Make:
+    """The type or function that makes an index for a metric and a device.
+
+    device: None for the search made for CPUs; "cuda", "cuda:1", "mps" or "cpu" for torch's. index:
+    the user's own, in place of both. Neither counts features that differ, p=0, so there the CPU
+    searches all the same: leaves are layers beside others, which the device or the index searches.
+    """
+    if index is not None and (device is not None or not callable(index)):
+        raise InputError(
+            "index must be a type or a function, called as index(activations, labels, "
+            "n_classes, rows=rows), and device must be None, as the index chooses its own; got "
+            f"index={shown(index)} and device={shown(device)}"
+        )
+    if metric.p == 0:
+        return HammingIndex
+    if index is not None:
+        _check_euclidean(metric, "by a given index", "index")
+        return index if _is_own(index) else partial(CheckedIndex, make=index)
+    if device is None:
+        # Only the Euclidean norm turns into matrix products.
+        return CellIndex if metric.p == 2 else partial(MinkowskiIndex, p=metric.p)
+    _check_euclidean(metric, f"on device={shown(device)}", "device")
+    try:
+        with unforked():
+            # Imported here because only users of torch should pay for loading it.
+            from iknow.search.gpu.torch.index import TorchIndex
+    except ImportError as error:
+        raise MissingExtraError(f"searching on device {shown(device)}", "torch") from error
+    return partial(TorchIndex, device=device)
+
+
+def _is_own(index: IndexFactory) -> TypeGuard[Make]:
+    """Whether this is one of iknow's own, perhaps with options: it checks its rows itself."""
+    made = index.func if isinstance(index, partial) else index
+    return isinstance(made, type) and issubclass(made, RowIndex)
+
+
+def _check_euclidean(metric: Metric, where: str, what: str) -> None:
+    if metric.p != 2:
+        raise InputError(
+            f"{where}, search uses the Euclidean norm, p=2; got {shown(metric)}: omit the "
+            f"{what}, or choose a metric with p=2"
+        )
+
+
+def warm_up() -> None:
+    """Compile the search for CPUs, or read the cached code, before the first request needs it.
+
+    Without the extra `fast` it does nothing. Run it while you build an image, and each process
+    finds its search compiled: `python -c "import iknow; iknow.warm_up()"`.
+
+    Examples:
+        >>> warm_up()
+    """
+    n = ROWS_TO_WARM_UP
+    points = np.arange(2 * n, dtype=np.float32).reshape(n, 2)
+    mapped = points.copy()
+    mapped.flags.writeable = False  # like the arrays of a bundle
+    for rows in (points, mapped):
+        CellIndex(rows, np.arange(n) // (n // 2), 2).warm_up()
+    for rows in (points, np.zeros_like(points)):  # looked up and compared
+        HammingIndex(rows, np.arange(n) // (n // 2), 2).warm_up()

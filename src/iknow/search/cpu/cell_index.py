@@ -66,32 +66,10 @@ class CellIndex(DenseIndex):
         array([[False,  True]])
     """
 
-    def find_support(
-        self, queries: Any, neighborhood: Neighborhood, belief: Ints | None = None
-    ) -> Bools:
-        """Find the classes in `neighborhood`: a mask (n_queries, n_classes) for `queries`.
-
-        `belief`: class codes of shape (n_queries,), for rules that depend on it.
-        """
-        # The first hit settles a class, unless a quorum asks for more.
-        radius = said(neighborhood, "decided_within") if neighborhood.quorum == ONE else None
-        if radius is None or not self._has_tree:
-            return super().find_support(queries, neighborhood, belief)
-        points = self._check(queries)
-        support = self._within(points, self._radii(radius))
-        if said(neighborhood, "empty_beyond") != radius:  # no sample need not mean no support
-            empty = ~support.any(axis=1)
-            beliefs = None if belief is None else belief[empty]
-            support[empty] = super().find_support(points[empty], neighborhood, beliefs)
-        return support
-
     def warm_up(self) -> None:
         """Prepare and compile everything that search needs, both ways."""
         super().warm_up()
         if self._has_tree:
-            points, radii = self._check(self.points[:1]), self._radii(0.0)
-            for find in (self._tree.walk, self._tree.sweep):
-                find(points, radii, np.zeros((1, self.n_classes), dtype=np.bool_))
             if self.n_rows >= FEWEST_ROWS and self._deciding.is_safe:
                 self._deciding.warm_up()
 
@@ -157,21 +135,6 @@ class CellIndex(DenseIndex):
     def _has_tree(self) -> bool:
         one_part = self.n_rows > 0 and len(self._parts) == 1
         return one_part and is_compiled() and not self._is_sparse
-
-    def _radii(self, radius: float) -> Floats:
-        # A copy: numba compiles separately for arrays that are read-only.
-        return np.array(np.broadcast_to(radius, (self.n_classes,)), dtype=np.float64)
-
-    def _within(self, points: Floats32, radii: Floats) -> Bools:
-        """The classes with a row within their radius, of shape (n_queries, n_classes)."""
-        support: Bools = np.zeros((len(points), self.n_classes), dtype=np.bool_)
-        n = min(TRIAL, len(points))
-        steps = self._tree.walk(points[:n], radii, support[:n])
-        if n < len(points):
-            walks = cost_of_a_step(self.n_features) * steps / n < self._tree.n_panels
-            find = self._tree.walk if walks else self._tree.sweep
-            find(points[n:], radii, support[n:])
-        return support
 
     @cached_property
     def _deciding(self) -> DecidingSearch:

@@ -11,7 +11,7 @@ from iknow.search.cpu.numba.sweep import sweep
 from iknow.search.cpu.numba.tree import Tree, make_balls, sort_into_cells
 from iknow.search.cpu.packed import LANES
 from iknow.search.cpu.panels import PanelSearch, cut_evenly
-from iknow.search.stored import StoredRows
+from iknow.search.index import RowIndex
 from iknow.search.threads import share
 
 QUERIES_PER_WALK = 8192
@@ -20,7 +20,7 @@ QUERIES_PER_WALK = 8192
 class CellTree:
     """Stored rows sorted into cells, with the balls around them."""
 
-    def __init__(self, stored: StoredRows) -> None:
+    def __init__(self, stored: RowIndex) -> None:
         points = np.ascontiguousarray(stored.points)
         starts = stored.class_starts
         order = np.arange(len(points))

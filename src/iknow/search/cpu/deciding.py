@@ -20,7 +20,7 @@ from iknow.search.cpu.packed import LANES, PackedRows
 from iknow.search.cpu.panels import QUERIES_PER_BATCH, cut_evenly, read_only
 from iknow.search.cpu.projection import Projection, Shadows
 from iknow.search.cpu.worth import Effort, Sizes
-from iknow.search.stored import StoredRows
+from iknow.search.index import RowIndex
 from iknow.search.threads import share
 
 FEWEST_TO_SORT = 48
@@ -45,7 +45,7 @@ class DecidingSearch:
     """The shadows of stored rows, in cells, packed for compiled search."""
 
     def __init__(
-        self, stored: StoredRows, n_near: int | None = None, n_far: int | None = None
+        self, stored: RowIndex, n_near: int | None = None, n_far: int | None = None
     ) -> None:
         usual = choose_directions(stored.n_features)
         n_near, n_far = n_near or usual[0], n_far or usual[1]

@@ -2,29 +2,25 @@
 
 One float32 product bounds every distance from below, with a proven allowance for rounding; we
 measure only the rows that may be nearest by their bound, in float64. With the extra `fast`, the
-products are compiled (`panels`); without it, numpy computes them (`kernels.numpy`), to the same
-bits. Rows that are mostly zeros have products of their own (`sparse_search`).
+products are compiled (`panels`); without it, numpy computes them (`kernels.numpy`), to the same bits. Rows
+that are mostly zeros have products of their own (`measured`).
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
 from typing import Any, Protocol
 
-import numpy as np
-
 from iknow.core.arrays import Floats32
-from iknow.core.evidence import Evidence, empty_evidence, merge_evidence
+from iknow.core.decision import Scope
+from iknow.core.evidence import Evidence, empty_evidence, merge_evidence, pad_evidence
 from iknow.locking import cached_property, unforked
 from iknow.memory import slices_that_fit
-from iknow.search.cpu.sparse_search import SparseSearch, is_mostly_zero
-from iknow.search.index import check_k, check_per_class
 from iknow.search.kernels.numpy import NumpyBlocks
-from iknow.search.stored import StoredRows
+from iknow.search.index import RowIndex
 
 COPY_BYTES = 5  # per feature to prepare a row for search: its float32 copy and a little more
 
@@ -36,7 +32,7 @@ class Search(Protocol):
         """Write the evidence about queries of shape (n_queries, n_features) into `evidence`."""
 
 
-class DenseIndex(StoredRows):
+class DenseIndex(RowIndex):
     """Activations of one layer with their class codes, searched in the Euclidean norm.
 
     If there are too many rows to prepare for search in the free memory, such as those of a large
@@ -53,22 +49,16 @@ class DenseIndex(StoredRows):
         array([[3., 1.]])
     """
 
-    def gather(self, queries: Any, k: int = 0, per_class: int = 1) -> Evidence:
-        """Gather evidence about `queries`, (n_queries, n_features), with `k` neighbor distances.
-
-        It holds the `per_class` nearest rows of each class.
-        """
-        points = self._check(queries)
-        sizes = check_k(k, self.n_rows), check_per_class(per_class)
-        evidence = empty_evidence(len(points), self.n_classes, *sizes)
-        if self.n_rows == 0 or len(points) == 0:
-            return evidence
+    def search(self, points: Floats32, scope: Scope) -> Evidence:
+        """Everything about `points`, (n, n_features), that `scope` may need."""
+        k, per_class = scope.any, scope.per_class
+        evidence = empty_evidence(len(points), self.n_classes, k, per_class)
         if len(self._parts) > 1:
             for part in self._each_part():
                 found = part.gather(points, min(k, part.n_rows), per_class)
-                evidence = merge_evidence([evidence, _with_neighbors(found, k)])
+                evidence = merge_evidence([evidence, pad_evidence(found, self.n_classes, k)])
             return evidence
-        self._search.fill(points, evidence)
+        self._engine.fill(points, evidence)
         return evidence
 
     @cached_property
@@ -85,11 +75,15 @@ class DenseIndex(StoredRows):
 
     @cached_property
     def _is_sparse(self) -> bool:
-        return is_mostly_zero(self.points)
+        from iknow.search.measured import SparseRows
+
+        return SparseRows.pay_for(self.points)
 
     @cached_property
-    def _search(self) -> Search:
-        return SparseSearch(self) if self._is_sparse else self._make_search()
+    def _engine(self) -> Search:
+        from iknow.search.measured import SparseRows
+
+        return SparseRows(self) if self._is_sparse else self._make_search()
 
     def _make_search(self) -> Search:
         if is_compiled():
@@ -119,10 +113,3 @@ def is_compiled() -> bool:
         )
         return False
     return True
-
-
-def _with_neighbors(evidence: Evidence, k: int) -> Evidence:
-    """The evidence of a part with fewer than k rows, its neighbor distances padded with inf."""
-    missing = np.full((len(evidence), k - evidence.n_neighbors), np.inf)
-    padded = np.concatenate([evidence.neighbor_distances, missing], axis=1)
-    return replace(evidence, neighbor_distances=padded)

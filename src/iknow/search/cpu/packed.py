@@ -45,7 +45,7 @@ class Placed(NamedTuple):
 class PackedRows:
     """Rows in panels, class by class.
 
-    rows: of shape (n_rows, n_features). class_starts: see `StoredRows`. order: positions of the
+    rows: of shape (n_rows, n_features). class_starts: see `RowIndex`. order: positions of the
     rows in packing order, of shape (n_rows,), class by class.
     """
 

@@ -14,7 +14,7 @@ from iknow.search.cpu.numba.kernels import gather_batch
 from iknow.search.cpu.numba.records import Blocks, Pack, Queries
 from iknow.search.cpu.numba.vectors import QUERIES_AT_ONCE
 from iknow.search.cpu.packed import PackedRows
-from iknow.search.stored import StoredRows
+from iknow.search.index import RowIndex
 from iknow.search.threads import n_cores, share
 
 BYTES_FOR_MINIMA = 128 << 20
@@ -29,7 +29,7 @@ class PanelSearch:
     order: positions of the rows in packing order, class by class; by default as stored.
     """
 
-    def __init__(self, stored: StoredRows, order: Ints | None = None) -> None:
+    def __init__(self, stored: RowIndex, order: Ints | None = None) -> None:
         points, rows = np.ascontiguousarray(stored.points), np.asarray(stored.rows)
         order = np.arange(len(points)) if order is None else order
         self.packed = packed = PackedRows(points, stored.class_starts, order)

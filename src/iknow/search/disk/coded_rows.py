@@ -22,7 +22,7 @@ from iknow.search.bounds import LowerBounds
 from iknow.search.disk.coding import encode
 from iknow.search.disk.dividing import Divider, sort_close
 from iknow.search.disk.scratch import Folder, ScratchFile
-from iknow.search.stored import StoredRows
+from iknow.search.index import RowIndex
 from iknow.search.threads import for_each, n_cores
 
 USUAL_BLOCK = 128  # rows
@@ -58,7 +58,7 @@ class CodedRows:
         centers, units, errors, radii: Of each block; see `Coded`.
     """
 
-    def __init__(self, stored: StoredRows, folder: Folder, memory: int, size: int) -> None:
+    def __init__(self, stored: RowIndex, folder: Folder, memory: int, size: int) -> None:
         self._stored, self._size = stored, size
         self.n_features = stored.n_features
         per_row = 4 * self.n_features * COPIES * n_cores()

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from iknow.core.arrays import Bools, Floats32, Ints
-from iknow.core.decision import Decision, decide_weighed
-from iknow.core.evidence import Evidence, empty_evidence
+from iknow.core.arrays import Floats32, Ints
+from iknow.core.decision import Decision, Scope, decide_weighed
+from iknow.core.evidence import Evidence
 from iknow.core.neighborhood import Neighborhood
 from iknow.core.overriding import said
 from iknow.core.quorum import truncated_evidence
@@ -24,15 +24,14 @@ from iknow.memory import find_map, release
 from iknow.search.disk.coded_rows import USUAL_BLOCK, CodedRows
 from iknow.search.disk.scratch import Folder, as_folder, write_rows
 from iknow.search.disk.search import DiskSearch
-from iknow.search.index import check_k, check_per_class
-from iknow.search.stored import StoredRows
+from iknow.search.index import RowIndex
 
 USUAL_MEMORY = 1 << 29
 LEAST_MEMORY = 1 << 20
 VALUES_WRITTEN_AT_ONCE = 1 << 20
 
 
-class DiskIndex(StoredRows):
+class DiskIndex(RowIndex):
     """Activations of one layer with their class codes, on disk, searched in the Euclidean norm.
 
     A mapped array that is sorted by class, as in a large bundle, is used in place; others are
@@ -71,27 +70,9 @@ class DiskIndex(StoredRows):
         if find_map(self.points) is None:
             self.points = self._take(self.points, np.arange(self.n_rows))
 
-    def gather(self, queries: Any, k: int = 0, per_class: int = 1) -> Evidence:
-        """Gather evidence about `queries`, (n_queries, n_features), with `k` neighbor distances.
-
-        It holds the `per_class` nearest rows of each class.
-        """
-        points = self._check(queries)
-        sizes = check_k(k, self.n_rows), check_per_class(per_class)
-        if self.n_rows == 0 or len(points) == 0:
-            return empty_evidence(len(points), self.n_classes, *sizes)
-        return self._search.gather(points, *sizes)
-
-    def find_support(
-        self, queries: Any, neighborhood: Neighborhood, belief: Ints | None = None
-    ) -> Bools:
-        """Find the classes in `neighborhood`: a mask (n_queries, n_classes) for `queries`.
-
-        `belief`: class codes of shape (n_queries,), for rules that depend on it.
-        """
-        if belief is None or not self.decides(neighborhood):
-            return super().find_support(queries, neighborhood, belief)
-        return self.decide(queries, neighborhood, belief).support
+    def search(self, points: Floats32, scope: Scope) -> Evidence:
+        """Everything about `points`, (n, n_features), that `scope` may need."""
+        return self._coded.gather(points, scope.any, scope.per_class)
 
     def decides(self, neighborhood: Neighborhood) -> bool:
         """Whether `decide` is faster than `gather` for a `neighborhood`, as far as it is known."""
@@ -104,13 +85,13 @@ class DiskIndex(StoredRows):
         if self.n_rows == 0 or len(points) == 0 or not self.decides(neighborhood):
             return super().decide(points, neighborhood, codes)
         quorum, horizon = neighborhood.quorum, said(neighborhood, "horizon")
-        distances, exemplars = self._search.decide(points, codes, quorum, horizon)
+        distances, exemplars = self._coded.decide(points, codes, quorum, horizon)
         none = np.empty((len(codes), 0))
         weighed = truncated_evidence(distances, none, codes, quorum)
         return decide_weighed(weighed, neighborhood, exemplars)
 
     @cached_property
-    def _search(self) -> DiskSearch:
+    def _coded(self) -> DiskSearch:
         return DiskSearch(self, CodedRows(self, self.folder, self.memory, self.block))
 
     def _take(self, points: Floats32, order: Ints) -> Floats32:

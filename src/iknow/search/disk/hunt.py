@@ -14,7 +14,7 @@ from iknow.core.arrays import Bools, Floats, Floats32, Ints
 from iknow.core.evidence import NO_EXEMPLAR, Evidence, from_ranked
 from iknow.memory import cut, release
 from iknow.search.kernels.numpy import measure_pairs
-from iknow.search.stored import StoredRows
+from iknow.search.index import RowIndex
 
 UNWANTED = -np.inf
 
@@ -61,7 +61,7 @@ class Hunt:
         return reach
 
     def measure(
-        self, stored: StoredRows, queries: Floats32, query: Ints, position: Ints, low: Floats
+        self, stored: RowIndex, queries: Floats32, query: Ints, position: Ints, low: Floats
     ) -> None:
         """Measure the rows that may still matter, and keep the nearest.
 

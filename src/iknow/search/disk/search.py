@@ -3,7 +3,7 @@
 First every query looks at the blocks whose centers are nearest: that limits how far it still has to
 look. Then we go through all blocks in the order of the file. By the triangle inequality, a block
 with center c and radius R holds no row within ρ of a query q if |q - c| > ρ + R, and products of
-centers bound |q - c| from below (`bounds`). The blocks that some query needs are read, and
+centers bound |q - c| from below (`lower_bounds`). The blocks that some query needs are read, and
 their codes rule out most rows (`scanning`). The few rows left are read themselves, and measured.
 """
 
@@ -17,12 +17,12 @@ from iknow.core.arrays import Bools, Floats, Floats32, Ints
 from iknow.core.codes import NO_BELIEF
 from iknow.core.evidence import Evidence
 from iknow.core.quorum import Quorum
+from iknow.search.kernels.numpy import positions
 from iknow.search.disk.coded_rows import Chunk, CodedRows
 from iknow.search.disk.coding import ROUND_UP
 from iknow.search.disk.hunt import Hunt
 from iknow.search.disk.scanning import Finds, Loaded, load, scan
-from iknow.search.kernels.numpy import positions
-from iknow.search.stored import StoredRows
+from iknow.search.index import RowIndex
 from iknow.search.threads import n_cores, share, single_threaded_blas
 
 QUERIES_AT_ONCE = 4096
@@ -93,7 +93,7 @@ class Lane:
         block, query = positions(marked)
         return np.stack([block + chunk.blocks.start, query], axis=1)
 
-    def scan(self, loaded: Loaded, pairs: Ints, stored: StoredRows) -> None:
+    def scan(self, loaded: Loaded, pairs: Ints, stored: RowIndex) -> None:
         """Compare pairs of a loaded block and a query, and measure what may matter."""
         at = 0
         while at < len(pairs):
@@ -101,7 +101,7 @@ class Lane:
             if at < len(pairs):
                 self.measure(stored)
 
-    def measure(self, stored: StoredRows) -> None:
+    def measure(self, stored: RowIndex) -> None:
         """Measure the rows found so far that may still matter."""
         n = int(self.finds.count[0])
         query, slot = self.finds.pairs[:n].T
@@ -113,7 +113,7 @@ class Lane:
 class DiskSearch:
     """Searches stored rows by their coded blocks."""
 
-    def __init__(self, stored: StoredRows, coded: CodedRows) -> None:
+    def __init__(self, stored: RowIndex, coded: CodedRows) -> None:
         self._stored, self._coded = stored, coded
 
     def gather(self, queries: Floats32, k: int, per_class: int) -> Evidence:

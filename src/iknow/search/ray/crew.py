@@ -28,7 +28,7 @@ from iknow.search.ray.hosts import Host, end_host, find_host
 from iknow.search.ray.shard import Sizes
 from iknow.search.ray.splitting import Part, take
 from iknow.search.ray.starting import join
-from iknow.search.stored import StoredRows
+from iknow.search.index import RowIndex
 
 ATTEMPTS = 3
 SHARED_FROM = 1 << 16
@@ -46,7 +46,7 @@ class Terms:
     wait. resources: what each shard needs, as Ray's actors take it, such as {"num_gpus": 1}.
     """
 
-    make: Callable[..., StoredRows]
+    make: Callable[..., RowIndex]
     address: str | None = None
     timeout: float = 600.0
     resources: Mapping[str, Any] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class Terms:
 class Crew:
     """The shards of some rows. parts: the rows of each, of the arrays that `stored` holds."""
 
-    def __init__(self, stored: StoredRows, parts: Sequence[Part], terms: Terms) -> None:
+    def __init__(self, stored: RowIndex, parts: Sequence[Part], terms: Terms) -> None:
         self._stored, self._parts, self._terms = stored, parts, terms
         self._hosts: dict[int, Host] = {}
         self._connection, self._key = "", uuid4().hex

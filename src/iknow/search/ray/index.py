@@ -14,27 +14,24 @@ from typing import Any
 import numpy as np
 import ray
 
-from iknow.core.arrays import Bools, Ints
-from iknow.core.decision import Decision, decide, replace_decisions
-from iknow.core.evidence import Evidence, empty_evidence, merge_evidence
+from iknow.core.arrays import Floats32, Ints
+from iknow.core.decision import Decision, Scope, decide, replace_decisions
+from iknow.core.evidence import Evidence, merge_evidence
 from iknow.core.neighborhood import Neighborhood
-from iknow.core.overriding import said
-from iknow.core.quorum import ONE
 from iknow.core.scalars import as_real, as_whole
 from iknow.errors import InputError
 from iknow.geometry import Euclidean
-from iknow.rules import Ball
-from iknow.search.choose import find_index_type
+from iknow.search.layer import index_type
 from iknow.search.cpu.cell_index import CellIndex
-from iknow.search.index import IndexFactory, check_k, check_per_class
+from iknow.search.index import IndexFactory
 from iknow.search.ray.crew import Crew, Terms
 from iknow.search.ray.deciding import decide_by, merge_opinions, merges
 from iknow.search.ray.splitting import split_rows
 from iknow.search.ray.starting import join
-from iknow.search.stored import StoredRows
+from iknow.search.index import RowIndex
 
 
-class RayIndex(StoredRows):
+class RayIndex(RowIndex):
     """An index whose rows are searched by several processes, on one machine or on many.
 
     Give it to a classifier as `index=RayIndex`, or with options as
@@ -82,42 +79,16 @@ class RayIndex(StoredRows):
             "timeout": float(timeout),
             "resources": dict(resources or {}),
         }
-        made_by = find_index_type(Euclidean, None, make)
+        made_by = index_type(Euclidean, None, make)
         join(address)
         split = split_rows(self.class_starts, wanted or max(2, len(ray.nodes())))
         self._whole, self.n_shards = split.whole, len(split.parts)
         terms = Terms(made_by, address, float(timeout), self._options["resources"])
         self._crew = type(self)._crew_type(self, split.parts, terms)
 
-    def gather(self, queries: Any, k: int = 0, per_class: int = 1) -> Evidence:
-        """Evidence about `queries`, (n_queries, n_features), as `StoredRows.gather` says.
-
-        `k`: neighbor distances. `per_class`: the nearest samples of each class.
-        """
-        points = self._check(queries)
-        asked = points, check_k(k, self.n_rows), check_per_class(per_class)
-        if not len(points):
-            return empty_evidence(0, self.n_classes, *asked[1:])
-        return merge_evidence(self._crew.ask("gather", *asked))
-
-    def find_support(
-        self, queries: Any, neighborhood: Neighborhood, belief: Ints | None = None
-    ) -> Bools:
-        """Find the classes in `neighborhood`: a mask (n_queries, n_classes) for `queries`.
-
-        `belief`: class codes of shape (n_queries,), for rules that depend on it.
-        """
-        points = self._check(queries)
-        radius = said(neighborhood, "decided_within") if neighborhood.quorum == ONE else None
-        if radius is None or not len(points):
-            return super().find_support(points, neighborhood, belief)
-        # A class has a sample within a radius if it has one in any shard.
-        support: Bools = np.any(self._crew.ask("find_support", points, Ball(radius)), axis=0)
-        if said(neighborhood, "empty_beyond") != radius:  # no sample need not mean no support
-            empty = ~support.any(axis=1)
-            beliefs = None if belief is None else belief[empty]
-            support[empty] = super().find_support(points[empty], neighborhood, beliefs)
-        return support
+    def search(self, points: Floats32, scope: Scope) -> Evidence:
+        """Everything about `points`, (n, n_features), that `scope` may need."""
+        return merge_evidence(self._crew.ask("gather", points, scope.any, scope.per_class))
 
     def decides(self, neighborhood: Neighborhood) -> bool:
         """Whether `decide` is faster than `gather` for a `neighborhood`, as far as it is known."""

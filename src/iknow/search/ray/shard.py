@@ -16,7 +16,7 @@ from iknow.core.arrays import Bools, Floats32, Ints
 from iknow.core.evidence import Evidence
 from iknow.core.neighborhood import Neighborhood
 from iknow.search.ray.deciding import Opinion
-from iknow.search.stored import StoredRows
+from iknow.search.index import RowIndex
 
 
 class Sizes(NamedTuple):
@@ -36,12 +36,12 @@ class Shards:
     def __init__(self, threads: int | None = None) -> None:
         if threads is not None:  # read by joblib when the first search asks for it
             os.environ["LOKY_MAX_CPU_COUNT"] = str(threads)
-        self._indexes: dict[str, StoredRows] = {}
+        self._indexes: dict[str, RowIndex] = {}
 
     def build(
         self,
         key: str,
-        make: Callable[..., StoredRows],
+        make: Callable[..., RowIndex],
         arrays: tuple[Any, Any, Any],
         n_classes: int,
         forgotten: Iterable[str] = (),
@@ -62,10 +62,6 @@ class Shards:
         gap = np.full((len(found), k - held), np.inf)
         columns = vars(found) | {"neighbor_distances": np.hstack([found.neighbor_distances, gap])}
         return Evidence(**columns)
-
-    def find_support(self, key: str, queries: Floats32, neighborhood: Neighborhood) -> Bools:
-        """The classes of which this part has a sample within reach."""
-        return self._indexes[key].find_support(queries, neighborhood)
 
     def decides(self, key: str, neighborhood: Neighborhood) -> bool:
         """Whether `judge` is faster than `gather`, as far as it is known."""

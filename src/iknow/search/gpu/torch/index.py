@@ -14,16 +14,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from iknow.core.arrays import Bools, Floats32, Ints
+from iknow.core.arrays import Floats32, Ints
 from iknow.core.codes import NO_BELIEF
-from iknow.core.decision import Decision, decide_weighed, stack_decisions
-from iknow.core.evidence import NO_EXEMPLAR, Evidence, empty_evidence, stack_evidence
+from iknow.core.decision import Decision, Scope, decide_weighed, stack_decisions
+from iknow.core.evidence import NO_EXEMPLAR, Evidence, stack_evidence
 from iknow.core.neighborhood import Neighborhood
 from iknow.core.overriding import said
 from iknow.core.quorum import ONE, truncated_evidence
 from iknow.errors import InputError
 from iknow.search.gpu.torch.blocks import NO_ROW, to_device
-from iknow.search.gpu.torch.deciding import find_within, truncate
+from iknow.search.gpu.torch.deciding import truncate
 from iknow.search.gpu.torch.devices import to_numpy
 from iknow.search.gpu.torch.operations import Operations
 from iknow.search.gpu.torch.placed import PlacedRows
@@ -57,16 +57,9 @@ class TorchIndex(PlacedRows):
         array([[3., 1.]])
     """
 
-    def gather(self, queries: Any, k: int = 0, per_class: int = 1) -> Evidence:
-        """Gather evidence about `queries`, (n_queries, n_features), with `k` neighbor distances.
-
-        It holds the `per_class` nearest samples of each class.
-        """
-        points = self._check(queries)
-        check_k(k, self.n_rows)
-        per_class = check_per_class(per_class)
-        if len(points) == 0:
-            return empty_evidence(0, self.n_classes, k, per_class)
+    def search(self, points: Floats32, scope: Scope) -> Evidence:
+        """Everything about `points`, (n, n_features), that `scope` may need."""
+        k, per_class = scope.any, scope.per_class
         # All at once if their evidence fits: a larger index moves to the device once per batch.
         bytes_per_query = 48 * self.n_classes * per_class + 24 * k + 16 * self.n_features + 1
         step = max(1, 2 * self._work_bytes() // bytes_per_query)
@@ -99,29 +92,6 @@ class TorchIndex(PlacedRows):
             if name.endswith("exemplars")
         }
         return found._replace(**named)
-
-    def find_support(
-        self, queries: Any, neighborhood: Neighborhood, belief: Ints | None = None
-    ) -> Bools:
-        """Find the classes in `neighborhood`: a mask (n_queries, n_classes) for `queries`.
-
-        `belief`: class codes of shape (n_queries,), for rules that depend on it.
-        """
-        radius = said(neighborhood, "decided_within") if neighborhood.quorum == ONE else None
-        if radius is None or self._winning is None:
-            return super().find_support(queries, neighborhood, belief)
-        points = self._check(queries)
-        radii = np.array(np.broadcast_to(radius, self.n_classes), dtype=np.float64)
-        support: Bools = np.zeros((len(points), self.n_classes), dtype=np.bool_)
-        for part, winners in self._find_winners(points):
-            classes = winners.tiles.blocks.classes
-            found = find_within(winners, to_device(radii, self.device)[classes])
-            support[part, to_numpy(classes)] = to_numpy(found.T)
-        if said(neighborhood, "empty_beyond") != radius:  # no sample need not mean no support
-            empty = ~support.any(axis=1)
-            beliefs = None if belief is None else belief[empty]
-            support[empty] = super().find_support(points[empty], neighborhood, beliefs)
-        return support
 
     def decides(self, neighborhood: Neighborhood) -> bool:
         """Whether `decide` is faster than `gather` for a `neighborhood`, as far as it is known."""

@@ -17,14 +17,14 @@ from iknow.search.gpu.torch.blocks import make_blocks
 from iknow.search.gpu.torch.bounds import SMALLEST_FACTOR, Filter
 from iknow.search.gpu.torch.devices import check_device, device_with_float64
 from iknow.search.gpu.torch.operations import Operations, PlainOperations
-from iknow.search.stored import StoredRows
+from iknow.search.index import RowIndex
 
 WORK_BYTES = 4 << 30
 WORK_BYTES_ON_CPU = 64 << 20
 SHARE_OF_FREE_MEMORY = 0.8
 
 
-class PlacedRows(StoredRows):
+class PlacedRows(RowIndex):
     """Rows for a device; see `TorchIndex` for the arguments."""
 
     _n_parts: int | None
