@@ -29,12 +29,12 @@ from iknow.core.evidence import Evidence, distances_for_and_against
 from iknow.core.quorum import weigh
 from iknow.rules import RelativeBall
 from iknow.search.cpu.cell_index import CellIndex
+from iknow.search.index import RowIndex
 from iknow.search.ray.crew import Terms
 from iknow.search.ray.index import RayIndex
 from iknow.search.ray.shard import Shards
 from iknow.search.ray.splitting import Part, take
 from iknow.search.ray.starting import join
-from iknow.search.stored import StoredRows
 
 N_CLASSES = 10
 QUORUM = (1, 3)
@@ -44,7 +44,7 @@ ONE = "one index"
 class Turns:
     """The shards of a `RayIndex` in this process, one after the other."""
 
-    def __init__(self, stored: StoredRows, parts: list[Part], terms: Terms) -> None:
+    def __init__(self, stored: RowIndex, parts: list[Part], terms: Terms) -> None:
         self._shards = [Shards() for _ in parts]
         for shard, part in zip(self._shards, parts, strict=True):
             rows = tuple(take(each, part) for each in (stored.points, stored.labels, stored.rows))
@@ -60,16 +60,16 @@ class ShardsHere(RayIndex):
     _crew_type = Turns
 
 
-def find_makers(counts: list[int]) -> dict[str, Callable[..., StoredRows]]:
+def find_makers(counts: list[int]) -> dict[str, Callable[..., RowIndex]]:
     """What makes each contestant, by name."""
 
-    def ray(shards: int) -> Callable[..., StoredRows]:
+    def ray(shards: int) -> Callable[..., RowIndex]:
         return lambda *arrays: RayIndex(*arrays, shards=shards)
 
-    def here(shards: int) -> Callable[..., StoredRows]:
+    def here(shards: int) -> Callable[..., RowIndex]:
         return lambda *arrays: ShardsHere(*arrays, shards=shards)
 
-    makers: dict[str, Callable[..., StoredRows]] = {ONE: CellIndex}
+    makers: dict[str, Callable[..., RowIndex]] = {ONE: CellIndex}
     makers |= {f"here, {n} shards": here(n) for n in counts if n > 1}
     return makers | {f"Ray, {n} shards": ray(n) for n in counts}
 
@@ -96,7 +96,7 @@ def same(one: Decision, other: Decision) -> bool:
 def measure(shape: Shape, counts: list[int], repeats: int) -> dict[str, Any]:
     """Seconds to build, microseconds per query, and milliseconds of a single one, by name."""
     points, labels, queries, _, belief = draw_clustered(shape)
-    indexes: dict[str, StoredRows] = {}
+    indexes: dict[str, RowIndex] = {}
     found: dict[str, dict[str, float]] = {"Ray itself": {"start, s": timed(join)[1]}}
     for name, make in find_makers(counts).items():
         indexes[name], seconds = timed(lambda make=make: make(points, labels, N_CLASSES))  # type: ignore[misc]
@@ -107,7 +107,7 @@ def measure(shape: Shape, counts: list[int], repeats: int) -> dict[str, Any]:
     decided = indexes[ONE].decide(queries, rule, belief)
     for name, index in indexes.items():
         assert same(index.decide(queries, rule, belief), decided), name
-    tasks: dict[str, Callable[[StoredRows], Any]] = {
+    tasks: dict[str, Callable[[RowIndex], Any]] = {
         "decide, µs": lambda index: index.decide(queries, rule, belief),
         "gather, µs": lambda index: index.gather(queries, 0, max(QUORUM)),
     }
@@ -119,7 +119,7 @@ def measure(shape: Shape, counts: list[int], repeats: int) -> dict[str, Any]:
                 found[name][task] = min(best, seconds / len(queries) * 1e6)
     for name, index in indexes.items():
 
-        def ask(rows: slice, index: StoredRows = index) -> Any:
+        def ask(rows: slice, index: RowIndex = index) -> Any:
             return index.decide(queries[rows], rule, belief[rows])
 
         found[name]["one query, ms"] = 1e3 * float(np.median(latencies(ask, 300, limit=10)))

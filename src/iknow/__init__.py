@@ -31,7 +31,7 @@ from iknow.explain.layer import Exemplar, LayerExplanation
 from iknow.explain.picture import Features, Image, Series, as_features, as_image, as_series
 from iknow.report import make_html
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall, register_rule
-from iknow.search.warming import warm_up
+from iknow.search.layer import warm_up
 from iknow.selection import Certificate, Selection
 from iknow.version import __version__
 

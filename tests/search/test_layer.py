@@ -177,7 +177,7 @@ def test_nothing_is_read_before_the_first_query(data):
     assert refuse == []
     for use in (
         lambda: index.gather(queries),
-        lambda: index.find_support(queries, Ball(1)),
+        lambda: index.decide(queries, Ball(1), np.zeros(len(queries), dtype=np.int64)),
         lambda: pickle.dumps(index),
         lambda: index.points,
     ):

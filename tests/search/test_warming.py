@@ -18,7 +18,7 @@ from iknow import (  # noqa: E402
 from iknow.geometry import Minkowski, Weighted  # noqa: E402
 from iknow.models.precomputed import PrecomputedModel  # noqa: E402
 from iknow.search.cpu.dense_index import is_compiled  # noqa: E402
-from iknow.search.stored import StoredRows  # noqa: E402
+from iknow.search.index import RowIndex  # noqa: E402
 
 
 @pytest.fixture
@@ -109,8 +109,8 @@ def test_every_index_warms_up_also_an_empty_one(monkeypatch):
     outputs, labels = make_outputs(60)
     made = EpistemicClassifier(PrecomputedModel(), metric=Minkowski(1), neighborhoods=Ball(1))
     asked = []
-    gather = StoredRows.warm_up
-    monkeypatch.setattr(StoredRows, "warm_up", lambda self: (asked.append(self), gather(self)))
+    gather = RowIndex.warm_up
+    monkeypatch.setattr(RowIndex, "warm_up", lambda self: (asked.append(self), gather(self)))
     made.fit(outputs, labels).warm_up()
     assert len(asked) == 2
     from iknow.search.cpu.cell_index import CellIndex

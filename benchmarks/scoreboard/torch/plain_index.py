@@ -14,15 +14,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from iknow.core.arrays import Ints
+from iknow.core.arrays import Floats32, Ints
+from iknow.core.decision import Scope
 from iknow.core.evidence import NO_EXEMPLAR, Evidence
-from iknow.search.stored import StoredRows
+from iknow.search.index import RowIndex
 
 BYTES_AT_ONCE = 1 << 30
 SMALLEST = 1e-12  # a square below it is that of two equal rows
 
 
-class PlainIndex(StoredRows):
+class PlainIndex(RowIndex):
     """Activations of one layer with their class codes, searched on a device of torch."""
 
     def __init__(
@@ -41,9 +42,10 @@ class PlainIndex(StoredRows):
         self._norms = (self._points**2).sum(1)
         self._sizes = np.diff(self.class_starts).tolist()
 
-    def gather(self, queries: Any, k: int = 0, per_class: int = 1) -> Evidence:
-        """Evidence about queries of shape (n_queries, n_features); see `StoredRows.gather`."""
-        given = torch.from_numpy(self._check(queries)).to(self._points.device)
+    def search(self, points: Floats32, scope: Scope) -> Evidence:
+        """Everything about queries of shape (n_queries, n_features) that the scope may need."""
+        k, per_class = scope.any, scope.per_class
+        given = torch.from_numpy(points).to(self._points.device)
         step = max(1, BYTES_AT_ONCE // (8 * self.n_rows))
         parts = [self._gather(part.double(), k, per_class) for part in torch.split(given, step)]
         near, at, neighbors = (torch.cat(each).cpu().numpy() for each in zip(*parts, strict=True))

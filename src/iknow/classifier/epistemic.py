@@ -21,7 +21,7 @@ from iknow.classifier.moving import movements_on_request
 from iknow.classifier.watching import WatchingMixin
 from iknow.core.arrays import Labels
 from iknow.core.neighborhood import Neighborhood
-from iknow.core.quorum import ONE, Quorum
+from iknow.core.quorum import Quorum
 from iknow.core.scalars import as_flag, as_whole
 from iknow.explain.assessment import Assessment
 from iknow.geometry import Metric
@@ -189,8 +189,6 @@ class EpistemicClassifier(WatchingMixin, ClassifierMixin, BaseEstimator):  # typ
             wanted = max(least, *(rule.n_neighbors for rule in rules.values()))
             per_class = max(rule.per_class for rule in rules.values())
             found = gathering.gather_evidence(observed, indexes, wanted, samples, per_class)
-        elif any(_finds_support(rule) for rule in rules.values()):
-            found = gathering.find_supports(observed, indexes, rules, samples)
         else:
             found = gathering.find_decisions(observed, indexes, rules, samples)
         selection = getattr(now, "selection_", now.neighborhoods)
@@ -215,12 +213,10 @@ class EpistemicClassifier(WatchingMixin, ClassifierMixin, BaseEstimator):  # typ
         """Whether supports need the distances anyway, and these fit into memory."""
         if n_samples is None:  # then nothing is kept to gather them from later
             return True
-        rules = self.neighborhoods_.values()
-        if any(_finds_support(rule) for rule in rules) or all(
-            self.indexes_[layer].decides(rule) for layer, rule in self.neighborhoods_.items()
-        ):
+        rules = self.neighborhoods_
+        if all(self.indexes_[layer].decides(rule) for layer, rule in rules.items()):
             return False
-        held = sum(rule.per_class for rule in rules) * len(self.classes_)
+        held = sum(rule.per_class for rule in rules.values()) * len(self.classes_)
         return 16 * held * n_samples <= gathering.BYTES_OF_ACTIVATIONS_KEPT
 
     def predict(self, X: Any) -> Labels:
@@ -247,8 +243,3 @@ class EpistemicClassifier(WatchingMixin, ClassifierMixin, BaseEstimator):  # typ
         if isinstance(self.probe_, Probe) and not isinstance(self.model_, PrecomputedModel):
             self.predict(self.probe_.inputs)
         return self
-
-
-def _finds_support(rule: Neighborhood) -> bool:
-    """Whether a support is found without distances, as within a fixed radius."""
-    return rule.decided_within is not None and rule.quorum == ONE

@@ -126,73 +126,38 @@ def gather_evidence(
     return Findings(replace(whole, activations={}), stacked, None, activations)
 
 
-def find_supports(
-    observations: Iterable[Observation],
-    indexes: Mapping[str, LayerIndex],
-    neighborhoods: Mapping[str, Neighborhood],
-    samples: Samples,
-) -> Findings:
-    """Find which classes are within reach in each layer, and keep the activations.
-
-    Evidence is gathered from these on request, or now if they are too large to keep.
-    """
-
-    def find(layer: str, observation: Observation) -> Bools:
-        queries, rule = observation.activations[layer], neighborhoods[layer]
-        return indexes[layer].find_support(queries, rule, observation.belief)
-
-    findings, found = _ask_each(observations, indexes, neighborhoods, samples, find)
-    supports = {layer: np.concatenate(parts) for layer, parts in found.items()}
-    return replace(findings, supports=supports) if found else findings
-
-
 def find_decisions(
     observations: Iterable[Observation],
     indexes: Mapping[str, LayerIndex],
     neighborhoods: Mapping[str, Neighborhood],
     samples: Samples,
 ) -> Findings:
-    """Find what each layer decides, and keep the activations, as `find_supports` does."""
+    """Find what each layer decides, batch by batch, and keep the activations.
 
-    def find(layer: str, observation: Observation) -> Decision:
-        queries, rule = observation.activations[layer], neighborhoods[layer]
-        found = indexes[layer].decide(queries, rule, observation.belief)
-        return discard_decisions(found, observation.invalid)
-
-    findings, found = _ask_each(observations, indexes, neighborhoods, samples, find)
-    decisions = {layer: stack_decisions(parts) for layer, parts in found.items()}
-    supports = {layer: decision.support for layer, decision in decisions.items()}
-    return replace(findings, supports=supports, decisions=decisions) if found else findings
-
-
-def _ask_each(
-    observations: Iterable[Observation],
-    indexes: Mapping[str, LayerIndex],
-    neighborhoods: Mapping[str, Neighborhood],
-    samples: Samples,
-    find: Callable[[str, Observation], Item],
-) -> tuple[Findings, dict[str, list[Item]]]:
-    """What `find` finds in each layer, batch by batch, with evidence on request.
-
-    If the activations are too large to keep, the evidence is gathered now and nothing is found.
+    Evidence is gathered from these on request, or now if they are too large to keep.
     """
     k = max(neighborhood.n_neighbors for neighborhood in neighborhoods.values())
     per_class = max(neighborhood.per_class for neighborhood in neighborhoods.values())
     kept, observations = _can_be_kept(observations, samples)
     if not kept:
-        return gather_evidence(observations, indexes, k, per_class=per_class), {}
-    found: dict[str, list[Item]] = {layer: [] for layer in indexes}
+        return gather_evidence(observations, indexes, k, per_class=per_class)
+    found: dict[str, list[Decision]] = {layer: [] for layer in indexes}
 
     def searched() -> Iterator[Observation]:
         for observation in observations:
-            for layer, parts in found.items():
+            for layer, rule in neighborhoods.items():
                 with errors_that_name(layer):
-                    parts.append(find(layer, observation))
+                    queries = observation.activations[layer]
+                    decision = indexes[layer].decide(queries, rule, observation.belief)
+                found[layer].append(discard_decisions(decision, observation.invalid))
             yield observation
 
     whole = join_whole(searched(), samples.n_samples)
     later = _gather_later(whole, indexes, k, per_class)
-    return Findings(replace(whole, activations={}), later, None, whole.activations), found
+    decisions = {layer: stack_decisions(parts) for layer, parts in found.items()}
+    supports = {layer: decision.support for layer, decision in decisions.items()}
+    kept_whole = replace(whole, activations={})
+    return Findings(kept_whole, later, supports, whole.activations, decisions)
 
 
 def _can_be_kept(

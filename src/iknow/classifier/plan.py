@@ -10,7 +10,7 @@ from iknow.classifier import parameters
 from iknow.core.neighborhood import Neighborhood
 from iknow.core.quorum import Quorum
 from iknow.geometry import Euclidean, Metric
-from iknow.search.choose import find_index_type
+from iknow.search.layer import index_type
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +49,6 @@ def make_plan(classifier: Any, first: Any) -> Plan:
     fixed = parameters.fixed_neighborhoods(given, rule, k, layers, quorum)
     metrics = parameters.as_metrics(classifier.metric, layers)
     for metric in metrics.values():
-        find_index_type(metric or Euclidean, classifier.device, classifier.index)
+        index_type(metric or Euclidean, classifier.device, classifier.index)
     chosen = named is not None or classifier.metric is not None
     return Plan(layers, chosen, levels, metrics, fixed, rule, k, quorum)

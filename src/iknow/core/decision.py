@@ -14,12 +14,12 @@ row strictly nearer is listed, as far as the list has room. It decides if
 
     d_g < complete for the belief,   cap < complete for the others,   r_k < complete for neighbors.
 
-Proof. By the first, class g has no unlisted row up to d_g, so d_g is right, and the horizon with it.
-By the second, any unlisted row of another class is beyond cap: it neither counts within the horizon
-nor is nearer than d_¬g. By the third, r_k is right. Comparisons are strict, as an unlisted row may
-lie exactly where a list ends, and balls are closed. A distance of inf is right only if its list is
-complete without limit: a class that lost all its listed rows may have others. So evidence merged
-from parts, each complete to its own depth, needs no proof of its own: the least depth counts.
+Proof. By the first, class g has no unlisted row up to d_g, so d_g is right, and the horizon with
+it. By the second, any unlisted row of another class is beyond cap: it neither counts within the
+horizon nor is nearer than d_¬g. By the third, r_k is right. Comparisons are strict, as an unlisted
+row may lie exactly where a list ends, and balls are closed. A distance of inf is right only if its
+list is complete without limit: a class that lost all its listed rows may have others. So evidence
+merged from parts, each complete to its own depth, needs no other proof: the least depth counts.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Indexes: training activations of one layer, ready to be searched.
 
-Every index is a `RowIndex` with one way to search: from queries and a `Scope` to `Evidence`. What is
-gathered and what is decided follow from it. A user's own index needs `gather` alone (`Index`), and
-`CheckedIndex` makes a `RowIndex` of it. `iknow.testing.IndexContract` holds the tests of both.
+Every index is a `RowIndex` with one way to search: from queries and a `Scope` to `Evidence`. What
+is gathered and what is decided follow from it. A user's own index needs `gather` alone (`Index`),
+and `CheckedIndex` makes a `RowIndex` of it. `iknow.testing.IndexContract` tests both.
 """
 
 from __future__ import annotations
@@ -174,7 +174,8 @@ class CheckedIndex(RowIndex):
                 f" nearest samples of each class; got {sizes}"
             )
         ranked = found.ranked_distances()
-        for distances in (ranked, found.neighbor_distances):
+        for name in ("class_distances", "further_distances", "neighbor_distances"):
+            distances = getattr(found, name)
             if distances.dtype != np.float64 or np.isnan(distances).any():
                 raise InputError(f"distances of {self._name} must be float64 and never NaN")
         if found.ranked_exemplars().dtype.kind not in "iu":

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -235,11 +236,11 @@ class SparseRows:
 
         s(x, q) = |x|² + |q|² - 2 x·q,
 
-    which is off by at most e = 4 (d + 8) u (|x|² + |q|²), u = 2^-53, for any order of the sums: 2 d u
-    for the three sums together, 2 (d + 3) u for what measuring the distance itself may be off, and
-    the rest for single steps. Let t be the m-th smallest s + e in a class. None of its m nearest
-    rows has an s - e above t. We measure the rows at or below it, in float64 as all searches do: with
-    ties, by the lowest row. So the result is exact, to the last bit.
+    which is off by at most e = 4 (d + 8) u (|x|² + |q|²), u = 2^-53, for any order of the sums:
+    2 d u for the three sums together, 2 (d + 3) u for what measuring the distance itself may be
+    off, and the rest for single steps. Let t be the m-th smallest s + e in a class. None of its m
+    nearest rows has an s - e above t. We measure the rows at or below it, in float64 as all
+    searches do: with ties, by the lowest row. So the result is exact, to the last bit.
     """
 
     FEWEST_FEATURES = 256  # with fewer, products of dense rows are faster
@@ -278,7 +279,7 @@ class SparseRows:
         query, row = np.nonzero(self._find_candidates(queries, evidence.per_class, k))
         distances = np.full((len(queries), len(self.points)), np.inf)
         distances[query, row] = measure_pairs(self.points, queries, query, row)
-        for code, (first, last) in enumerate(zip(self.class_starts, self.class_starts[1:], strict=False)):
+        for code, (first, last) in enumerate(pairwise(self.class_starts.tolist())):
             if first < last:
                 _rank_in(evidence, code, distances[:, first:last], self.rows[first:last])
         if k:
@@ -296,7 +297,7 @@ class SparseRows:
         highest = about + sizes
         lowest = np.subtract(about, sizes, out=about)
         within = np.zeros(lowest.shape, dtype=np.bool_)
-        for first, last in zip(self.class_starts, self.class_starts[1:], strict=False):
+        for first, last in pairwise(self.class_starts.tolist()):
             if (found := min(m, last - first)) > 0:
                 limit = np.partition(highest[:, first:last], found - 1)[:, found - 1]
                 within[:, first:last] = lowest[:, first:last] <= limit[:, None]

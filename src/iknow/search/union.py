@@ -1,19 +1,20 @@
 """Union: evidence of several parts as one: added and removed rows, and rows on several devices.
 
-Evidence merges (`core.evidence`): parts combine by the tie rule, and what they are complete below by
-a minimum. So a change never touches the base: rows that came are in a small index of their own, and
-rows that went are struck from what the base found. Once the changes are many they are folded into a
-new base.
+Evidence merges (`core.evidence`): parts combine by the tie rule, and what they are complete below
+by a minimum. So a change never touches the base: rows that came are in a small index of their own,
+and rows that went are struck from what the base found. Once the changes are many they are folded
+into a new base.
 
-**Removed rows.** The lists of a class name their rows, in order. Strike those that are gone, and what
-is left is a beginning of the list without them, whatever their ties. Neighbor distances name nothing,
-but they are the smallest of a multiset: below the largest of them, v, they hold all of it, and at v
-some of those tied. We strike one entry for each equal distance of a row that is gone, and what is
-left is again a beginning. Distances have the same bits in every index, so equal means equal.
+**Removed rows.** The lists of a class name their rows, in order. Strike those that are gone, and
+what is left is a beginning of the list without them, whatever their ties. Neighbor distances name
+nothing, but they are the smallest of a multiset: below the largest of them, v, they hold all of it,
+and at v some of those tied. We strike one entry for each equal distance of a row that is gone, and
+what is left is again a beginning. Distances have the same bits in every index, so equal means
+equal.
 
 Either way, a full list that lost a row is complete only below its old last distance. Where that is
-not enough (`core.decision.is_enough`), the base is asked for longer lists: one that lost no more rows
-than it has spare entries is whole.
+not enough (`core.decision.is_enough`), the base is asked for longer lists: one that lost no more
+rows than it has spare entries is whole.
 """
 
 from __future__ import annotations
@@ -73,9 +74,7 @@ class Union(RowIndex):
         added = make(np.empty((0, index.n_features), np.float32), none, index.n_classes, rows=none)
         return cls(index, none, added, make)
 
-    def changed(
-        self, removed: Any, points: Any, labels: Any, rows: Any, n_classes: int
-    ) -> Union:
+    def changed(self, removed: Any, points: Any, labels: Any, rows: Any, n_classes: int) -> Union:
         """The index after some rows went and others came; this one stays as it is.
 
         removed: numbers of rows that are there, ascending. points, labels, rows: those to come, of
@@ -325,7 +324,9 @@ class ShardedIndex(RowIndex):
     def search(self, points: Floats32, scope: Scope) -> Evidence:
         """Everything about `points`, (n, n_features), that `scope` may need."""
         with ThreadPoolExecutor(len(self.shards)) as pool:  # devices are waited for without the GIL
-            return merge_evidence(list(pool.map(partial(search_part, points=points, scope=scope), self.shards)))
+            return merge_evidence(
+                list(pool.map(partial(search_part, points=points, scope=scope), self.shards))
+            )
 
     def warm_up(self) -> None:
         """Prepare and compile everything that searching needs, on every device."""
@@ -345,8 +346,8 @@ def without_rows(
     """Evidence as if the rows `gone` had never been stored, and the most that a list lost, (n,).
 
     gone: their numbers, ascending. distances: to these rows, (n, m), ascending; m is their number,
-    or that of the neighbor distances if that is less. scope: what the evidence was searched for. The
-    proof is above.
+    or that of the neighbor distances if that is less. scope: what the evidence was searched for.
+    The proof is above.
     """
     ranked, exemplars = evidence.ranked_distances(), evidence.ranked_exemplars()
     lost = are_among(exemplars, gone)

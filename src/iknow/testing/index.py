@@ -21,14 +21,12 @@ import pytest
 
 from iknow.core.arrays import Floats, Ints
 from iknow.core.codes import NO_BELIEF
-from iknow.core.decision import Decision, decide
+from iknow.core.decision import Decision, Scope, decide, is_enough, scope_of
 from iknow.core.evidence import NO_EXEMPLAR, Evidence, from_ranked, merge_evidence
 from iknow.core.neighborhood import Neighborhood
-from iknow.core.support import find_support
 from iknow.errors import InputError
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
-from iknow.search.index import Index
-from iknow.search.stored import StoredRows
+from iknow.search.index import Index, RowIndex
 
 SEVERAL = (3, 2, 20, 5)  # samples of each class; many classes of a problem have fewer
 
@@ -71,6 +69,8 @@ def brute_force(
 def assert_same_evidence(actual: Evidence, expected: Evidence) -> None:
     """Equal to the last bit, exemplars included."""
     for part, column in vars(expected).items():
+        if part == "complete_below":
+            continue
         np.testing.assert_array_equal(getattr(actual, part), column, part)
 
 
@@ -81,6 +81,25 @@ def assert_same_decision(actual: Decision, expected: Decision) -> None:
     np.testing.assert_array_equal(actual.exemplars, expected.exemplars, "exemplars")
     np.testing.assert_array_equal(actual.support, expected.support, "support")
     assert actual.contrast.quorum == expected.contrast.quorum
+
+
+def assert_complete(found: Evidence, whole: Evidence, scope: Scope) -> None:
+    """Every row strictly nearer than `complete_below` is listed as in the whole evidence."""
+    m = found.per_class
+    near, rows = whole.ranked_distances()[:, :, :m], whole.ranked_exemplars()[:, :, :m]
+    listed, numbers = found.ranked_distances(), found.ranked_exemplars()
+    assert scope.belief is not None
+    is_own = np.arange(found.n_classes) == scope.belief[:, None]
+    limit = np.where(is_own, found.complete_below[:, :1], found.complete_below[:, 1:2])[..., None]
+    room = np.where(is_own, scope.own, scope.other)[..., None]
+    due = (near < limit) & (np.arange(m) < room)
+    np.testing.assert_array_equal(listed[due], near[due])
+    np.testing.assert_array_equal(numbers[due], rows[due])
+    k = found.n_neighbors
+    due = whole.neighbor_distances[:, :k] < found.complete_below[:, 2:]
+    np.testing.assert_array_equal(
+        found.neighbor_distances[due], whole.neighbor_distances[:, :k][due]
+    )
 
 
 class Problem:
@@ -197,36 +216,38 @@ class IndexContract:
             assert_same_evidence(evidence, expected)
 
     @pytest.mark.parametrize("kind", KINDS)
-    def test_supports_at_exact_ties_equal_those_of_brute_force(self, kind: str) -> None:
-        """The radius is one of the distances: one bit of error would change the support."""
-        for seed in range(self.seeds_per_kind):
-            problem = Problem(kind, seed)
-            k = max(1, problem.k)
-            index = self.make_index(*problem.training)
-            expected = self._brute_force(*problem.training, problem.queries, k, per_class=3)
-            assert_same_evidence(index.gather(problem.queries, k, per_class=3), expected)
-            belief = np.random.default_rng(seed).integers(problem.n_classes, size=len(expected))
-            turn = KINDS.index(kind) + seed  # asking all rules every time would take long
-            for rule in rules_at_ties(expected, k, seed)[turn % 3 :: 3]:
-                believed = None if turn % 2 and rule.quorum[0] == rule.quorum[1] else belief
-                found = index.find_support(problem.queries, rule, believed)
-                np.testing.assert_array_equal(found, find_support(expected, rule, believed))
-
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_decisions_equal_those_of_the_whole_evidence(self, kind: str) -> None:
-        """Truncated distances decide as all do, where an index has a `decide` of its own."""
+    def test_decisions_at_exact_ties_equal_those_of_brute_force(self, kind: str) -> None:
+        """The reach is one of the distances: one bit of error would change the support."""
         for seed in range(self.seeds_per_kind):
             problem = Problem(kind, seed)
             k, n = max(1, problem.k), len(problem.queries)
             index: Any = self.make_index(*problem.training)
-            if getattr(type(index), "decide", StoredRows.decide) is StoredRows.decide:
-                return  # it decides by what it gathers
             expected = self._brute_force(*problem.training, problem.queries, k, per_class=3)
+            assert_same_evidence(index.gather(problem.queries, k, per_class=3), expected)
+            if not isinstance(index, RowIndex):
+                continue  # decisions follow from what it gathers
             belief = np.random.default_rng(seed).integers(NO_BELIEF, problem.n_classes, size=n)
-            turn = KINDS.index(kind) + seed
+            turn = KINDS.index(kind) + seed  # asking all rules every time would take long
             for rule in rules_at_ties(expected, k, seed)[turn % 3 :: 3]:
                 found = index.decide(problem.queries, rule, belief)
                 assert_same_decision(found, decide(expected, rule, belief))
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_lists_are_complete_as_far_as_they_say(self, kind: str) -> None:
+        """A search that stops early lists every row strictly nearer than it says, and no other."""
+        for seed in range(self.seeds_per_kind):
+            problem = Problem(kind, seed)
+            k, n = max(1, problem.k), len(problem.queries)
+            index: Any = self.make_index(*problem.training)
+            if not isinstance(index, RowIndex):
+                return
+            belief = np.random.default_rng(seed).integers(NO_BELIEF, problem.n_classes, size=n)
+            whole = self._brute_force(*problem.training, problem.queries, k, per_class=3)
+            for rule in rules_at_ties(whole, k, seed)[seed % 3 :: 3]:
+                scope = scope_of(rule, belief)
+                found = index.search(index._check(problem.queries), scope)
+                assert is_enough(found, scope).all()
+                assert_complete(found, whole, scope)
 
     def test_a_larger_problem_of_many_blocks_and_tasks(self) -> None:
         rng = np.random.default_rng(0)
@@ -290,10 +311,9 @@ class IndexContract:
         assert evidence.neighbor_distances.shape == (0, 1)
         assert evidence.further_distances.shape == (0, 2, 3)
 
-    def test_sizes_are_reported(self) -> None:
+    def test_it_is_an_index(self) -> None:
         index = self.make_index(np.zeros((3, 2)), np.array([0, 1, 1]), 4)
         assert isinstance(index, Index)
-        assert (index.n_rows, index.n_features, index.n_classes) == (3, 2, 4)
 
     def test_bad_input_is_refused_with_the_fact(self) -> None:
         points, labels = np.zeros((3, 2)), np.array([0, 1, 1])

@@ -7,11 +7,11 @@ import pytest
 
 from iknow.errors import InputError
 from iknow.geometry import Euclidean, Hamming, Minkowski
-from iknow.search.choose import find_index_type
-from iknow.search.cpu import hamming_index, tile_index
+from iknow.search import measured
 from iknow.search.cpu.cell_index import CellIndex
 from iknow.search.cpu.dense_index import is_compiled
-from iknow.search.cpu.hamming_index import HammingIndex
+from iknow.search.layer import index_type
+from iknow.search.measured import HammingIndex
 from iknow.testing import IndexContract, assert_same_evidence, brute_force
 
 
@@ -32,7 +32,7 @@ class TestWithoutNumba(TestHammingIndex):
 
     @pytest.fixture(autouse=True)
     def _without_numba(self, monkeypatch):
-        monkeypatch.setattr(hamming_index, "is_compiled", lambda: False)
+        monkeypatch.setattr(measured, "is_compiled", lambda: False)
 
 
 @pytest.mark.skipif(not is_compiled(), reason="needs the extra fast")
@@ -69,9 +69,9 @@ def leaves(seed, n, n_trees=30, n_leaves=6):
 @pytest.mark.parametrize("n_leaves", [2, 6, 400])
 @pytest.mark.parametrize("compiled", [True, False])
 def test_leaves_with_many_ties_in_several_tiles(compiled, n_leaves, monkeypatch):
-    monkeypatch.setattr(hamming_index, "is_compiled", lambda: compiled and is_compiled())
-    monkeypatch.setattr(tile_index, "ROWS_PER_TILE", 70)
-    monkeypatch.setattr(tile_index, "QUERIES_PER_TILE", 9)
+    monkeypatch.setattr(measured, "is_compiled", lambda: compiled and is_compiled())
+    monkeypatch.setattr(measured, "ROWS_PER_TILE", 70)
+    monkeypatch.setattr(measured, "QUERIES_PER_TILE", 9)
     points, queries = leaves(0, 700, n_leaves=n_leaves), leaves(1, 40, n_leaves=n_leaves)
     labels = np.random.default_rng(2).integers(0, 4, 700)
     found = HammingIndex(points, labels, 5).gather(queries, 12, 4)
@@ -80,7 +80,7 @@ def test_leaves_with_many_ties_in_several_tiles(compiled, n_leaves, monkeypatch)
 
 
 def test_rows_that_do_not_fit_are_searched_in_tiles(monkeypatch):
-    monkeypatch.setattr(hamming_index, "slices_that_fit", lambda n, size: [slice(0, 1)] * 2)
+    monkeypatch.setattr(measured, "slices_that_fit", lambda n, size: [slice(0, 1)] * 2)
     points, queries, labels = leaves(0, 90), leaves(1, 8), np.arange(90) % 3
     index = HammingIndex(points, labels, 3)
     assert index._search is None
@@ -113,11 +113,11 @@ def test_read_only_rows_such_as_those_of_a_bundle_are_searched():
 
 def test_counting_is_chosen_for_p_0_on_any_device_and_beside_any_index():
     """Leaves are a default layer: a device or an index for the others must not refuse them."""
-    assert find_index_type(Hamming(), None) is HammingIndex
-    assert find_index_type(Hamming(), "cpu") is HammingIndex
-    assert find_index_type(Hamming(), None, CellIndex) is HammingIndex
-    assert find_index_type(Euclidean, None) is CellIndex
+    assert index_type(Hamming(), None) is HammingIndex
+    assert index_type(Hamming(), "cpu") is HammingIndex
+    assert index_type(Hamming(), None, CellIndex) is HammingIndex
+    assert index_type(Euclidean, None) is CellIndex
     with pytest.raises(InputError, match="device must be None"):
-        find_index_type(Hamming(), "cpu", CellIndex)
+        index_type(Hamming(), "cpu", CellIndex)
     with pytest.raises(InputError, match="uses the Euclidean norm"):
-        find_index_type(Minkowski(1.0), "cpu")
+        index_type(Minkowski(1.0), "cpu")

@@ -8,10 +8,10 @@ import pytest
 
 from iknow.core.evidence import NO_EXEMPLAR, merge_evidence
 from iknow.errors import InputError
-from iknow.search.cpu import tile_index as tiles
+from iknow.search import measured as tiles
 from iknow.search.cpu.dense_index import DenseIndex
-from iknow.search.cpu.minkowski_index import MinkowskiIndex
 from iknow.search.index import Index
+from iknow.search.measured import MinkowskiIndex
 from iknow.search.threads import n_cores
 from iknow.testing import assert_same_evidence
 from iknow.testing.index import KINDS, Problem

@@ -5,25 +5,25 @@ import pytest
 from scipy.sparse import random_array
 
 from iknow.rules import Ball, Nearest, RelativeBall
-from iknow.search.cpu import sparse_search
 from iknow.search.cpu.cell_index import CellIndex
-from iknow.search.cpu.sparse_search import SparseSearch, is_mostly_zero
+from iknow.search.measured import SparseRows
 from iknow.testing import IndexContract, assert_same_evidence, brute_force
+from iknow.testing.index import assert_same_decision
 
 
-class TestSparseSearch(IndexContract):
+class TestSparseRows(IndexContract):
     """Of rows of any kind, even if few of their numbers are zero."""
 
     seeds_per_kind = 6
 
     @pytest.fixture(autouse=True)
     def every_row_is_sparse(self, monkeypatch):
-        monkeypatch.setattr(sparse_search, "FEWEST_FEATURES", 0)
-        monkeypatch.setattr(sparse_search, "LEAST_ZEROS", -1.0)
+        monkeypatch.setattr(SparseRows, "FEWEST_FEATURES", 0)
+        monkeypatch.setattr(SparseRows, "LEAST_ZEROS", -1.0)
 
     def make_index(self, activations, labels, n_classes, rows=None):
         index = CellIndex(activations, labels, n_classes, rows=rows)
-        assert index.n_rows == 0 or isinstance(index._search, SparseSearch)
+        assert index.n_rows == 0 or isinstance(index._search, SparseRows)
         return index
 
 
@@ -37,7 +37,7 @@ def make_rows(n, seed):
 
 @pytest.fixture(params=[1, 1 << 14, 32 << 20], ids=["one by one", "a few", "all at once"])
 def at_once(request, monkeypatch):
-    monkeypatch.setattr(sparse_search, "BYTES_PER_TASK", request.param)
+    monkeypatch.setattr(SparseRows, "BYTES_PER_TASK", request.param)
 
 
 @pytest.mark.usefixtures("at_once")
@@ -45,7 +45,7 @@ def test_rows_like_those_of_texts_are_searched_exactly():
     points, queries = make_rows(300, 0), np.vstack([make_rows(40, 1), make_rows(300, 0)[:20]])
     labels = np.random.default_rng(2).integers(4, size=300)
     index = CellIndex(points, labels, 5)  # the last class has no rows
-    assert isinstance(index._search, SparseSearch)
+    assert isinstance(index._search, SparseRows)
     found = index.gather(queries, 7, per_class=3)
     assert_same_evidence(found, brute_force(points, labels, 5, queries, 7, per_class=3))
     belief = np.zeros(len(queries), dtype=int)
@@ -53,14 +53,16 @@ def test_rows_like_those_of_texts_are_searched_exactly():
         other = CellIndex(np.hstack([points, 1e-30 * np.ones((300, 300))]), labels, 5)
         assert not other._is_sparse
         wide = np.hstack([queries, 1e-30 * np.ones((len(queries), 300))])
-        expected = other.find_support(wide, rule, belief)
-        np.testing.assert_array_equal(index.find_support(queries, rule, belief), expected)
+        expected = other.decide(wide, rule, belief)
+        assert_same_decision(index.decide(queries, rule, belief), expected)
     index.warm_up()
 
 
 def test_only_wide_rows_of_zeros_are_taken_for_sparse():
     rows = make_rows(300, 0)
-    assert is_mostly_zero(rows)
-    assert not is_mostly_zero(rows[:, :100])
-    assert not is_mostly_zero(rows[:0])
-    assert not is_mostly_zero(np.random.default_rng(0).normal(size=(50, 600)).astype(np.float32))
+    assert SparseRows.pay_for(rows)
+    assert not SparseRows.pay_for(rows[:, :100])
+    assert not SparseRows.pay_for(rows[:0])
+    assert not SparseRows.pay_for(
+        np.random.default_rng(0).normal(size=(50, 600)).astype(np.float32)
+    )

@@ -14,7 +14,7 @@ from iknow.cli.jobs.outputs import check_output, paths_read
 from iknow.cli.jobs.source import Source, trained_names
 from iknow.models.precomputed import PrecomputedModel
 from iknow.models.probe import Probe
-from iknow.search.warming import warm_up
+from iknow.search.layer import warm_up
 
 
 def export_job(

@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from iknow.core.arrays import Bools, Floats, Floats32, Ints
+from iknow.core.arrays import Floats32, Ints
 from iknow.core.decision import Decision, decide_weighed, replace_decisions, stack_decisions
 from iknow.core.neighborhood import Neighborhood
 from iknow.core.overriding import said
-from iknow.core.quorum import ONE, truncated_evidence
+from iknow.core.quorum import truncated_evidence
 from iknow.locking import cached_property
 from iknow.search.cpu.dense_index import DenseIndex, Search, is_compiled
 from iknow.search.cpu.worth import Effort, Worth
@@ -69,9 +69,8 @@ class CellIndex(DenseIndex):
     def warm_up(self) -> None:
         """Prepare and compile everything that search needs, both ways."""
         super().warm_up()
-        if self._has_tree:
-            if self.n_rows >= FEWEST_ROWS and self._deciding.is_safe:
-                self._deciding.warm_up()
+        if self._has_tree and self.n_rows >= FEWEST_ROWS and self._deciding.is_safe:
+            self._deciding.warm_up()
 
     def decides(self, neighborhood: Neighborhood) -> bool:
         """Whether `decide` is faster than `gather` for a `neighborhood`, as far as it is known."""

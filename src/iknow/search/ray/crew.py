@@ -24,11 +24,11 @@ from ray.exceptions import GetTimeoutError, RayError, RayTaskError
 
 from iknow.errors import ClusterError, InputError
 from iknow.locking import Lock
+from iknow.search.index import RowIndex
 from iknow.search.ray.hosts import Host, end_host, find_host
 from iknow.search.ray.shard import Sizes
 from iknow.search.ray.splitting import Part, take
 from iknow.search.ray.starting import join
-from iknow.search.index import RowIndex
 
 ATTEMPTS = 3
 SHARED_FROM = 1 << 16

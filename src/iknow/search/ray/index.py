@@ -21,14 +21,13 @@ from iknow.core.neighborhood import Neighborhood
 from iknow.core.scalars import as_real, as_whole
 from iknow.errors import InputError
 from iknow.geometry import Euclidean
-from iknow.search.layer import index_type
 from iknow.search.cpu.cell_index import CellIndex
-from iknow.search.index import IndexFactory
+from iknow.search.index import IndexFactory, RowIndex
+from iknow.search.layer import index_type
 from iknow.search.ray.crew import Crew, Terms
 from iknow.search.ray.deciding import decide_by, merge_opinions, merges
 from iknow.search.ray.splitting import split_rows
 from iknow.search.ray.starting import join
-from iknow.search.index import RowIndex
 
 
 class RayIndex(RowIndex):

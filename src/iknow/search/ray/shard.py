@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from iknow.core.arrays import Bools, Floats32, Ints
+from iknow.core.arrays import Floats32, Ints
 from iknow.core.evidence import Evidence
 from iknow.core.neighborhood import Neighborhood
-from iknow.search.ray.deciding import Opinion
 from iknow.search.index import RowIndex
+from iknow.search.ray.deciding import Opinion
 
 
 class Sizes(NamedTuple):

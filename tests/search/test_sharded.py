@@ -5,11 +5,11 @@ import pytest
 import torch
 
 from iknow.errors import InputError
-from iknow.rules import Ball
+from iknow.rules import Ball, RelativeBall
 from iknow.search.gpu.torch.index import TorchIndex
-from iknow.search.gpu.torch.sharded import ShardedIndex
+from iknow.search.union import ShardedIndex
 from iknow.testing import IndexContract, assert_same_evidence, brute_force
-from iknow.testing.index import Problem
+from iknow.testing.index import Problem, assert_same_decision
 
 # One machine rarely has several GPUs: the same one twice is two shards all the same.
 DEVICES = ["cuda", "cuda"] if torch.cuda.is_available() else ["cpu", "cpu"]
@@ -55,14 +55,15 @@ def test_more_devices_than_rows(n_rows):
     assert_same_evidence(index.gather(queries, n_rows, 2), expected)
 
 
-def test_supports_are_those_of_one_index():
+def test_decisions_are_those_of_one_index():
     points, labels, queries = random_problem()
+    belief = np.arange(len(queries)) % 6 - 1
     whole = TorchIndex(points, labels, 5)
     index = ShardedIndex(points, labels, 5, devices=["cpu"] * 3)
-    for rule in (Ball(0.5), Ball(2.0, quorum=2)):
-        expected = whole.find_support(queries, rule)
-        assert expected.any()
-        np.testing.assert_array_equal(index.find_support(queries, rule), expected)
+    for rule in (Ball(0.5), RelativeBall(2.0, 1.5, quorum=(1, 3)), Ball(2.0, quorum=2)):
+        expected = whole.decide(queries, rule, belief)
+        assert expected.support.any()
+        assert_same_decision(index.decide(queries, rule, belief), expected)
 
 
 def test_an_empty_index_gives_no_evidence():

@@ -14,12 +14,11 @@ from sklearn.preprocessing import MinMaxScaler
 
 from iknow import Ball, EpistemicClassifier, Nearest, RelativeBall
 from iknow.core.evidence import NO_EXEMPLAR, Evidence, from_ranked
-from iknow.core.support import find_support
 from iknow.errors import InputError
 from iknow.geometry import Minkowski, Weighted
 from iknow.models import PrecomputedModel
-from iknow.search.given_index import GivenIndex
 from iknow.search.index import (
+    CheckedIndex,
     check_activations,
     check_k,
     check_labels,
@@ -68,10 +67,6 @@ class TreeIndex:
             if k:
                 neighbors[i] = np.sort(self._measure(place, self._near(self.tree, place, k)))[:k]
         return from_ranked(distances, neighbors, exemplars)
-
-    def find_support(self, queries, neighborhood, belief=None):
-        evidence = self.gather(queries, neighborhood.n_neighbors, max(neighborhood.quorum))
-        return find_support(evidence, neighborhood, belief)
 
     def _near(self, tree, place, k):
         """All rows of a tree that may be among the k nearest, a little more for rounding."""
@@ -175,24 +170,19 @@ def cut(evidence, **changes):
 WRONG = {
     "no type": (TreeIndex(np.eye(2), [0, 1], 2), "must be a type or a function, called as index"),
     "no index": (lambda *a, rows: "faiss", "must make an .*Index, .* it made str"),
-    "a type": (lambda *a, rows: TreeIndex, "it made type|must hold 6 rows"),
-    "fewer rows": (
-        lambda a, y, n, rows: TreeIndex(a[1:], y[1:], n, rows[1:]),
-        r"must hold 6 rows of 2 features and 3 classes; it reports \(5, 2, 3\)",
-    ),
-    "no evidence": (changed(gather=lambda self, q, k=0: q), "must return Evidence"),
+    "no evidence": (changed(gather=lambda self, q, k=0, m=1: q), "must return Evidence"),
     "no neighbors": (
-        changed(gather=lambda self, q, k=0: TreeIndex.gather(self, q)),
-        r"neighbor_distances of shapes .* and \(6, 2\); got .*\(6, 0\)",
+        changed(gather=lambda self, q, k=0, m=1: TreeIndex.gather(self, q, 0, m)),
+        r"6 queries and 3 classes with k=2 .*; got \(6, 3, 0, 1\)",
     ),
     "one query": (
-        changed(gather=lambda self, q, k=0: TreeIndex.gather(self, q[:1], k)),
-        r"class_distances .* of shapes \(6, 3\) .*got \(1, 3\)",
+        changed(gather=lambda self, q, k=0, m=1: TreeIndex.gather(self, q[:1], k, m)),
+        r"6 queries and 3 classes .*; got \(1, 3, 2, 1\)",
     ),
     "float32": (
         changed(
-            gather=lambda self, q, k=0: cut(
-                found := TreeIndex.gather(self, q, k),
+            gather=lambda self, q, k=0, m=1: cut(
+                found := TreeIndex.gather(self, q, k, m),
                 class_distances=found.class_distances.astype(np.float32),
             )
         ),
@@ -200,20 +190,12 @@ WRONG = {
     ),
     "nan": (
         changed(
-            gather=lambda self, q, k=0: cut(
-                found := TreeIndex.gather(self, q, k),
+            gather=lambda self, q, k=0, m=1: cut(
+                found := TreeIndex.gather(self, q, k, m),
                 class_distances=found.class_distances * np.array([1, 1, np.nan]),
             )
         ),
         "never NaN",
-    ),
-    "support": (
-        changed(find_support=lambda self, q, rule, belief=None: np.ones((6, 2), bool)),
-        r"\(6, 3\)",
-    ),
-    "numbers": (
-        changed(find_support=lambda self, q, rule, belief=None: np.ones((6, 3))),
-        "got float64",
     ),
     "another signature": (dict, r"index could not be made: .* raised TypeError"),
 }
@@ -244,35 +226,12 @@ def test_an_index_takes_the_place_of_a_device_and_searches_in_l2(tmp_path):
 
 def given(**methods):
     points, labels = np.arange(12.0).reshape(6, 2), np.array([0, 0, 0, 1, 1, 2])
-    return GivenIndex(points, labels, 3, make=changed(**methods)), points
-
-
-def before_quorums(self, queries, k=0):
-    return TreeIndex.gather(self, queries, k)
-
-
-def test_an_index_from_before_quorums_serves_without_one_and_says_what_a_quorum_needs():
-    def plain_support(self, queries, rule):
-        return find_support(self.gather(queries, rule.n_neighbors), rule)
-
-    old, points = given(gather=before_quorums, find_support=plain_support)
-    new = GivenIndex(old.points, old.labels, 3, make=TreeIndex)
-    assert_same_evidence(old.gather(points, 2), new.gather(points, 2))
-    belief = np.array([0, 1, 2, 0, 1, 2])
-    for rule in (Ball(3), RelativeBall(5, 1.5)):
-        for asked in ((points, rule), (points, rule, belief)):
-            np.testing.assert_array_equal(old.find_support(*asked), new.find_support(*asked))
-    message = "needs the 2 nearest .* takes no per_class: let it take one, or use quorum=1"
-    with pytest.raises(InputError, match=message):
-        old.gather(points, per_class=2)
-    for asked in ((), (belief,)):
-        with pytest.raises(InputError, match=message):
-            old.find_support(points, Ball(3, quorum=2), *asked)
+    return CheckedIndex(points, labels, 3, make=changed(**methods)), points
 
 
 def changed_answer(**changes):
-    def gather(self, queries, k=0, **several):
-        found = TreeIndex.gather(self, queries, k, **several)
+    def gather(self, queries, k=0, per_class=1):
+        found = TreeIndex.gather(self, queries, k, per_class)
         return cut(found, **{name: change(vars(found)[name]) for name, change in changes.items()})
 
     return gather
@@ -288,7 +247,7 @@ def changed_answer(**changes):
         ({"further_exemplars": lambda rows: rows.astype(float)}, "must be row numbers"),
         (
             dict.fromkeys(("further_distances", "further_exemplars"), lambda a: a[:, :, 1:]),
-            "the 3 nearest samples of each class, as per_class says; got 2",
+            r"the per_class=3 nearest samples of each class; got \(6, 3, 0, 2\)",
         ),
     ],
 )

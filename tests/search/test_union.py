@@ -1,4 +1,4 @@
-"""An index that changes finds what an index of the resulting rows finds, to the last bit."""
+"""Changed rows and rows in parts give what one index of the same rows gives, to the last bit."""
 
 import pickle
 from functools import partial
@@ -9,20 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iknow.core.codes import NO_BELIEF
-from iknow.core.decision import decide
-from iknow.core.support import find_support
+from iknow.core.decision import decide, find_cap
+from iknow.core.evidence import Evidence
 from iknow.errors import InputError
 from iknow.geometry import Euclidean
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 from iknow.search import layer as layers
-from iknow.search import striking
-from iknow.search.changing import ChangingIndex, as_changing
+from iknow.search import union as unions
 from iknow.search.cpu.cell_index import CellIndex
-from iknow.search.cpu.hamming_index import HammingIndex
-from iknow.search.cpu.minkowski_index import MinkowskiIndex
-from iknow.search.given_index import GivenIndex
+from iknow.search.index import CheckedIndex, RowIndex
 from iknow.search.layer import LayerIndex
-from iknow.search.stored import StoredRows
+from iknow.search.measured import HammingIndex, MinkowskiIndex
+from iknow.search.union import Union
 from iknow.testing import IndexContract, assert_same_evidence, brute_force
 from iknow.testing.index import assert_same_decision
 
@@ -55,7 +53,7 @@ def detour(make, activations, labels, n_classes, rows=None, side=None):
         return points[found], codes[found], numbers[found]
 
     nothing = points[:0], NONE, NONE
-    index = as_changing(start, side or make)
+    index = Union.of(start, side or make)
     index = index.changed(alien, *nothing, n_classes)
     index = index.changed(those(RETURNS)[2], *nothing, n_classes)
     index = index.changed(NONE, *those(COMES), n_classes)
@@ -66,7 +64,7 @@ def detour(make, activations, labels, n_classes, rows=None, side=None):
     return index
 
 
-class TestChangingIndex(IndexContract):
+class TestUnion(IndexContract):
     seeds_per_kind = 2
 
     def make_index(self, activations, labels, n_classes, rows=None):
@@ -74,7 +72,7 @@ class TestChangingIndex(IndexContract):
 
 
 @pytest.mark.slow
-class TestMoreChangingIndexes(TestChangingIndex):
+class TestMoreUnions(TestUnion):
     seeds_per_kind = 4
 
 
@@ -101,11 +99,11 @@ class TestChangedHamming(IndexContract):
 
 
 @pytest.mark.slow
-class TestChangedGivenIndex(IndexContract):
+class TestChangedCheckedIndex(IndexContract):
     seeds_per_kind = 1
 
     def make_index(self, activations, labels, n_classes, rows=None):
-        make = partial(GivenIndex, make=CellIndex)
+        make = partial(CheckedIndex, make=CellIndex)
         return detour(make, activations, labels, n_classes, rows, side=CellIndex)
 
 
@@ -119,6 +117,36 @@ class TestChangedTorchIndex(IndexContract):
 
         make = partial(TorchIndex, device="cpu")
         return detour(make, activations, labels, n_classes, rows, side=CellIndex)
+
+
+class Stopping(CellIndex):
+    """Stops as early as a search may: whatever is beyond the cap is missing, or wrong."""
+
+    def search(self, points, scope):
+        whole = brute_force(
+            self.points, self.labels, self.n_classes, points, scope.any, self.rows, scope.per_class
+        )
+        if scope.horizon is None:
+            return whole
+        _, cap = find_cap(whole, scope)
+        ranked, rows = whole.ranked_distances(), whole.ranked_exemplars()
+        own = np.arange(self.n_classes) == scope.belief[:, None]
+        room = np.where(own, scope.own, scope.other)[..., None]
+        beyond = (np.arange(scope.per_class) >= room) | (
+            ~own[..., None] & (ranked > cap[:, None, None])
+        )
+        complete = np.column_stack(
+            [np.full(len(cap), np.inf), np.nextafter(cap, np.inf), np.full(len(cap), np.inf)]
+        )
+        listed, numbers = np.where(beyond, np.inf, ranked), np.where(beyond, -1, rows)
+        columns = (
+            listed[..., 0],
+            whole.neighbor_distances,
+            numbers[..., 0],
+            listed[..., 1:],
+            numbers[..., 1:],
+        )
+        return Evidence(*columns, complete)
 
 
 def steps(n_steps):
@@ -141,15 +169,16 @@ RULES = [
 ]
 
 
+@pytest.mark.parametrize("kind", [CellIndex, Stopping])
 @settings(max_examples=25, deadline=None)
-@given(steps(12), st.integers(0, 2**32 - 1))
-def test_any_sequence_of_changes_equals_brute_force(sequence, seed):
+@given(sequence=steps(12), seed=st.integers(0, 2**32 - 1))
+def test_any_sequence_of_changes_equals_brute_force(kind, sequence, seed):
     """On a small grid, so that nearly all distances are tied, and with classes that come."""
     rng = np.random.default_rng(seed)
     n, n_classes, next_row = 6, 2, 6
     held = {row: (rng.integers(3, size=2), int(rng.integers(n_classes))) for row in range(n)}
     points, labels = (np.array(column) for column in zip(*held.values(), strict=True))
-    index = as_changing(CellIndex(points, labels, n_classes), CellIndex)
+    index = Union.of(kind(points, labels, n_classes), CellIndex)
     for what, draw in sequence:
         rng = np.random.default_rng(draw)
         m = int(rng.integers(1, 4))
@@ -182,8 +211,6 @@ def test_any_sequence_of_changes_equals_brute_force(sequence, seed):
         if rule.n_neighbors <= k:
             found = index.decide(queries, rule, belief)
             assert_same_decision(found, decide(expected, rule, belief))
-            support = index.find_support(queries, rule, belief)
-            np.testing.assert_array_equal(support, find_support(expected, rule, belief))
     assert index.n_rows == len(numbers)
     assert index.has(np.arange(-1, next_row + 1)).sum() == len(numbers)
     taken = index.take(numbers)
@@ -205,9 +232,11 @@ def test_decisions_by_bounds_are_kept_where_nothing_changed_nearby(monkeypatch):
     new = np.arange(4000, 4010)
     index = base.changed(np.arange(0, 100, 10), *scattered(10, seed=2), new, 3)
     asked = []
-    gather = ChangingIndex.gather
+    search_all = Union._search_all
     monkeypatch.setattr(
-        ChangingIndex, "gather", lambda self, q, *a: asked.append(len(q)) or gather(self, q, *a)
+        Union,
+        "_search_all",
+        lambda self, q, scope: asked.append(len(q)) or search_all(self, q, scope),
     )
     every = LayerIndex.build(index.points, index.labels, 3, index.rows, Euclidean)
     for rule in (RelativeBall(1.0, 1.2, quorum=(1, 3)), Ball(0.4, quorum=2), Ball(0.4)):
@@ -216,19 +245,14 @@ def test_decisions_by_bounds_are_kept_where_nothing_changed_nearby(monkeypatch):
             index.decide(queries, rule, belief), every.decide(queries, rule, belief)
         )
         assert 0 < sum(asked) < 150
-    asked.clear()
-    np.testing.assert_array_equal(
-        index.find_support(queries, Ball(0.4), belief), every.find_support(queries, Ball(0.4))
-    )
-    assert 0 < sum(asked) < 150
 
 
 def test_many_removed_rows_of_one_place_are_struck_out(monkeypatch):
     """The nearest hundreds are gone: lists are asked for again, longer, and in parts."""
-    monkeypatch.setattr(striking, "NUMBERS_AT_ONCE", 500)
+    monkeypatch.setattr(unions, "NUMBERS_AT_ONCE", 500)
     points = np.repeat([[0.0], [1.0], [2.0]], [300, 5, 5], axis=0)
     labels = np.arange(310) % 2
-    index = as_changing(CellIndex(points, labels, 2), CellIndex)
+    index = Union.of(CellIndex(points, labels, 2), CellIndex)
     index = index.changed(np.arange(298), points[:0], NONE, NONE, 2)
     queries = np.array([[0.0], [1.0], [0.5]])
     expected = brute_force(points[298:], labels[298:], 2, queries, 6, np.arange(298, 310), 4)
@@ -240,7 +264,7 @@ def test_a_layer_is_built_anew_once_changes_are_many(monkeypatch):
     points, labels = scattered(20)
     layer = LayerIndex.build(points, labels, 3, np.arange(20), Euclidean)
     few = layer.changed(np.arange(5), points[:0], NONE, NONE, 3)
-    assert isinstance(few._index, ChangingIndex)
+    assert isinstance(few._index, Union)
     many = few.changed(np.array([9]), points[:0], NONE, NONE, 3)
     assert isinstance(many._index, CellIndex)
     assert many.rows.tolist() == few.changed(np.array([9]), points[:0], NONE, NONE, 3).rows.tolist()
@@ -268,33 +292,9 @@ def test_what_lies_in_a_file_is_checked_before_and_after():
     assert len(checks) == n
 
 
-class OnlyNearest:
-    """A user's index from before there was a quorum."""
-
-    def __init__(self, activations, labels, n_classes, rows=None):
-        self._index = CellIndex(activations, labels, n_classes, rows=rows)
-        self.n_rows, self.n_features = np.shape(activations)
-        self.n_classes = n_classes
-
-    def gather(self, queries, k=0):
-        return self._index.gather(queries, k)
-
-    def find_support(self, queries, neighborhood):
-        return self._index.find_support(queries, neighborhood)
-
-
-def test_a_given_index_that_lists_only_the_nearest_is_built_anew():
-    points, labels = scattered(30)
-    layer = LayerIndex.build(points, labels, 3, np.arange(30), Euclidean, None, OnlyNearest)
-    changed = layer.changed(np.arange(6), *scattered(2, seed=1), np.array([30, 31]), 3)
-    assert isinstance(changed._index, GivenIndex)
-    expected = brute_force(changed.points, changed.labels, 3, points, 2, changed.rows)
-    assert_same_evidence(changed.gather(points, 2), expected)
-
-
 def test_the_index_before_a_change_stays_as_it_is():
     points, labels = scattered(30)
-    index = as_changing(CellIndex(points, labels, 3), CellIndex)
+    index = Union.of(CellIndex(points, labels, 3), CellIndex)
     before = index.gather(points, 3, 2)
     changed = index.changed(np.arange(9), points[:1], labels[:1], np.array([30]), 4)
     assert_same_evidence(index.gather(points, 3, 2), before)
@@ -305,7 +305,7 @@ def test_the_index_before_a_change_stays_as_it_is():
 
 def test_nothing_left_of_the_base_and_nothing_added():
     points, labels = scattered(4)
-    index = as_changing(CellIndex(points, labels, 3), CellIndex)
+    index = Union.of(CellIndex(points, labels, 3), CellIndex)
     assert_same_evidence(
         index.gather(points, 2, 2), brute_force(points, labels, 3, points, 2, None, 2)
     )
@@ -328,7 +328,20 @@ def test_nothing_left_of_the_base_and_nothing_added():
 def test_every_index_decides_by_what_it_gathers_or_as_its_base():
     points, labels = scattered(3000)
     base = CellIndex(points, labels, 3)
-    index = as_changing(base, CellIndex).changed(NONE, points[:1], labels[:1], np.array([3000]), 3)
+    index = Union.of(base, CellIndex).changed(NONE, points[:1], labels[:1], np.array([3000]), 3)
     assert index.decides(RelativeBall(1.0, 1.5)) == base.decides(RelativeBall(1.0, 1.5))
-    assert not index.decides(Nearest(3))
-    assert StoredRows.decides(index, Nearest(3)) is False
+    assert RowIndex.decides(index, Nearest(3)) is False
+
+
+@pytest.mark.parametrize("rule", RULES, ids=str)
+def test_a_belief_that_lost_all_its_listed_rows_is_searched_again(rule):
+    """d_g = inf proves nothing there, and the horizon grows once d_g is known."""
+    points = np.repeat([[0.0], [1.0], [2.0], [4.0]], [6, 3, 3, 4], axis=0)
+    labels = np.array([0] * 6 + [1] * 3 + [2] * 3 + [0] * 4)
+    index = Union.of(Stopping(points, labels, 3), CellIndex)
+    queries, belief = np.zeros((3, 1)), np.array([0, 1, NO_BELIEF])
+    for gone in (np.arange(6), np.r_[np.arange(6), 12:16], np.arange(3, 9)):
+        changed = index.changed(gone, points[:0], NONE, NONE, 4)
+        left = np.setdiff1d(np.arange(16), gone)
+        expected = brute_force(points[left], labels[left], 4, queries, 3, left, 3)
+        assert_same_decision(changed.decide(queries, rule, belief), decide(expected, rule, belief))
