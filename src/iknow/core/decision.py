@@ -95,13 +95,14 @@ def find_cap(evidence: Evidence, scope: Scope) -> tuple[Floats, Floats]:
 def is_enough(evidence: Evidence, scope: Scope) -> Bools:
     """Which queries the evidence decides, by the law above: a mask of shape (n,)."""
     complete = evidence.complete_below
-    enough: Bools = np.isinf(complete).all(axis=1)
+    enough: Bools = np.logical_and.reduce(np.isinf(complete), axis=1)
     if enough.all() or scope.belief is None:
         return enough
     own, cap = find_cap(evidence, scope)
     kth = evidence.neighbor_distances[:, -1] if scope.any else np.full(len(own), -np.inf)
     needed = np.column_stack([own, cap, kth])
-    return ((needed < complete) | np.isinf(complete)).all(axis=1)
+    enough = np.logical_and.reduce((needed < complete) | np.isinf(complete), axis=1)
+    return enough
 
 
 @dataclass(frozen=True, eq=False)

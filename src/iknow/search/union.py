@@ -355,7 +355,8 @@ def without_rows(
     most = np.maximum(lost.sum(axis=2).max(axis=1, initial=0), struck.sum(axis=1))
     if not most.any():
         return evidence, most
-    complete = _complete_below(evidence, lost.any(axis=2), struck.any(axis=1), scope)
+    lists = np.logical_or.reduce(lost, axis=2), np.logical_or.reduce(struck, axis=1)
+    complete = _complete_below(evidence, *lists, scope)
     order = np.argsort(lost, axis=2, kind="stable")
     ranked = np.take_along_axis(np.where(lost, np.inf, ranked), order, axis=2)
     exemplars = np.take_along_axis(np.where(lost, NO_EXEMPLAR, exemplars), order, axis=2)
