@@ -101,8 +101,7 @@ def is_enough(evidence: Evidence, scope: Scope) -> Bools:
     own, cap = find_cap(evidence, scope)
     kth = evidence.neighbor_distances[:, -1] if scope.any else np.full(len(own), -np.inf)
     needed = np.column_stack([own, cap, kth])
-    enough = np.logical_and.reduce((needed < complete) | np.isinf(complete), axis=1)
-    return enough
+    return np.asarray(np.logical_and.reduce((needed < complete) | np.isinf(complete), axis=1))
 
 
 @dataclass(frozen=True, eq=False)

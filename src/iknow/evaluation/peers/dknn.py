@@ -83,6 +83,7 @@ class _Layer:
         self.k = min(k, len(points))
         self.whole = _make(index, points)
         self.classes = {int(code): _make(index, points[truth == code]) for code in np.unique(truth)}
+        self.counts = {int(code): int((truth == code).sum()) for code in np.unique(truth)}
 
     def others(self, observed: Observed, codes: Ints) -> Floats:
         """How many of each sample's k nearest are not of its class in `codes`, of shape (n,)."""
@@ -91,7 +92,7 @@ class _Layer:
         others = np.full(len(queries), float(self.k))
         for code, index in self.classes.items():
             rows = np.flatnonzero(codes == code)
-            near = index.gather(queries[rows], min(self.k, index.n_rows)).neighbor_distances
+            near = index.gather(queries[rows], min(self.k, self.counts[code])).neighbor_distances
             others[rows] -= (near <= reach[rows, None]).sum(axis=1)
         return others
 

@@ -47,12 +47,13 @@ class KNNDistance:
     def fit(self, training: Observed, validation: Observed) -> Self:
         """Store the activations of `training`; `validation` does not matter."""
         points = unit(training.layer(self.layer))
+        self._n_rows = len(points)
         self._index = self.index(points, np.zeros(len(points), dtype=np.int64), 1)
         return self
 
     def score(self, observed: Observed) -> Floats:
         """Return a score for each sample of `observed`, of shape (n,)."""
-        k = min(self.k, self._index.n_rows)
+        k = min(self.k, self._n_rows)
         return -self._index.gather(unit(observed.layer(self.layer)), k).neighbor_distance(k)
 
 
