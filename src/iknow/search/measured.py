@@ -29,12 +29,12 @@ from iknow.locking import cached_property
 from iknow.memory import slices_that_fit
 from iknow.search.cpu.dense_index import is_compiled
 from iknow.search.index import RowIndex
+from iknow.search.kernels.numpy import lowest_few, measure_pairs
 from iknow.search.threads import for_each, n_cores, share
 
 QUERIES_PER_TILE = 256
 ROWS_PER_TILE = 4096
 BYTES_PER_TILE = 32 << 20
-BYTES_FOR_MEASURING = 1 << 20
 LARGEST_PLAIN_POWER = 6.0  # up to this p, powers of differences of float32 numbers fit into float64
 
 
@@ -306,20 +306,6 @@ class SparseRows:
         return within
 
 
-def measure_pairs(points: Floats32, queries: Floats32, query: Ints, row: Ints) -> Floats:
-    """Distances in float64 from some queries to some points, both by position: shape (n_pairs,).
-
-    We subtract before squaring, so nothing cancels, and each distance depends on its two points
-    alone, in whatever batch, block or shard they meet.
-    """
-    distances = np.empty(len(query))
-    for part in _slices(len(query), BYTES_FOR_MEASURING // (8 * points.shape[1])):
-        difference = np.subtract(points[row[part]], queries[query[part]], dtype=np.float64)
-        difference *= difference
-        np.sqrt(difference.sum(axis=1), out=distances[part])
-    return distances
-
-
 def put_lists(evidence: Evidence, distances: Floats, numbers: Ints) -> None:
     """Write the nearest of each class, both (n, n_classes, per_class), into `evidence`."""
     evidence.class_distances[:], evidence.exemplars[:] = distances[:, :, 0], numbers[:, :, 0]
@@ -342,27 +328,13 @@ def _rank_in(evidence: Evidence, code: int, distances: Floats, numbers: Ints) ->
         return
     known = evidence.class_distances[:, code, None], evidence.further_distances[:, code]
     rows = evidence.exemplars[:, code, None], evidence.further_exemplars[:, code]
-    lowest, column = _lowest_few(np.concatenate([*known, distances], axis=1), m)
+    lowest, column = lowest_few(np.concatenate([*known, distances], axis=1), m)
     before = np.take_along_axis(np.concatenate(rows, axis=1), np.minimum(column, m - 1), axis=1)
     ranked = np.where(column < m, before, numbers[np.maximum(column - m, 0)])
     ranked[np.isinf(lowest)] = -1
     evidence.class_distances[:, code], evidence.exemplars[:, code] = lowest[:, 0], ranked[:, 0]
     evidence.further_distances[:, code] = lowest[:, 1:]
     evidence.further_exemplars[:, code] = ranked[:, 1:]
-
-
-def _lowest_few(table: Floats, m: int) -> tuple[Floats, Ints]:
-    """The m lowest numbers of each row, ascending, and their columns: both of shape (n, m).
-
-    table: of shape (n, n_columns), n_columns >= m. Of equal numbers the first columns count.
-    """
-    limit = np.partition(table, m - 1, axis=1)[:, m - 1 :]
-    row, column = np.nonzero(table <= limit[:, :1])  # m in each row, and those tied with the m-th
-    number = table[row, column]
-    order = np.lexsort((number, row))  # stable: equals stay in the order of their columns
-    first = np.searchsorted(row, np.arange(len(table)))
-    chosen = order[first[:, None] + np.arange(m)]
-    return number[chosen], column[chosen]
 
 
 def _squares(rows: Floats32) -> Floats:

@@ -9,8 +9,8 @@ from iknow.core.evidence import merge_evidence
 from iknow.search.cpu import dense_index as dense
 from iknow.search.cpu.cell_index import CellIndex
 from iknow.search.cpu.dense_index import DenseIndex
-from iknow.search.measured import MinkowskiIndex
 from iknow.search.kernels.numpy import NumpyBlocks, lowest_few
+from iknow.search.measured import MinkowskiIndex
 from iknow.testing import assert_same_evidence
 from tests.oracles import evidence_of, gather
 

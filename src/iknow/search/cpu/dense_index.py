@@ -2,7 +2,7 @@
 
 One float32 product bounds every distance from below, with a proven allowance for rounding; we
 measure only the rows that may be nearest by their bound, in float64. With the extra `fast`, the
-products are compiled (`panels`); without it, numpy computes them (`kernels.numpy`), to the same bits. Rows
+products are compiled (`panels`); without it, numpy computes them (`kernels.numpy`). Rows
 that are mostly zeros have products of their own (`measured`).
 """
 
@@ -19,8 +19,8 @@ from iknow.core.decision import Scope
 from iknow.core.evidence import Evidence, empty_evidence, merge_evidence, pad_evidence
 from iknow.locking import cached_property, unforked
 from iknow.memory import slices_that_fit
-from iknow.search.kernels.numpy import NumpyBlocks
 from iknow.search.index import RowIndex
+from iknow.search.kernels.numpy import NumpyBlocks
 
 COPY_BYTES = 5  # per feature to prepare a row for search: its float32 copy and a little more
 

@@ -17,12 +17,12 @@ from iknow.core.arrays import Bools, Floats, Floats32, Ints
 from iknow.core.codes import NO_BELIEF
 from iknow.core.evidence import Evidence
 from iknow.core.quorum import Quorum
-from iknow.search.kernels.numpy import positions
 from iknow.search.disk.coded_rows import Chunk, CodedRows
 from iknow.search.disk.coding import ROUND_UP
 from iknow.search.disk.hunt import Hunt
 from iknow.search.disk.scanning import Finds, Loaded, load, scan
 from iknow.search.index import RowIndex
+from iknow.search.kernels.numpy import positions
 from iknow.search.threads import n_cores, share, single_threaded_blas
 
 QUERIES_AT_ONCE = 4096

@@ -12,7 +12,7 @@ from iknow.core.evidence import Evidence
 from iknow.search import engine
 from iknow.search.bounds import LowerBounds
 from iknow.search.engine import NO_ROW, Groups
-from iknow.search.stored import StoredRows
+from iknow.search.index import RowIndex
 from iknow.search.threads import for_each, n_cores
 
 QUERIES_PER_TASK = 512
@@ -26,7 +26,7 @@ class NumpyBlocks:
     xp = np
     bytes_of_candidates = 8 << 20
 
-    def __init__(self, stored: StoredRows) -> None:
+    def __init__(self, stored: RowIndex) -> None:
         # Not `stored` itself: a part of an index must be freed as soon as nobody refers to it.
         self.points, self.rows = stored.points, stored.rows
         self.size = size = _choose_size(stored)
@@ -132,7 +132,7 @@ class NumpyBlocks:
         return distances
 
 
-def _choose_size(stored: StoredRows) -> int:
+def _choose_size(stored: RowIndex) -> int:
     """Rows per block: small blocks cost minima to compare, large ones rows to measure.
 
     The optimum scales with the root of rows / (classes * features); the factor is measured.
