@@ -1,13 +1,13 @@
-"""One index, and the same rows in 1, 2 and 4 shards: in this process, and in processes of Ray's.
+"""One index, and the same rows in 1, 2 and 4 shards in processes of Ray's.
 
     python -m benchmarks.sharding --rows 1000000 --features 64 --out sharding.json
 
-All of them may use the same cores: one index uses all of them, shards in this process take turns,
-and each of Ray's gets its part. So on one machine shards cannot be faster than one index; what they
-cost is the question. Answers are compared, bit for bit, before they are timed; contestants take
-turns, and the best round counts. Building by Ray includes starting the processes. The rule is the
-default one, with a quorum of (1, 3); its radius and ratio are quantiles of the distances of 500
-queries. Synthetic activations (`benchmarks.synthetic`), 10 classes.
+All of them may use the same cores: one index uses all of them, and each shard gets its part. So on
+one machine shards cannot be faster than one index; what they cost is the question. Answers are
+compared, bit for bit, before they are timed; contestants take turns, and the best round counts.
+Building by Ray includes starting the processes. The rule is the default one, with a quorum of
+(1, 3); its radius and ratio are quantiles of the distances of 500 queries. Synthetic activations
+(`benchmarks.synthetic`), 10 classes.
 """
 
 from __future__ import annotations
@@ -30,34 +30,11 @@ from iknow.core.quorum import weigh
 from iknow.rules import RelativeBall
 from iknow.search.cpu.cell_index import CellIndex
 from iknow.search.index import RowIndex
-from iknow.search.ray.crew import Terms
-from iknow.search.ray.index import RayIndex
-from iknow.search.ray.shard import Shards
-from iknow.search.ray.splitting import Part, take
-from iknow.search.ray.starting import join
+from iknow.search.ray import RayIndex, join
 
 N_CLASSES = 10
 QUORUM = (1, 3)
 ONE = "one index"
-
-
-class Turns:
-    """The shards of a `RayIndex` in this process, one after the other."""
-
-    def __init__(self, stored: RowIndex, parts: list[Part], terms: Terms) -> None:
-        self._shards = [Shards() for _ in parts]
-        for shard, part in zip(self._shards, parts, strict=True):
-            rows = tuple(take(each, part) for each in (stored.points, stored.labels, stored.rows))
-            shard.build("", terms.make, rows, stored.n_classes)
-
-    def ask(self, method: str, *arguments: Any) -> list[Any]:
-        return [getattr(shard, method)("", *arguments) for shard in self._shards]
-
-
-class ShardsHere(RayIndex):
-    """A `RayIndex` without its processes."""
-
-    _crew_type = Turns
 
 
 def find_makers(counts: list[int]) -> dict[str, Callable[..., RowIndex]]:
@@ -66,11 +43,7 @@ def find_makers(counts: list[int]) -> dict[str, Callable[..., RowIndex]]:
     def ray(shards: int) -> Callable[..., RowIndex]:
         return lambda *arrays: RayIndex(*arrays, shards=shards)
 
-    def here(shards: int) -> Callable[..., RowIndex]:
-        return lambda *arrays: ShardsHere(*arrays, shards=shards)
-
     makers: dict[str, Callable[..., RowIndex]] = {ONE: CellIndex}
-    makers |= {f"here, {n} shards": here(n) for n in counts if n > 1}
     return makers | {f"Ray, {n} shards": ray(n) for n in counts}
 
 

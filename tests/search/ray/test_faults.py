@@ -50,7 +50,7 @@ class Stopping(CellIndex):
 
 
 def pids_of(index):
-    hosts = index._crew._hosts
+    hosts = index._pool._processes
     return [ray.get(hosts[at].actor.process.remote(), timeout=60) for at in sorted(hosts)]
 
 
@@ -96,7 +96,7 @@ def test_a_killed_process_is_replaced(cluster, hosts):
     decided = CellIndex(POINTS, LABELS, 4).decide(QUERIES, rule, belief)
     os.kill(pids_of(index)[1], signal.SIGKILL)
     assert_same_evidence(index.gather(QUERIES, 2, per_class=3), EXPECTED)
-    ray.kill(index._crew._hosts[2].actor)
+    ray.kill(index._pool._processes[2].actor)
     assert_same_decision(index.decide(QUERIES, rule, belief), decided)
     assert hosts.gather([[0.2]]).exemplars.tolist() == [[0, 1, 2]]
     assert pids_of(hosts) == pids_of(index)

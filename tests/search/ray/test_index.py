@@ -11,21 +11,19 @@ from iknow.errors import InputError
 from iknow.models.precomputed import PrecomputedModel
 from iknow.search.cpu.cell_index import CellIndex
 from iknow.search.cpu.dense_index import DenseIndex
-from iknow.search.ray import RayIndex
-from iknow.search.ray.shard import Shards, Sizes
-from iknow.search.ray.splitting import take
+from iknow.search.ray import RayIndex, Shards, Sizes
 from iknow.testing import IndexContract
 from iknow.testing.index import assert_same_decision
 
 
-class CrewInThisProcess:
-    """What a `Crew` does, without its processes."""
+class PoolInThisProcess:
+    """What a `ShardPool` does, without its processes."""
 
-    def __init__(self, stored, parts, terms):
-        self._shards = [Shards() for _ in parts]
-        for shard, part in zip(self._shards, parts, strict=True):
-            arrays = tuple(take(each, part) for each in (stored.points, stored.labels, stored.rows))
-            shard.build("key", terms.make, arrays, stored.n_classes)
+    def __init__(self, index, n_shards, terms):
+        self._shards = [Shards() for _ in range(n_shards)]
+        for at, shard in enumerate(self._shards):
+            arrays = tuple(each[at::n_shards] for each in (index.points, index.labels, index.rows))
+            shard.build("key", terms.make, arrays, index.n_classes)
 
     def ask(self, method, *arguments):
         return [getattr(shard, method)("key", *arguments) for shard in self._shards]
@@ -33,8 +31,8 @@ class CrewInThisProcess:
 
 @pytest.fixture
 def here(monkeypatch):
-    monkeypatch.setattr("iknow.search.ray.index.Crew", CrewInThisProcess)
-    monkeypatch.setattr("iknow.search.ray.index.join", lambda address: None)
+    monkeypatch.setattr("iknow.search.ray.ShardPool", PoolInThisProcess)
+    monkeypatch.setattr("iknow.search.ray.join", lambda address: None)
 
 
 @pytest.mark.slow
@@ -61,7 +59,7 @@ class TestRayIndex(IndexContract):
         return RayIndex(activations, labels, n_classes, rows, shards=3, timeout=300)
 
 
-@pytest.mark.parametrize("n_classes", [2, 9])  # too few for whole ones on three shards, and enough
+@pytest.mark.parametrize("n_classes", [2, 9])
 @pytest.mark.parametrize(
     "rule",
     [
@@ -72,14 +70,13 @@ class TestRayIndex(IndexContract):
         Ball(1.1),
     ],
 )
-def test_decisions_of_shards_by_bounds_are_those_of_one_index(here, rule, n_classes):
+def test_decisions_of_shards_are_those_of_one_index(here, rule, n_classes):
     rng = np.random.default_rng(n_classes)
     points = rng.standard_normal((9000, 4)).round(1)  # many ties
     labels = rng.integers(n_classes, size=9000)
     queries = rng.standard_normal((300, 4)).round(1)
     belief = rng.integers(-1, n_classes, size=300)
     shards = RayIndex(points, labels, n_classes, shards=3)
-    assert shards._whole == (n_classes == 9)
     found = shards.decide(queries, rule, belief)
     assert_same_decision(found, DenseIndex(points, labels, n_classes).decide(queries, rule, belief))
 
@@ -166,5 +163,5 @@ def test_a_classifier_says_the_same_through_shards(hosts, tmp_path):
     loaded = EpistemicClassifier.load(tmp_path / "b.iknow", index=partial(RayIndex, shards=3))
     for copy in (loaded, pickle.loads(pickle.dumps(sharded))):
         assert copy.assess(part(700, 900)).to_frame().equals(expected)
-    hosts_of = [layer._index._crew._hosts for layer in loaded.indexes_.values()]
+    hosts_of = [layer._index._pool._processes for layer in loaded.indexes_.values()]
     assert hosts_of[0] == hosts_of[1]  # one process for a shard of each layer

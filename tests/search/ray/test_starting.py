@@ -9,8 +9,8 @@ import threading
 import pytest
 
 from iknow.errors import ClusterError, InputError
-from iknow.search.ray import starting
-from iknow.search.ray.starting import _knock
+from iknow.search import ray as starting
+from iknow.search.ray import _knock
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ try:
     import ray
     import ray.data
 
-    from iknow.search.ray.starting import join
+    from iknow.search.ray import join
     from iknow.tables.pyarrow.pieces import Piece, find_pieces, reading_piece
 except ImportError as error:
     raise MissingExtraError("assessing with --ray", "ray") from error
