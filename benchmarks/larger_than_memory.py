@@ -30,7 +30,7 @@ from iknow.core.arrays import Floats32, Ints
 from iknow.core.decision import Decision, decide
 from iknow.core.evidence import Evidence, merge_evidence
 from iknow.core.neighborhood import Neighborhood
-from iknow.memory import read_through, release
+from iknow.pages import read_through, release
 from iknow.rules import RelativeBall
 from iknow.search.disk.coded_rows import USUAL_BLOCK
 from iknow.search.disk.disk_index import DiskIndex

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from iknow.search.changing import ChangingIndex
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -17,7 +18,6 @@ from iknow.core.change import Change
 from iknow.errors import InputError
 from iknow.geometry import Minkowski
 from iknow.models.precomputed import PrecomputedModel
-from iknow.search.changing import ChangingIndex
 from iknow.search.cpu.dense_index import DenseIndex
 from iknow.search.layer import LayerIndex
 from iknow.testing import assert_same_evidence

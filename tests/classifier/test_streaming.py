@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+from iknow.search.cpu.minkowski_index import MinkowskiIndex
 from sklearn.datasets import load_iris
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
@@ -15,8 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from iknow import Ball, EpistemicClassifier
 from iknow.classifier import streaming
 from iknow.errors import InputError, LayerError
-from iknow.memory import find_map
-from iknow.search.cpu.minkowski_index import MinkowskiIndex
+from iknow.pages import find_map
 from iknow.search.disk import scratch
 from iknow.search.disk.disk_index import DiskIndex
 from iknow.testing import assert_same_evidence

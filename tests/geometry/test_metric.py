@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from iknow.search.cpu.minkowski_index import MinkowskiIndex
 from scipy.spatial.distance import cdist
 
 from iknow.errors import InputError, LayerError
@@ -20,7 +21,6 @@ from iknow.geometry import (
 )
 from iknow.geometry.metric import check_promises
 from iknow.search.cpu.dense_index import DenseIndex
-from iknow.search.cpu.minkowski_index import MinkowskiIndex
 from iknow.testing import MetricContract
 
 

@@ -20,10 +20,10 @@ import numpy as np
 from iknow.core.arrays import Floats32, Ints
 from iknow.errors import InputError, LayerError
 from iknow.geometry import Metric
-from iknow.memory import read_through
 from iknow.models.joining import join_observations
 from iknow.models.model import Model, Observation
 from iknow.models.samples import Samples
+from iknow.pages import read_through
 from iknow.search.disk.disk_index import DiskIndex
 from iknow.search.disk.scratch import Folder, ScratchFile, as_folder, check_room, write_rows
 from iknow.search.index import IndexFactory

@@ -10,8 +10,8 @@ import numpy as np
 
 from iknow.core.arrays import Floats32, Ints
 from iknow.errors import InputError, LayerError
-from iknow.memory import SHARE, free_memory
 from iknow.models.model import Model, Observation
+from iknow.pages import SHARE, free_memory
 
 ALWAYS_FITS = 1 << 24  # bytes
 

@@ -20,7 +20,7 @@ from iknow.core.neighborhood import Neighborhood
 from iknow.core.scalars import as_whole
 from iknow.errors import IknowError, InputError
 from iknow.locking import cached_property
-from iknow.memory import read_through
+from iknow.pages import read_through
 
 VALUES_CHECKED_AT_ONCE = 1 << 20  # masks of a whole index would take too much memory
 

@@ -26,7 +26,7 @@ from iknow.core.decision import Scope
 from iknow.core.evidence import Evidence, empty_evidence
 from iknow.core.scalars import as_real
 from iknow.locking import cached_property
-from iknow.memory import slices_that_fit
+from iknow.pages import slices_that_fit
 from iknow.search.cpu.dense_index import is_compiled
 from iknow.search.index import RowIndex
 from iknow.search.kernels.numpy import lowest_few, measure_pairs

@@ -32,7 +32,7 @@ from iknow.core.change import Change
 from iknow.core.npy import decode_array, encode_array
 from iknow.core.text import shown
 from iknow.errors import BundleError, InputError
-from iknow.memory import Pieces
+from iknow.pages import Pieces
 from iknow.storage.archive import write_archive
 from iknow.storage.atomic import replacing
 from iknow.storage.bundle_record import (

@@ -24,7 +24,7 @@ import numpy as np
 
 from iknow.errors import BundleError
 from iknow.locking import Lock
-from iknow.memory import Pieces
+from iknow.pages import Pieces
 
 COPIED_UP_TO = 1 << 28
 """The largest file to copy into memory: 256 MiB, read in about a tenth of a second."""

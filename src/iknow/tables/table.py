@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from iknow.core.arrays import Floats, Labels
 from iknow.core.text import shown
 from iknow.errors import IknowError, InputError
-from iknow.memory import free_memory
+from iknow.pages import free_memory
 
 # 007 is a code, not a number: as an int it would come out as another label, 7.
 _INTEGER = re.compile(r"\s*[+-]?(0|[1-9][0-9]*)\s*")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from iknow import memory
+from iknow import pages
 from iknow.core.assertion import Assertion, make_assertions
 from iknow.core.justification import justify
 from iknow.core.support import find_support
@@ -46,7 +46,7 @@ class TestInParts(IndexContract):
 
     @pytest.fixture(autouse=True)
     def _with_little_memory(self, monkeypatch):
-        monkeypatch.setattr(memory, "free_memory", lambda: 10_000)
+        monkeypatch.setattr(pages, "free_memory", lambda: 10_000)
 
     def make_index(self, activations, labels, n_classes, rows=None):
         return DenseIndex(activations, labels, n_classes, rows=rows)
@@ -55,7 +55,7 @@ class TestInParts(IndexContract):
 def test_rows_beyond_the_free_memory_are_never_prepared_at_once(monkeypatch):
     points, labels = sorted_problem(n_rows=1000)
     whole = DenseIndex(points, labels, 3).gather(points[:40], 5)
-    monkeypatch.setattr(memory, "free_memory", lambda: 20_000)
+    monkeypatch.setattr(pages, "free_memory", lambda: 20_000)
     index = DenseIndex(points, labels, 3)
     prepared = []
     make = DenseIndex._make_search

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from iknow import memory
+from iknow import pages
 from iknow.core.decision import decide
 from iknow.errors import InputError
 from iknow.rules import Ball, RelativeBall
@@ -112,13 +112,13 @@ def test_a_sorted_mapped_array_is_used_in_place_and_others_are_written_to_disk(t
     index = DiskIndex(mapped, labels[order], 4)
     assert np.shares_memory(index.points, mapped)
     other = DiskIndex(points, labels, 4, rows=np.arange(300))
-    assert memory.find_map(other.points) is not None
+    assert pages.find_map(other.points) is not None
     np.testing.assert_array_equal(other.points, points[order])
     assert_same_evidence(
         index.gather(queries, 2), brute_force(mapped, labels[order], 4, queries, 2)
     )
     unsorted = DiskIndex(np.load(tmp_path / "points.npy", mmap_mode="r"), labels[order][::-1], 4)
-    assert memory.find_map(unsorted.points) is not None
+    assert pages.find_map(unsorted.points) is not None
 
 
 @pytest.mark.slow
@@ -155,10 +155,10 @@ def test_maps_that_may_be_written_to_are_left_alone(tmp_path):
     np.save(tmp_path / "some.npy", np.zeros(9000))
     mine = np.load(tmp_path / "some.npy", mmap_mode="c")
     mine[:] = 1.0
-    memory.release(mine)
+    pages.release(mine)
     assert mine.sum() == 9000
-    assert memory.find_map(mine) is None
-    assert memory.find_map(np.zeros(3)) is None
+    assert pages.find_map(mine) is None
+    assert pages.find_map(np.zeros(3)) is None
 
 
 def test_nothing_is_left_in_the_folder(tmp_path):
@@ -216,7 +216,7 @@ def test_a_pickle_holds_the_rows_and_the_options(tmp_path):
     before = index.gather(queries, 2)
     again = pickle.loads(pickle.dumps(index))
     assert (again.folder, again.block, again.memory) == (tmp_path, 8, 1 << 21)
-    assert memory.find_map(again.points) is not None
+    assert pages.find_map(again.points) is not None
     assert_same_evidence(again.gather(queries, 2), before)
 
 
@@ -238,11 +238,11 @@ def test_an_empty_index_gives_no_evidence():
 def test_items_are_taken_a_few_pages_at_a_time(tmp_path, monkeypatch):
     np.save(tmp_path / "some.npy", np.arange(50_000.0))
     mapped = np.load(tmp_path / "some.npy", mmap_mode="r")
-    monkeypatch.setattr(memory, "AROUND", 1000)
-    monkeypatch.setattr(memory, "MAPPED_AT_ONCE", 10_000)
+    monkeypatch.setattr(pages, "AROUND", 1000)
+    monkeypatch.setattr(pages, "MAPPED_AT_ONCE", 10_000)
     near, far = np.arange(7, 2000), np.arange(0, 50_000, 500)
-    assert len(memory.cut(mapped, near)) in (3, 4)  # 16 kB each, with itself
-    assert max(part.stop - part.start for part in memory.cut(mapped, far)) <= 10
+    assert len(pages.cut(mapped, near)) in (3, 4)  # 16 kB each, with itself
+    assert max(part.stop - part.start for part in pages.cut(mapped, far)) <= 10
     for items in (near, far, near[:0], far[:1]):
-        np.testing.assert_array_equal(memory.take(mapped, items), items)
-    assert memory.cut(np.zeros(9), near) == [slice(0, len(near))]
+        np.testing.assert_array_equal(pages.take(mapped, items), items)
+    assert pages.cut(np.zeros(9), near) == [slice(0, len(near))]

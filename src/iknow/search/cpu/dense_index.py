@@ -18,7 +18,7 @@ from iknow.core.arrays import Floats32
 from iknow.core.decision import Scope
 from iknow.core.evidence import Evidence, empty_evidence, merge_evidence, pad_evidence
 from iknow.locking import cached_property, unforked
-from iknow.memory import slices_that_fit
+from iknow.pages import slices_that_fit
 from iknow.search.index import RowIndex
 from iknow.search.kernels.numpy import NumpyBlocks
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from iknow.core.arrays import Floats, Floats32, Ints
-from iknow.memory import release, take
+from iknow.pages import release, take
 from iknow.search.bounds import LowerBounds
 from iknow.search.disk.coding import encode
 from iknow.search.disk.dividing import Divider, sort_close

@@ -20,7 +20,7 @@ from iknow.core.quorum import truncated_evidence
 from iknow.core.scalars import as_whole
 from iknow.errors import InputError
 from iknow.locking import cached_property
-from iknow.memory import find_map, release
+from iknow.pages import find_map, release
 from iknow.search.disk.coded_rows import USUAL_BLOCK, CodedRows
 from iknow.search.disk.scratch import Folder, as_folder, write_rows
 from iknow.search.disk.search import DiskSearch

@@ -12,7 +12,7 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Floats32, Ints
 from iknow.core.evidence import NO_EXEMPLAR, Evidence, from_ranked
-from iknow.memory import cut, release
+from iknow.pages import cut, release
 from iknow.search.index import RowIndex
 from iknow.search.kernels.numpy import measure_pairs
 
