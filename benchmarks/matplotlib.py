@@ -24,7 +24,7 @@ from benchmarks.records import (
 from benchmarks.wording import duration
 from iknow.core.assertion import Assertion
 from iknow.core.colors import COLORS
-from iknow.evaluation.plots.matplotlib.style import PENCIL, styled, titled, to_png
+from iknow.evaluation.plots.style import PENCIL, styled, titled, to_png
 
 __all__ = ["draw_cost", "spread_apart", "to_png", "to_svg"]
 

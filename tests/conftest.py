@@ -27,14 +27,12 @@ settings.load_profile("iknow")
 def run_where_absent(packages, code):
     """Run code in a fresh process where some packages cannot be imported; returns what it says."""
     hidden = f"""
-import sys
+from importlib.machinery import PathFinder
 
-class Absent:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {list(packages)}:
-            raise ModuleNotFoundError(name)
-
-sys.meta_path.insert(0, Absent())
+find = PathFinder.find_spec
+PathFinder.find_spec = lambda name, path=None, target=None: (
+    None if name.partition(".")[0] in {list(packages)} else find(name, path, target)
+)
 """
     command = [sys.executable, "-c", hidden + code]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout

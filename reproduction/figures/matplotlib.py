@@ -19,8 +19,8 @@ from iknow.core.colors import COLORS
 from iknow.errors import InputError
 from iknow.evaluation.curves import RadiusCurve
 from iknow.evaluation.metrics import Report
-from iknow.evaluation.plots.matplotlib.regions import most_inside
-from iknow.evaluation.plots.matplotlib.style import (
+from iknow.evaluation.plots.regions import most_inside
+from iknow.evaluation.plots.style import (
     CENTERED,
     CLASS_COLORS,
     CLASS_MARKERS,

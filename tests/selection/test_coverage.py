@@ -15,8 +15,8 @@ from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, Relativ
 from iknow.selection import Selection, select, tunes_for_coverage
 from iknow.selection.exact import branching
 from iknow.selection.exact import subdivision as cells
-from iknow.selection.grid import search_range
 from iknow.selection.objective import make_objective
+from iknow.selection.search import search_range
 from iknow.selection.selection import record_selection
 
 RULES_WITH_A_RADIUS = [Ball, BallElseNearest, BallWithNearest]
@@ -279,7 +279,7 @@ def test_bayesian_optimisation_leaves_optunas_verbosity_alone(problem_of):
 
 
 def test_without_optuna_bayesian_optimisation_names_what_to_install(problem_of, monkeypatch):
-    monkeypatch.setitem(sys.modules, "iknow.selection.optuna", None)
+    monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'iknow\[bayes\]'"):
         select(*problem_of(2, n_layers=2).data, Ball, method="bayes")
 

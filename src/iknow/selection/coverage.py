@@ -9,11 +9,11 @@ import numpy as np
 
 from iknow.core.arrays import Floats, Ints
 from iknow.core.neighborhood import Neighborhood, check_k, has_k
-from iknow.errors import InputError, MissingExtraError, SelectionError
+from iknow.errors import InputError, SelectionError
 from iknow.selection.exact.deadline import Deadline, check_time_limit
 from iknow.selection.exact.depth import deepest_point
-from iknow.selection.grid import search_grid
 from iknow.selection.objective import Objective, make_objective
+from iknow.selection.search import search_bayes, search_grid
 from iknow.selection.selection import Selection, ValidationEvidence, record_selection
 
 Method = Literal["exact", "grid", "bayes"]
@@ -70,7 +70,7 @@ def select(
         elif method == "grid":
             point = search_grid(objective, n_trials)
         elif method == "bayes":
-            point = _search_bayes(objective, n_trials, random_state)
+            point = search_bayes(objective, n_trials, random_state)
         else:
             raise InputError(f"method must be 'exact', 'grid' or 'bayes'; got {method!r}")
         tries.append((objective.value(point), objective, point, bound))
@@ -121,11 +121,3 @@ def _make_objectives(
             if position == len(numbers) and not made:
                 raise
     return made
-
-
-def _search_bayes(objective: Objective, n_trials: int, random_state: int) -> Floats:
-    try:
-        from iknow.selection.optuna import search_bayes
-    except ImportError as error:
-        raise MissingExtraError("selection by Bayesian optimization", "bayes") from error
-    return search_bayes(objective, n_trials, random_state)

@@ -1,7 +1,4 @@
-"""Find the user's model from its name on the command line; see `names`.
-
-Each kind of file is loaded by its own package, in the module of that name.
-"""
+"""Find the user's model from its name on the command line; see `names`."""
 
 from __future__ import annotations
 
@@ -59,17 +56,33 @@ def load_model(name: str) -> Any:
 def _load_native(path: Path, package: str) -> Any:
     """A model in the format of a package, which the package itself reads."""
     try:
-        loader = importlib.import_module(f"iknow.cli.model_files.{package}")
+        importlib.import_module(package)
     except ImportError as error:
         raise MissingExtraError(f"a model of {package}", package) from error
     try:
-        return loader.load(path)
+        return _read_native(path, package)
     except IknowError:
         raise
     except Exception as error:  # each package has errors of its own
         raise InputError(
             f"{path} cannot be loaded as a model of {package}: {type(error).__name__}: {error}"
         ) from error
+
+
+def _read_native(path: Path, package: str) -> Any:
+    if package == "torch":  # a module, TorchScript or a program of torch.export: it can run code
+        from iknow.models.torch import load_module
+
+        return load_module(path)
+    if package == "keras":  # its safe mode refuses layers that would run code
+        import keras
+
+        return keras.models.load_model(path, compile=False, safe_mode=True)
+    if package == "catboost":  # it keeps the labels of a classifier
+        import catboost
+
+        return catboost.CatBoostClassifier().load_model(str(path))
+    return importlib.import_module(package).Booster(model_file=str(path))
 
 
 def check_model_name(path: str | os.PathLike[str]) -> None:

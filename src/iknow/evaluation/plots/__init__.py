@@ -12,11 +12,11 @@ differs in color differs in line, marker or lightness as well.
 from iknow.errors import MissingExtraError
 
 try:
-    from iknow.evaluation.plots.matplotlib.axes import column_figure
-    from iknow.evaluation.plots.matplotlib.curves import draw_radius_curve, draw_robust
-    from iknow.evaluation.plots.matplotlib.evidence import draw_evidence
-    from iknow.evaluation.plots.matplotlib.matrix import draw_confusion
-    from iknow.evaluation.plots.matplotlib.regions import draw_regions
+    from iknow.evaluation.plots.curves import draw_radius_curve, draw_robust
+    from iknow.evaluation.plots.evidence import draw_evidence
+    from iknow.evaluation.plots.matrix import draw_confusion
+    from iknow.evaluation.plots.regions import draw_regions
+    from iknow.evaluation.plots.style import column_figure
 except ImportError as error:
     raise MissingExtraError("drawing plots", "plots") from error
 

@@ -10,14 +10,16 @@ from matplotlib.axes import Axes
 from iknow.core.assertion import Assertion
 from iknow.core.colors import COLORS
 from iknow.evaluation.curves import RadiusCurve
-from iknow.evaluation.plots.matplotlib.axes import (
+from iknow.evaluation.plots.style import (
+    INK,
+    PENCIL,
     THIN_HALO,
     legend_above,
     letter_size,
     spans_magnitudes,
+    tint,
     use_logarithm,
 )
-from iknow.evaluation.plots.matplotlib.style import INK, PENCIL, tint
 from iknow.evaluation.robust_accuracy import RobustCurve
 
 FRACTION_LOOKS: dict[Assertion, dict[str, Any]] = {

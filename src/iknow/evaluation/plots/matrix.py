@@ -18,8 +18,7 @@ from iknow.core.arrays import Floats, Ints
 from iknow.core.assertion import Assertion
 from iknow.core.colors import COLORS
 from iknow.evaluation.metrics import Report
-from iknow.evaluation.plots.matplotlib.axes import letter_size
-from iknow.evaluation.plots.matplotlib.style import CENTERED, CLASS_COLORS, INK
+from iknow.evaluation.plots.style import CENTERED, CLASS_COLORS, INK, letter_size
 
 MOST_COUNTED = 10  # classes: with more, counts in the cells would be too small to read
 FAINTEST = 0.3  # the strength of a cell with a single sample, which must be seen

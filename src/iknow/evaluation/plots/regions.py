@@ -13,8 +13,16 @@ from iknow.core.arrays import Bools, Floats
 from iknow.core.assertion import Assertion
 from iknow.core.colors import COLORS
 from iknow.errors import InputError
-from iknow.evaluation.plots.matplotlib.axes import THIN_HALO, legend_above, letter_size
-from iknow.evaluation.plots.matplotlib.style import CENTERED, CLASS_COLORS, CLASS_MARKERS, INK, tint
+from iknow.evaluation.plots.style import (
+    CENTERED,
+    CLASS_COLORS,
+    CLASS_MARKERS,
+    INK,
+    THIN_HALO,
+    legend_above,
+    letter_size,
+    tint,
+)
 from iknow.evaluation.regions import Regions
 
 UNKNOWN_SHADES = (tint(COLORS[Assertion.IDK], 0.06), tint(COLORS[Assertion.IMK], 0.4))

@@ -17,14 +17,16 @@ from iknow.core.assertion import Assertion, Reason
 from iknow.core.colors import COLORS
 from iknow.core.drawing import Drawing, Limits
 from iknow.core.overriding import said
-from iknow.evaluation.plots.matplotlib.axes import (
+from iknow.evaluation.plots.style import (
+    INK,
+    PENCIL,
     THIN_HALO,
     legend_above,
     letter_size,
     spans_magnitudes,
+    tint,
     use_logarithm,
 )
-from iknow.evaluation.plots.matplotlib.style import INK, PENCIL, tint
 from iknow.evaluation.scatter import EvidenceScatter
 
 GREEN, AMBER, GRAY = (COLORS[a] for a in (Assertion.IK, Assertion.IMK, Assertion.IDK))

@@ -1,1 +1,0 @@
-"""What matplotlib draws."""
