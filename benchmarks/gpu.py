@@ -30,7 +30,7 @@ SIZES = [  # rows, features, queries, classes, k
     (50_000, 32, 10_000, 10, 0),
     (50_000, 32, 10_000, 10, 10),
 ]
-FILTERS = ["fp16", "bf16", "tf32"]
+TORCH_INDEX = "fp16"  # the precision of its products
 QUERIES_CHECKED = 64
 BYTES_OF_RIVALS = 16 << 30  # for their matrices of distances
 TILINGS = [
@@ -138,12 +138,8 @@ def peak_memory(work):
 def compare(n_rows, n_features, n_queries, n_classes, k, repeats):
     points, labels, queries = make_problem(n_rows, n_features, n_queries, n_classes)
     rows, asked = torch.from_numpy(points).cuda(), torch.from_numpy(queries).cuda()
-    indexes = {
-        name: TorchIndex(points, labels, n_classes, device="cuda", filter=name) for name in FILTERS
-    }
-    for index in indexes.values():
-        check(index.gather(queries, k), points, labels, queries, n_classes, k)
-    best = indexes[FILTERS[0]]
+    index = TorchIndex(points, labels, n_classes, device="cuda")
+    check(index.gather(queries, k), points, labels, queries, n_classes, k)
     contenders = {"cdist": (device_time, lambda: cdist_and_amin(rows, asked, n_classes, k))}
     skipped = {}
     compiled = make_compiled(rows, n_classes, k)
@@ -152,9 +148,9 @@ def compare(n_rows, n_features, n_queries, n_classes, k, repeats):
         contenders["compiled products"] = (device_time, lambda: compiled(asked))
     except Exception as error:  # a compiler may raise anything
         skipped["compiled products"] = str(error).splitlines()[0]
-    for name, index in indexes.items():
-        contenders[name] = (device_time, lambda index=index: index.gather_on_device(asked, k))
-    contenders["from and to numpy"] = (wall_time, lambda: best.gather(queries, k))
+    # What `gather` does between its transfers, as the rivals have their queries on the device.
+    contenders[TORCH_INDEX] = (device_time, lambda: index._gather(asked, k, 1))
+    contenders["from and to numpy"] = (wall_time, lambda: index.gather(queries, k))
     times = {name: [] for name in contenders}
     for _ in range(repeats):
         for name, (clock, work) in contenders.items():
@@ -170,7 +166,7 @@ def compare(n_rows, n_features, n_queries, n_classes, k, repeats):
         "ratio_to_cdist": {name: medians["cdist"] / value for name, value in medians.items()},
         "skipped": skipped,
         "checked_queries": QUERIES_CHECKED,
-        "peak_bytes": peak_memory(lambda: best.gather_on_device(asked, k)),
+        "peak_bytes": peak_memory(lambda: index._gather(asked, k, 1)),
     }
 
 
@@ -184,7 +180,7 @@ def price_of_several(n_rows, n_features, n_queries, n_classes, k, numbers, repea
         check(index.gather(queries, k, m), points, labels, queries, n_classes, k)
     for _ in range(repeats):
         for m, values in times.items():
-            values.append(device_time(lambda m=m: index.gather_on_device(asked, k, m)))
+            values.append(device_time(lambda m=m: index._gather(asked, k, m)))
     medians = {m: statistics.median(values[1:]) for m, values in times.items()}
     return {
         "rows": n_rows,
@@ -245,7 +241,7 @@ def run_ahead(repeats):
     return {"milliseconds_ahead": medians[True], "milliseconds_waiting": medians[False]}
 
 
-def tune(filters):
+def tune():
     """Times of the kernel that bounds the blocks, by tiling."""
     from iknow.search.gpu.torch.blocks import make_blocks
     from iknow.search.gpu.torch.by_triton import TritonOperations
@@ -254,22 +250,19 @@ def tune(filters):
     points, labels, queries = make_problem(1_000_000, 64, 16_384, 10)
     asked = torch.from_numpy(queries).cuda()
     numbers = np.arange(len(points))
-    for name in filters:
-        for size in (16, 32, 64, 128):
-            blocks = make_blocks(points, labels, numbers, size, name, torch.device("cuda"))
-            results = []
-            for tiling in TILINGS:
-                try:
-                    operations = TritonOperations(blocks, Tiling(*tiling))
-                    operations.block_minima(asked)
-                    spent = [
-                        device_time(lambda o=operations: o.block_minima(asked)) for _ in "12345"
-                    ]
-                    results.append((statistics.median(spent), tiling))
-                except Exception as error:  # usually too much shared memory
-                    print(name, size, tiling, "failed:", str(error).splitlines()[0][:60])
-            for spent, tiling in sorted(results)[:5]:
-                print(f"{name} blocks of {size}: {spent:.2f} ms with {tiling}", flush=True)
+    for size in (16, 32, 64, 128):
+        blocks = make_blocks(points, labels, numbers, size, TORCH_INDEX, torch.device("cuda"))
+        results = []
+        for tiling in TILINGS:
+            try:
+                operations = TritonOperations(blocks, Tiling(*tiling))
+                operations.block_minima(asked)
+                spent = [device_time(lambda o=operations: o.block_minima(asked)) for _ in "12345"]
+                results.append((statistics.median(spent), tiling))
+            except Exception as error:  # usually too much shared memory
+                print(size, tiling, "failed:", str(error).splitlines()[0][:60])
+        for spent, tiling in sorted(results)[:5]:
+            print(f"blocks of {size}: {spent:.2f} ms with {tiling}", flush=True)
 
 
 def profile(sizes, per_class):
@@ -278,10 +271,10 @@ def profile(sizes, per_class):
         points, labels, queries = make_problem(n_rows, n_features, n_queries, n_classes)
         index = TorchIndex(points, labels, n_classes, device="cuda")
         asked = torch.from_numpy(queries).cuda()
-        index.gather_on_device(asked, k, per_class)
+        index._gather(asked, k, per_class)
         activities = [torch.profiler.ProfilerActivity.CUDA]
         with torch.profiler.profile(activities=activities) as profiled:
-            index.gather_on_device(asked, k, per_class)
+            index._gather(asked, k, per_class)
             torch.cuda.synchronize()
         print(f"{n_rows:,} rows, {n_classes} classes, k={k}, {per_class} of each class")
         table = profiled.key_averages()
@@ -292,7 +285,7 @@ def profile(sizes, per_class):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="file for the results, as JSON")
-    parser.add_argument("--tune", nargs="*", metavar="FILTER", help="time tilings of the products")
+    parser.add_argument("--tune", action="store_true", help="time tilings of the products")
     parser.add_argument("--profile", action="store_true", help="show where the time goes")
     parser.add_argument(
         "--per-class", type=int, nargs="+", metavar="M", help="compare with M rows of each class"
@@ -303,8 +296,8 @@ def main():
     if not torch.cuda.is_available():
         sys.exit(f"torch {torch.__version__} sees no CUDA device here: nothing to measure")
     sizes = SIZES if arguments.only is None else [SIZES[i] for i in arguments.only]
-    if arguments.tune is not None:
-        tune(arguments.tune or FILTERS)
+    if arguments.tune:
+        tune()
         return
     if arguments.profile:
         for m in arguments.per_class or [1]:

@@ -120,14 +120,12 @@ def gpu_table() -> str:
 
 def gpu_notes() -> str:
     """What else was measured on a GPU."""
-    first = gpu()["sizes"][0]["milliseconds"]
     parts, both = gpu()["larger_than_its_memory"], gpu()["network_on_the_gpu_search_on_the_cpu"]
     ahead, waiting = both["milliseconds_ahead"], both["milliseconds_waiting"]
     met = "met" if gpu()["sizes"][0]["ratio_to_cdist"]["fp16"] >= GPU_TARGET else "missed"
     return f"""\
 - **The target**, {GPU_TARGET} times faster than cdist and minima for the first row, is {met}.
-- **Precision.** The products are in half precision (fp16), which only rules out. For the first
-  row of the table bf16 takes {first["bf16"]:.1f} ms and tf32 {first["tf32"]:.1f} ms.
+- **Precision.** The products are in half precision (fp16), which only rules out.
 - **An index larger than the memory** it may use is streamed: with 1 GiB for the first row, the
   search from and to numpy takes {parts["milliseconds_in_parts"]:.1f} ms
   in the place of {parts["milliseconds_whole"]:.1f} ms, with the same answers.

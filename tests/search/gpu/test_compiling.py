@@ -35,7 +35,7 @@ def check(kernel, constants, types=(), **options):
     triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
 
 
-tile = dict(STEP=64, N_STEPS=2, TILE_Q=64, TILE_R=64, STRIPES=16, PRECISION="tf32", WIDEN=False)
+tile = dict(STEP=64, N_STEPS=2, TILE_Q=64, TILE_R=64, STRIPES=16, WIDEN=False)
 half = {"rows": "*fp16", "queries": "*fp16"}
 check(winners.tile_winners, tile, half)
 check(minima.block_minima, tile | {"SHARE": 8}, half)
@@ -43,7 +43,7 @@ check(winners.lowest_of_tiles, dict(AT_ONCE=8, TILE_Q=64))
 check(winners.list_open, dict(TILE_T=16, TILE_Q=64), {"query_out": "*i32"})
 check(winners.name_nearest, dict(AT_ONCE=64), {"best": "*fp64"})
 check(queries.bound_queries, dict(TILE_Q=16, STEP=64, WIDTH=64, SMALLEST=2.0**-14, TOP=15, FAR=80,
-      TF32=False, TRUSTED=True), {"low_out": "*fp16"})
+      TRUSTED=True), {"low_out": "*fp16"})
 for width, n_leaves in ((20, 1), (784, 8)):  # unrolled, and in a loop
     row = dict(SIZE=4, WIDTH=width, N_LEAVES=n_leaves)
     bits = {"lows": "*i32", "half_norms": "*fp64"}

@@ -16,7 +16,7 @@ X·σQ = x̃·q̃ + (X - x̃)·σQ + x̃·(σQ - q̃),
     |X·σQ - x̃·q̃| <= e_x σ|Q| + |x̃| e_q.                                                     (1)
 
 All factors are 0 or between 2^-60 and 2^15 in size and never denormal, so that no product of two
-overflows, underflows or is flushed; those of fp16, bf16 and tf32 are exact in float32.
+overflows, underflows or is flushed; those of fp16 and bf16 are exact in float32.
 
 **Adding up.** The search computes, for a block b of rows,
 
@@ -58,7 +58,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-Filter = Literal["fp16", "bf16", "tf32", "float32"]
+Filter = Literal["fp16", "bf16", "float32"]
 
 UNIT = 2.0**-22
 TERMS = 40  # besides the products
@@ -67,8 +67,7 @@ SLACK = 2.0**-50
 UNDERFLOW = 2.0**-120
 TOP_EXPONENT = 15
 FAR_EXPONENT = 80  # of a query: too far away for float32, so nothing is ruled out
-SMALLEST_FACTOR: dict[Filter, float] = dict.fromkeys(("fp16", "bf16", "tf32", "float32"), 2.0**-60)
-SMALLEST_FACTOR["fp16"] = 2.0**-14
+SMALLEST_FACTOR: dict[Filter, float] = {"fp16": 2.0**-14, "bf16": 2.0**-60, "float32": 2.0**-60}
 PADDING = torch.finfo(torch.float32).max
 """The h of what is no row: h σ is far above any row's, and finite: its last bits are free."""
 
@@ -196,15 +195,13 @@ def make_frame(rows: Tensor, filter: Filter) -> Frame:
 def round_factors(placed: Tensor, filter: Filter) -> Tensor:
     """Values of at most 2^15 in size, rounded to the precision of the filter.
 
-    fp16 and bf16 keep their own dtype; tf32 is float32 with the last 13 bits zero.
+    fp16 and bf16 keep their own dtype.
     """
     kept = torch.where(placed.abs() < SMALLEST_FACTOR[filter], 0.0, placed)
     if filter == "fp16":
         return kept.half()
     if filter == "bf16":
         return kept.bfloat16()
-    if filter == "tf32":
-        return ((kept.float().view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
     return kept.float()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -38,3 +40,8 @@ def device_with_float64(device: torch.device) -> torch.device:
     except (RuntimeError, TypeError):
         return torch.device("cpu")
     return device
+
+
+def has_kernels(device: torch.device) -> bool:
+    """Whether a device is searched by Triton's kernels: CUDA, where Triton is installed."""
+    return device.type == "cuda" and find_spec("triton") is not None

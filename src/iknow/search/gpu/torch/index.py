@@ -21,14 +21,12 @@ from iknow.core.evidence import NO_EXEMPLAR, Evidence, stack_evidence
 from iknow.core.neighborhood import Neighborhood
 from iknow.core.overriding import said
 from iknow.core.quorum import ONE, truncated_evidence
-from iknow.errors import InputError
 from iknow.search.gpu.torch.blocks import NO_ROW, to_device
 from iknow.search.gpu.torch.deciding import truncate
 from iknow.search.gpu.torch.devices import to_numpy
 from iknow.search.gpu.torch.operations import Operations
 from iknow.search.gpu.torch.placed import PlacedRows
 from iknow.search.gpu.torch.search import DeviceEvidence, merge, no_evidence, search
-from iknow.search.index import check_k, check_per_class
 
 if TYPE_CHECKING:
     from iknow.search.gpu.torch.winners import Winners
@@ -47,10 +45,7 @@ class TorchIndex(PlacedRows):
         n_classes: Number of classes.
         rows: Numbers that identify the rows, of shape (n_rows,). Default: their positions.
         device: Where to search, as torch names it.
-        filter: Precision of the products that bound the distances: "fp16", "bf16", "tf32" or
-            "float32". It changes the time, never the answer. Default: the fastest for the device.
         memory: Bytes to use on the device. Default: most of what is free when the search begins.
-        fused: Whether to search with Triton's kernels. Default: on CUDA if Triton is installed.
 
     Examples:
         >>> TorchIndex(rows, labels, 2, device="cpu").gather([[4.0]]).class_distances
@@ -66,18 +61,12 @@ class TorchIndex(PlacedRows):
         parts = []
         for start in range(0, len(points), step):
             batch = to_device(points[start : start + step], self._exact_device)
-            found = self.gather_on_device(batch, k, per_class)._asdict()
+            found = self._gather(batch, k, per_class)._asdict()
             parts.append(Evidence(**{name: to_numpy(each) for name, each in found.items()}))
         return parts[0] if len(parts) == 1 else stack_evidence(parts)
 
-    def gather_on_device(self, queries: Tensor, k: int = 0, per_class: int = 1) -> DeviceEvidence:
-        """Gather for a tensor of `queries` on the device; nothing goes to the host.
-
-        `k` and `per_class` are those of `gather`.
-        """
-        points = self._check_queries(queries)
-        check_k(k, self.n_rows)
-        check_per_class(per_class)
+    def _gather(self, points: Tensor, k: int, per_class: int) -> DeviceEvidence:
+        """Evidence about points on the device, of shape (n, n_features), which stays there."""
         found = None
         for operations in self._parts() if len(points) else ():
             of_part = self._search_in_batches(operations, points, k, per_class)
@@ -150,15 +139,6 @@ class TorchIndex(PlacedRows):
             winners = operations.find_winners(to_device(points[part], self.device))
             if winners is not None:
                 yield part, winners
-
-    def _check_queries(self, queries: Tensor) -> Tensor:
-        """Queries as a float32 tensor on a device that supports float64."""
-        points = queries.detach().to(self._exact_device, torch.float32).contiguous()
-        if points.ndim != 2:
-            raise InputError(f"queries must have shape (n, n_features); got {tuple(points.shape)}")
-        if points.shape[1] != self.n_features or not bool(points.isfinite().all()):
-            self._check(points.cpu().numpy())
-        return points
 
     def _search_in_batches(
         self, operations: Operations, queries: Tensor, k: int, per_class: int

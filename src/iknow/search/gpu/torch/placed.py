@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any
 
@@ -14,8 +13,8 @@ from iknow.core.arrays import Ints
 from iknow.errors import InputError
 from iknow.locking import Lock
 from iknow.search.gpu.torch.blocks import make_blocks
-from iknow.search.gpu.torch.bounds import SMALLEST_FACTOR, Filter
-from iknow.search.gpu.torch.devices import check_device, device_with_float64
+from iknow.search.gpu.torch.bounds import Filter
+from iknow.search.gpu.torch.devices import check_device, device_with_float64, has_kernels
 from iknow.search.gpu.torch.operations import Operations, PlainOperations
 from iknow.search.index import RowIndex
 
@@ -38,17 +37,11 @@ class PlacedRows(RowIndex):
         rows: Ints | None = None,
         device: str | torch.device = "cpu",
         *,
-        filter: Filter | None = None,
         memory: int | None = None,
-        fused: bool | None = None,
     ) -> None:
         super().__init__(activations, labels, n_classes, rows)
         self.device = check_device(device)
-        on_cuda = self.device.type == "cuda"
-        self._fused = on_cuda and find_spec("triton") is not None if fused is None else fused
-        self.filter: Filter = filter or ("fp16" if self._fused else "float32")
-        if self.filter not in SMALLEST_FACTOR:
-            raise InputError(f"filter must be one of {', '.join(SMALLEST_FACTOR)}; got {filter!r}")
+        self._fused = has_kernels(self.device)
         self._memory = memory
         self._derive()
 
@@ -93,13 +86,14 @@ class PlacedRows(RowIndex):
         points, labels, numbers = self.points[rows], self.labels[rows], self.rows[rows]
         counts = np.unique_counts(labels).counts
         size = self._block_size(len(labels), len(counts))
-        asked = points, labels, numbers, size, self.filter, self._exact_device
+        filter: Filter = "fp16" if self._fused else "float32"
+        asked = points, labels, numbers, size, filter, self._exact_device
         if not self._fused:
             return PlainOperations(make_blocks(*asked), self.device)
         from iknow.search.gpu.torch.by_triton import TritonOperations
         from iknow.search.gpu.torch.tiles import blocks_together
 
-        return TritonOperations(make_blocks(*asked, blocks_together(size, self.filter, counts)))
+        return TritonOperations(make_blocks(*asked, blocks_together(size, counts)))
 
     def _block_size(self, n_rows: int, n_inhabited: int) -> int:
         """Rows per block: small blocks cost minima to compare, large ones rows to measure.

@@ -23,7 +23,6 @@ from iknow.search.gpu.torch.bounds import (
     PADDING,
     SMALLEST_FACTOR,
     TOP_EXPONENT,
-    Filter,
     QueryBounds,
 )
 from iknow.search.gpu.torch.launching import divide_up, launch, power_of_two
@@ -35,7 +34,6 @@ PROGRAMS_WANTED = 16384  # many waves of programs, so that the last one is short
 FEWEST_TILES = 16  # of a program: fewer would not pay for its start
 MOST_PADDING = 1.25  # rows of tiles to rows
 QUERIES_AT_ONCE = 16
-DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
 @dataclass(frozen=True)
@@ -53,12 +51,7 @@ class Tiling:
 
 
 # Measured on an H200 by `benchmarks/gpu.py --tune`.
-TILINGS: dict[Filter, Tiling] = {
-    "fp16": Tiling(128, 128, 4, 4),
-    "bf16": Tiling(128, 128, 4, 4),
-    "tf32": Tiling(256, 64, 8, 3),
-    "float32": Tiling(64, 128, 4, 2),
-}
+TILING = Tiling(128, 128, 4, 4)
 
 
 @dataclass(frozen=True)
@@ -74,11 +67,11 @@ class PaddedQueries:
 
 
 class Tiles:
-    """The rows of blocks in tiles, and their products with queries."""
+    """The rows of blocks in tiles, in fp16, and their products with queries."""
 
     def __init__(self, blocks: Blocks, tiling: Tiling | None = None) -> None:
         self.blocks = blocks
-        self.tiling = tiling or TILINGS[blocks.frame.filter]
+        self.tiling = tiling or TILING
         self.share = blocks_per_tile(blocks.size, self.tiling)
         self.rows = self.share * blocks.size
         self.n_tiles = divide_up(blocks.n_blocks, self.share)
@@ -109,7 +102,6 @@ class Tiles:
             SMALLEST=SMALLEST_FACTOR[frame.filter],
             TOP=TOP_EXPONENT,
             FAR=FAR_EXPONENT,
-            TF32=frame.filter == "tf32",
             TRUSTED=frame.is_trusted,
         )
         scales, norms, errors = numbers[:, :n]
@@ -142,7 +134,6 @@ class Tiles:
             TILE_R=self.rows,
             STRIPES=self.n_stripes,
             **options,
-            PRECISION="ieee" if self.blocks.frame.filter == "float32" else "tf32",
             WIDEN=is_interpreted,
             num_warps=tiling.warps,
             num_stages=tiling.stages,
@@ -197,8 +188,7 @@ class Tiles:
         """The numbers of all rows in tiles, and of their blocks."""
         blocks, stripe, size = self.blocks, self.stripe, self.blocks.size
         device, shape = blocks.device, (self.n_tiles, stripe, self.n_stripes)
-        dtype = DTYPES.get(blocks.frame.filter, torch.float32)
-        low = torch.zeros(*shape, self.width, dtype=dtype, device=device)
+        low = torch.zeros(*shape, self.width, dtype=torch.float16, device=device)
         half_norms = torch.full(shape, PADDING, device=device)
         self.losses = torch.zeros(self.n_tiles * self.share, device=device)
         self.lengths = torch.zeros(self.n_tiles * self.share, device=device)
@@ -216,12 +206,12 @@ class Tiles:
         self.low, self.half_norms = low.view(-1, self.width), half_norms.flatten()
 
 
-def blocks_together(size: int, filter: Filter, counts: Ints) -> int:
+def blocks_together(size: int, counts: Ints) -> int:
     """How many blocks each class should have a multiple of, given the rows of each class.
 
     Whole tiles, unless too much of them would be padding.
     """
-    share = blocks_per_tile(size, TILINGS[filter])
+    share = blocks_per_tile(size, TILING)
     rows = share * size
     return share if (-(-counts // rows) * rows).sum() <= MOST_PADDING * counts.sum() else 1
 

@@ -33,7 +33,6 @@ def block_minima(  # type: ignore[no-untyped-def]
     TILE_R: tl.constexpr,
     STRIPES: tl.constexpr,
     SHARE: tl.constexpr,
-    PRECISION: tl.constexpr,
     WIDEN: tl.constexpr,
 ):
     """Lower bounds of all blocks of TILE_R / SHARE rows; program (i, j): queries i, tiles j."""
@@ -50,10 +49,10 @@ def block_minima(  # type: ignore[no-untyped-def]
     first = tl.program_id(1) * tiles_each
     for tile in range(first, tl.minimum(first + tiles_each, n_tiles)):
         row_at = rows + (tile * TILE_R + r).to(tl.int64)[None, :] * WIDTH + k[:, None]
-        products = multiply(first_query, tl.load(row_at), PRECISION, WIDEN)
+        products = multiply(first_query, tl.load(row_at), WIDEN)
         for step in range(1, N_STEPS):
             products += multiply(
-                tl.load(query_at + step * STEP), tl.load(row_at + step * STEP), PRECISION, WIDEN
+                tl.load(query_at + step * STEP), tl.load(row_at + step * STEP), WIDEN
             )
         half_norm = tl.load(half_norms + tile * TILE_R + r)
         bounds = half_norm[None, :] * scale - products
@@ -67,10 +66,10 @@ def block_minima(  # type: ignore[no-untyped-def]
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def multiply(a, b, PRECISION: tl.constexpr, WIDEN: tl.constexpr):  # type: ignore[no-untyped-def]
-    if WIDEN:  # the interpreter cannot multiply bf16, and warns for fp16
+def multiply(a, b, WIDEN: tl.constexpr):  # type: ignore[no-untyped-def]
+    if WIDEN:  # the interpreter warns for fp16
         a, b = a.to(tl.float32), b.to(tl.float32)
-    return tl.dot(a, b, input_precision=PRECISION)
+    return tl.dot(a, b)
 
 
 @triton.jit  # type: ignore[untyped-decorator]

@@ -11,7 +11,7 @@ def bound_queries(  # type: ignore[no-untyped-def]
     queries,  # (n_queries, n_features), float32
     center,  # (n_features,), float64
     constants,  # (3,), float64: scale of the frame, 1 + slack, error
-    low_out,  # (multiple of TILE_Q, WIDTH), of the filter's dtype; zero beyond the features
+    low_out,  # (multiple of TILE_Q, WIDTH), float16; zero beyond the features
     numbers_out,  # (3, multiple of TILE_Q), float32: scales, norms and errors
     half_norm_out,  # (n_queries,), float64; -inf where there are no bounds
     n_queries,
@@ -23,7 +23,6 @@ def bound_queries(  # type: ignore[no-untyped-def]
     SMALLEST: tl.constexpr,
     TOP: tl.constexpr,
     FAR: tl.constexpr,
-    TF32: tl.constexpr,
     TRUSTED: tl.constexpr,
 ):
     """Program i: queries i * TILE_Q and on."""
@@ -49,10 +48,7 @@ def bound_queries(  # type: ignore[no-untyped-def]
         placed = _place(queries, center, scale, q, is_query, first, n_features, STEP)
         scaled = tl.where(is_far[:, None], 0.0, placed * factor[:, None])
         single = tl.where(tl.abs(scaled) < SMALLEST, 0.0, scaled).to(tl.float32)
-        if TF32:
-            bits = (single.to(tl.int32, bitcast=True) + 0x1000) & -0x2000
-            single = bits.to(tl.float32, bitcast=True)
-        low = single.to(low_out.dtype.element_ty)
+        low = single.to(tl.float16)
         column = first + tl.arange(0, STEP)
         tl.store(low_out + q.to(tl.int64)[:, None] * WIDTH + column[None, :], low)
         exact = low.to(tl.float32).to(tl.float64)

@@ -34,7 +34,6 @@ def tile_winners(  # type: ignore[no-untyped-def]
     TILE_Q: tl.constexpr,
     TILE_R: tl.constexpr,
     STRIPES: tl.constexpr,
-    PRECISION: tl.constexpr,
     WIDEN: tl.constexpr,
 ):
     """Low and second of all tiles; program (i, j): queries i, tiles j.
@@ -54,10 +53,10 @@ def tile_winners(  # type: ignore[no-untyped-def]
     first = tl.program_id(1) * tiles_each
     for tile in range(first, tl.minimum(first + tiles_each, n_tiles)):
         row_at = rows + (tile * TILE_R + r).to(tl.int64)[None, :] * WIDTH + k[:, None]
-        products = multiply(first_query, tl.load(row_at), PRECISION, WIDEN)
+        products = multiply(first_query, tl.load(row_at), WIDEN)
         for step in range(1, N_STEPS):
             products += multiply(
-                tl.load(query_at + step * STEP), tl.load(row_at + step * STEP), PRECISION, WIDEN
+                tl.load(query_at + step * STEP), tl.load(row_at + step * STEP), WIDEN
             )
         half_norm = tl.load(half_norms + tile * TILE_R + r)
         bounds = half_norm[None, :] * scale - products
