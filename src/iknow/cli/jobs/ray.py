@@ -1,8 +1,8 @@
-"""Assessing by Ray: the pieces of a dataset on all cores of a cluster, in their order.
+"""Assessing by Ray: a Parquet file, or a folder of them, on all cores of a cluster.
 
-Ray Data hands the pieces to a pool of actors. Each loads the bundle once, reads its pieces itself,
-and sends back what each part comes to, or the error that stopped it. So the answers, their order
-and the first error are those of `assess_here`.
+The actors of `iknow.integrations.ray` read pieces of the files themselves, in the same parts as
+`assess_here`, and send back what each part comes to, or the error that stopped it. So the answers,
+their order and the first error are the same.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ try:
     import ray
     import ray.data
 
+    from iknow.integrations.ray import assess
     from iknow.search.ray import join
     from iknow.tables.pyarrow.pieces import Piece, find_pieces, reading_piece
 except ImportError as error:
@@ -46,8 +47,7 @@ class RayPool:
         self, setup: Setup, classifier: EpistemicClassifier, data: Source, written: bool
     ) -> Iterator[Iterator[Said]]:
         _check(data)
-        pieces = find_pieces(data.path)
-        mixed = takes_text(classifier.model)
+        pieces, mixed = find_pieces(data.path), takes_text(classifier.model)
         with reading_piece(pieces[0], data.roles, mixed=mixed) as parts:
             next(parts)  # a missing column is found before Ray starts
         work = Work(setup, pieces, data.roles, mixed, written, Path.cwd())
@@ -72,38 +72,24 @@ class Work:
     written: bool
     here: Path
 
+    def load(self) -> EpistemicClassifier:
+        os.chdir(self.here)
+        return self.setup.load()[0]
 
-class Assessor:
-    """An actor that assesses pieces, given by their numbers."""
-
-    def __init__(self, work: Work) -> None:
-        os.environ["LOKY_MAX_CPU_COUNT"] = "1"  # there is an actor for every core
-        self._work, self._classifier, self._failure = work, None, None
+    def answer(
+        self, classifier: EpistemicClassifier, batch: dict[str, Any]
+    ) -> Generator[dict[str, Any]]:
+        """What each part of a piece comes to, or an error, pickled in a row each."""
+        piece = self.pieces[int(batch["item"][0])]
         try:
-            os.chdir(work.here)
-            self._classifier = work.setup.load()[0]
-        except Exception as error:
-            self._failure = error
-
-    def __call__(self, batch: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """What each part of the pieces comes to, or an error, pickled in a row each."""
-        try:
-            if self._failure is not None:
-                raise self._failure
-            for number in batch["item"].tolist():
-                for said in self._assess(self._work.pieces[number]):
+            with (
+                reading_piece(piece, self.roles, mixed=self.mixed) as parts,
+                closing(assess_parts(classifier, parts, written=self.written)) as assessed,
+            ):
+                for said in assessed:
                     yield _row(said)
         except Exception as error:
             yield _row(error)
-
-    def _assess(self, piece: Piece) -> Iterator[Said]:
-        assert self._classifier is not None
-        work = self._work
-        with (
-            reading_piece(piece, work.roles, mixed=work.mixed) as parts,
-            closing(assess_parts(self._classifier, parts, written=work.written)) as said,
-        ):
-            yield from said
 
 
 def _row(found: Said | Exception) -> dict[str, Any]:
@@ -118,21 +104,15 @@ def _row(found: Said | Exception) -> dict[str, Any]:
 def _spread(work: Work) -> Generator[Said]:
     """What the actors say, in the order of the pieces."""
     logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # errors are ours to tell
-    context = ray.data.DataContext.get_current()
-    context.execution_options.preserve_order = True
-    context.enable_progress_bars = False
-    needed: dict[str, Any] = {"num_cpus": 1}
-    if (work.setup.device or "").startswith("cuda"):
-        needed["num_gpus"] = 1
-    size = _pool_size(needed, len(work.pieces))
+    ray.data.DataContext.get_current().enable_progress_bars = False
     numbers = range(len(work.pieces))
-    said = ray.data.from_items(list(numbers), override_num_blocks=len(numbers)).map_batches(
-        Assessor,
-        fn_constructor_args=(work,),
-        batch_size=1,
+    said = assess(
+        ray.data.from_items(list(numbers), override_num_blocks=len(numbers)),
+        work.load,
+        answer=work.answer,
         batch_format="numpy",
-        concurrency=(1, size),
-        **needed,
+        batch_size=1,
+        num_gpus=int((work.setup.device or "").startswith("cuda")),
     )
     try:
         for batch in said.iter_batches(batch_size=None, batch_format="numpy"):
@@ -143,18 +123,6 @@ def _spread(work: Work) -> Generator[Said]:
                 yield found
     except ray.exceptions.RayError as error:
         raise ClusterError(f"Ray lost a part of the work: {error}; run it again") from error
-
-
-def _pool_size(needed: dict[str, Any], n_pieces: int) -> int:
-    """How many actors a cluster has room for; an error if there is none for any."""
-    there = ray.cluster_resources()
-    held = [int(there.get(name, 0)) for name in ("CPU", "GPU")[: len(needed)]]
-    if min(held) < 1:
-        raise ClusterError(
-            f"an actor needs {len(needed) - 1} GPUs and 1 core; the cluster has "
-            f"{held[-1] if len(held) > 1 else 0} and {held[0]}"
-        )
-    return min(n_pieces, *held)
 
 
 def _check(data: Source) -> None:

@@ -1,0 +1,90 @@
+"""Ray Data: the rows of a dataset of any size, assessed by actors that each load the bundle."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from iknow.classifier.epistemic import EpistemicClassifier
+from iknow.core.text import names
+from iknow.errors import ClusterError, InputError, MissingExtraError
+from iknow.integrations.answers import Answers
+
+try:
+    import ray
+except ImportError as error:
+    raise MissingExtraError("assessing by Ray", "ray") from error
+
+Load = Callable[[], EpistemicClassifier]
+Answer = Callable[[EpistemicClassifier, Any], Any]
+
+
+def append_answers(classifier: EpistemicClassifier, batch: Any) -> Any:
+    """A frame with columns `belief`, `assertion`, `reason` and, if there are levels, `level`.
+
+    The features are the columns that the classifier was fitted with; if it knows no names, all.
+    """
+    features = list(getattr(classifier, "feature_names_in_", batch.columns))
+    if missing := [name for name in features if name not in batch]:
+        raise InputError(f"the dataset has no column {names(missing)}; it has {names(batch)}")
+    said = Answers(classifier).predict(batch[features])
+    if taken := [name for name in said if name in batch]:
+        raise InputError(f"the dataset has a column {names(taken)} already: rename it")
+    return batch.assign(**{name: said[name].to_numpy() for name in said})
+
+
+def assess(
+    dataset: Any,
+    bundle: str | os.PathLike[str] | Load,
+    model: Any = None,
+    *,
+    answer: Answer = append_answers,
+    **options: Any,
+) -> Any:
+    """Assess the rows of a Ray dataset, on all cores of the cluster and in their order.
+
+    Args:
+        dataset: A `ray.data.Dataset` with a column for each feature; others are passed on.
+        bundle: A bundle that every node can read, or a function that loads a classifier there.
+        model: The model, unless the bundle holds it. Ray sends it to the actors.
+        answer: A function of a classifier and a batch that returns, or yields in parts, what is
+            kept of the batch. Default: the batch with columns of answers.
+        options: More for `Dataset.map_batches`, such as `batch_size=1000` or `num_gpus=1`.
+
+    Returns:
+        The dataset of answers, which Ray computes when it is used.
+
+    Raises:
+        ClusterError: The cluster has no room for an actor.
+    """
+    load = bundle if callable(bundle) else partial(EpistemicClassifier.load, bundle, model)
+    needed = {"num_cpus": 1, "num_gpus": 0, "batch_format": "pandas", **options}
+    needed.setdefault("concurrency", (1, _room_for(needed)))
+    said = dataset.map_batches(Assessor, fn_constructor_args=(load, answer), **needed)
+    said.context.execution_options.preserve_order = True
+    return said
+
+
+class Assessor:
+    """An actor that answers batches."""
+
+    def __init__(self, load: Load, answer: Answer) -> None:
+        os.environ["LOKY_MAX_CPU_COUNT"] = "1"  # there is an actor for every core
+        self._classifier, self._answer = load(), answer
+
+    def __call__(self, batch: Any) -> Any:
+        return self._answer(self._classifier, batch)
+
+
+def _room_for(needed: dict[str, Any]) -> int:
+    """How many actors the cluster has room for."""
+    there, wanted = ray.cluster_resources(), {"CPU": "num_cpus", "GPU": "num_gpus"}
+    room = [there.get(what, 0) // needed[name] for what, name in wanted.items() if needed[name]]
+    if min(room, default=1) < 1:
+        raise ClusterError(
+            f"an actor needs {needed['num_gpus']:g} GPUs and {needed['num_cpus']:g} cores; the "
+            f"cluster has {there.get('GPU', 0):g} and {there.get('CPU', 0):g}"
+        )
+    return int(min(room, default=1))
