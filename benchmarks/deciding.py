@@ -26,7 +26,7 @@ from benchmarks.products import fastest_tile, multiply_all
 from benchmarks.racing import best_of, latencies
 from iknow.core.arrays import Floats32, Ints
 from iknow.core.decision import Decision, decide
-from iknow.core.neighborhood import Neighborhood
+from iknow.core.rule import Rule
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 from iknow.search.cpu.cell_index import CellIndex
 from iknow.search.cpu.dense_index import DenseIndex
@@ -96,10 +96,10 @@ def _beside(rows: Any, labels: Ints, belief: Ints) -> tuple[Floats32, Ints, Floa
     return points, labels, np.ascontiguousarray(queries[:N_QUERIES]), belief
 
 
-def rules_for(contrast_own: Any, many: bool) -> list[Neighborhood]:
+def rules_for(contrast_own: Any, many: bool) -> list[Rule]:
     """The default rule and, if `many`, one of every other kind, with a radius that most are in."""
     radius = float(np.quantile(contrast_own, 0.9))
-    rules: list[Neighborhood] = [RelativeBall(radius, 1.2, quorum=(1, 3))]
+    rules: list[Rule] = [RelativeBall(radius, 1.2, quorum=(1, 3))]
     if many:
         rules += [Nearest(5), BallElseNearest(radius, 5), BallWithNearest(radius, 5)]
         rules += [Nearest(5, quorum=(1, 3)), Ball(radius / 2, quorum=(1, 3))]
@@ -139,11 +139,11 @@ def measure(layer: Layer, many: bool) -> dict[str, Any]:
     return {**about, "us": each, "alone_us": alone}
 
 
-def _first(layer: Layer, rule: Neighborhood) -> tuple[Floats32, Neighborhood, Ints]:
+def _first(layer: Layer, rule: Rule) -> tuple[Floats32, Rule, Ints]:
     return layer.queries[:CHECKED], rule, layer.belief[:CHECKED]
 
 
-def _ask(index: CellIndex, layer: Layer, rule: Neighborhood, part: slice) -> Decision | None:
+def _ask(index: CellIndex, layer: Layer, rule: Rule, part: slice) -> Decision | None:
     if not index.decides(rule):  # as an assessment does
         index.gather(layer.queries[part], rule.n_neighbors, max(rule.quorum))
         return None

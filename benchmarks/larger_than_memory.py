@@ -29,7 +29,7 @@ from benchmarks.synthetic import AMBIENT_NOISE, CENTER_DISTANCE, MISLABELLED, N_
 from iknow.core.arrays import Floats32, Ints
 from iknow.core.decision import Decision, decide
 from iknow.core.evidence import Evidence, merge_evidence
-from iknow.core.neighborhood import Neighborhood
+from iknow.core.rule import Rule
 from iknow.pages import read_through, release
 from iknow.rules import RelativeBall
 from iknow.search.disk.coded_rows import USUAL_BLOCK
@@ -200,7 +200,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         "peak_after_writing_bytes": after_writing, "peak_after_building_bytes": peak(),
     }  # fmt: skip
     queries, belief = draw_queries(mixture, arguments.queries + 1, arguments.classes)
-    rule: Neighborhood = RelativeBall(3.0, 1.5, quorum=QUORUM)
+    rule: Rule = RelativeBall(3.0, 1.5, quorum=QUORUM)
     index.gather(queries[-1:], 1)
     index.decide(queries[-1:], rule, belief[-1:])  # compiled by now
     n, alone = arguments.queries, min(arguments.alone, arguments.queries)
@@ -230,7 +230,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def check(
-    index: DiskIndex, queries: Floats32, belief: Ints, rule: Neighborhood, gathered: Evidence,
+    index: DiskIndex, queries: Floats32, belief: Ints, rule: Rule, gathered: Evidence,
     decided: Decision, n: int,
 ) -> None:  # fmt: skip
     """Some answers, to the last bit."""

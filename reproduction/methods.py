@@ -19,7 +19,7 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion
-from iknow.core.neighborhood import Neighborhood
+from iknow.core.rule import Rule
 from iknow.explain.assessment import Assessment
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest
 from iknow.selection import match_k, match_threshold, select
@@ -39,7 +39,7 @@ class Chosen:
     coverage: float
 
     @cached_property
-    def rules(self) -> dict[str, dict[str, Neighborhood]]:
+    def rules(self) -> dict[str, dict[str, Rule]]:
         """The neighborhoods of the methods that are rules, by layer."""
         radii, k = self.radii, self.k
         return {

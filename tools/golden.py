@@ -160,9 +160,9 @@ class OwnIndex:
     def gather(self, queries: Any, k: int = 0, per_class: int = 1) -> Any:
         return self.index.gather(queries, k, per_class)
 
-    def find_support(self, queries: Any, neighborhood: Any, belief: Any = None) -> Any:
-        evidence = self.gather(queries, neighborhood.n_neighbors, max(neighborhood.quorum))
-        return core("find_support")(evidence, neighborhood, belief)
+    def find_support(self, queries: Any, rule: Any, belief: Any = None) -> Any:
+        evidence = self.gather(queries, rule.n_neighbors, max(rule.quorum))
+        return core("find_support")(evidence, rule, belief)
 
 
 # ---- answers: what is asked of a classifier

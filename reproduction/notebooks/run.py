@@ -18,7 +18,7 @@ import numpy as np
 from iknow.classifier.epistemic import EpistemicClassifier
 from iknow.core.arrays import Floats
 from iknow.core.assertion import Assertion
-from iknow.core.neighborhood import Neighborhood
+from iknow.core.rule import Rule
 from iknow.errors import MissingExtraError
 from iknow.evaluation.metrics import Report, evaluate
 from iknow.explain.assessment import Assessment
@@ -119,7 +119,7 @@ def _cells(
     notebook: Notebook,
     trial: str,
     test: Assessment,
-    rules: dict[str, Neighborhood],
+    rules: dict[str, Rule],
     data: Dataset,
 ) -> Iterator[Cell]:
     report = _measure(test, rules, data)
@@ -129,7 +129,7 @@ def _cells(
         yield _cell(notebook, trial, metric, None if math.isnan(value) else value)
 
 
-def _measure(test: Assessment, rules: dict[str, Neighborhood], data: Dataset) -> Report:
+def _measure(test: Assessment, rules: dict[str, Rule], data: Dataset) -> Report:
     return evaluate(test.under(rules), data.y_test)
 
 

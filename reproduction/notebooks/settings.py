@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from iknow.core.neighborhood import Neighborhood
+from iknow.core.rule import Rule
 from iknow.rules import Ball, Nearest
 from reproduction.data.datasets import Dataset
 from reproduction.notebooks.data import load_blobs, load_windows
@@ -36,9 +36,7 @@ class Trial:
     kind: Kind
     numbers: tuple[float, ...]
 
-    def rules(
-        self, layers: Sequence[str], stretches: Mapping[str, float]
-    ) -> dict[str, Neighborhood]:
+    def rules(self, layers: Sequence[str], stretches: Mapping[str, float]) -> dict[str, Rule]:
         """The neighborhoods by layer."""
         if self.kind == "stretched":
             return {layer: Ball(stretches[layer] * self.numbers[0]) for layer in layers}

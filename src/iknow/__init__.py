@@ -5,7 +5,7 @@ from iknow.client.client import Client
 from iknow.core.assertion import Assertion, Reason, make_assertions
 from iknow.core.evidence import Evidence, merge_evidence
 from iknow.core.justification import justify
-from iknow.core.neighborhood import Neighborhood
+from iknow.core.rule import Rule
 from iknow.core.slack import Slack
 from iknow.core.stability import Stability
 from iknow.core.support import find_support
@@ -36,13 +36,52 @@ from iknow.selection import Certificate, Selection
 from iknow.version import __version__
 
 __all__ = [
-    "Assertion", "Assessment", "AuditError", "Ball", "BallElseNearest", "BallWithNearest",
-    "BundleError", "Certificate", "Client", "ClusterError", "ConflictError", "DataError",
-    "EpistemicClassifier", "Evidence", "Exemplar", "Explanation", "ExportError", "Features",
-    "IknowError", "Image", "InputError", "LayerError", "LayerExplanation", "MissingExtraError",
-    "Nearest", "Neighborhood", "Reason", "RefusedError", "RelativeBall", "Report", "Selection",
-    "SelectionError", "Series", "ServiceError", "Slack", "Stability", "__version__",
-    "as_features", "as_image", "as_series",
-    "evaluate", "find_support", "justify", "make_assertions", "make_html",
-    "merge_evidence", "register_rule", "warm_up",
+    "Assertion",
+    "Assessment",
+    "AuditError",
+    "Ball",
+    "BallElseNearest",
+    "BallWithNearest",
+    "BundleError",
+    "Certificate",
+    "Client",
+    "ClusterError",
+    "ConflictError",
+    "DataError",
+    "EpistemicClassifier",
+    "Evidence",
+    "Exemplar",
+    "Explanation",
+    "ExportError",
+    "Features",
+    "IknowError",
+    "Image",
+    "InputError",
+    "LayerError",
+    "LayerExplanation",
+    "MissingExtraError",
+    "Nearest",
+    "Reason",
+    "RefusedError",
+    "RelativeBall",
+    "Report",
+    "Rule",
+    "Selection",
+    "SelectionError",
+    "Series",
+    "ServiceError",
+    "Slack",
+    "Stability",
+    "__version__",
+    "as_features",
+    "as_image",
+    "as_series",
+    "evaluate",
+    "find_support",
+    "justify",
+    "make_assertions",
+    "make_html",
+    "merge_evidence",
+    "register_rule",
+    "warm_up",
 ]  # fmt: skip

@@ -35,7 +35,7 @@ from iknow import (
     evaluate,
 )
 from iknow.classifier.training import split_rows
-from iknow.core.neighborhood import has_k, parameters_of
+from iknow.core.rule import has_k, parameters_of
 from iknow.errors import InputError, LayerError, SelectionError
 from iknow.models.adapt import as_model
 from iknow.models.precomputed import PrecomputedModel

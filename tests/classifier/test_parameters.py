@@ -15,7 +15,7 @@ from iknow.classifier.parameters import (
     check_rule,
     fixed_neighborhoods,
 )
-from iknow.core.neighborhood import Neighborhood
+from iknow.core.rule import Rule
 from iknow.errors import InputError, SelectionError
 from iknow.models.precomputed import PrecomputedModel
 
@@ -43,9 +43,9 @@ def test_layers_that_are_no_names_are_refused(layers):
 
 @pytest.mark.parametrize("rule", ["Ball", Ball(1.0), int, None])
 def test_a_rule_that_is_no_kind_of_neighborhood_is_refused(rule, data):
-    with pytest.raises(InputError, match="neighborhood class such as Ball"):
+    with pytest.raises(InputError, match="rule class such as Ball"):
         check_rule(rule)
-    with pytest.raises(InputError, match="neighborhood class such as Ball"):
+    with pytest.raises(InputError, match="rule class such as Ball"):
         EpistemicClassifier(LogisticRegression(), rule=rule).fit(*data)
 
 
@@ -138,7 +138,7 @@ def test_classes_that_differ_from_the_models_own_are_refused(data):
 
 def test_a_rule_that_nobody_knows_how_to_tune_is_not_called_optimal(data):
     @dataclass(frozen=True)
-    class DoubleBall(Neighborhood):
+    class DoubleBall(Rule):
         radius: float
 
         def reach(self, evidence):

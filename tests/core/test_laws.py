@@ -105,8 +105,8 @@ def assert_same_evidence():
     return check
 
 
-def assess(evidence, problem, neighborhood):
-    return make_assertions(problem.belief, find_support(evidence, neighborhood, problem.belief))
+def assess(evidence, problem, rule):
+    return make_assertions(problem.belief, find_support(evidence, rule, problem.belief))
 
 
 def is_subset(left, right):
@@ -175,11 +175,11 @@ def test_an_endless_radius_finds_every_class(rule, radius, problem, evidence_of)
 
 
 @law
-@given(problem=problems(), data=st.data(), neighborhood=neighborhoods)
-def test_permuting_the_training_rows_changes_no_support(problem, data, neighborhood, evidence_of):
+@given(problem=problems(), data=st.data(), rule=neighborhoods)
+def test_permuting_the_training_rows_changes_no_support(problem, data, rule, evidence_of):
     order = data.draw(st.permutations(range(len(problem.labels))))
-    support = find_support(evidence_of(problem), neighborhood, problem.belief)
-    permuted = find_support(evidence_of(problem.part(order)), neighborhood, problem.belief)
+    support = find_support(evidence_of(problem), rule, problem.belief)
+    permuted = find_support(evidence_of(problem.part(order)), rule, problem.belief)
     np.testing.assert_array_equal(permuted, support)
 
 
@@ -240,25 +240,25 @@ def test_a_merged_exemplar_is_the_lowest_of_the_nearest_rows(problem, data, evid
 
 
 @law
-@given(problem=problems(), neighborhood=neighborhoods, cut=st.integers(0, 5))
+@given(problem=problems(), rule=neighborhoods, cut=st.integers(0, 5))
 def test_batches_of_queries_stack_to_the_whole(
-    problem, neighborhood, cut, evidence_of, assert_same_evidence
+    problem, rule, cut, evidence_of, assert_same_evidence
 ):
     evidence = evidence_of(problem)
     stacked = stack_evidence([evidence[:cut], evidence[cut:]])
     assert_same_evidence(stacked, evidence)
     np.testing.assert_array_equal(
-        find_support(evidence[cut:], neighborhood, problem.belief[cut:]),
-        find_support(evidence, neighborhood, problem.belief)[cut:],
+        find_support(evidence[cut:], rule, problem.belief[cut:]),
+        find_support(evidence, rule, problem.belief)[cut:],
     )
 
 
 @law
-@given(problem=problems(), neighborhood=neighborhoods)
-def test_discarded_evidence_supports_nothing(problem, neighborhood, evidence_of):
+@given(problem=problems(), rule=neighborhoods)
+def test_discarded_evidence_supports_nothing(problem, rule, evidence_of):
     everything = np.ones(len(problem.queries), dtype=bool)
     discarded = discard_evidence(evidence_of(problem), everything)
-    assert not find_support(discarded, neighborhood, problem.belief).any()
+    assert not find_support(discarded, rule, problem.belief).any()
 
 
 # The rules among each other

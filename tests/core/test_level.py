@@ -155,7 +155,7 @@ def test_a_class_without_samples_and_a_contradiction_on_the_spot_are_never_ik():
     levels = Levels({"only": reference})
     own, other = np.array([math.inf, 1.0, 1.0]), np.array([1.0, 0.0, 0.5])
     contrast = Contrast(own, other, np.empty((3, 0)))
-    np.testing.assert_array_equal(levels.hear({"only": contrast}, None).min(axis=1), [0, 0, 1])
+    np.testing.assert_array_equal(levels.ranks({"only": contrast}, None).min(axis=1), [0, 0, 1])
 
 
 def test_voices_are_named_in_the_order_of_what_they_say():
@@ -171,7 +171,7 @@ def test_voices_are_named_in_the_order_of_what_they_say():
         "clarity in a",
         "confidence",
     ]
-    said = levels.hear(part.evidence, part.confidence)
+    said = levels.ranks(part.evidence, part.confidence)
     np.testing.assert_array_equal(said, [[1, 1, 0.5], [0.5, 0.5, 1]])
 
 
@@ -204,7 +204,7 @@ def test_a_path_that_hears_the_model_needs_its_confidence():
     levels = Levels(one_layer(), confidence=np.ones(2))
     evidence = {"a": Contrast(np.ones(1), np.ones(1), np.empty((1, 0)))}
     with pytest.raises(InputError, match="the model's confidence is a voice on this path"):
-        levels.hear(evidence, None)
+        levels.ranks(evidence, None)
 
 
 # How sure the model is

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from iknow.core.assertion import Assertion
 from iknow.core.evidence import Evidence
 from iknow.core.margin import find_margins
-from iknow.core.neighborhood import NO_REACH, Neighborhood
+from iknow.core.rule import NO_REACH, Rule
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 
 distances = st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, math.inf])
@@ -98,7 +98,7 @@ def test_an_ik_lasts_while_all_distances_change_by_less_than_the_margin(
 
 
 def test_a_rule_that_names_no_limit_says_nothing_about_how_much_is_missing():
-    class Nothing(Neighborhood):
+    class Nothing(Rule):
         def reach(self, evidence):
             return np.full(len(evidence), NO_REACH)
 

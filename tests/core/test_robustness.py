@@ -12,9 +12,9 @@ from iknow.core.assertion import Assertion, make_assertions
 from iknow.core.bisector import find_crossings
 from iknow.core.justification import justify
 from iknow.core.movement import Movement
-from iknow.core.neighborhood import Neighborhood
 from iknow.core.quorum import weigh
 from iknow.core.robustness import FURTHEST, find_clearance, find_robust_radii
+from iknow.core.rule import Rule
 from iknow.core.support import find_support
 from iknow.errors import InputError
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
@@ -210,7 +210,7 @@ def test_bisectors_count_where_they_are_further_and_the_reach_is_one_for_all(evi
     assert find_clearance(evidence, Nearest(1), belief, 0.5) == pytest.approx(1.5)
     assert find_clearance(evidence, Ball(1.0), belief, 2.5) == pytest.approx(3.0)
 
-    class Partial(Neighborhood):
+    class Partial(Rule):
         """With a reach for each class, a sample need not be the nearest to be alone in it."""
 
         def reach(self, evidence):
@@ -238,7 +238,7 @@ def test_a_belief_without_samples_is_certified_only_by_how_far_the_others_are(ev
 
 
 def test_a_foreign_rule_is_certified_by_the_lead_over_other_classes(evidence_from):
-    class Everything(Neighborhood):
+    class Everything(Rule):
         def reach(self, evidence):
             return np.full(len(evidence), np.inf)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from iknow.core.assertion import Assertion, make_assertions
 from iknow.core.evidence import Evidence
 from iknow.core.justification import justify
-from iknow.core.neighborhood import NO_REACH, Neighborhood
+from iknow.core.rule import NO_REACH, Rule
 from iknow.core.slack import find_slack
 from iknow.core.support import find_support
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
@@ -89,7 +89,7 @@ def test_the_smallest_change_is_that_of_the_nearer_turn():
     assert str(nothing) == "radius 1: no change turns it"
 
 
-class Foreign(Neighborhood):
+class Foreign(Rule):
     """A rule that says nothing but how far it reaches."""
 
     def __init__(self, reach):

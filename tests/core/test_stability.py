@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from iknow.core.assertion import Assertion
-from iknow.core.neighborhood import Neighborhood
+from iknow.core.rule import Rule
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 
 RULES = [
@@ -101,7 +101,7 @@ def test_a_lower_bound_is_not_exact_because_another_layer_is(assess_by, gather):
 
 
 def test_of_a_foreign_rule_one_sample_is_all_that_is_certain(assess):
-    class Everything(Neighborhood):
+    class Everything(Rule):
         def reach(self, evidence):
             return np.full(len(evidence), np.inf)
 

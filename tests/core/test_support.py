@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from iknow.core.evidence import Evidence, empty_evidence
-from iknow.core.neighborhood import Neighborhood
+from iknow.core.rule import Rule
 from iknow.core.support import find_support
 from iknow.errors import InputError
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
@@ -21,8 +21,8 @@ ANY_RULE = [
 ]
 
 
-def classes_within(evidence, neighborhood):
-    return [set(np.flatnonzero(row).tolist()) for row in find_support(evidence, neighborhood)]
+def classes_within(evidence, rule):
+    return [set(np.flatnonzero(row).tolist()) for row in find_support(evidence, rule)]
 
 
 def test_a_support_is_a_mask_over_queries_and_classes(evidence_from):
@@ -70,20 +70,20 @@ def test_k_beyond_the_training_set_counts_every_class_that_has_samples(gather):
     assert classes_within(evidence, Nearest(3)) == [{0, 2}]
 
 
-@pytest.mark.parametrize("neighborhood", ANY_RULE, ids=repr)
-def test_a_class_without_samples_never_counts(neighborhood, evidence_from):
+@pytest.mark.parametrize("rule", ANY_RULE, ids=repr)
+def test_a_class_without_samples_never_counts(rule, evidence_from):
     evidence = evidence_from([[1, np.inf, 2]], n_neighbors=2)
-    assert classes_within(evidence, neighborhood) == [{0, 2}]
+    assert classes_within(evidence, rule) == [{0, 2}]
 
 
-@pytest.mark.parametrize("neighborhood", ANY_RULE, ids=repr)
-def test_no_training_samples_support_nothing(neighborhood):
-    assert classes_within(empty_evidence(2, 3, 2), neighborhood) == [set(), set()]
+@pytest.mark.parametrize("rule", ANY_RULE, ids=repr)
+def test_no_training_samples_support_nothing(rule):
+    assert classes_within(empty_evidence(2, 3, 2), rule) == [set(), set()]
 
 
-@pytest.mark.parametrize("neighborhood", ANY_RULE, ids=repr)
-def test_no_queries_give_an_empty_mask(neighborhood):
-    assert find_support(empty_evidence(0, 3, 2), neighborhood).shape == (0, 3)
+@pytest.mark.parametrize("rule", ANY_RULE, ids=repr)
+def test_no_queries_give_an_empty_mask(rule):
+    assert find_support(empty_evidence(0, 3, 2), rule).shape == (0, 3)
 
 
 def test_a_support_needs_as_many_neighbor_distances_as_k(evidence_from):
@@ -103,7 +103,7 @@ def test_with_ratio_one_all_classes_that_tie_for_the_nearest_count(evidence_from
 
 
 @dataclass(frozen=True)
-class OfClass(Neighborhood):
+class OfClass(Rule):
     """A reach for each class."""
 
     reaches: tuple[float, ...]

@@ -16,7 +16,7 @@ def test_each_sample_has_its_two_distances(random_assessment, discard, quorum):
         assessment, _ = random_assessment(seed, rules, discard=discard)
         for layer, rule in rules.items():
             scatter = evidence_scatter(assessment, layer)
-            assert (scatter.layer, scatter.neighborhood) == (layer, rule)
+            assert (scatter.layer, scatter.rule) == (layer, rule)
             np.testing.assert_array_equal(scatter.assertion, assessment.assertion)
             for i, belief in enumerate(assessment.belief_codes):
                 ranked = assessment.evidence[layer].ranked_distances()[i].tolist()

@@ -366,7 +366,7 @@ def test_other_neighborhoods_are_given_by_layer(given, assessment):
 
 @pytest.mark.parametrize("given", [None, 1.0, Ball, "Ball"], ids=repr)
 def test_other_neighborhoods_are_neighborhoods(given, assessment):
-    with pytest.raises(InputError, match="neighborhood of layer 'logits' must be one such as"):
+    with pytest.raises(InputError, match="rule of layer 'logits' must be one such as"):
         assessment.under({"hidden": Ball(1.0), "logits": given})
 
 

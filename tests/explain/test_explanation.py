@@ -5,7 +5,7 @@ import pytest
 
 from iknow.core.assertion import Assertion, Reason
 from iknow.core.level import Levels, Reference
-from iknow.core.slack import Slack, Turn
+from iknow.core.slack import ChangePoint, Slack
 from iknow.explain.explanation import SENTENCES
 from iknow.explain.layer import Exemplar, LayerExplanation
 from iknow.explain.picture import Features, as_image
@@ -19,8 +19,8 @@ CLASSES = np.array(["cat", "dog", "owl"])
 def explain_one(assess_by):
     """The explanation of one sample in one layer."""
 
-    def run(evidence, neighborhood, belief=0, classes=CLASSES):
-        return assess_by([evidence], [neighborhood], [belief], classes).explain(0).layers[0]
+    def run(evidence, rule, belief=0, classes=CLASSES):
+        return assess_by([evidence], [rule], [belief], classes).explain(0).layers[0]
 
     return run
 
@@ -39,7 +39,7 @@ def test_a_layer_is_explained_by_its_exemplars_reach_and_support(assessment):
             reach_against=1.5,
             support=("cat", "dog"),
             margin=-0.5,
-            slack=Slack("radius", 1.5, shrink=Turn(1.0, Assertion.IDK), grow=None),
+            slack=Slack("radius", 1.5, shrink=ChangePoint(1.0, Assertion.IDK), grow=None),
         ),
         LayerExplanation(
             layer="logits",
@@ -50,7 +50,7 @@ def test_a_layer_is_explained_by_its_exemplars_reach_and_support(assessment):
             reach_against=2.0,
             support=("dog",),
             margin=0.0,
-            slack=Slack("radius", 2.0, shrink=Turn(2.0, Assertion.IDK), grow=None),
+            slack=Slack("radius", 2.0, shrink=ChangePoint(2.0, Assertion.IDK), grow=None),
         ),
     )
 
@@ -134,7 +134,7 @@ def test_a_row_that_the_training_samples_do_not_have_is_not_pictured(assessment)
 
 def test_the_slack_of_a_layer_is_that_of_the_layer_alone(evidence_from, explain_one):
     layer = explain_one(evidence_from([[1, 1.25, 9]], n_neighbors=0), Ball(1.5))
-    assert layer.slack == Slack("radius", 1.5, shrink=Turn(1.25, Assertion.IK), grow=None)
+    assert layer.slack == Slack("radius", 1.5, shrink=ChangePoint(1.25, Assertion.IK), grow=None)
 
 
 def test_every_reason_has_its_sentence():
@@ -143,7 +143,7 @@ def test_every_reason_has_its_sentence():
 
 
 @pytest.mark.parametrize(
-    ("neighborhood", "reach", "support"),
+    ("rule", "reach", "support"),
     [
         (Ball(2), 2.0, ("cat",)),
         (Nearest(2), 3.0, ("cat", "owl")),
@@ -158,10 +158,8 @@ def test_every_reason_has_its_sentence():
     ],
     ids=repr,
 )
-def test_reach_and_support_are_those_of_the_rule(
-    neighborhood, reach, support, evidence_from, explain_one
-):
-    layer = explain_one(evidence_from([[1, 4, 3]], n_neighbors=2), neighborhood)
+def test_reach_and_support_are_those_of_the_rule(rule, reach, support, evidence_from, explain_one):
+    layer = explain_one(evidence_from([[1, 4, 3]], n_neighbors=2), rule)
     assert (layer.reach, layer.support) == (reach, support)
 
 
@@ -250,7 +248,7 @@ def test_with_a_quorum_all_samples_are_named(crowd, explain_one):
     )
     assert (layer.support, layer.margin) == (("cat",), 0.5)
     assert layer.slack == Slack(
-        "radius", 2.5, shrink=Turn(1.0, Assertion.IDK), grow=Turn(3.0, Assertion.IMK)
+        "radius", 2.5, shrink=ChangePoint(1.0, Assertion.IDK), grow=ChangePoint(3.0, Assertion.IMK)
     )
     assert str(layer).splitlines()[1:3] == [
         "  for      #0 (cat) at 1",

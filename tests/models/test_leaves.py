@@ -196,7 +196,7 @@ def test_leaves_and_numbers_prove_no_robust_radius_but_spoil_none():
     )
     radii = both.assess(X[1::2]).robust_radius
     assert (radii > 0).any()
-    # What the input proves does not depend on the leaves, given the same neighborhood.
+    # What the input proves does not depend on the leaves, given the same rule.
     kept = {"input": both.neighborhoods_["input"]}
     alike = EpistemicClassifier(
         forest, layers=["input"], neighborhoods=kept, metric=first.indexes_["input"].metric

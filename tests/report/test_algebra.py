@@ -21,7 +21,7 @@ from iknow import (
     evaluate,
 )
 from iknow.core.movement import Movement
-from iknow.core.neighborhood import NO_REACH, Neighborhood
+from iknow.core.rule import NO_REACH, Rule
 from iknow.report import make_html
 from iknow.report.mirrors import describe_setting
 from iknow.report.packing import to_json
@@ -220,7 +220,7 @@ def test_slack_equals_pythons(gathered, open_page):
 
 
 @dataclasses.dataclass(frozen=True)
-class Crowded(Neighborhood):
+class Crowded(Rule):
     """A rule of a user's own: a share of the distance to the k-th neighbor, or none beyond it."""
 
     k: int
@@ -237,7 +237,7 @@ class Crowded(Neighborhood):
 
 
 @dataclasses.dataclass(frozen=True)
-class Partial(Neighborhood):
+class Partial(Rule):
     """Another one, which looks further for some classes than for others."""
 
     radius: float

@@ -59,9 +59,9 @@ class TestRelativeBall(RuleContract):
 
 
 def test_the_reference_lists_every_rule_in_the_order_of_the_registry():
-    page = Path(__file__).parents[2] / "docs" / "reference" / "neighborhoods.md"
+    page = Path(__file__).parents[2] / "docs" / "reference" / "rules.md"
     listed = re.findall(r"^::: iknow\.(\w+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
-    assert listed == [*RULES, "register_rule", "Neighborhood"]
+    assert listed == [*RULES, "register_rule", "Rule"]
 
 
 def test_a_rule_has_a_name_on_the_command_line():

@@ -19,8 +19,8 @@ from iknow import Ball, EpistemicClassifier, evaluate, make_html, register_rule
 from iknow.cli.app import app
 from iknow.cli.options import rule_by_name
 from iknow.core.assertion import Assertion, Reason
-from iknow.core.neighborhood import NO_REACH, Neighborhood
-from iknow.core.slack import dial_parameter, distances_of
+from iknow.core.rule import NO_REACH, Rule
+from iknow.core.slack import distances_of, parameter_settings
 from iknow.core.stability import Stability, count_nearest
 from iknow.errors import BundleError, InputError, SelectionError
 from iknow.evaluation.plots import column_figure
@@ -33,7 +33,7 @@ from iknow.testing import RuleContract
 
 
 @dataclass(frozen=True)
-class Crowd(Neighborhood):
+class Crowd(Rule):
     """The ball, where it holds at least k samples; nothing elsewhere."""
 
     radius: float
@@ -57,9 +57,9 @@ class Crowd(Neighborhood):
         inside = count_nearest(evidence, evidence.neighbor_distances <= self.radius)
         return Stability(np.maximum(inside.at_least - self.k + 1, 1), inside.exact)
 
-    def dial(self, evidence):
+    def settings(self, evidence):
         places = np.append(distances_of(evidence), evidence.neighbor_distance(self.k))
-        return dial_parameter(self, "radius", evidence, np.unique(places[np.isfinite(places)]))
+        return parameter_settings(self, "radius", evidence, np.unique(places[np.isfinite(places)]))
 
     def drawing(self):
         return draw_ball(self.radius, Reason.EXTRAPOLATION)  # the k-th neighbor decides the rest
@@ -233,14 +233,14 @@ def test_the_same_rule_may_be_registered_again_and_a_namesake_may_not():
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
-        (Neighborhood, "with a reach"),
+        (Rule, "with a reach"),
         (Ball(1.0), "must be a class"),
         (dict, "must be a class"),
         (
-            type("Bare", (Neighborhood,), {"reach": Ball.reach}),
+            type("Bare", (Rule,), {"reach": Ball.reach}),
             "frozen dataclass",
         ),
-        (dataclass(type("Loose", (Neighborhood,), {"reach": Ball.reach})), "frozen dataclass"),
+        (dataclass(type("Loose", (Rule,), {"reach": Ball.reach})), "frozen dataclass"),
     ],
 )
 def test_what_cannot_be_saved_is_not_registered(rule, message):
@@ -252,7 +252,7 @@ def test_what_cannot_be_saved_is_not_registered(rule, message):
 
 def test_a_rule_without_a_box_says_so_when_it_is_tuned(parts):
     @dataclass(frozen=True)
-    class Bare(Neighborhood):
+    class Bare(Rule):
         radius: float
 
         def reach(self, evidence):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iknow.core.neighborhood import has_k
+from iknow.core.rule import has_k
 from iknow.errors import InputError, MissingExtraError, SelectionError
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 from iknow.selection import Selection, select, tunes_for_coverage

@@ -28,8 +28,8 @@ from sklearn.neural_network import MLPClassifier
 import iknow.storage.bundle
 import iknow.storage.sealed
 from iknow import Assertion, Ball, BallElseNearest, EpistemicClassifier, Nearest, RelativeBall
-from iknow.core.neighborhood import Neighborhood
 from iknow.core.npy import encode_array
+from iknow.core.rule import Rule
 from iknow.errors import BundleError, InputError
 from iknow.geometry import Minkowski, Weighted
 from iknow.models.precomputed import PrecomputedModel
@@ -255,16 +255,16 @@ def test_an_infinite_radius_survives_the_round_trip(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "neighborhood",
+    "rule",
     [RelativeBall(2.5, 1.1), RelativeBall(np.inf, 0.1 + 0.2), Ball(np.float32(0.1))],
     ids=repr,
 )
-def test_relative_balls_and_numbers_of_numpy_survive_the_round_trip(tmp_path, neighborhood):
+def test_relative_balls_and_numbers_of_numpy_survive_the_round_trip(tmp_path, rule):
     X, y = make_outputs()
-    classifier = EpistemicClassifier(PrecomputedModel(), neighborhoods=neighborhood).fit(X, y)
+    classifier = EpistemicClassifier(PrecomputedModel(), neighborhoods=rule).fit(X, y)
     classifier.save(tmp_path / "x.iknow")
     loaded = EpistemicClassifier.load(tmp_path / "x.iknow")
-    assert loaded.neighborhoods_ == {"a": neighborhood, "b": neighborhood}
+    assert loaded.neighborhoods_ == {"a": rule, "b": rule}
     queries, _ = make_outputs(seed=5)
     assert_same_assessment(loaded.assess(queries), classifier.assess(queries))
 
@@ -349,7 +349,7 @@ def test_labels_that_are_neither_text_nor_numbers_cannot_be_saved(tmp_path, clas
 
 
 def test_a_rule_of_the_users_own_cannot_be_saved(tmp_path):
-    class Everything(Neighborhood):
+    class Everything(Rule):
         def reach(self, evidence):
             return np.full(len(evidence), np.inf)
 

@@ -20,8 +20,8 @@ from iknow.classifier import gathering
 from iknow.classifier.moving import movements_on_request
 from iknow.classifier.watching import WatchingMixin
 from iknow.core.arrays import Labels
-from iknow.core.neighborhood import Neighborhood
 from iknow.core.quorum import Quorum
+from iknow.core.rule import Rule
 from iknow.core.scalars import as_flag, as_whole
 from iknow.explain.assessment import Assessment
 from iknow.geometry import Metric
@@ -49,7 +49,7 @@ class EpistemicClassifier(WatchingMixin, ClassifierMixin, BaseEstimator):  # typ
             layer of a network, or what enters the classifier of a pipeline; for the paper's rules
             the last hidden layer and the output. `tune` leaves out those in which nearness means
             little, and `selection_.left_out` says why.
-        rule: The kind of neighborhood whose parameters `tune` chooses. `RelativeBall` has levels.
+        rule: The kind of rule whose parameters `tune` chooses. `RelativeBall` has levels.
         neighborhoods: Fixed neighborhoods, one for all layers or a mapping by layer, instead of
             tuning. A `Selection`, such as another classifier's `selection_`, also says which
             classes may be known.
@@ -96,8 +96,8 @@ class EpistemicClassifier(WatchingMixin, ClassifierMixin, BaseEstimator):  # typ
         self,
         model: Any,
         layers: Sequence[str] | None = None,
-        rule: type[Neighborhood] = RelativeBall,
-        neighborhoods: Neighborhood | Mapping[str, Neighborhood] | Selection | None = None,
+        rule: type[Rule] = RelativeBall,
+        neighborhoods: Rule | Mapping[str, Rule] | Selection | None = None,
         *,
         quorum: int | Quorum | None = None,
         confidence: bool | None = None,

@@ -15,7 +15,7 @@ from iknow.core.arrays import Bools, Floats32, Ints
 from iknow.core.codes import NO_BELIEF
 from iknow.core.decision import Decision, discard_decisions, stack_decisions
 from iknow.core.evidence import Evidence, discard_evidence, stack_evidence
-from iknow.core.neighborhood import Neighborhood
+from iknow.core.rule import Rule
 from iknow.errors import InputError
 from iknow.explain.on_request import OnRequest
 from iknow.models.joining import join_observations, join_whole
@@ -129,15 +129,15 @@ def gather_evidence(
 def find_decisions(
     observations: Iterable[Observation],
     indexes: Mapping[str, LayerIndex],
-    neighborhoods: Mapping[str, Neighborhood],
+    neighborhoods: Mapping[str, Rule],
     samples: Samples,
 ) -> Findings:
     """Find what each layer decides, batch by batch, and keep the activations.
 
     Evidence is gathered from these on request, or now if they are too large to keep.
     """
-    k = max(neighborhood.n_neighbors for neighborhood in neighborhoods.values())
-    per_class = max(neighborhood.per_class for neighborhood in neighborhoods.values())
+    k = max(rule.n_neighbors for rule in neighborhoods.values())
+    per_class = max(rule.per_class for rule in neighborhoods.values())
     kept, observations = _can_be_kept(observations, samples)
     if not kept:
         return gather_evidence(observations, indexes, k, per_class=per_class)

@@ -31,7 +31,7 @@ def to_html(classifier: Any) -> str:
     return card(
         heading("EpistemicClassifier", f"around {name_model(classifier.model)}"),
         _coverage(selection) if selection is not None else "",
-        table(("layer", "metric", "neighborhood"), _rows(classifier), margin="12px 0 0"),
+        table(("layer", "metric", "rule"), _rows(classifier), margin="12px 0 0"),
         paragraphs([_describe_data(classifier), *_promises(classifier)]),
         _parameters(classifier),
         color=COLORS[Assertion.IK] if certified else LINE,

@@ -34,7 +34,7 @@ from iknow.classifier.gathering import Findings
 from iknow.core.arrays import Floats, Floats32, Ints
 from iknow.core.bisector import find_crossings
 from iknow.core.movement import Movement
-from iknow.core.overriding import said
+from iknow.core.overriding import promise_of
 from iknow.core.robustness import FURTHEST
 from iknow.core.sensitivity import Sensitivity
 from iknow.errors import IknowError, LayerError
@@ -180,12 +180,12 @@ def _measure(index: LayerIndex, queries: Floats32 | None) -> _Measure:
     # Of the activations: the metric's points may have another width.
     width = index.n_features if queries is None else queries.shape[1]
     unit, expansion = metric.rounding(width), metric.expansion(width)
-    relative = said(metric, "relative_rounding", "transform")(width)
+    relative = promise_of(metric, "relative_rounding", "transform")(width)
     if queries is None:  # `_check_known` saw that nothing depends on them
         return _Measure(None, expansion * (1 + relative) + unit, 0.0)
     grown: Floats | float = expansion
     if math.isinf(expansion):
-        grown = said(metric, "expansion_at", "transform")(queries)
+        grown = promise_of(metric, "expansion_at", "transform")(queries)
     points, rounding = np.asarray(metric.transform(queries)), unit * norms(queries)
     if relative:
         # Points are in float32, and may have been rounded down.

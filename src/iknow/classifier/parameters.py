@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from iknow.core.neighborhood import (
-    Neighborhood,
+from iknow.core.quorum import Quorum, check_quorum
+from iknow.core.rule import (
+    Rule,
     check_by_layer,
     check_k,
     has_k,
@@ -17,7 +18,6 @@ from iknow.core.neighborhood import (
     make_rule,
     takes,
 )
-from iknow.core.quorum import Quorum, check_quorum
 from iknow.core.text import names, shown
 from iknow.errors import InputError
 from iknow.geometry import Metric
@@ -43,14 +43,14 @@ def as_layer_names(layers: Any) -> tuple[str, ...] | None:
     return tuple(map(str, chosen))
 
 
-def check_rule(rule: Any) -> type[Neighborhood]:
-    """A kind of neighborhood, given as a class."""
-    if not (isinstance(rule, type) and issubclass(rule, Neighborhood)):
-        raise InputError(f"rule must be a neighborhood class such as Ball; got {shown(rule)}")
+def check_rule(rule: Any) -> type[Rule]:
+    """A kind of rule, given as a class."""
+    if not (isinstance(rule, type) and issubclass(rule, Rule)):
+        raise InputError(f"rule must be a rule class such as Ball; got {shown(rule)}")
     return rule
 
 
-def as_quorum(quorum: Any, rule: type[Neighborhood]) -> Quorum:
+def as_quorum(quorum: Any, rule: type[Rule]) -> Quorum:
     """The quorum that the user asks for, or the usual one of the rule."""
     pair = rule.usual_quorum if quorum is None else check_quorum(quorum)
     takes(rule, pair)
@@ -65,8 +65,8 @@ def has_levels(neighborhoods: Any) -> bool:
 
 
 def fixed_neighborhoods(
-    given: Any, rule: type[Neighborhood], k: int, layers: Sequence[str], quorum: Quorum
-) -> dict[str, Neighborhood] | None:
+    given: Any, rule: type[Rule], k: int, layers: Sequence[str], quorum: Quorum
+) -> dict[str, Rule] | None:
     """The neighborhoods that need no tuning, by layer, or None if there is something to tune."""
     if given is None:
         if is_tuned(rule):
@@ -75,7 +75,7 @@ def fixed_neighborhoods(
     if isinstance(given, Selection):
         layers = [layer for layer in layers if layer not in given.left_out]
         given = given.neighborhoods
-    if isinstance(given, Neighborhood):
+    if isinstance(given, Rule):
         return dict.fromkeys(layers, given)
     check_by_layer(given, layers, kind="one such as Ball(0.5), or a dict of one per layer")
     return {layer: given[layer] for layer in layers}
@@ -105,7 +105,7 @@ def as_metric(metric: Any) -> Metric:
 
 
 def check_neighbors(
-    fixed: Mapping[str, Neighborhood] | None, rule: type[Neighborhood], k: int, n_rows: int
+    fixed: Mapping[str, Rule] | None, rule: type[Rule], k: int, n_rows: int
 ) -> None:
     """Refuse a k larger than the training set."""
     needed = check_k(k)  # even if no rule asks for it yet: a bundle keeps it
@@ -115,9 +115,7 @@ def check_neighbors(
         raise InputError(f"k={needed} is more than the {n_rows} training samples: use a smaller k")
 
 
-def check_quorum_size(
-    fixed: Mapping[str, Neighborhood] | None, quorum: Quorum, n_rows: int
-) -> None:
+def check_quorum_size(fixed: Mapping[str, Rule] | None, quorum: Quorum, n_rows: int) -> None:
     """Refuse a quorum larger than the training set; the usual ones fit any."""
     rules = {} if fixed is None else fixed
     largest = max([*quorum, *(number for rule in rules.values() for number in rule.quorum)])

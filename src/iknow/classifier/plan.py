@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from iknow.classifier import parameters
-from iknow.core.neighborhood import Neighborhood
 from iknow.core.quorum import Quorum
+from iknow.core.rule import Rule
 from iknow.geometry import Euclidean, Metric
 from iknow.search.layer import index_type
 
@@ -26,8 +26,8 @@ class Plan:
     chosen: bool
     levels: bool
     metrics: Mapping[str, Metric | None]
-    fixed: dict[str, Neighborhood] | None
-    rule: type[Neighborhood]
+    fixed: dict[str, Rule] | None
+    rule: type[Rule]
     k: int
     quorum: Quorum
 

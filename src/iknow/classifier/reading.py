@@ -9,8 +9,8 @@ from iknow.classifier import parameters
 from iknow.classifier.progress import track
 from iknow.classifier.streaming import check_first, observe_to_disk
 from iknow.core.arrays import Labels
-from iknow.core.neighborhood import Neighborhood
 from iknow.core.quorum import Quorum
+from iknow.core.rule import Rule
 from iknow.core.scalars import as_flag
 from iknow.geometry import Metric
 from iknow.models.adapt import OPTIONS, as_model, is_estimator
@@ -28,7 +28,7 @@ class ReadingMixin(CommittingMixin):
 
     model: Any
     layers: Sequence[str] | None
-    rule: type[Neighborhood]
+    rule: type[Rule]
     quorum: int | Quorum | None
     confidence: bool | None
     k: int

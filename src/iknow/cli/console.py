@@ -120,7 +120,7 @@ def _picture(title: str, image: Floats | None) -> Group:
 
 def show_fit(classifier: EpistemicClassifier, output: Path, console: Console) -> None:
     """Print what was learned and where it was written."""
-    table = _table("layer", "features", "neighborhood", right="features")
+    table = _table("layer", "features", "rule", right="features")
     for layer, index in classifier.indexes_.items():
         rule = classifier.neighborhoods_.get(layer)
         found = "left out" if rule is None else name(repr(rule))

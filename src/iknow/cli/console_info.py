@@ -54,7 +54,7 @@ def show_exported(info: Any, console: Console) -> None:
 
 def _layers(info: Any) -> Table:
     table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
-    for heading in ("layer", "features", "metric", "neighborhood", "quorum"):
+    for heading in ("layer", "features", "metric", "rule", "quorum"):
         table.add_column(heading, justify="right" if heading == "features" else "left")
     for layer in info.layers:
         rule = "not tuned" if layer.rule is None else _rounded(layer.rule)

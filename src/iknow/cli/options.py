@@ -13,7 +13,7 @@ from rich.console import Console
 
 from iknow.cli.config import use_config
 from iknow.cli.model_files.names import MODEL_HELP
-from iknow.core.neighborhood import Neighborhood
+from iknow.core.rule import Rule
 from iknow.geometry.registry import SHORT_NAMES
 from iknow.rules import RULES, RelativeBall
 from iknow.storage.atomic import is_stream
@@ -180,10 +180,10 @@ NoteOption = Annotated[
 ]
 SeedOption = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of split and training.")]
 RULE_NAMES = "|".join(rule.command_name() for rule in RULES.values())
-KIND = f"The kind of neighborhood; {RelativeBall.command_name()} by default."
+KIND = f"The kind of rule; {RelativeBall.command_name()} by default."
 
 
-def rule_by_name(name: str) -> type[Neighborhood]:
+def rule_by_name(name: str) -> type[Rule]:
     """The rule of a name on the command line."""
     rules = {rule.command_name(): rule for rule in RULES.values()}
     if name not in rules:

@@ -35,9 +35,9 @@ from iknow.core.codes import NO_BELIEF
 from iknow.core.contrast import Contrast, stack_contrasts
 from iknow.core.evidence import NO_EXEMPLAR, Evidence, distances_for_and_against
 from iknow.core.horizon import Horizon
-from iknow.core.neighborhood import Neighborhood
-from iknow.core.overriding import said
+from iknow.core.overriding import promise_of
 from iknow.core.quorum import Weighed, weigh
+from iknow.core.rule import Rule
 from iknow.core.support import find_support
 
 
@@ -72,9 +72,9 @@ class Scope(NamedTuple):
         return Scope(self.per_class, self.per_class, self.any)
 
 
-def scope_of(rule: Neighborhood, belief: Ints) -> Scope:
+def scope_of(rule: Rule, belief: Ints) -> Scope:
     """What deciding by a rule needs, for beliefs of shape (n,)."""
-    horizon: Horizon | None = said(rule, "horizon")
+    horizon: Horizon | None = promise_of(rule, "horizon")
     finite = horizon is not None and horizon.is_finite
     return Scope(*rule.quorum, rule.n_neighbors, belief, horizon if finite else None)
 
@@ -127,7 +127,7 @@ class Decision:
         return Decision(self.contrast[queries], self.exemplars[queries], self.support[queries])
 
 
-def decide(evidence: Evidence, neighborhood: Neighborhood, belief: Ints) -> Decision:
+def decide(evidence: Evidence, rule: Rule, belief: Ints) -> Decision:
     """What evidence decides about queries with a belief, class codes of shape (n,).
 
     Examples:
@@ -137,14 +137,14 @@ def decide(evidence: Evidence, neighborhood: Neighborhood, belief: Ints) -> Deci
     """
     exemplars = evidence.exemplars[np.arange(len(belief)), belief]
     exemplars = np.where(belief == NO_BELIEF, NO_EXEMPLAR, exemplars)
-    return decide_weighed(weigh(evidence, neighborhood.quorum, belief), neighborhood, exemplars)
+    return decide_weighed(weigh(evidence, rule.quorum, belief), rule, exemplars)
 
 
-def decide_weighed(weighed: Weighed, neighborhood: Neighborhood, exemplars: Ints) -> Decision:
+def decide_weighed(weighed: Weighed, rule: Rule, exemplars: Ints) -> Decision:
     """What weighed evidence decides, perhaps truncated. exemplars: as in `Decision`."""
     own, other = distances_for_and_against(weighed, weighed.belief)
-    contrast = Contrast(own, other, np.empty((len(own), 0)), neighborhood.quorum)
-    return Decision(contrast, exemplars, find_support(weighed, neighborhood))
+    contrast = Contrast(own, other, np.empty((len(own), 0)), rule.quorum)
+    return Decision(contrast, exemplars, find_support(weighed, rule))
 
 
 def stack_decisions(parts: Sequence[Decision]) -> Decision:

@@ -107,12 +107,12 @@ class Levels:
         return replace(self, layers=kept) if kept else None
 
     def voices(self) -> list[Weakest]:
-        """All voices, in the order of `hear`."""
+        """All voices, in the order of `ranks`."""
         sides = ("nearness", "clarity") if self.clarity else ("nearness",)
         found = [Weakest(layer, side) for layer in self.layers for side in sides]
         return found if self.confidence is None else [*found, Weakest(None, "confidence")]
 
-    def hear(self, evidence: Mapping[str, Contrast], confidence: Floats | None) -> Floats:
+    def ranks(self, evidence: Mapping[str, Contrast], confidence: Floats | None) -> Floats:
         """What each voice says about n samples, of shape (n, n_voices); the level is the smallest.
 
         confidence: `log_odds` of shape (n,), needed if it is a voice.
@@ -133,7 +133,7 @@ class Levels:
         return np.column_stack(columns)
 
     def by_layer(self, voices: Floats) -> Floats:
-        """The level in each layer alone, of shape (n, n_layers), from what `hear` returned."""
+        """The level in each layer alone, of shape (n, n_layers), from what `ranks` returned."""
         n_sides = 2 if self.clarity else 1
         heard = voices[:, : n_sides * len(self.layers)]  # without the model's confidence
         found: Floats = heard.reshape(len(voices), len(self.layers), n_sides).min(axis=2)

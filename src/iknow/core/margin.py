@@ -17,24 +17,24 @@ import numpy as np
 
 from iknow.core.arrays import Floats, Ints
 from iknow.core.evidence import Evidence
-from iknow.core.neighborhood import NO_REACH, Neighborhood
-from iknow.core.overriding import said
+from iknow.core.overriding import promise_of
 from iknow.core.quorum import weigh
+from iknow.core.rule import NO_REACH, Rule
 
 
-def find_margins(evidence: Evidence, neighborhood: Neighborhood, belief: Ints) -> Floats:
+def find_margins(evidence: Evidence, rule: Rule, belief: Ints) -> Floats:
     """The margin of one layer for each query, of shape (n_queries,), in the layer's distances.
 
     belief: class codes of shape (n_queries,). Above 0 the layer supports the belief alone; below 0
     it does not; at 0 a distance equals the reach exactly, and the closed ball decides.
     """
-    evidence = weigh(evidence, neighborhood.quorum, belief)
+    evidence = weigh(evidence, rule.quorum, belief)
     distances = evidence.class_distances
-    reach = neighborhood.reach(evidence)
+    reach = rule.reach(evidence)
     reach = np.broadcast_to(reach if reach.ndim == 2 else reach[:, None], distances.shape)
     rows = np.arange(len(evidence))
     none = reach[rows, belief] == NO_REACH
-    limit = said(neighborhood, "empty_beyond")
+    limit = promise_of(rule, "empty_beyond")
     # Without a limit we cannot say how much is missing.
     reach = np.where(reach == NO_REACH, NO_REACH if np.isinf(limit) else limit, reach)
     with np.errstate(invalid="ignore"):  # inf - inf is replaced below

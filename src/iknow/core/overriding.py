@@ -15,7 +15,7 @@ def speaks_for(kind: type, promise: str, method: str) -> bool:
     return _definer(order, promise) <= _definer(order, method)
 
 
-def said(thing: Any, promise: str, method: str = "reach") -> Any:
+def promise_of(thing: Any, promise: str, method: str = "reach") -> Any:
     """A promise, a value or a method, if it is about this `method`; else the first base's default,
     which is true of every subclass.
     """

@@ -32,9 +32,9 @@ import numpy as np
 from iknow.core.arrays import Floats, Ints
 from iknow.core.evidence import Evidence, distances_for_and_against
 from iknow.core.movement import Movement
-from iknow.core.neighborhood import Neighborhood, says
-from iknow.core.overriding import said
+from iknow.core.overriding import promise_of
 from iknow.core.quorum import weigh
+from iknow.core.rule import Rule, says
 from iknow.core.sensitivity import LONGEST
 from iknow.errors import InputError
 
@@ -47,7 +47,7 @@ FURTHEST = LONGEST / 2
 
 def find_robust_radii(
     evidence: Mapping[str, Evidence],
-    neighborhoods: Mapping[str, Neighborhood],
+    rules: Mapping[str, Rule],
     belief: Ints,
     movements: Mapping[str, Movement],
 ) -> Floats:
@@ -66,7 +66,7 @@ def find_robust_radii(
             )
         if np.isfinite(movement.lipschitz):
             crossing = movement.crossing
-            clearance = find_clearance(evidence[layer], neighborhoods[layer], belief, crossing)
+            clearance = find_clearance(evidence[layer], rules[layer], belief, crossing)
             with np.errstate(divide="ignore", invalid="ignore"):
                 left = clearance - movement.rounding
                 # A layer that does not move at all, L = 0, proves FURTHEST.
@@ -78,29 +78,29 @@ def find_robust_radii(
 
 
 def find_clearance(
-    evidence: Evidence, neighborhood: Neighborhood, belief: Ints, crossing: Floats | float = -np.inf
+    evidence: Evidence, rule: Rule, belief: Ints, crossing: Floats | float = -np.inf
 ) -> Floats:
     """How far the query's point may move before another class could be alone within reach.
 
     In the layer's own distance, of shape (n_queries,); not positive if one could be already.
     crossing: how far it may move with no other class nearer, if known from more than distances.
     """
-    needed, against = neighborhood.quorum
+    needed, against = rule.quorum
     evidence = weigh(evidence, (against, needed), belief)
     own, other = distances_for_and_against(evidence, belief)
     own, other = own * AT_MOST, other * AT_LEAST
-    lead, limit = said(neighborhood, "lead"), said(neighborhood, "empty_beyond")
+    lead, limit = promise_of(rule, "lead"), promise_of(rule, "empty_beyond")
     rows = np.arange(len(belief))
     with np.errstate(invalid="ignore"):
         outside = evidence.class_distances * AT_LEAST - limit
-        inside = np.where(np.isinf(own), -np.inf, said(neighborhood, "full_within") - own)
+        inside = np.where(np.isinf(own), -np.inf, promise_of(rule, "full_within") - own)
         ahead = np.where(np.isinf(other), np.inf, lead * other)
         nearer = np.where(np.isinf(own), -np.inf, (ahead - own) / (1 + lead))
     # A class without samples is never reached, however far the reach is.
     outside[np.isinf(evidence.class_distances)] = np.inf
     outside[rows, belief] = np.inf
     clearance: Floats = np.maximum(inside, outside.min(axis=1))
-    if neighborhood.reach(evidence).ndim == 1 or says(type(neighborhood), "lead"):
+    if rule.reach(evidence).ndim == 1 or says(type(rule), "lead"):
         clearance = np.maximum(clearance, nearer)
         if lead >= 1 and against == 1:  # bisectors say which class has the nearest sample
             clearance = np.maximum(clearance, crossing)

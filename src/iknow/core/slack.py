@@ -1,9 +1,10 @@
 """Slack: how much a layer's setting would have to change to turn an assertion into another.
 
-A rule gives a dial: the parameter to turn, and all settings where the support can change while the
-other layers stay as they are. For a radius these are the distances to the classes. Balls are
-closed: a growing radius turns the assertion once it equals such a distance, a shrinking one once it
-is below. For any rule we can turn the reach itself, as d_c <= ρ is all that a support depends on.
+A rule gives its settings: the parameter to vary, and all its values where the support can change
+while the other layers stay as they are. For a radius these are the distances to the classes. Balls
+are closed: a growing radius changes the assertion once it equals such a distance, a shrinking one
+once it is below. For any rule we can vary the reach itself, as d_c <= ρ is all that a support
+depends on.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion, make_assertions
 from iknow.core.evidence import Evidence
 from iknow.core.justification import justify
-from iknow.core.overriding import said
+from iknow.core.overriding import promise_of
 from iknow.core.quorum import weigh
 from iknow.core.support import find_support, within
 
 if TYPE_CHECKING:
-    from iknow.core.neighborhood import Neighborhood
+    from iknow.core.rule import Rule
 
 
 @dataclass(frozen=True)
-class Turn:
+class ChangePoint:
     """Where an assertion turns into another: growing, from `at` on; shrinking, below it."""
 
     at: float
@@ -39,7 +40,7 @@ class Slack:
     """The settings of one layer at which an assertion turns, on either side of the current one.
 
     Attributes:
-        parameter: What varies: "radius", "k", or "reach" for a rule without a dial of its own.
+        parameter: What varies: "radius", "k", or "reach" for a rule without settings of its own.
         value: Its current value.
         shrink: The first smaller setting that turns the assertion; None if none does.
         grow: The first larger setting that turns the assertion; None if none does.
@@ -47,8 +48,8 @@ class Slack:
 
     parameter: str
     value: float
-    shrink: Turn | None
-    grow: Turn | None
+    shrink: ChangePoint | None
+    grow: ChangePoint | None
 
     @property
     def smallest(self) -> float:
@@ -64,41 +65,41 @@ class Slack:
 
 
 @dataclass(frozen=True)
-class Dial:
-    """A parameter to turn for one query."""
+class Settings:
+    """A parameter to vary for one query."""
 
     parameter: str
     value: float
-    settings: Floats | Ints  # where the support can change, ascending; in between it is constant
-    support: Callable[[Any], Bools]  # from a setting to the mask of shape (1, n_classes)
+    values: Floats | Ints  # where the support can change, ascending; in between it is constant
+    support: Callable[[Any], Bools]  # from a value to the mask of shape (1, n_classes)
 
 
-def dial_parameter(
-    rule: Neighborhood, parameter: str, evidence: Evidence, settings: Floats | Ints
-) -> Dial:
-    """The dial that sets a parameter of the rule."""
+def parameter_settings(
+    rule: Rule, parameter: str, evidence: Evidence, values: Floats | Ints
+) -> Settings:
+    """The values of a parameter of the rule."""
 
-    def support(setting: Any) -> Bools:
-        return find_support(evidence, replace(rule, **{parameter: setting}))  # type: ignore[type-var]
+    def support(value: Any) -> Bools:
+        return find_support(evidence, replace(rule, **{parameter: value}))  # type: ignore[type-var]
 
-    return Dial(parameter, getattr(rule, parameter), settings, support)
-
-
-def dial_radius(rule: Neighborhood, evidence: Evidence) -> Dial:
-    """The dial of a radius, whose support changes only at the distances to the classes."""
-    return dial_parameter(rule, "radius", evidence, distances_of(evidence))
+    return Settings(parameter, getattr(rule, parameter), values, support)
 
 
-def dial_reach(evidence: Evidence, reach: Floats) -> Dial | None:
-    """The dial that sets the reach itself; None if the query has none, or one for each class.
+def radius_settings(rule: Rule, evidence: Evidence) -> Settings:
+    """The values of a radius: the support changes only at the distances to the classes."""
+    return parameter_settings(rule, "radius", evidence, distances_of(evidence))
+
+
+def reach_settings(evidence: Evidence, reach: Floats) -> Settings | None:
+    """The values of the reach itself; None if the query has none, or one for each class.
 
     reach: of one query, a number or of shape (n_classes,).
     """
     if reach.ndim == 1 or np.isneginf(reach):
         return None
     at = distances_of(evidence)
-    return Dial(
-        "reach", float(reach), at, lambda setting: within(evidence.class_distances, setting)
+    return Settings(
+        "reach", float(reach), at, lambda value: within(evidence.class_distances, value)
     )
 
 
@@ -110,7 +111,7 @@ def distances_of(evidence: Evidence) -> Floats:
 
 def find_slack(
     evidence: Evidence,
-    neighborhood: Neighborhood,
+    rule: Rule,
     others: Sequence[Bools],
     belief: int,
     knowable: Sequence[int] | None = None,
@@ -118,33 +119,33 @@ def find_slack(
     """The slack in one layer for the one query that the evidence is about.
 
     others: supports of the other layers, masks of shape (1, n_classes). knowable: codes of the
-    classes that may be IK; None for all. Returns None if there is nothing to turn.
+    classes that may be IK; None for all. Returns None if there is nothing to vary.
     """
-    evidence = weigh(evidence, neighborhood.quorum, np.array([belief]))
-    dial: Dial | None = said(neighborhood, "dial")(evidence)
-    if dial is None:
+    evidence = weigh(evidence, rule.quorum, np.array([belief]))
+    settings: Settings | None = promise_of(rule, "settings")(evidence)
+    if settings is None:
         return None
-    support, settings, value = dial.support, dial.settings, dial.value
+    values, now = settings.values, settings.value
 
-    def assertion(setting: Any) -> Assertion:
-        justification = justify([support(setting), *others])
+    def assertion(value: Any) -> Assertion:
+        justification = justify([settings.support(value), *others])
         return Assertion(int(make_assertions(np.array([belief]), justification, knowable)[0]))
 
-    now = assertion(value)
-    grow = _first(settings[settings > value], assertion, now)
-    shrink = _first(settings[settings < value][::-1], assertion, now)
+    current = assertion(now)
+    grow = _first(values[values > now], assertion, current)
+    shrink = _first(values[values < now][::-1], assertion, current)
     if shrink is not None:
-        # It holds from that setting up to the next one, where the current assertion begins.
-        above = settings[settings > shrink.at]
-        shrink = Turn(float(min(above[0] if len(above) else value, value)), shrink.becomes)
-    return Slack(dial.parameter, float(value), shrink, grow)
+        # It holds from that value up to the next one, where the current assertion begins.
+        above = values[values > shrink.at]
+        shrink = ChangePoint(float(min(above[0] if len(above) else now, now)), shrink.becomes)
+    return Slack(settings.parameter, float(now), shrink, grow)
 
 
 def _first(
-    settings: Iterable[Any], assertion: Callable[[Any], Assertion], now: Assertion
-) -> Turn | None:
-    """The first setting with another assertion."""
-    for setting in settings:
-        if (then := assertion(setting)) != now:
-            return Turn(float(setting), then)
+    values: Iterable[Any], assertion: Callable[[Any], Assertion], current: Assertion
+) -> ChangePoint | None:
+    """The first value with another assertion."""
+    for value in values:
+        if (then := assertion(value)) != current:
+            return ChangePoint(float(value), then)
     return None

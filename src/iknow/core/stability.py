@@ -20,10 +20,10 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Ints
 from iknow.core.evidence import Evidence
-from iknow.core.overriding import said
+from iknow.core.overriding import promise_of
 
 if TYPE_CHECKING:
-    from iknow.core.neighborhood import Neighborhood
+    from iknow.core.rule import Rule
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,19 +50,19 @@ class Stability:
 
 
 def find_stability(
-    evidence: Sequence[Evidence], neighborhoods: Sequence[Neighborhood], belief: Ints, known: Bools
+    evidence: Sequence[Evidence], rules: Sequence[Rule], belief: Ints, known: Bools
 ) -> Stability:
     """The stability of each IK: it is lost with the first layer that no longer supports it alone.
 
-    evidence, neighborhoods: one per layer. belief: class codes of shape (n,). known: mask of shape
+    evidence, rules: one per layer. belief: class codes of shape (n,). known: mask of shape
     (n,) of the samples that are IK.
     """
-    layers = list(zip(evidence, neighborhoods, strict=True))
+    layers = list(zip(evidence, rules, strict=True))
     whole: Stability = reduce(
-        lost_with_either, (said(rule, "removals")(about, belief) for about, rule in layers)
+        lost_with_either, (promise_of(rule, "removals")(about, belief) for about, rule in layers)
     )
     # A changed sample changes in every layer at once, so the weakest layer decides.
-    changes = np.min([said(rule, "changes")(about, belief) for about, rule in layers], axis=0)
+    changes = np.min([promise_of(rule, "changes")(about, belief) for about, rule in layers], axis=0)
     kept = np.where(known, whole.at_least, 0), whole.exact | ~known, np.where(known, changes, 0)
     return Stability(*kept)
 

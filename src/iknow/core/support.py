@@ -17,17 +17,15 @@ from iknow.core.evidence import Evidence
 from iknow.core.quorum import weigh
 
 if TYPE_CHECKING:
-    from iknow.core.neighborhood import Neighborhood
+    from iknow.core.rule import Rule
 
 
-def find_support(
-    evidence: Evidence, neighborhood: Neighborhood, belief: Ints | None = None
-) -> Bools:
+def find_support(evidence: Evidence, rule: Rule, belief: Ints | None = None) -> Bools:
     """Return the support S(x) = { c : d_c <= ρ(x) } as a mask of shape (n_queries, n_classes).
 
     Args:
         evidence: Evidence about the queries, in one layer.
-        neighborhood: The rule that gives the reach ρ(x), and the quorum.
+        rule: The rule that gives the reach ρ(x), and the quorum.
         belief: Class codes of shape (n_queries,), for rules that depend on it. Default: the nearest
             class of each query.
 
@@ -35,8 +33,8 @@ def find_support(
         >>> find_support(a.evidence["input"], a.neighborhoods["input"]).shape
         (75, 3)
     """
-    weighed = weigh(evidence, neighborhood.quorum, belief)
-    reach = neighborhood.reach(weighed)
+    weighed = weigh(evidence, rule.quorum, belief)
+    reach = rule.reach(weighed)
     return within(weighed.class_distances, reach if reach.ndim == 2 else reach[:, None])
 
 

@@ -6,7 +6,7 @@ given accuracy; 0 if none can. It depends on the order of the levels alone, not 
 `tune` chose, so a grid over rules, quorums, layers and metrics compares what they could do.
 
 Samples at level 0 are never IK, and a certificate for each class bars some classes: neither is ever
-asserted. Neighborhoods without levels, as those of the paper's rules, have only one setting: their
+asserted. Rules without levels, as those of the paper's rules, have only one setting: their
 score is the coverage of IK as they are, or 0 if the accuracy on it is lower.
 
 The threshold is chosen on the very samples that score, so the number is no promise: `tune` makes

@@ -75,7 +75,7 @@ def radius_curve(assessment: Assessment, y_true: Any, layer: str | None = None) 
     """Compute how assertions and their accuracy depend on the radius of a `Ball` in one layer.
 
     Args:
-        assessment: What `assess` returned for n samples. Of the layer's own neighborhood in it only
+        assessment: What `assess` returned for n samples. Of the layer's own rule in it only
             the quorum matters; those of the other layers matter whole.
         y_true: True labels of shape (n,).
         layer: Name of the layer; optional if there is only one.

@@ -13,7 +13,7 @@ import numpy as np
 
 from iknow.core.arrays import Codes, Floats
 from iknow.core.evidence import distances_for_and_against
-from iknow.core.neighborhood import Neighborhood
+from iknow.core.rule import Rule
 from iknow.evaluation.curves import check_layer
 from iknow.explain.assessment import Assessment
 
@@ -26,14 +26,14 @@ class EvidenceScatter:
 
     Attributes:
         layer: The layer that the distances are measured in.
-        neighborhood: The layer's rule, which draws the lines.
+        rule: The layer's rule, which draws the lines.
         own: d_g, of shape (n,); inf where the class has no training sample.
         other: d_¬g, of shape (n,); inf where no other class has a training sample.
         assertion: One `Assertion` per sample, of shape (n,).
     """
 
     layer: str
-    neighborhood: Neighborhood
+    rule: Rule
     own: Floats
     other: Floats
     assertion: Codes
@@ -58,7 +58,7 @@ def evidence_scatter(assessment: Assessment, layer: str | None = None) -> Eviden
     own, other = distances_for_and_against(assessment.weighed[layer], assessment.belief_codes)
     return EvidenceScatter(
         layer=layer,
-        neighborhood=assessment.neighborhoods[layer],
+        rule=assessment.neighborhoods[layer],
         own=np.where(assessment.invalid, np.inf, own),
         other=np.where(assessment.invalid, np.inf, other),
         assertion=assessment.assertion,

@@ -29,9 +29,9 @@ from iknow.core.justification import justify
 from iknow.core.level import Levels, log_odds
 from iknow.core.margin import find_margins
 from iknow.core.movement import Movement
-from iknow.core.neighborhood import Neighborhood, check_by_layer
 from iknow.core.quorum import Quorum, Weighed, weigh
 from iknow.core.robustness import find_robust_radii
+from iknow.core.rule import Rule, check_by_layer
 from iknow.core.scalars import as_whole
 from iknow.core.stability import Stability, find_stability
 from iknow.core.support import find_support
@@ -77,7 +77,7 @@ class Assessment:
     belief_codes: Ints
     scores: Floats
     evidence: Mapping[str, Evidence]
-    neighborhoods: Mapping[str, Neighborhood]
+    neighborhoods: Mapping[str, Rule]
     invalid: Bools
     knowable: Sequence[int] | None = None
     found: Mapping[str, Bools] | None = None
@@ -217,7 +217,7 @@ class Assessment:
         """What each voice says, of shape (n, n_voices)."""
         path = self._path
         contrasts = {layer: self._contrast(layer, path.quorum) for layer in path.layers}
-        return path.hear(contrasts, None if path.confidence is None else self._confidence)
+        return path.ranks(contrasts, None if path.confidence is None else self._confidence)
 
     def _contrast(self, layer: str, quorum: Quorum) -> Contrast:
         if self.decisions is not None and self.decisions[layer].contrast.quorum == quorum:
@@ -291,7 +291,7 @@ class Assessment:
             self.assertion == Assertion.IK,
         )
 
-    def under(self, neighborhoods: Mapping[str, Neighborhood]) -> Assessment:
+    def under(self, neighborhoods: Mapping[str, Rule]) -> Assessment:
         """Assess the same predictions with other `neighborhoods`, from the same evidence."""
         return replace(
             self,

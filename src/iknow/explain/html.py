@@ -54,7 +54,7 @@ def assessment_to_html(assessment: Assessment) -> str:
         heading("Assessment", f"of {len(assessment):,} predictions"),
         bar(counts, len(assessment)),
         legend(counts, len(assessment)),
-        table(("layer", "neighborhood"), rules, margin="12px 0 0"),
+        table(("layer", "rule"), rules, margin="12px 0 0"),
         paragraphs([f"reasons: {given}"] if given else []),
     )
 

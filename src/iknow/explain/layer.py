@@ -13,8 +13,8 @@ import numpy as np
 
 from iknow.core.codes import NO_BELIEF
 from iknow.core.evidence import NO_EXEMPLAR, Evidence
-from iknow.core.neighborhood import NO_REACH
 from iknow.core.quorum import ONE, Quorum, Weighed
+from iknow.core.rule import NO_REACH
 from iknow.core.slack import Slack, find_slack
 from iknow.core.text import name
 from iknow.explain.picture import Picture, Renderer, picture_of, take_sample
@@ -53,7 +53,7 @@ class LayerExplanation:
             last one decides. Fewer if there are no more.
         samples_against: Likewise of another class, the first to complete its quorum.
         quorum: How many samples the belief and another class need within reach.
-        reach: How far the neighborhood extends; None for not at all.
+        reach: How far the rule reaches; None for not at all.
         reach_against: How far it extends for the class of `samples_against`.
         support: Labels of the classes with enough samples within reach.
         margin: How far the layer is from no longer supporting the belief alone, or from doing so.
@@ -127,7 +127,7 @@ def explain_layer(
 ) -> LayerExplanation:
     """What a layer says about the one sample of `one`. training: samples by row, for pictures."""
     evidence, weighed = one.evidence[layer], one.weighed[layer]
-    neighborhood, labels = one.neighborhoods[layer], one.classes.tolist()
+    rule, labels = one.neighborhoods[layer], one.classes.tolist()
     belief, against = int(one.belief_codes[0]), _strongest_other(evidence, weighed)
     ranked, rows = evidence.ranked_distances()[0], evidence.ranked_exemplars()[0]
 
@@ -140,23 +140,23 @@ def explain_layer(
         )
 
     # A rule with a reach for each class reaches as far as that of the believed one.
-    reaches = np.broadcast_to(neighborhood.reach(weighed)[0], len(labels))
+    reaches = np.broadcast_to(rule.reach(weighed)[0], len(labels))
     reach = float(reaches.max() if belief == NO_BELIEF else reaches[belief])
     valid = bool(np.isfinite(ranked).any())
     extends = valid and reach != NO_REACH
     elsewhere = [mask for name, mask in one.supports.items() if name != layer]
-    needed, contradicting = neighborhood.quorum
+    needed, contradicting = rule.quorum
     knowable = () if one.never_known[0] else None
     return LayerExplanation(
         layer=layer,
         samples_for=() if belief == NO_BELIEF else exemplars(belief, needed),
         samples_against=() if against is None else exemplars(against, contradicting),
-        quorum=neighborhood.quorum,
+        quorum=rule.quorum,
         reach=reach if extends else None,
         reach_against=float(reaches[against]) if extends and against is not None else None,
         support=tuple(labels[code] for code in np.flatnonzero(one.supports[layer][0])),
         margin=float(one.layer_margins[layer][0]),
-        slack=find_slack(weighed, neighborhood, elsewhere, belief, knowable)
+        slack=find_slack(weighed, rule, elsewhere, belief, knowable)
         if valid and belief != NO_BELIEF
         else None,
     )

@@ -137,7 +137,7 @@ def make_card(info: BundleInfo) -> str:
         f"## How to load it\n\n{LOADING}{more}",
         "## What it was made of",
         _table(("", ""), facts),
-        _table(("layer", "features", "metric", "neighborhood"), layers),
+        _table(("layer", "features", "metric", "rule"), layers),
         "## Limits",
         "\n".join(f"- {each}" for each in limits),
     ]

@@ -17,8 +17,8 @@ from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion, may_be_known
 from iknow.core.evidence import NO_EXEMPLAR, Evidence
 from iknow.core.movement import Movement
-from iknow.core.neighborhood import Neighborhood
 from iknow.core.quorum import weigh
+from iknow.core.rule import Rule
 from iknow.core.text import name as shown_name
 from iknow.explain.assessment import Assessment
 from iknow.report.mirrors import describe_setting, find_fixed, has_mirror
@@ -29,15 +29,15 @@ MOST_NEIGHBORS = 30  # unless a rule needs more: neighbors are most of the page'
 Columns = dict[str, NDArray[Any]]
 
 
-def count_neighbors(evidence: Evidence, neighborhood: Neighborhood) -> int:
+def count_neighbors(evidence: Evidence, rule: Rule) -> int:
     """How many neighbors of each sample the page holds: the largest k it can show."""
-    return max(neighborhood.n_neighbors, min(evidence.n_neighbors, MOST_NEIGHBORS))
+    return max(rule.n_neighbors, min(evidence.n_neighbors, MOST_NEIGHBORS))
 
 
-def count_others(evidence: Evidence, neighborhood: Neighborhood) -> int:
+def count_others(evidence: Evidence, rule: Rule) -> int:
     """How many other classes the page holds: two, or all if each has its own reach."""
     others = evidence.n_classes - 1
-    return others if neighborhood.reach(evidence).ndim == 2 else min(others, 2)
+    return others if rule.reach(evidence).ndim == 2 else min(others, 2)
 
 
 def bytes_per_sample(assessment: Assessment) -> int:
@@ -46,27 +46,27 @@ def bytes_per_sample(assessment: Assessment) -> int:
     return sum(a.nbytes for a in gather_columns(assessment, first, first == 0, first).values())
 
 
-def layer_columns(evidence: Evidence, neighborhood: Neighborhood, belief: Ints) -> Columns:
+def layer_columns(evidence: Evidence, rule: Rule, belief: Ints) -> Columns:
     """The columns of one layer. belief: class codes of shape (n,), -1 for no belief.
 
     distances, codes, rows and ranks have shape (n, 1 + others), the believed class first, then
     others by distance; neighbors has shape (n, k).
     """
-    whole, evidence = evidence, weigh(evidence, neighborhood.quorum, belief)
+    whole, evidence = evidence, weigh(evidence, rule.quorum, belief)
     samples = np.arange(len(evidence))[:, None]
-    order = others_by_distance(evidence)[:, : count_others(evidence[:1], neighborhood)]
+    order = others_by_distance(evidence)[:, : count_others(evidence[:1], rule)]
     codes = np.hstack([belief[:, None], order])
     # Nothing is near a class that was not named.
     distances = np.where(codes < 0, np.inf, evidence.class_distances[samples, codes])
     rows = np.where(codes < 0, NO_EXEMPLAR, evidence.exemplars[samples, codes])
-    neighbors = evidence.neighbor_distances[:, : count_neighbors(evidence, neighborhood)]
+    neighbors = evidence.neighbor_distances[:, : count_neighbors(evidence, rule)]
     return {
         "distances": distances.astype(np.float64),
         "codes": codes.astype(np.int32),
         "rows": rows.astype(np.int64),  # users may number samples by the ids of a database
         "ranks": _ranks(distances, neighbors),
         "neighbors": neighbors.astype(np.float32),
-        **nearer_columns(whole, neighborhood.quorum, codes),
+        **nearer_columns(whole, rule.quorum, codes),
     }
 
 

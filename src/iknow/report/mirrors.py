@@ -16,23 +16,23 @@ from iknow.core.arrays import Ints
 from iknow.core.evidence import Evidence
 from iknow.core.margin import find_margins
 from iknow.core.movement import Movement
-from iknow.core.neighborhood import NO_REACH, Neighborhood
-from iknow.core.overriding import said
+from iknow.core.overriding import promise_of
 from iknow.core.quorum import weigh
 from iknow.core.robustness import find_robust_radii
+from iknow.core.rule import NO_REACH, Rule
 from iknow.core.support import find_support
 from iknow.core.text import name
 
 MIRRORS = {path.stem for path in (Path(__file__).parent / "static" / "rules").glob("*.js")}
 
 
-def has_mirror(rule: type[Neighborhood]) -> bool:
+def has_mirror(rule: type[Rule]) -> bool:
     """Whether a rule of iknow has its file in static/rules; a subclass elsewhere has none."""
     package, _, file = rule.__module__.rpartition(".")
     return package == "iknow.rules" and file in MIRRORS
 
 
-def describe_setting(rule: Neighborhood) -> dict[str, Any]:
+def describe_setting(rule: Rule) -> dict[str, Any]:
     """A rule and its parameters for static/rules/registry.js."""
     setting: dict[str, Any] = {"rule": type(rule).__name__}
     if not has_mirror(type(rule)):
@@ -41,7 +41,7 @@ def describe_setting(rule: Neighborhood) -> dict[str, Any]:
 
 
 def find_fixed(
-    evidence: Evidence, rule: Neighborhood, belief: Ints, movement: Movement, codes: Ints
+    evidence: Evidence, rule: Rule, belief: Ints, movement: Movement, codes: Ints
 ) -> dict[str, NDArray[Any]]:
     """What the page cannot find itself: the columns that static/rules/fixed.js reads.
 
@@ -50,7 +50,7 @@ def find_fixed(
     samples, weighed = np.arange(len(evidence))[:, None], weigh(evidence, rule.quorum, belief)
     reach = rule.reach(weighed)
     reach = np.broadcast_to(reach.reshape(len(evidence), -1), evidence.class_distances.shape)
-    limit = said(rule, "empty_beyond")  # as for margins: inf is no limit
+    limit = promise_of(rule, "empty_beyond")  # as for margins: inf is no limit
     shown = np.where(reach == NO_REACH, NO_REACH if np.isinf(limit) else limit, reach)
     return {
         "within": (find_support(weighed, rule, belief)[samples, codes] & (codes >= 0)).astype(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from iknow.core.assertion import Assertion
-from iknow.core.neighborhood import Neighborhood
+from iknow.core.rule import Rule
 from iknow.core.text import name, percent
 from iknow.evaluation.metrics import Report
 from iknow.explain.assessment import Assessment
@@ -33,7 +33,7 @@ def chosen_level(assessment: Assessment, selection: Selection | None) -> float |
     return selection.level if selection is not None and same and assessment.levels else None
 
 
-def holds_here(neighborhoods: Mapping[str, Neighborhood], selection: Selection | None) -> bool:
+def holds_here(neighborhoods: Mapping[str, Rule], selection: Selection | None) -> bool:
     """Whether there is a certificate for these neighborhoods."""
     return (
         selection is not None
@@ -43,7 +43,7 @@ def holds_here(neighborhoods: Mapping[str, Neighborhood], selection: Selection |
 
 
 def _about_accuracy(
-    neighborhoods: Mapping[str, Neighborhood], report: Report | None, selection: Selection | None
+    neighborhoods: Mapping[str, Rule], report: Report | None, selection: Selection | None
 ) -> list[str]:
     if selection is None:
         return [

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from iknow.core.arrays import Ints
 from iknow.core.evidence import NO_EXEMPLAR, Evidence
-from iknow.core.neighborhood import Neighborhood
 from iknow.core.quorum import ONE, Quorum, Weighed, weigh
+from iknow.core.rule import Rule
 
 Columns = dict[str, NDArray[Any]]
 
@@ -46,7 +46,7 @@ def nearer_columns(evidence: Evidence, quorum: Quorum, codes: Ints) -> Columns:
     }
 
 
-def attack_columns(evidence: Evidence, rule: Neighborhood, codes: Ints) -> Columns:
+def attack_columns(evidence: Evidence, rule: Rule, codes: Ints) -> Columns:
     """With a quorum, what `find_clearance` compares: how far each class is to those who attack.
 
     Another class would have to be the belief, so the sides of the quorum change places. If not all

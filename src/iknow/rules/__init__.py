@@ -6,14 +6,14 @@
     BallWithNearest(radius, k)    max(ε, r_k) if any sample lies within ε, else none (H-2)
     RelativeBall(radius, ratio)   ratio · r_1 if r_1 <= ε, else none                 (ours)
 
-The contract that they share is `iknow.core.neighborhood.Neighborhood`.
+The contract that they share is `iknow.core.rule.Rule`.
 """
 
 from iknow.rules.ball import Ball
 from iknow.rules.ball_else_nearest import BallElseNearest
 from iknow.rules.ball_with_nearest import BallWithNearest
 from iknow.rules.nearest import Nearest
-from iknow.rules.registry import RULES, neighborhood_from_dict, neighborhood_to_dict, register_rule
+from iknow.rules.registry import RULES, register_rule, rule_from_dict, rule_to_dict
 from iknow.rules.relative_ball import RelativeBall
 
 __all__ = [
@@ -23,7 +23,7 @@ __all__ = [
     "BallWithNearest",
     "Nearest",
     "RelativeBall",
-    "neighborhood_from_dict",
-    "neighborhood_to_dict",
     "register_rule",
+    "rule_from_dict",
+    "rule_to_dict",
 ]

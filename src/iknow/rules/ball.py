@@ -18,15 +18,15 @@ from iknow.core.contrast import Contrast
 from iknow.core.drawing import Areas, Drawing, Limits
 from iknow.core.evidence import Evidence, distances_for_and_against
 from iknow.core.horizon import Horizon
-from iknow.core.neighborhood import Neighborhood, Sides, parameter
 from iknow.core.quorum import ONE, Quorum, own_distances
-from iknow.core.slack import dial_radius
+from iknow.core.rule import Rule, Sides, parameter
+from iknow.core.slack import radius_settings
 from iknow.core.stability import Stability, count_nearest
 from iknow.core.support import within
 
 
 @dataclass(frozen=True, repr=False)
-class Ball(Neighborhood):
+class Ball(Rule):
     """All training samples within a fixed radius (the paper's ε-ball).
 
     Args:
@@ -44,7 +44,7 @@ class Ball(Neighborhood):
 
     axes = ("radius",)
     empty_beyond = full_within = decided_within = parameter("radius")
-    dial = dial_radius
+    settings = radius_settings
 
     def reach(self, evidence: Evidence) -> Floats:
         return np.full(len(evidence), self.radius)
@@ -82,7 +82,7 @@ def count_within(evidence: Evidence, radius: float | Floats, belief: Ints) -> St
     return count_nearest(evidence, (distances <= limit[:, None]) & (distances < other[:, None]))
 
 
-def count_own(evidence: Evidence, counted: Bools, rule: Neighborhood) -> Stability:
+def count_own(evidence: Evidence, counted: Bools, rule: Rule) -> Stability:
     """How many of the believed class must go to leave fewer than the quorum.
 
     counted: a mask of shape (n, per_class) of its nearest samples; a later one counts only if all

@@ -17,16 +17,16 @@ from iknow.core.contrast import Contrast
 from iknow.core.drawing import Drawing
 from iknow.core.evidence import Evidence
 from iknow.core.horizon import Horizon
-from iknow.core.neighborhood import Neighborhood, Sides, parameter
 from iknow.core.quorum import ONE, Quorum
-from iknow.core.slack import dial_radius
+from iknow.core.rule import Rule, Sides, parameter
+from iknow.core.slack import radius_settings
 from iknow.core.stability import Stability, lost_with_both
 from iknow.rules.ball import count_within, draw_ball
 from iknow.rules.nearest import count_votes
 
 
 @dataclass(frozen=True, repr=False)
-class BallElseNearest(Neighborhood):
+class BallElseNearest(Rule):
     """The ball, or the k nearest samples where the ball is empty (the paper's H-1).
 
     Args:
@@ -46,7 +46,7 @@ class BallElseNearest(Neighborhood):
 
     axes = ("radius",)
     full_within = decided_within = parameter("radius")
-    dial = dial_radius
+    settings = radius_settings
 
     def reach(self, evidence: Evidence) -> Floats:
         inhabited = evidence.nearest_distance() <= self.radius

@@ -17,16 +17,16 @@ from iknow.core.arrays import Floats, Ints
 from iknow.core.contrast import ValidationEvidence, find_contrast, quorum_of
 from iknow.core.evidence import Evidence, distances_for_and_against
 from iknow.core.horizon import Horizon
-from iknow.core.neighborhood import Neighborhood
 from iknow.core.quorum import ONE, Quorum
-from iknow.core.slack import Dial, dial_parameter
+from iknow.core.rule import Rule
+from iknow.core.slack import Settings, parameter_settings
 from iknow.core.stability import Stability
 from iknow.errors import InputError
 from iknow.rules.ball import count_within
 
 
 @dataclass(frozen=True, repr=False)
-class Nearest(Neighborhood):
+class Nearest(Rule):
     """The k nearest training samples, however far (the paper's k-NN).
 
     Args:
@@ -56,8 +56,8 @@ class Nearest(Neighborhood):
             return super().removals(evidence, belief)
         return count_votes(evidence, self.k, belief)
 
-    def dial(self, evidence: Evidence) -> Dial:
-        return dial_parameter(self, "k", evidence, np.arange(1, evidence.n_neighbors + 1))
+    def settings(self, evidence: Evidence) -> Settings:
+        return parameter_settings(self, "k", evidence, np.arange(1, evidence.n_neighbors + 1))
 
     @classmethod
     def why_not_for_coverage(cls) -> str:

@@ -10,8 +10,8 @@ from dataclasses import is_dataclass
 from inspect import isabstract
 from typing import Any, TypeVar
 
-from iknow.core.neighborhood import Neighborhood
 from iknow.core.quorum import ONE
+from iknow.core.rule import Rule
 from iknow.core.text import shown
 from iknow.errors import InputError
 from iknow.rules.ball import Ball
@@ -20,20 +20,20 @@ from iknow.rules.ball_with_nearest import BallWithNearest
 from iknow.rules.nearest import Nearest
 from iknow.rules.relative_ball import RelativeBall
 
-RULES: dict[str, type[Neighborhood]] = {
+RULES: dict[str, type[Rule]] = {
     rule.__name__: rule for rule in (Ball, Nearest, BallElseNearest, BallWithNearest, RelativeBall)
 }
 
-Rule = TypeVar("Rule", bound=type[Neighborhood])
+R = TypeVar("R", bound=type[Rule])
 
 
-def register_rule(rule: Rule) -> Rule:
+def register_rule(rule: R) -> R:
     """Make a rule known by its name, so that you can save, load, list and compare it.
 
     Call it before you `load` a bundle with the rule; it also works as a decorator.
 
     Args:
-        rule: A frozen dataclass that inherits `iknow.core.neighborhood.Neighborhood`.
+        rule: A frozen dataclass that inherits `iknow.core.rule.Rule`.
 
     Returns:
         The rule itself.
@@ -46,8 +46,8 @@ def register_rule(rule: Rule) -> Rule:
         >>> register_rule(Ball)  # known already
         <class 'iknow.rules.ball.Ball'>
     """
-    if not (isinstance(rule, type) and issubclass(rule, Neighborhood)) or isabstract(rule):
-        raise InputError(f"a rule must be a class of Neighborhood with a reach; got {shown(rule)}")
+    if not (isinstance(rule, type) and issubclass(rule, Rule)) or isabstract(rule):
+        raise InputError(f"a rule must be a class of Rule with a reach; got {shown(rule)}")
     if not is_dataclass(rule) or rule.__hash__ is None:
         raise InputError(f"a rule must be a frozen dataclass, @dataclass(frozen=True); got {rule}")
     known = RULES.get(rule.__name__, rule)
@@ -58,7 +58,7 @@ def register_rule(rule: Rule) -> Rule:
     return rule
 
 
-def name_of(rule: type[Neighborhood]) -> str:
+def name_of(rule: type[Rule]) -> str:
     name = rule.__name__
     if RULES.get(name) is not rule:
         raise InputError(
@@ -68,7 +68,7 @@ def name_of(rule: type[Neighborhood]) -> str:
     return name
 
 
-def rule_named(name: object) -> type[Neighborhood]:
+def rule_named(name: object) -> type[Rule]:
     if not isinstance(name, str) or name not in RULES:
         raise InputError(
             f"unknown rule {shown(name, 60)}: call iknow.register_rule with it first, or use one "
@@ -77,16 +77,16 @@ def rule_named(name: object) -> type[Neighborhood]:
     return RULES[name]
 
 
-def neighborhood_to_dict(neighborhood: Neighborhood) -> dict[str, Any]:
-    """Return `neighborhood` as plain values for JSON; `neighborhood_from_dict` reads it back."""
-    values = {name: value for name, value in vars(neighborhood).items() if name != "quorum"}
-    if neighborhood.quorum != ONE:
-        values["quorum"] = list(neighborhood.quorum)
-    return {"rule": name_of(type(neighborhood)), **values}
+def rule_to_dict(rule: Rule) -> dict[str, Any]:
+    """Return `rule` as plain values for JSON; `rule_from_dict` reads it back."""
+    values = {name: value for name, value in vars(rule).items() if name != "quorum"}
+    if rule.quorum != ONE:
+        values["quorum"] = list(rule.quorum)
+    return {"rule": name_of(type(rule)), **values}
 
 
-def neighborhood_from_dict(record: Mapping[str, Any]) -> Neighborhood:
-    """Return the neighborhood that `neighborhood_to_dict` wrote as `record`."""
+def rule_from_dict(record: Mapping[str, Any]) -> Rule:
+    """Return the rule that `rule_to_dict` wrote as `record`."""
     parameters = dict(record)
     rule = rule_named(parameters.pop("rule", None))
     try:

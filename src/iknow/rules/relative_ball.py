@@ -29,10 +29,10 @@ from iknow.core.drawing import Areas, Drawing, Limits
 from iknow.core.evidence import Evidence, distances_for_and_against
 from iknow.core.horizon import Horizon
 from iknow.core.level import least_ratio
-from iknow.core.neighborhood import NO_REACH, Checks, Neighborhood, Sides, parameter
 from iknow.core.quorum import ONE, Quorum, own_distances, weigh
+from iknow.core.rule import NO_REACH, Checks, Rule, Sides, parameter
 from iknow.core.scalars import as_real
-from iknow.core.slack import dial_radius
+from iknow.core.slack import radius_settings
 from iknow.core.stability import Stability, count_nearest
 from iknow.errors import SelectionError
 from iknow.rules.ball import count_own
@@ -47,7 +47,7 @@ def check_ratio(ratio: object) -> float:
 
 
 @dataclass(frozen=True, repr=False)
-class RelativeBall(Neighborhood):
+class RelativeBall(Rule):
     """Other classes up to `ratio` times as far as the belief, if that lies within the radius.
 
     It looks closely where data is dense and widely where it is sparse, and still finds nothing
@@ -68,13 +68,13 @@ class RelativeBall(Neighborhood):
     ratio: float
     quorum: Quorum = field(default=ONE, kw_only=True)
 
-    checks: ClassVar[Checks] = {**Neighborhood.checks, "ratio": check_ratio}
+    checks: ClassVar[Checks] = {**Rule.checks, "ratio": check_ratio}
     axes = ("radius", "ratio")
     by_level = True
     usual_quorum = (1, 3)  # two wrong labels nearby contradict nothing
     empty_beyond = parameter("radius")
     lead = parameter("ratio")
-    dial = dial_radius
+    settings = radius_settings
 
     def reach(self, evidence: Evidence) -> Floats:
         weighed = weigh(evidence, ONE)

@@ -16,7 +16,7 @@ import numpy as np
 from iknow.core.arrays import Floats32, Ints
 from iknow.core.decision import Decision, Scope, decide, scope_of
 from iknow.core.evidence import Evidence, empty_evidence
-from iknow.core.neighborhood import Neighborhood
+from iknow.core.rule import Rule
 from iknow.core.scalars import as_whole
 from iknow.errors import IknowError, InputError
 from iknow.locking import cached_property
@@ -90,11 +90,11 @@ class RowIndex(ABC):
         k, per_class = check_k(k, self.n_rows), check_per_class(per_class)
         return self._search(points, Scope(per_class, per_class, k))
 
-    def decides(self, rule: Neighborhood) -> bool:
+    def decides(self, rule: Rule) -> bool:
         """Whether `decide` is faster than `gather` for a `rule`, as far as it is known."""
         return False
 
-    def decide(self, queries: Any, rule: Neighborhood, belief: Ints) -> Decision:
+    def decide(self, queries: Any, rule: Rule, belief: Ints) -> Decision:
         """Decide by a `rule` about `queries`, (n, n_features), and their `belief`, (n,)."""
         points, codes = self._check(queries), np.ascontiguousarray(belief, dtype=np.int64)
         check_k(rule.n_neighbors, self.n_rows)

@@ -11,7 +11,7 @@ import numpy as np
 from iknow.core.arrays import Bools, Floats32, Ints
 from iknow.core.decision import Decision
 from iknow.core.evidence import Evidence
-from iknow.core.neighborhood import Neighborhood
+from iknow.core.rule import Rule
 from iknow.core.text import shown
 from iknow.errors import InputError, MissingExtraError
 from iknow.geometry import Metric
@@ -158,11 +158,11 @@ class LayerIndex:
         """Evidence about some of the points themselves, each its own nearest."""
         return self._index.gather(self.points[rows], k)
 
-    def decides(self, rule: Neighborhood) -> bool:
+    def decides(self, rule: Rule) -> bool:
         """Whether `decide` is faster than `gather`, as far as it is known."""
         return self._index.decides(rule)
 
-    def decide(self, queries: Any, rule: Neighborhood, belief: Ints) -> Decision:
+    def decide(self, queries: Any, rule: Rule, belief: Ints) -> Decision:
         """What activations of the layer decide about their beliefs, of shape (n_queries,)."""
         decision = self._index.decide(self._transform(queries), rule, belief)
         self._check_arrays()

@@ -37,7 +37,7 @@ from iknow.core.evidence import (
     pad_evidence,
     stack_evidence,
 )
-from iknow.core.neighborhood import Neighborhood
+from iknow.core.rule import Rule
 from iknow.core.text import shown
 from iknow.errors import InputError
 from iknow.locking import cached_property
@@ -126,7 +126,7 @@ class Union(RowIndex):
             points[mask], labels[mask] = index.points[places], index.labels[places]
         return points, labels
 
-    def decides(self, rule: Neighborhood) -> bool:
+    def decides(self, rule: Rule) -> bool:
         """Whether `decide` is faster than `gather` for a `rule`, as far as it is known."""
         return self.base.decides(rule)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Ints
-from iknow.core.neighborhood import Neighborhood
+from iknow.core.rule import Rule
 from iknow.errors import InputError
 from iknow.selection.binomial import p_values
 from iknow.selection.exact.deadline import Deadline
@@ -65,7 +65,7 @@ class Candidate:
     `iknow.core.level`, if the setting is on a path.
     """
 
-    neighborhoods: Mapping[str, Neighborhood]
+    neighborhoods: Mapping[str, Rule]
     classes: tuple[int, ...] | None = None
     least_confidence: float = -np.inf
     level: float | None = None
@@ -89,7 +89,7 @@ class Candidate:
 
 
 def find_candidates(
-    part: Part, rule: type[Neighborhood], k: int | None, time_limit: float
+    part: Part, rule: type[Rule], k: int | None, time_limit: float
 ) -> tuple[list[Candidate], bool]:
     """The best setting for each price of an error, and whether all are proven to be the best."""
     objective = make_objective(part.evidence, part.belief, np.asarray(part.y_true), rule, k)

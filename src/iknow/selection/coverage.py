@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from iknow.core.arrays import Floats, Ints
-from iknow.core.neighborhood import Neighborhood, check_k, has_k
+from iknow.core.rule import Rule, check_k, has_k
 from iknow.errors import InputError, SelectionError
 from iknow.selection.exact.deadline import Deadline, check_time_limit
 from iknow.selection.exact.depth import deepest_point
@@ -23,7 +23,7 @@ def select(
     evidence: ValidationEvidence,
     belief: Ints,
     y_true: Ints,
-    rule: type[Neighborhood],
+    rule: type[Rule],
     *,
     method: Method = "exact",
     k: int | Sequence[int] | None = None,
@@ -40,7 +40,7 @@ def select(
         evidence: Evidence about n validation samples, by layer.
         belief: What the model believes, as class codes of shape (n,).
         y_true: The truth, as class codes of shape (n,).
-        rule: The neighborhood whose parameters to choose, such as `Ball`.
+        rule: The rule whose parameters to choose, such as `Ball`.
         method: "exact" finds the true maximum, or reports the gap left after `time_limit` seconds.
             "grid" and "bayes" (needs Optuna) try `n_trials` settings, as the paper does, and exist
             for comparison.
@@ -95,7 +95,7 @@ def check_validation(evidence: ValidationEvidence, belief: Ints, y_true: Ints) -
         )
 
 
-def tunes_for_coverage(rule: type[Neighborhood]) -> bool:
+def tunes_for_coverage(rule: type[Rule]) -> bool:
     """Return whether `select` can choose the parameters of `rule`."""
     return rule.why_not_for_coverage() is None
 
@@ -104,7 +104,7 @@ def _make_objectives(
     evidence: ValidationEvidence,
     belief: Ints,
     y_true: Ints,
-    rule: type[Neighborhood],
+    rule: type[Rule],
     k: int | Sequence[int] | None,
 ) -> list[Objective]:
     """One for each k that lets some sample be IK; the last error if none does."""

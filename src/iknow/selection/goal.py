@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from iknow.core.neighborhood import Neighborhood, check_k, has_k
 from iknow.core.quorum import ONE, Quorum
+from iknow.core.rule import Rule, check_k, has_k
 from iknow.core.scalars import as_flag, as_real
 from iknow.core.text import names, shown
 from iknow.errors import InputError
@@ -98,7 +98,7 @@ class Goal:
         """Whether tuning along a path of levels needs to know the truth."""
         return self.coverage is None and self.false_alarm is None
 
-    def neighbors_needed(self, rule: type[Neighborhood], n_rows: int, quorum: Quorum = ONE) -> int:
+    def neighbors_needed(self, rule: type[Rule], n_rows: int, quorum: Quorum = ONE) -> int:
         """Return how many neighbor distances it takes to tune `rule` on `n_rows` training rows.
 
         `quorum`: how many samples the belief needs, and how many another class.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from iknow.core.arrays import Floats, Ints, Labels
-from iknow.core.neighborhood import Neighborhood
+from iknow.core.rule import Rule
 from iknow.errors import InputError
 from iknow.selection.candidates import Part
 from iknow.selection.coverage import check_validation, select
@@ -22,7 +22,7 @@ def choose(
     evidence: ValidationEvidence,
     belief: Ints,
     y_true: Ints | None,
-    rule: type[Neighborhood],
+    rule: type[Rule],
     classes: Labels | None = None,
     *,
     confidence: Floats | None = None,
@@ -36,7 +36,7 @@ def choose(
         evidence: Evidence about n validation samples, by layer.
         belief: What the model believes, as class codes of shape (n,).
         y_true: The truth, as class codes of shape (n,); None if the goal needs no labels.
-        rule: The neighborhood whose parameters to choose, such as `Ball`.
+        rule: The rule whose parameters to choose, such as `Ball`.
         classes: Labels of shape (n_classes,), to name classes in certificates and errors.
         confidence: The model's, of shape (n,), as one more voice that levels may hear.
         from_probabilities: Whether it was found from probabilities.

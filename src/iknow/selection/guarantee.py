@@ -41,7 +41,7 @@ from itertools import takewhile
 import numpy as np
 
 from iknow.core.arrays import Floats, Ints, Labels
-from iknow.core.neighborhood import Neighborhood, axes_of, has_k
+from iknow.core.rule import Rule, axes_of, has_k
 from iknow.core.scalars import as_real
 from iknow.errors import InputError, SelectionError
 from iknow.rules import RULES
@@ -58,7 +58,7 @@ def certify(
     evidence: ValidationEvidence,
     belief: Ints,
     y_true: Ints,
-    rule: type[Neighborhood],
+    rule: type[Rule],
     *,
     accuracy: float,
     confidence: float = 0.95,
@@ -74,7 +74,7 @@ def certify(
         evidence: Evidence about n validation samples, by layer.
         belief: What the model believes, as class codes of shape (n,).
         y_true: The truth, as class codes of shape (n,).
-        rule: A neighborhood with a radius, such as `Ball`.
+        rule: A rule with a radius, such as `Ball`.
         accuracy: The accuracy on IK to certify, between 0 and 1.
         confidence: Probability, over the draw of the validation data, that the promise holds.
         each_class: Certify each class by itself; classes that fail are never IK.

@@ -16,7 +16,7 @@ def to_html(selection: Selection) -> str:
         heading("Selection", f"of neighborhoods, method {selection.method}"),
         bar(known, selection.n_samples),
         legend(known, selection.n_samples),
-        table(("layer", "neighborhood"), rows, margin="12px 0 0"),
+        table(("layer", "rule"), rows, margin="12px 0 0"),
         paragraphs(selection.sentences()),
         color=COLORS[Assertion.IK] if selection.is_certified else LINE,
     )

@@ -66,7 +66,7 @@ def watch_part(levels: Levels, part: Part) -> Watch | None:
 
 def _hear(levels: Levels, part: Part) -> Floats:
     evidence = {layer: find_contrast(part.evidence[layer], part.belief) for layer in levels.layers}
-    return levels.hear(evidence, part.confidence)
+    return levels.ranks(evidence, part.confidence)
 
 
 def candidate_at(levels: Levels, level: float) -> Candidate:

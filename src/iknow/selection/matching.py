@@ -1,5 +1,5 @@
 """Matching: the parameter whose coverage is nearest to a target, as a fair comparison needs equal
-coverage. A rule knows how to match itself (`Neighborhood.match`); its rival is a threshold on the
+coverage. A rule knows how to match itself (`Rule.match`); its rival is a threshold on the
 highest score.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from iknow.core.arrays import Floats, Ints
-from iknow.core.neighborhood import Neighborhood, says
+from iknow.core.rule import Rule, says
 from iknow.errors import InputError, SelectionError
 from iknow.rules import RULES
 from iknow.selection.coverage import check_validation
@@ -19,7 +19,7 @@ def match_coverage(
     evidence: ValidationEvidence,
     belief: Ints,
     y_true: Ints,
-    rule: type[Neighborhood],
+    rule: type[Rule],
     coverage: float,
 ) -> Selection:
     """Choose the setting of a rule whose coverage is closest to a target.

@@ -13,8 +13,8 @@ import numpy as np
 
 from iknow.core.arrays import Floats, Ints
 from iknow.core.contrast import quorum_of
-from iknow.core.neighborhood import Neighborhood
 from iknow.core.quorum import ONE, Quorum
+from iknow.core.rule import Rule
 from iknow.errors import SelectionError
 from iknow.selection.exact.boxes import neighborhoods_at, sample_boxes
 from iknow.selection.selection import ValidationEvidence
@@ -25,7 +25,7 @@ class Objective:
     """Validation samples as boxes in the space of a rule's parameters, with their weights."""
 
     layers: Sequence[str]
-    rule: type[Neighborhood]
+    rule: type[Rule]
     k: int | None
     lows: Floats  # of shape (n, n_axes), as are highs
     highs: Floats
@@ -46,7 +46,7 @@ class Objective:
         n = len(self.right)
         return min(n, int(value) // (n + 1)) / n
 
-    def neighborhoods(self, point: Floats) -> dict[str, Neighborhood]:
+    def neighborhoods(self, point: Floats) -> dict[str, Rule]:
         return neighborhoods_at(point, self.layers, self.rule, self.k, self.quorum)
 
 
@@ -54,7 +54,7 @@ def make_objective(
     evidence: ValidationEvidence,
     belief: Ints,
     y_true: Ints,
-    rule: type[Neighborhood],
+    rule: type[Rule],
     k: int | None,
 ) -> Objective:
     """The objective of a rule on validation evidence; an error if no sample can ever be IK."""

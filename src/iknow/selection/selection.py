@@ -15,12 +15,12 @@ from iknow.core.contrast import ValidationEvidence as ValidationEvidence
 from iknow.core.evidence import Evidence
 from iknow.core.justification import justify
 from iknow.core.level import Levels
-from iknow.core.neighborhood import Neighborhood
+from iknow.core.rule import Rule
 from iknow.core.scalars import as_real
 from iknow.core.support import find_support
 from iknow.core.text import names, percent, shown
 from iknow.errors import InputError
-from iknow.rules import neighborhood_from_dict, neighborhood_to_dict
+from iknow.rules import rule_from_dict, rule_to_dict
 from iknow.selection.goal import Goal
 from iknow.selection.level_record import levels_from_dict, levels_to_dict
 from iknow.selection.watch import Watch
@@ -89,7 +89,7 @@ class Selection:
             promised was about the evidence before.
     """
 
-    neighborhoods: Mapping[str, Neighborhood]
+    neighborhoods: Mapping[str, Rule]
     coverage: float
     accuracy: float
     accuracy_outside: float
@@ -169,7 +169,7 @@ class Selection:
         for name in ACCURACIES:
             record[name] = None if np.isnan(record[name]) else record[name]
         rules = self.neighborhoods.items()
-        record["neighborhoods"] = {layer: neighborhood_to_dict(rule) for layer, rule in rules}
+        record["neighborhoods"] = {layer: rule_to_dict(rule) for layer, rule in rules}
         record["certificate"] = None if self.certificate is None else vars(self.certificate)
         record["levels"] = None if self.levels is None else levels_to_dict(self.levels)
         record["watch"] = None if self.watch is None else self.watch.to_dict()
@@ -190,7 +190,7 @@ class Selection:
         for name in ACCURACIES:
             values[name] = float("nan") if record[name] is None else record[name]
         rules = record["neighborhoods"].items()
-        values["neighborhoods"] = {layer: neighborhood_from_dict(rule) for layer, rule in rules}
+        values["neighborhoods"] = {layer: rule_from_dict(rule) for layer, rule in rules}
         if record["certificate"] is not None:
             values["certificate"] = Certificate(**record["certificate"])
         values["knowable"] = _read_knowable(record)
@@ -200,7 +200,7 @@ class Selection:
         return cls(**values | _read_path(record, values["neighborhoods"]))
 
 
-def _read_path(record: Mapping[str, Any], rules: Mapping[str, Neighborhood]) -> dict[str, Any]:
+def _read_path(record: Mapping[str, Any], rules: Mapping[str, Rule]) -> dict[str, Any]:
     """The path of levels, where on it the rules lie, and what that promises."""
     path, level, least, rate = (record[name] for name in PATH)
     levels = None if path is None else levels_from_dict(path)
@@ -251,7 +251,7 @@ def _read_knowable(record: Mapping[str, Any]) -> tuple[int, ...] | None:
 def find_known(
     evidence: ValidationEvidence,
     belief: Ints,
-    neighborhoods: Mapping[str, Neighborhood],
+    neighborhoods: Mapping[str, Rule],
     knowable: Sequence[int] | None = None,
 ) -> Bools:
     """Which samples are IK, of shape (n,), with these neighborhoods; see `Selection`."""
@@ -260,11 +260,11 @@ def find_known(
     return known if knowable is None else known & np.isin(belief, list(knowable))
 
 
-def _is_pure(evidence: Evidence | Contrast, belief: Ints, neighborhood: Neighborhood) -> Bools:
+def _is_pure(evidence: Evidence | Contrast, belief: Ints, rule: Rule) -> Bools:
     """For which samples a layer supports the belief alone, of shape (n,)."""
     if isinstance(evidence, Contrast):
         evidence, belief = evidence.as_evidence(), np.zeros(len(evidence), dtype=np.int64)
-    justification = justify([find_support(evidence, neighborhood, belief)])
+    justification = justify([find_support(evidence, rule, belief)])
     return np.asarray(make_assertions(belief, justification) == Assertion.IK)
 
 
@@ -272,7 +272,7 @@ def record_selection(
     evidence: ValidationEvidence,
     belief: Ints,
     y_true: Ints,
-    neighborhoods: Mapping[str, Neighborhood],
+    neighborhoods: Mapping[str, Rule],
     *,
     method: str,
     best_possible: float = 1.0,

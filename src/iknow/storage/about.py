@@ -34,7 +34,7 @@ class LayerInfo:
         name: Its name in the model.
         n_features: Number of features of its activations.
         metric: Its metric, such as "Cosine".
-        rule: Its neighborhood, such as "Ball(radius=0.5)"; None before tuning, or if left out.
+        rule: Its rule, such as "Ball(radius=0.5)"; None before tuning, or if left out.
         quorum: How many samples the belief needs, and another class to contradict it.
         left_out: Why `tune` left it out; None if it counts.
     """
@@ -72,7 +72,7 @@ class BundleInfo:
         per_class: Their number by class.
         inputs: The shape of one sample, by the names of the model's inputs; None if unknown.
         feature_names: The names of the features, if they have any.
-        rule: The kind of neighborhood.
+        rule: The kind of rule.
         layers: The layers.
         selection: How the neighborhoods were chosen, on how many validation samples, how they
             perform there, and what is promised; None if nothing was tuned.

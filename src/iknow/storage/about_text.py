@@ -29,7 +29,7 @@ def to_html(info: BundleInfo) -> str:
         heading(info.title, "a bundle of iknow"),
         paragraphs(info.note.splitlines()),
         table((), facts, margin="12px 0 0"),
-        table(("layer", "metric", "neighborhood"), layers, margin="4px 0 0"),
+        table(("layer", "metric", "rule"), layers, margin="4px 0 0"),
         paragraphs(map(short_line, info.promises)),
         color=COLORS[Assertion.IK] if certified else LINE,
     )

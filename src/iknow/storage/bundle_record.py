@@ -12,11 +12,11 @@ import numpy as np
 
 from iknow.core.arrays import Floats32, Ints, Labels
 from iknow.core.change import Change, Logged
-from iknow.core.neighborhood import Neighborhood
 from iknow.core.quorum import Quorum
+from iknow.core.rule import Rule
 from iknow.errors import BundleError, InputError
 from iknow.geometry import Metric, metric_from_dict, metric_to_dict
-from iknow.rules import neighborhood_from_dict, neighborhood_to_dict
+from iknow.rules import rule_from_dict, rule_to_dict
 from iknow.search.index import check_activations
 from iknow.storage.archive import LONGEST_NAME
 from iknow.storage.label_record import classes_from_dict, classes_to_dict
@@ -51,7 +51,7 @@ class Bundle:
     rows: Ints
     activations: Mapping[str, Floats32]
     metrics: Mapping[str, Metric]
-    neighborhoods: Mapping[str, Neighborhood]
+    neighborhoods: Mapping[str, Rule]
     settings: Mapping[str, Any]
     probe: Mapping[str, Any] = field(default_factory=dict)
     check: Callable[[], None] | None = None
@@ -84,7 +84,7 @@ def to_record(bundle: Bundle) -> tuple[dict[str, Any], dict[str, Any]]:
         layers[layer] = {
             "metric": metric_to_dict(metric),
             "metric_arrays": list(metric.arrays()),
-            "neighborhood": None if rule is None else neighborhood_to_dict(rule),
+            "neighborhood": None if rule is None else rule_to_dict(rule),
         }
         arrays[name_array(layer, "activations")] = np.asarray(values, dtype="<f4")
         for part, array in metric.arrays().items():
@@ -136,7 +136,7 @@ def from_record(manifest: Mapping[str, Any], arrays: Mapping[str, Any]) -> Bundl
         activations={layer: arrays[name_array(layer, "activations")] for layer in layers},
         metrics={layer: _make_metric(layer, layers[layer], arrays) for layer in layers},
         neighborhoods={
-            layer: _make_neighborhood(layer, record["neighborhood"])
+            layer: _make_rule(layer, record["neighborhood"])
             for layer, record in layers.items()
             if record["neighborhood"] is not None
         },
@@ -222,10 +222,10 @@ def _make_metric(layer: str, record: Mapping[str, Any], arrays: Mapping[str, Any
     return metric
 
 
-def _make_neighborhood(layer: str, record: object) -> Neighborhood:
-    where = f"the neighborhood of layer {layer[:80]!r}"
+def _make_rule(layer: str, record: object) -> Rule:
+    where = f"the rule of layer {layer[:80]!r}"
     try:
-        return neighborhood_from_dict(check_mapping(record, where))
+        return rule_from_dict(check_mapping(record, where))
     except ValueError as error:
         raise BundleError(f"{where} cannot be made: {str(error)[:200]}") from error
 

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import fields
 from typing import Any, Self
 
-from iknow.core.neighborhood import Neighborhood
+from iknow.core.rule import Rule
 from iknow.errors import InputError
 from iknow.selection import Selection
 from iknow.storage.saving import SavingMixin
@@ -74,7 +74,7 @@ class CommittingMixin(SavingMixin):
         before, now = self.bundled_["selection"], self._selection()
         if _are_same(before, now):
             return None
-        rules: dict[str, Neighborhood] = getattr(self, "neighborhoods_", {})
+        rules: dict[str, Rule] = getattr(self, "neighborhoods_", {})
         return Chosen(None if now is None else now.to_dict(), rules)
 
 

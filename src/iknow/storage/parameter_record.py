@@ -11,8 +11,8 @@ from dataclasses import dataclass, fields
 from numbers import Integral
 from typing import Any
 
-from iknow.core.neighborhood import Neighborhood
 from iknow.core.quorum import check_quorum
+from iknow.core.rule import Rule
 from iknow.core.scalars import as_flag, as_real
 from iknow.rules.registry import name_of, rule_named
 from iknow.selection import Selection
@@ -50,7 +50,7 @@ KEYS = tuple(field.name for field in fields(Parameters))
 def parameters_to_dict(classifier: Any) -> dict[str, Any]:
     """The parameters of a fitted classifier, except its model, device and index."""
     given, metric, seed = classifier.neighborhoods, classifier.metric, classifier.random_state
-    kinds = {Neighborhood: ONE, Selection: CHOSEN, Mapping: EACH}
+    kinds = {Rule: ONE, Selection: CHOSEN, Mapping: EACH}
     size, share = classifier.batch_size, classifier.validation_fraction
     if isinstance(metric, Mapping):
         described: str | list[str] | None = [name for name in classifier.layers_ if name in metric]

@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import fields
 from typing import Any
 
-from iknow.core.neighborhood import Neighborhood
+from iknow.core.rule import Rule
 from iknow.core.text import names
 from iknow.errors import BundleError, InputError
-from iknow.rules.registry import neighborhood_from_dict
+from iknow.rules.registry import rule_from_dict
 from iknow.selection import Certificate, Selection
 from iknow.selection.selection import ACCURACIES
 from iknow.storage import schema
@@ -37,14 +37,14 @@ def read_settings(path: str | os.PathLike[str], bundle: Bundle) -> dict[str, Any
 
 
 def check_layers(
-    layers: Collection[str], rules: Mapping[str, Neighborhood], selection: Selection | None
+    layers: Collection[str], rules: Mapping[str, Rule], selection: Selection | None
 ) -> None:
-    """Check that all layers have a neighborhood, or none, but for those that are left out."""
+    """Check that all layers have a rule, or none, but for those that are left out."""
     left_out = {} if selection is None else selection.left_out
     if unknown := [layer for layer in left_out if layer not in layers]:
         raise InputError(f"the selection leaves out {names(unknown)}, which are not layers")
     if rules and set(rules) != set(layers) - set(left_out):
-        raise InputError("either all layers or none must have a neighborhood, or be left out")
+        raise InputError("either all layers or none must have a rule, or be left out")
     if selection is None or selection.levels is None:
         return
     if any(rule.quorum != selection.levels.quorum for rule in rules.values()):
@@ -78,7 +78,7 @@ def _check_selection(record: dict[str, Any], bundle: Bundle) -> Selection:
     place, left_out = f"{where}.neighborhoods", record["left_out"]
     used = [layer for layer in bundle.activations if layer not in left_out]
     for rule in schema.check_record(record["neighborhoods"], place, used).values():
-        neighborhood_from_dict(schema.check_mapping(rule, place))
+        rule_from_dict(schema.check_mapping(rule, place))
     if record["certificate"] is not None:
         part = f"{where}.certificate"
         schema.check_fields(Certificate, schema.check_mapping(record["certificate"], part), part)

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from iknow.core.arrays import Labels
 from iknow.core.change import Change, Logged
-from iknow.core.neighborhood import Neighborhood
+from iknow.core.rule import Rule
 from iknow.core.scalars import as_flag
 from iknow.errors import BundleError
 from iknow.models.adapt import as_model
@@ -35,14 +35,14 @@ from iknow.version import __version__
 class SavingMixin:
     """`save` and `load`, for a classifier with these parameters and learned values."""
 
-    neighborhoods: Neighborhood | Mapping[str, Neighborhood] | Selection | None
+    neighborhoods: Rule | Mapping[str, Rule] | Selection | None
     device: str | None
     index: IndexFactory | None
     model_: Model
     classes_: Labels
     layers_: tuple[str, ...]
     indexes_: dict[str, LayerIndex]
-    neighborhoods_: dict[str, Neighborhood]
+    neighborhoods_: dict[str, Rule]
     selection_: Selection
     probe_: Probe | str
     n_features_in_: int
@@ -110,7 +110,7 @@ class SavingMixin:
         if selection is not None:  # one of another classifier may leave out layers unknown here
             kept = {name: why for name, why in selection.left_out.items() if name in self.layers_}
             selection = replace(selection, left_out=kept)
-        rules: dict[str, Neighborhood] = getattr(self, "neighborhoods_", {})
+        rules: dict[str, Rule] = getattr(self, "neighborhoods_", {})
         check_layers(self.layers_, rules, selection)  # somebody may have changed them
         names = getattr(self, "feature_names_in_", None)
         bundle = Bundle(

@@ -23,7 +23,7 @@ from iknow.core.arrays import Floats, Ints
 from iknow.core.codes import NO_BELIEF
 from iknow.core.decision import Decision, Scope, decide, is_enough, scope_of
 from iknow.core.evidence import NO_EXEMPLAR, Evidence, from_ranked, merge_evidence
-from iknow.core.neighborhood import Neighborhood
+from iknow.core.rule import Rule
 from iknow.errors import InputError
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 from iknow.search.index import Index, RowIndex
@@ -149,7 +149,7 @@ class Problem:
             self.queries = self.points[rng.integers(len(self.points), size=len(self.queries))]
 
 
-def rules_at_ties(evidence: Evidence, k: int, seed: int) -> list[Neighborhood]:
+def rules_at_ties(evidence: Evidence, k: int, seed: int) -> list[Rule]:
     """Rules of every kind whose reaches are distances of the evidence, or nearly so."""
     rng, ranked = np.random.default_rng(seed), evidence.ranked_distances()
     radius = float(rng.choice(ranked[np.isfinite(ranked)]))

@@ -23,14 +23,14 @@ from iknow.core.contrast import find_contrast
 from iknow.core.evidence import NO_EXEMPLAR, Evidence
 from iknow.core.justification import justify
 from iknow.core.margin import find_margins
-from iknow.core.neighborhood import Neighborhood, axes_of, make_rule, parameters_of, says
-from iknow.core.overriding import said
+from iknow.core.overriding import promise_of
 from iknow.core.quorum import ONE, Quorum, Weighed, weigh
 from iknow.core.robustness import find_clearance
-from iknow.core.slack import Dial, find_slack
+from iknow.core.rule import Rule, axes_of, make_rule, parameters_of, says
+from iknow.core.slack import Settings, find_slack
 from iknow.core.support import find_support
 from iknow.errors import InputError
-from iknow.rules import neighborhood_from_dict, neighborhood_to_dict
+from iknow.rules import rule_from_dict, rule_to_dict
 from iknow.testing.scene import ALL, LARGEST_K, N_CLASSES, Scene, is_known
 
 QUORUMS: tuple[Quorum, ...] = (ONE, (1, 3), (2, 2), (3, 1))
@@ -55,7 +55,7 @@ class RuleContract:
         ...         return [{"radius": -1.0}, {"radius": "wide"}]
     """
 
-    def make_rules(self) -> Sequence[Neighborhood]:
+    def make_rules(self) -> Sequence[Rule]:
         """Rules for three classes, of one type, with some parameters."""
         raise NotImplementedError
 
@@ -68,7 +68,7 @@ class RuleContract:
         kind = type(self.make_rules()[0])
         return QUORUMS if "quorum" in parameters_of(kind) else (ONE,)
 
-    def make_all(self) -> list[Neighborhood]:
+    def make_all(self) -> list[Rule]:
         """The rules under every quorum."""
         some = [quorum for quorum in self.quorums() if quorum != ONE]
         rules = list(self.make_rules())
@@ -77,7 +77,7 @@ class RuleContract:
     def test_it_is_a_frozen_record_that_survives_json(self) -> None:
         rules = self.make_all()
         for rule in rules:
-            again = neighborhood_from_dict(json.loads(json.dumps(neighborhood_to_dict(rule))))
+            again = rule_from_dict(json.loads(json.dumps(rule_to_dict(rule))))
             assert (type(again), again, hash(again)) == (type(rule), rule, hash(rule))
             assert repr(rule).startswith(f"{type(rule).__name__}(")
             for name in parameters_of(type(rule)):
@@ -109,7 +109,7 @@ class RuleContract:
     def test_nothing_beyond_its_horizon_matters(self) -> None:
         """Distances to other classes further away than it promises may as well be inf."""
         for rule in self.make_all():
-            if (horizon := said(rule, "horizon")) is None:
+            if (horizon := promise_of(rule, "horizon")) is None:
                 continue
             for seed in range(40):
                 scene = Scene(seed)
@@ -132,16 +132,16 @@ class RuleContract:
                 evidence = weigh(scene.look(), rule.quorum, scene.belief)
                 distances, support = evidence.class_distances, find_support(evidence, rule)
                 there = np.isfinite(distances)
-                beyond = distances > said(rule, "empty_beyond")
+                beyond = distances > promise_of(rule, "empty_beyond")
                 assert not support[beyond.all(axis=1)].any()
                 # At distance 0 a promise of 0 is none.
-                full = (distances <= said(rule, "full_within")) & (distances > 0)
+                full = (distances <= promise_of(rule, "full_within")) & (distances > 0)
                 assert support[full & there].all()
                 if rule.reach(evidence).ndim == 1 or says(type(rule), "lead"):
                     known = is_known(evidence, rule, scene.belief)
                     clear = find_contrast(evidence, scene.belief)[known]
-                    assert (clear.other > said(rule, "lead") * clear.own).all()
-                if (radius := said(rule, "decided_within")) is not None:
+                    assert (clear.other > promise_of(rule, "lead") * clear.own).all()
+                if (radius := promise_of(rule, "decided_within")) is not None:
                     inside = (distances <= radius) & there
                     decided = inside.any(axis=1)
                     np.testing.assert_array_equal(support[decided], inside[decided])
@@ -175,7 +175,7 @@ class RuleContract:
                         continue
                     evidence = scene.look(k=k, per_class=per_class)
                     known = is_known(evidence, rule, scene.belief)
-                    stability = said(rule, "removals")(evidence, scene.belief)
+                    stability = promise_of(rule, "removals")(evidence, scene.belief)
                     for i in np.flatnonzero(known):
                         rest, n_removed = without[i]
                         lost = ~is_known(rest, rule, scene.belief[i])
@@ -192,7 +192,7 @@ class RuleContract:
             for rule in self.make_all():
                 for per_class in (max(rule.quorum), ALL):
                     evidence = scene.look(per_class=per_class)
-                    changes = said(rule, "changes")(evidence, scene.belief)
+                    changes = promise_of(rule, "changes")(evidence, scene.belief)
                     for i in np.flatnonzero(is_known(evidence, rule, scene.belief)).tolist():
                         for n_changes in range(1, min(int(changes[i]), 2) + 1):
                             if (i, n_changes) not in tried:
@@ -230,7 +230,7 @@ class RuleContract:
     def test_its_areas_are_where_it_says_so(self) -> None:
         rng = np.random.default_rng(0)
         for rule in self.make_all():
-            if (drawing := said(rule, "drawing")()) is None:
+            if (drawing := promise_of(rule, "drawing")()) is None:
                 continue
             limits = (0.0, 3.0 * drawing.marks[-1])
             places = rng.uniform(*limits, size=(2000, 2))
@@ -245,7 +245,7 @@ class RuleContract:
                 inside = _contains(np.array(corners), places)
                 assert set(reasons[inside].tolist()) <= {int(reason)}, Reason(reason).name
 
-    def _count_in_box(self, kind: type[Neighborhood], quorum: Quorum, seed: int) -> list[int]:
+    def _count_in_box(self, kind: type[Rule], quorum: Quorum, seed: int) -> list[int]:
         """Compare a box with applying the rule; returns how many were inside and outside."""
         rng, scene = np.random.default_rng(seed), Scene(seed)
         evidence, k = scene.look(), int(rng.integers(1, LARGEST_K + 1))
@@ -269,24 +269,24 @@ class RuleContract:
             counts = [counts[0] + int(found.sum()), counts[1] + int((~found).sum())]
         return counts
 
-    def _count_turns(self, evidence: Weighed, rule: Neighborhood, belief: int) -> int:
+    def _count_turns(self, evidence: Weighed, rule: Rule, belief: int) -> int:
         slack = find_slack(evidence, rule, [], belief)
-        dial: Dial | None = said(rule, "dial")(evidence)
-        if slack is None or dial is None:
+        settings: Settings | None = promise_of(rule, "settings")(evidence)
+        if slack is None or settings is None:
             return 0
 
         def assertion(setting: Any) -> Assertion:
-            justified = justify([dial.support(setting)])
+            justified = justify([settings.support(setting)])
             return Assertion(int(make_assertions(np.array([belief]), justified)[0]))
 
         applied = make_assertions(np.array([belief]), justify([find_support(evidence, rule)]))
-        now = assertion(dial.value)
+        now = assertion(settings.value)
         assert now == applied[0]
         low = 0.0 if slack.shrink is None else slack.shrink.at
         high = np.inf if slack.grow is None else slack.grow.at
-        whole = dial.parameter == "k"
-        around = numbers_around([*dial.settings, dial.value, low, high])
-        for setting in dial.settings if whole else around:
+        whole = settings.parameter == "k"
+        around = numbers_around([*settings.values, settings.value, low, high])
+        for setting in settings.values if whole else around:
             if low <= setting < high:
                 assert assertion(setting) == now
         if slack.grow is not None:

@@ -15,7 +15,7 @@ from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion, make_assertions
 from iknow.core.evidence import NO_EXEMPLAR, Evidence, from_ranked
 from iknow.core.justification import justify
-from iknow.core.neighborhood import Neighborhood
+from iknow.core.rule import Rule
 from iknow.core.support import find_support
 
 N_CLASSES = 3
@@ -118,7 +118,7 @@ def gather_all(
     return from_ranked(ranked, neighbors, np.where(np.isinf(ranked), NO_EXEMPLAR, 0))
 
 
-def is_known(evidence: Evidence, rule: Neighborhood, belief: Any) -> Bools:
+def is_known(evidence: Evidence, rule: Rule, belief: Any) -> Bools:
     """Which beliefs the rule makes IK, by applying it."""
     codes = np.broadcast_to(np.asarray(belief), len(evidence))
     support = find_support(evidence, rule, codes)

@@ -274,7 +274,7 @@ def test_areas_are_where_the_rule_says_so(rule, decided, start):
 def test_the_areas_are_drawn_and_named(plots):
     draw, scatter = plots["evidence"]
     axes = drawn(draw, scatter)
-    areas = scatter.neighborhood.drawing().areas(axes.get_xlim(), axes.get_ylim())
+    areas = scatter.rule.drawing().areas(axes.get_xlim(), axes.get_ylim())
     shapes = [patch for patch in axes.patches if isinstance(patch, Polygon)]
     for patch, corners in zip(shapes, areas.values(), strict=True):
         np.testing.assert_array_equal(patch.get_xy()[:-1], corners)
@@ -323,4 +323,4 @@ def test_epsilon_is_named_at_a_line_that_is_there(plots):
         label = next(text for text in axes.texts if text.get_text().startswith("ε"))
         place = getattr(axes, f"get_{transform}axis_transform")().transform(label.xy)
         at = axes.transData.inverted().transform(place)[int(transform == "y")]
-        assert at == pytest.approx(plots[name][1].neighborhood.radius)
+        assert at == pytest.approx(plots[name][1].rule.radius)

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from iknow.core.neighborhood import axes_of, has_k
+from iknow.core.rule import axes_of, has_k
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 from iknow.selection.exact.boxes import neighborhoods_at, sample_boxes
 

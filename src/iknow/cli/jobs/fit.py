@@ -21,7 +21,7 @@ from iknow.cli.jobs.outputs import check_model, check_output, paths_read
 from iknow.cli.jobs.source import Source, check_width, take_inputs, trained_names
 from iknow.cli.model_files import check_model_name, load_model, save_model
 from iknow.core.arrays import Ints, Labels
-from iknow.core.neighborhood import Neighborhood, is_tuned
+from iknow.core.rule import Rule, is_tuned
 from iknow.errors import InputError
 from iknow.models.adapt import is_estimator
 from iknow.models.precomputed import PrecomputedModel
@@ -41,7 +41,7 @@ def fit_job(
     validation: Source | None,
     hold_out: float | None,
     layers: Sequence[str] | None,
-    rule: type[Neighborhood],
+    rule: type[Rule],
     goal: Mapping[str, Any],
     reference: Source | None,
     random_state: int,
@@ -111,7 +111,7 @@ def named_like(y: Labels, parameters: Mapping[str, Any] | None) -> dict[str, Any
 
 
 def _read_validation(
-    validation: Source, rule: type[Neighborhood], goal: Mapping[str, Any], *, mixed: bool
+    validation: Source, rule: type[Rule], goal: Mapping[str, Any], *, mixed: bool
 ) -> tuple[Table, Labels | None]:
     """The samples to tune on; levels need no labels for a coverage or a rate of false alarms."""
     if rule.by_level and any(goal[name] is not None for name in WITHOUT_LABELS):

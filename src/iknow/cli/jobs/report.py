@@ -13,7 +13,7 @@ from iknow.cli.jobs.forms import takes_text
 from iknow.cli.jobs.outputs import check_page, paths_read, write_page
 from iknow.cli.jobs.source import Source, take_inputs, trained_names
 from iknow.core.arrays import Labels
-from iknow.core.overriding import said
+from iknow.core.overriding import promise_of
 from iknow.errors import InputError
 from iknow.explain.assessment import Assessment
 from iknow.explain.picture import Renderer, as_features, as_image, as_series
@@ -94,7 +94,9 @@ def _features(table: Table, names: tuple[str, ...] | None) -> Any:
 def _stored_inputs(classifier: EpistemicClassifier) -> Mapping[int, Any] | None:
     """The training inputs by row, if the input itself is one of the layers."""
     index = classifier.indexes_.get("input")
-    inputs = None if index is None else said(index.metric, "restore", "transform")(index.points)
+    inputs = (
+        None if index is None else promise_of(index.metric, "restore", "transform")(index.points)
+    )
     if index is None or inputs is None:
         return None
     return dict(zip(index.rows.tolist(), inputs, strict=True))

@@ -16,7 +16,7 @@ from iknow.core.arrays import Floats
 from iknow.core.assertion import Assertion, Reason
 from iknow.core.colors import COLORS
 from iknow.core.drawing import Drawing, Limits
-from iknow.core.overriding import said
+from iknow.core.overriding import promise_of
 from iknow.evaluation.plots.style import (
     INK,
     PENCIL,
@@ -58,7 +58,7 @@ def draw_evidence(axes: Axes, scatter: EvidenceScatter) -> None:
     Examples:
         >>> draw_evidence(column_figure().axes[0], evidence_scatter(a, "input"))
     """
-    drawing: Drawing | None = said(scatter.neighborhood, "drawing")()
+    drawing: Drawing | None = promise_of(scatter.rule, "drawing")()
     x_limits, y_limits, logarithmic = _find_limits(scatter, drawing)
     if logarithmic:
         use_logarithm(axes, "x", "y")
@@ -81,7 +81,7 @@ def draw_evidence(axes: Axes, scatter: EvidenceScatter) -> None:
             ha="right" if across else "left", color=INK,
             size=letter_size(axes) - 0.5, path_effects=THIN_HALO, zorder=5,
         )  # fmt: skip
-    needed, contradicting = scatter.neighborhood.quorum
+    needed, contradicting = scatter.rule.quorum
     axes.set(xlabel=f"$d_g$: distance to {_several(needed)}the believed class")
     axes.set(ylabel=rf"$d_{{\neg g}}$: distance to {_several(contradicting)}any other")
     legend_above(axes, columns=3, markerscale=1.4)

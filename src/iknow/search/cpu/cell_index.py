@@ -25,9 +25,9 @@ import numpy as np
 
 from iknow.core.arrays import Floats32, Ints
 from iknow.core.decision import Decision, decide_weighed, replace_decisions, stack_decisions
-from iknow.core.neighborhood import Neighborhood
-from iknow.core.overriding import said
+from iknow.core.overriding import promise_of
 from iknow.core.quorum import truncated_evidence
+from iknow.core.rule import Rule
 from iknow.locking import cached_property
 from iknow.search.cpu.dense_index import DenseIndex, Search, is_compiled
 from iknow.search.cpu.worth import Effort, Worth
@@ -72,63 +72,59 @@ class CellIndex(DenseIndex):
         if self._has_tree and self.n_rows >= FEWEST_ROWS and self._deciding.is_safe:
             self._deciding.warm_up()
 
-    def decides(self, neighborhood: Neighborhood) -> bool:
-        """Whether `decide` is faster than `gather` for a `neighborhood`, as far as it is known."""
-        return self._can_decide(neighborhood) and self._worth.allows_a_try()
+    def decides(self, rule: Rule) -> bool:
+        """Whether `decide` is faster than `gather` for a `rule`, as far as it is known."""
+        return self._can_decide(rule) and self._worth.allows_a_try()
 
-    def decide(self, queries: Any, neighborhood: Neighborhood, belief: Ints) -> Decision:
-        """Decide by a `neighborhood` about `queries`, (n, n_features), and their `belief`, (n,).
+    def decide(self, queries: Any, rule: Rule, belief: Ints) -> Decision:
+        """Decide by a `rule` about `queries`, (n, n_features), and their `belief`, (n,).
 
         A few queries show first whether bounds rule out most rows.
         """
         points, codes = self._check(queries), np.ascontiguousarray(belief, dtype=np.int64)
-        if len(points) == 0 or not self._can_decide(neighborhood):
-            return super().decide(points, neighborhood, codes)
+        if len(points) == 0 or not self._can_decide(rule):
+            return super().decide(points, rule, codes)
         if self._worth.is_proven:
-            return self._decide_in_time(points, neighborhood, codes)
+            return self._decide_in_time(points, rule, codes)
         n = min(TRIED, len(points))
-        first = self._decide(points[:n], neighborhood, codes[:n])
+        first = self._decide(points[:n], rule, codes[:n])
         if n == len(points):
             return first
-        rest = points[n:], neighborhood, codes[n:]
+        rest = points[n:], rule, codes[n:]
         proven = self._worth.is_proven
         found = self._decide_in_time(*rest) if proven else super().decide(*rest)
         return stack_decisions([first, found])
 
-    def _decide_in_time(
-        self, points: Floats32, neighborhood: Neighborhood, belief: Ints
-    ) -> Decision:
+    def _decide_in_time(self, points: Floats32, rule: Rule, belief: Ints) -> Decision:
         """Decide in the way that the clock prefers, and let it learn."""
         by_bounds, start = self._worth.pays(len(points)), time.perf_counter()
         decide = self._decide if by_bounds else super().decide
-        decision = decide(points, neighborhood, belief)
+        decision = decide(points, rule, belief)
         if (times := self._worth.times(len(points))) is not None:
             times.note(by_bounds, len(points), time.perf_counter() - start)
         return decision
 
-    def _can_decide(self, neighborhood: Neighborhood) -> bool:
-        horizon = said(neighborhood, "horizon")
+    def _can_decide(self, rule: Rule) -> bool:
+        horizon = promise_of(rule, "horizon")
         if horizon is None or not horizon.is_finite or self.n_rows < FEWEST_ROWS:
             return False
         if horizon.k > min(self.n_rows, MOST_NEIGHBORS):
             return False
         return self._has_tree and self._deciding.is_safe
 
-    def _decide(self, points: Floats32, neighborhood: Neighborhood, belief: Ints) -> Decision:
+    def _decide(self, points: Floats32, rule: Rule, belief: Ints) -> Decision:
         """Decide by truncated distances; by all of them for queries that run out of patience."""
         effort = Effort(self._worth.patience, self._worth.prefers_rows(len(points)))
-        asked = neighborhood.quorum, said(neighborhood, "horizon"), effort
+        asked = rule.quorum, promise_of(rule, "horizon"), effort
         found = self._deciding.decide(points, belief, *asked)
         self._worth.learn(len(points), effort.is_flat, found.cost)
         distances = found.distances, found.neighbors
-        weighed = truncated_evidence(*distances, belief, neighborhood.quorum)
-        decision = decide_weighed(weighed, neighborhood, found.exemplars)
+        weighed = truncated_evidence(*distances, belief, rule.quorum)
+        decision = decide_weighed(weighed, rule, found.exemplars)
         if not found.given_up.any():
             return decision
         rest = np.flatnonzero(found.given_up)
-        return replace_decisions(
-            decision, rest, super().decide(points[rest], neighborhood, belief[rest])
-        )
+        return replace_decisions(decision, rest, super().decide(points[rest], rule, belief[rest]))
 
     @property
     def _has_tree(self) -> bool:

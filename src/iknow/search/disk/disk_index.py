@@ -14,9 +14,9 @@ import numpy as np
 from iknow.core.arrays import Floats32, Ints
 from iknow.core.decision import Decision, Scope, decide_weighed
 from iknow.core.evidence import Evidence
-from iknow.core.neighborhood import Neighborhood
-from iknow.core.overriding import said
+from iknow.core.overriding import promise_of
 from iknow.core.quorum import truncated_evidence
+from iknow.core.rule import Rule
 from iknow.core.scalars import as_whole
 from iknow.errors import InputError
 from iknow.locking import cached_property
@@ -74,21 +74,21 @@ class DiskIndex(RowIndex):
         """Everything about `points`, (n, n_features), that `scope` may need."""
         return self._coded.gather(points, scope.any, scope.per_class)
 
-    def decides(self, neighborhood: Neighborhood) -> bool:
-        """Whether `decide` is faster than `gather` for a `neighborhood`, as far as it is known."""
-        horizon = said(neighborhood, "horizon")
+    def decides(self, rule: Rule) -> bool:
+        """Whether `decide` is faster than `gather` for a `rule`, as far as it is known."""
+        horizon = promise_of(rule, "horizon")
         return horizon is not None and horizon.is_finite and not horizon.k
 
-    def decide(self, queries: Any, neighborhood: Neighborhood, belief: Ints) -> Decision:
-        """Decide by a `neighborhood` about `queries`, (n, n_features), and their `belief`, (n,)."""
+    def decide(self, queries: Any, rule: Rule, belief: Ints) -> Decision:
+        """Decide by a `rule` about `queries`, (n, n_features), and their `belief`, (n,)."""
         points, codes = self._check(queries), np.ascontiguousarray(belief, dtype=np.int64)
-        if self.n_rows == 0 or len(points) == 0 or not self.decides(neighborhood):
-            return super().decide(points, neighborhood, codes)
-        quorum, horizon = neighborhood.quorum, said(neighborhood, "horizon")
+        if self.n_rows == 0 or len(points) == 0 or not self.decides(rule):
+            return super().decide(points, rule, codes)
+        quorum, horizon = rule.quorum, promise_of(rule, "horizon")
         distances, exemplars = self._coded.decide(points, codes, quorum, horizon)
         none = np.empty((len(codes), 0))
         weighed = truncated_evidence(distances, none, codes, quorum)
-        return decide_weighed(weighed, neighborhood, exemplars)
+        return decide_weighed(weighed, rule, exemplars)
 
     @cached_property
     def _coded(self) -> DiskSearch:

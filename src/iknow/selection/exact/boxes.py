@@ -1,7 +1,7 @@
 """Boxes: the parameters for which a sample is IK.
 
 A layer is pure for a sample exactly when each parameter of its rule lies in an interval, which the
-rule gives (`Neighborhood.box`). IK means pure in every layer, so each sample is a box in the space
+rule gives (`Rule.box`). IK means pure in every layer, so each sample is a box in the space
 of all parameters, and the coverage at a point is the number of boxes around it: its depth.
 """
 
@@ -13,12 +13,12 @@ import numpy as np
 
 from iknow.core.arrays import Floats, Ints
 from iknow.core.contrast import ValidationEvidence, find_contrast
-from iknow.core.neighborhood import Neighborhood, axes_of, make_rule
 from iknow.core.quorum import ONE, Quorum
+from iknow.core.rule import Rule, axes_of, make_rule
 
 
 def sample_boxes(
-    evidence: ValidationEvidence, belief: Ints, rule: type[Neighborhood], k: int | None = None
+    evidence: ValidationEvidence, belief: Ints, rule: type[Rule], k: int | None = None
 ) -> tuple[Floats, Floats]:
     """Low and high corners of the samples' boxes, each of shape (n, n_layers * n_parameters).
 
@@ -32,10 +32,10 @@ def sample_boxes(
 def neighborhoods_at(
     point: Floats,
     layers: Iterable[str],
-    rule: type[Neighborhood],
+    rule: type[Rule],
     k: int | None = None,
     quorum: Quorum = ONE,
-) -> dict[str, Neighborhood]:
+) -> dict[str, Rule]:
     """The neighborhoods at a point in the space of the boxes."""
     names = axes_of(rule)
     return {

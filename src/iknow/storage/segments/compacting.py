@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from iknow.core.change import Change
-from iknow.core.neighborhood import Neighborhood
+from iknow.core.rule import Rule
 from iknow.errors import BundleError
 from iknow.storage.bundle import as_path, encode_bundle, read_bundle, replace_bundle
 from iknow.storage.saved_settings import read_settings
@@ -27,7 +27,7 @@ class Chosen(NamedTuple):
     """What was chosen anew: the record of a selection, and by layer a rule."""
 
     selection: Mapping[str, Any] | None
-    neighborhoods: Mapping[str, Neighborhood]
+    neighborhoods: Mapping[str, Rule]
 
 
 def compact_bundle(path: str | os.PathLike[str]) -> str:

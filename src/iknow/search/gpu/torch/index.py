@@ -18,9 +18,9 @@ from iknow.core.arrays import Floats32, Ints
 from iknow.core.codes import NO_BELIEF
 from iknow.core.decision import Decision, Scope, decide_weighed, stack_decisions
 from iknow.core.evidence import NO_EXEMPLAR, Evidence, stack_evidence
-from iknow.core.neighborhood import Neighborhood
-from iknow.core.overriding import said
+from iknow.core.overriding import promise_of
 from iknow.core.quorum import ONE, truncated_evidence
+from iknow.core.rule import Rule
 from iknow.search.gpu.torch.blocks import NO_ROW, to_device
 from iknow.search.gpu.torch.deciding import truncate
 from iknow.search.gpu.torch.devices import to_numpy
@@ -82,11 +82,11 @@ class TorchIndex(PlacedRows):
         }
         return found._replace(**named)
 
-    def decides(self, neighborhood: Neighborhood) -> bool:
+    def decides(self, neighborhood: Rule) -> bool:
         """Whether `decide` is faster than `gather` for a `neighborhood`, as far as it is known."""
         return self.n_classes >= MANY_CLASSES and self._can_decide(neighborhood)
 
-    def decide(self, queries: Any, neighborhood: Neighborhood, belief: Ints) -> Decision:
+    def decide(self, queries: Any, neighborhood: Rule, belief: Ints) -> Decision:
         """Decide by a `neighborhood` about `queries`, (n, n_features), and their `belief`, (n,)."""
         points, codes = self._check(queries), np.ascontiguousarray(belief, dtype=np.int64)
         if len(points) == 0 or not self._can_decide(neighborhood):
@@ -96,8 +96,8 @@ class TorchIndex(PlacedRows):
             found.append(self._decide(winners, neighborhood, codes[part]))
         return stack_decisions(found)
 
-    def _can_decide(self, neighborhood: Neighborhood) -> bool:
-        horizon = said(neighborhood, "horizon")
+    def _can_decide(self, neighborhood: Rule) -> bool:
+        horizon = promise_of(neighborhood, "horizon")
         if horizon is None or not horizon.is_finite or horizon.k or neighborhood.quorum != ONE:
             return False
         return self._winning is not None
@@ -108,12 +108,12 @@ class TorchIndex(PlacedRows):
         if self._winning is not None:
             self._winning.warm_up(to_device(self.points[:1], self.device))
 
-    def _decide(self, winners: Winners, neighborhood: Neighborhood, belief: Ints) -> Decision:
+    def _decide(self, winners: Winners, neighborhood: Rule, belief: Ints) -> Decision:
         classes = to_numpy(winners.tiles.blocks.classes)
         ranks = np.full(self.n_classes + 1, -1)  # the last for NO_BELIEF, which is -1
         ranks[classes] = np.arange(len(classes))
         believed = to_device(ranks[np.where(belief == NO_BELIEF, -1, belief)], self.device)
-        nearest, number = truncate(winners, believed, said(neighborhood, "horizon"))
+        nearest, number = truncate(winners, believed, promise_of(neighborhood, "horizon"))
         distances = np.full((len(belief), self.n_classes), np.inf)
         rank, query = nearest.isfinite().nonzero(as_tuple=True)  # usually few
         distances[to_numpy(query), classes[to_numpy(rank)]] = to_numpy(nearest[rank, query])

@@ -1,4 +1,4 @@
-"""Neighborhoods: rules that turn evidence into a reach.
+"""Rules: how far from a query a training sample counts, given evidence.
 
 A rule says how far from the query a training sample still counts: the reach ρ(x). The support is
 then always { c : d_c <= ρ(x) }; `iknow.core.support` has the tie rule.
@@ -28,12 +28,12 @@ from iknow.core.horizon import Horizon
 from iknow.core.overriding import speaks_for
 from iknow.core.quorum import ONE, Quorum, check_quorum
 from iknow.core.scalars import as_real, as_whole
-from iknow.core.slack import Dial, dial_reach
+from iknow.core.slack import Settings, reach_settings
 from iknow.core.stability import Stability
 from iknow.core.text import names, shown
 from iknow.errors import InputError, SelectionError
 
-NO_REACH = -np.inf  # of a query whose neighborhood is empty: no distance is within it
+NO_REACH = -np.inf  # of a query for which nothing counts: no distance is within it
 LARGEST_K = 2**62  # no training set has more samples, and no file holds a larger number
 
 Sides = list[tuple[Floats, Floats]]
@@ -42,7 +42,7 @@ Sides = list[tuple[Floats, Floats]]
 Checks = Mapping[str, Callable[[Any], Any]]
 """By parameter name: turns what was given into a plain value, or raises an error."""
 
-Self = TypeVar("Self", bound="Neighborhood")
+Self = TypeVar("Self", bound="Rule")
 
 
 def parameter(name: str) -> Any:
@@ -66,7 +66,7 @@ def check_k(k: object) -> int:
     return number
 
 
-class Neighborhood(ABC):
+class Rule(ABC):
     """A rule that says how far from a query a training sample counts as support.
 
     To write your own, make a frozen dataclass with a `reach`, and call `register_rule` if you want
@@ -75,9 +75,9 @@ class Neighborhood(ABC):
 
     Examples:
         >>> from dataclasses import dataclass
-        >>> from iknow.core.neighborhood import Neighborhood
+        >>> from iknow.core.rule import Rule
         >>> @dataclass(frozen=True)
-        ... class Twice(Neighborhood):
+        ... class Twice(Rule):
         ...     "All samples up to twice as far as the nearest one."
         ...     def reach(self, evidence):
         ...         return 2 * evidence.nearest_distance()
@@ -201,9 +201,9 @@ class Neighborhood(ABC):
         """
         return np.zeros(len(evidence), dtype=np.int64)
 
-    def dial(self, evidence: Evidence) -> Dial | None:
+    def settings(self, evidence: Evidence) -> Settings | None:
         """The parameter to vary to see when the support of one query, given `evidence`, changes."""
-        return dial_reach(evidence, self.reach(evidence)[0])
+        return reach_settings(evidence, self.reach(evidence)[0])
 
     def drawing(self) -> Drawing | None:
         """What the two distances of a `Drawing` alone decide; None if nothing."""
@@ -231,15 +231,15 @@ class Neighborhood(ABC):
         raise SelectionError(f"{cls.__name__} cannot be matched to a coverage")
 
 
-def parameters_of(rule: type[Neighborhood]) -> tuple[str, ...]:
+def parameters_of(rule: type[Rule]) -> tuple[str, ...]:
     return tuple(field.name for field in fields(rule)) if is_dataclass(rule) else ()
 
 
-def has_k(rule: type[Neighborhood]) -> bool:
+def has_k(rule: type[Rule]) -> bool:
     return "k" in parameters_of(rule)
 
 
-def is_tuned(rule: type[Neighborhood]) -> bool:
+def is_tuned(rule: type[Rule]) -> bool:
     """Whether there are parameters to choose besides k and the quorum, which the user gives."""
     return not {"k", "quorum"}.issuperset(parameters_of(rule))
 
@@ -252,7 +252,7 @@ def make_rule(rule: type[Self], k: int | None, quorum: Quorum = ONE, **chosen: A
     return rule(**chosen, **given)
 
 
-def takes(rule: type[Neighborhood], quorum: Quorum) -> bool:
+def takes(rule: type[Rule], quorum: Quorum) -> bool:
     """Whether a rule has a parameter for a quorum; an error if it has none and needs one."""
     if "quorum" in parameters_of(rule):
         return True
@@ -261,18 +261,18 @@ def takes(rule: type[Neighborhood], quorum: Quorum) -> bool:
     return False
 
 
-def says(rule: type[Neighborhood], name: str) -> bool:
+def says(rule: type[Rule], name: str) -> bool:
     """Whether a rule defines this for the reach that it has, not for one that it overrides."""
     return speaks_for(rule, name, "reach")
 
 
-def axes_of(rule: type[Neighborhood]) -> tuple[str, ...]:
+def axes_of(rule: type[Rule]) -> tuple[str, ...]:
     """The parameters that validation data can choose."""
     return rule.axes if says(rule, "box") else ()
 
 
 def check_by_layer(given: Any, layers: Iterable[str], *, kind: str) -> None:
-    """Check that there is one neighborhood for each layer. kind: what they may be."""
+    """Check that there is one rule for each layer. kind: what they may be."""
     if not isinstance(given, Mapping):
         raise InputError(f"neighborhoods must be {kind}; got {shown(given)}")
     wanted = set(layers)
@@ -281,9 +281,8 @@ def check_by_layer(given: Any, layers: Iterable[str], *, kind: str) -> None:
             f"neighborhoods are needed for the layers {names(sorted(wanted))}; got them for "
             f"{names(sorted(given, key=shown))}"
         )
-    for layer, neighborhood in given.items():
-        if not isinstance(neighborhood, Neighborhood):
+    for layer, rule in given.items():
+        if not isinstance(rule, Rule):
             raise InputError(
-                f"the neighborhood of layer {shown(layer)} must be one such as Ball(0.5); got "
-                f"{shown(neighborhood)}"
+                f"the rule of layer {shown(layer)} must be one such as Ball(0.5); got {shown(rule)}"
             )

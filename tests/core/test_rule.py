@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from iknow.core.neighborhood import (
+from iknow.core.rule import (
     NO_REACH,
-    Neighborhood,
+    Rule,
     axes_of,
     has_k,
     is_tuned,
@@ -24,8 +24,8 @@ from iknow.rules import (
     BallWithNearest,
     Nearest,
     RelativeBall,
-    neighborhood_from_dict,
-    neighborhood_to_dict,
+    rule_from_dict,
+    rule_to_dict,
 )
 
 WITH_RADIUS = [
@@ -40,7 +40,7 @@ NAMES_WITH_K = ["Nearest", "BallElseNearest", "BallWithNearest"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Everything(Neighborhood):
+class Everything(Rule):
     """A rule of one's own."""
 
     def reach(self, evidence):
@@ -232,7 +232,7 @@ def test_only_nearest_is_made_from_k_alone_and_only_the_balls_by_themselves_lack
 
 
 @pytest.mark.parametrize(
-    ("neighborhood", "record"),
+    ("rule", "record"),
     [
         (Ball(0.1), {"rule": "Ball", "radius": 0.1}),
         (Nearest(3), {"rule": "Nearest", "k": 3}),
@@ -244,12 +244,12 @@ def test_only_nearest_is_made_from_k_alone_and_only_the_balls_by_themselves_lack
     ],
     ids=repr,
 )
-def test_a_record_holds_the_rule_and_its_parameters(neighborhood, record):
-    assert neighborhood_to_dict(neighborhood) == record
+def test_a_record_holds_the_rule_and_its_parameters(rule, record):
+    assert rule_to_dict(rule) == record
 
 
 @pytest.mark.parametrize(
-    "neighborhood",
+    "rule",
     [
         Ball(0.1),
         Ball(0),
@@ -268,16 +268,16 @@ def test_a_record_holds_the_rule_and_its_parameters(neighborhood, record):
     ],
     ids=repr,
 )
-def test_every_neighborhood_survives_json(neighborhood):
-    text = json.dumps(neighborhood_to_dict(neighborhood))
-    restored = neighborhood_from_dict(json.loads(text))
-    assert type(restored) is type(neighborhood)
-    assert restored == neighborhood
+def test_every_neighborhood_survives_json(rule):
+    text = json.dumps(rule_to_dict(rule))
+    restored = rule_from_dict(json.loads(text))
+    assert type(restored) is type(rule)
+    assert restored == rule
 
 
 def test_reading_a_record_leaves_it_alone():
     record = {"rule": "Ball", "radius": 0.1}
-    neighborhood_from_dict(record)
+    rule_from_dict(record)
     assert record == {"rule": "Ball", "radius": 0.1}
 
 
@@ -288,23 +288,23 @@ def test_reading_a_record_leaves_it_alone():
 def test_an_unknown_rule_is_refused_by_naming_the_known_ones(record, shown):
     known = "Ball, Nearest, BallElseNearest, BallWithNearest, RelativeBall"
     with pytest.raises(InputError, match=f"rule {shown}: .*register_rule.* one of {known}"):
-        neighborhood_from_dict(record)
+        rule_from_dict(record)
 
 
 def test_a_record_with_a_bad_parameter_is_refused():
     with pytest.raises(InputError, match="a radius must be >= 0; got -1"):
-        neighborhood_from_dict({"rule": "Ball", "radius": -1})
+        rule_from_dict({"rule": "Ball", "radius": -1})
 
 
 def test_a_rule_of_ones_own_is_not_written_as_json():
     with pytest.raises(InputError, match=r"Everything cannot .*register_rule\(Everything\)"):
-        neighborhood_to_dict(Everything())
+        rule_to_dict(Everything())
 
 
 def test_a_namesake_of_a_rule_is_not_written_as_json():
     namesake = type("Ball", (Everything,), {})
     with pytest.raises(InputError, match=r"Ball cannot be saved.*register_rule\(Ball\)"):
-        neighborhood_to_dict(namesake())
+        rule_to_dict(namesake())
 
 
 class Unhelpful:
