@@ -28,8 +28,7 @@ from iknow.core.arrays import Floats32, Ints
 from iknow.core.decision import Decision, decide
 from iknow.core.rule import Rule
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
-from iknow.search.cpu.cell_index import CellIndex
-from iknow.search.cpu.dense_index import DenseIndex
+from iknow.search.cells import CpuIndex
 from iknow.testing.index import assert_same_decision
 
 N_QUERIES, CHECKED, SINGLE, ROUNDS = 1000, 100, 300, 7
@@ -108,10 +107,10 @@ def rules_for(contrast_own: Any, many: bool) -> list[Rule]:
 
 def measure(layer: Layer, many: bool) -> dict[str, Any]:
     """Race the rules; prints and returns the times of a query, and of one that comes alone."""
-    index = CellIndex(layer.points, layer.labels, int(layer.labels.max()) + 1)
+    index = CpuIndex(layer.points, layer.labels, int(layer.labels.max()) + 1)
     index.warm_up()
     # The same rows: a copy of a large layer would not fit.
-    dense = DenseIndex(index.points, index.labels, index.n_classes, index.rows)
+    dense = CpuIndex(index.points, index.labels, index.n_classes, index.rows)
     checked = layer.queries[:CHECKED], layer.belief[:CHECKED]
     evidence = dense.gather(checked[0], 5, 3)
     usual = decide(evidence, RelativeBall(1.0, 1.2, quorum=(1, 3)), checked[1])
@@ -143,7 +142,7 @@ def _first(layer: Layer, rule: Rule) -> tuple[Floats32, Rule, Ints]:
     return layer.queries[:CHECKED], rule, layer.belief[:CHECKED]
 
 
-def _ask(index: CellIndex, layer: Layer, rule: Rule, part: slice) -> Decision | None:
+def _ask(index: CpuIndex, layer: Layer, rule: Rule, part: slice) -> Decision | None:
     if not index.decides(rule):  # as an assessment does
         index.gather(layer.queries[part], rule.n_neighbors, max(rule.quorum))
         return None

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from benchmarks import sklearn
 from benchmarks.agreement import FLOAT32, FLOAT64, Precision
 from benchmarks.cases import Case, Layer
@@ -21,9 +23,10 @@ from benchmarks.records import (
     SKLEARN,
 )
 from iknow.core.arrays import Bools, Floats32
+from iknow.core.codes import NO_BELIEF
+from iknow.core.support import find_support
 from iknow.rules import Ball
-from iknow.search.cpu.cell_index import CellIndex
-from iknow.search.cpu.dense_index import DenseIndex
+from iknow.search.cells import CpuIndex
 
 ENOUGH_DISTANCES = 64_000_000
 
@@ -65,7 +68,7 @@ def enter_dense(case: Case, layer: Layer, k: int = 0, per_class: int = 1) -> Ent
     """Evidence of a layer: the nearest of each class and, if k > 0, k neighbor distances."""
 
     def build() -> Answer:
-        index = DenseIndex(layer.points, case.labels, case.n_classes)
+        index = CpuIndex(layer.points, case.labels, case.n_classes)
         return lambda part: index.gather(layer.queries[part], k, per_class).class_distances
 
     return Entrant(DENSE, build, whole=True)
@@ -109,12 +112,17 @@ def contestants_in_assertion(case: Case, with_rivals: bool = True) -> list[Entra
     """All contestants that can assert IK, IMK or IDK, by the support in every layer."""
 
     def dense(layer: Layer) -> Find:
-        index = DenseIndex(layer.points, case.labels, case.n_classes)
-        return lambda queries: index.find_support(queries, Ball(layer.radius))
+        index = CpuIndex(layer.points, case.labels, case.n_classes)
+        return lambda queries: find_support(index.gather(queries), Ball(layer.radius))
 
     def cells(layer: Layer) -> Find:
-        index = CellIndex(layer.points, case.labels, case.n_classes)
-        return lambda queries: index.find_support(queries, Ball(layer.radius))
+        index = CpuIndex(layer.points, case.labels, case.n_classes)
+
+        def find(queries: Floats32) -> Bools:
+            unbelieved = np.full(len(queries), NO_BELIEF)
+            return index.decide(queries, Ball(layer.radius), unbelieved).support
+
+        return find
 
     def faiss(layer: Layer) -> Find:
         from benchmarks.faiss import range_support

@@ -26,7 +26,7 @@ from benchmarks.racing import best_of
 from benchmarks.resident import peak_growth
 from benchmarks.synthetic import Shape, draw_clustered
 from iknow.rules import RelativeBall
-from iknow.search.cpu.cell_index import CellIndex
+from iknow.search.cells import CpuIndex
 
 ROWS = (10_000, 100_000, 1_000_000, 10_000_000)
 N_QUERIES, N_ALONE = 2_000, 200
@@ -42,8 +42,8 @@ def measure(n_rows: int, n_features: int, n_classes: int, compare: bool) -> dict
     points, labels, queries, _, belief = draw_clustered(shape)
     start = time.perf_counter()
 
-    def build() -> CellIndex:
-        index = CellIndex(points, labels, n_classes)
+    def build() -> CpuIndex:
+        index = CpuIndex(points, labels, n_classes)
         index.warm_up()
         index.decide(queries[:64], RULE, belief[:64])
         return index

@@ -17,7 +17,7 @@ from iknow.models.inputs import cut_batches
 from iknow.models.joining import join_whole
 from iknow.models.model import Observation
 from iknow.rules import Ball
-from iknow.search.cpu.dense_index import DenseIndex
+from iknow.search.cells import CpuIndex
 from iknow.selection import select
 from reproduction.data.datasets import load_dataset
 from reproduction.readings import find_setup
@@ -48,7 +48,7 @@ class Digits:
     def evidence(self, layers: tuple[str, ...], k: int = 0) -> dict[str, Evidence]:
         """Evidence about the validation samples, by layer."""
         return {
-            name: DenseIndex(
+            name: CpuIndex(
                 self.train.outputs.activations[name], self.train.y_true, self.n_classes
             ).gather(self.val.outputs.activations[name], k)
             for name in layers

@@ -34,7 +34,7 @@ from benchmarks.records import (
     Timing,
 )
 from iknow.core.arrays import Floats
-from iknow.search.cpu.dense_index import DenseIndex
+from iknow.search.cells import CpuIndex
 
 N_NEIGHBORS = 10
 PER_CLASS = 5
@@ -106,7 +106,7 @@ def race_assertions(case: Case, effort: Effort, record: Recorder, *, scaling: bo
 
 def _class_distances(case: Case, layer: Layer) -> Floats:
     """The reference answer, of shape (n_queries, n_classes)."""
-    index = DenseIndex(layer.points, case.labels, case.n_classes)
+    index = CpuIndex(layer.points, case.labels, case.n_classes)
     return index.gather(layer.queries).class_distances
 
 

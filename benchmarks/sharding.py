@@ -28,7 +28,7 @@ from iknow.core.decision import Decision
 from iknow.core.evidence import Evidence, distances_for_and_against
 from iknow.core.quorum import weigh
 from iknow.rules import RelativeBall
-from iknow.search.cpu.cell_index import CellIndex
+from iknow.search.cells import CpuIndex
 from iknow.search.index import RowIndex
 from iknow.search.ray import RayIndex, join
 
@@ -43,7 +43,7 @@ def find_makers(counts: list[int]) -> dict[str, Callable[..., RowIndex]]:
     def ray(shards: int) -> Callable[..., RowIndex]:
         return lambda *arrays: RayIndex(*arrays, shards=shards)
 
-    makers: dict[str, Callable[..., RowIndex]] = {ONE: CellIndex}
+    makers: dict[str, Callable[..., RowIndex]] = {ONE: CpuIndex}
     return makers | {f"Ray, {n} shards": ray(n) for n in counts}
 
 

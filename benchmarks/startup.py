@@ -24,9 +24,9 @@ STATEMENTS = {
     "iknow": "import iknow",
     "sklearn.neighbors": "import sklearn.neighbors",
     "iknow, and a first answer": (
-        "import numpy; from iknow.search.cpu.dense_index import DenseIndex;"
+        "import numpy; from iknow.search.cells import CpuIndex;"
         "a = numpy.eye(100, dtype=numpy.float32);"
-        "DenseIndex(a, numpy.arange(100) % 10, 10).gather(a)"
+        "CpuIndex(a, numpy.arange(100) % 10, 10).gather(a)"
     ),
 }
 

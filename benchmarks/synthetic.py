@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks.cases import Case, Layer
 from iknow.core.arrays import Floats32, Ints
 from iknow.rules import Ball
-from iknow.search.cpu.dense_index import DenseIndex
+from iknow.search.cells import CpuIndex
 from iknow.selection import select
 
 RANK = 8
@@ -54,7 +54,7 @@ def make_case(name: str, shape: Shape) -> Case:
     draw = draw_isotropic if shape.isotropic else draw_clustered
     points, labels, asked, y_true, belief = draw(shape, extra=N_VALIDATION)
     held_out, queries = asked[:N_VALIDATION], asked[N_VALIDATION:]
-    index = DenseIndex(points, labels, shape.n_classes)
+    index = CpuIndex(points, labels, shape.n_classes)
     chosen = select(
         {"layer": index.gather(held_out)}, belief[:N_VALIDATION], y_true[:N_VALIDATION], Ball
     )

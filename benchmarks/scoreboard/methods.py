@@ -23,7 +23,7 @@ from iknow.evaluation.certified import split_validation
 from iknow.evaluation.observing import find_observer
 from iknow.evaluation.peers import Observed, Softmax, default_peers, ensemble
 from iknow.models.adapt import as_model
-from iknow.search.cpu.cell_index import CellIndex
+from iknow.search.cells import CpuIndex
 from iknow.search.index import IndexFactory
 
 IKNOW, PAPER, ENSEMBLE = "iknow", "paper's preset", "ensemble of three"
@@ -61,7 +61,7 @@ class Methods:
         self.observers = [first, *others]
         known = first.observe(x, y)[0]
         held = first.observe(x_val, y_val)[0][split_validation(len(x_val), seed)[0]]
-        peers = default_peers(known, index or CellIndex)
+        peers = default_peers(known, index or CpuIndex)
         self.peers = [peer.fit(known, held) for peer in peers]
 
     def _tune_paper(self) -> EpistemicClassifier | None:

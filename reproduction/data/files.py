@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 from iknow.errors import DataError
-from iknow.search.cpu.trusted_files import user_cache
+from iknow.search.kernels.numba.compile import user_cache
 from reproduction.data.checksum import DataFile, difference
 from reproduction.data.making import Source, make_files
 

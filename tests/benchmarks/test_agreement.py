@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.agreement import FLOAT32, FLOAT64, assertions_differ, distances_differ
-from iknow.search.cpu.dense_index import DenseIndex
+from iknow.search.cells import CpuIndex
 
 pytestmark = pytest.mark.slow  # a case is drawn and searched
 
@@ -12,9 +12,7 @@ pytestmark = pytest.mark.slow  # a case is drawn and searched
 @pytest.fixture
 def distances(case):
     (layer,) = case.layers
-    return (
-        DenseIndex(layer.points, case.labels, case.n_classes).gather(layer.queries).class_distances
-    )
+    return CpuIndex(layer.points, case.labels, case.n_classes).gather(layer.queries).class_distances
 
 
 @pytest.fixture

@@ -14,8 +14,7 @@ from benchmarks.records import CELLS, DENSE
 from benchmarks.synthetic import Shape, draw_clustered
 from iknow.errors import IknowError
 from iknow.rules import Ball
-from iknow.search.cpu.cell_index import CellIndex
-from iknow.search.cpu.dense_index import DenseIndex
+from iknow.search.cells import CpuIndex
 
 MIB = 1 << 20
 pytestmark = [
@@ -77,8 +76,9 @@ def test_the_result_is_not_counted(contestant):
 def search(shape, contestant):
     points, labels, queries, _, _ = draw_clustered(shape)
     if contestant == DENSE:
-        return DenseIndex(points, labels, shape.n_classes).gather(queries)
-    return CellIndex(points, labels, shape.n_classes).find_support(queries, Ball(1.0))
+        return CpuIndex(points, labels, shape.n_classes).gather(queries)
+    belief = np.zeros(len(queries), dtype=np.int64)
+    return CpuIndex(points, labels, shape.n_classes).decide(queries, Ball(1.0), belief).support
 
 
 def test_a_child_that_fails_says_why(monkeypatch):

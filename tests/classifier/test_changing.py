@@ -18,7 +18,7 @@ from iknow.core.change import Change
 from iknow.errors import InputError
 from iknow.geometry import Minkowski
 from iknow.models.precomputed import PrecomputedModel
-from iknow.search.cpu.dense_index import DenseIndex
+from iknow.search.cells import CpuIndex
 from iknow.search.layer import LayerIndex
 from iknow.testing import assert_same_evidence
 
@@ -89,7 +89,7 @@ PARAMETERS = [
     {"neighborhoods": RelativeBall(3.0, 1.2, quorum=(1, 3))},
     {"neighborhoods": RelativeBall(4.0, 0.8, quorum=(2, 2)), "model": PIPELINE},
     {"neighborhoods": Ball(2.0), "model": PIPELINE, "layers": ["input", "output"]},
-    {"neighborhoods": Nearest(3, quorum=(2, 1)), "index": DenseIndex},
+    {"neighborhoods": Nearest(3, quorum=(2, 1)), "index": CpuIndex},
     {"neighborhoods": Ball(3.0), "metric": Minkowski(1)},
     {"neighborhoods": Ball(2.0), "metric": "hamming"},
 ]

@@ -9,8 +9,7 @@ from sklearn.neural_network import MLPClassifier
 
 from iknow import EpistemicClassifier
 from iknow.cli.jobs.asserting import assertion_columns
-from iknow.search.cpu import cell_index as cells
-from iknow.search.cpu.worth import Worth
+from iknow.search.cells import CpuIndex
 from iknow.tables.columns import as_list
 from iknow.testing import assert_same_evidence
 
@@ -19,8 +18,7 @@ pytest.importorskip("numba", reason="compiled search is the extra `fast`")
 
 @pytest.fixture(autouse=True)
 def _decides_however_few_rows(monkeypatch):
-    monkeypatch.setattr(cells, "FEWEST_ROWS", 1)
-    monkeypatch.setattr(Worth, "is_proven", True)
+    monkeypatch.setattr(CpuIndex, "FEWEST_ROWS", 1)
 
 
 def make_data(n, seed, n_features=20):

@@ -8,7 +8,6 @@ import sys
 
 import numpy as np
 import pytest
-from iknow.search.cpu.minkowski_index import MinkowskiIndex
 from sklearn.datasets import load_iris
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
@@ -19,6 +18,7 @@ from iknow.errors import InputError, LayerError
 from iknow.pages import find_map
 from iknow.search.disk import scratch
 from iknow.search.disk.disk_index import DiskIndex
+from iknow.search.measured import MinkowskiIndex
 from iknow.testing import assert_same_evidence
 
 X, Y = load_iris(return_X_y=True)

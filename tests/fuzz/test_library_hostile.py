@@ -39,7 +39,7 @@ from iknow import (
 from iknow.errors import IknowError
 from iknow.geometry import Minkowski, Weighted
 from iknow.models.precomputed import PrecomputedModel
-from iknow.search.cpu.dense_index import DenseIndex
+from iknow.search.cells import CpuIndex
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # what is strange may be warned of
 
@@ -137,7 +137,7 @@ ANYTHING = {
     "float16": lambda: np.ones((3, 3), np.float16),
     "long double": lambda: np.full((3, 3), np.finfo(np.longdouble).max),
     "bools": lambda: np.ones((3, 3), bool), "text array": lambda: np.array([["a", "b", "c"]] * 3),
-    "variable text": lambda: np.array(["a", "b"], "T"), "index": lambda: DenseIndex,
+    "variable text": lambda: np.array(["a", "b"], "T"), "index": lambda: CpuIndex,
     "layer": lambda: ["output"], "device": lambda: "cpu",
 }  # fmt: skip
 

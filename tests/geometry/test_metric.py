@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from iknow.search.cpu.minkowski_index import MinkowskiIndex
 from scipy.spatial.distance import cdist
 
 from iknow.errors import InputError, LayerError
@@ -20,7 +19,8 @@ from iknow.geometry import (
     register_metric,
 )
 from iknow.geometry.metric import check_promises
-from iknow.search.cpu.dense_index import DenseIndex
+from iknow.search.cells import CpuIndex
+from iknow.search.measured import MinkowskiIndex
 from iknow.testing import MetricContract
 
 
@@ -57,7 +57,7 @@ def test_an_index_over_transformed_activations_finds_the_metrics_distances():
     for metric in (Minkowski(1), Euclidean, Weighted(np.diag([1.0, 2, 3, 4, 5, 6])[:, :4])):
         points, queries = metric.transform(a), metric.transform(b)
         index = (
-            DenseIndex(points, labels, 2)
+            CpuIndex(points, labels, 2)
             if metric.p == 2
             else MinkowskiIndex(points, labels, 2, p=metric.p)
         )

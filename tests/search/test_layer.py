@@ -25,7 +25,7 @@ from iknow.geometry import (
     weighted_metric,
 )
 from iknow.models.precomputed import PrecomputedModel
-from iknow.search.cpu.dense_index import DenseIndex
+from iknow.search.cells import CpuIndex
 from iknow.search.index import Index
 from iknow.search.layer import LayerIndex
 from iknow.testing import assert_same_evidence
@@ -212,7 +212,7 @@ def test_float32_sorted_by_class_is_used_in_place(data, tmp_path):
     assert np.shares_memory(index.points, mapped)
 
 
-class FakeTorchIndex(DenseIndex):
+class FakeTorchIndex(CpuIndex):
     """Stands in for the search on a device; it remembers on which."""
 
     def __init__(self, activations, labels, n_classes, rows=None, device=None):

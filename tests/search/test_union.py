@@ -16,7 +16,7 @@ from iknow.geometry import Euclidean
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 from iknow.search import layer as layers
 from iknow.search import union as unions
-from iknow.search.cpu.cell_index import CellIndex
+from iknow.search.cells import CpuIndex
 from iknow.search.index import CheckedIndex, RowIndex
 from iknow.search.layer import LayerIndex
 from iknow.search.measured import HammingIndex, MinkowskiIndex
@@ -68,7 +68,7 @@ class TestUnion(IndexContract):
     seeds_per_kind = 2
 
     def make_index(self, activations, labels, n_classes, rows=None):
-        return detour(CellIndex, activations, labels, n_classes, rows)
+        return detour(CpuIndex, activations, labels, n_classes, rows)
 
 
 @pytest.mark.slow
@@ -103,8 +103,8 @@ class TestChangedCheckedIndex(IndexContract):
     seeds_per_kind = 1
 
     def make_index(self, activations, labels, n_classes, rows=None):
-        make = partial(CheckedIndex, make=CellIndex)
-        return detour(make, activations, labels, n_classes, rows, side=CellIndex)
+        make = partial(CheckedIndex, make=CpuIndex)
+        return detour(make, activations, labels, n_classes, rows, side=CpuIndex)
 
 
 @pytest.mark.slow
@@ -116,10 +116,10 @@ class TestChangedTorchIndex(IndexContract):
         from iknow.search.gpu.torch.index import TorchIndex
 
         make = partial(TorchIndex, device="cpu")
-        return detour(make, activations, labels, n_classes, rows, side=CellIndex)
+        return detour(make, activations, labels, n_classes, rows, side=CpuIndex)
 
 
-class Stopping(CellIndex):
+class Stopping(CpuIndex):
     """Stops as early as a search may: whatever is beyond the cap is missing, or wrong."""
 
     def search(self, points, scope):
@@ -169,7 +169,7 @@ RULES = [
 ]
 
 
-@pytest.mark.parametrize("kind", [CellIndex, Stopping])
+@pytest.mark.parametrize("kind", [CpuIndex, Stopping])
 @settings(max_examples=25, deadline=None)
 @given(sequence=steps(12), seed=st.integers(0, 2**32 - 1))
 def test_any_sequence_of_changes_equals_brute_force(kind, sequence, seed):
@@ -178,7 +178,7 @@ def test_any_sequence_of_changes_equals_brute_force(kind, sequence, seed):
     n, n_classes, next_row = 6, 2, 6
     held = {row: (rng.integers(3, size=2), int(rng.integers(n_classes))) for row in range(n)}
     points, labels = (np.array(column) for column in zip(*held.values(), strict=True))
-    index = Union.of(kind(points, labels, n_classes), CellIndex)
+    index = Union.of(kind(points, labels, n_classes), CpuIndex)
     for what, draw in sequence:
         rng = np.random.default_rng(draw)
         m = int(rng.integers(1, 4))
@@ -252,7 +252,7 @@ def test_many_removed_rows_of_one_place_are_struck_out(monkeypatch):
     monkeypatch.setattr(unions, "NUMBERS_AT_ONCE", 500)
     points = np.repeat([[0.0], [1.0], [2.0]], [300, 5, 5], axis=0)
     labels = np.arange(310) % 2
-    index = Union.of(CellIndex(points, labels, 2), CellIndex)
+    index = Union.of(CpuIndex(points, labels, 2), CpuIndex)
     index = index.changed(np.arange(298), points[:0], NONE, NONE, 2)
     queries = np.array([[0.0], [1.0], [0.5]])
     expected = brute_force(points[298:], labels[298:], 2, queries, 6, np.arange(298, 310), 4)
@@ -266,10 +266,10 @@ def test_a_layer_is_built_anew_once_changes_are_many(monkeypatch):
     few = layer.changed(np.arange(5), points[:0], NONE, NONE, 3)
     assert isinstance(few._index, Union)
     many = few.changed(np.array([9]), points[:0], NONE, NONE, 3)
-    assert isinstance(many._index, CellIndex)
+    assert isinstance(many._index, CpuIndex)
     assert many.rows.tolist() == few.changed(np.array([9]), points[:0], NONE, NONE, 3).rows.tolist()
     folded = few.folded()
-    assert isinstance(folded._index, CellIndex)
+    assert isinstance(folded._index, CpuIndex)
     assert_same_evidence(folded.gather(points, 3, 2), few.gather(points, 3, 2))
     assert folded.folded() is folded
 
@@ -294,7 +294,7 @@ def test_what_lies_in_a_file_is_checked_before_and_after():
 
 def test_the_index_before_a_change_stays_as_it_is():
     points, labels = scattered(30)
-    index = Union.of(CellIndex(points, labels, 3), CellIndex)
+    index = Union.of(CpuIndex(points, labels, 3), CpuIndex)
     before = index.gather(points, 3, 2)
     changed = index.changed(np.arange(9), points[:1], labels[:1], np.array([30]), 4)
     assert_same_evidence(index.gather(points, 3, 2), before)
@@ -305,7 +305,7 @@ def test_the_index_before_a_change_stays_as_it_is():
 
 def test_nothing_left_of_the_base_and_nothing_added():
     points, labels = scattered(4)
-    index = Union.of(CellIndex(points, labels, 3), CellIndex)
+    index = Union.of(CpuIndex(points, labels, 3), CpuIndex)
     assert_same_evidence(
         index.gather(points, 2, 2), brute_force(points, labels, 3, points, 2, None, 2)
     )
@@ -327,8 +327,8 @@ def test_nothing_left_of_the_base_and_nothing_added():
 
 def test_every_index_decides_by_what_it_gathers_or_as_its_base():
     points, labels = scattered(3000)
-    base = CellIndex(points, labels, 3)
-    index = Union.of(base, CellIndex).changed(NONE, points[:1], labels[:1], np.array([3000]), 3)
+    base = CpuIndex(points, labels, 3)
+    index = Union.of(base, CpuIndex).changed(NONE, points[:1], labels[:1], np.array([3000]), 3)
     assert index.decides(RelativeBall(1.0, 1.5)) == base.decides(RelativeBall(1.0, 1.5))
     assert RowIndex.decides(index, Nearest(3)) is False
 
@@ -338,7 +338,7 @@ def test_a_belief_that_lost_all_its_listed_rows_is_searched_again(rule):
     """d_g = inf proves nothing there, and the horizon grows once d_g is known."""
     points = np.repeat([[0.0], [1.0], [2.0], [4.0]], [6, 3, 3, 4], axis=0)
     labels = np.array([0] * 6 + [1] * 3 + [2] * 3 + [0] * 4)
-    index = Union.of(Stopping(points, labels, 3), CellIndex)
+    index = Union.of(Stopping(points, labels, 3), CpuIndex)
     queries, belief = np.zeros((3, 1)), np.array([0, 1, NO_BELIEF])
     for gone in (np.arange(6), np.r_[np.arange(6), 12:16], np.arange(3, 9)):
         changed = index.changed(gone, points[:0], NONE, NONE, 4)

@@ -17,24 +17,17 @@ from iknow import (  # noqa: E402
 )
 from iknow.geometry import Minkowski, Weighted  # noqa: E402
 from iknow.models.precomputed import PrecomputedModel  # noqa: E402
-from iknow.search.cpu.dense_index import is_compiled  # noqa: E402
 from iknow.search.index import RowIndex  # noqa: E402
+from iknow.search.kernels.numba import is_compiled  # noqa: E402
 
 
 @pytest.fixture
 def forgetful():
     """The compiled functions of search, with no version of any compiled yet."""
     assert is_compiled()
-    from iknow.search.cpu.numba import cells as numba_cells
-    from iknow.search.cpu.numba import few as numba_few
-    from iknow.search.cpu.numba import kernels as gathering
-    from iknow.search.cpu.numba import measure as numba_measure
-    from iknow.search.cpu.numba import neighbors as numba_neighbors
-    from iknow.search.cpu.numba import sweep as numba_sweep
-    from iknow.search.cpu.numba import tree as numba_tree
+    from iknow.search.kernels.numba import measure, mismatches, products, tree, walk
 
-    finding = gathering, numba_few, numba_measure, numba_neighbors
-    modules = *finding, numba_cells, numba_sweep, numba_tree
+    modules = measure, mismatches, products, tree, walk
     found = {
         value
         for module in modules
@@ -68,7 +61,7 @@ RULES = [
 
 @pytest.mark.parametrize("is_loaded", [False, True])
 def test_nothing_is_compiled_after_warming_up(forgetful, tmp_path, is_loaded, monkeypatch):
-    outputs, labels = make_outputs(300)
+    outputs, labels = make_outputs(3000)  # enough for walks
     classifiers = []
     for i, rule in enumerate(RULES):
         metric = {"b": Weighted(np.ones((2, 2)))} if i == 0 else None
@@ -80,7 +73,7 @@ def test_nothing_is_compiled_after_warming_up(forgetful, tmp_path, is_loaded, mo
         assert made.warm_up() is made
         classifiers.append(made)
     before = count(forgetful)
-    assert all(before[name] for name in ("walk", "sweep", "gather_batch"))
+    assert all(before[name] for name in ("walk_batch", "gather_batch"))
     for made in classifiers:
         for n in (1, 7, 300):
             asked = make_outputs(n, seed=1)[0]
@@ -113,6 +106,6 @@ def test_every_index_warms_up_also_an_empty_one(monkeypatch):
     monkeypatch.setattr(RowIndex, "warm_up", lambda self: (asked.append(self), gather(self)))
     made.fit(outputs, labels).warm_up()
     assert len(asked) == 2
-    from iknow.search.cpu.cell_index import CellIndex
+    from iknow.search.cells import CpuIndex
 
-    CellIndex(np.empty((0, 3), dtype=np.float32), np.empty(0, dtype=int), 2).warm_up()
+    CpuIndex(np.empty((0, 3), dtype=np.float32), np.empty(0, dtype=int), 2).warm_up()

@@ -16,14 +16,13 @@ from iknow.core.text import shown
 from iknow.errors import InputError, MissingExtraError
 from iknow.geometry import Metric
 from iknow.locking import cached_property, unforked
-from iknow.search.cpu.cell_index import CellIndex
+from iknow.search.cells import CpuIndex
 from iknow.search.index import CheckedIndex, IndexFactory, RowIndex, check_activations, check_width
 from iknow.search.measured import HammingIndex, MinkowskiIndex
 from iknow.search.union import Make, Union
 
 FEWEST_CHANGES, SHARE_CHANGED = 1024, 4
 """An index in memory is built anew after this many changes, and a quarter of its rows."""
-ROWS_TO_WARM_UP = 64  # more than one cell per class, so that there are cells of cells
 
 
 class LayerIndex:
@@ -228,7 +227,7 @@ def index_type(metric: Metric, device: str | None, index: IndexFactory | None = 
         return index if _is_own(index) else partial(CheckedIndex, make=index)
     if device is None:
         # Only the Euclidean norm turns into matrix products.
-        return CellIndex if metric.p == 2 else partial(MinkowskiIndex, p=metric.p)
+        return CpuIndex if metric.p == 2 else partial(MinkowskiIndex, p=metric.p)
     _check_euclidean(metric, f"on device={shown(device)}", "device")
     try:
         with unforked():
@@ -262,11 +261,11 @@ def warm_up() -> None:
     Examples:
         >>> warm_up()
     """
-    n = ROWS_TO_WARM_UP
+    n = CpuIndex.FEWEST_ROWS
     points = np.arange(2 * n, dtype=np.float32).reshape(n, 2)
     mapped = points.copy()
     mapped.flags.writeable = False  # like the arrays of a bundle
     for rows in (points, mapped):
-        CellIndex(rows, np.arange(n) // (n // 2), 2).warm_up()
+        CpuIndex(rows, np.arange(n) // (n // 2), 2).warm_up()
     for rows in (points, np.zeros_like(points)):  # looked up and compared
         HammingIndex(rows, np.arange(n) // (n // 2), 2).warm_up()

@@ -27,8 +27,8 @@ from iknow.core.evidence import Evidence, empty_evidence
 from iknow.core.scalars import as_real
 from iknow.locking import cached_property
 from iknow.pages import slices_that_fit
-from iknow.search.cpu.dense_index import is_compiled
 from iknow.search.index import RowIndex
+from iknow.search.kernels.numba import is_compiled
 from iknow.search.kernels.numpy import lowest_few, measure_pairs
 from iknow.search.threads import for_each, n_cores, share
 
@@ -183,7 +183,7 @@ class CompiledCounts:
 
     def fill(self, queries: Floats32, evidence: Evidence) -> None:
         """Write the evidence about queries of shape (n_queries, n_features) into `evidence`."""
-        from iknow.search.cpu.numba.mismatches import rank_counts
+        from iknow.search.kernels.numba.mismatches import rank_counts
 
         affordable = self.BYTES_OF_COUNTS // (4 * max(1, self.n_rows))
         size = max(1, min(self.MOST_QUERIES, affordable, -(-len(queries) // n_cores())))
@@ -200,7 +200,7 @@ class CompiledCounts:
         share(work, list(_slices(len(queries), size)))
 
     def _count(self, queries: Floats32) -> NDArray[np.int32]:
-        from iknow.search.cpu.numba.mismatches import count_mismatches, look_up_mismatches
+        from iknow.search.kernels.numba.mismatches import count_mismatches, look_up_mismatches
 
         counts = np.empty((len(queries), self.n_rows), dtype=np.int32)
         if self.lists is None:

@@ -40,7 +40,7 @@ from iknow.core.text import shown
 from iknow.errors import ClusterError, InputError, MissingExtraError
 from iknow.geometry import Euclidean
 from iknow.locking import Lock, unforked
-from iknow.search.cpu.cell_index import CellIndex
+from iknow.search.cells import CpuIndex
 from iknow.search.index import IndexFactory, RowIndex
 from iknow.search.layer import index_type
 from iknow.search.union import search_part
@@ -93,7 +93,7 @@ class RayIndex(RowIndex):
         n_classes: int,
         rows: Ints | None = None,
         *,
-        make: IndexFactory = CellIndex,
+        make: IndexFactory = CpuIndex,
         shards: int | None = None,
         address: str | None = None,
         timeout: float = 600.0,

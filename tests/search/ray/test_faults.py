@@ -15,7 +15,7 @@ from iknow import EpistemicClassifier
 from iknow.errors import ClusterError
 from iknow.models.precomputed import PrecomputedModel
 from iknow.rules import RelativeBall
-from iknow.search.cpu.cell_index import CellIndex
+from iknow.search.cells import CpuIndex
 from iknow.search.ray import RayIndex
 from iknow.testing import assert_same_evidence
 from iknow.testing.index import assert_same_decision, brute_force
@@ -31,7 +31,7 @@ EXPECTED = brute_force(POINTS, LABELS, 4, QUERIES, 2, per_class=3)
 FAR = {"resources": {"far": 0.001}}  # on a node that a test has added
 
 
-class Stopping(CellIndex):
+class Stopping(CpuIndex):
     """An index that stops when it is built, or asked, until a test has done its harm."""
 
     def __init__(self, activations, labels, n_classes, rows=None, *, folder, stops):
@@ -93,7 +93,7 @@ def test_a_killed_process_is_replaced(cluster, hosts):
     """SIGKILL, and Ray's own; for every kind of question, and for all layers that shared it."""
     rule, belief = RelativeBall(1.0, 1.1, quorum=(1, 3)), LABELS[:30]
     index = RayIndex(POINTS, LABELS, 4, shards=3, timeout=240)
-    decided = CellIndex(POINTS, LABELS, 4).decide(QUERIES, rule, belief)
+    decided = CpuIndex(POINTS, LABELS, 4).decide(QUERIES, rule, belief)
     os.kill(pids_of(index)[1], signal.SIGKILL)
     assert_same_evidence(index.gather(QUERIES, 2, per_class=3), EXPECTED)
     ray.kill(index._pool._processes[2].actor)

@@ -9,8 +9,7 @@ import pytest
 from iknow import Ball, EpistemicClassifier, RelativeBall
 from iknow.errors import InputError
 from iknow.models.precomputed import PrecomputedModel
-from iknow.search.cpu.cell_index import CellIndex
-from iknow.search.cpu.dense_index import DenseIndex
+from iknow.search.cells import CpuIndex
 from iknow.search.ray import RayIndex, Shards, Sizes
 from iknow.testing import IndexContract
 from iknow.testing.index import assert_same_decision
@@ -44,7 +43,7 @@ class TestShardsInThisProcess(IndexContract):
         return here
 
     def make_index(self, activations, labels, n_classes, rows=None):
-        return RayIndex(activations, labels, n_classes, rows, shards=3, make=DenseIndex)
+        return RayIndex(activations, labels, n_classes, rows, shards=3, make=CpuIndex)
 
 
 @pytest.mark.slow
@@ -78,7 +77,7 @@ def test_decisions_of_shards_are_those_of_one_index(here, rule, n_classes):
     belief = rng.integers(-1, n_classes, size=300)
     shards = RayIndex(points, labels, n_classes, shards=3)
     found = shards.decide(queries, rule, belief)
-    assert_same_decision(found, DenseIndex(points, labels, n_classes).decide(queries, rule, belief))
+    assert_same_decision(found, CpuIndex(points, labels, n_classes).decide(queries, rule, belief))
 
 
 @pytest.mark.parametrize(
@@ -96,7 +95,7 @@ def test_bad_options_are_refused(here, options, message):
         RayIndex(np.zeros((3, 2)), [0, 1, 1], 2, **options)
 
 
-class Narrower(CellIndex):
+class Narrower(CpuIndex):
     """An index that is not of the rows it was given."""
 
     def __init__(self, activations, labels, n_classes, rows=None, *, wrong):

@@ -15,11 +15,11 @@ from iknow.evaluation.peers.softmax import Softmax
 from iknow.evaluation.peers.temperature import TemperatureSoftmax
 from iknow.evaluation.peers.trust_score import TrustScore
 from iknow.evaluation.peers.vim import ViM
-from iknow.search.cpu.cell_index import CellIndex
+from iknow.search.cells import CpuIndex
 from iknow.search.index import IndexFactory
 
 
-def default_peers(training: Observed, index: IndexFactory = CellIndex) -> list[Peer]:
+def default_peers(training: Observed, index: IndexFactory = CpuIndex) -> list[Peer]:
     """List the peers that apply to a model, unfitted, by what it says about `training`.
 
     Energy and ViM need logits, and log-probabilities are none; ViM needs a hidden layer. Without a

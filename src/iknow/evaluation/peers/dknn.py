@@ -21,7 +21,7 @@ import numpy as np
 from iknow.core.arrays import Floats, Ints
 from iknow.core.scalars import as_whole
 from iknow.evaluation.peers.observed import Layer, Observed
-from iknow.search.cpu.cell_index import CellIndex
+from iknow.search.cells import CpuIndex
 from iknow.search.index import Index, IndexFactory
 
 ROUNDING = 1 + 1e-9  # two searches may measure the same distance in another order
@@ -42,7 +42,7 @@ class DkNN:
 
     name = "DkNN"
 
-    def __init__(self, k: int = 75, *, index: IndexFactory = CellIndex) -> None:
+    def __init__(self, k: int = 75, *, index: IndexFactory = CpuIndex) -> None:
         self.k = as_whole(k, "k", "be a whole number >= 1")
         self.index = index
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from iknow.core.arrays import Floats
 from iknow.core.scalars import as_whole
 from iknow.evaluation.peers.observed import Layer, Observed
-from iknow.search.cpu.cell_index import CellIndex
+from iknow.search.cells import CpuIndex
 from iknow.search.index import IndexFactory
 
 
@@ -37,7 +37,7 @@ class KNNDistance:
     """
 
     def __init__(
-        self, k: int = 50, layer: Layer = "hidden", *, index: IndexFactory = CellIndex
+        self, k: int = 50, layer: Layer = "hidden", *, index: IndexFactory = CpuIndex
     ) -> None:
         self.k = as_whole(k, "k", "be a whole number >= 1")
         self.layer: Layer = layer

@@ -21,7 +21,7 @@ from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.evidence import distances_for_and_against
 from iknow.core.scalars import as_real, as_whole
 from iknow.evaluation.peers.observed import Layer, Observed
-from iknow.search.cpu.cell_index import CellIndex
+from iknow.search.cells import CpuIndex
 from iknow.search.index import IndexFactory
 
 
@@ -45,7 +45,7 @@ class TrustScore:
         alpha: float = 0.0,
         k: int = 10,
         *,
-        index: IndexFactory = CellIndex,
+        index: IndexFactory = CpuIndex,
     ) -> None:
         self.layer: Layer = layer
         self.alpha = as_real(alpha, "alpha", "be at least 0 and below 1", lambda a: 0 <= a < 1)
@@ -74,7 +74,7 @@ def dense_rows(points: NDArray[Any], truth: Ints, k: int, alpha: float) -> Bools
     kept = np.ones(len(points), dtype=bool)
     for code in np.unique(truth) if alpha > 0 else ():
         rows = np.flatnonzero(truth == code)
-        index = CellIndex(points[rows], np.zeros(len(rows), dtype=np.int64), 1)
+        index = CpuIndex(points[rows], np.zeros(len(rows), dtype=np.int64), 1)
         nearest = min(k, len(rows))
         radii = index.gather(points[rows], nearest).neighbor_distance(nearest)
         kept[rows] = radii <= np.percentile(radii, 100 * (1 - alpha))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from iknow.core.arrays import Floats, Floats32, Ints
-from iknow.search.cpu.dense_index import is_compiled
+from iknow.search.kernels.numba import is_compiled
 
 SAMPLE = 512  # rows that decide the direction of a cut
 TURNS = 4  # of the power method
@@ -51,7 +51,7 @@ def sort_close(rows: Floats32, size: int) -> Ints:
     """An order of rows in memory in which each run of `size`, a power of two, lies close."""
     order = np.arange(len(rows))
     if is_compiled() and size >= 16:
-        from iknow.search.cpu.numba.tree import sort_into_cells
+        from iknow.search.kernels.numba.tree import sort_into_cells
 
         sort_into_cells(rows, order)
         return order

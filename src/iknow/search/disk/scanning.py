@@ -11,10 +11,10 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from iknow.core.arrays import Floats, Floats32, Ints
-from iknow.search.cpu.dense_index import is_compiled
 from iknow.search.disk.coded_rows import CodedRows
 from iknow.search.disk.coding import FAR, LEAST_SLACK, ROUND_UP, looseness
 from iknow.search.disk.hunt import Hunt
+from iknow.search.kernels.numba import is_compiled
 
 CANDIDATES = 1 << 16
 
@@ -74,8 +74,8 @@ def scan(
     """
     if not is_compiled():
         return _scan_with_scipy(loaded, queries, pairs, first, hunt, finds)
-    from iknow.search.cpu.numba.coded import scan_pairs
-    from iknow.search.cpu.panels import read_only
+    from iknow.search.kernels.numba.coded import scan_pairs
+    from iknow.search.kernels.numba.search import read_only
 
     return int(
         scan_pairs(

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from iknow.errors import InputError
-from iknow.search.cpu.dense_index import DenseIndex
+from iknow.search.cells import CpuIndex
 from iknow.search.gpu.torch import operations as torch_operations
 from iknow.search.gpu.torch.blocks import NO_ROW, make_blocks
 from iknow.search.gpu.torch.bounds import SMALLEST_FACTOR, make_frame
@@ -298,7 +298,7 @@ def test_a_read_only_array_is_searched_without_a_warning():
     points.setflags(write=False)
     queries.setflags(write=False)
     evidence = TorchIndex(points, np.sort(labels), 5).gather(queries)
-    assert_same_evidence(evidence, DenseIndex(points, np.sort(labels), 5).gather(queries))
+    assert_same_evidence(evidence, CpuIndex(points, np.sort(labels), 5).gather(queries))
 
 
 def test_concurrent_searches_of_a_fresh_index_all_get_the_same_answer():

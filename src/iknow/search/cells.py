@@ -1,0 +1,295 @@
+"""CpuIndex: exact search on all cores, by bounds that rule out nearly all rows.
+
+One float32 product bounds a distance from below, with a proven allowance for rounding; we measure
+only the rows that may be nearest by their bound, in float64. With the extra `fast`, search is
+compiled: by products with all rows (`products`) or, if a rule's horizon allows an early stop, by a
+walk (`walk`) that bounds whole cells of rows, or their few leading coordinates, and looks closer
+where these do not suffice. Without it, numpy computes the products (`engine`), to the same bits.
+Rows that are mostly zeros have products of their own (`measured`).
+
+Which way is faster depends on the rows, the queries and the machine. We learn that from the queries
+answered; it changes no answer. Where rows have no structure, as random points of many features,
+walks rule out nothing, and what they cost is lost. So each is counted in steps of a search by
+products: one feature of 16 rows. Steps do not tell what waiting for memory costs. So where they say
+that walking pays, the clock decides.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from iknow.core.arrays import Floats32, Ints
+from iknow.core.decision import Scope, scope_of
+from iknow.core.evidence import (
+    Evidence,
+    empty_evidence,
+    merge_evidence,
+    pad_evidence,
+    stack_evidence,
+)
+from iknow.core.horizon import Horizon
+from iknow.core.rule import Rule
+from iknow.locking import cached_property
+from iknow.pages import slices_that_fit
+from iknow.search.index import RowIndex
+from iknow.search.kernels.numba import is_compiled
+from iknow.search.kernels.numpy import NumpyBlocks
+from iknow.search.measured import SparseRows
+from iknow.search.projection import (
+    FEW_FEATURES,
+    Coordinates,
+    Projection,
+    choose_coordinates,
+)
+
+if TYPE_CHECKING:
+    from iknow.search.kernels.numba.search import WalkSearch
+
+COPY_BYTES = 5  # per feature to prepare a row for search: its float32 copy and a little more
+TRIED = 12  # queries that walk before we know whether that is worthwhile
+PER_PANEL, PER_SHADOW, PER_ROW = 3.3, 0.8, 1.8
+"""The costs per feature of looking at a panel alone, a shadow and a row, in steps; measured."""
+PAYS = 0.8  # walks must save this much of the steps
+MEMORY = 64  # queries that count
+TRY_AGAIN = 32  # every so many calls, in case queries have changed
+TREE, FLAT, PRODUCTS = WAYS = range(3)
+"""Walking down the tree of cells, walking by the bounds of all panels, and products."""
+FEW, MANY = 2, 64  # queries in a batch whose time tells what one of them costs
+SHARE_OF_TRIALS = 0.03  # of the time may go into trying the slower way
+FORGETTING = 0.3  # weight of the latest time
+
+
+class Search(Protocol):
+    """A way of searching stored rows."""
+
+    def fill(self, queries: Floats32, evidence: Evidence) -> None:
+        """Write the evidence about queries of shape (n_queries, n_features) into `evidence`."""
+
+
+class Clock:
+    """Seconds that a query takes each way; None where nobody knows."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float | None] = [None] * len(WAYS)
+        self._seen = [0] * len(WAYS)
+        self._since = [0.0] * len(WAYS)  # seconds since each way was tried
+
+    def choose(self, ways: list[int], n: int) -> int:
+        """The fastest way for n queries, or a slower one that is due; all must be known."""
+        best = min(ways, key=lambda way: self.seconds[way] or 0.0)
+        for way in ways:
+            cost = n * (self.seconds[way] or 0.0)
+            if way != best and self._since[way] * SHARE_OF_TRIALS > cost:
+                return way
+        return best
+
+    def note(self, way: int, n: int, seconds: float) -> None:
+        """Learn how long n queries took; the first time may have compiled something."""
+        self._since = [each + seconds for each in self._since]
+        self._since[way] = 0.0
+        self._seen[way] += 1
+        before, latest = self.seconds[way], seconds / n
+        if self._seen[way] > 1:
+            before = latest if before is None else before
+            # A busy machine makes some times much longer, and none shorter.
+            weight = FORGETTING if latest < before else FORGETTING / 5
+            self.seconds[way] = before + weight * (latest - before)
+
+
+class StepCost:
+    """What walks cost on average, relative to products.
+
+    sizes: the panels of rows, their coordinates, shadows and features.
+    """
+
+    def __init__(self, *sizes: int) -> None:
+        self._sizes = sizes
+        self._shares: list[float | None] = [None, None]  # down the tree, over all panels
+        self._clocks = Clock(), Clock()
+        self._calls = 0
+
+    @property
+    def patience(self) -> int:
+        """The rows to measure for a query before a search by products would be over."""
+        return int(self._sizes[0] / PER_ROW) + 16
+
+    def choose(self, n: int) -> tuple[int, int]:
+        """The way for the next of n queries, and for how many: few if nobody tried it."""
+        shares = [(share, way) for way, share in enumerate(self._shares)]
+        for share, way in shares:
+            if share is None:
+                return way, TRIED
+        paying = sorted((share, way) for share, way in shares if share is not None and share < PAYS)
+        if not paying:
+            return PRODUCTS, n
+        ways, clock = [way for _, way in paying] + [PRODUCTS], self._clocks[n > FEW]
+        for way in ways:
+            if clock.seconds[way] is None:
+                return (way, MANY) if n <= FEW or n >= MANY else (ways[0], n)
+        return clock.choose(ways, n), n
+
+    def allows_a_try(self) -> bool:
+        """Whether to walk now: it pays, or nobody tried for a while."""
+        if any(share is None or share < PAYS for share in self._shares):
+            return True
+        self._calls += 1
+        if self._calls % TRY_AGAIN == 0:
+            self._shares = [None, None]
+        return self._calls % TRY_AGAIN == 0
+
+    def learn(self, n: int, way: int, cost: Ints) -> None:
+        """Count what n queries looked at: panels, shadows and rows."""
+        n_panels, near, far, n_features = self._sizes
+        panels, shadows, rows = cost.tolist()
+        steps = PER_PANEL * panels * (near + 1) + PER_SHADOW * shadows * far
+        steps += PER_ROW * rows * n_features + (n_panels * (near + 1) * n if way == FLAT else 0)
+        share, before = steps / (n * n_panels * (n_features + 1)), self._shares[way]
+        weight = 1.0 if before is None else min(1.0, n / MEMORY)
+        self._shares[way] = (1 - weight) * (before or 0.0) + weight * share
+
+    def note(self, n: int, way: int, seconds: float) -> None:
+        """Learn how long n queries took, if that tells what one of them takes."""
+        if n <= FEW or n >= MANY:
+            self._clocks[n > FEW].note(way, n, seconds)
+
+
+class CpuIndex(RowIndex):
+    """Activations of one layer with their class codes, searched in the Euclidean norm.
+
+    If there are too many rows to prepare for search in the free memory, such as those of a large
+    memory-mapped file, they are searched part by part.
+
+    Args:
+        activations: Of shape (n_rows, n_features).
+        labels: Class codes of shape (n_rows,).
+        n_classes: Number of classes.
+        rows: Numbers that identify the rows, of shape (n_rows,). Default: their positions.
+
+    Examples:
+        >>> CpuIndex(rows, labels, n_classes=2).gather([[4.0]], k=1).class_distances
+        array([[3., 1.]])
+    """
+
+    FEWEST_ROWS = 2048
+    """With fewer rows, measuring all classes takes no longer than what surrounds it."""
+    MOST_NEIGHBORS = 64
+    """Of more neighbors, most rows would be measured anyway."""
+
+    def search(self, points: Floats32, scope: Scope) -> Evidence:
+        """What `scope` asks about `points` of shape (n, n_features)."""
+        if not self._can_walk(scope):
+            return self._gather(points, scope)
+        cost, found, start = self._cost, [], 0
+        while start < len(points):
+            way, n = cost.choose(len(points) - start)
+            stop = min(start + n, len(points))
+            asked, wanted = points[start:stop], scope.at(slice(start, stop))
+            before = time.perf_counter()
+            if way == PRODUCTS:
+                found.append(self._gather(asked, wanted))
+            else:
+                found.append(self._walk(asked, wanted, way))
+            cost.note(len(asked), way, time.perf_counter() - before)
+            start = stop
+        return found[0] if len(found) == 1 else stack_evidence(found)
+
+    def decides(self, rule: Rule) -> bool:
+        """Whether `decide` is faster than `gather` for a `rule`, as far as it is known."""
+        scope = scope_of(rule, np.empty(0, dtype=np.int64))
+        return self._can_walk(scope) and self._cost.allows_a_try()
+
+    def warm_up(self) -> None:
+        """Prepare and compile everything that search needs, each way."""
+        super().warm_up()
+        scope = Scope(belief=np.zeros(1, dtype=np.int64), horizon=Horizon())
+        if self._can_walk(scope):
+            self._walks.search(np.array(self.points[:1]), scope, 1, False)
+
+    def _can_walk(self, scope: Scope) -> bool:
+        if scope.horizon is None or scope.any > self.MOST_NEIGHBORS:
+            return False
+        return self._has_cells and self._coordinates.is_safe
+
+    def _walk(self, points: Floats32, scope: Scope, way: int) -> Evidence:
+        """Evidence within the horizon; the whole of it for queries that run out of patience."""
+        found, given_up, looked_at = self._walks.search(
+            points, scope, self._cost.patience, is_flat=way == FLAT
+        )
+        self._cost.learn(len(points), way, looked_at)
+        rest = np.flatnonzero(given_up)
+        if len(rest):
+            whole = self._gather(points[rest], scope.at(rest))
+            for column, instead in zip(vars(found).values(), vars(whole).values(), strict=True):
+                column[rest] = instead
+        return found
+
+    def _gather(self, points: Floats32, scope: Scope) -> Evidence:
+        """All evidence, by products."""
+        k, m = scope.any, scope.per_class
+        evidence = empty_evidence(len(points), self.n_classes, k, m)
+        if len(self._parts) == 1:
+            self._products.fill(points, evidence)
+            return evidence
+        for part in self._each_part():
+            found = part.search(points, Scope(m, m, min(k, part.n_rows)))
+            evidence = merge_evidence([evidence, pad_evidence(found, self.n_classes, k)])
+        return evidence
+
+    @cached_property
+    def _parts(self) -> list[slice]:
+        """Slices of rows to prepare for search at once; just one unless memory is short."""
+        if self._is_sparse:  # what it prepares is small
+            return [slice(0, self.n_rows)]
+        return slices_that_fit(self.n_rows, COPY_BYTES * (self.n_features + 4))
+
+    def _each_part(self) -> Iterator[CpuIndex]:
+        """Indexes of the parts, one at a time: each is freed before the next is prepared."""
+        for part in self._parts:
+            yield CpuIndex(self.points[part], self.labels[part], self.n_classes, self.rows[part])
+
+    @cached_property
+    def _is_sparse(self) -> bool:
+        return SparseRows.pay_for(self.points)
+
+    @property
+    def _has_cells(self) -> bool:
+        enough = self.n_rows >= self.FEWEST_ROWS and len(self._parts) == 1
+        return enough and is_compiled() and not self._is_sparse
+
+    @cached_property
+    def _products(self) -> Search:
+        if self._is_sparse:
+            return SparseRows(self)
+        if not is_compiled():
+            return NumpyBlocks(self)
+        from iknow.search.kernels.numba.search import PackedRows, ProductSearch
+
+        # Features that are coordinates themselves are packed once.
+        few = self._has_cells and self.n_features <= FEW_FEATURES
+        shared = few and not isinstance(self._coordinates, Projection)
+        packed = self._walks.packed if shared else PackedRows(self, self.points)
+        return ProductSearch(packed, self.n_classes)
+
+    @cached_property
+    def _coordinates(self) -> Coordinates:
+        return choose_coordinates(np.ascontiguousarray(self.points))
+
+    @cached_property
+    def _walks(self) -> WalkSearch:
+        from iknow.search.kernels.numba.search import WalkSearch
+
+        return WalkSearch(self, self._coordinates)
+
+    @cached_property
+    def _cost(self) -> StepCost:
+        packed = self._walks.packed
+        return StepCost(packed.n_panels, packed.n_terms, self._walks.far.shape[1], self.n_features)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle only what cannot be derived."""
+        kept = ("points", "labels", "rows", "n_rows", "n_features", "n_classes")
+        return {name: vars(self)[name] for name in kept}

@@ -1,1 +1,0 @@
-"""What numba compiles for search."""

@@ -1,0 +1,209 @@
+"""Compiled search as an index uses it: rows packed for vector units, and queries in batches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from iknow.core.arrays import Bools, Floats, Floats32, Ints
+from iknow.core.decision import Scope
+from iknow.core.evidence import NO_EXEMPLAR, Evidence, from_ranked
+from iknow.locking import cached_property
+from iknow.search.bounds import error_of_product, power_of_two_scale
+from iknow.search.index import RowIndex
+from iknow.search.kernels.numba.products import Blocks, Pack, Queries, gather_batch
+from iknow.search.kernels.numba.tree import Tree, plant, sort_rows
+from iknow.search.kernels.numba.vectors import LANES, QUERIES_AT_ONCE
+from iknow.search.kernels.numba.walk import Answer, Question, Shadows, walk_batch
+from iknow.search.projection import Coordinates
+from iknow.search.threads import for_each, n_cores, share
+
+PANELS_PER_TASK = 1 << 10
+TOO_FAR = 1e37
+"""The squared norm from which products might leave the range of float32."""
+BYTES_FOR_MINIMA = 128 << 20
+"""Memory for the minima of all batches in flight, in total."""
+QUERIES_PER_BATCH = 85 * QUERIES_AT_ONCE
+FEWEST_PER_BATCH = 64 * QUERIES_AT_ONCE
+FEWEST_TO_SORT = 48
+
+
+class PackedRows:
+    """Rows in panels, class by class.
+
+    coordinates: of the rows, of shape (n_rows, d): their features, or what bounds their distances.
+    order: positions of the rows in packing order, class by class; by default as stored.
+    """
+
+    def __init__(self, stored: RowIndex, coordinates: Floats32, order: Ints | None = None) -> None:
+        self.center: Floats = coordinates.mean(axis=0, dtype=np.float64)
+        scale = power_of_two_scale(coordinates, self.center)
+        starts = stored.class_starts
+        n_panels = -(-np.diff(starts) // LANES)
+        # The first panel of each class and, last, the number of panels: shape (n_classes + 1,).
+        self.class_panels: Ints = np.append(0, np.cumsum(n_panels)).astype(np.int64)
+        self.n_panels, self.n_terms = int(n_panels.sum()), int(coordinates.shape[1])
+        slots: Ints = np.full(self.n_panels * LANES, -1, dtype=np.int64)
+        shift = np.repeat(self.class_panels[:-1] * LANES - starts[:-1], np.diff(starts))
+        slots[np.arange(stored.n_rows) + shift] = (
+            np.arange(stored.n_rows) if order is None else order
+        )
+        panels = np.empty((self.n_panels, self.n_terms + 1, LANES), dtype=np.float32)
+        points, numbers = np.ascontiguousarray(stored.points), np.asarray(stored.rows)
+        self.pack = Pack(
+            panels.reshape(-1), slots, read_only(points), read_only(numbers), scale,
+            *error_of_product(self.n_terms),
+        )  # fmt: skip
+        for_each(
+            lambda first: self._fill(coordinates, panels[first : first + PANELS_PER_TASK], first),
+            range(0, self.n_panels, PANELS_PER_TASK),
+        )
+
+    def place(self, queries: Floats32, coordinates: Floats32) -> Queries:
+        """A batch of queries, of shape (n_queries, n_features), with their coordinates."""
+        with np.errstate(over="ignore"):
+            points = self._shift(coordinates)
+            squared = np.einsum("ij,ij->i", points, points, dtype=np.float64)
+        far = ~(squared < TOO_FAR)
+        if far.any():
+            points[far], squared[far] = 0.0, np.inf
+        return Queries(read_only(queries), points, squared)
+
+    def _shift(self, points: Floats32) -> Floats32:
+        return ((points - self.center) * self.pack.scale).astype(np.float32)
+
+    def _fill(self, coordinates: Floats32, panels: Floats32, first: int) -> None:
+        slots = self.pack.slots[first * LANES : (first + len(panels)) * LANES]
+        shifted = self._shift(coordinates[np.maximum(slots, 0)])
+        shifted[slots < 0] = 0.0
+        squared = np.einsum("ij,ij->i", shifted, shifted, dtype=np.float64)
+        bounds = (squared * (0.5 - 2 * self.pack.error)).astype(np.float32)
+        bounds = np.nextafter(bounds, np.float32(-np.inf))  # rounded down
+        panels[:, 0] = np.where(slots < 0, np.float32(np.inf), bounds).reshape(-1, LANES)
+        np.negative(shifted.reshape(len(panels), LANES, -1).transpose(0, 2, 1), panels[:, 1:])
+
+
+class ProductSearch:
+    """Search by products with all rows. packed: by their features."""
+
+    def __init__(self, packed: PackedRows, n_classes: int) -> None:
+        self.packed = packed
+        self.blocks = cut_blocks(packed.class_panels, balanced_size(packed, n_classes))
+
+    def fill(self, queries: Floats32, evidence: Evidence) -> None:
+        """Write the evidence about queries of shape (n_queries, n_features) into `evidence`."""
+
+        def work(part: slice) -> None:
+            own = evidence[part]  # views
+            # Class by class, as they are searched.
+            distances = np.full((own.n_classes, len(own), own.per_class), np.inf)
+            numbers = np.full(distances.shape, NO_EXEMPLAR, dtype=np.int64)
+            batch = self.packed.place(queries[part], queries[part])
+            arrays = distances, numbers, own.neighbor_distances
+            gather_batch(self.packed.pack, self.blocks, batch, *arrays)
+            own.class_distances[:], own.exemplars[:] = distances[:, :, 0].T, numbers[:, :, 0].T
+            own.further_distances[:] = distances[:, :, 1:].transpose(1, 0, 2)
+            own.further_exemplars[:] = numbers[:, :, 1:].transpose(1, 0, 2)
+
+        affordable = BYTES_FOR_MINIMA // (n_cores() * 4 * (len(self.blocks.starts) - 1))
+        size = max(1, min(QUERIES_PER_BATCH, affordable))
+        share(work, list(cut_evenly(len(queries), size)))
+
+
+class WalkSearch:
+    """Search that stops at a horizon, among rows by their coordinates, sorted into cells."""
+
+    def __init__(self, stored: RowIndex, coordinates: Coordinates) -> None:
+        self.coordinates = coordinates
+        near, far = coordinates.show_rows(np.ascontiguousarray(stored.points))
+        self.packed = PackedRows(stored, near, sort_rows(near, stored.class_starts))
+        # By slot, so that the rows of a cell lie side by side.
+        self.far = read_only(far[np.maximum(self.packed.pack.slots, 0)])
+
+    @cached_property
+    def tree(self) -> Tree:
+        """The balls around the cells."""
+        return plant(self.packed.pack, self.packed.class_panels, self.packed.n_terms)
+
+    def search(
+        self, queries: Floats32, scope: Scope, patience: int, is_flat: bool
+    ) -> tuple[Evidence, Bools, Ints]:
+        """The evidence within the horizon of a scope with a belief, which queries ran out of
+        patience, of shape (n_queries,), and the panels, shadows and rows looked at.
+        """
+        belief, horizon, k = scope.belief, scope.horizon, scope.any
+        assert belief is not None
+        assert horizon is not None
+        n, shown = len(queries), self.coordinates.show(queries)
+        # Queries that visit the same cells one after the other find these in the cache.
+        order = np.arange(n)
+        if n >= FEWEST_TO_SORT:
+            order = np.lexsort((shown.near[:, 0], belief))
+        shape = n, len(self.packed.class_panels) - 1, scope.per_class
+        answer = Answer(
+            np.full(shape, np.inf), np.full(shape, NO_EXEMPLAR, dtype=np.int64),
+            np.full((n, k), np.inf), np.full(n, np.inf), ~shown.safe[order],
+        )  # fmt: skip
+        question = Question(scope.own, scope.other, *horizon[:2], patience, is_flat)
+        costs = []
+
+        def work(part: slice) -> None:
+            some = order[part]
+            batch = self.packed.place(queries[some], shown.near[some])
+            scale = self.coordinates.stretch, 1 / self.coordinates.unit, self.coordinates.blur
+            shadows = Shadows(self.far, shown.far[some], shown.slack[some], *scale)
+            own = Answer._make(column[part] for column in answer)
+            beliefs = read_only(np.ascontiguousarray(belief[some], dtype=np.int64))
+            arguments = self.packed.pack, self.tree, shadows, batch, beliefs, question
+            costs.append(walk_batch(*arguments, own))
+
+        share(work, list(cut_evenly(n, QUERIES_PER_BATCH)))
+        place = np.empty_like(order)
+        place[order] = np.arange(n)
+        found = Answer._make(column[place] for column in answer)
+        complete = np.full((n, 3), np.inf)
+        complete[:, 1] = np.nextafter(found.caps, np.inf)
+        evidence = from_ranked(found.distances, found.neighbors, found.rows, complete)
+        return evidence, found.given_up, np.sum(costs, axis=0)
+
+
+def cut_evenly(n: int, most: int) -> Iterator[slice]:
+    """Slices of similar size, at most `most`, in a number that the cores can share evenly."""
+    n_parts = min(n, -(-n // (most * n_cores())) * n_cores())
+    size = max(1, -(-n // max(1, n_parts)))
+    # Whole groups of queries go through the vector units together.
+    size = -(-size // QUERIES_AT_ONCE) * QUERIES_AT_ONCE if size > QUERIES_AT_ONCE else size
+    for start in range(0, n, size):
+        yield slice(start, min(start + size, n))
+
+
+def balanced_size(packed: PackedRows, n_classes: int) -> int:
+    """Panels per block where every class is searched.
+
+    Small blocks mean more minima to compare and large ones more rows to measure, which takes about
+    as long per feature as a comparison: the root balances the two.
+    """
+    return round(math.sqrt(packed.n_panels / (max(1, n_classes) * packed.n_terms)))
+
+
+def cut_blocks(class_panels: Ints, size: int) -> Blocks:
+    """Blocks of `size` panels of one class each, or of more if the index is so large that the
+    minima of enough queries would not fit the memory set aside.
+    """
+    most = BYTES_FOR_MINIMA // (n_cores() * 4 * FEWEST_PER_BATCH)
+    size = max(1, size, -(-int(class_panels[-1]) // most))
+    n_blocks = -(-np.diff(class_panels) // size)
+    classes = np.concatenate([[0], np.cumsum(n_blocks)]).astype(np.int64)
+    number = np.arange(classes[-1]) - np.repeat(classes[:-1], n_blocks)
+    starts = np.repeat(class_panels[:-1], n_blocks) + number * size
+    return Blocks(np.append(starts, class_panels[-1]).astype(np.int64), classes)
+
+
+def read_only(array: Any) -> Any:
+    """A read-only view, so that arrays in memory and mapped ones have the same type."""
+    view = array.view(np.ndarray)[:]
+    view.flags.writeable = False
+    return view

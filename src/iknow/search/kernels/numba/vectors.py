@@ -1,0 +1,345 @@
+"""The inner loops of search in vector instructions, as numba intrinsics.
+
+Each docstring says what a loop in Python would compute. Written as LLVM operations, it uses the
+widest instructions of the CPU and keeps its sums in registers, as no loop over arrays does. Rows
+and balls lie in panels of 16 (see `products` and `tree`): a vector of 16 constants, then one of
+16 numbers for each term.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+LANES = 16
+"""Rows in a panel: one or two registers on any current CPU."""
+QUERIES_AT_ONCE = 6
+"""Queries per pass over a panel: 12 sums of 8 numbers and 3 operands fit AVX2's 16 registers."""
+CHAINS = 4  # parallel sums for a single query, since each addition waits for the previous one
+LINE = 64  # bytes that a cache reads at once
+
+new_intrinsic: Any = intrinsic  # callers omit the first argument of its definition
+_FLOAT = ir.FloatType()
+_INT = ir.IntType(64)
+_VECTOR = ir.VectorType(_FLOAT, LANES)
+
+
+@new_intrinsic
+def minima_for_six(
+    typing_context: Any, panels: Any, start: Any, n_panels: Any, n_terms: Any, queries: Any,
+    first_query: Any, out: Any, out_start: Any, stride: Any,
+) -> Any:  # fmt: skip
+    """The lowest bound of several panels for each of a few queries.
+
+    For i < QUERIES_AT_ONCE, out[out_start + i stride] becomes the minimum, over n_panels panels
+    from `start` on and over their slots, of panel[0, slot] + Σ_k panel[1 + k, slot] queries[k, i].
+    All arrays are flat; `queries` holds a group of queries, feature by feature, from `first_query`
+    on.
+    """
+    integers = [types.int64] * 3
+    signature = types.void(
+        panels, *integers, queries, types.int64, out, types.int64, types.int64
+    )  # fmt: skip
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        panels, queries, out = (
+            _data_of(context, builder, signature, arguments, i) for i in (0, 4, 6)
+        )
+        _, start, n_panels, n_terms, _, first_query, _, out_start, stride = arguments
+        lowest = [cgutils.alloca_once(builder, _VECTOR) for _ in range(QUERIES_AT_ONCE)]
+        sums = [cgutils.alloca_once(builder, _VECTOR) for _ in range(QUERIES_AT_ONCE)]
+        for low in lowest:
+            builder.store(_constant(float("inf")), low)
+        size = builder.mul(builder.add(n_terms, _INT(1)), _INT(LANES))
+        with cgutils.for_range(builder, n_panels) as panel:
+            base = builder.add(start, builder.mul(panel.index, size))
+            for total in sums:
+                builder.store(_load(builder, panels, base), total)
+            with cgutils.for_range(builder, n_terms) as term:
+                row = _load(builder, panels, _term_offset(builder, base, term.index))
+                group = builder.add(first_query, builder.mul(term.index, _INT(QUERIES_AT_ONCE)))
+                for i, total in enumerate(sums):
+                    number = builder.load(builder.gep(queries, [builder.add(group, _INT(i))]))
+                    _add_product(builder, total, row, number)
+            for low, total in zip(lowest, sums, strict=True):
+                builder.store(_smaller(builder, builder.load(total), builder.load(low)), low)
+        for i, low in enumerate(lowest):
+            place = builder.add(out_start, builder.mul(_INT(i), stride))
+            builder.store(_smallest_lane(builder, builder.load(low)), builder.gep(out, [place]))
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@new_intrinsic
+def minima_for_one(
+    typing_context: Any, panels: Any, start: Any, n_panels: Any, n_terms: Any, queries: Any,
+    query: Any, out: Any, out_start: Any,
+) -> Any:  # fmt: skip
+    """The lowest bound of each of several panels for a single query, a row of 2D `queries`.
+
+    out[out_start + i] becomes the minimum over the slots of the i-th panel from `start` on.
+    """
+    integers = [types.int64] * 3
+    signature = types.void(panels, *integers, queries, types.int64, out, types.int64)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        panels, out = (_data_of(context, builder, signature, arguments, i) for i in (0, 6))
+        _, start, n_panels, n_terms, _, number, _, out_start = arguments
+        query = _row_of(context, builder, signature, arguments, 4, number)
+        sums = [cgutils.alloca_once(builder, _VECTOR) for _ in range(CHAINS)]
+        size = builder.mul(builder.add(n_terms, _INT(1)), _INT(LANES))
+        with cgutils.for_range(builder, n_panels) as panel:
+            base = builder.add(start, builder.mul(panel.index, size))
+            whole = _sum_panel(builder, panels, base, n_terms, query, sums)
+            place = builder.gep(out, [builder.add(out_start, panel.index)])
+            builder.store(_smallest_lane(builder, whole), place)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@new_intrinsic
+def scan_panel(
+    typing_context: Any, panels: Any, start: Any, n_terms: Any, queries: Any, query: Any,
+    limit: Any, out: Any,
+) -> Any:  # fmt: skip
+    """The bounds of one panel for one query, and which of them are within a limit.
+
+    out[slot] becomes panel[0, slot] + Σ_k panel[1 + k, slot] q[k], where q is row number `query` of
+    `queries`, a 2D array. Returns a number whose bit `slot` says that this is not above `limit`;
+    NaN counts as not above it.
+    """
+    # The row is selected here, as numba would count references to a slice, at some cost.
+    signature = types.uint64(
+        panels, types.int64, types.int64, queries, types.int64, types.float32, out
+    )
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        panels, out = (_data_of(context, builder, signature, arguments, i) for i in (0, 6))
+        _, start, n_terms, _, number, limit, _ = arguments
+        query = _row_of(context, builder, signature, arguments, 3, number)
+        sums = [cgutils.alloca_once(builder, _VECTOR) for _ in range(CHAINS)]
+        whole = _sum_panel(builder, panels, start, n_terms, query, sums)
+        _store(builder, whole, out, _INT(0))
+        return _bits_within(builder, whole, limit)
+
+    return signature, generate
+
+
+@new_intrinsic
+def scan_balls(
+    typing_context: Any, nodes: Any, start: Any, n_terms: Any, queries: Any, query: Any,
+    offset: Any, limit: Any, out: Any,
+) -> Any:  # fmt: skip
+    """The distances of one query from the 16 balls of a panel, and which are within a limit.
+
+    With b what `scan_panel` computes, out[slot] becomes √(2 max(b - offset, 0)) (1 - 2^-20) - R,
+    where the radii R follow the terms of the panel. Returns bits as `scan_panel` does.
+    """
+    signature = types.uint64(
+        nodes, types.int64, types.int64, queries, types.int64, types.float32, types.float32, out
+    )
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        nodes, out = (_data_of(context, builder, signature, arguments, i) for i in (0, 7))
+        _, start, n_terms, _, number, offset, limit, _ = arguments
+        query = _row_of(context, builder, signature, arguments, 3, number)
+        sums = [cgutils.alloca_once(builder, _VECTOR) for _ in range(CHAINS)]
+        whole = _sum_panel(builder, nodes, start, n_terms, query, sums)
+        kind = ir.FunctionType(_VECTOR, [_VECTOR])
+        root = cgutils.get_or_insert_function(builder.module, kind, f"llvm.sqrt.v{LANES}f32")
+        above = builder.fsub(whole, _splat(builder, offset))
+        zero = _constant(0.0)
+        above = builder.select(builder.fcmp_ordered(">", above, zero), above, zero)
+        apart = builder.call(root, [builder.fmul(above, _constant(2.0))])
+        apart = builder.fmul(apart, _constant(1 - 2.0**-20))
+        radii = _load(builder, nodes, _term_offset(builder, start, n_terms))
+        apart = builder.fsub(apart, radii)
+        _store(builder, apart, out, _INT(0))
+        return _bits_within(builder, apart, limit)
+
+    return signature, generate
+
+
+@new_intrinsic
+def lanes_within(typing_context: Any, values: Any, start: Any, limit: Any) -> Any:
+    """A number whose bit i says that values[start + i] is not above a limit, for i < LANES."""
+    signature = types.uint64(values, types.int64, types.float32)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        values = _data_of(context, builder, signature, arguments, 0)
+        return _bits_within(builder, _load(builder, values, arguments[1]), arguments[2])
+
+    return signature, generate
+
+
+@new_intrinsic
+def sum_of_eights(
+    typing_context: Any, queries: Any, query: Any, points: Any, row: Any, start: Any, n: Any
+) -> Any:
+    """The sum of n squared differences from `start` on in float64, n a multiple of 8.
+
+    Between row number `query` of `queries` and `row` of `points`, 2D arrays. Eight sums run side by
+    side and are added in pairs: the order in which numpy adds up an array.
+    """
+    integers = [types.int64] * 2
+    signature = types.float64(queries, types.int64, points, *integers, types.int64)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        _, query, _, row, start, n = arguments
+        rows = [
+            builder.gep(_row_of(context, builder, signature, arguments, i, number), [start])
+            for i, number in ((0, query), (2, row))
+        ]
+        floats, doubles = ir.VectorType(_FLOAT, 8), ir.VectorType(ir.DoubleType(), 8)
+        total = cgutils.alloca_once(builder, doubles)
+        builder.store(ir.Constant(doubles, [0.0] * 8), total)
+        with cgutils.for_range(builder, builder.sdiv(n, _INT(8))) as each:
+            values = []
+            for data in rows:
+                place = builder.gep(data, [builder.mul(each.index, _INT(8))])
+                loaded = builder.load(builder.bitcast(place, floats.as_pointer()))
+                loaded.align = 4
+                values.append(builder.fpext(loaded, doubles))
+            difference = builder.fsub(values[1], values[0])
+            squared = builder.fmul(difference, difference)
+            builder.store(builder.fadd(builder.load(total), squared), total)
+        sums = builder.load(total)
+        parts = [builder.extract_element(sums, ir.IntType(32)(i)) for i in range(8)]
+        while len(parts) > 1:
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            parts = [builder.fadd(one, other) for one, other in pairs]
+        return parts[0]
+
+    return signature, generate
+
+
+@new_intrinsic
+def lowest_bit(typing_context: Any, bits: Any) -> Any:
+    """The position of the lowest set bit of a nonzero number."""
+    signature = types.int64(types.uint64)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+
+    return signature, generate
+
+
+@new_intrinsic
+def prefetch(typing_context: Any, array: Any, start: Any, n_bytes: Any) -> Any:
+    """Ask memory for n_bytes of an array from its element number `start` on, to use them soon."""
+    signature = types.void(array, types.int64, types.int64)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
+        ask = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+        data = _data_of(context, builder, signature, arguments, 0)
+        first = builder.bitcast(builder.gep(data, [arguments[1]]), byte)
+        lines = builder.sdiv(builder.add(arguments[2], _INT(LINE - 1)), _INT(LINE))
+        with cgutils.for_range(builder, lines) as line:
+            place = builder.gep(first, [builder.mul(line.index, _INT(LINE))])
+            builder.call(ask, [place, flag(0), flag(3), flag(1)])
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+def _sum_panel(builder: Any, panels: Any, start: Any, n_terms: Any, query: Any, sums: Any) -> Any:
+    """The bounds of one panel for one query. sums: memory for `CHAINS` of them."""
+    builder.store(_load(builder, panels, start), sums[0])
+    for total in sums[1:]:
+        builder.store(_constant(0.0), total)
+
+    def add_term(total: Any, term: Any) -> None:
+        row = _load(builder, panels, _term_offset(builder, start, term))
+        _add_product(builder, total, row, builder.load(builder.gep(query, [term])))
+
+    rounds = builder.sdiv(n_terms, _INT(CHAINS))
+    done = builder.mul(rounds, _INT(CHAINS))
+    with cgutils.for_range(builder, rounds) as each:
+        first = builder.mul(each.index, _INT(CHAINS))
+        for i, total in enumerate(sums):
+            add_term(total, builder.add(first, _INT(i)))
+    with cgutils.for_range(builder, builder.sub(n_terms, done)) as each:
+        add_term(sums[0], builder.add(done, each.index))
+    return builder.fadd(
+        builder.fadd(builder.load(sums[0]), builder.load(sums[1])),
+        builder.fadd(builder.load(sums[2]), builder.load(sums[3])),
+    )
+
+
+def _data_of(context: Any, builder: Any, signature: Any, arguments: Any, i: int) -> Any:
+    """The address of an array's first element."""
+    return context.make_array(signature.args[i])(context, builder, arguments[i]).data
+
+
+def _row_of(context: Any, builder: Any, signature: Any, arguments: Any, i: int, number: Any) -> Any:
+    """The address of a row of a 2D array."""
+    array = context.make_array(signature.args[i])(context, builder, arguments[i])
+    return builder.gep(array.data, [builder.mul(number, builder.extract_value(array.shape, 1))])
+
+
+def _term_offset(builder: Any, base: Any, term: Any) -> Any:
+    return builder.add(base, builder.mul(builder.add(term, _INT(1)), _INT(LANES)))
+
+
+def _load(builder: Any, array: Any, offset: Any) -> Any:
+    loaded = builder.load(_vector_at(builder, array, offset))
+    loaded.align = 4
+    return loaded
+
+
+def _store(builder: Any, value: Any, array: Any, offset: Any) -> None:
+    builder.store(value, _vector_at(builder, array, offset)).align = 4
+
+
+def _vector_at(builder: Any, array: Any, offset: Any) -> Any:
+    return builder.bitcast(builder.gep(array, [offset]), _VECTOR.as_pointer())
+
+
+def _constant(number: float) -> Any:
+    return ir.Constant(_VECTOR, [number] * LANES)
+
+
+def _splat(builder: Any, number: Any) -> Any:
+    first = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), number, ir.IntType(32)(0))
+    return _shuffle(builder, first, [0] * LANES)
+
+
+def _shuffle(builder: Any, vector: Any, lanes: list[int]) -> Any:
+    mask = ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), lanes)
+    return builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), mask)
+
+
+def _add_product(builder: Any, total: Any, row: Any, number: Any) -> None:
+    """Total += row * number, with a single rounding if the CPU can."""
+    kind = ir.FunctionType(_VECTOR, [_VECTOR] * 3)
+    multiply_add = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fmuladd.v{LANES}f32")
+    terms = [row, _splat(builder, number), builder.load(total)]
+    builder.store(builder.call(multiply_add, terms), total)
+
+
+def _bits_within(builder: Any, vector: Any, limit: Any) -> Any:
+    """A bit for each lane that is not above a limit; NaN is not."""
+    within = builder.fcmp_unordered("<=", vector, _splat(builder, limit))
+    return builder.zext(builder.bitcast(within, ir.IntType(LANES)), _INT)
+
+
+def _smaller(builder: Any, one: Any, other: Any) -> Any:
+    return builder.select(builder.fcmp_ordered("<", one, other), one, other)
+
+
+def _smallest_lane(builder: Any, vector: Any) -> Any:
+    width = LANES
+    while width > 1:
+        width //= 2
+        low = _shuffle(builder, vector, list(range(width)))
+        high = _shuffle(builder, vector, list(range(width, 2 * width)))
+        vector = _smaller(builder, low, high)
+    return builder.extract_element(vector, ir.IntType(32)(0))

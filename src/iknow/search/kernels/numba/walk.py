@@ -1,0 +1,548 @@
+"""Decisions with a finite horizon, compiled: what lies beyond is ruled out by ever closer bounds.
+
+The nearest rows of the believed class come first, then one class after the other, those that seem
+nearest first. What is found bounds what else can matter: with ρ the horizon of the rule, that is
+max(ρ, d_¬g). Most classes have nothing with a bound that low.
+
+A row within a distance ρ of the query lies in balls within `_ball_limit`, the bound of its
+coordinates is within `_row_limit`, and its shadow by more directions within `_far_limit`. What none
+of these rules out is measured. There are two ways to the panels of rows: down the tree, the nearest
+ball first; or, where balls rule out little, by the lowest bound of each panel, the lowest panel
+first. Either way ρ is small from the start.
+
+For the k nearest of all classes, the rows found are kept in one list, whose last distance only
+shrinks, from inf while there are fewer than k, to r_k. A row within it matters, whatever its class.
+When no class is left within cap = max(ρ, d_¬g, r_k), the list is complete. A distance to another
+class beyond that may be that of a wrong row, and is put at inf in the end.
+
+See `iknow.search.projection` for coordinates and shadows. All limits are rounded up.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from iknow.core.arrays import Bools, Floats, Floats32, Ints
+from iknow.search.kernels.numba.compile import compiled, compiled_bare, compiled_freely, inlined
+from iknow.search.kernels.numba.measure import MOST_PIECES, measure_long
+from iknow.search.kernels.numba.products import (
+    Pack,
+    Queries,
+    group_queries,
+    limit_for,
+    limit_terms,
+    precedes,
+)
+from iknow.search.kernels.numba.tree import Tree
+from iknow.search.kernels.numba.vectors import (
+    LANES,
+    QUERIES_AT_ONCE,
+    lanes_within,
+    lowest_bit,
+    minima_for_one,
+    minima_for_six,
+    prefetch,
+    scan_balls,
+    scan_panel,
+)
+
+ALONE = 2  # up to so many queries are faster one by one
+GROUPS_AT_ONCE = 8
+BOUNDS_AT_ONCE = 1 << 18  # of several queries, kept in the cache while they are used
+ENOUGH = 32  # rows waiting, to be looked at together: their numbers are on the way from memory
+MOST_WAITING = ENOUGH + LANES * LANES  # after one more group of panels
+DEEPEST = 16  # levels of a tree: 16 to this power exceeds any number of rows
+PANEL_BYTES, ROW_BYTES = 256, 512  # to ask for in advance; the processor foresees the rest
+
+
+class Shadows(NamedTuple):
+    """How coordinates show distances, and shadows by more directions, to compare row by row.
+
+    rows: integers of shape (n_slots, n_far + 1), by slot; no columns to leave this out. queries: of
+    shape (n_queries, n_far + 1). slack: what to add to a distance to have one among coordinates, of
+    shape (n_queries,). stretch: by how much these stretch it. units: the integers in 1. blur: of
+    rows, in these.
+    """
+
+    rows: Any
+    queries: Floats32
+    slack: Floats
+    stretch: float
+    units: float
+    blur: float
+
+
+class Question(NamedTuple):
+    """What is asked: how many rows of the believed class and of others, and the horizon but for k.
+
+    patience: how many rows to measure for one query before giving up. is_flat: whether to bound
+    all panels rather than walk down the tree.
+    """
+
+    own: int
+    other: int
+    fixed: float
+    ratio: float
+    patience: int
+    is_flat: bool
+
+
+class Answer(NamedTuple):
+    """What is found about a batch of queries.
+
+    distances, rows: the nearest of each class, of shape (n_queries, n_classes, m), filled with inf
+    and -1. neighbors: distances to the k nearest rows, of shape (n_queries, k), filled with inf.
+    caps: how far all is known, of shape (n_queries,). given_up: of shape (n_queries,), marks
+    queries that ran out of patience, about which nothing is known.
+    """
+
+    distances: Floats
+    rows: Ints
+    neighbors: Floats
+    caps: Floats
+    given_up: Bools
+
+
+class Limits(NamedTuple):
+    """What turns a distance from one query into limits of its bounds."""
+
+    stretch: float
+    slack: float
+    units: float
+    blur: float
+    factor: float
+    offset: float
+    scale: float
+    margin: float
+
+
+class Task(NamedTuple):
+    """What is sought: the `rank` nearest rows of a class.
+
+    Of them, those matter that lie within `floor`, or within the lower of `best` and the distance of
+    the class's own row number `counted`. most: how many rows may be measured by then.
+    """
+
+    code: int
+    rank: int
+    counted: int
+    floor: float
+    best: float
+    most: int
+
+
+class Memory(NamedTuple):
+    """What the functions write to.
+
+    bounds: of all panels, for some queries. least: of each class. near, found: distances and rows
+    of the nearest of a class, padded with inf and -1. costs: the panels, shadows and rows looked
+    at. The others are for a moment only.
+    """
+
+    bounds: Floats32
+    least: Floats32
+    near: Floats
+    found: Ints
+    costs: Ints
+    values: Floats32
+    places: Ints
+    shown: Floats32
+    levels: Ints
+    nodes: Ints
+    apart: Floats32
+    pieces: Ints
+    sums: Floats
+
+
+@compiled
+def walk_batch(
+    pack: Pack, tree: Tree, shadows: Shadows, queries: Queries, belief: Ints, question: Question,
+    answer: Answer,
+) -> Any:  # fmt: skip
+    """Fill in the answer about a batch; returns the panels, shadows and rows looked at."""
+    n_queries, n_classes, m = answer.distances.shape
+    n_panels, n_groups = len(pack.slots) // LANES, -(-n_queries // QUERIES_AT_ONCE)
+    affordable = BOUNDS_AT_ONCE // (n_panels * QUERIES_AT_ONCE)
+    at_once = max(1, min(GROUPS_AT_ONCE, affordable, n_groups)) * QUERIES_AT_ONCE
+    memory = Memory(
+        np.empty(at_once * n_panels + LANES if question.is_flat else 0, dtype=np.float32),
+        np.empty(n_classes, dtype=np.float32), np.empty(m), np.empty(m, dtype=np.int64),
+        np.zeros(3, dtype=np.int64), np.empty(LANES, dtype=np.float32),
+        np.empty(MOST_WAITING, dtype=np.int64), np.empty(MOST_WAITING, dtype=np.float32),
+        np.empty(LANES * DEEPEST, dtype=np.int64), np.empty(LANES * DEEPEST, dtype=np.int64),
+        np.empty(LANES * DEEPEST, dtype=np.float32), np.empty(MOST_PIECES, dtype=np.int64),
+        np.empty(MOST_PIECES),
+    )  # fmt: skip
+    for start in range(0, n_queries, at_once):
+        stop = min(start + at_once, n_queries)
+        if question.is_flat:
+            _bound_panels(pack.panels, n_panels, queries.points[start:stop], memory.bounds)
+        for i in range(start, stop):
+            if answer.given_up[i]:
+                continue
+            limits = _limits_of(shadows, shadows.slack[i], pack, queries.squared[i])
+            at = (i - start) * n_panels
+            if question.is_flat:
+                _find_lowest_panels(tree.firsts, tree.counts, at, memory)
+            else:
+                _find_nearest_balls(pack, tree, queries, i, limits, memory)
+            _search(
+                pack, tree, shadows, queries, i, limits, belief[i], question, answer, at, memory
+            )
+    return memory.costs
+
+
+@compiled
+def _bound_panels(panels: Floats32, n_panels: int, placed: Floats32, bounds: Floats32) -> None:
+    """The lowest bound of each panel for a few queries, one query after the other."""
+    n_queries, n_terms = placed.shape
+    if n_queries <= ALONE:
+        for i in range(n_queries):
+            minima_for_one(panels, 0, n_panels, n_terms, placed, i, bounds, i * n_panels)
+        return
+    grouped, size = group_queries(placed), n_terms * QUERIES_AT_ONCE
+    for panel in range(n_panels):
+        for group in range(len(grouped) // size):
+            minima_for_six(
+                panels, panel * (n_terms + 1) * LANES, 1, n_terms, grouped, group * size, bounds,
+                group * QUERIES_AT_ONCE * n_panels + panel, n_panels,
+            )  # fmt: skip
+
+
+@compiled_bare
+def _find_lowest_panels(firsts: Ints, counts: Ints, at: int, memory: Memory) -> None:
+    """The lowest bound of each class, among those from `at` on."""
+    for code in range(len(memory.least)):
+        lowest = np.float32(np.inf)
+        for panel in range(at + firsts[code, 0], at + firsts[code, 0] + counts[code, 0]):
+            bound = memory.bounds[panel]
+            lowest = bound if bound < lowest else lowest
+        memory.least[code] = lowest
+
+
+@compiled_bare
+def _find_nearest_balls(
+    pack: Pack, tree: Tree, queries: Queries, i: int, limits: Limits, memory: Memory
+) -> None:
+    """The distance of the nearest ball of each class, at its top."""
+    n_terms, offset, values = queries.points.shape[1], _ball_offset(limits), memory.values
+    none = np.float32(-np.inf)
+    for code in range(len(memory.least)):
+        memory.least[code] = np.inf
+        if not tree.counts[code, 0]:
+            continue
+        top = tree.top[code]
+        first, placed = tree.firsts[code, top], queries.points
+        if top:
+            start = first * (n_terms + 2) * LANES
+            scan_balls(tree.nodes, start, n_terms, placed, i, offset, none, values)
+        else:
+            scan_panel(pack.panels, first * (n_terms + 1) * LANES, n_terms, placed, i, none, values)
+        lowest = values[0]
+        for slot in range(1, LANES):
+            lowest = min(lowest, values[slot])
+        if not top:
+            above = max(lowest - offset, np.float32(0))
+            lowest = np.float32(np.sqrt(2 * np.float64(above)) * (1 - 2.0**-20))
+        memory.least[code] = lowest
+
+
+@compiled_bare
+def _search(
+    pack: Pack, tree: Tree, shadows: Shadows, queries: Queries, i: int, limits: Limits, own: int,
+    question: Question, answer: Answer, at: int, memory: Memory,
+) -> None:  # fmt: skip
+    """Fill in the answer about one query with a belief, `own`. at: where its bounds start."""
+    neighbors, least, near = answer.neighbors, memory.least, memory.near
+    most = memory.costs[2] + question.patience
+    horizon, other, m = question.fixed, np.inf, len(near)
+    is_own = own >= 0 and tree.counts[own, 0] > 0
+    for _ in range(len(least)):
+        task = Task(own, question.own, question.own, np.inf, np.inf, most)
+        if not is_own:
+            code, cap = int(np.argmin(least)), _cap(horizon, other, neighbors, i)
+            limit = _row_limit(cap, limits) if question.is_flat else _ball_limit(cap, limits)
+            # All classes that are left are as far, have no rows, or were searched.
+            if least[code] == np.inf or least[code] > limit:
+                break
+            task = Task(code, m, question.other, horizon, other, most)
+        for place in range(task.rank):
+            near[place], memory.found[place] = np.inf, -1
+        if question.is_flat:
+            _sweep(pack, tree, shadows, queries, i, limits, task, neighbors, at, memory)
+        else:
+            _descend(pack, tree, shadows, queries, i, limits, task, neighbors, memory)
+        least[task.code] = np.inf
+        for place in range(task.rank):
+            if memory.found[place] >= 0:
+                answer.distances[i, task.code, place] = near[place]
+                answer.rows[i, task.code, place] = pack.rows[memory.found[place]]
+        if memory.costs[2] > most:
+            answer.given_up[i] = True
+            return
+        if not is_own:
+            other = min(other, near[question.other - 1])
+        elif near[question.own - 1] < np.inf:
+            horizon = max(horizon, question.ratio * near[question.own - 1])
+        is_own = False
+    cap = _cap(horizon, other, neighbors, i)
+    answer.caps[i] = cap
+    for code in range(len(least)):
+        for place in range(m):
+            if code != own and answer.distances[i, code, place] > cap:
+                answer.distances[i, code, place], answer.rows[i, code, place] = np.inf, -1
+
+
+@inlined
+def _cap(horizon: float, other: float, neighbors: Floats, i: int) -> Any:
+    cap = max(horizon, other)
+    return max(cap, neighbors[i, -1]) if neighbors.shape[1] else cap
+
+
+@inlined
+def _sweep(
+    pack: Pack, tree: Tree, shadows: Shadows, queries: Queries, i: int, limits: Limits, task: Task,
+    neighbors: Floats, at: int, memory: Memory,
+) -> None:  # fmt: skip
+    """Find the nearest rows of a class by the bounds of its panels, which start at `at`."""
+    bounds, lowest = memory.bounds, memory.least[task.code]
+    first, n_panels = tree.firsts[task.code, 0], tree.counts[task.code, 0]
+    start, size = at + first, (queries.points.shape[1] + 1) * LANES
+    best = 0
+    while bounds[start + best] != lowest:
+        best += 1
+    n_waiting = 0
+    for group in range(-LANES, n_panels, LANES):
+        limit = _row_limit(_reach(memory.near, neighbors, i, task), limits)
+        if group < 0:  # the best panel comes first
+            base, bits = best, np.uint64(1)
+        else:
+            base, bits = group, lanes_within(bounds, start + group, limit)
+            bits &= _existing(n_panels - group)
+        ahead = bits
+        while ahead:
+            prefetch(pack.panels, (first + base + lowest_bit(ahead)) * size, PANEL_BYTES)
+            ahead &= ahead - np.uint64(1)
+        while bits:
+            panel = base + lowest_bit(bits)
+            bits &= bits - np.uint64(1)
+            if panel != best or group < 0:
+                n_waiting = _collect(
+                    pack, shadows, queries, i, limit, first + panel, memory, n_waiting
+                )
+        if group < 0 or n_waiting > ENOUGH or group + LANES >= n_panels:
+            _settle(pack, shadows, queries, i, limits, task, neighbors, memory, n_waiting)
+            n_waiting = 0
+            if memory.costs[2] > task.most:
+                break
+
+
+@inlined
+def _descend(
+    pack: Pack, tree: Tree, shadows: Shadows, queries: Queries, i: int, limits: Limits, task: Task,
+    neighbors: Floats, memory: Memory,
+) -> None:  # fmt: skip
+    """Find the nearest rows of a class down its tree, the nearest ball first."""
+    levels, nodes, apart, values = memory.levels, memory.nodes, memory.apart, memory.values
+    code, n_terms, offset = task.code, queries.points.shape[1], _ball_offset(limits)
+    levels[0], nodes[0], apart[0] = tree.top[code], 0, memory.least[code]
+    n_left, n_waiting = 1, 0
+    while n_left:
+        n_left -= 1
+        level, node = levels[n_left], nodes[n_left]
+        reach = _reach(memory.near, neighbors, i, task)
+        limit = _ball_limit(reach, limits)
+        if not apart[n_left] > limit:
+            panel = tree.firsts[code, level] + node
+            if level == 0:
+                n_waiting = _collect(
+                    pack, shadows, queries, i, _row_limit(reach, limits), panel, memory, n_waiting
+                )
+            else:
+                memory.costs[0] += 1
+                start = panel * (n_terms + 2) * LANES
+                bits = scan_balls(
+                    tree.nodes, start, n_terms, queries.points, i, offset, limit, values
+                )
+                bits &= _existing(tree.counts[code, level - 1] - node * LANES)
+                bottom = n_left
+                while bits:  # the nearest ball goes on top
+                    slot = lowest_bit(bits)
+                    bits &= bits - np.uint64(1)
+                    place = n_left
+                    while place > bottom and apart[place - 1] < values[slot]:
+                        nodes[place], apart[place] = nodes[place - 1], apart[place - 1]
+                        place -= 1
+                    nodes[place], apart[place] = node * LANES + slot, values[slot]
+                    levels[n_left] = level - 1
+                    n_left += 1
+        if n_waiting and (n_waiting > ENOUGH or n_left == 0 or reach == np.inf):
+            _settle(pack, shadows, queries, i, limits, task, neighbors, memory, n_waiting)
+            n_waiting = 0
+            if memory.costs[2] > task.most:
+                break
+
+
+@inlined
+def _existing(n: int) -> Any:
+    """A bit for each of the first n slots of a panel."""
+    return (np.uint64(1) << np.uint64(min(n, LANES))) - np.uint64(1)
+
+
+@inlined
+def _reach(near: Floats, neighbors: Floats, i: int, task: Task) -> Any:
+    """How far away a row still matters."""
+    reach = min(near[task.rank - 1], max(task.floor, min(task.best, near[task.counted - 1])))
+    return max(reach, neighbors[i, -1]) if neighbors.shape[1] else reach
+
+
+@inlined
+def _collect(
+    pack: Pack, shadows: Shadows, queries: Queries, i: int, limit: Any, panel: int, memory: Memory,
+    n: int,
+) -> Any:  # fmt: skip
+    """Add the rows of a panel within a limit to the n that are waiting; returns how many are."""
+    placed, n_terms, values = queries.points, queries.points.shape[1], memory.values
+    memory.costs[0] += 1
+    bits = scan_panel(pack.panels, panel * (n_terms + 1) * LANES, n_terms, placed, i, limit, values)
+    while bits:
+        slot = lowest_bit(bits)
+        bits &= bits - np.uint64(1)
+        place = panel * LANES + slot
+        row = pack.slots[place]
+        if row >= 0:
+            memory.places[n], memory.shown[n] = place, values[slot]
+            n += 1
+            if shadows.rows.shape[1]:
+                prefetch(shadows.rows, place * shadows.rows.shape[1], 2 * shadows.rows.shape[1])
+            else:
+                prefetch(pack.points, row * pack.points.shape[1], 4 * pack.points.shape[1])
+    return n
+
+
+@inlined
+def _settle(
+    pack: Pack, shadows: Shadows, queries: Queries, i: int, limits: Limits, task: Task,
+    neighbors: Floats, memory: Memory, n: int,
+) -> None:  # fmt: skip
+    """Insert the n rows that are waiting, as far as no bound rules them out."""
+    near, found, places, shown = memory.near, memory.found, memory.places, memory.shown
+    reach = _reach(near, neighbors, i, task)
+    at, n_far, is_far = 0, shadows.rows.shape[1], False
+    limit = np.float64(_row_limit(reach, limits))
+    while at < n:
+        if reach == np.inf:  # the lowest first, while anything would do
+            lowest = at + np.argmin(shown[at:n])
+            places[at], places[lowest] = places[lowest], places[at]
+            shown[at], shown[lowest] = shown[lowest], shown[at]
+        elif n_far and not is_far:
+            is_far, most = True, _far_limit(reach, limits, n_far)
+            n = _look_closer(pack, shadows, i, limit, most, memory, at, n)
+            limit = most
+            continue
+        row = pack.slots[places[at]]
+        at += 1
+        if shown[at - 1] > limit:
+            continue
+        memory.costs[2] += 1
+        distance = measure_long(queries.given, i, pack.points, row, memory.pieces, memory.sums)
+        if distance <= reach:
+            _insert(distance, row, task.rank, near, found)
+            _insert_neighbor(distance, neighbors, i)
+            reach = _reach(near, neighbors, i, task)
+            limit = _far_limit(reach, limits, n_far) if is_far else _row_limit(reach, limits)
+
+
+@inlined
+def _look_closer(
+    pack: Pack, shadows: Shadows, i: int, limit: float, most: float, memory: Memory, first: int,
+    last: int,
+) -> Any:  # fmt: skip
+    """Keep the rows waiting at first..last-1 whose bounds are within the limits; returns the last.
+
+    limit: of the bounds that are known. most: of those by more directions, which replace them.
+    """
+    n, places, shown = first, memory.places, memory.shown
+    for at in range(first, last):
+        if shown[at] > limit:
+            continue
+        place = places[at]
+        memory.costs[1] += 1
+        apart = compare(shadows.queries, i, shadows.rows, place)
+        if apart <= most:
+            places[n], shown[n] = place, apart
+            n += 1
+            width = pack.points.shape[1]
+            prefetch(pack.points, pack.slots[place] * width, min(4 * width, ROW_BYTES))
+    return n
+
+
+@inlined
+def _insert(distance: float, row: int, rank: int, near: Floats, found: Ints) -> None:
+    if precedes(distance, row, near[rank - 1], found[rank - 1]):
+        place = rank - 1
+        while place > 0 and precedes(distance, row, near[place - 1], found[place - 1]):
+            near[place], found[place] = near[place - 1], found[place - 1]
+            place -= 1
+        near[place], found[place] = distance, row
+
+
+@inlined
+def _insert_neighbor(distance: float, neighbors: Floats, i: int) -> None:
+    place = neighbors.shape[1] - 1
+    if place >= 0 and distance < neighbors[i, place]:
+        while place > 0 and distance < neighbors[i, place - 1]:
+            neighbors[i, place] = neighbors[i, place - 1]
+            place -= 1
+        neighbors[i, place] = distance
+
+
+@compiled_freely
+def compare(queries: Floats32, query: int, rows: Any, row: int) -> Any:
+    """The squared distance between two shadows in float32, summed in any order."""
+    total = np.float32(0)
+    for j in range(queries.shape[1]):
+        difference = queries[query, j] - np.float32(rows[row, j])
+        total += difference * difference
+    return total
+
+
+@inlined
+def _limits_of(shadows: Shadows, slack: float, pack: Pack, squared: float) -> Any:
+    """The limits of a query with |q̂|² = squared."""
+    factor, offset = limit_terms(pack.scale, pack.error, pack.underflow, squared)
+    margin = 2.0**-22 * np.sqrt(squared) + 2.0**-110
+    return Limits(
+        shadows.stretch, slack, shadows.units, shadows.blur, factor, offset, pack.scale, margin
+    )
+
+
+@inlined
+def _ball_offset(limits: Limits) -> Any:
+    """What to subtract from the bound of a ball's center."""
+    return np.float32(limits.offset + 2.0**-22 * abs(limits.offset) + 2.0**-120)
+
+
+@inlined
+def _ball_limit(distance: float, limits: Limits) -> Any:
+    """The largest distance of a ball with a row within a distance, in the units of panels."""
+    shown = (distance * limits.stretch + limits.slack) * limits.scale + limits.margin
+    return np.float32(shown * (1 + 2.0**-19))
+
+
+@inlined
+def _row_limit(distance: float, limits: Limits) -> Any:
+    """The largest bound that the coordinates of a row within a distance can have."""
+    if distance == np.inf:
+        return np.float32(np.inf)
+    return limit_for(distance * limits.stretch + limits.slack, limits.factor, limits.offset)
+
+
+@inlined
+def _far_limit(distance: float, limits: Limits, n_terms: int) -> Any:
+    """The largest squared distance, in units, of the shadow by more directions."""
+    shown = (distance * limits.stretch + limits.slack) * limits.units + limits.blur
+    # Rounding, relative to the sum: less than 2^-22 for each term.
+    return shown * shown * (1 + (n_terms + 8) * 2.0**-22)

@@ -1,0 +1,163 @@
+"""MinkowskiIndex against an oracle of plain loops, and its promises about ties and memory."""
+
+import math
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from iknow.core.evidence import NO_EXEMPLAR, merge_evidence
+from iknow.errors import InputError
+from iknow.search import measured as tiles
+from iknow.search.cells import CpuIndex
+from iknow.search.index import Index
+from iknow.search.measured import MinkowskiIndex
+from iknow.search.threads import n_cores
+from iknow.testing import assert_same_evidence
+from iknow.testing.index import KINDS, Problem
+from tests.oracles import evidence_of
+
+POWERS = [1.0, 1.5, 3.0, 6.0, 7.0, 40.0, math.inf]
+
+
+def loop_distance(a, b, p):
+    """The ℓp distance in exact-looking steps: scaled, summed without rounding, one at a time."""
+    sizes = [abs(float(x) - float(y)) for x, y in zip(a, b, strict=True)]
+    largest = max(sizes)
+    if math.isinf(p) or largest == 0:
+        return largest
+    return largest * math.fsum((size / largest) ** p for size in sizes) ** (1 / p)
+
+
+def loop_evidence(points, labels, n_classes, queries, k, p):
+    """Distances (n_queries, n_rows) and the evidence they make, by loops."""
+    points, queries = np.float32(points), np.float32(queries)
+    table = np.array([[loop_distance(q, x, p) for x in points] for q in queries])
+    return table, evidence_of(table, labels, n_classes, k)
+
+
+@pytest.mark.parametrize("p", POWERS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_evidence_equals_that_of_loops(kind, p):
+    for seed in range(3):
+        problem = Problem(kind, seed)
+        table, expected = loop_evidence(
+            problem.points, problem.labels, problem.n_classes, problem.queries, problem.k, p
+        )
+        index = MinkowskiIndex(problem.points, problem.labels, problem.n_classes, p=p)
+        found = index.gather(problem.queries, problem.k)
+        np.testing.assert_allclose(found.class_distances, expected.class_distances, rtol=1e-13)
+        np.testing.assert_allclose(
+            found.neighbor_distances, expected.neighbor_distances, rtol=1e-13
+        )
+        # Where two samples are equally near but for rounding, either may be the exemplar.
+        for i, code in zip(*np.nonzero(found.exemplars != expected.exemplars), strict=True):
+            assert table[i, found.exemplars[i, code]] == pytest.approx(
+                expected.class_distances[i, code], rel=1e-13, abs=0
+            )
+
+
+@pytest.mark.parametrize("p", POWERS)
+def test_of_equally_near_samples_the_lowest_row_is_the_exemplar(p, monkeypatch):
+    monkeypatch.setattr(tiles, "ROWS_PER_TILE", 2)  # the ties lie in several tiles
+    points = np.array([[1.0], [-1.0], [1.0], [1.0], [-1.0], [2.0]])
+    index = MinkowskiIndex(points, np.array([1, 0, 1, 0, 0, 1]), 2, p=p)
+    evidence = index.gather([[0.0]], k=6)
+    assert evidence.exemplars.tolist() == [[1, 0]]
+    assert evidence.class_distances.tolist() == [[1.0, 1.0]]
+    assert evidence.neighbor_distances.tolist() == [[1.0] * 5 + [2.0]]
+
+
+@pytest.mark.parametrize("p", POWERS)
+def test_the_size_of_tiles_and_batches_does_not_matter(p, monkeypatch):
+    problem = Problem("plain", seed=11)
+    index = MinkowskiIndex(problem.points, problem.labels, problem.n_classes, p=p)
+    whole = index.gather(problem.queries, 3)
+    monkeypatch.setattr(tiles, "ROWS_PER_TILE", 5)
+    monkeypatch.setattr(tiles, "QUERIES_PER_TILE", 2)
+    assert_same_evidence(index.gather(problem.queries, 3), whole)
+    for i in range(len(problem.queries)):
+        assert_same_evidence(index.gather(problem.queries[i : i + 1], 3), whole[i : i + 1])
+
+
+@pytest.mark.parametrize("p", POWERS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_merged_shards_equal_the_whole(kind, p):
+    problem = Problem(kind, seed=2)
+    k = min(problem.k, len(problem.points) // 3)
+    shards = np.array_split(np.random.default_rng(0).permutation(len(problem.points)), 3)
+    parts = [
+        MinkowskiIndex(
+            problem.points[rows], problem.labels[rows], problem.n_classes, rows=rows, p=p
+        ).gather(problem.queries, k)
+        for rows in shards
+        if len(rows)
+    ]
+    whole = MinkowskiIndex(problem.points, problem.labels, problem.n_classes, p=p)
+    assert_same_evidence(merge_evidence(parts), whole.gather(problem.queries, k))
+
+
+def test_with_p_2_it_agrees_with_the_dense_index():
+    problem = Problem("plain", seed=5)
+    arguments = problem.points, problem.labels, problem.n_classes
+    found = MinkowskiIndex(*arguments, p=2).gather(problem.queries, 2)
+    expected = CpuIndex(*arguments).gather(problem.queries, 2)
+    np.testing.assert_allclose(found.class_distances, expected.class_distances, rtol=1e-13)
+    np.testing.assert_array_equal(found.exemplars, expected.exemplars)
+
+
+@pytest.mark.parametrize("p", [1.0, math.inf])
+def test_memory_stays_far_below_the_matrix_of_all_distances(p):
+    rng = np.random.default_rng(0)
+    points = rng.standard_normal((60_000, 4), dtype=np.float32)
+    labels = np.sort(rng.integers(10, size=60_000))
+    queries = rng.standard_normal((1_000, 4), dtype=np.float32)
+    index = MinkowskiIndex(points, labels, 10, p=p)
+    tracemalloc.start()
+    try:
+        evidence = index.gather(queries, k=3)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    tile = 8 * tiles.QUERIES_PER_TILE * tiles.ROWS_PER_TILE
+    assert peak < 4 * n_cores() * tile + 4 * points.nbytes
+    some = [0, 999]
+    _, expected = loop_evidence(points, labels, 10, queries[some], 3, p)
+    np.testing.assert_allclose(evidence[some].class_distances, expected.class_distances, rtol=1e-13)
+
+
+def test_an_empty_class_an_empty_index_and_no_queries():
+    index = MinkowskiIndex([[0.0], [3.0]], [0, 2], 4)
+    evidence = index.gather([[1.0]])
+    assert evidence.class_distances.tolist() == [[1.0, np.inf, 2.0, np.inf]]
+    assert evidence.exemplars.tolist() == [[0, NO_EXEMPLAR, 1, NO_EXEMPLAR]]
+    assert index.gather(np.empty((0, 1)), 2).neighbor_distances.shape == (0, 2)
+    empty = MinkowskiIndex(np.empty((0, 3)), np.empty(0, dtype=int), 2)
+    assert np.isinf(empty.gather(np.zeros((4, 3))).class_distances).all()
+
+
+def test_it_is_an_index_and_its_sizes_are_reported():
+    index = MinkowskiIndex(np.zeros((3, 2)), np.array([0, 1, 1]), 4, p=3)
+    assert isinstance(index, Index)
+    assert (index.n_rows, index.n_features, index.n_classes, index.p) == (3, 2, 4, 3.0)
+
+
+@pytest.mark.parametrize("p", [0.5, 0, -1, math.nan, "1", True, None])
+def test_p_below_1_is_refused(p):
+    with pytest.raises(InputError, match="p must be a number from 1 to inf"):
+        MinkowskiIndex([[0.0]], [0], 1, p=p)
+
+
+def test_bad_input_is_refused_with_the_fact():
+    points, labels = np.zeros((3, 2)), np.array([0, 1, 1])
+    with pytest.raises(InputError, match=r"rows must have shape \(3,\); got \(2,\)"):
+        MinkowskiIndex(points, labels, 2, rows=np.arange(2))
+    with pytest.raises(InputError, match="class codes from 0 to 0"):
+        MinkowskiIndex(points, labels, 1)
+    with pytest.raises(InputError, match="row 1 is not"):
+        MinkowskiIndex([[0.0], [np.nan], [1.0]], labels, 2)
+    index = MinkowskiIndex(points, labels, 2)
+    with pytest.raises(InputError, match="2 features as the index has; got 3"):
+        index.gather(np.zeros((1, 3)))
+    with pytest.raises(InputError, match="k=4 neighbors were asked for"):
+        index.gather(np.zeros((1, 2)), k=4)
