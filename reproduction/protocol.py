@@ -18,7 +18,7 @@ import numpy as np
 from iknow.classifier.epistemic import EpistemicClassifier
 from iknow.core.arrays import Bools, Floats32
 from iknow.errors import MissingExtraError
-from iknow.evaluation.perturb import add_gaussian, add_uniform
+from iknow.evaluation.perturbations import add_gaussian, add_uniform
 from iknow.explain.assessment import Assessment
 from iknow.rules import Ball
 from reproduction.data.datasets import Dataset, load_dataset

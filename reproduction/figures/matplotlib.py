@@ -19,7 +19,7 @@ from iknow.core.colors import COLORS
 from iknow.errors import InputError
 from iknow.evaluation.curves import RadiusCurve
 from iknow.evaluation.metrics import Report
-from iknow.evaluation.plots.regions import most_inside
+from iknow.evaluation.plots.maps import most_inside
 from iknow.evaluation.plots.style import (
     CENTERED,
     CLASS_COLORS,

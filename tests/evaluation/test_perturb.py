@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from iknow.evaluation.perturb import add_gaussian, add_uniform
+from iknow.evaluation.perturbations import add_gaussian, add_uniform
 
 KINDS = [add_gaussian, add_uniform]
 

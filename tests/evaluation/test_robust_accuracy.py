@@ -5,7 +5,7 @@ import pytest
 
 from iknow import Assertion, Ball
 from iknow.errors import InputError
-from iknow.evaluation.robust_accuracy import robust_curve
+from iknow.evaluation.curves import robust_curve
 
 RULES = {"a": Ball(1.0), "b": Ball(1.5)}
 

@@ -24,7 +24,7 @@ from iknow.core.slack import distances_of, parameter_settings
 from iknow.core.stability import Stability, count_nearest
 from iknow.errors import BundleError, InputError, SelectionError
 from iknow.evaluation.plots import column_figure
-from iknow.evaluation.plots.evidence import draw_evidence
+from iknow.evaluation.plots.maps import draw_evidence
 from iknow.evaluation.scatter import evidence_scatter
 from iknow.report.mirrors import describe_setting
 from iknow.rules import RULES

@@ -31,8 +31,8 @@ from benchmarks.scoreboard.torch.plain_index import PlainIndex
 from benchmarks.scoreboard.torch.training import predict, train
 from iknow.classifier.epistemic import EpistemicClassifier
 from iknow.core.assertion import Assertion
-from iknow.evaluation.equal_coverage import match_coverage
-from iknow.evaluation.peers.softmax import log_probability
+from iknow.evaluation.peers.logits import log_probability
+from iknow.evaluation.risk_coverage import match_coverage
 
 EPSILON = 0.1
 N_SAMPLES = 400

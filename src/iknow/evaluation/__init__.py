@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 from iknow.evaluation.compare import compare
 from iknow.evaluation.comparison import Comparison
 from iknow.evaluation.coverage_at import coverage_at
-from iknow.evaluation.curves import RadiusCurve, radius_curve
+from iknow.evaluation.curves import RadiusCurve, RobustCurve, radius_curve, robust_curve
 from iknow.evaluation.metrics import Report, evaluate
-from iknow.evaluation.perturb import add_gaussian, add_uniform
+from iknow.evaluation.perturbations import add_gaussian, add_uniform
 from iknow.evaluation.regions import Regions, map_regions
 from iknow.evaluation.risk_coverage import RiskCoverage, augrc, risk_coverage
-from iknow.evaluation.robust_accuracy import RobustCurve, robust_curve
 from iknow.evaluation.scatter import EvidenceScatter, evidence_scatter
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Compare: iknow and its peers on the user's own model and data, at equal coverage.
 
 Every method scores the same answers of the same model. Its threshold is chosen on clean validation
-data, so that all assert equally much of it (`equal_coverage`). Then each meets the test data,
+data, so that all assert equally much of it (`match_coverage`). Then each meets the test data,
 several perturbations of it, and whatever sets the user names, and we count what is asserted and
 wrong.
 

@@ -125,7 +125,7 @@ class Comparison:
         return f"Comparison of {len(self.methods)} methods on {len(self.sets)} sets"
 
     def _repr_html_(self) -> str:
-        from iknow.evaluation.comparison_html import comparison_card
+        from iknow.evaluation.html import comparison_card
 
         return comparison_card(self)
 

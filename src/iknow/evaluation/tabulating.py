@@ -1,21 +1,52 @@
-"""Tabulating: from the scores of all methods to all figures of a comparison."""
+"""Tabulating: from the scores of all methods to all figures of a comparison.
+
+How far a figure would move with other samples is told by the bootstrap. Each resample draws as many
+samples as there are, with replacement; what it draws is a weight for each sample, and figures take
+weights. The same weights serve every method, and every perturbation of the same samples, so that
+what they share cancels in their differences and does not in their means.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from iknow.core.arrays import Bools, Floats
 from iknow.errors import MissingExtraError
-from iknow.evaluation.certified import certify_threshold
+from iknow.evaluation.certified import certify_by_mapie, certify_threshold
 from iknow.evaluation.comparison import Comparison
-from iknow.evaluation.equal_coverage import Threshold, match_coverage
-from iknow.evaluation.mapie import certify_by_mapie
 from iknow.evaluation.peers import Softmax
-from iknow.evaluation.resampling import draw_weights, interval, join
-from iknow.evaluation.risk_coverage import RiskCoverage, augrc_of_many, risk_coverage
+from iknow.evaluation.risk_coverage import (
+    RiskCoverage,
+    Threshold,
+    augrc_of_many,
+    match_coverage,
+    risk_coverage,
+)
+
+RESAMPLES = 200
+"""Enough for the ends of a 95% interval to within a tenth of its width or so."""
+
+
+def draw_weights(n_samples: int, rng: np.random.Generator, resamples: int = RESAMPLES) -> Floats:
+    """How often each resample draws each sample, of shape (resamples, n_samples)."""
+    drawn = rng.integers(n_samples, size=(resamples, n_samples))
+    return np.stack([np.bincount(row, minlength=n_samples) for row in drawn]).astype(np.float64)
+
+
+def interval(figures: Any, confidence: float) -> Floats:
+    """The percentile interval of resampled figures of shape (resamples, ...): shape (..., 2)."""
+    tail = (1 - confidence) / 2
+    return np.moveaxis(np.quantile(figures, [tail, 1 - tail], axis=0), 0, -1)
+
+
+def join(parts: Sequence[Floats]) -> Floats:
+    """Weights for several sets joined, (resamples, sum of sizes): each set counts the same."""
+    return np.hstack([part / part.shape[1] for part in parts])
+
 
 POINTS = 201  # of a curve that is kept
 

@@ -12,9 +12,8 @@ from iknow import Assertion, Ball, RelativeBall
 from iknow.core.colors import COLORS
 from iknow.evaluation.plots import column_figure
 from iknow.evaluation.plots.curves import ACCURACY_LOOK, FRACTION_LOOKS
-from iknow.evaluation.plots.evidence import LOOKS, draw_evidence
+from iknow.evaluation.plots.maps import KNOWN_STRENGTHS, LOOKS, UNKNOWN_SHADES, draw_evidence
 from iknow.evaluation.plots.matrix import draw_confusion
-from iknow.evaluation.plots.regions import KNOWN_STRENGTHS, UNKNOWN_SHADES
 from iknow.evaluation.plots.style import tint
 from iknow.evaluation.scatter import EvidenceScatter
 

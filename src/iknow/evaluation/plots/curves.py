@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from iknow.core.assertion import Assertion
 from iknow.core.colors import COLORS
-from iknow.evaluation.curves import RadiusCurve
+from iknow.evaluation.curves import RadiusCurve, RobustCurve
 from iknow.evaluation.plots.style import (
     INK,
     PENCIL,
@@ -20,7 +20,6 @@ from iknow.evaluation.plots.style import (
     tint,
     use_logarithm,
 )
-from iknow.evaluation.robust_accuracy import RobustCurve
 
 FRACTION_LOOKS: dict[Assertion, dict[str, Any]] = {
     Assertion.IK: {"color": COLORS[Assertion.IK], "linewidth": 2.0, "linestyle": "-"},
