@@ -22,7 +22,7 @@ class TestSparseRows(IndexContract):
 
     def make_index(self, activations, labels, n_classes, rows=None):
         index = CpuIndex(activations, labels, n_classes, rows=rows)
-        assert index.n_rows == 0 or isinstance(index._engine, SparseRows)
+        assert index.n_rows == 0 or isinstance(index._products, SparseRows)
         return index
 
 
@@ -44,7 +44,7 @@ def test_rows_like_those_of_texts_are_searched_exactly():
     points, queries = make_rows(300, 0), np.vstack([make_rows(40, 1), make_rows(300, 0)[:20]])
     labels = np.random.default_rng(2).integers(4, size=300)
     index = CpuIndex(points, labels, 5)  # the last class has no rows
-    assert isinstance(index._engine, SparseRows)
+    assert isinstance(index._products, SparseRows)
     found = index.gather(queries, 7, per_class=3)
     assert_same_evidence(found, brute_force(points, labels, 5, queries, 7, per_class=3))
     belief = np.zeros(len(queries), dtype=int)
