@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from iknow.search.changing import ChangingIndex
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -20,6 +19,7 @@ from iknow.geometry import Minkowski
 from iknow.models.precomputed import PrecomputedModel
 from iknow.search.cells import CpuIndex
 from iknow.search.layer import LayerIndex
+from iknow.search.union import Union
 from iknow.testing import assert_same_evidence
 
 NONE = np.empty(0, dtype=np.int64)
@@ -120,8 +120,8 @@ def test_a_fit_on_the_resulting_samples_asserts_the_same():
         inputs[kept], labels[kept], rows=kept
     )
     assert_same_answers(ec, whole, FRESH[20:])
-    assert isinstance(ec.indexes_["input"]._index, ChangingIndex)
-    assert not isinstance(ec.compact().indexes_["input"]._index, ChangingIndex)
+    assert isinstance(ec.indexes_["input"]._index, Union)
+    assert not isinstance(ec.compact().indexes_["input"]._index, Union)
     assert_same_answers(ec, whole, FRESH[20:])
 
 

@@ -62,8 +62,8 @@ class Counter:
     """Counts the samples that the layers were asked about, by kind of question."""
 
     def __init__(self, monkeypatch):
-        self.gathered, self.supported = [], []
-        for name, counts in (("gather", self.gathered), ("find_support", self.supported)):
+        self.gathered, self.decided = [], []
+        for name, counts in (("gather", self.gathered), ("decide", self.decided)):
             monkeypatch.setattr(LayerIndex, name, self._counting(getattr(LayerIndex, name), counts))
 
     def _counting(self, method, counts):
@@ -114,7 +114,7 @@ def test_where_supports_take_all_distances_these_are_kept_and_not_searched_again
     assessment.explain(3)
     assert assessment.margin.shape == (40,)
     assert counter.gathered == [40, 40]
-    assert counter.supported == []
+    assert counter.decided == []
 
 
 def test_layers_may_have_rules_of_different_kinds():
@@ -143,13 +143,19 @@ def test_an_explanation_tells_the_distances_of_its_own_sample():
     np.testing.assert_array_equal(told, np.transpose(own))
 
 
-def test_assertions_gather_nothing_and_an_explanation_its_own_sample_alone(counter):
+@pytest.fixture
+def deciding(monkeypatch):
+    """Layers decide, as large ones do; small ones gather at once, which takes no longer."""
+    monkeypatch.setattr(LayerIndex, "decides", lambda index, rule: True)
+
+
+def test_assertions_gather_nothing_and_an_explanation_its_own_sample_alone(counter, deciding):
     queries, _ = make_outputs(40, seed=1)
     assessment = fitted().assess(queries)
     assert assessment.reason.shape == assessment.assertion.shape == (40,)
     assert repr(assessment).startswith("Assessment of 40 predictions")
     assert counter.gathered == []
-    assert counter.supported == [40, 40]
+    assert counter.decided == [40, 40]
     assessment.explain(-1)
     assert counter.gathered == [1, 1]
     assert len(assessment.evidence["a"]) == 40
@@ -159,18 +165,18 @@ def test_assertions_gather_nothing_and_an_explanation_its_own_sample_alone(count
     assert len(assessment.under({"a": Ball(1), "b": Ball(1)}).supports) == 2
     assessment.explain(1)
     assert counter.gathered == [1, 1, 40, 1, 40]
-    assert counter.supported == [40, 40]
+    assert counter.decided == [40, 40]
 
 
 @pytest.mark.parametrize("asked", [{"k": 2}, {"evidence": True}])
 def test_evidence_that_is_asked_for_is_gathered_at_once_and_nothing_else(counter, asked):
     queries, _ = make_outputs(40, seed=1)
     assessment = fitted().assess(queries, **asked)
-    assert (counter.gathered, counter.supported) == ([40, 40], [])
+    assert (counter.gathered, counter.decided) == ([40, 40], [])
     assert assessment.evidence["b"].n_neighbors == asked.get("k", 0)
     assessment.explain(0)
     assert assessment.assertion.shape == (40,)
-    assert (counter.gathered, counter.supported) == ([40, 40], [])
+    assert (counter.gathered, counter.decided) == ([40, 40], [])
 
 
 def test_tune_gathers_once_for_every_k_and_method(counter):
@@ -186,7 +192,7 @@ def test_tune_gathers_once_for_every_k_and_method(counter):
     counter.gathered.clear()
     classifier.tune(X, y)
     assert counter.gathered == [16, 16, 16, 16, 8, 8]
-    assert counter.supported == []
+    assert counter.decided == []
 
 
 def tuning_memory(n_classes, **goal):
@@ -246,7 +252,7 @@ def test_where_the_activations_would_be_too_many_evidence_is_gathered_at_once(co
     assert_same(assessment, expected)
 
 
-def test_evidence_is_gathered_in_pieces(counter, monkeypatch):
+def test_evidence_is_gathered_in_pieces(counter, deciding, monkeypatch):
     monkeypatch.setattr(iknow.classifier.gathering, "QUERIES_AT_ONCE", 16)
     queries, _ = make_outputs(40, seed=1, invalid=[20])
     classifier = fitted()

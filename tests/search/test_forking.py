@@ -52,7 +52,9 @@ index = LayerIndex(points, np.arange(60) // 20, 3, np.arange(60), Euclidean)
 
 def use():
     distances = index.gather(points).class_distances
-    return (distances.min(axis=1) == 0).all() and index.find_support(points, Ball(0.0)).any()
+    belief = np.zeros(60, dtype=np.int64)
+    decision = index.decide(points, Ball(0.0), belief)
+    return (distances.min(axis=1) == 0).all() and decision.support.any()
 
 thread = threading.Thread(target=use)
 thread.start()

@@ -862,7 +862,7 @@ def test_a_change_in_the_midst_of_a_batch_is_noticed_before_its_answer_is_given(
 
     index = loaded.indexes_["a"]._built
     monkeypatch.setattr(index, "gather", change_meanwhile(index.gather))
-    monkeypatch.setattr(index, "find_support", change_meanwhile(index.find_support))
+    monkeypatch.setattr(index, "decide", change_meanwhile(index.decide))
     with pytest.raises(BundleError, match="was changed after it was loaded"):
         loaded.assess(X, evidence=evidence)
     assert asked
