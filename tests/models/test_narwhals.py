@@ -130,7 +130,7 @@ def test_a_table_that_cannot_be_read_is_named():
 
 
 def test_without_narwhals_the_error_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "iknow.models.narwhals", None)  # scikit-learn needs its own
+    monkeypatch.setitem(sys.modules, "narwhals", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'iknow\[tables\]'"):
         as_pandas(pl.DataFrame({"a": [1]}))
 

@@ -44,8 +44,7 @@ from iknow.geometry.metric import Minkowski, check_promises
 from iknow.geometry.rounding import SMALLEST
 from iknow.geometry.rows import lp_norms
 from iknow.models.lengths import Sizes, as_rows, norms
-from iknow.models.model import Model
-from iknow.models.promise import promised_sensitivity
+from iknow.models.model import Model, promised_sensitivity
 from iknow.search.layer import LayerIndex
 
 NOT_BOUNDED = (

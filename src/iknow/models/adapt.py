@@ -171,20 +171,16 @@ KINDS = (
     Kind(
         "an xgboost Booster",
         lambda model: has_base(model, "Booster", "xgboost"),
-        "iknow.models.xgboost",
+        "iknow.models.sklearn",
         "read_booster",
-        (),
-        "xgboost",
     ),
     Kind(
         "a lightgbm Booster",
         lambda model: has_base(model, "Booster", "lightgbm"),
-        "iknow.models.lightgbm",
+        "iknow.models.sklearn",
         "read_booster",
-        (),
-        "lightgbm",
     ),
-    Kind("a catboost model", is_catboost, "iknow.models.catboost", "read_booster", (), "catboost"),
+    Kind("a catboost model", is_catboost, "iknow.models.sklearn", "read_booster"),
     Kind("a scikit-learn classifier", is_estimator, "iknow.models.sklearn", "SklearnModel"),
     Kind("a function", is_function, "iknow.models.function", "FunctionModel", ("embed",)),
 )

@@ -33,8 +33,25 @@ def as_pandas(values: Any, what: str = "X") -> Any:
     if not is_foreign(values):
         return values
     try:
-        with unforked():
-            from iknow.models.narwhals import to_pandas  # only users of such tables load it
-    except ImportError as error:
-        raise MissingExtraError("reading tables of polars and Arrow", "tables") from error
-    return to_pandas(values, what)
+        return _read(values).to_pandas()
+    except ImportError as error:  # narwhals itself needs no pandas
+        extra = "pandas" if "pandas" in str(error) else "tables"
+        raise MissingExtraError("reading tables of polars and Arrow", extra) from error
+    except Exception as error:  # a foreign object may raise anything
+        kind = type(values)
+        raise InputError(
+            f"{what} is a {kind.__module__.partition('.')[0]} {kind.__name__} that cannot be read "
+            f"as a table ({error}): pass an array or a data frame"
+        ) from error
+
+
+def _read(values: Any) -> Any:
+    """What has a method to_pandas: what narwhals makes of it, or an Arrow array itself."""
+    with unforked():
+        import narwhals as nw  # only users of such tables load it
+    try:
+        return nw.from_native(values, allow_series=True)
+    except TypeError:  # a batch of an Arrow table, or another table that Arrow can read
+        if hasattr(values, "schema"):
+            return nw.from_arrow(values, backend="pyarrow")
+        return values

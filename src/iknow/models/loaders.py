@@ -57,10 +57,10 @@ def find_loader(data: Any, batch_size: int | None = None) -> Loader | None:
     if _is_of(data, "DataLoader", "torch"):
         return Loader(data, _length(data), _length(getattr(data, "sampler", None)))
     if _is_of(data, "Dataset", "torch"):  # also an IterableDataset
-        from iknow.models.torch.loader import load_batches
+        from torch.utils.data import DataLoader
 
         size = BATCH_OF_UNKNOWN_SIZE if batch_size is None else batch_size
-        loader = load_batches(data, size)
+        loader = DataLoader(data, batch_size=size)
         return Loader(loader, _length(loader), _length(data))
     if any(_is_of(data, name, "datasets") for name in KNOWN["datasets"]):
         size, n = BATCH_OF_UNKNOWN_SIZE if batch_size is None else batch_size, _length(data)

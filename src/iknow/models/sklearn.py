@@ -25,14 +25,13 @@ from iknow.errors import IknowError, InputError, LayerError, RefusedError
 from iknow.geometry.hamming import LEAVES
 from iknow.geometry.sklearn_parts import ACTIVATIONS, unwrap
 from iknow.models.apart import observe_if_taken
-from iknow.models.booster import check_boosted, is_refusal
+from iknow.models.booster import as_classifier, check_boosted, is_refusal
 from iknow.models.gaps import NUMBERS, find_numbers, takes_gaps
 from iknow.models.inputs import as_dense, count_samples, own_copy
 from iknow.models.leaves import find_leaves, has_leaves
 from iknow.models.lengths import Sizes
-from iknow.models.model import Model, Observation, check_layers, make_observation
+from iknow.models.model import Model, Observation, check_layers, check_type, make_observation
 from iknow.models.numbers import as_array, as_numbers, is_sparse
-from iknow.models.promise import check_type
 
 
 class SklearnModel(Model):
@@ -290,3 +289,8 @@ def check_classes(estimator: Any) -> None:
         raise InputError(
             f"classes_ of {type(estimator).__name__} must name each class once; got {labels[:10]}"
         )
+
+
+def read_booster(model: Any) -> SklearnModel:
+    """The adapter for a trained model of xgboost, lightgbm or catboost itself."""
+    return SklearnModel(as_classifier(model))

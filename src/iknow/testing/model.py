@@ -24,8 +24,7 @@ from iknow.core.sensitivity import Sensitivity
 from iknow.errors import IknowError, LayerError
 from iknow.geometry.rounding import SMALLEST
 from iknow.models.lengths import measure, norms
-from iknow.models.model import Model, Observation
-from iknow.models.promise import promised_sensitivity
+from iknow.models.model import Model, Observation, promised_sensitivity
 
 STEPS = 40
 

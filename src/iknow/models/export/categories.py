@@ -1,13 +1,14 @@
 """Categories as the tree libraries take them: columns of labels in a data frame, as their numbers.
 
 A label becomes its position in the list that the library learned, or in that of the data frame's
-column if it learned none. Splits by sets of categories become columns of 0 and 1
-(`onnx.membership`).
+column if it learned none. Splits by sets of categories become columns of 0 and 1 that a tree can
+compare. A category is a whole number. A split asks whether it is in a set; for each set we add a
+column that holds 1 if it is and 0 if not, and the tree compares that with 1/2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,9 +18,33 @@ from iknow.errors import ExportError
 from iknow.models.export.encoders import find_codes
 from iknow.models.export.onnx.builder import TEXT, Builder, Tensor
 from iknow.models.export.onnx.inputs import Frame, as_numbers
-from iknow.models.export.onnx.membership import membership
 from iknow.models.export.onnx.trees import Tree
 from iknow.models.export.parts import Part
+
+MOST = 2.0**31 - 1  # far above any category, and a whole number
+
+
+def membership(b: Builder, column: Tensor, sets: Sequence[Collection[int]]) -> Tensor:
+    """Whether a category is in each set, of shape (n, n_sets); what is missing is in none.
+
+    column: numbers in double precision, of shape (n, 1), which are cut to whole ones.
+    """
+    size = 1 + max((max(each) for each in sets if len(each)), default=0)
+    table = np.zeros((size + 1, len(sets)))
+    for j, each in enumerate(sets):
+        table[list(each), j] = 1.0
+    is_missing = b.op("IsNaN", column, kind="bool")
+    present = b.op("Where", is_missing, np.array(-1.0), column, kind="float64", width=1)
+    whole = b.cast(b.op("Clip", present, np.array(-MOST), np.array(MOST)), "int64")
+    outside = b.op(
+        "Or",
+        b.op("Less", whole, np.array(0), kind="bool"),
+        b.op("GreaterOrEqual", whole, np.array(size), kind="bool"),
+    )
+    place = b.op("Where", outside, np.array(size), whole, kind="int64", width=1)
+    flat = b.op("Reshape", place, np.array([-1]), width=None)
+    return b.op("Gather", table, flat, kind="float64", width=len(sets), axis=0)
+
 
 Sets = Mapping[int, tuple[int, ...]]
 

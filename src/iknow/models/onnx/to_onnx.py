@@ -17,9 +17,9 @@ from onnx.external_data_helper import load_external_data_for_model
 from iknow.core.text import shown
 from iknow.errors import ExportError
 from iknow.models.export import BELIEF, LAYER, SCORES, cannot_export
-from iknow.models.onnx.axes import has_channels
 from iknow.models.onnx.feeding import feed
 from iknow.models.onnx.file import read_bytes
+from iknow.models.onnx.graph import has_channels
 from iknow.models.onnx.model import MASK, OUTPUT, OnnxModel
 from iknow.models.onnx.running import run
 from iknow.models.onnx.session import Session

@@ -11,12 +11,16 @@ cut to what it takes, and the last is filled up with copies of its first sample.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, fx
+from torch import Tensor, fx, nn
 
 from iknow.core.text import names
 from iknow.errors import IknowError, InputError, LayerError, RefusedError
@@ -28,8 +32,76 @@ from iknow.models.pooling import Pool, Pooling
 from iknow.models.scores import ScoresOption, as_columns, check_scores, find_output
 from iknow.models.torch import inputs as given
 from iknow.models.torch.calling import as_call
-from iknow.models.torch.graph import Reader, batch_sizes, check_at_rest, gives_tensor, operation
-from iknow.models.torch.tensors import to_array
+from iknow.models.torch.tensors import first_tensor, to_array
+
+CALLS = ("call_function", "call_method", "call_module")
+UNBOUNDED = 1 << 40  # more samples than any batch holds
+
+
+class Reader(fx.Interpreter):
+    """Runs a graph and keeps the results of some nodes."""
+
+    def __init__(self, module: fx.GraphModule, wanted: Iterable[str]) -> None:
+        super().__init__(module)
+        self._wanted = set(wanted)
+        self.found: dict[str, Any] = {}
+
+    def run_node(self, n: fx.Node) -> Any:
+        value = super().run_node(n)
+        if n.name in self._wanted:
+            self.found[n.name] = first_tensor(value).clone()  # something may overwrite it later
+        return value
+
+
+def check_at_rest(program: Any, nodes: Iterable[fx.Node]) -> None:
+    """Refuse a program in training mode, and one that writes to its own buffers."""
+    written = list(program.graph_signature.buffers_to_mutate.values())
+    for node in nodes:
+        arguments = getattr(getattr(node.target, "_schema", None), "arguments", ())
+        by_name = {each.name: value for each, value in zip(arguments, node.args, strict=False)}
+        if by_name.get("train") is True or by_name.get("training") is True:
+            raise InputError(
+                f"the program was exported in training mode ({node.name}), so its answers depend "
+                "on chance or on the batch: export module.eval()"
+            )
+        first = node.args[0] if node.args else None
+        is_own = isinstance(first, fx.Node) and first.op == "get_attr"
+        if is_own and operation(node).endswith("_"):
+            written.append(str(first))
+    if written:
+        raise InputError(
+            f"the program writes to its buffer {written[0]!r}, so its answers may depend on those "
+            "before: export module.eval(), or a module without a memory"
+        )
+
+
+def gives_tensor(node: fx.Node) -> bool:
+    return node.op in CALLS and hasattr(node.meta.get("val"), "dtype")
+
+
+def operation(node: fx.Node) -> str:
+    """The name of an operation without its package and variant, such as "linear"."""
+    return str(node.target).removeprefix("aten.").partition(".")[0]
+
+
+def batch_sizes(nodes: Iterable[fx.Node], ranges: Mapping[Any, Any]) -> tuple[int, int | None]:
+    """The smallest and the largest number of samples that a program takes; None for any."""
+    smallest, largest = 1, None
+    for node in nodes:
+        shape = getattr(node.meta.get("val"), "shape", ())
+        if node.op != "placeholder" or not shape:
+            continue
+        if isinstance(shape[0], int):
+            return shape[0], shape[0]
+        bounds = ranges.get(shape[0].node.expr)
+        if bounds is not None:
+            smallest = max(smallest, int(bounds.lower))
+            upper = int(bounds.upper) if bounds.upper < UNBOUNDED else None
+            largest = upper if largest is None else min(largest, upper or largest)
+    if largest is not None and largest < 1:
+        raise InputError("the exported program takes no samples at all")
+    return smallest, largest
+
 
 PRODUCTS = ("linear", "addmm", "mm", "matmul", "bmm", "conv1d", "conv2d", "conv3d", "convolution")
 CHANNELS_FIRST = 4  # a layer of this number of axes is taken as (n, channels, height, width)
@@ -159,3 +231,41 @@ class ExportedModel(Model):
                 f"the exported program takes the inputs {names(taken)}; got {names(tensors.arrays)}"
             )
         return [*placed, *(named[name] for name in taken[len(placed) :])]
+
+
+EXPORTED = ".pt2"
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep torch.export from logging the traceback of an error that it also raises."""
+    log = logging.getLogger("torch.export")
+    before, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = before
+
+
+def load_module(path: str | os.PathLike[str]) -> Any:
+    """A whole module saved by torch.save, TorchScript, or a .pt2 file of torch.export.
+
+    Such a file can run code: load only what you trust.
+    """
+    try:
+        if os.fspath(path).lower().endswith(EXPORTED):
+            with _quiet():
+                return torch.export.load(path)
+        with warnings.catch_warnings():
+            # torch.load hands TorchScript on to torch.jit.load, and says that it does.
+            warnings.filterwarnings("ignore", "'torch.load' received a zip file that looks like")
+            warnings.filterwarnings("ignore", r"`torch\.jit\.", DeprecationWarning)
+            module = torch.load(path, map_location="cpu", weights_only=False)
+    except Exception as error:  # a pickle may raise anything
+        raise InputError(f"{path} cannot be loaded as a torch module: {error}") from error
+    if not isinstance(module, nn.Module):
+        raise InputError(
+            f"{path} holds {type(module).__name__}, not a module: save the whole module with "
+            "torch.save(module, path), or name code that builds it as package.module:function"
+        )
+    return module

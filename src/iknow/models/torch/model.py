@@ -27,9 +27,8 @@ from iknow.geometry.torch.passes import forward_pass
 from iknow.models.apart import observe_apart
 from iknow.models.fields import Fields
 from iknow.models.lengths import Sizes
-from iknow.models.model import Model, Observation, check_layers, make_observation
+from iknow.models.model import Model, Observation, check_layers, check_type, make_observation
 from iknow.models.pooling import Pool, Pooling
-from iknow.models.promise import check_type
 from iknow.models.scores import ScoresOption, as_columns, check_scores, find_output
 from iknow.models.torch import inputs as given
 from iknow.models.torch.calling import arguments, check_complete
