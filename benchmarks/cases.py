@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.records import CaseFacts
 from iknow.core.arrays import Bools, Codes, Floats32, Ints
 from iknow.core.assertion import Assertion, make_assertions
-from iknow.core.justification import justify
+from iknow.core.support import justify
 
 
 @dataclass(frozen=True, eq=False)

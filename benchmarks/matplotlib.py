@@ -22,8 +22,8 @@ from benchmarks.records import (
     Results,
 )
 from benchmarks.wording import duration
+from iknow.cards import COLORS
 from iknow.core.assertion import Assertion
-from iknow.core.colors import COLORS
 from iknow.evaluation.plots.style import PENCIL, styled, titled, to_png
 
 __all__ = ["draw_cost", "spread_apart", "to_png", "to_svg"]

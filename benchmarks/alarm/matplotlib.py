@@ -8,9 +8,9 @@ from matplotlib.figure import Figure
 
 from benchmarks.alarm.ours import RATE, STEP
 from benchmarks.alarm.streams import BEFORE, NEW_CLASS, NOISE, ROTATION
+from iknow.cards import COLORS
 from iknow.core.arrays import Floats
 from iknow.core.assertion import Assertion
-from iknow.core.colors import COLORS
 from iknow.evaluation.plots.style import CLASS_COLORS, PENCIL, styled, titled
 
 LOOKS = {NOISE: CLASS_COLORS[0], NEW_CLASS: CLASS_COLORS[1], ROTATION: COLORS[Assertion.IMK]}

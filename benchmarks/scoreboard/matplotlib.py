@@ -6,8 +6,8 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from benchmarks.scoreboard.summary import Summary
+from iknow.cards import COLORS
 from iknow.core.assertion import Assertion
-from iknow.core.colors import COLORS
 from iknow.evaluation.plots.style import PENCIL, styled, titled, to_png
 
 __all__ = ["LOOKS", "draw_curves", "draw_shifts", "to_png"]

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from iknow import Assertion, Assessment, Ball, EpistemicClassifier
-from iknow.core.colors import COLORS
+from iknow.cards import COLORS
 from iknow.selection.exact.boxes import sample_boxes
 
 GREEN, ORANGE = COLORS[Assertion.IK], COLORS[Assertion.IMK]

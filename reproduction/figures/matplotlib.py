@@ -13,9 +13,9 @@ from matplotlib.patches import Circle
 from matplotlib.patheffects import withStroke
 from numpy.typing import NDArray
 
+from iknow.cards import COLORS
 from iknow.core.arrays import Floats, Ints
 from iknow.core.assertion import Assertion
-from iknow.core.colors import COLORS
 from iknow.errors import InputError
 from iknow.evaluation.curves import RadiusCurve
 from iknow.evaluation.metrics import Report

@@ -4,11 +4,9 @@ from iknow.classifier.epistemic import EpistemicClassifier
 from iknow.client.client import Client
 from iknow.core.assertion import Assertion, Reason, make_assertions
 from iknow.core.evidence import Evidence, merge_evidence
-from iknow.core.justification import justify
-from iknow.core.rule import Rule
+from iknow.core.rule import Rule, Stability
 from iknow.core.slack import Slack
-from iknow.core.stability import Stability
-from iknow.core.support import find_support
+from iknow.core.support import find_support, justify
 from iknow.errors import (
     AuditError,
     BundleError,

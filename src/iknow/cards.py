@@ -8,10 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from typing import NamedTuple
 
 from iknow.core.assertion import Assertion
-from iknow.core.colors import COLORS, SHADES
 from iknow.core.text import name, percent
+
+
+class Shades(NamedTuple):
+    """A color for filled areas and its ink, on light and on dark paper."""
+
+    light: str
+    light_ink: str
+    dark: str
+    dark_ink: str
+
+
+SHADES = {
+    Assertion.IK: Shades("#00795a", "#00664c", "#2bb28a", "#58d0ab"),
+    Assertion.IMK: Shades("#c77700", "#8f5500", "#e69a2e", "#f2b45c"),
+    Assertion.IDK: Shades("#6f757d", "#565c63", "#98a0a8", "#b6bec5"),
+}
+
+COLORS = {assertion: shades.light for assertion, shades in SHADES.items()}
+"""For when one color must serve on any background."""
 
 MEANINGS = {Assertion.IK: "I know", Assertion.IMK: "I may know", Assertion.IDK: "I don't know"}
 CELL = "padding:2px 18px 8px 0;text-align:left;vertical-align:top;border:none"

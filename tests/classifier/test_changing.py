@@ -13,13 +13,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from iknow import Assertion, Ball, EpistemicClassifier, Nearest, RelativeBall
-from iknow.core.change import Change
 from iknow.errors import InputError
 from iknow.geometry import Minkowski
 from iknow.models.precomputed import PrecomputedModel
 from iknow.search.cells import CpuIndex
 from iknow.search.layer import LayerIndex
 from iknow.search.union import Union
+from iknow.storage.change import Change
 from iknow.testing import assert_same_evidence
 
 NONE = np.empty(0, dtype=np.int64)

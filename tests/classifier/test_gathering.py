@@ -19,7 +19,7 @@ from iknow import (
     RelativeBall,
 )
 from iknow.classifier.gathering import map_ahead, one_ahead
-from iknow.core.contrast import find_contrast
+from iknow.core.quorum import find_contrast
 from iknow.errors import InputError
 from iknow.explain.on_request import OnRequest
 from iknow.geometry import Weighted

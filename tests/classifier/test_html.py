@@ -13,8 +13,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import estimator_html_repr
 
 from iknow import Ball, EpistemicClassifier
+from iknow.cards import COLORS
 from iknow.core.assertion import Assertion
-from iknow.core.colors import COLORS
 from iknow.models.precomputed import PrecomputedModel
 from tests.markup import Page
 from tests.storage.test_saved_levels import make_classifier, make_outputs

@@ -26,8 +26,7 @@ from sklearn.tree import DecisionTreeClassifier
 from torch import nn
 
 from iknow import Ball, EpistemicClassifier, Nearest
-from iknow.core.movement import Movement
-from iknow.core.sensitivity import Sensitivity
+from iknow.core.robustness import Movement, Sensitivity
 from iknow.errors import LayerError
 from iknow.geometry import Minkowski, Weighted
 from iknow.geometry.sklearn import mlp_lipschitz

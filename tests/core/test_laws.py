@@ -11,8 +11,7 @@ from hypothesis.extra.numpy import arrays
 
 from iknow.core.assertion import Assertion, Reason, find_reasons, make_assertions
 from iknow.core.evidence import discard_evidence, empty_evidence, merge_evidence, stack_evidence
-from iknow.core.justification import justify
-from iknow.core.support import find_support
+from iknow.core.support import find_support, justify
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 from tests.oracles import assertion_of
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from iknow.core.codes import NO_BELIEF
-from iknow.core.contrast import Contrast
 from iknow.core.level import (
     Levels,
     Reference,
@@ -19,6 +18,7 @@ from iknow.core.level import (
     log_odds,
     refer,
 )
+from iknow.core.quorum import Contrast
 from iknow.errors import InputError
 from iknow.selection.candidates import Part
 from iknow.selection.levels import candidate_at, find_levels, lay_path

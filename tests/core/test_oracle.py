@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from iknow.core.assertion import Assertion, Reason, find_reasons, make_assertions
-from iknow.core.justification import justify
-from iknow.core.support import find_support
+from iknow.core.support import find_support, justify
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 from tests.oracles import (
     assertion_of,

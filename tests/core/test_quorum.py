@@ -10,9 +10,18 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from iknow.core.codes import NO_BELIEF
-from iknow.core.contrast import Contrast, find_contrast, quorum_of, stack_contrasts
 from iknow.core.evidence import Evidence, empty_evidence, merge_evidence
-from iknow.core.quorum import ONE, Weighed, check_quorum, own_distances, weigh
+from iknow.core.quorum import (
+    ONE,
+    Contrast,
+    Weighed,
+    check_quorum,
+    find_contrast,
+    own_distances,
+    quorum_of,
+    stack_contrasts,
+    weigh,
+)
 from iknow.core.support import find_support
 from iknow.errors import InputError
 from iknow.rules import Ball, RelativeBall

@@ -10,12 +10,10 @@ from hypothesis import strategies as st
 
 from iknow.core.assertion import Assertion, make_assertions
 from iknow.core.bisector import find_crossings
-from iknow.core.justification import justify
-from iknow.core.movement import Movement
 from iknow.core.quorum import weigh
-from iknow.core.robustness import FURTHEST, find_clearance, find_robust_radii
+from iknow.core.robustness import FURTHEST, Movement, find_clearance, find_robust_radii
 from iknow.core.rule import Rule
-from iknow.core.support import find_support
+from iknow.core.support import find_support, justify
 from iknow.errors import InputError
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 from iknow.testing.scene import gather_all

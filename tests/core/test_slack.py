@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from iknow.core.assertion import Assertion, make_assertions
 from iknow.core.evidence import Evidence
-from iknow.core.justification import justify
 from iknow.core.rule import NO_REACH, Rule
 from iknow.core.slack import find_slack
-from iknow.core.support import find_support
+from iknow.core.support import find_support, justify
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 
 distances = st.lists(st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0, math.inf]), min_size=3, max_size=3)

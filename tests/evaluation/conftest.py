@@ -5,7 +5,7 @@ import pytest
 
 from iknow import Assessment, Evidence
 from iknow.core.evidence import discard_evidence
-from iknow.core.movement import Movement
+from iknow.core.robustness import Movement
 
 NAMES = np.array(["cat", "dog", "owl"])
 

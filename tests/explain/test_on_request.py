@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from iknow.core.evidence import Evidence
-from iknow.core.movement import Movement
+from iknow.core.robustness import Movement
 from iknow.explain.on_request import OnRequest, about
 
 WHOLE = {

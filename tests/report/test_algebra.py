@@ -20,7 +20,7 @@ from iknow import (
     RelativeBall,
     evaluate,
 )
-from iknow.core.movement import Movement
+from iknow.core.robustness import Movement
 from iknow.core.rule import NO_REACH, Rule
 from iknow.report import make_html
 from iknow.report.mirrors import describe_setting

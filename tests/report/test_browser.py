@@ -17,7 +17,7 @@ from iknow import (
     evaluate,
 )
 from iknow.core.evidence import distances_for_and_against
-from iknow.core.movement import Movement
+from iknow.core.robustness import Movement
 from iknow.explain.picture import as_features, as_series
 from iknow.report import make_html
 

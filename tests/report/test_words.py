@@ -7,7 +7,7 @@ import pytest
 
 from iknow import Assertion, Ball, evaluate
 from iknow.core.level import Levels, Reference
-from iknow.core.movement import Movement
+from iknow.core.robustness import Movement
 from iknow.report import make_html
 from iknow.report.promises import describe_certificate, holds_here
 from iknow.report.words import summarise

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from iknow.core.contrast import find_contrast
-from iknow.core.quorum import weigh
+from iknow.core.quorum import find_contrast, weigh
 from iknow.rules import BallElseNearest, BallWithNearest, Nearest
 from iknow.rules.nearest import known_ks, match_k
 from iknow.testing.scene import Scene, is_known

@@ -19,9 +19,9 @@ from iknow import Ball, EpistemicClassifier, evaluate, make_html, register_rule
 from iknow.cli.app import app
 from iknow.cli.options import rule_by_name
 from iknow.core.assertion import Assertion, Reason
-from iknow.core.rule import NO_REACH, Rule
-from iknow.core.slack import distances_of, parameter_settings
-from iknow.core.stability import Stability, count_nearest
+from iknow.core.rule import NO_REACH, Rule, Stability, distances_of
+from iknow.core.slack import parameter_settings
+from iknow.core.stability import count_nearest
 from iknow.errors import BundleError, InputError, SelectionError
 from iknow.evaluation.plots import column_figure
 from iknow.evaluation.plots.maps import draw_evidence

@@ -17,8 +17,7 @@ from scipy.spatial.distance import cdist
 from iknow import pages
 from iknow.core.assertion import Assertion, make_assertions
 from iknow.core.decision import decide, is_enough, scope_of
-from iknow.core.justification import justify
-from iknow.core.support import find_support
+from iknow.core.support import find_support, justify
 from iknow.errors import InputError
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 from iknow.search import cells

@@ -7,10 +7,9 @@ import pytest
 
 from iknow.core.assertion import Assertion, make_assertions
 from iknow.core.evidence import Evidence
-from iknow.core.justification import justify
 from iknow.core.quorum import ONE, weigh
 from iknow.core.rule import has_k
-from iknow.core.support import find_support
+from iknow.core.support import find_support, justify
 from iknow.testing import brute_force
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from iknow.core.contrast import Contrast
+from iknow.core.quorum import Contrast
 from iknow.selection.candidates import Candidate, Part
 
 

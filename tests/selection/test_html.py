@@ -5,8 +5,8 @@ import re
 import pytest
 
 from iknow import Ball, Certificate, Selection
+from iknow.cards import COLORS
 from iknow.core.assertion import Assertion
-from iknow.core.colors import COLORS
 from tests.markup import Page
 
 EVIL = "<script>alert(1)</script>"

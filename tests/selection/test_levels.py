@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from iknow.core.contrast import Contrast
+from iknow.core.quorum import Contrast
 from iknow.errors import InputError, SelectionError
 from iknow.selection import level_guarantee
 from iknow.selection.candidates import Part

@@ -5,8 +5,7 @@ import pytest
 
 from iknow.core.assertion import Assertion, make_assertions
 from iknow.core.evidence import Evidence
-from iknow.core.justification import justify
-from iknow.core.support import find_support
+from iknow.core.support import find_support, justify
 from iknow.errors import InputError, SelectionError
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 from iknow.selection import match_coverage, match_k, match_threshold

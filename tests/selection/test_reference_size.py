@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from iknow.core.contrast import Contrast
+from iknow.core.quorum import Contrast
 from iknow.selection import levels as choosing
 from iknow.selection.candidates import Part
 

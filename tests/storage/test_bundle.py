@@ -28,11 +28,11 @@ from sklearn.neural_network import MLPClassifier
 import iknow.storage.bundle
 import iknow.storage.sealed
 from iknow import Assertion, Ball, BallElseNearest, EpistemicClassifier, Nearest, RelativeBall
-from iknow.core.npy import encode_array
 from iknow.core.rule import Rule
 from iknow.errors import BundleError, InputError
 from iknow.geometry import Minkowski, Weighted
 from iknow.models.precomputed import PrecomputedModel
+from iknow.npy import encode_array
 from iknow.storage.archive import find_end, read_archive, write_archive
 from iknow.storage.bundle import Bundle, read_bundle, write_bundle
 from iknow.storage.manifest import read_manifest, write_manifest

@@ -18,10 +18,10 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 
 from iknow import Ball, BallElseNearest, EpistemicClassifier
-from iknow.core.npy import encode_array
 from iknow.errors import BundleError, InputError
 from iknow.geometry import Weighted
 from iknow.models.precomputed import PrecomputedModel
+from iknow.npy import encode_array
 from iknow.storage.archive import Entry, lay_out, read_archive, write_archive
 from iknow.storage.bundle import read_bundle
 from iknow.storage.manifest import LARGEST, read_manifest, write_manifest

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import iknow.storage.bundle
-from iknow.core.change import Change
 from iknow.errors import BundleError, ConflictError, InputError
 from iknow.storage.bundle import Bundle, read_bundle, write_bundle
+from iknow.storage.change import Change
 from iknow.storage.segments import appending
 from iknow.storage.segments.appending import append_changes
 from iknow.storage.segments.change_record import decode_change, encode_change

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iknow.core.npy import decode_array, encode_array
 from iknow.core.text import shown
 from iknow.errors import AuditError, InputError
+from iknow.npy import decode_array, encode_array
 
 NUMBERS = "biufcmM"
 """Kinds of arrays whose rows are numbers. Text has the width of its batch: it is JSON."""

@@ -1,9 +1,10 @@
 """Applying: one change of the evidence, as one step.
 
-A change (`iknow.core.change`) makes new indexes that share all but the few rows that changed with
-those before. Everything is checked first, and everything learned is put in place by one assignment.
-An assessment that runs meanwhile has taken its view of the classifier before or after that, and so
-sees the old or the new evidence in all layers; it never waits. Changes themselves take turns.
+A change (`iknow.storage.change`) makes new indexes that share all but the few rows that changed
+with those before. Everything is checked first, and everything learned is put in place by one
+assignment. An assessment that runs meanwhile has taken its view of the classifier before or after
+that, and so sees the old or the new evidence in all layers; it never waits. Changes themselves take
+turns.
 
 What was promised was about the evidence before. It is marked as stale, and assertions go on.
 """
@@ -19,7 +20,6 @@ import numpy as np
 
 from iknow.classifier.fitting import FittingMixin
 from iknow.core.arrays import Ints
-from iknow.core.change import Change, Logged, check_change
 from iknow.core.text import name, names
 from iknow.errors import InputError
 from iknow.locking import Lock
@@ -27,6 +27,7 @@ from iknow.models.labels import extend_classes
 from iknow.models.probe import Probe
 from iknow.search.layer import LayerIndex
 from iknow.selection import Selection
+from iknow.storage.change import Change, Logged, check_change
 
 
 class ApplyingMixin(FittingMixin):

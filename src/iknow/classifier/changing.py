@@ -16,13 +16,13 @@ from sklearn.utils.validation import check_is_fitted
 from iknow.classifier import gathering
 from iknow.classifier.applying import ApplyingMixin
 from iknow.core.arrays import Floats32, Ints, Labels
-from iknow.core.change import ADD, RELABEL, REMOVE, Change, check_said
 from iknow.core.text import names, shown
 from iknow.errors import InputError
 from iknow.models.labels import as_row_numbers, as_vector, check_count, encode_all
 from iknow.models.numbers import as_array
 from iknow.models.samples import Samples
 from iknow.storage.about_record import now
+from iknow.storage.change import ADD, RELABEL, REMOVE, Change, check_said
 
 Said = tuple[str, str, str]
 """When a change is made, by whom and why."""

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from iknow.core.arrays import Floats, Ints
-from iknow.core.contrast import Contrast
 from iknow.core.evidence import Evidence
+from iknow.core.quorum import Contrast
 from iknow.models.lengths import norms
 from iknow.search.layer import LayerIndex
 

@@ -22,7 +22,7 @@ from iknow.classifier.watching import WatchingMixin
 from iknow.core.arrays import Labels
 from iknow.core.quorum import Quorum
 from iknow.core.rule import Rule
-from iknow.core.scalars import as_flag, as_whole
+from iknow.core.text import as_flag, as_whole
 from iknow.explain.assessment import Assessment
 from iknow.geometry import Metric
 from iknow.models.adapt import is_estimator

@@ -10,9 +10,8 @@ from typing import Any
 
 from sklearn.utils import estimator_html_repr
 
-from iknow.cards import LINE, SOFT, bar, card, heading, legend, paragraphs, table, text
+from iknow.cards import COLORS, LINE, SOFT, bar, card, heading, legend, paragraphs, table, text
 from iknow.core.assertion import Assertion
-from iknow.core.colors import COLORS
 from iknow.core.text import name as short
 from iknow.selection import Selection
 from iknow.storage.about import name_metric

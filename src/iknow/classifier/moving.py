@@ -33,10 +33,8 @@ import numpy as np
 from iknow.classifier.gathering import Findings
 from iknow.core.arrays import Floats, Floats32, Ints
 from iknow.core.bisector import find_crossings
-from iknow.core.movement import Movement
-from iknow.core.overriding import promise_of
-from iknow.core.robustness import FURTHEST
-from iknow.core.sensitivity import Sensitivity
+from iknow.core.robustness import FURTHEST, Movement, Sensitivity
+from iknow.core.rule import promise_of
 from iknow.errors import IknowError, LayerError
 from iknow.explain.on_request import OnRequest
 from iknow.geometry.lipschitz import FLOAT32_ROUNDING, ROUND_UP

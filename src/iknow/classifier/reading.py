@@ -11,7 +11,7 @@ from iknow.classifier.streaming import check_first, observe_to_disk
 from iknow.core.arrays import Labels
 from iknow.core.quorum import Quorum
 from iknow.core.rule import Rule
-from iknow.core.scalars import as_flag
+from iknow.core.text import as_flag
 from iknow.geometry import Metric
 from iknow.models.adapt import OPTIONS, as_model, is_estimator
 from iknow.models.joining import observe_all

@@ -11,8 +11,7 @@ from sklearn.utils import check_random_state
 
 from iknow.classifier.gathering import check_valid
 from iknow.core.arrays import Ints, Labels
-from iknow.core.scalars import as_real
-from iknow.core.text import shown
+from iknow.core.text import as_real, shown
 from iknow.errors import InputError, RefusedError
 from iknow.models.apart import ORDINARY, find_kinds
 from iknow.models.booster import is_refusal

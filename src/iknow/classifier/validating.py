@@ -9,9 +9,8 @@ import numpy as np
 
 from iknow.classifier.gathering import errors_that_name
 from iknow.core.arrays import Bools, Floats, Ints
-from iknow.core.contrast import Contrast, find_contrast, stack_contrasts
 from iknow.core.level import are_probabilities, log_odds
-from iknow.core.quorum import Quorum, weigh
+from iknow.core.quorum import Contrast, Quorum, find_contrast, stack_contrasts, weigh
 from iknow.models.model import Observation
 from iknow.search.index import Index
 from iknow.selection.candidates import Part

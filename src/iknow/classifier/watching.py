@@ -15,9 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from iknow.classifier.copying import count_copies
 from iknow.classifier.predicting import PredictingMixin
-from iknow.core.contrast import find_contrast
 from iknow.core.level import Levels, least_ratio
-from iknow.core.quorum import weigh
+from iknow.core.quorum import find_contrast, weigh
 from iknow.errors import InputError
 from iknow.explain.assessment import Assessment
 from iknow.monitor.scores import watch_scores, watched_layers

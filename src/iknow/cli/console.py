@@ -13,12 +13,12 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
+from iknow.cards import COLORS
 from iknow.classifier.epistemic import EpistemicClassifier
 from iknow.cli.demo import LEVELS, UNSEEN, Demonstration, Example
 from iknow.cli.jobs.assess import Outcome
 from iknow.core.arrays import Floats, Ints, Labels
 from iknow.core.assertion import Assertion
-from iknow.core.colors import COLORS
 from iknow.core.text import name, percent, visible
 from iknow.evaluation import evaluate
 from iknow.evaluation.comparison import OURS, Comparison

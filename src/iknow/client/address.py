@@ -6,14 +6,15 @@ only, unless the caller says otherwise.
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from iknow.core.hosts import is_loopback
 from iknow.core.text import shown
 from iknow.errors import InputError
 
+LOCAL_NAMES = ("localhost", "ip6-localhost")
 DEFAULT_URL = "http://127.0.0.1:8000"
 PORTS = {"http": 80, "https": 443}
 PRINTABLE = re.compile(r"[!-~]+", re.ASCII)
@@ -78,3 +79,18 @@ def check_token(token: str | None, address: Address, *, insecure: bool) -> None:
             f"a token must not travel without TLS, and {address.url} has none: use https, or say "
             "insecure=True if nobody else listens on the way"
         )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only programs on the same machine reach an address.
+
+    Examples:
+        >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("0.0.0.0")
+        (True, True, False)
+    """
+    if host.lower().rstrip(".") in LOCAL_NAMES:
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

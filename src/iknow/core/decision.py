@@ -32,12 +32,9 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.codes import NO_BELIEF
-from iknow.core.contrast import Contrast, stack_contrasts
 from iknow.core.evidence import NO_EXEMPLAR, Evidence, distances_for_and_against
-from iknow.core.horizon import Horizon
-from iknow.core.overriding import promise_of
-from iknow.core.quorum import Weighed, weigh
-from iknow.core.rule import Rule
+from iknow.core.quorum import Contrast, Weighed, stack_contrasts, weigh
+from iknow.core.rule import Horizon, Rule, promise_of
 from iknow.core.support import find_support
 
 

@@ -31,8 +31,7 @@ from typing import NamedTuple
 import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Ints
-from iknow.core.contrast import Contrast
-from iknow.core.quorum import ONE, Quorum
+from iknow.core.quorum import ONE, Contrast, Quorum
 from iknow.errors import InputError
 
 

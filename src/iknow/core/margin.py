@@ -17,9 +17,8 @@ import numpy as np
 
 from iknow.core.arrays import Floats, Ints
 from iknow.core.evidence import Evidence
-from iknow.core.overriding import promise_of
 from iknow.core.quorum import weigh
-from iknow.core.rule import NO_REACH, Rule
+from iknow.core.rule import NO_REACH, Rule, promise_of
 
 
 def find_margins(evidence: Evidence, rule: Rule, belief: Ints) -> Floats:

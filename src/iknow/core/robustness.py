@@ -16,8 +16,8 @@ Each bound holds on its own, so the largest counts: the clearance. Under a quoru
 is the distance to the `for`-th nearest sample of c, then the belief, and d_g to the `against`-th of
 g, which would contradict it.
 
-When the input moves by δ, the point moves by at most rounding + L·δ (`iknow.core.movement`; L may
-differ between samples), so no other class is IK while δ < (clearance - rounding) / L. As IK needs
+When the input moves by δ, the point moves by at most rounding + L·δ (`Movement`; L may differ
+between samples), so no other class is IK while δ < (clearance - rounding) / L. As IK needs
 {c} in every layer, the largest of all layers counts.
 
 We assume that distances measured in float64 are off by as much as they can be.
@@ -26,23 +26,75 @@ We assume that distances measured in float64 are off by as much as they can be.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from iknow.core.arrays import Floats, Ints
 from iknow.core.evidence import Evidence, distances_for_and_against
-from iknow.core.movement import Movement
-from iknow.core.overriding import promise_of
 from iknow.core.quorum import weigh
-from iknow.core.rule import Rule, says
-from iknow.core.sensitivity import LONGEST
+from iknow.core.rule import Rule, promise_of, says
 from iknow.errors import InputError
+
+LONGEST = 1e15
+"""A sensitivity holds for inputs up to this ℓ2 length."""
 
 AT_MOST, AT_LEAST = 1 + 1e-9, 1 - 1e-9
 """More than a measured distance can be off by: float64 loses 1e-16 for each feature."""
 
 FURTHEST = LONGEST / 2
 """The largest radius that a layer's movement can prove; inputs must not be longer either."""
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """How far a layer's activation, as computed, can move when the input moves.
+
+    In real arithmetic |h(x) - h(z)| <= lipschitz · |x - z|₂. The computed and stored H(x) is within
+    rounding + rounding_per_length · |x|₂ + relative_rounding · |H(x)|₂ of h(x), for any batch and
+    order of summation. Both hold for inputs no longer than LONGEST: none overflows on the way.
+
+    Attributes:
+        lipschitz: Lipschitz constant in ℓ2 from the input to the activation.
+        rounding: Constant part of the rounding error.
+        rounding_per_length: Rounding error per unit of the input's length.
+        relative_rounding: Rounding error per unit of the activation's length.
+    """
+
+    lipschitz: float
+    rounding: float = 0.0
+    rounding_per_length: float = 0.0
+    relative_rounding: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Movement:
+    """How far a layer's activations, as computed, can move when the inputs of n samples do.
+
+    If an input moves by δ in ℓ2, its point in the layer moves by at most
+    rounding + lipschitz · stretch · δ. stretch: what differs between samples; where it has no
+    bound, rounding is inf. crossing: how far each point must move to come nearer to a sample of
+    another class than to all of the belief's (`iknow.core.bisector`); -inf if not computed.
+    """
+
+    lipschitz: float  # inf if unknown
+    rounding: Floats | float = 0.0  # of shape (n,), or one value for all samples, as is crossing
+    crossing: Floats | float = -np.inf
+    stretch: Floats | float = 1.0  # positive and finite
+
+    def __post_init__(self) -> None:
+        if not self.lipschitz >= 0:  # also false for NaN
+            raise InputError(f"a Lipschitz constant must be >= 0; got {self.lipschitz}")
+        if not np.all(np.asarray(self.rounding) >= 0):
+            raise InputError("the rounding of a layer must be >= 0; use inf if it is unknown")
+        if not np.all((np.asarray(self.stretch) > 0) & np.isfinite(self.stretch)):
+            raise InputError("the stretch of a layer must be positive and finite")
+
+    def __getitem__(self, samples: Any) -> Movement:
+        parts = (self.rounding, self.crossing, self.stretch)
+        taken = (part[samples] if isinstance(part, np.ndarray) else part for part in parts)
+        return Movement(self.lipschitz, *taken)
 
 
 def find_robust_radii(

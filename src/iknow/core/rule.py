@@ -6,6 +6,9 @@ then always { c : d_c <= ρ(x) }; `iknow.core.support` has the tie rule.
 The rules are in `iknow.rules`, one file each. Here is the contract that they share: a rule must
 have a reach. Every other method has a default that is true of any reach; a rule that overrides it
 to say more can be tuned, certified, explained and drawn accordingly.
+
+A subclass that overrides `reach` inherits promises made about the original, and a method set on an
+instance replaces that of its type. So whoever relies on a promise asks `promise_of`.
 """
 
 from __future__ import annotations
@@ -14,23 +17,18 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from operator import attrgetter
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
-from iknow.core.arrays import Floats, Ints
-from iknow.core.contrast import Contrast, ValidationEvidence
-from iknow.core.drawing import Drawing
+from iknow.core.arrays import Bools, Floats, Ints
+from iknow.core.assertion import Reason
 from iknow.core.evidence import Evidence
-from iknow.core.horizon import Horizon
-from iknow.core.overriding import speaks_for
-from iknow.core.quorum import ONE, Quorum, check_quorum
-from iknow.core.scalars import as_real, as_whole
-from iknow.core.slack import Settings, reach_settings
-from iknow.core.stability import Stability
-from iknow.core.text import names, shown
+from iknow.core.quorum import ONE, Contrast, Quorum, ValidationEvidence, check_quorum
+from iknow.core.support import within
+from iknow.core.text import as_real, as_whole, names, shown
 from iknow.errors import InputError, SelectionError
 
 NO_REACH = -np.inf  # of a query for which nothing counts: no distance is within it
@@ -41,6 +39,9 @@ Sides = list[tuple[Floats, Floats]]
 
 Checks = Mapping[str, Callable[[Any], Any]]
 """By parameter name: turns what was given into a plain value, or raises an error."""
+
+Limits = tuple[float, float]
+Areas = dict[Reason, list[tuple[float, float]]]
 
 Self = TypeVar("Self", bound="Rule")
 
@@ -66,6 +67,75 @@ def check_k(k: object) -> int:
     return number
 
 
+class Horizon(NamedTuple):
+    """How far away a class can be and still affect a support.
+
+    For a belief g at a distance d_g, with r_k the distance to the k-th nearest training sample, no
+    other class beyond max(fixed, ratio · d_g, r_k) affects the support, so its distance may as well
+    be inf: see `iknow.core.decision`. The reach itself is often less; it is never more.
+
+    Attributes:
+        fixed: A radius.
+        ratio: Times the distance to the believed class; where that is inf, it counts as 0.
+        k: The distance to the k-th nearest training sample; 0 for none.
+    """
+
+    fixed: float = 0.0
+    ratio: float = 0.0
+    k: int = 0
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether anything can lie beyond it."""
+        return math.isfinite(self.fixed) and math.isfinite(self.ratio)
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What distances alone decide, as plain data for a plot.
+
+    A sample is a point (d_g, d_¬g): its distances to the believed class and to the nearest other
+    one. A rule cuts this plane into areas, one for each reason, as far as these distances decide.
+    """
+
+    marks: tuple[float, ...]  # distances to keep in view, ascending; the first is a labeled line
+    areas: Callable[[Limits, Limits], Areas]  # limits of d_g and of d_¬g to each area's corners
+    across: bool = True  # whether the first mark is a line at that d_¬g too, not at d_g alone
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A parameter to vary for one query."""
+
+    parameter: str
+    value: float
+    values: Floats | Ints  # where the support can change, ascending; in between it is constant
+    support: Callable[[Any], Bools]  # from a value to the mask of shape (1, n_classes)
+
+
+@dataclass(frozen=True, eq=False)
+class Stability:
+    """How many training samples you must remove to lose each IK; 0 where there is no IK.
+
+    Attributes:
+        at_least: Lower bounds of shape (n,).
+        exact: Mask of shape (n,), True where the bound is the exact number.
+        changes: How many samples may be added, removed or relabeled, whatever they are, with the
+            IK surely kept, of shape (n,). Default: none.
+    """
+
+    at_least: Ints
+    exact: Bools
+    changes: Ints = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        if self.changes is None:
+            object.__setattr__(self, "changes", np.zeros_like(self.at_least))
+
+    def __len__(self) -> int:
+        return len(self.at_least)
+
+
 class Rule(ABC):
     """A rule that says how far from a query a training sample counts as support.
 
@@ -75,8 +145,7 @@ class Rule(ABC):
 
     Examples:
         >>> from dataclasses import dataclass
-        >>> from iknow.core.rule import Rule
-        >>> @dataclass(frozen=True)
+        >>>         >>> @dataclass(frozen=True)
         ... class Twice(Rule):
         ...     "All samples up to twice as far as the nearest one."
         ...     def reach(self, evidence):
@@ -165,14 +234,6 @@ class Rule(ABC):
         return 1.0
 
     @property
-    def decided_within(self) -> float | None:
-        """The radius that is the reach wherever a sample lies within it; None if there is no such.
-
-        With it an index finds supports without measuring distances.
-        """
-        return None
-
-    @property
     def horizon(self) -> Horizon | None:
         """How far away another class can be and still affect the support; None if that is unknown.
 
@@ -203,7 +264,13 @@ class Rule(ABC):
 
     def settings(self, evidence: Evidence) -> Settings | None:
         """The parameter to vary to see when the support of one query, given `evidence`, changes."""
-        return reach_settings(evidence, self.reach(evidence)[0])
+        reach = self.reach(evidence)[0]
+        if reach.ndim == 1 or np.isneginf(reach):
+            return None  # the query has no reach, or one for each class
+        distances = evidence.class_distances
+        return Settings(
+            "reach", float(reach), distances_of(evidence), lambda value: within(distances, value)
+        )
 
     def drawing(self) -> Drawing | None:
         """What the two distances of a `Drawing` alone decide; None if nothing."""
@@ -261,6 +328,29 @@ def takes(rule: type[Rule], quorum: Quorum) -> bool:
     return False
 
 
+def speaks_for(kind: type, promise: str, method: str) -> bool:
+    """Whether a promise comes from the class that defines the method, or from a subclass of it."""
+    order = kind.__mro__
+    return _definer(order, promise) <= _definer(order, method)
+
+
+def promise_of(thing: Any, promise: str, method: str = "reach") -> Any:
+    """A promise, a value or a method, if it is about this `method`; else the first base's default,
+    which is true of every subclass.
+    """
+    if speaks_for(type(thing), promise, method):
+        return getattr(thing, promise)
+    bases = reversed(type(thing).__mro__)
+    general = next(vars(base)[promise] for base in bases if promise in vars(base))
+    return general.__get__(thing, type(thing))
+
+
+def replaced_methods(thing: object) -> list[str]:
+    """Names of the methods that an instance has replaced on itself."""
+    own = getattr(thing, "__dict__", {})
+    return [name for name in own if callable(getattr(type(thing), name, None))]
+
+
 def says(rule: type[Rule], name: str) -> bool:
     """Whether a rule defines this for the reach that it has, not for one that it overrides."""
     return speaks_for(rule, name, "reach")
@@ -286,3 +376,14 @@ def check_by_layer(given: Any, layers: Iterable[str], *, kind: str) -> None:
             raise InputError(
                 f"the rule of layer {shown(layer)} must be one such as Ball(0.5); got {shown(rule)}"
             )
+
+
+def distances_of(evidence: Evidence) -> Floats:
+    """Where the support of one query changes with the radius: 0 and all distances, ascending."""
+    distances = evidence.class_distances[0]
+    return np.unique(np.append(distances[np.isfinite(distances)], 0.0))
+
+
+def _definer(order: tuple[type, ...], name: str) -> int:
+    """The position in the MRO of the class that defines a name; past the end if none does."""
+    return next((at for at, kind in enumerate(order) if name in vars(kind)), len(order))

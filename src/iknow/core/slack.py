@@ -11,20 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion, make_assertions
 from iknow.core.evidence import Evidence
-from iknow.core.justification import justify
-from iknow.core.overriding import promise_of
 from iknow.core.quorum import weigh
-from iknow.core.support import find_support, within
-
-if TYPE_CHECKING:
-    from iknow.core.rule import Rule
+from iknow.core.rule import Rule, Settings, distances_of, promise_of
+from iknow.core.support import find_support, justify
 
 
 @dataclass(frozen=True)
@@ -64,16 +60,6 @@ class Slack:
         return f"{self.parameter} {self.value:.4g}: {turns}"
 
 
-@dataclass(frozen=True)
-class Settings:
-    """A parameter to vary for one query."""
-
-    parameter: str
-    value: float
-    values: Floats | Ints  # where the support can change, ascending; in between it is constant
-    support: Callable[[Any], Bools]  # from a value to the mask of shape (1, n_classes)
-
-
 def parameter_settings(
     rule: Rule, parameter: str, evidence: Evidence, values: Floats | Ints
 ) -> Settings:
@@ -88,25 +74,6 @@ def parameter_settings(
 def radius_settings(rule: Rule, evidence: Evidence) -> Settings:
     """The values of a radius: the support changes only at the distances to the classes."""
     return parameter_settings(rule, "radius", evidence, distances_of(evidence))
-
-
-def reach_settings(evidence: Evidence, reach: Floats) -> Settings | None:
-    """The values of the reach itself; None if the query has none, or one for each class.
-
-    reach: of one query, a number or of shape (n_classes,).
-    """
-    if reach.ndim == 1 or np.isneginf(reach):
-        return None
-    at = distances_of(evidence)
-    return Settings(
-        "reach", float(reach), at, lambda value: within(evidence.class_distances, value)
-    )
-
-
-def distances_of(evidence: Evidence) -> Floats:
-    """Where the support of one query changes with the radius: 0 and all distances, ascending."""
-    distances = evidence.class_distances[0]
-    return np.unique(np.append(distances[np.isfinite(distances)], 0.0))
 
 
 def find_slack(

@@ -12,41 +12,13 @@ are within the limit there may be more, and the count is a lower bound.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from iknow.core.arrays import Bools, Ints
 from iknow.core.evidence import Evidence
-from iknow.core.overriding import promise_of
-
-if TYPE_CHECKING:
-    from iknow.core.rule import Rule
-
-
-@dataclass(frozen=True, eq=False)
-class Stability:
-    """How many training samples you must remove to lose each IK; 0 where there is no IK.
-
-    Attributes:
-        at_least: Lower bounds of shape (n,).
-        exact: Mask of shape (n,), True where the bound is the exact number.
-        changes: How many samples may be added, removed or relabeled, whatever they are, with the
-            IK surely kept, of shape (n,). Default: none.
-    """
-
-    at_least: Ints
-    exact: Bools
-    changes: Ints = None  # type: ignore[assignment]
-
-    def __post_init__(self) -> None:
-        if self.changes is None:
-            object.__setattr__(self, "changes", np.zeros_like(self.at_least))
-
-    def __len__(self) -> int:
-        return len(self.at_least)
+from iknow.core.rule import Rule, Stability, promise_of
 
 
 def find_stability(

@@ -1,4 +1,5 @@
-"""Support: which classes have enough training samples within reach, in one layer.
+"""Support: which classes have enough training samples within reach, in one layer; and the
+justification, what the layers' supports add up to.
 
 Enough is one, or a quorum (`iknow.core.quorum`).
 
@@ -8,6 +9,7 @@ with the k-th neighbor. A support therefore never depends on the order of the tr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +17,7 @@ import numpy as np
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.evidence import Evidence
 from iknow.core.quorum import weigh
+from iknow.errors import InputError
 
 if TYPE_CHECKING:
     from iknow.core.rule import Rule
@@ -45,3 +48,23 @@ def within(distances: Floats, reach: Floats | float) -> Bools:
     """
     counted: Bools = distances <= reach
     return counted & np.isfinite(distances)
+
+
+def justify(supports: Sequence[Bools]) -> Bools:
+    """Return the union of the layers' supports, or nothing if any layer's support is empty.
+
+    Args:
+        supports: One mask of shape (n_queries, n_classes) per layer; the result has the same shape.
+
+    Examples:
+        >>> justify([np.array([[True, False]]), np.array([[True, True]])])
+        array([[ True,  True]])
+    """
+    if not supports:
+        raise InputError("a justification needs the support of at least one layer; got none")
+    shapes = {support.shape for support in supports}
+    if len(shapes) > 1:
+        raise InputError(f"supports must share a shape; got {', '.join(map(str, sorted(shapes)))}")
+    stacked = np.stack(list(supports))
+    every_layer_found_some: Bools = np.logical_and.reduce(stacked.any(axis=2), axis=0)
+    return stacked.any(axis=0) & every_layer_found_some[:, None]

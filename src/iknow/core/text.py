@@ -3,15 +3,26 @@ r"""Text from outside, made safe to show: no control characters, bounded length.
 Labels, layer names, paths and error messages of other packages may hold anything: an escape
 sequence that repaints the terminal, a mark that reverses the direction of text, half a surrogate
 pair, nine megabytes. Invisible characters are written as Python escapes them: \x1b or \u202e.
+
+Also checks that an argument is one number or one flag: an array, text or True in place of a number
+would fail later or be taken for something else.
 """
 
 from __future__ import annotations
 
 import math
 import unicodedata
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from iknow.errors import InputError
 
 JOINERS = "\u200c\u200d"  # invisible, but Persian, Indian scripts and emoji are spelled with them
 LONGEST_NAME = 200
+NO_NUMBERS = (bool, np.bool_, np.timedelta64)  # though Python or numpy count them as numbers
 
 
 def visible(text: object) -> str:
@@ -54,6 +65,35 @@ def names(texts: object, most: int = 10) -> str:
 def percent(fraction: float, dash: str = "–") -> str:
     """A fraction as a percentage; an undefined one as a dash."""
     return dash if math.isnan(fraction) else f"{100 * fraction:.1f}%"
+
+
+def as_flag(value: Any, what: str) -> bool:
+    """A Python or numpy boolean, as a bool."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise InputError(f"{what} must be True or False; got {shown(value)}")
+    return bool(value)
+
+
+def as_whole(value: Any, what: str, do: str) -> int:
+    """A whole number of any size. do: completes "must ..." in the error message."""
+    if not isinstance(value, Integral) or isinstance(value, NO_NUMBERS):
+        raise InputError(f"{what} must {do}; got {shown(value)}")
+    return int(value)
+
+
+def as_real(
+    value: Any, what: str, do: str, fits: Callable[[float], bool] = lambda _: True
+) -> float:
+    """A real number that fits in float64 and satisfies `fits`. do: as in `as_whole`."""
+    number = math.nan
+    if isinstance(value, Real) and not isinstance(value, NO_NUMBERS):
+        try:
+            number = float(value)
+        except OverflowError:  # an integer or a fraction that is too large
+            number = math.nan
+    if math.isnan(number) or not fits(number):
+        raise InputError(f"{what} must {do}; got {shown(value)}")
+    return number
 
 
 def _seen(character: str) -> str:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from iknow.core.arrays import Bools, Floats
 from iknow.core.codes import positions_of
-from iknow.core.scalars import as_real
+from iknow.core.text import as_real
 from iknow.errors import InputError
 from iknow.evaluation.certified import split_validation
 from iknow.evaluation.comparison import OURS, Comparison

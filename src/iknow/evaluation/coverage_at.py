@@ -23,8 +23,7 @@ import numpy as np
 from iknow.core.arrays import Bools, Floats
 from iknow.core.assertion import Assertion, may_be_known
 from iknow.core.codes import positions_of
-from iknow.core.scalars import as_real
-from iknow.core.text import shown
+from iknow.core.text import as_real, shown
 from iknow.errors import InputError
 from iknow.evaluation.metrics import evaluate
 from iknow.evaluation.risk_coverage import rank_ties

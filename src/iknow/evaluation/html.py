@@ -12,10 +12,9 @@ from html import escape
 
 import numpy as np
 
-from iknow.cards import FAINT, SOFT, bar, card, heading, mark, paragraphs, table, text
+from iknow.cards import COLORS, FAINT, SOFT, bar, card, heading, mark, paragraphs, table, text
 from iknow.core.arrays import Ints
 from iknow.core.assertion import Assertion
-from iknow.core.colors import COLORS
 from iknow.core.text import name, percent
 from iknow.evaluation.comparison import (
     MARK,

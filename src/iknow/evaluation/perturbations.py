@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iknow.core.arrays import Floats, Labels
-from iknow.core.scalars import as_real
+from iknow.core.text import as_real
 
 Limits = tuple[float, float]
 

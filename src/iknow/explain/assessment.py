@@ -22,19 +22,16 @@ from iknow.core.assertion import (
     may_be_known,
 )
 from iknow.core.codes import NO_BELIEF
-from iknow.core.contrast import Contrast, find_contrast
 from iknow.core.decision import Decision
 from iknow.core.evidence import NO_EXEMPLAR, Evidence
-from iknow.core.justification import justify
 from iknow.core.level import Levels, log_odds
 from iknow.core.margin import find_margins
-from iknow.core.movement import Movement
-from iknow.core.quorum import Quorum, Weighed, weigh
-from iknow.core.robustness import find_robust_radii
-from iknow.core.rule import Rule, check_by_layer
-from iknow.core.scalars import as_whole
-from iknow.core.stability import Stability, find_stability
-from iknow.core.support import find_support
+from iknow.core.quorum import Contrast, Quorum, Weighed, find_contrast, weigh
+from iknow.core.robustness import Movement, find_robust_radii
+from iknow.core.rule import Rule, Stability, check_by_layer
+from iknow.core.stability import find_stability
+from iknow.core.support import find_support, justify
+from iknow.core.text import as_whole
 from iknow.errors import InputError, MissingExtraError
 from iknow.explain.answers import as_plain
 from iknow.explain.explanation import Explanation, explain_sample

@@ -9,9 +9,20 @@ from itertools import cycle
 
 import numpy as np
 
-from iknow.cards import CELL, MEANINGS, badge, bar, card, heading, legend, paragraphs, table, text
+from iknow.cards import (
+    CELL,
+    COLORS,
+    MEANINGS,
+    badge,
+    bar,
+    card,
+    heading,
+    legend,
+    paragraphs,
+    table,
+    text,
+)
 from iknow.core.assertion import Assertion, Reason
-from iknow.core.colors import COLORS
 from iknow.core.text import name
 from iknow.explain.assessment import Assessment
 from iknow.explain.explanation import Explanation

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from iknow.core.arrays import Ints
 from iknow.core.evidence import Evidence
-from iknow.core.movement import Movement
+from iknow.core.robustness import Movement
 from iknow.locking import Lock
 
 Found = TypeVar("Found", Evidence, Movement)

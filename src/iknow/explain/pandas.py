@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from iknow.core.assertion import Assertion, Reason
-from iknow.core.named import NamedCodes
+from iknow.core.assertion import Assertion, NamedCodes, Reason
 from iknow.explain.answers import belief_scores, level_columns
 
 if TYPE_CHECKING:

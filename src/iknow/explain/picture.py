@@ -21,8 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iknow.core.arrays import Floats
-from iknow.core.scalars import as_whole
-from iknow.core.text import name, shown
+from iknow.core.text import as_whole, name, shown
 from iknow.errors import InputError
 
 MOST_FEATURES = 256  # values of a sample that are shown as numbers

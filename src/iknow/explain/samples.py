@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from iknow.core.arrays import Ints
-from iknow.core.scalars import NO_NUMBERS
-from iknow.core.text import names, shown
+from iknow.core.text import NO_NUMBERS, names, shown
 from iknow.errors import InputError
 
 KINDS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from iknow.core.sensitivity import Sensitivity
+from iknow.core.robustness import Sensitivity
 from iknow.geometry.cosine import Cosine
 from iknow.geometry.gapped import Gapped
 from iknow.geometry.hamming import Hamming

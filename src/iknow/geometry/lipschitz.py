@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from iknow.core.arrays import Floats
-from iknow.core.scalars import as_real
+from iknow.core.text import as_real
 from iknow.errors import InputError
 
 ROUND_UP = 1 + 1e-9  # exceeds any rounding error in a computed norm

@@ -23,8 +23,8 @@ from typing import Any, Self
 import numpy as np
 
 from iknow.core.arrays import Floats
-from iknow.core.overriding import replaced_methods, speaks_for
-from iknow.core.scalars import as_real
+from iknow.core.rule import replaced_methods, speaks_for
+from iknow.core.text import as_real
 from iknow.errors import InputError, LayerError
 from iknow.geometry.lipschitz import (
     FLOAT32_ROUNDING,

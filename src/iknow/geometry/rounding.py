@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from iknow.core.arrays import Floats
-from iknow.core.sensitivity import LONGEST, Sensitivity
+from iknow.core.robustness import LONGEST, Sensitivity
 from iknow.errors import LayerError
 from iknow.geometry.lipschitz import FLOAT32_ROUNDING, ROUND_UP
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from iknow.core.sensitivity import Sensitivity
+from iknow.core.robustness import Sensitivity
 from iknow.errors import LayerError
 from iknow.geometry.lipschitz import Growth, spectral_norm
 from iknow.geometry.rounding import Computed

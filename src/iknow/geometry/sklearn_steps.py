@@ -18,7 +18,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 
 from iknow.core.arrays import Floats
-from iknow.core.overriding import replaced_methods
+from iknow.core.rule import replaced_methods
 from iknow.errors import InputError, LayerError
 from iknow.geometry.lipschitz import (
     ACTIVATION_LIPSCHITZ,

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from iknow.core.arrays import Floats
-from iknow.core.scalars import as_real
+from iknow.core.text import as_real
 from iknow.errors import InputError
 from iknow.geometry.lipschitz import FLOAT32_ROUNDING, as_matrix
 from iknow.geometry.metric import Weighted, not_fitted

@@ -20,9 +20,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from iknow.core.scalars import as_flag
+from iknow.core.text import as_flag, percent, shown, visible
 from iknow.core.text import name as short
-from iknow.core.text import percent, shown, visible
 from iknow.errors import InputError
 from iknow.storage.about import BundleInfo, describe_bundle
 from iknow.storage.about_text import list_facts, short_line

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from iknow.core.arrays import Ints
-from iknow.core.scalars import as_whole
-from iknow.core.text import shown
+from iknow.core.text import as_whole, shown
 from iknow.errors import InputError, MissingExtraError
 from iknow.models.foreign import as_pandas
 from iknow.models.numbers import as_array, is_sparse

@@ -17,8 +17,8 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Floats32, Ints, Labels
 from iknow.core.codes import NO_BELIEF
-from iknow.core.overriding import replaced_methods, speaks_for
-from iknow.core.sensitivity import Sensitivity
+from iknow.core.robustness import Sensitivity
+from iknow.core.rule import replaced_methods, speaks_for
 from iknow.errors import InputError, LayerError
 from iknow.geometry.lipschitz import FLOAT32_ROUNDING, ROUND_UP
 from iknow.models.lengths import Sizes

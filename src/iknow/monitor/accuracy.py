@@ -26,7 +26,7 @@ from typing import Any, Self
 import numpy as np
 
 from iknow.core.arrays import Floats
-from iknow.core.scalars import as_real, as_whole
+from iknow.core.text import as_real, as_whole
 from iknow.errors import InputError
 from iknow.monitor.betting import play, start
 from iknow.monitor.confidence_sequence import bound_errors

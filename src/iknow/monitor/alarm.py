@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iknow.core.arrays import Floats, Ints
-from iknow.core.scalars import as_flag, as_real, as_whole
+from iknow.core.text import as_flag, as_real, as_whole
 from iknow.errors import InputError
 from iknow.monitor.betting import bet, play, start
 from iknow.monitor.binning import N_BINS

@@ -12,7 +12,7 @@ import numpy as np
 
 from iknow.core.arrays import Floats, Ints
 from iknow.core.assertion import Assertion, Assertions, make_assertions
-from iknow.core.justification import justify
+from iknow.core.support import justify
 from iknow.explain.assessment import Assessment
 
 

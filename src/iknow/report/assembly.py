@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iknow.core.colors import SHADES
+from iknow.cards import SHADES
 from iknow.report.album import Album
 from iknow.report.modules import bundle
 from iknow.report.packing import pack_arrays, to_json

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion, may_be_known
 from iknow.core.evidence import NO_EXEMPLAR, Evidence
-from iknow.core.movement import Movement
 from iknow.core.quorum import weigh
+from iknow.core.robustness import Movement
 from iknow.core.rule import Rule
 from iknow.core.text import name as shown_name
 from iknow.explain.assessment import Assessment

@@ -15,11 +15,9 @@ from numpy.typing import NDArray
 from iknow.core.arrays import Ints
 from iknow.core.evidence import Evidence
 from iknow.core.margin import find_margins
-from iknow.core.movement import Movement
-from iknow.core.overriding import promise_of
 from iknow.core.quorum import weigh
-from iknow.core.robustness import find_robust_radii
-from iknow.core.rule import NO_REACH, Rule
+from iknow.core.robustness import Movement, find_robust_radii
+from iknow.core.rule import NO_REACH, Rule, promise_of
 from iknow.core.support import find_support
 from iknow.core.text import name
 

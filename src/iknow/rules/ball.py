@@ -14,14 +14,11 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Reason
-from iknow.core.contrast import Contrast
-from iknow.core.drawing import Areas, Drawing, Limits
 from iknow.core.evidence import Evidence, distances_for_and_against
-from iknow.core.horizon import Horizon
-from iknow.core.quorum import ONE, Quorum, own_distances
-from iknow.core.rule import Rule, Sides, parameter
+from iknow.core.quorum import ONE, Contrast, Quorum, own_distances
+from iknow.core.rule import Areas, Drawing, Horizon, Limits, Rule, Sides, Stability, parameter
 from iknow.core.slack import radius_settings
-from iknow.core.stability import Stability, count_nearest
+from iknow.core.stability import count_nearest
 from iknow.core.support import within
 
 
@@ -43,7 +40,7 @@ class Ball(Rule):
     quorum: Quorum = field(default=ONE, kw_only=True)
 
     axes = ("radius",)
-    empty_beyond = full_within = decided_within = parameter("radius")
+    empty_beyond = full_within = parameter("radius")
     settings = radius_settings
 
     def reach(self, evidence: Evidence) -> Floats:

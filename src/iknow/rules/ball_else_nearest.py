@@ -13,14 +13,11 @@ import numpy as np
 
 from iknow.core.arrays import Floats, Ints
 from iknow.core.assertion import Reason
-from iknow.core.contrast import Contrast
-from iknow.core.drawing import Drawing
 from iknow.core.evidence import Evidence
-from iknow.core.horizon import Horizon
-from iknow.core.quorum import ONE, Quorum
-from iknow.core.rule import Rule, Sides, parameter
+from iknow.core.quorum import ONE, Contrast, Quorum
+from iknow.core.rule import Drawing, Horizon, Rule, Sides, Stability, parameter
 from iknow.core.slack import radius_settings
-from iknow.core.stability import Stability, lost_with_both
+from iknow.core.stability import lost_with_both
 from iknow.rules.ball import count_within, draw_ball
 from iknow.rules.nearest import count_votes
 
@@ -45,7 +42,7 @@ class BallElseNearest(Rule):
     quorum: Quorum = field(default=ONE, kw_only=True)
 
     axes = ("radius",)
-    full_within = decided_within = parameter("radius")
+    full_within = parameter("radius")
     settings = radius_settings
 
     def reach(self, evidence: Evidence) -> Floats:

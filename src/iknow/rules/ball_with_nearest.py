@@ -13,14 +13,11 @@ import numpy as np
 
 from iknow.core.arrays import Floats, Ints
 from iknow.core.assertion import Reason
-from iknow.core.contrast import Contrast
-from iknow.core.drawing import Drawing
 from iknow.core.evidence import Evidence
-from iknow.core.horizon import Horizon
-from iknow.core.quorum import ONE, Quorum
-from iknow.core.rule import NO_REACH, Rule, Sides, parameter
+from iknow.core.quorum import ONE, Contrast, Quorum
+from iknow.core.rule import NO_REACH, Drawing, Horizon, Rule, Sides, Stability, parameter
 from iknow.core.slack import radius_settings
-from iknow.core.stability import Stability, lost_with_either
+from iknow.core.stability import lost_with_either
 from iknow.rules.ball import count_within, draw_ball
 from iknow.rules.nearest import count_votes
 

@@ -14,13 +14,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from iknow.core.arrays import Floats, Ints
-from iknow.core.contrast import ValidationEvidence, find_contrast, quorum_of
 from iknow.core.evidence import Evidence, distances_for_and_against
-from iknow.core.horizon import Horizon
-from iknow.core.quorum import ONE, Quorum
-from iknow.core.rule import Rule
-from iknow.core.slack import Settings, parameter_settings
-from iknow.core.stability import Stability
+from iknow.core.quorum import ONE, Quorum, ValidationEvidence, find_contrast, quorum_of
+from iknow.core.rule import Horizon, Rule, Settings, Stability
+from iknow.core.slack import parameter_settings
 from iknow.errors import InputError
 from iknow.rules.ball import count_within
 

@@ -24,16 +24,33 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Reason
-from iknow.core.contrast import Contrast, ValidationEvidence, find_contrast, quorum_of
-from iknow.core.drawing import Areas, Drawing, Limits
 from iknow.core.evidence import Evidence, distances_for_and_against
-from iknow.core.horizon import Horizon
 from iknow.core.level import least_ratio
-from iknow.core.quorum import ONE, Quorum, own_distances, weigh
-from iknow.core.rule import NO_REACH, Checks, Rule, Sides, parameter
-from iknow.core.scalars import as_real
+from iknow.core.quorum import (
+    ONE,
+    Contrast,
+    Quorum,
+    ValidationEvidence,
+    find_contrast,
+    own_distances,
+    quorum_of,
+    weigh,
+)
+from iknow.core.rule import (
+    NO_REACH,
+    Areas,
+    Checks,
+    Drawing,
+    Horizon,
+    Limits,
+    Rule,
+    Sides,
+    Stability,
+    parameter,
+)
 from iknow.core.slack import radius_settings
-from iknow.core.stability import Stability, count_nearest
+from iknow.core.stability import count_nearest
+from iknow.core.text import as_real
 from iknow.errors import SelectionError
 from iknow.rules.ball import count_own
 

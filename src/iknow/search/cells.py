@@ -31,8 +31,7 @@ from iknow.core.evidence import (
     pad_evidence,
     stack_evidence,
 )
-from iknow.core.horizon import Horizon
-from iknow.core.rule import Rule
+from iknow.core.rule import Horizon, Rule
 from iknow.locking import cached_property
 from iknow.pages import slices_that_fit
 from iknow.search.index import RowIndex

@@ -17,7 +17,7 @@ from iknow.core.arrays import Floats32, Ints
 from iknow.core.decision import Decision, Scope, decide, scope_of
 from iknow.core.evidence import Evidence, empty_evidence
 from iknow.core.rule import Rule
-from iknow.core.scalars import as_whole
+from iknow.core.text import as_whole
 from iknow.errors import IknowError, InputError
 from iknow.locking import cached_property
 from iknow.pages import read_through

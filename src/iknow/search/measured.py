@@ -24,7 +24,7 @@ from scipy.spatial.distance import cdist
 from iknow.core.arrays import Bools, Floats, Floats32, Ints
 from iknow.core.decision import Scope
 from iknow.core.evidence import Evidence, empty_evidence
-from iknow.core.scalars import as_real
+from iknow.core.text import as_real
 from iknow.locking import cached_property
 from iknow.pages import slices_that_fit
 from iknow.search.index import RowIndex

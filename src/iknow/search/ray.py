@@ -35,8 +35,7 @@ import numpy as np
 from iknow.core.arrays import Floats32, Ints
 from iknow.core.decision import Scope
 from iknow.core.evidence import Evidence, merge_evidence
-from iknow.core.scalars import as_real, as_whole
-from iknow.core.text import shown
+from iknow.core.text import as_real, as_whole, shown
 from iknow.errors import ClusterError, InputError, MissingExtraError
 from iknow.geometry import Euclidean
 from iknow.locking import Lock, unforked

@@ -10,8 +10,7 @@ import numpy as np
 
 from iknow.core.quorum import ONE, Quorum
 from iknow.core.rule import Rule, check_k, has_k
-from iknow.core.scalars import as_flag, as_real
-from iknow.core.text import names, shown
+from iknow.core.text import as_flag, as_real, names, shown
 from iknow.errors import InputError
 from iknow.selection.exact.deadline import check_time_limit
 

@@ -42,7 +42,7 @@ import numpy as np
 
 from iknow.core.arrays import Floats, Ints, Labels
 from iknow.core.rule import Rule, axes_of, has_k
-from iknow.core.scalars import as_real
+from iknow.core.text import as_real
 from iknow.errors import InputError, SelectionError
 from iknow.rules import RULES
 from iknow.selection.binomial import least_samples, lower_bounds, p_values, samples_needed

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from iknow.cards import LINE, bar, card, heading, legend, paragraphs, table, text
+from iknow.cards import COLORS, LINE, bar, card, heading, legend, paragraphs, table, text
 from iknow.core.assertion import Assertion
-from iknow.core.colors import COLORS
 from iknow.selection.selection import Selection
 
 

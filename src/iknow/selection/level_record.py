@@ -16,8 +16,7 @@ import numpy as np
 from iknow.core.arrays import Floats
 from iknow.core.level import Levels, Reference
 from iknow.core.quorum import check_quorum
-from iknow.core.scalars import as_flag, as_real
-from iknow.core.text import names, shown
+from iknow.core.text import as_flag, as_real, names, shown
 from iknow.errors import InputError
 
 KEYS = ("layers", "quorum", "nearness", "clarity", "confidence", "from_probabilities")

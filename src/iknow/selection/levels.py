@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from iknow.core.arrays import Floats
-from iknow.core.contrast import find_contrast, quorum_of
 from iknow.core.level import Levels, refer
+from iknow.core.quorum import find_contrast, quorum_of
 from iknow.errors import InputError, SelectionError
 from iknow.rules import RelativeBall
 from iknow.selection.candidates import Candidate, Part

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from iknow.core.contrast import find_contrast
+from iknow.core.quorum import find_contrast
 from iknow.geometry.hamming import LEAVES
 from iknow.selection.candidates import Part
 

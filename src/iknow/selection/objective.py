@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from iknow.core.arrays import Floats, Ints
-from iknow.core.contrast import quorum_of
-from iknow.core.quorum import ONE, Quorum
+from iknow.core.quorum import ONE, Quorum, quorum_of
 from iknow.core.rule import Rule
 from iknow.errors import SelectionError
 from iknow.selection.exact.boxes import neighborhoods_at, sample_boxes

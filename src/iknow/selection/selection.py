@@ -10,15 +10,13 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Ints
 from iknow.core.assertion import Assertion, make_assertions
-from iknow.core.contrast import Contrast
-from iknow.core.contrast import ValidationEvidence as ValidationEvidence
 from iknow.core.evidence import Evidence
-from iknow.core.justification import justify
 from iknow.core.level import Levels
+from iknow.core.quorum import Contrast
+from iknow.core.quorum import ValidationEvidence as ValidationEvidence
 from iknow.core.rule import Rule
-from iknow.core.scalars import as_real
-from iknow.core.support import find_support
-from iknow.core.text import names, percent, shown
+from iknow.core.support import find_support, justify
+from iknow.core.text import as_real, names, percent, shown
 from iknow.errors import InputError
 from iknow.rules import rule_from_dict, rule_to_dict
 from iknow.selection.goal import Goal

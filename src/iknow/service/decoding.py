@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iknow.core.npy import decode_array
 from iknow.core.text import names, shown
+from iknow.npy import decode_array
 from iknow.service.pydantic_core import parse_json
 from iknow.service.refusal import Refusal
 from iknow.service.rows import Rows, as_rows

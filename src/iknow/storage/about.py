@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from iknow.core.change import Logged
 from iknow.core.quorum import Quorum
 from iknow.core.text import name as short
 from iknow.models.adapt import OPTIONS
 from iknow.selection import Selection
 from iknow.storage.bundle import Bundle, read_bundle
+from iknow.storage.change import Logged
 from iknow.storage.log_record import entry_to_dict
 from iknow.storage.saved_settings import read_settings
 from iknow.storage.segments.folding import Folding

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from iknow.cards import LINE, card, heading, paragraphs, table, text
+from iknow.cards import COLORS, LINE, card, heading, paragraphs, table, text
 from iknow.core.assertion import Assertion
-from iknow.core.colors import COLORS
 from iknow.core.text import name as short
 from iknow.core.text import names
 from iknow.storage.about import BundleInfo, LayerInfo

@@ -28,10 +28,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from iknow.core.change import Change
-from iknow.core.npy import decode_array, encode_array
 from iknow.core.text import shown
 from iknow.errors import BundleError, InputError
+from iknow.npy import decode_array, encode_array
 from iknow.pages import Pieces
 from iknow.storage.archive import write_archive
 from iknow.storage.atomic import replacing
@@ -44,6 +43,7 @@ from iknow.storage.bundle_record import (
     name_arrays,
     to_record,
 )
+from iknow.storage.change import Change
 from iknow.storage.exported_record import check_exported, without_checksum
 from iknow.storage.manifest import read_manifest, write_manifest
 from iknow.storage.opening import MANIFEST, Opened, open_bundle, prefixed

@@ -11,7 +11,6 @@ from urllib.parse import quote
 import numpy as np
 
 from iknow.core.arrays import Floats32, Ints, Labels
-from iknow.core.change import Change, Logged
 from iknow.core.quorum import Quorum
 from iknow.core.rule import Rule
 from iknow.errors import BundleError, InputError
@@ -19,6 +18,7 @@ from iknow.geometry import Metric, metric_from_dict, metric_to_dict
 from iknow.rules import rule_from_dict, rule_to_dict
 from iknow.search.index import check_activations
 from iknow.storage.archive import LONGEST_NAME
+from iknow.storage.change import Change, Logged
 from iknow.storage.label_record import classes_from_dict, classes_to_dict
 from iknow.storage.log_record import IDS, log_from_record, log_to_record
 from iknow.storage.schema import check_list, check_mapping, check_record, check_text, misfit

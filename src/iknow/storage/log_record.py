@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from iknow.core.change import KINDS, WHEN, Logged, check_said
 from iknow.errors import BundleError
+from iknow.storage.change import KINDS, WHEN, Logged, check_said
 from iknow.storage.schema import check_list, check_record, check_text, check_whole, misfit
 
 KEYS = ("what", "when", "who", "why", "classes", "ids")

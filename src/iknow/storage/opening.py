@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from iknow.core.change import Change
 from iknow.errors import BundleError
 from iknow.storage.archive import ArchiveError, End, find_end, read_archive
 from iknow.storage.bundle_record import FORMAT
+from iknow.storage.change import Change
 from iknow.storage.manifest import LARGEST, read_manifest
 from iknow.storage.schema import check_record
 from iknow.storage.sealed import SealedFile

@@ -13,7 +13,7 @@ from typing import Any
 
 from iknow.core.quorum import check_quorum
 from iknow.core.rule import Rule
-from iknow.core.scalars import as_flag, as_real
+from iknow.core.text import as_flag, as_real
 from iknow.rules.registry import name_of, rule_named
 from iknow.selection import Selection
 from iknow.storage.bundle import Bundle

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from numbers import Integral
 from typing import Any
 
-from iknow.core.scalars import NO_NUMBERS
+from iknow.core.text import NO_NUMBERS
 from iknow.errors import BundleError
 from iknow.models.adapt import OPTIONS
 from iknow.storage.schema import check_list, check_record, misfit

@@ -12,9 +12,8 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from iknow.core.arrays import Labels
-from iknow.core.change import Change, Logged
 from iknow.core.rule import Rule
-from iknow.core.scalars import as_flag
+from iknow.core.text import as_flag
 from iknow.errors import BundleError
 from iknow.models.adapt import as_model
 from iknow.models.model import Model
@@ -25,6 +24,7 @@ from iknow.search.layer import LayerIndex
 from iknow.selection import Selection
 from iknow.storage.about_record import make_about
 from iknow.storage.bundle import Bundle, read_bundle, write_bundle
+from iknow.storage.change import Change, Logged
 from iknow.storage.exporting import check_exported_model, find_exported, load_exported
 from iknow.storage.parameter_record import CHOSEN, parameters_from_dict, parameters_to_dict
 from iknow.storage.reading_record import make_reading, read_again

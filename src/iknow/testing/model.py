@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from iknow.core.arrays import Floats
-from iknow.core.sensitivity import Sensitivity
+from iknow.core.robustness import Sensitivity
 from iknow.errors import IknowError, LayerError
 from iknow.geometry.rounding import SMALLEST
 from iknow.models.lengths import measure, norms

@@ -19,16 +19,13 @@ import pytest
 
 from iknow.core.arrays import Bools, Floats
 from iknow.core.assertion import Assertion, Reason, find_reasons, make_assertions
-from iknow.core.contrast import find_contrast
 from iknow.core.evidence import NO_EXEMPLAR, Evidence
-from iknow.core.justification import justify
 from iknow.core.margin import find_margins
-from iknow.core.overriding import promise_of
-from iknow.core.quorum import ONE, Quorum, Weighed, weigh
+from iknow.core.quorum import ONE, Quorum, Weighed, find_contrast, weigh
 from iknow.core.robustness import find_clearance
-from iknow.core.rule import Rule, axes_of, make_rule, parameters_of, says
-from iknow.core.slack import Settings, find_slack
-from iknow.core.support import find_support
+from iknow.core.rule import Rule, Settings, axes_of, make_rule, parameters_of, promise_of, says
+from iknow.core.slack import find_slack
+from iknow.core.support import find_support, justify
 from iknow.errors import InputError
 from iknow.rules import rule_from_dict, rule_to_dict
 from iknow.testing.scene import ALL, LARGEST_K, N_CLASSES, Scene, is_known
@@ -141,10 +138,6 @@ class RuleContract:
                     known = is_known(evidence, rule, scene.belief)
                     clear = find_contrast(evidence, scene.belief)[known]
                     assert (clear.other > promise_of(rule, "lead") * clear.own).all()
-                if (radius := promise_of(rule, "decided_within")) is not None:
-                    inside = (distances <= radius) & there
-                    decided = inside.any(axis=1)
-                    np.testing.assert_array_equal(support[decided], inside[decided])
 
     def test_the_sign_of_its_margin_is_whether_it_knows(self) -> None:
         for rule in self.make_all():

@@ -14,9 +14,8 @@ import numpy as np
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion, make_assertions
 from iknow.core.evidence import NO_EXEMPLAR, Evidence, from_ranked
-from iknow.core.justification import justify
 from iknow.core.rule import Rule
-from iknow.core.support import find_support
+from iknow.core.support import find_support, justify
 
 N_CLASSES = 3
 LARGEST_K = 5

@@ -19,9 +19,9 @@ from iknow import (
     RelativeBall,
     evaluate,
 )
+from iknow.cards import COLORS
 from iknow.core.assertion import Reason
-from iknow.core.colors import COLORS
-from iknow.core.movement import Movement
+from iknow.core.robustness import Movement
 from iknow.errors import InputError
 from iknow.evaluation.curves import radius_curve, robust_curve
 from iknow.evaluation.plots import column_figure, draw_radius_curve, draw_regions

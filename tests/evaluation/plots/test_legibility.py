@@ -9,7 +9,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.text import Text
 
 from iknow import Assertion, Ball, RelativeBall
-from iknow.core.colors import COLORS
+from iknow.cards import COLORS
 from iknow.evaluation.plots import column_figure
 from iknow.evaluation.plots.curves import ACCURACY_LOOK, FRACTION_LOOKS
 from iknow.evaluation.plots.maps import KNOWN_STRENGTHS, LOOKS, UNKNOWN_SHADES, draw_evidence

@@ -12,7 +12,7 @@ from matplotlib.patches import Circle
 from matplotlib.text import Text
 
 from iknow import Assertion
-from iknow.core.colors import COLORS
+from iknow.cards import COLORS
 from iknow.errors import InputError
 from iknow.evaluation.plots.style import STYLE
 from reproduction.figures import matplotlib as drawing

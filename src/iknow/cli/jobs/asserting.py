@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from iknow.core.arrays import Bools, Labels
-from iknow.core.assertion import Assertion, Reason
+from iknow.core.assertion import Assertion, Reason, Word
 from iknow.core.evidence import NO_EXEMPLAR, distances_for_and_against
-from iknow.core.named import Word
 from iknow.explain.assessment import Assessment
 from iknow.tables.columns import Coded
 

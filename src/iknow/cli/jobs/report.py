@@ -13,7 +13,7 @@ from iknow.cli.jobs.forms import takes_text
 from iknow.cli.jobs.outputs import check_page, paths_read, write_page
 from iknow.cli.jobs.source import Source, take_inputs, trained_names
 from iknow.core.arrays import Labels
-from iknow.core.overriding import promise_of
+from iknow.core.rule import promise_of
 from iknow.errors import InputError
 from iknow.explain.assessment import Assessment
 from iknow.explain.picture import Renderer, as_features, as_image, as_series

@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.evidence import distances_for_and_against
-from iknow.core.scalars import as_real, as_whole
+from iknow.core.text import as_real, as_whole
 from iknow.evaluation.peers.peer import Layer, Observed
 from iknow.search.cells import CpuIndex
 from iknow.search.index import Index, IndexFactory

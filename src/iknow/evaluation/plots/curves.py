@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
+from iknow.cards import COLORS
 from iknow.core.assertion import Assertion
-from iknow.core.colors import COLORS
 from iknow.evaluation.curves import RadiusCurve, RobustCurve
 from iknow.evaluation.plots.style import (
     INK,

@@ -1,7 +1,7 @@
 """Maps: what is known all over a plane, and distances for and against in one picture.
 
 There each sample is a point (d_g, d_¬g). A rule says which areas of this plane it decides by these
-distances alone (`iknow.core.drawing`); here they are shaded and named.
+distances alone (`iknow.core.rule`); here they are shaded and named.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from matplotlib.colors import ListedColormap
 from matplotlib.patches import Polygon
 from scipy.ndimage import distance_transform_edt
 
+from iknow.cards import COLORS
 from iknow.core.arrays import Bools, Floats
 from iknow.core.assertion import Assertion, Reason
-from iknow.core.colors import COLORS
-from iknow.core.drawing import Drawing, Limits
-from iknow.core.overriding import promise_of
+from iknow.core.rule import Drawing, Limits, promise_of
 from iknow.errors import InputError
 from iknow.evaluation.plots.style import (
     CENTERED,

@@ -14,9 +14,9 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.patches import Rectangle
 
+from iknow.cards import COLORS
 from iknow.core.arrays import Floats, Ints
 from iknow.core.assertion import Assertion
-from iknow.core.colors import COLORS
 from iknow.evaluation.metrics import Report
 from iknow.evaluation.plots.style import CENTERED, CLASS_COLORS, INK, letter_size
 

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from iknow.core.sensitivity import LONGEST as LONGEST  # far from where float32 overflows
+from iknow.core.robustness import LONGEST as LONGEST  # far from where float32 overflows
 from iknow.errors import LayerError
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)

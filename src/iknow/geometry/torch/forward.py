@@ -18,7 +18,7 @@ from functools import cache
 import torch
 from torch import Tensor, nn
 
-from iknow.core.sensitivity import Sensitivity
+from iknow.core.robustness import Sensitivity
 from iknow.errors import LayerError
 from iknow.geometry.torch.arithmetic import LONGEST, UNIT_ROUNDOFF, Arithmetic
 from iknow.geometry.torch.growth import Growth

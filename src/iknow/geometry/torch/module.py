@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from iknow.core.sensitivity import Sensitivity
+from iknow.core.robustness import Sensitivity
 from iknow.errors import InputError, LayerError
 from iknow.geometry.torch.arithmetic import arithmetic_of, input_dtype, plain_arithmetic
 from iknow.geometry.torch.forward import Forward

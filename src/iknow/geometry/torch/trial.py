@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from iknow.core.sensitivity import Sensitivity
+from iknow.core.robustness import Sensitivity
 from iknow.errors import LayerError
 from iknow.geometry.torch.forward import evaluate
 from iknow.geometry.torch.passes import copy_at_rest

@@ -16,7 +16,7 @@ import numpy as np
 
 from iknow.core.arrays import Ints, Labels
 from iknow.core.codes import UNKNOWN, positions_of
-from iknow.core.sensitivity import Sensitivity
+from iknow.core.robustness import Sensitivity
 from iknow.core.text import names, shown
 from iknow.errors import InputError, LayerError
 from iknow.models.apart import observe_apart

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from iknow.core.sensitivity import Sensitivity
+from iknow.core.robustness import Sensitivity
 from iknow.errors import IknowError, LayerError, RefusedError
 from iknow.geometry.torch.passes import forward_pass
 from iknow.models.apart import observe_apart

@@ -14,10 +14,9 @@ import numpy as np
 from iknow.core.arrays import Floats32, Ints
 from iknow.core.decision import Decision, Scope, decide_weighed
 from iknow.core.evidence import Evidence
-from iknow.core.overriding import promise_of
 from iknow.core.quorum import truncated_evidence
-from iknow.core.rule import Rule
-from iknow.core.scalars import as_whole
+from iknow.core.rule import Rule, promise_of
+from iknow.core.text import as_whole
 from iknow.errors import InputError
 from iknow.locking import cached_property
 from iknow.pages import find_map, release

@@ -12,8 +12,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from iknow.core.arrays import Floats, Ints
-from iknow.core.contrast import ValidationEvidence, find_contrast
-from iknow.core.quorum import ONE, Quorum
+from iknow.core.quorum import ONE, Quorum, ValidationEvidence, find_contrast
 from iknow.core.rule import Rule, axes_of, make_rule
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from iknow.core.scalars import as_real
+from iknow.core.text import as_real
 
 
 class OutOfTimeError(Exception):

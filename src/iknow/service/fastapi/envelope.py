@@ -14,7 +14,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from iknow.core.hosts import is_loopback
+from iknow.client.address import is_loopback
 from iknow.service.fastapi.reading import ID_HEADER, find_request_id
 from iknow.service.room import Room
 

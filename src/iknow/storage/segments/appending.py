@@ -14,9 +14,9 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 
-from iknow.core.change import Change
 from iknow.errors import ConflictError
 from iknow.storage.bundle import as_path, check_changes, read_opened
+from iknow.storage.change import Change
 from iknow.storage.opening import Opened, open_bundle, prefixed
 from iknow.storage.segments.chain import make_header
 from iknow.storage.segments.change_record import encode_change

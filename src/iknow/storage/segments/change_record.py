@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from iknow.core.change import Change, check_change
-from iknow.core.npy import decode_array, encode_array
 from iknow.core.text import shown
 from iknow.errors import BundleError, InputError
+from iknow.npy import decode_array, encode_array
 from iknow.storage.archive import ArchiveError, find_end, read_archive, write_archive
 from iknow.storage.bundle_record import name_array
+from iknow.storage.change import Change, check_change
 from iknow.storage.log_record import plain_labels
 from iknow.storage.manifest import read_manifest, write_manifest
 from iknow.storage.schema import check_list, check_record, check_text

@@ -13,10 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from iknow.core.change import Change
 from iknow.core.rule import Rule
 from iknow.errors import BundleError
 from iknow.storage.bundle import as_path, encode_bundle, read_bundle, replace_bundle
+from iknow.storage.change import Change
 from iknow.storage.saved_settings import read_settings
 from iknow.storage.segments.folding import fold_changes
 from iknow.storage.segments.locking import locked

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from iknow.core.arrays import Ints, Labels
-from iknow.core.change import Change
 from iknow.core.text import names, shown
 from iknow.errors import BundleError
 from iknow.models.probe import restore_probe
 from iknow.storage.bundle_record import Bundle, check_quorum_fits
+from iknow.storage.change import Change
 from iknow.storage.label_record import classes_from_dict, classes_to_dict
 
 

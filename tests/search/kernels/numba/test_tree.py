@@ -6,7 +6,7 @@ import pytest
 pytest.importorskip("numba", reason="compiled search is the extra `fast`")
 
 from iknow.core.decision import Scope
-from iknow.core.horizon import Horizon
+from iknow.core.rule import Horizon
 from iknow.search.cells import CpuIndex
 from iknow.search.kernels.numba.search import WalkSearch
 from iknow.search.kernels.numba.vectors import LANES

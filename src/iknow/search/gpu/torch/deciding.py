@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from iknow.core.horizon import Horizon
+from iknow.core.rule import Horizon
 from iknow.search.gpu.torch.blocks import NO_ROW
 
 if TYPE_CHECKING:

@@ -18,9 +18,8 @@ from iknow.core.arrays import Floats32, Ints
 from iknow.core.codes import NO_BELIEF
 from iknow.core.decision import Decision, Scope, decide_weighed, stack_decisions
 from iknow.core.evidence import NO_EXEMPLAR, Evidence, stack_evidence
-from iknow.core.overriding import promise_of
 from iknow.core.quorum import ONE, truncated_evidence
-from iknow.core.rule import Rule
+from iknow.core.rule import Rule, promise_of
 from iknow.search.gpu.torch.blocks import NO_ROW, to_device
 from iknow.search.gpu.torch.deciding import truncate
 from iknow.search.gpu.torch.devices import to_numpy

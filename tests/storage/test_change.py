@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from iknow.core.change import Change, check_change, check_said
 from iknow.errors import InputError
+from iknow.storage.change import Change, check_change, check_said
 
 NONE = np.empty(0, dtype=np.int64)
 WHEN = "2026-11-01T12:00:00Z"
