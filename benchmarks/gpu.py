@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from iknow.search.gpu.torch.index import TorchIndex
+from iknow.search.kernels.torch import TorchIndex
 
 SIZES = [  # rows, features, queries, classes, k
     (1_000_000, 64, 32_768, 10, 0),
@@ -149,7 +149,7 @@ def compare(n_rows, n_features, n_queries, n_classes, k, repeats):
     except Exception as error:  # a compiler may raise anything
         skipped["compiled products"] = str(error).splitlines()[0]
     # What `gather` does between its transfers, as the rivals have their queries on the device.
-    contenders[TORCH_INDEX] = (device_time, lambda: index._gather(asked, k, 1))
+    contenders[TORCH_INDEX] = (device_time, lambda: index._find(asked, k, 1))
     contenders["from and to numpy"] = (wall_time, lambda: index.gather(queries, k))
     times = {name: [] for name in contenders}
     for _ in range(repeats):
@@ -166,7 +166,7 @@ def compare(n_rows, n_features, n_queries, n_classes, k, repeats):
         "ratio_to_cdist": {name: medians["cdist"] / value for name, value in medians.items()},
         "skipped": skipped,
         "checked_queries": QUERIES_CHECKED,
-        "peak_bytes": peak_memory(lambda: index._gather(asked, k, 1)),
+        "peak_bytes": peak_memory(lambda: index._find(asked, k, 1)),
     }
 
 
@@ -180,7 +180,7 @@ def price_of_several(n_rows, n_features, n_queries, n_classes, k, numbers, repea
         check(index.gather(queries, k, m), points, labels, queries, n_classes, k)
     for _ in range(repeats):
         for m, values in times.items():
-            values.append(device_time(lambda m=m: index._gather(asked, k, m)))
+            values.append(device_time(lambda m=m: index._find(asked, k, m)))
     medians = {m: statistics.median(values[1:]) for m, values in times.items()}
     return {
         "rows": n_rows,
@@ -243,21 +243,18 @@ def run_ahead(repeats):
 
 def tune():
     """Times of the kernel that bounds the blocks, by tiling."""
-    from iknow.search.gpu.torch.blocks import make_blocks
-    from iknow.search.gpu.torch.by_triton import TritonOperations
-    from iknow.search.gpu.torch.tiles import Tiling
+    from iknow.search.kernels.triton import Tiling, TritonBlocks
 
     points, labels, queries = make_problem(1_000_000, 64, 16_384, 10)
     asked = torch.from_numpy(queries).cuda()
-    numbers = np.arange(len(points))
+    arrays, device = (points, labels, np.arange(len(points))), torch.device("cuda")
     for size in (16, 32, 64, 128):
-        blocks = make_blocks(points, labels, numbers, size, TORCH_INDEX, torch.device("cuda"))
         results = []
         for tiling in TILINGS:
             try:
-                operations = TritonOperations(blocks, Tiling(*tiling))
-                operations.block_minima(asked)
-                spent = [device_time(lambda o=operations: o.block_minima(asked)) for _ in "12345"]
+                blocks = TritonBlocks(*arrays, size, device, Tiling(*tiling))
+                blocks.bound(asked)
+                spent = [device_time(lambda b=blocks: b.bound(asked)) for _ in "12345"]
                 results.append((statistics.median(spent), tiling))
             except Exception as error:  # usually too much shared memory
                 print(size, tiling, "failed:", str(error).splitlines()[0][:60])
@@ -271,10 +268,10 @@ def profile(sizes, per_class):
         points, labels, queries = make_problem(n_rows, n_features, n_queries, n_classes)
         index = TorchIndex(points, labels, n_classes, device="cuda")
         asked = torch.from_numpy(queries).cuda()
-        index._gather(asked, k, per_class)
+        index._find(asked, k, per_class)
         activities = [torch.profiler.ProfilerActivity.CUDA]
         with torch.profiler.profile(activities=activities) as profiled:
-            index._gather(asked, k, per_class)
+            index._find(asked, k, per_class)
             torch.cuda.synchronize()
         print(f"{n_rows:,} rows, {n_classes} classes, k={k}, {per_class} of each class")
         table = profiled.key_averages()

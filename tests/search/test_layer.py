@@ -222,9 +222,9 @@ class FakeTorchIndex(CpuIndex):
 
 @pytest.fixture
 def fake_torch(monkeypatch):
-    module = types.ModuleType("iknow.search.gpu.torch.index")
+    module = types.ModuleType("iknow.search.kernels.torch")
     module.TorchIndex = FakeTorchIndex
-    monkeypatch.setitem(sys.modules, "iknow.search.gpu.torch.index", module)
+    monkeypatch.setitem(sys.modules, "iknow.search.kernels.torch", module)
 
 
 def test_a_device_has_torch_search_in_every_layer(data, fake_torch, tmp_path):
@@ -272,7 +272,7 @@ def test_a_device_without_torch_says_what_to_install(data, monkeypatch, tmp_path
     outputs = (np.eye(3)[labels], {"a": points})
     classifier = EpistemicClassifier(PrecomputedModel(), neighborhoods=Ball(1)).fit(outputs, labels)
     classifier.save(tmp_path / "x.iknow")
-    monkeypatch.setitem(sys.modules, "iknow.search.gpu.torch.index", None)
+    monkeypatch.setitem(sys.modules, "iknow.search.kernels.torch", None)
     with pytest.raises(MissingExtraError, match=r"device 'cuda' needs .* 'iknow\[torch\]'"):
         EpistemicClassifier.load(tmp_path / "x.iknow", device="cuda")
     with pytest.raises(MissingExtraError, match=r"device 'cpu' needs .* 'iknow\[torch\]'"):

@@ -6,7 +6,7 @@ import torch
 
 from iknow.errors import InputError
 from iknow.rules import Ball, RelativeBall
-from iknow.search.gpu.torch.index import TorchIndex
+from iknow.search.kernels.torch import TorchIndex
 from iknow.search.union import ShardedIndex
 from iknow.testing import IndexContract, assert_same_evidence, brute_force
 from iknow.testing.index import Problem, assert_same_decision

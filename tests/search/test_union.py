@@ -113,7 +113,7 @@ class TestChangedTorchIndex(IndexContract):
 
     def make_index(self, activations, labels, n_classes, rows=None):
         pytest.importorskip("torch")
-        from iknow.search.gpu.torch.index import TorchIndex
+        from iknow.search.kernels.torch import TorchIndex
 
         make = partial(TorchIndex, device="cpu")
         return detour(make, activations, labels, n_classes, rows, side=CpuIndex)

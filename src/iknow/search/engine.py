@@ -23,7 +23,8 @@ from iknow.core.evidence import NO_EXEMPLAR, Evidence
 
 NO_ROW = np.iinfo(np.int64).max
 """The number of what is no row: after all others."""
-FEW = 8  # so many rows are ranked faster one after the other than by sorting
+FEW = 16  # so many rows are ranked faster one after the other than by sorting, if
+MANY = 64  # so many columns are ranked at once
 LARGEST = float(np.finfo(np.float32).max)
 
 
@@ -31,12 +32,13 @@ class Groups(NamedTuple):
     """Successive blocks in groups: those of each class, or all of them.
 
     starts: the first block of each group and, last, the number of blocks. ranks: the group of each
-    block, of shape (n_blocks,). smallest: blocks of the smallest group.
+    block, of shape (n_blocks,). smallest, largest: how many blocks a group has.
     """
 
     starts: Any
     ranks: Any
     smallest: int
+    largest: int
 
 
 class Blocks(Protocol):
@@ -109,8 +111,9 @@ def find(blocks: Blocks, queries: Any, k: int, m: int) -> Found:
     """
     minima, to_limits = blocks.bound(queries)
     asked = blocks, queries, minima, to_limits
-    neighbors = _nearest(*asked, blocks.as_one, k)[0][:, 0] if k else minima[:0]
-    return Found(*_nearest(*asked, blocks.by_class, m), neighbors)
+    neighbors = _nearest(*asked, blocks.as_one, k)[0][:, 0] if k else None
+    distances, numbers = _nearest(*asked, blocks.by_class, m)
+    return Found(distances, numbers, distances[:0, 0] if neighbors is None else neighbors)
 
 
 def fill(blocks: Blocks, queries: Any, evidence: Evidence) -> None:
@@ -168,7 +171,8 @@ def _nearest(
         last, last_number = nearest[-1][column], number[-1][column]
         is_lower = (distances < last) | ((distances == last) & (numbers < last_number))
         column = xp.broadcast_to(column, distances.shape)[is_lower]
-        _merge(xp, nearest, number, distances[is_lower], numbers[is_lower], column)
+        if len(column):
+            merge_list(xp, nearest, number, distances[is_lower], numbers[is_lower], column)
     if len(groups.starts) == 2:
         minima[at] = low.reshape(-1, n)  # for a search in other groups
     return nearest.reshape(shape), number.reshape(shape)
@@ -182,7 +186,7 @@ def lowest_of_stack(xp: Any, distances: Any, numbers: Any, m: int) -> tuple[Any,
     if len(distances) == m == 1:
         return distances, numbers
     every = xp.arange(distances.shape[1], device=distances.device)
-    if m > FEW:
+    if m > FEW or len(every) < MANY:
         return _sorted_stack(xp, distances, numbers, m, every)
     # The lowest goes, then the lowest of the rest. Their distances are right whichever of equals
     # goes first, so we look at the numbers of the few columns with equals afterwards.
@@ -217,7 +221,9 @@ def _sorted_stack(xp: Any, distances: Any, numbers: Any, m: int, every: Any) -> 
     return distances[order, every], numbers[order, every]
 
 
-def _merge(xp: Any, nearest: Any, number: Any, distances: Any, numbers: Any, column: Any) -> None:
+def merge_list(
+    xp: Any, nearest: Any, number: Any, distances: Any, numbers: Any, column: Any
+) -> None:
     """Rank a list of rows among the lowest of their columns, in place.
 
     nearest, number: of shape (m, n_columns). distances, numbers, column: of shape (n,).

@@ -232,7 +232,7 @@ def index_type(metric: Metric, device: str | None, index: IndexFactory | None = 
     try:
         with unforked():
             # Imported here because only users of torch should pay for loading it.
-            from iknow.search.gpu.torch.index import TorchIndex
+            from iknow.search.kernels.torch import TorchIndex
     except ImportError as error:
         raise MissingExtraError(f"searching on device {shown(device)}", "torch") from error
     return partial(TorchIndex, device=device)

@@ -311,7 +311,7 @@ class ShardedIndex(RowIndex):
                 "devices must name at least one device, such as ['cuda:0', 'cuda:1']; "
                 f"got {shown(devices)}"
             )
-        from iknow.search.gpu.torch.index import TorchIndex
+        from iknow.search.kernels.torch import TorchIndex
 
         n = min(len(devices), max(1, self.n_rows))
         self.shards = [

@@ -38,8 +38,10 @@ class NumpyBlocks:
         counts = np.array([len(cut) for cut in cuts])
         n = len(self.starts)
         ranks = np.repeat(np.arange(len(cuts)), counts)
-        self.by_class = Groups(np.append(0, np.cumsum(counts)), ranks, int(counts.min()))
-        self.as_one = Groups(np.array([0, n]), np.zeros(n, dtype=np.int64), n)
+        self.by_class = Groups(
+            np.append(0, np.cumsum(counts)), ranks, int(counts.min()), int(counts.max())
+        )
+        self.as_one = Groups(np.array([0, n]), np.zeros(n, dtype=np.int64), n, n)
         self._bounds = LowerBounds(self.points, self.starts, self.ends, size)
 
     def fill(self, queries: Floats32, evidence: Evidence) -> None:
@@ -65,8 +67,7 @@ class NumpyBlocks:
 
     def promising(self, minima: Floats32, groups: Groups, m: int) -> tuple[Floats32, Ints]:
         groups_of = list(pairwise(groups.starts.tolist()))
-        n_most = min(m, max(end - start for start, end in groups_of))
-        shape = n_most, len(groups_of), minima.shape[1]
+        shape = min(m, groups.largest), len(groups_of), minima.shape[1]
         low, block = np.full(shape, np.float32(np.inf)), np.empty(shape, dtype=np.int64)
         if m == 1:  # whichever of equals is listed last
             for i, (start, end) in enumerate(groups_of):

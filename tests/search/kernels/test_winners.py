@@ -10,7 +10,7 @@ import torch
 from iknow.core.codes import NO_BELIEF
 from iknow.core.decision import decide
 from iknow.rules import Ball, RelativeBall
-from iknow.search.gpu.torch.index import TorchIndex
+from iknow.search.kernels.torch import TorchIndex
 from iknow.testing import assert_same_evidence, brute_force
 from iknow.testing.index import KINDS, Problem, assert_same_decision
 
@@ -27,18 +27,20 @@ pytestmark = pytest.mark.slow  # the interpreter is
 
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
-    """Kernels on every device, with many tiles of few rows, however small the classes."""
-    from iknow.search.gpu.torch import tiles
+    """Many tiles of few rows, however small the classes."""
+    from iknow.search.kernels import triton as kernels
 
-    tiling = tiles.Tiling(16, 32, warps=4, stages=2, stripe=4)
-    monkeypatch.setattr(tiles, "MOST_PADDING", np.inf)
-    monkeypatch.setattr(tiles, "TILING", tiling)
-    monkeypatch.setattr("iknow.search.gpu.torch.placed.has_kernels", lambda device: True)
+    monkeypatch.setattr(kernels, "MOST_PADDING", np.inf)
+    monkeypatch.setattr(kernels, "TILING", kernels.Tiling(16, 32, warps=4, stages=2, stripe=4))
 
 
-def make_index(*training, **options):
-    index = TorchIndex(*training, device=DEVICE, **options)
-    assert index._winning is not None
+class TritonIndex(TorchIndex):
+    _uses_triton = True
+
+
+def make_index(*training, rows=None):
+    index = TritonIndex(*training, rows=rows, device=DEVICE)
+    assert index._only_part().have_winners
     return index
 
 
@@ -59,14 +61,13 @@ def test_decisions_at_ties_equal_those_of_brute_force(kind):
     distances = expected.class_distances
     radius = float(rng.choice(distances[np.isfinite(distances)]))
     for rule in (Ball(radius), RelativeBall(radius, 1.5)):
-        assert index._can_decide(rule)
         decided = index.decide(problem.queries, rule, belief)
         assert_same_decision(decided, decide(expected, rule, belief))
 
 
 def test_equals_everywhere_and_lists_that_overflow(monkeypatch):
     """All rows alike, so that every tile is open; the list holds those of one query."""
-    monkeypatch.setattr("iknow.search.gpu.torch.winners.CAPACITY", 1)
+    monkeypatch.setattr("iknow.search.kernels.triton.CAPACITY", 1)
     points, labels = np.zeros((200, 3), dtype=np.float32), np.arange(200) % 3
     numbers = np.random.default_rng(0).permutation(200)
     evidence = make_index(points, labels, 3, rows=numbers).gather(points[:5])
@@ -74,11 +75,13 @@ def test_equals_everywhere_and_lists_that_overflow(monkeypatch):
 
 
 def test_measuring_everything_gives_the_same():
+    from iknow.search.kernels import triton as kernels
+
     problem = Problem("plain", seed=3)
     index = make_index(*problem.training)
     queries = torch.from_numpy(problem.queries.astype(np.float32)).to(DEVICE)
-    winners = index._whole.find_winners(queries)
-    for found, expected in zip(winners.settle(), winners.settle_all_tiles(), strict=True):
+    winners = kernels.Winners(index._whole, queries)
+    for found, expected in zip(winners.settle(), winners.settle(everything=True), strict=True):
         assert torch.equal(found, expected)
 
 
@@ -86,8 +89,8 @@ def test_prepared_queries_are_those_of_torch():
     problem = Problem("mixed magnitudes", seed=0)
     index = make_index(*problem.training)
     queries = torch.from_numpy(problem.queries.astype(np.float32)).to(DEVICE)
-    found = index._whole.tiles.bound_queries(queries).bounds
-    expected = index._whole.blocks.frame.bound_queries(queries)
+    found = index._whole.bound_queries(queries).bounds
+    expected = index._whole.frame.bound_queries(queries)
     for name in ("low", "scales"):
         assert torch.equal(getattr(found, name), getattr(expected, name))
     for name in ("norms", "errors", "half_norms"):
@@ -100,7 +103,7 @@ def test_far_and_untrusted_queries_are_searched_by_measuring(monkeypatch):
     asked = problem.queries
     expected = brute_force(*problem.training, asked)
     assert_same_evidence(make_index(*problem.training).gather(asked), expected)
-    monkeypatch.setattr("iknow.search.gpu.torch.bounds.UNIT", 2.0**-6)
+    monkeypatch.setattr("iknow.search.kernels.torch.UNIT", 2.0**-6)
     assert_same_evidence(make_index(*problem.training).gather(asked), expected)
 
 

@@ -9,19 +9,26 @@ import numpy as np
 import pytest
 import torch
 
+from iknow.core.decision import Scope
+from iknow.core.rule import Horizon
 from iknow.errors import InputError
 from iknow.search.cells import CpuIndex
-from iknow.search.gpu.torch import operations as torch_operations
-from iknow.search.gpu.torch.blocks import NO_ROW, make_blocks
-from iknow.search.gpu.torch.bounds import SMALLEST_FACTOR, make_frame
-from iknow.search.gpu.torch.index import TorchIndex
-from iknow.search.gpu.torch.operations import PlainOperations
-from iknow.search.gpu.torch.search import merge
-from iknow.search.gpu.torch.sums import add_like_numpy, list_leaves, measure
+from iknow.search.engine import NO_ROW
+from iknow.search.kernels import torch as kernels
+from iknow.search.kernels.torch import (
+    SMALLEST_FACTOR,
+    TorchBlocks,
+    TorchIndex,
+    add_like_numpy,
+    make_frame,
+    measure,
+    merge,
+)
 from iknow.testing import IndexContract, assert_same_evidence, brute_force
 from iknow.testing.index import Problem
 
-FILTERS = list(SMALLEST_FACTOR)
+CPU = torch.device("cpu")
+PRECISIONS = list(SMALLEST_FACTOR)
 
 
 class TestTorchIndex(IndexContract):
@@ -55,19 +62,6 @@ def test_sums_have_the_bits_of_numpys(n):
     np.testing.assert_array_equal(add_like_numpy(torch.from_numpy(terms)), terms.sum(axis=1))
 
 
-@pytest.mark.parametrize("n", [1, 7, 128, 129, 784, 3072, 9001])
-def test_leaves_in_a_loop_add_up_as_the_recursion_does(n):
-    terms = np.random.default_rng(n).random(n) ** 4
-    stack = []
-    for start, end, joins in list_leaves(n):
-        assert end - start <= 128
-        total = terms[start:end].sum()
-        for _ in range(joins):
-            total = stack.pop() + total
-        stack.append(total)
-    assert stack == [terms.sum()]
-
-
 def test_roots_have_the_bits_of_numpys():
     points = np.random.default_rng(0).random((5000, 2)).astype(np.float32)
     expected = np.sqrt(np.square(points.astype(float) - points[0].astype(float)).sum(axis=1))
@@ -84,31 +78,32 @@ def exact_terms(blocks, queries):
     return terms.view(blocks.n_blocks, blocks.size, -1)
 
 
-@pytest.mark.parametrize("filter", FILTERS)
+@pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("shift", [0.0, 1000.0])
-def test_block_minima_are_lower_bounds_and_tight(filter, shift):
+def test_block_minima_are_lower_bounds_and_tight(precision, shift):
     points, labels, queries = random_problem(n_features=24)
     points, queries = points + np.float32(shift), queries + np.float32(shift)
-    blocks = make_blocks(points, labels, np.arange(2000), 16, filter, torch.device("cpu"))
+    blocks = TorchBlocks(points, labels, np.arange(2000), 16, CPU, precision)
     queries = torch.from_numpy(queries)
-    minima, bounds = PlainOperations(blocks, torch.device("cpu")).block_minima(queries)
+    minima, _ = blocks.bound(queries)
+    bounds = blocks.frame.bound_queries(queries)
     exact = exact_terms(blocks, queries).amin(1) * bounds.scales
     scale = bounds.half_norms.mean() * 2
     assert (minima <= exact).all()
-    precision = {"fp16": 2e-3, "bf16": 2e-2, "float32": 5e-5}[filter]
-    assert (exact - minima).max() < precision * scale
+    tight = {"fp16": 2e-3, "bf16": 2e-2, "float32": 5e-5}[precision]
+    assert (exact - minima).max() < tight * scale
 
 
-@pytest.mark.parametrize("filter", FILTERS)
-def test_a_limit_lets_every_row_of_that_distance_pass(filter):
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_a_limit_lets_every_row_of_that_distance_pass(precision):
     points, labels, queries = random_problem()
-    blocks = make_blocks(points, labels, np.arange(2000), 1, filter, torch.device("cpu"))
+    blocks = TorchBlocks(points, labels, np.arange(2000), 1, CPU, precision)
     queries = torch.from_numpy(queries)
-    minima, bounds = PlainOperations(blocks, torch.device("cpu")).block_minima(queries)
+    minima, to_limits = blocks.bound(queries)
     distances = measure(blocks.points[:, None], queries)
-    assert (minima <= bounds.to_limits(distances)).all()
+    assert (minima <= to_limits(distances)).all()
     # A limit is not much more than that: of distances a little smaller, most do not pass.
-    smaller = bounds.to_limits(distances * (0.97 if filter == "bf16" else 0.997))
+    smaller = to_limits(distances * (0.97 if precision == "bf16" else 0.997))
     assert (minima > smaller).float().mean() > 0.9
 
 
@@ -118,61 +113,49 @@ def test_prepared_numbers_are_finite_and_factors_normal(kind):
         problem = Problem(kind, seed)
         points = torch.from_numpy(problem.points.astype(np.float32))
         queries = torch.from_numpy(problem.queries.astype(np.float32))
-        for filter in FILTERS:
-            frame = make_frame(points, filter)
+        for precision in PRECISIONS:
+            frame = make_frame(points, precision)
             rows = frame.bound_rows(points, torch.ones(len(points), dtype=torch.bool))
             bounds = frame.bound_queries(queries)
-            for tensor in (*vars(rows).values(), bounds.low, bounds.norms, bounds.errors):
+            for tensor in (*rows, bounds.low, bounds.norms, bounds.errors):
                 assert tensor.isfinite().all()
             for low in (rows.low, bounds.low):
                 size = low.double().abs()
-                assert ((size == 0) | (size >= SMALLEST_FACTOR[filter])).all()
+                assert ((size == 0) | (size >= SMALLEST_FACTOR[precision])).all()
                 assert (size <= 2.0**15).all()
 
 
-@pytest.mark.parametrize("filter", FILTERS)
+@pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("kind", ["plain", "near ties", "mixed magnitudes", "tiny"])
-def test_the_precision_of_products_changes_no_answer(filter, kind, monkeypatch):
-    monkeypatch.setattr(
-        "iknow.search.gpu.torch.placed.make_blocks",
-        lambda *arrays: make_blocks(*arrays[:4], filter, arrays[5]),
-    )
+def test_precisions_change_no_answer(precision, kind):
+    class Index(TorchIndex):
+        def _lay_out(self, part):
+            arrays = self.points[part], self.labels[part], self.rows[part]
+            return TorchBlocks(*arrays, 4, CPU, precision)
+
     for seed in range(8):
         problem = Problem(kind, seed)
         data = problem.points, problem.labels, problem.n_classes
-        index, asked = TorchIndex(*data), (problem.queries, problem.k)
+        index, asked = Index(*data), (problem.queries, problem.k)
         for per_class in (1, problem.per_class):
             expected = brute_force(*data, *asked, per_class=per_class)
             assert_same_evidence(index.gather(*asked, per_class), expected)
 
 
-def test_most_blocks_are_ruled_out(monkeypatch):
-    """The bounds earn their keep: few pairs beyond one per query and class are measured."""
+@pytest.mark.parametrize("per_class", [1, 4])
+def test_most_blocks_are_ruled_out(monkeypatch, per_class):
+    """The bounds earn their keep: few pairs beyond those that must be are measured."""
     points, labels, queries = random_problem(n_rows=20_000, n_features=16)
     measured = []
-    original = PlainOperations.nearest
-
-    def counting(self, queries, query, block):
-        measured.append(len(query))
-        return original(self, queries, query, block)
-
-    monkeypatch.setattr(PlainOperations, "nearest", counting)
-    evidence = TorchIndex(points, labels, 5).gather(queries)
-    assert sum(measured) <= 1.1 * evidence.class_distances.size
-
-
-def test_most_blocks_are_ruled_out_for_the_nearest_few(monkeypatch):
-    points, labels, queries = random_problem(n_rows=20_000, n_features=16)
-    measured = []
-    original = PlainOperations.candidates
+    original = TorchBlocks.candidates
 
     def counting(self, queries, query, block, m):
         measured.append(len(query))
         return original(self, queries, query, block, m)
 
-    monkeypatch.setattr(PlainOperations, "candidates", counting)
-    evidence = TorchIndex(points, labels, 5).gather(queries, per_class=4)
-    assert sum(measured) <= 1.1 * 4 * evidence.class_distances.size
+    monkeypatch.setattr(TorchBlocks, "candidates", counting)
+    evidence = TorchIndex(points, labels, 5).gather(queries, per_class=per_class)
+    assert sum(measured) <= 1.1 * per_class * evidence.class_distances.size
 
 
 @pytest.mark.parametrize("precision", ["high", "medium"])
@@ -185,7 +168,7 @@ def test_products_in_less_than_float32_change_no_answer(precision):
     torch.set_float32_matmul_precision(precision)
     try:
         evidence = index.gather(queries, 7)
-        assert index._whole._frames[False].filter == "bf16"
+        assert set(index._whole._factors) == {"float32", "bf16"}
     finally:
         torch.set_float32_matmul_precision(before)
     assert_same_evidence(evidence, brute_force(points, labels, 5, queries, 7))
@@ -211,7 +194,7 @@ def test_any_number_of_features(n_features):
 
 
 def test_features_beyond_the_bounds_are_searched_by_measuring(monkeypatch):
-    monkeypatch.setattr("iknow.search.gpu.torch.bounds.UNIT", 2.0**-6)
+    monkeypatch.setattr("iknow.search.kernels.torch.UNIT", 2.0**-6)
     points, labels, queries = random_problem(300)
     for per_class in (1, 3):
         evidence = TorchIndex(points, labels, 5).gather(queries, 3, per_class)
@@ -220,12 +203,10 @@ def test_features_beyond_the_bounds_are_searched_by_measuring(monkeypatch):
 
 
 def test_many_lists_of_pairs_and_batches_give_the_same(monkeypatch):
-    monkeypatch.setattr("iknow.search.gpu.torch.search.PAIRS_AT_ONCE", 7)
-    monkeypatch.setattr("iknow.search.gpu.torch.search.BYTES_OF_DISTANCES", 3000)
-    monkeypatch.setattr("iknow.search.gpu.torch.several.BYTES_OF_CANDIDATES", 3000)
-    monkeypatch.setattr("iknow.search.gpu.torch.placed.WORK_BYTES_ON_CPU", 30_000)
-    monkeypatch.setattr(torch_operations, "BYTES_FOR_PRODUCTS", 3000)
-    monkeypatch.setattr(torch_operations, "BYTES_FOR_MEASURING", 3000)
+    monkeypatch.setattr(TorchBlocks, "bytes_of_candidates", 3000)
+    monkeypatch.setattr(kernels, "WORK_BYTES_ON_CPU", 30_000)
+    monkeypatch.setattr(kernels, "BYTES_FOR_PRODUCTS", 3000)
+    monkeypatch.setattr(kernels, "BYTES_FOR_MEASURING", 3000)
     points, labels, queries = random_problem(500)
     points = np.rint(points)  # many ties, many blocks within each limit
     queries[::2] = np.rint(queries[::2])
@@ -252,12 +233,12 @@ def test_parts_merge_alike_in_either_order(per_class):
     points, queries = np.rint(points), torch.from_numpy(np.rint(queries))  # ties across parts
     halves = [slice(0, None, 2), slice(1, None, 2)]
     one, other = (
-        TorchIndex(points[half], labels[half], 5, rows=np.arange(300)[half])._gather(
+        TorchIndex(points[half], labels[half], 5, rows=np.arange(300)[half])._find(
             queries, 6, per_class
         )
         for half in halves
     )
-    whole = TorchIndex(points, labels, 5)._gather(queries, 6, per_class)
+    whole = TorchIndex(points, labels, 5)._find(queries, 6, per_class)
     for merged in (merge(one, other), merge(other, one)):
         for actual, expected in zip(merged, whole, strict=True):
             assert torch.equal(actual, expected)
@@ -268,6 +249,44 @@ def test_too_little_memory_for_any_part_is_refused_before_work_starts():
     index = TorchIndex(points, labels, 5, memory=512)
     with pytest.raises(InputError, match=r"needs at least [\d,]+ bytes; 512 are available: free"):
         index.gather(queries)
+
+
+def test_what_is_found_stays_on_the_device_until_it_is_asked_for():
+    points, labels, queries = random_problem()
+    labels = np.where(labels == 3, 2, labels)  # class 3 is empty
+    index = TorchIndex(points, labels, 5)
+    evidence = index.gather(queries, 4, 2)
+    found = index._find(torch.from_numpy(queries), 4, 2)
+    ranked = evidence.ranked_distances()
+    np.testing.assert_array_equal(found.distances.permute(2, 1, 0), ranked)
+    np.testing.assert_array_equal(found.neighbors.T, evidence.neighbor_distances)
+    assert (found.numbers[:, 3] == NO_ROW).all()
+    assert (evidence.ranked_exemplars()[:, 3] == -1).all()
+
+
+@pytest.mark.parametrize(("own", "other"), [(1, 1), (1, 3), (3, 2)])
+@pytest.mark.parametrize("horizon", [Horizon(2.0), Horizon(0.0, 1.2), Horizon(0.5, 0.7, 4)])
+def test_beyond_the_cap_nothing_leaves_the_device(own, other, horizon):
+    points, labels, queries = random_problem()
+    points, queries = np.rint(points), np.rint(queries)  # ties
+    belief = np.random.default_rng(0).integers(-1, 5, size=len(queries))
+    index = TorchIndex(points, labels, 5)
+    whole = index.gather(queries, 4, max(own, other))
+    found = index.search(queries, Scope(own, other, 4, belief, horizon))
+    ranked, rows = whole.ranked_distances(), whole.ranked_exemplars()
+    is_own = np.arange(5) == belief[:, None]
+    own_distance = np.where(is_own, ranked[:, :, own - 1], np.inf).min(axis=1)
+    cap = np.where(is_own, np.inf, ranked[:, :, other - 1]).min(axis=1)
+    ratio = horizon.ratio * np.where(np.isinf(own_distance), 0.0, own_distance)
+    kth = whole.neighbor_distances[:, horizon.k - 1] if horizon.k else 0.0
+    cap = np.maximum.reduce([cap, np.full(len(cap), horizon.fixed), ratio, kth + 0 * cap])
+    kept = is_own[..., None] | (ranked <= cap[:, None, None])
+    assert 0 < kept.mean() < 1
+    np.testing.assert_array_equal(found.ranked_distances(), np.where(kept, ranked, np.inf))
+    np.testing.assert_array_equal(found.ranked_exemplars(), np.where(kept, rows, -1))
+    np.testing.assert_array_equal(found.neighbor_distances, whole.neighbor_distances)
+    np.testing.assert_array_equal(found.complete_below[:, 1], np.nextafter(cap, np.inf))
+    assert np.isinf(found.complete_below[:, [0, 2]]).all()
 
 
 def test_an_empty_index_gives_no_evidence():
@@ -313,8 +332,8 @@ def test_concurrent_searches_of_a_fresh_index_all_get_the_same_answer():
 def test_torch_and_triton_are_loaded_only_when_asked_for():
     code = (
         "import sys, numpy as np, iknow; assert not {'torch', 'triton'} & set(sys.modules);"
-        "from iknow.search.gpu.torch.index import TorchIndex;"
+        "from iknow.search.kernels.torch import TorchIndex;"
         "TorchIndex(np.zeros((2, 1)), np.array([0, 1]), 2).gather(np.zeros((1, 1)));"
-        "assert 'iknow.search.gpu.triton' not in sys.modules"
+        "assert 'iknow.search.kernels.triton' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from iknow.search.gpu.torch.blocks import NO_ROW, make_blocks
-from iknow.search.gpu.torch.index import TorchIndex
-from iknow.search.gpu.torch.operations import PlainOperations, Segments
+from iknow.search.engine import NO_ROW
+from iknow.search.kernels.torch import TorchBlocks, TorchIndex
 from iknow.testing import IndexContract, assert_same_evidence, brute_force
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -23,18 +22,15 @@ pytest.importorskip("triton")
 pytestmark = pytest.mark.slow  # the interpreter is
 
 
-@pytest.fixture(autouse=True)
-def has_kernels(monkeypatch):
-    """Kernels on every device: without a GPU, Triton interprets them."""
-    monkeypatch.setattr("iknow.search.gpu.torch.placed.has_kernels", lambda device: True)
+class TritonIndex(TorchIndex):
+    _uses_triton = True
 
 
-def make_operations(points, labels, size):
-    from iknow.search.gpu.torch.by_triton import TritonOperations
-    from iknow.search.gpu.torch.tiles import Tiling
+def make_blocks(points, labels, size):
+    from iknow.search.kernels.triton import Tiling, TritonBlocks
 
-    blocks = make_blocks(points, labels, np.arange(len(points)), size, "fp16", DEVICE)
-    return TritonOperations(blocks, Tiling(16, 32, warps=4, stages=2))
+    tiling = Tiling(16, 32, warps=4, stages=2)
+    return TritonBlocks(points, labels, np.arange(len(points)), size, DEVICE, tiling, together=1)
 
 
 def random_problem(n_rows=300, n_features=10, n_classes=3, n_queries=21, seed=0):
@@ -50,11 +46,9 @@ def on_device(array):
 
 class TestFusedTorchIndex(IndexContract):
     seeds_per_kind = 1
-    # Supports come from the evidence alone, in the same way as with plain operations.
-    test_supports_at_exact_ties_equal_those_of_brute_force = None
 
     def make_index(self, activations, labels, n_classes, rows=None):
-        return TorchIndex(activations, labels, n_classes, rows=rows, device=DEVICE)
+        return TritonIndex(activations, labels, n_classes, rows=rows, device=DEVICE)
 
     def test_a_larger_problem_of_many_blocks_and_tasks(self):
         points, labels, queries = random_problem(700, 16, 7, 60)
@@ -69,9 +63,9 @@ def test_block_minima_are_lower_bounds_and_tight(size, n_features):
     """Blocks within a tile, as wide as one and wider; columns in one step and in two."""
     points, labels, queries = random_problem(n_features=n_features)
     queries[0] *= 1e6  # far out, with a scale of its own
-    operations = make_operations(points, labels, size)
-    blocks = operations.blocks
-    minima, bounds = operations.block_minima(on_device(queries))
+    blocks = make_blocks(points, labels, size)
+    minima, _ = blocks.bound(on_device(queries))
+    bounds = blocks.bound_queries(on_device(queries)).bounds
     rows, places = blocks.frame.place(blocks.points), blocks.frame.place(on_device(queries))
     terms = rows.square().sum(1, keepdim=True) / 2 - rows @ places.T
     terms[blocks.numbers == NO_ROW] = torch.inf
@@ -84,80 +78,91 @@ def test_block_minima_are_lower_bounds_and_tight(size, n_features):
 
 def test_steps_of_the_search_agree_with_plain_torch():
     points, labels, queries = random_problem(700)
-    fused = make_operations(points, labels, 8)
-    plain = PlainOperations(fused.blocks, DEVICE)
-    asked = on_device(queries)
-    minima, bounds = fused.block_minima(asked)
-    starts = fused.blocks.class_starts
-    groups = torch.arange(5, device=DEVICE)
-    for segments in (
-        Segments(starts[:-1], starts[1:], 1),
-        Segments(groups, torch.full_like(groups, fused.blocks.n_blocks), 5),
+    blocks = make_blocks(points, labels, 8)
+    minima, to_limits = blocks.bound(on_device(queries))
+    starts = blocks.by_class.starts
+    firsts = torch.arange(5, device=DEVICE)
+    for sets in (
+        (starts[:-1], starts[1:], 1),
+        (firsts, torch.full_like(firsts, blocks.n_blocks), 5),
     ):
-        low, block = fused.lowest(minima, segments)
-        low_again, block_again = plain.lowest(minima, segments)
+        low, block = blocks.lowest(minima, *sets)
+        low_again, block_again = TorchBlocks.lowest(blocks, minima, *sets)
         assert torch.equal(low, low_again)
         assert torch.equal(block, block_again)
-    limits = bounds.to_limits(torch.full((3, 21), 3.0, dtype=torch.float64, device=DEVICE))
+    limits = to_limits(torch.full((3, 21), 3.0, dtype=torch.float64, device=DEVICE))
     limits[1] = -torch.inf
-    lists = list(fused.within(minima, limits, fused.blocks.ranks, 100))
+    lists = list(blocks.within(minima, limits, blocks.by_class, 100))
     assert len(lists) > 2
     assert all(len(block) == len(query) <= 100 for block, query in lists)
     found = torch.cat([torch.stack(pair) for pair in lists], 1).T.tolist()
-    [(block, query)] = plain.within(minima, limits, fused.blocks.ranks, 10**9)
+    [(block, query)] = TorchBlocks.within(blocks, minima, limits, blocks.by_class, 10**9)
     assert sorted(found) == sorted(torch.stack([block, query]).T.tolist())
     assert len(found) == len({tuple(pair) for pair in found})
+
+
+@pytest.mark.parametrize("n", [1, 7, 128, 129, 784, 3072, 9001])
+def test_leaves_in_a_loop_add_up_as_the_recursion_does(n):
+    from iknow.search.kernels.triton import list_leaves
+
+    terms = np.random.default_rng(n).random(n) ** 4
+    stack = []
+    for start, end, joins in list_leaves(n):
+        assert end - start <= 128
+        total = terms[start:end].sum()
+        for _ in range(joins):
+            total = stack.pop() + total
+        stack.append(total)
+    assert stack == [terms.sum()]
 
 
 @pytest.mark.parametrize("n_features", [1, 7, 8, 21, 128, 131, 300])
 def test_measured_distances_have_the_bits_of_numpys(n_features):
     points, labels, queries = random_problem(60, n_features)
-    operations = make_operations(points, labels, 4)
-    blocks = operations.blocks
+    blocks = make_blocks(points, labels, 4)
     block = torch.arange(blocks.n_blocks, device=DEVICE).repeat(2)
     query = torch.arange(len(block), device=DEVICE) % len(queries)
     asked = on_device(queries)
-    distances = operations.distances(asked, query, block).cpu().numpy()
-    nearest, number = (tensor.cpu().numpy() for tensor in operations.nearest(asked, query, block))
-    candidates, rows = (
-        each.cpu().numpy() for each in operations.candidates(asked, query, block, 3)
+    [distances, _], [nearest, number], [candidates, rows] = (
+        [each.cpu().numpy() for each in blocks.candidates(asked, query, block, m)]
+        for m in (100, 1, 3)
     )
     for i, (b, q) in enumerate(zip(block.tolist(), query.tolist(), strict=True)):
         numbers = blocks.numbers.view(-1, 4)[b].cpu().numpy()
         inside = numbers != NO_ROW
         difference = points[numbers[inside]].astype(float) - queries[q].astype(float)
         expected = np.sqrt(np.square(difference).sum(axis=1))
-        np.testing.assert_array_equal(distances[i, inside], expected)
-        assert np.isinf(distances[i, ~inside]).all()
-        assert nearest[i] == expected.min()
-        assert number[i] == numbers[inside][expected == expected.min()].min()
+        np.testing.assert_array_equal(distances[inside, i], expected)
+        assert np.isinf(distances[~inside, i]).all()
+        assert nearest[0, i] == expected.min()
+        assert number[0, i] == numbers[inside][expected == expected.min()].min()
         order = np.lexsort((numbers[inside], expected))[:3]
         few = [*zip(expected[order], numbers[inside][order], strict=True), *[(np.inf, NO_ROW)] * 3]
         assert list(zip(candidates[:, i], rows[:, i], strict=True)) == few[:3]
 
 
-def test_evidence_at_ties_equals_brute_force():
+def test_ties_and_the_nearest_of_all_equal_brute_force():
     points, labels, queries = random_problem()
     points[::3] = np.rint(points[::3])
     queries[::2] = np.rint(queries[::2])
-    index = TorchIndex(points, labels, 3, device=DEVICE)
-    for per_class in (1, 4):
-        expected = brute_force(points, labels, 3, queries, 5, per_class=per_class)
-        assert_same_evidence(index.gather(queries, 5, per_class), expected)
+    index = TritonIndex(points, labels, 3, device=DEVICE)
+    for k, per_class in ((5, 1), (5, 4), (20, 1)):
+        expected = brute_force(points, labels, 3, queries, k, per_class=per_class)
+        assert_same_evidence(index.gather(queries, k, per_class), expected)
 
 
 def test_of_equally_near_rows_the_lowest_number_is_named():
     """Equals within a block, across blocks and under numbers that run the other way."""
     points = np.repeat(np.eye(3, dtype=np.float32), 40, axis=0)
     labels, numbers = np.zeros(120, dtype=int), np.arange(120)[::-1].copy()
-    index = TorchIndex(points, labels, 1, rows=numbers, device=DEVICE)
+    index = TritonIndex(points, labels, 1, rows=numbers, device=DEVICE)
     evidence = index.gather(np.vstack([np.zeros((1, 3)), np.eye(3)]), 2)
     np.testing.assert_array_equal(evidence.exemplars[:, 0], [0, 80, 40, 0])
 
 
 def test_a_class_of_one_row_wastes_no_blocks():
     points, _, queries = random_problem(100)
-    index = TorchIndex(points, np.arange(100), 100, device=DEVICE)
+    index = TritonIndex(points, np.arange(100), 100, device=DEVICE)
     evidence = index.gather(queries, 3)
-    assert index._whole.blocks.size == 1
+    assert index._whole.size == 1
     assert_same_evidence(evidence, brute_force(points, np.arange(100), 100, queries, 3))

@@ -1,1 +1,0 @@
-"""Search with torch; on GPUs, with Triton kernels."""

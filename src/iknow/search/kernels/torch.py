@@ -1,0 +1,715 @@
+"""TorchIndex: exact search on any device of torch, with its own kernels on a GPU.
+
+Products in low precision bound all distances from below, and we measure the rows that the bounds
+leave open in float64 (`engine`). On CUDA with Triton, `kernels.triton` computes both. An index too
+large for the device is searched part by part. The answers are always the same, to the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from iknow.core.arrays import Floats32, Ints
+from iknow.core.decision import Scope
+from iknow.core.evidence import NO_EXEMPLAR, Evidence, from_ranked, stack_evidence
+from iknow.core.rule import Rule, promise_of
+from iknow.core.text import shorten, shown
+from iknow.errors import InputError
+from iknow.locking import Lock
+from iknow.search import engine
+from iknow.search.engine import NO_ROW, Found, Groups, lowest_of_stack
+from iknow.search.index import RowIndex
+
+Precision = Literal["fp16", "bf16", "float32"]
+
+UNIT = 2.0**-22
+TERMS = 40  # besides the products
+LAST_BITS = 5  # of a result that may name something
+SLACK = 2.0**-50
+UNDERFLOW = 2.0**-120
+TOP_EXPONENT = 15
+FAR_EXPONENT = 80  # of a query: too far away for float32, so nothing is ruled out
+SMALLEST_FACTOR: dict[Precision, float] = {"fp16": 2.0**-14, "bf16": 2.0**-60, "float32": 2.0**-60}
+PADDING = torch.finfo(torch.float32).max
+"""The h of what is no row: h σ is far above any row's, and finite: its last bits are free."""
+LEAF = 128  # terms that numpy adds without halving them
+BYTES_FOR_BUILDING = 256 << 20
+BYTES_FOR_PRODUCTS = 4 << 20
+BYTES_FOR_MEASURING = 4 << 20
+PARTS_PER_NEIGHBOR = 8
+WORK_BYTES = 4 << 30
+WORK_BYTES_ON_CPU = 64 << 20
+SHARE_OF_FREE_MEMORY = 0.8
+MANY_CLASSES = 64
+"""With fewer, evidence about all of them takes no longer than a decision."""
+
+
+class TorchIndex(RowIndex):
+    """Activations of one layer with their class codes, searched in the Euclidean norm by torch.
+
+    Args:
+        activations: Of shape (n_rows, n_features).
+        labels: Class codes of shape (n_rows,).
+        n_classes: Number of classes.
+        rows: Numbers that identify the rows, of shape (n_rows,). Default: their positions.
+        device: Where to search, as torch names it.
+        memory: Bytes to use on the device. Default: most of what is free when the search begins.
+
+    Examples:
+        >>> TorchIndex(rows, labels, 2, device="cpu").gather([[4.0]]).class_distances
+        array([[3., 1.]])
+    """
+
+    _n_parts: int | None
+    _whole: TorchBlocks | None
+
+    def __init__(
+        self,
+        activations: Any,
+        labels: Any,
+        n_classes: int,
+        rows: Ints | None = None,
+        device: str | torch.device = "cpu",
+        *,
+        memory: int | None = None,
+    ) -> None:
+        super().__init__(activations, labels, n_classes, rows)
+        self.device = check_device(device)
+        self._memory = memory
+        self._derive()
+
+    def search(self, points: Floats32, scope: Scope) -> Evidence:
+        """Evidence about `points`, (n, n_features), within `scope`; no more leaves the device."""
+        k, m = scope.any, scope.per_class
+        # All at once if their evidence fits: a larger index moves to the device once per batch.
+        bytes_per_query = 48 * self.n_classes * m + 24 * k + 16 * self.n_features + 1
+        step = max(1, 2 * self._work_bytes() // bytes_per_query)
+        parts = []
+        for start in range(0, len(points), step):
+            part = slice(start, start + step)
+            found = self._find(to_device(points[part], self._exact_device), k, m)
+            parts.append(_to_host(found, scope.at(part)))
+        return parts[0] if len(parts) == 1 else stack_evidence(parts)
+
+    def decides(self, rule: Rule) -> bool:
+        """Whether `decide` is faster than `gather` for a `rule`, as far as it is known."""
+        horizon = promise_of(rule, "horizon")
+        is_finite = horizon is not None and horizon.is_finite
+        return is_finite and self._uses_triton and self.n_classes >= MANY_CLASSES
+
+    def warm_up(self) -> None:
+        """Prepare and compile everything that searching needs, by searching for a stored row."""
+        super().warm_up()
+        whole = self._only_part()
+        if whole is not None:
+            whole.warm_up(to_device(self.points[:1], self._exact_device))
+
+    @property
+    def _uses_triton(self) -> bool:
+        return self.device.type == "cuda" and find_spec("triton") is not None
+
+    def _find(self, queries: Tensor, k: int, m: int) -> Found:
+        """What a search finds about float32 queries on the device, of all classes, left there."""
+        found = None
+        for blocks in self._parts():
+            step = max(1, self._work_bytes() // blocks.bytes_per_query(k, m))
+            starts = range(0, len(queries), step)
+            batches = [blocks.find(queries[i : i + step], k, m) for i in starts]
+            of_part = _spread(_join(batches), blocks.classes, self.n_classes)
+            found = of_part if found is None else merge(found, of_part)
+        assert found is not None  # there is at least one row
+        return found
+
+    def _parts(self) -> Iterator[TorchBlocks]:
+        """The index on the device, ready to search: whole and kept, or part by part."""
+        whole = self._only_part()
+        if whole is not None:
+            yield whole
+            return
+        cuts = np.linspace(0, self.n_rows, (self._n_parts or 0) + 1).astype(int)
+        for start, end in pairwise(cuts.tolist()):
+            if start < end:
+                yield self._lay_out(slice(start, end))
+
+    def _only_part(self) -> TorchBlocks | None:
+        """The index on the device, if it fits whole; it is then kept."""
+        with self._lock.held():
+            if self._n_parts is None:
+                self._n_parts = self._count_parts()
+            if self._n_parts == 1 and self._whole is None:
+                self._whole = self._lay_out(slice(None))
+            return self._whole
+
+    def _count_parts(self) -> int:
+        """The number of parts in which to search the index; 0 if it is empty."""
+        if self.n_rows == 0:
+            return 0
+        memory = self._available()
+        if memory is None:
+            return 1
+        # Laying out a part needs its rows twice, plus their factors and a few numbers.
+        per_row = 8 * self.n_features + 4 * max(16, self.n_features) + 96
+        reserved = self._work_bytes() * 3 // 2
+        if memory - reserved < per_row:
+            raise InputError(
+                f"searching on {self.device} needs at least {reserved + per_row:,} bytes; "
+                f"{memory:,} are available: free memory, raise `memory`, or use device='cpu'"
+            )
+        return -(-self.n_rows * per_row // (memory - reserved))
+
+    def _lay_out(self, part: slice) -> TorchBlocks:
+        points, labels, numbers = self.points[part], self.labels[part], self.rows[part]
+        size = self._block_size(len(labels), len(np.unique(labels)))
+        if not self._uses_triton:
+            return TorchBlocks(points, labels, numbers, size, self.device)
+        from iknow.search.kernels.triton import TritonBlocks
+
+        return TritonBlocks(points, labels, numbers, size, self.device)
+
+    def _block_size(self, n_rows: int, n_inhabited: int) -> int:
+        """Rows per block: small blocks cost minima to compare, large ones rows to measure.
+
+        The optimum scales with the root of rows / (classes * features); the factors are measured.
+        Small classes get small blocks to limit padding.
+        """
+        factor, smallest, largest = (2.8, 8, 128) if self._uses_triton else (0.5, 4, 256)
+        balance = factor * np.sqrt(n_rows / (n_inhabited * max(1, self.n_features)))
+        smallest = min(smallest, 2 ** int(np.log2(n_rows / n_inhabited)))
+        return int(np.clip(2 ** round(np.log2(balance)), smallest, largest))
+
+    def _available(self) -> int | None:
+        """Bytes to use on the device; None if unknown."""
+        if self._memory is not None or self.device.type != "cuda":
+            return self._memory
+        free, _ = torch.cuda.mem_get_info(self.device)
+        unused = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
+        return int(SHARE_OF_FREE_MEMORY * (free + unused))
+
+    def _work_bytes(self) -> int:
+        """Bytes for the search of a batch of queries, besides the index and the evidence."""
+        most = WORK_BYTES_ON_CPU if self._exact_device.type == "cpu" else WORK_BYTES
+        if self._exact_device.type == "cuda":
+            memory = torch.cuda.get_device_properties(self._exact_device).total_memory
+            most = min(most, memory // 8)
+        return most if self._memory is None else min(most, self._memory // 4)
+
+    def _derive(self) -> None:
+        """Set what is not pickled; the index moves to the device on the first search."""
+        self._exact_device = device_with_float64(self.device)
+        self._lock = Lock()
+        self._n_parts = None
+        self._whole = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle only what cannot be derived."""
+        derived = ("_exact_device", "_lock", "_n_parts", "_whole")
+        return {name: value for name, value in vars(self).items() if name not in derived}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._derive()
+
+
+def merge(one: Found, other: Found) -> Found:
+    """What was found in two disjoint parts of an index, for the same queries."""
+    shape, k = one.distances.shape, len(one.neighbors)
+    distances = torch.cat([one.distances, other.distances]).flatten(1)
+    numbers = torch.cat([one.numbers, other.numbers]).flatten(1)
+    distances, numbers = lowest_of_stack(torch, distances, numbers, shape[0])
+    neighbors = torch.cat([one.neighbors, other.neighbors]).sort(0).values[:k]
+    return Found(distances.view(shape), numbers.view(shape), neighbors)
+
+
+def _join(batches: list[Found]) -> Found:
+    """What was found for successive batches of queries."""
+    if len(batches) == 1:
+        return batches[0]
+    return Found(*(torch.cat(each, -1) for each in zip(*batches, strict=True)))
+
+
+def _spread(found: Found, classes: Tensor, n_classes: int) -> Found:
+    """The same with a place for every class."""
+    m, n_inhabited, n = found.distances.shape
+    if n_inhabited == n_classes:
+        return found
+    distances = found.distances.new_full((m, n_classes, n), torch.inf)
+    numbers = found.numbers.new_full((m, n_classes, n), NO_ROW)
+    distances[:, classes], numbers[:, classes] = found.distances, found.numbers
+    return Found(distances, numbers, found.neighbors)
+
+
+def _to_host(found: Found, scope: Scope) -> Evidence:
+    """Evidence about the queries of a scope; with a horizon, what lies beyond the cap is inf."""
+    neighbors = to_numpy(found.neighbors.T)
+    if scope.horizon is None or scope.belief is None:
+        numbers = torch.where(found.numbers == NO_ROW, NO_EXEMPLAR, found.numbers)
+        lists = found.distances, numbers
+        distances, exemplars = (to_numpy(each.permute(2, 1, 0)) for each in lists)
+        return from_ranked(distances, neighbors, exemplars)
+    m, n_classes, n = found.distances.shape
+    device = found.distances.device
+    codes = torch.arange(n_classes, device=device)
+    is_own = codes[:, None] == to_device(scope.belief, device)
+    own = torch.where(is_own, found.distances[scope.own - 1], torch.inf).amin(0)
+    other = torch.where(is_own, torch.inf, found.distances[scope.other - 1]).amin(0)
+    fixed, ratio, k = scope.horizon
+    cap = torch.where(own.isinf(), 0.0, ratio * own).clamp(min=fixed).maximum(other)
+    cap = cap.maximum(found.neighbors[k - 1]) if k else cap
+    # Few rows are within it, so only these travel.
+    kept = (is_own | (found.distances <= cap)) & found.distances.isfinite()
+    at = kept.flatten().nonzero()[:, 0]
+    places = np.unravel_index(to_numpy(at), (m, n_classes, n))[::-1]
+    distances = np.full((n, n_classes, m), np.inf)
+    exemplars = np.full((n, n_classes, m), NO_EXEMPLAR, dtype=np.int64)
+    distances[places] = to_numpy(found.distances.flatten()[at])
+    exemplars[places] = to_numpy(found.numbers.flatten()[at])
+    complete = np.full((n, 3), np.inf)
+    complete[:, 1] = np.nextafter(to_numpy(cap), np.inf)
+    return from_ranked(distances, neighbors, exemplars, complete)
+
+
+class TorchBlocks:
+    """Rows in blocks on a device, by torch alone; see `iknow.search.engine.Blocks`.
+
+    Block b holds rows b·size to (b+1)·size - 1, sorted by class and norm; short blocks are padded.
+
+    points: of shape (n_rows, n_features). labels, numbers: of shape (n_rows,), at least one. size:
+    rows of a block. device: where to compute the products; it need not support float64 (MPS does
+    not). Everything else runs where float64 is. precision: of the factors. If torch is set to
+    multiply float32 in less than float32, we round all factors to bf16 beforehand, which no such
+    setting can change. together: each class gets a multiple of so many blocks.
+
+    Attributes:
+        points: Of shape (n_blocks * size, n_features), float32.
+        numbers: Of shape (n_blocks * size,), row numbers, NO_ROW for padding.
+    """
+
+    xp = torch
+    bytes_of_candidates = 256 << 20
+
+    def __init__(
+        self,
+        points: Floats32,
+        labels: Ints,
+        numbers: Ints,
+        size: int,
+        device: torch.device,
+        precision: Precision = "float32",
+        together: int = 1,
+    ) -> None:
+        self.size, self.together, self._products_device = size, together, device
+        exact = device_with_float64(device)
+        arrays = to_device(points, exact), to_device(labels, exact), to_device(numbers, exact)
+        self._place(*arrays, precision)
+        del arrays  # before the factors are made
+        self._factors: dict[Precision, tuple[Frame, Tensor, Tensor, Tensor, Tensor]] = {}
+        self._prepare()
+
+    def _place(self, rows: Tensor, codes: Tensor, numbers: Tensor, precision: Precision) -> None:
+        """Lay out rows, sorted by class and norm."""
+        size, together, exact = self.size, self.together, rows.device
+        self.frame = make_frame(rows, precision)
+        order = torch.argsort(_squared_norms(rows, self.frame))
+        order = order[torch.argsort(codes[order], stable=True)]
+        self.classes, counts = torch.unique_consecutive(codes[order], return_counts=True)
+        per_class = (counts + size * together - 1) // (size * together) * together
+        starts = _starts(per_class)
+        n_blocks = int(starts[-1])
+        # A row goes to the first slot of its class plus its position within the class.
+        place = torch.arange(len(order), device=exact)
+        place -= (_starts(counts)[:-1] - size * starts[:-1]).repeat_interleave(counts)
+        self.points = rows.new_zeros(n_blocks * size, rows.shape[1])
+        self.points[place] = rows[order]
+        self.numbers = torch.full((n_blocks * size,), NO_ROW, device=exact)
+        self.numbers[place] = numbers[order]
+        ranks = torch.arange(len(per_class), device=exact).repeat_interleave(per_class)
+        fewest, most = int(per_class.min()), int(per_class.max())
+        self.by_class = Groups(starts, ranks, fewest, most)
+        ends = torch.tensor([0, n_blocks], device=exact)
+        self.as_one = Groups(ends, torch.zeros_like(ranks), n_blocks, n_blocks)
+
+    @property
+    def n_blocks(self) -> int:
+        return len(self.as_one.ranks)
+
+    @property
+    def n_features(self) -> int:
+        return int(self.points.shape[1])
+
+    @property
+    def device(self) -> torch.device:
+        return self.points.device
+
+    def find(self, queries: Tensor, k: int, m: int) -> Found:
+        """What `engine.find` finds, perhaps faster."""
+        return engine.find(self, queries, k, m)
+
+    def warm_up(self, queries: Tensor) -> None:
+        """Compile what only some searches need."""
+
+    def bytes_per_query(self, k: int, m: int) -> int:
+        """Bytes that a search needs for each query, roughly."""
+        lists = (1, k), (len(self.classes), m)
+        several = (n * (1 + r * self.count_candidates(r) if r > 1 else 2) for n, r in lists)
+        return 4 * self.n_blocks + 64 * self.n_features + 32 * sum(several)
+
+    def bound(self, queries: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        frame, low, half_norms, losses, lengths = self._prepare()
+        bounds = frame.bound_queries(queries)
+        given = bounds.low.float().T, bounds.scales, bounds.norms, bounds.errors
+        columns, scales, norms, errors = (each.to(self._products_device) for each in given)
+        size, n_blocks, n = self.size, self.n_blocks, len(queries)
+        minima = columns.new_empty(n_blocks, n)
+        step = max(1, BYTES_FOR_PRODUCTS // (4 * size * max(1, n)))
+        for first in range(0, n_blocks, step):
+            part = slice(first, min(first + step, n_blocks))
+            rows = slice(part.start * size, part.stop * size)
+            with torch.autocast(self._products_device.type, enabled=False):
+                products = low[rows] @ columns
+            bound = torch.addcmul(products.neg_(), half_norms[rows, None], scales)
+            minima[part] = bound.view(-1, size, n).amin(1)
+        minima.addcmul_(losses[:, None], norms, value=-1)
+        minima.addcmul_(lengths[:, None], errors, value=-1)
+        return minima.to(self.device), bounds.to_limits
+
+    def promising(self, minima: Tensor, groups: Groups, m: int) -> tuple[Tensor, Tensor]:
+        starts, ends = groups.starts[:-1], groups.starts[1:]
+        m = min(m, groups.largest)
+        if len(starts) == 1 < m:
+            # The lowest of many parts, so that only these need to be ranked. Neighboring blocks
+            # are similar and go to different parts.
+            n_parts = min(groups.largest, PARTS_PER_NEIGHBOR * m)
+            starts = torch.arange(n_parts, device=minima.device)
+            low, block = self.lowest(minima, starts, ends.expand(n_parts).contiguous(), n_parts)
+            best = low.T.contiguous().topk(m, largest=False, sorted=False)
+            return best.values.T[:, None], block.T.gather(1, best.indices).T[:, None]
+        found = [self.lowest(minima, starts, ends, 1)]
+        for _ in range(m - 1):
+            minima.scatter_(0, found[-1][1], torch.inf)
+            found.append(self.lowest(minima, starts, ends, 1))
+        lows, blocks = zip(*found, strict=True)
+        return torch.stack(lows), torch.stack(blocks)
+
+    def lowest(
+        self, minima: Tensor, starts: Tensor, ends: Tensor, step: int
+    ) -> tuple[Tensor, Tensor]:
+        """The lowest minimum of sets of blocks, and its block: of shape (n_sets, n_queries).
+
+        Set i is starts[i], starts[i] + step, ... below ends[i]; it is never empty.
+        """
+        low = minima.new_empty(len(starts), minima.shape[1])
+        block = torch.empty_like(low, dtype=torch.int64)
+        for i, (start, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+            low[i], place = minima[start:end:step].min(0)
+            block[i] = start + place * step
+        return low, block
+
+    def within(
+        self, minima: Tensor, limits: Tensor, groups: Groups, at_once: int
+    ) -> Iterator[tuple[Tensor, Tensor]]:
+        beyond = minima > limits[groups.ranks]
+        block, query = torch.nonzero(beyond.logical_not_(), as_tuple=True)
+        for start in range(0, len(block), at_once):
+            yield block[start : start + at_once], query[start : start + at_once]
+
+    def candidates(
+        self, queries: Tensor, query: Tensor, block: Tensor, m: int
+    ) -> tuple[Tensor, Tensor]:
+        measured = queries.new_empty(len(query), self.count_candidates(m), dtype=torch.float64)
+        named = torch.empty_like(measured, dtype=torch.int64)
+        step = max(1, BYTES_FOR_MEASURING // (8 * self.size * max(1, self.n_features)))
+        for start in range(0, len(query), step):
+            part = slice(start, start + step)
+            distances, named_here = self._measure(queries, query[part], block[part])
+            if m == 1:
+                measured[part, 0] = distances.amin(1)
+                tied = distances == measured[part]
+                named[part, 0] = torch.where(tied, named_here, NO_ROW).amin(1)
+            else:  # to rank them once, for the whole class, is cheaper
+                measured[part], named[part] = distances, named_here
+        return measured.T.contiguous(), named.T.contiguous()
+
+    def count_candidates(self, m: int) -> int:
+        return self.size if m > 1 else 1
+
+    def _measure(self, queries: Tensor, query: Tensor, block: Tensor) -> tuple[Tensor, Tensor]:
+        """Distances and numbers of all rows of blocks, (n_pairs, size); inf for padding."""
+        numbers = self.numbers.view(-1, self.size)[block]
+        points = self.points.view(-1, self.size, self.n_features)[block]
+        distances = measure(points, queries[query, None])
+        return torch.where(numbers == NO_ROW, torch.inf, distances), numbers
+
+    def _prepare(self) -> tuple[Frame, Tensor, Tensor, Tensor, Tensor]:
+        """The frame and the numbers of all rows and blocks, for the products torch is set to."""
+        precision: Precision = self.frame.precision if _products_are_full() else "bf16"
+        if precision not in self._factors:
+            frame = self.frame._replace(precision=precision)
+            parts = []
+            for _, bounds in self._bound_rows(frame):
+                per_row = bounds.low.float().flatten(0, 1), bounds.half_norms.flatten()
+                per_block = bounds.losses.amax(1), bounds.lengths.amax(1)
+                parts.append([each.to(self._products_device) for each in (*per_row, *per_block)])
+            low, half_norms, losses, lengths = map(torch.cat, zip(*parts, strict=True))
+            self._factors[precision] = frame, low, half_norms, losses, lengths
+        return self._factors[precision]
+
+    def _bound_rows(self, frame: Frame) -> Iterator[tuple[slice, RowBounds]]:
+        """Ranges of blocks, small enough to process in float64 at once, and their numbers."""
+        shape = -1, self.size, self.n_features
+        step = max(1, BYTES_FOR_BUILDING // (32 * self.size * max(1, self.n_features)))
+        for first in range(0, self.n_blocks, step):
+            part = slice(first, min(first + step, self.n_blocks))
+            is_row = self.numbers.view(-1, self.size)[part] != NO_ROW
+            yield part, frame.bound_rows(self.points.view(shape)[part], is_row)
+
+
+def _products_are_full() -> bool:
+    """Whether torch multiplies float32 matrices in float32."""
+    try:
+        return torch.get_float32_matmul_precision() == "highest"
+    except RuntimeError:  # newer versions allow a setting per backend: it may be anything
+        return False
+
+
+def _squared_norms(rows: Tensor, frame: Frame) -> Tensor:
+    step = max(1, BYTES_FOR_BUILDING // (32 * max(1, rows.shape[1])))
+    starts = range(0, len(rows), step)
+    return torch.cat([frame.place(rows[i : i + step]).square().sum(1) for i in starts])
+
+
+def _starts(counts: Tensor) -> Tensor:
+    """The start of each of several consecutive ranges and, last, their end."""
+    return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+
+
+class Frame(NamedTuple):
+    """The shift and scale of an index, and the numbers of `bounds`, "In any precision".
+
+    center: of shape (n_features,) in float64. scale: a power of two. precision: of the factors.
+    """
+
+    center: Tensor
+    scale: float
+    precision: Precision
+
+    @property
+    def error(self) -> float:
+        """γ, or 0 if the bounds are not used."""
+        terms = (len(self.center) + TERMS) * UNIT
+        return terms / (1 - terms) if self.is_trusted else 0.0
+
+    @property
+    def is_trusted(self) -> bool:
+        """Whether the bounds are useful: with several hundred thousand features they are not."""
+        return (len(self.center) + TERMS) * UNIT < 2.0**-4
+
+    @property
+    def slack(self) -> float:
+        return (len(self.center) + 64) * SLACK
+
+    @property
+    def constants_of_limits(self) -> tuple[float, float, float]:
+        """The factors of D² and of |Q|²/2 in a limit, and what underflow may cost."""
+        underflow = (len(self.center) + 8) * UNDERFLOW
+        return 0.5 * self.scale**2 * (1 + self.slack), 1 - self.slack, underflow
+
+    def place(self, points: Tensor) -> Tensor:
+        """X of points, of the same shape, in float64: off by less than 2^-52 of each coordinate."""
+        return (points.double() - self.center) * self.scale
+
+    def bound_rows(self, rows: Tensor, is_row: Tensor) -> RowBounds:
+        """The numbers of rows of shape (..., n_features); padding, not `is_row`, is never near."""
+        placed = torch.where(is_row[..., None], self.place(rows), 0.0)
+        low = round_factors(placed, self.precision)
+        squared = placed.square().sum(-1)
+        lost = torch.linalg.vector_norm(placed - low.double(), dim=-1) + 2.0**-52 * squared.sqrt()
+        kept = torch.linalg.vector_norm(low.double(), dim=-1)
+        half_norms = squared / 2 * (1 - self.slack) / (1 + self.error)
+        worse = (1 + self.slack) / (1 - self.error)
+        return RowBounds(
+            low=low,
+            half_norms=torch.where(is_row, _rounded_down(half_norms), PADDING),
+            losses=_rounded_up(lost * worse),
+            lengths=_rounded_up(kept * worse),
+        )
+
+    def bound_queries(self, queries: Tensor) -> QueryBounds:
+        """The numbers of queries, a tensor of shape (n_queries, n_features)."""
+        placed = self.place(queries)
+        largest = placed.abs().amax(1) if placed.shape[1] else placed.new_zeros(len(placed))
+        exponent = torch.frexp(largest).exponent
+        far = exponent > FAR_EXPONENT
+        scales = _power_of_two(torch.where(far, 0, (TOP_EXPONENT - exponent).clamp(max=0)))
+        scaled = torch.where(far[:, None], 0.0, placed) * scales[:, None]
+        low = round_factors(scaled, self.precision)
+        norm = torch.linalg.vector_norm(scaled, dim=1)
+        lost = torch.linalg.vector_norm(scaled - low.double(), dim=1) + 2.0**-52 * norm
+        kept = torch.linalg.vector_norm(low.double(), dim=1)
+        whole = placed.square().sum(1)
+        return QueryBounds(
+            frame=self,
+            low=low,
+            scales=scales.float(),
+            norms=_rounded_up(norm * (1 + self.slack)),
+            errors=_rounded_up((lost + self.error * kept) * (1 + self.slack)),
+            half_norms=torch.where(far | (not self.is_trusted), -torch.inf, whole / 2),
+        )
+
+
+class RowBounds(NamedTuple):
+    """Numbers of rows: x̃ as low, h as half_norms, e_x/(1-γ) as losses and |x̃|/(1-γ) as lengths.
+
+    low: of shape (..., n_features), the rest of shape (...) in float32.
+    """
+
+    low: Tensor
+    half_norms: Tensor
+    losses: Tensor
+    lengths: Tensor
+
+
+class QueryBounds(NamedTuple):
+    """Numbers of queries: q̃ as low, σ as scales, n as norms and g as errors.
+
+    low: of shape (n_queries, n_features); scales, norms, errors: (n_queries,) in float32;
+    half_norms: |Q|²/2, of shape (n_queries,) in float64, or -inf for a query without bounds: its
+    limits are inf.
+    """
+
+    frame: Frame
+    low: Tensor
+    scales: Tensor
+    norms: Tensor
+    errors: Tensor
+    half_norms: Tensor
+
+    def to_limits(self, distances: Tensor) -> Tensor:
+        """The largest bounds that rows at these distances can have: (..., n_queries), float32.
+
+        Besides rounding up, SLACK per feature, relative to each term, covers what float64 loses,
+        and UNDERFLOW per operation what underflows.
+        """
+        per_distance, per_norm, underflow = self.frame.constants_of_limits
+        reach = per_distance * distances.square()
+        limits = (reach - per_norm * self.half_norms) * self.scales.double() + underflow
+        return torch.nextafter(limits.float(), torch.full((), torch.inf, device=limits.device))
+
+
+def make_frame(rows: Tensor, precision: Precision) -> Frame:
+    """A frame for rows, float32 of shape (n_rows, n_features): at most 2^15 after the scaling."""
+    center = rows.sum(0, dtype=torch.float64) / len(rows)
+    highest, lowest = rows.amax(0).double(), rows.amin(0).double()
+    largest = torch.maximum(highest - center, center - lowest).amax()
+    exponent = int(torch.frexp(largest).exponent)
+    return Frame(center, 2.0 ** (TOP_EXPONENT - exponent) if largest > 0 else 1.0, precision)
+
+
+def round_factors(placed: Tensor, precision: Precision) -> Tensor:
+    """Values of at most 2^15 in size, rounded to a precision and never denormal."""
+    kept = torch.where(placed.abs() < SMALLEST_FACTOR[precision], 0.0, placed)
+    dtypes = {"fp16": torch.float16, "bf16": torch.bfloat16, "float32": torch.float32}
+    return kept.to(dtypes[precision])
+
+
+def _power_of_two(exponents: Tensor) -> Tensor:
+    """Exact powers in float64, which torch.ldexp does not promise."""
+    return ((exponents.long() + 1023) << 52).view(torch.float64)
+
+
+def _rounded_up(values: Tensor) -> Tensor:
+    """Values >= 0 in float32, rounded up and away from underflow."""
+    upward = torch.full((), torch.inf, device=values.device)
+    return torch.nextafter(values.float(), upward).clamp(min=2.0**-100)
+
+
+def _rounded_down(values: Tensor) -> Tensor:
+    return torch.nextafter(values.float(), torch.full((), -torch.inf, device=values.device))
+
+
+def measure(points: Tensor, queries: Tensor) -> Tensor:
+    """Distances in float64 between float32 points and queries that broadcast: (..., n_features).
+
+    They have numpy's bits. `numpy.sum` along the last axis adds in a fixed order: up to seven terms
+    one by one; up to 128 terms in eight running sums, joined in pairs, and the rest one by one;
+    more terms in two halves, the first a multiple of eight long. The same operations in the same
+    order give the same bits, as long as no multiplication is fused with an addition: each operation
+    here is a separate torch operation.
+    """
+    difference = points.double() - queries.double()
+    return correct_root(add_like_numpy(difference.mul_(difference)))
+
+
+def add_like_numpy(terms: Tensor) -> Tensor:
+    """Sums of float64 terms of shape (..., n) over the last axis."""
+    n = terms.shape[-1]
+    if n == 0:
+        return terms.sum(-1)
+    if n > LEAF:
+        half = n // 2 - (n // 2) % 8
+        return add_like_numpy(terms[..., :half]) + add_like_numpy(terms[..., half:])
+    if n < 8:
+        return _add_one_by_one(terms[..., 0], terms[..., 1:])
+    in_eights = n - n % 8
+    sums = terms[..., :8]
+    for start in range(8, in_eights, 8):
+        sums = sums + terms[..., start : start + 8]
+    for _ in range(3):
+        sums = sums[..., 0::2] + sums[..., 1::2]
+    return _add_one_by_one(sums[..., 0], terms[..., in_eights:])
+
+
+def _add_one_by_one(start: Tensor, terms: Tensor) -> Tensor:
+    for term in terms.unbind(-1):
+        start = start + term
+    return start
+
+
+def correct_root(squared: Tensor) -> Tensor:
+    """The square root as IEEE 754 defines it; torch's own on the CPU does not always match it."""
+    if squared.device.type == "cuda":
+        return squared.sqrt()
+    return torch.from_numpy(np.sqrt(squared.cpu().numpy())).to(squared.device)
+
+
+def to_device(array: np.ndarray, device: torch.device) -> Tensor:
+    """A copy of an array, so that nothing on the device changes when the array does."""
+    # torch warns if it must view a read-only array, such as a memory map.
+    source = array if array.flags.writeable else array.copy()
+    return torch.from_numpy(np.ascontiguousarray(source)).to(device, copy=True)
+
+
+def to_numpy(tensor: Tensor) -> np.ndarray:
+    """A copy row by row: on the device a tensor may be a view."""
+    array: np.ndarray = tensor.contiguous().cpu().numpy()
+    return array
+
+
+def check_device(device: str | torch.device) -> torch.device:
+    """A device that torch can create tensors on and read them from."""
+    try:
+        checked = torch.device(device)
+        torch.zeros(1, device=checked).cpu()
+    except (RuntimeError, AssertionError, NotImplementedError, TypeError, ValueError) as error:
+        reason = shorten((str(error) or type(error).__name__).splitlines()[0])
+        given = str(device) if isinstance(device, torch.device) else device
+        raise InputError(
+            f"torch {torch.__version__} cannot use device {shown(given)} here ({reason}): "
+            "use device='cpu' or install a torch build for that device"
+        ) from error
+    return checked
+
+
+def device_with_float64(device: torch.device) -> torch.device:
+    """The device itself, or the CPU if the device has no float64 (MPS does not)."""
+    try:
+        torch.zeros(1, dtype=torch.float64, device=device)
+    except (RuntimeError, TypeError):
+        return torch.device("cpu")
+    return device
