@@ -155,19 +155,6 @@ def stack_decisions(parts: Sequence[Decision]) -> Decision:
     )
 
 
-def replace_decisions(decision: Decision, rows: Ints, by: Decision) -> Decision:
-    """A decision with those about the queries at positions `rows` replaced by others."""
-    whole, part = decision.contrast, by.contrast
-    contrast = Contrast(
-        _put(whole.own, rows, part.own),
-        _put(whole.other, rows, part.other),
-        whole.neighbor_distances,
-        whole.quorum,
-    )
-    exemplars = _put(decision.exemplars, rows, by.exemplars)
-    return Decision(contrast, exemplars, _put(decision.support, rows, by.support))
-
-
 def discard_decisions(decision: Decision, rows: Bools) -> Decision:
     """Erase what is decided about the queries marked by `rows`, a mask of shape (n,)."""
     if not rows.any():
@@ -179,9 +166,3 @@ def discard_decisions(decision: Decision, rows: Bools) -> Decision:
         np.where(rows, NO_EXEMPLAR, decision.exemplars),
         decision.support & ~rows[:, None],
     )
-
-
-def _put(column: Any, rows: Ints, values: Any) -> Any:
-    changed = column.copy()
-    changed[rows] = values
-    return changed

@@ -55,16 +55,15 @@ class Evidence:
     complete_below: Floats = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        shape = self.class_distances.shape
+        shape, neighbors = self.class_distances.shape, self.neighbor_distances.shape
         if len(shape) != 2 or self.exemplars.shape != shape:
             raise InputError(
                 "class_distances and exemplars must both have shape (n_queries, n_classes); "
                 f"got {shape} and {self.exemplars.shape}"
             )
-        if self.neighbor_distances.ndim != 2 or len(self.neighbor_distances) != shape[0]:
+        if len(neighbors) != 2 or neighbors[0] != shape[0]:
             raise InputError(
-                f"neighbor_distances must have shape ({shape[0]}, n_neighbors); "
-                f"got {self.neighbor_distances.shape}"
+                f"neighbor_distances must have shape ({shape[0]}, n_neighbors); got {neighbors}"
             )
         if self.further_distances is None and self.further_exemplars is None:
             object.__setattr__(self, "further_distances", np.empty((*shape, 0)))
@@ -201,21 +200,18 @@ def pad_evidence(evidence: Evidence, n_classes: int, n_neighbors: int) -> Eviden
 
 def stack_evidence(parts: Sequence[Evidence]) -> Evidence:
     """Join the evidence of successive batches of queries."""
-    columns = zip(*(vars(part).values() for part in parts), strict=True)
-    return Evidence(*map(np.concatenate, columns))
+    return Evidence(*map(np.concatenate, zip(*(vars(part).values() for part in parts), strict=True)))
 
 
 def discard_evidence(evidence: Evidence, rows: Bools) -> Evidence:
     """Erase the evidence of the queries marked by `rows`, a mask of shape (n_queries,)."""
     if not rows.any():
         return evidence
-    erased = empty_evidence(
-        int(rows.sum()), evidence.n_classes, evidence.n_neighbors, evidence.per_class
-    )
-    columns = {name: column.copy() for name, column in vars(evidence).items()}
-    for name, column in columns.items():
-        column[rows] = getattr(erased, name)
-    return Evidence(**columns)
+    sizes = evidence.n_classes, evidence.n_neighbors, evidence.per_class
+    columns = [column.copy() for column in vars(evidence).values()]
+    for column, empty in zip(columns, vars(empty_evidence(1, *sizes)).values(), strict=True):
+        column[rows] = empty
+    return Evidence(*columns)
 
 
 def distances_for_and_against(evidence: Evidence, belief: Ints) -> tuple[Floats, Floats]:

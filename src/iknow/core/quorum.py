@@ -61,7 +61,7 @@ class Weighed(Evidence):
     quorum: Quorum = field(default=ONE, kw_only=True)
 
     def __getitem__(self, queries: slice | Ints | Bools) -> Weighed:
-        columns = (column[queries] for column in _columns_of(self))
+        columns = (getattr(self, each.name)[queries] for each in fields(Evidence))
         return Weighed(*columns, belief=self.belief[queries], quorum=self.quorum)
 
     def believed_distance(self) -> Floats:
@@ -89,11 +89,9 @@ def weigh(evidence: Evidence, quorum: Quorum, belief: Ints | None = None) -> Wei
         array([[1., 9.]])
     """
     if isinstance(evidence, Weighed):
-        if quorum not in (evidence.quorum, ONE):
-            raise InputError(
-                f"the evidence is weighed by {evidence.quorum}; {quorum} was asked for"
-            )
-        return evidence
+        if quorum in (evidence.quorum, ONE):
+            return evidence
+        raise InputError(f"the evidence is weighed by {evidence.quorum}; {quorum} was asked for")
     if belief is None:
         if quorum[0] != quorum[1]:
             raise InputError(f"the quorum {quorum} depends on the belief: give the beliefs too")
@@ -142,8 +140,7 @@ class Contrast:
 
     def __getitem__(self, queries: slice | Ints | Bools) -> Contrast:
         columns = self.own, self.other, self.neighbor_distances
-        own, other, neighbors = (column[queries] for column in columns)
-        return Contrast(own, other, neighbors, self.quorum)
+        return Contrast(*(column[queries] for column in columns), self.quorum)
 
     @property
     def n_neighbors(self) -> int:
@@ -189,10 +186,6 @@ def quorum_of(evidence: ValidationEvidence) -> Quorum:
     return first.quorum if isinstance(first, Contrast | Weighed) else ONE
 
 
-def _columns_of(evidence: Evidence) -> list[Any]:
-    return [getattr(evidence, each.name) for each in fields(Evidence)]
-
-
 def _columns(evidence: Evidence, rank: int) -> tuple[Floats, Ints]:
     """Distances and exemplars of the `rank`-th nearest sample of each class, as copies."""
     if rank > evidence.per_class:
@@ -202,5 +195,5 @@ def _columns(evidence: Evidence, rank: int) -> tuple[Floats, Ints]:
         )
     if rank == 1:
         return evidence.class_distances.copy(), evidence.exemplars.copy()
-    at = rank - 2
-    return evidence.further_distances[:, :, at].copy(), evidence.further_exemplars[:, :, at].copy()
+    further = evidence.further_distances, evidence.further_exemplars
+    return further[0][:, :, rank - 2].copy(), further[1][:, :, rank - 2].copy()

@@ -1,11 +1,9 @@
-"""Rules: how far from a query a training sample counts, given evidence.
+"""Rules: how far from a query a training sample still counts, given evidence: the reach ρ(x).
 
-A rule says how far from the query a training sample still counts: the reach ρ(x). The support is
-then always { c : d_c <= ρ(x) }; `iknow.core.support` has the tie rule.
-
-The rules are in `iknow.rules`, one file each. Here is the contract that they share: a rule must
-have a reach. Every other method has a default that is true of any reach; a rule that overrides it
-to say more can be tuned, certified, explained and drawn accordingly.
+The support is then always { c : d_c <= ρ(x) }; `iknow.core.support` has the tie rule. The rules are
+in `iknow.rules`, one file each. Here is the contract that they share: a rule must have a reach.
+Every other method has a default that is true of any reach; a rule that overrides it to say more can
+be tuned, certified, explained and drawn accordingly.
 
 A subclass that overrides `reach` inherits promises made about the original, and a method set on an
 instance replaces that of its type. So whoever relies on a promise asks `promise_of`.
@@ -74,15 +72,11 @@ class Horizon(NamedTuple):
     other class beyond max(fixed, ratio · d_g, r_k) affects the support, so its distance may as well
     be inf: see `iknow.core.decision`. The reach itself is often less; it is never more.
 
-    Attributes:
-        fixed: A radius.
-        ratio: Times the distance to the believed class; where that is inf, it counts as 0.
-        k: The distance to the k-th nearest training sample; 0 for none.
     """
 
     fixed: float = 0.0
-    ratio: float = 0.0
-    k: int = 0
+    ratio: float = 0.0  # where d_g is inf, ratio · d_g counts as 0
+    k: int = 0  # 0 for none
 
     @property
     def is_finite(self) -> bool:
@@ -145,7 +139,8 @@ class Rule(ABC):
 
     Examples:
         >>> from dataclasses import dataclass
-        >>>         >>> @dataclass(frozen=True)
+        >>> from iknow.core.rule import Rule
+        >>> @dataclass(frozen=True)
         ... class Twice(Rule):
         ...     "All samples up to twice as far as the nearest one."
         ...     def reach(self, evidence):
@@ -207,12 +202,10 @@ class Rule(ABC):
 
     @property
     def per_class(self) -> int:
-        """How many of the nearest samples of each class the evidence should hold.
-
-        The quorum itself, and as many more of the believed class as changes could ever be harmless.
+        """How many of the nearest samples of each class the evidence should hold: the quorum, and
+        as many more of the believed class as changes could ever be harmless.
         """
-        needed, against = self.quorum
-        return needed + against - 1
+        return sum(self.quorum) - 1
 
     # What a rule may promise about its reach. Certificates and indexes rely on it.
 
@@ -236,8 +229,6 @@ class Rule(ABC):
     @property
     def horizon(self) -> Horizon | None:
         """How far away another class can be and still affect the support; None if that is unknown.
-
-        With it an index finds supports without a distance to every class.
         """
         return None
 
@@ -249,12 +240,10 @@ class Rule(ABC):
         raise SelectionError(f"{cls.__name__} has no parameters that validation data can choose")
 
     def removals(self, evidence: Evidence, belief: Ints) -> Stability:
-        """How many training samples must go before `evidence` no longer supports `belief` alone.
-
-        `belief` holds class codes of shape (n,). At least one: without samples nothing is known.
+        """How many training samples must go before `evidence` no longer supports `belief`, class
+        codes of shape (n,), alone. At least one: without samples nothing is known.
         """
-        n = len(evidence)
-        return Stability(np.ones(n, dtype=np.int64), np.zeros(n, dtype=bool))
+        return Stability(np.ones(len(evidence), dtype=np.int64), np.zeros(len(evidence), dtype=bool))
 
     def changes(self, evidence: Evidence, belief: Ints) -> Ints:
         """How many training samples may be added, removed or relabeled, whatever they are, while
@@ -267,10 +256,8 @@ class Rule(ABC):
         reach = self.reach(evidence)[0]
         if reach.ndim == 1 or np.isneginf(reach):
             return None  # the query has no reach, or one for each class
-        distances = evidence.class_distances
-        return Settings(
-            "reach", float(reach), distances_of(evidence), lambda value: within(distances, value)
-        )
+        distances, values = evidence.class_distances, distances_of(evidence)
+        return Settings("reach", float(reach), values, lambda value: within(distances, value))
 
     def drawing(self) -> Drawing | None:
         """What the two distances of a `Drawing` alone decide; None if nothing."""
@@ -330,8 +317,11 @@ def takes(rule: type[Rule], quorum: Quorum) -> bool:
 
 def speaks_for(kind: type, promise: str, method: str) -> bool:
     """Whether a promise comes from the class that defines the method, or from a subclass of it."""
-    order = kind.__mro__
-    return _definer(order, promise) <= _definer(order, method)
+    definers = [
+        next((at for at, base in enumerate(kind.__mro__) if name in vars(base)), math.inf)
+        for name in (promise, method)
+    ]
+    return definers[0] <= definers[1]
 
 
 def promise_of(thing: Any, promise: str, method: str = "reach") -> Any:
@@ -382,8 +372,3 @@ def distances_of(evidence: Evidence) -> Floats:
     """Where the support of one query changes with the radius: 0 and all distances, ascending."""
     distances = evidence.class_distances[0]
     return np.unique(np.append(distances[np.isfinite(distances)], 0.0))
-
-
-def _definer(order: tuple[type, ...], name: str) -> int:
-    """The position in the MRO of the class that defines a name; past the end if none does."""
-    return next((at for at, kind in enumerate(order) if name in vars(kind)), len(order))

@@ -30,9 +30,8 @@ def find_stability(
     (n,) of the samples that are IK.
     """
     layers = list(zip(evidence, rules, strict=True))
-    whole: Stability = reduce(
-        lost_with_either, (promise_of(rule, "removals")(about, belief) for about, rule in layers)
-    )
+    removals = [promise_of(rule, "removals")(about, belief) for about, rule in layers]
+    whole: Stability = reduce(lost_with_either, removals)
     # A changed sample changes in every layer at once, so the weakest layer decides.
     changes = np.min([promise_of(rule, "changes")(about, belief) for about, rule in layers], axis=0)
     kept = np.where(known, whole.at_least, 0), whole.exact | ~known, np.where(known, changes, 0)

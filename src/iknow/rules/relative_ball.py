@@ -5,10 +5,9 @@
     removals    the samples of g with d_g^(j) <= ε and ratio · d_g^(j) < d_¬g
     changes     t with d_g^(for + t) <= ε and ratio · d_g^(for + t) < d_¬g^(against - t)
 
-d_g is the distance to the believed class, so supports depend on the belief. The last line: t
-changes can push d_g^(for) out to d_g^(for + t) at most, by removing the nearest of g, and pull
-d_c^(against) in to d_c^(against - t) at most, by adding t to c at the query itself. Relabeling does
-both at once, so for ratio >= 1 the bound is attained.
+Supports depend on the belief. The last line: t changes can push d_g^(for) out to d_g^(for + t) at
+most, by removing the nearest of g, and pull d_c^(against) in to d_c^(against - t) at most, by adding
+t to c at the query itself. Relabeling does both at once, so for ratio >= 1 the bound is attained.
 
 Coverage grows with the radius and falls with the ratio, so maximizing it cannot choose them. Levels
 (`iknow.core.level`) turn both together, along one path.
@@ -58,9 +57,7 @@ RATIOS = 256  # to try when matching a coverage
 
 
 def check_ratio(ratio: object) -> float:
-    return as_real(
-        ratio, "a ratio", "be a finite number >= 0", lambda number: 0 <= number < math.inf
-    )
+    return as_real(ratio, "a ratio", "be a finite number >= 0", lambda r: 0 <= r < math.inf)
 
 
 @dataclass(frozen=True, repr=False)
@@ -197,16 +194,10 @@ class RelativeBall(Rule):
             (left, right), bottom = x_limits, min(y_limits[0], ratio * x_limits[0])
             top = max(y_limits[1], ratio * radius)
             ray = [(left, ratio * left), (radius, ratio * radius)]
-            return {
-                Reason.KNOWN: [*ray, (radius, top), (left, top)],
-                Reason.OVERLAP: [*ray, (radius, bottom), (left, bottom)],
-                Reason.EXTRAPOLATION: [
-                    (radius, bottom),
-                    (right, bottom),
-                    (right, top),
-                    (radius, top),
-                ],
-            }
+            far = [(radius, bottom), (right, bottom), (right, top), (radius, top)]
+            above, below = [(radius, top), (left, top)], [(radius, bottom), (left, bottom)]
+            near = {Reason.KNOWN: ray + above, Reason.OVERLAP: ray + below}
+            return near | {Reason.EXTRAPOLATION: far}
 
         marks = (radius, ratio * radius) if ratio > 1 else (radius,)
         return Drawing(marks, areas, across=False) if np.isfinite(radius) else None
