@@ -200,7 +200,8 @@ def pad_evidence(evidence: Evidence, n_classes: int, n_neighbors: int) -> Eviden
 
 def stack_evidence(parts: Sequence[Evidence]) -> Evidence:
     """Join the evidence of successive batches of queries."""
-    return Evidence(*map(np.concatenate, zip(*(vars(part).values() for part in parts), strict=True)))
+    columns = zip(*(vars(part).values() for part in parts), strict=True)
+    return Evidence(*map(np.concatenate, columns))
 
 
 def discard_evidence(evidence: Evidence, rows: Bools) -> Evidence:

@@ -140,7 +140,8 @@ class Contrast:
 
     def __getitem__(self, queries: slice | Ints | Bools) -> Contrast:
         columns = self.own, self.other, self.neighbor_distances
-        return Contrast(*(column[queries] for column in columns), self.quorum)
+        own, other, neighbors = (column[queries] for column in columns)
+        return Contrast(own, other, neighbors, self.quorum)
 
     @property
     def n_neighbors(self) -> int:

@@ -228,8 +228,7 @@ class Rule(ABC):
 
     @property
     def horizon(self) -> Horizon | None:
-        """How far away another class can be and still affect the support; None if that is unknown.
-        """
+        """How far away another class can be and still affect the support; None if unknown."""
         return None
 
     # What a rule may know about itself. The defaults are true of every reach.
@@ -243,7 +242,8 @@ class Rule(ABC):
         """How many training samples must go before `evidence` no longer supports `belief`, class
         codes of shape (n,), alone. At least one: without samples nothing is known.
         """
-        return Stability(np.ones(len(evidence), dtype=np.int64), np.zeros(len(evidence), dtype=bool))
+        n = len(evidence)
+        return Stability(np.ones(n, dtype=np.int64), np.zeros(n, dtype=bool))
 
     def changes(self, evidence: Evidence, belief: Ints) -> Ints:
         """How many training samples may be added, removed or relabeled, whatever they are, while

@@ -6,8 +6,8 @@
     changes     t with d_g^(for + t) <= ε and ratio · d_g^(for + t) < d_¬g^(against - t)
 
 Supports depend on the belief. The last line: t changes can push d_g^(for) out to d_g^(for + t) at
-most, by removing the nearest of g, and pull d_c^(against) in to d_c^(against - t) at most, by adding
-t to c at the query itself. Relabeling does both at once, so for ratio >= 1 the bound is attained.
+most, by removing the nearest of g, and pull d_c^(against) in to d_c^(against - t) at most, by
+adding t to c at the query itself. Relabeling does both, so for ratio >= 1 the bound is attained.
 
 Coverage grows with the radius and falls with the ratio, so maximizing it cannot choose them. Levels
 (`iknow.core.level`) turn both together, along one path.
