@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from iknow.audit import Answer, Event, Label
 from iknow.audit.chain import Chain, columns_of, decode, encode
-from iknow.audit.key import read_key
+from iknow.audit.journal import read_key
 from iknow.errors import AuditError
 from tests.audit.records import make_answer, make_records
 

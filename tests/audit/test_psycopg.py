@@ -5,7 +5,7 @@ import signal
 import pytest
 
 from iknow.audit import Recorder, open_journal, verify
-from iknow.audit.postgres_url import NOT_SHOWN, hide
+from iknow.audit.psycopg import NOT_SHOWN, hide
 from iknow.errors import AuditError
 from tests.audit.contract import JournalContract
 from tests.audit.records import make_records

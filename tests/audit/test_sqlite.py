@@ -276,7 +276,7 @@ def test_a_link_is_the_same_journal(where, tmp_path):
 
 
 def test_a_database_that_is_held_is_told(where, monkeypatch):
-    monkeypatch.setattr("iknow.audit.sqlite_file.PATIENCE", 0.01)
+    monkeypatch.setattr("iknow.audit.sqlite.PATIENCE", 0.01)
     with open_journal(where) as journal:
         other = sqlite3.connect(where, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")

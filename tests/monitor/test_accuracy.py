@@ -10,9 +10,8 @@ from scipy.stats import binom
 
 from iknow.errors import InputError
 from iknow.monitor import AccuracyMonitor
-from iknow.monitor.accuracy import ODDS, _factors
+from iknow.monitor.accuracy import ODDS, _factors, bound_errors
 from iknow.monitor.betting import play, start
-from iknow.monitor.confidence_sequence import bound_errors
 from tests.monitor.streams import is_at_most
 
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from iknow.errors import InputError
 from iknow.monitor import DriftAlarm
 from iknow.monitor.betting import bet, play, start
-from iknow.monitor.binning import N_BINS, find_bins
-from iknow.monitor.ranking import draw_ties, rank_in_turn
+from iknow.monitor.ranking import N_BINS, draw_ties, find_bins, rank_in_turn
 from iknow.selection.watch import Watch
 from tests.monitor.streams import LAYERS, SHAPES, draw, is_at_most, make_alarm
 

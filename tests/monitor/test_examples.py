@@ -5,10 +5,10 @@ import doctest
 import numpy as np
 import pytest
 
-from iknow.monitor import accuracy, alarm, binning, confidence_sequence
+from iknow.monitor import accuracy, alarm, ranking
 
 
-@pytest.mark.parametrize("module", [accuracy, alarm, binning, confidence_sequence])
+@pytest.mark.parametrize("module", [accuracy, alarm, ranking])
 def test_examples_give_what_they_say(module):
     found = doctest.testmod(module, extraglobs={"np": np})
     assert found.attempted > 0

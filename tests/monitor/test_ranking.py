@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import kstest
 
 from iknow.errors import InputError
-from iknow.monitor.binning import EDGES, N_BINS, find_bins
-from iknow.monitor.ranking import draw_ties, rank_in_turn
+from iknow.monitor.ranking import EDGES, N_BINS, draw_ties, find_bins, rank_in_turn
 
 
 def rank_by_hand(pool, score, tie):

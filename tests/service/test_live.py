@@ -16,12 +16,10 @@ from iknow.errors import InputError
 from iknow.explain.on_request import OnRequest
 from iknow.explain.picture import Image
 from iknow.service import recent
-from iknow.service.buckets import Buckets
-from iknow.service.latencies import N_BINS, PER_OCTAVE, bin_of, quantiles
 from iknow.service.live import LATELY, N_UNKNOWN, Live
-from iknow.service.portrait import LONGEST_SIDE, as_plain_picture
 from iknow.service.recent import N_RECENT, Recent
-from iknow.service.seen import MOST_AT_ONCE, Looker, Seen
+from iknow.service.seen import LONGEST_SIDE, MOST_AT_ONCE, Looker, Seen, as_plain_picture
+from iknow.service.tally import N_BINS, PER_OCTAVE, Buckets, bin_of, quantiles
 
 START = 1_000_000.0
 

@@ -2,16 +2,20 @@
 
 A journal is a path, for SQLite, or a URL, for PostgreSQL. Both keep the contract of `Journal`,
 which `tests/audit/contract.py` tests.
+
+The key of the chain is a secret that is kept apart from the journal. It comes from the environment:
+IKNOW_AUDIT_KEY holds it, or IKNOW_AUDIT_KEY_FILE names the file that does. Without a key anybody
+who can write to the journal can compute its hashes anew.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Protocol, Self
 
 from iknow.audit.chain import Chain, Entry
-from iknow.audit.key import check_key, read_key
 from iknow.audit.ledger import Page
 from iknow.audit.record import Answer, Record
 from iknow.audit.retention import Retention
@@ -86,7 +90,7 @@ def open_journal(
         where: A path, for SQLite; or `postgresql://user@host/database`.
         retention: What `Journal.prune` removes. Default: nothing.
         key: The secret that the chain depends on. Default: the one in the environment, see
-            `iknow.audit.key`.
+            `iknow.audit.journal`.
         readonly: Read a journal that exists, also while another process writes to it.
 
     Raises:
@@ -130,3 +134,31 @@ def _as_text(where: object) -> str:
             f"with {shown(scheme)}"
         )
     return where
+
+
+KEY, KEY_FILE = "IKNOW_AUDIT_KEY", "IKNOW_AUDIT_KEY_FILE"
+SHORTEST, LONGEST = 16, 1 << 16
+
+
+def read_key(environment: Mapping[str, str] = os.environ) -> bytes | None:
+    """The key, if there is one. Line breaks and spaces around it do not count."""
+    text, file = environment.get(KEY), environment.get(KEY_FILE)
+    if text and file:
+        raise AuditError(f"the key comes from {KEY} or from {KEY_FILE}: set one of them, not both")
+    if file:
+        try:
+            with Path(file).open("rb") as opened:
+                return check_key(opened.read(LONGEST + 1).strip(), KEY_FILE)
+        except (OSError, ValueError) as error:  # ValueError: a NUL in its name
+            raise AuditError(f"the file of {KEY_FILE} cannot be read: {error}") from error
+    return check_key(text.strip().encode("utf-8", "surrogateescape"), KEY) if text else None
+
+
+def check_key(key: bytes, source: str = "key") -> bytes:
+    """A key that nobody guesses; the message does not quote it."""
+    if not isinstance(key, bytes) or not SHORTEST <= len(key) <= LONGEST:
+        raise AuditError(
+            f"{source} must hold at least {SHORTEST} bytes and no more than {LONGEST:,}: make one "
+            "with `openssl rand -hex 32`"
+        )
+    return key

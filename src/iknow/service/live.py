@@ -1,7 +1,7 @@
 """Live: what a model has been saying lately, for the page and for `GET /v1/status`.
 
-Memory is bounded: counts by time lie in rings (`buckets.py`), five seconds wide over a quarter of
-an hour and a minute wide over a day; durations are counted in bins (`latencies.py`); of single rows
+Memory is bounded: counts by time lie in rings (`tally.py`), five seconds wide over a quarter of
+an hour and a minute wide over a day; durations are counted in bins (`tally.py`); of single rows
 the last `N_RECENT` leave their belief, assertion and level, and the last `N_UNKNOWN` IDKs their
 evidence (`seen.py`).
 """
@@ -23,10 +23,9 @@ from iknow.errors import InputError
 from iknow.explain.assessment import Assessment
 from iknow.explain.picture import Renderer
 from iknow.locking import Lock
-from iknow.service.buckets import Buckets
 from iknow.service.recent import Recent
 from iknow.service.seen import Looker, Seen
-from iknow.service.tally import N_COLUMNS, as_series, count, latencies, rates, totals
+from iknow.service.tally import N_COLUMNS, Buckets, as_series, count, latencies, rates, totals
 
 SERIES = ((5, 180), (60, 1440))  # seconds in a bucket, buckets
 N_UNKNOWN = 20

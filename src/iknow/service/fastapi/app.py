@@ -1,23 +1,153 @@
-"""The application: a service behind HTTP."""
+"""The application: a service behind HTTP.
+
+An error is answered by one sentence in JSON; a traceback goes to the log and never to a caller. The
+envelope of every request is a plain ASGI middleware, as it must see requests that no route takes.
+On loopback without tokens it answers only to local names, or a page of another site could ask
+through the reader's browser.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from typing import Any
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from iknow.classifier.epistemic import EpistemicClassifier
+from iknow.client.address import is_loopback
+from iknow.core.text import name
 from iknow.service.fastapi import pages, v1, v2
-from iknow.service.fastapi.envelope import Envelope
-from iknow.service.fastapi.errors import handle_errors
+from iknow.service.fastapi.reading import ID_HEADER, find_request_id
 from iknow.service.prometheus_client import Metrics
+from iknow.service.refusal import Refusal
+from iknow.service.room import Room
 from iknow.service.served import serve_classifier
 from iknow.service.service import Service
 from iknow.service.settings import Settings
 from iknow.version import __version__
+
+LONGEST = 1_000
+EXPLAINED = {404: "there is nothing at this path", 405: "this path does not take that method"}
+
+
+def handle_errors(app: FastAPI) -> None:
+    """Have an application answer errors in one form."""
+    handlers: dict[Any, Any] = {
+        Refusal: _refused,
+        HTTPException: _by_status,
+        RequestValidationError: _invalid,
+        ClientDisconnect: _gone,
+        Exception: _failed,
+    }
+    for kind, handler in handlers.items():
+        app.add_exception_handler(kind, handler)
+
+
+async def _refused(request: Request, error: Refusal) -> Response:
+    headers = {} if error.retry_after is None else {"Retry-After": str(error.retry_after)}
+    if error.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return _respond(error.status, str(error), headers)
+
+
+async def _by_status(request: Request, error: HTTPException) -> Response:
+    headers = dict(error.headers or {})
+    return _respond(error.status_code, EXPLAINED.get(error.status_code, str(error.detail)), headers)
+
+
+async def _invalid(request: Request, error: RequestValidationError) -> Response:
+    told = error.errors()[0]
+    where = ".".join(map(str, told.get("loc", ())))
+    return _respond(422, f"{where}: {told.get('msg', 'is not valid')}")
+
+
+async def _gone(request: Request, error: ClientDisconnect) -> Response:
+    return _respond(400, "the connection closed before the body was complete")
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    request_id = getattr(request.state, "request_id", "")
+    log.error("request %s failed because of a bug", request_id, exc_info=error)
+    return _respond(500, f"the service failed; its log has the details under {request_id}")
+
+
+def _respond(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
+    return JSONResponse({"error": name(message, LONGEST)}, status, headers)
+
+
+SAFE = {
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Frame-Options": "DENY",
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+}
+
+
+class Envelope:
+    """Wraps an application."""
+
+    def __init__(self, app: ASGIApp, metrics: Any, room: Room, local_only: bool) -> None:
+        self._app, self._metrics, self._room = app, metrics, room
+        self._local_only = local_only
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers, start, status = Headers(scope=scope), time.perf_counter(), 500
+        request_id = find_request_id(headers.get(ID_HEADER))
+        scope.setdefault("state", {})["request_id"] = request_id
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                told = MutableHeaders(scope=message)
+                told[ID_HEADER] = request_id
+                for name, value in SAFE.items():
+                    told.setdefault(name, value)
+            await send(message)
+
+        try:
+            if self._local_only and not is_local(headers.get("Host", "")):
+                refused = {"error": "without tokens only localhost is answered: see --tokens"}
+                await JSONResponse(refused, 403)(scope, receive, sending)
+            else:
+                await self._app(scope, receive, sending)
+        finally:
+            self._room.give(scope["state"].get("held", 0))
+            route = getattr(scope.get("route"), "path", "other")
+            seconds = time.perf_counter() - start
+            self._metrics.requested(route, status, seconds)
+            log.debug(
+                "%s %s %d %.1f ms %s", scope["method"], route, status, 1e3 * seconds, request_id
+            )
+
+
+def is_local(host: str) -> bool:
+    """Whether a Host header names this machine.
+
+    Examples:
+        >>> is_local("localhost:8000"), is_local("[::1]:80"), is_local("evil.example")
+        (True, True, False)
+    """
+    name = host.partition("]")[0].lstrip("[") if host.startswith("[") else host.partition(":")[0]
+    return is_loopback(name)
+
 
 log = logging.getLogger("iknow.service")
 

@@ -14,8 +14,7 @@ from iknow.service.fastapi.v1 import find_desk, respond
 from iknow.service.opentelemetry import span
 from iknow.service.refusal import Refusal
 from iknow.service.said import Wanted
-from iknow.service.v2.asking import LENGTH_HEADER, read_request
-from iknow.service.v2.telling import describe_model, write_response
+from iknow.service.v2 import LENGTH_HEADER, describe_model, read_request, write_response
 from iknow.version import __version__
 
 router = APIRouter(prefix="/v2")
