@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
+from sklearn.frozen import FrozenEstimator
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from iknow.classifier import gathering
@@ -18,7 +20,8 @@ from iknow.classifier.applying import ApplyingMixin
 from iknow.core.arrays import Floats32, Ints, Labels
 from iknow.core.text import names, shown
 from iknow.errors import InputError
-from iknow.models.labels import as_row_numbers, as_vector, check_count, encode_all
+from iknow.models.adapt import is_estimator
+from iknow.models.labels import as_row_numbers, as_vector, check_count, encode, encode_all
 from iknow.models.numbers import as_array
 from iknow.models.samples import Samples
 from iknow.storage.about_record import now
@@ -27,6 +30,13 @@ from iknow.storage.change import ADD, RELABEL, REMOVE, Change, check_said
 Said = tuple[str, str, str]
 """When a change is made, by whom and why."""
 NONE: Ints = np.empty(0, dtype=np.int64)
+
+
+def _is_trained(classifier: Any) -> bool:
+    """Whether a classifier's model is used as it is: parts of the data cannot train one."""
+    model = classifier.model
+    fitted = isinstance(model, FrozenEstimator) or hasattr(model, "classes_")
+    return fitted or not is_estimator(model)
 
 
 class ChangingMixin(ApplyingMixin):
@@ -160,6 +170,40 @@ class ChangingMixin(ApplyingMixin):
         if first + n > np.iinfo(np.int64).max:
             raise InputError(f"no numbers are left after {first - 1}: give rows=...")
         return numbers + first
+
+    @available_if(_is_trained)  # type: ignore[untyped-decorator]
+    def partial_fit(self, X: Any, y: Any = None, *, rows: Any = None) -> Self:
+        """Add evidence that arrives in parts, for a trained model.
+
+        The first part decides the layers and, as they are fitted to it, the metrics: let it be
+        typical of all. What `tune` chose no longer holds, and neither does what it promised: tune
+        again after the last part. To go on asserting meanwhile, use `add`.
+
+        Args:
+            X: n further samples, or a loader, as for `fit`.
+            y: Their labels, of shape (n,), unless the loader yields them.
+            rows: Numbers of shape (n,) that identify the samples, other than those before. Default:
+                they count on from the highest before.
+
+        Examples:
+            >>> ec = EpistemicClassifier(FrozenEstimator(trained))
+            >>> for part in (slice(0, 30), slice(30, None)):
+            ...     ec = ec.partial_fit(X_train[part], y_train[part])
+            >>> ec.indexes_["input"].n_rows == len(X_train)
+            True
+        """
+        if not hasattr(self, "indexes_"):
+            with self._unchanged_by_failure():
+                return self._wrap(X, y, rows, {}, parts=True)
+        samples = self._samples(X, y)
+        points, labels = self._points_of(samples), self._all_labels(samples)
+        with self._alone():
+            encode(labels, self.classes_, "y")  # classes do not come in parts
+            change = self._addition(points, labels, self._number(rows, len(labels)), say("", ""))
+            # What was chosen was chosen on less evidence, unless the user gave it.
+            chosen = ("selection_", "neighborhoods_") if self.neighborhoods is None else ()
+            self._put(**self._after(change), without=chosen)
+        return self
 
 
 def as_ids(ids: Any) -> Ints:

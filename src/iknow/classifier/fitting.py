@@ -1,7 +1,7 @@
 """Fitting: from training samples to one index per layer, the evidence that assessments rest on.
 
 A trained model is taken as it is. An unfitted scikit-learn classifier is trained first, and tuned
-on the part that was held out.
+on the part that was held out. A `Plan` checks layers, metrics and rules before the model works.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
@@ -17,13 +18,14 @@ import numpy as np
 
 from iknow.classifier import gathering, parameters
 from iknow.classifier.default_metrics import usual_metric
-from iknow.classifier.plan import make_plan
 from iknow.classifier.reading import ReadingMixin
-from iknow.classifier.routing import refuse_params, take_params
 from iknow.classifier.streaming import build_on_disk, check_folder, choose_rows
-from iknow.classifier.training import seeded_clone, split_rows, train
+from iknow.classifier.training import refuse_params, seeded_clone, split_rows, take_params, train
 from iknow.core.arrays import Ints
+from iknow.core.quorum import Quorum
+from iknow.core.rule import Rule
 from iknow.errors import SelectionError
+from iknow.geometry import Euclidean, Metric
 from iknow.models.adapt import is_estimator, is_to_be_trained
 from iknow.models.inputs import as_dense, count_samples, take_rows
 from iknow.models.labels import (
@@ -39,8 +41,49 @@ from iknow.models.samples import Samples
 from iknow.models.scales import warn_of_layers
 from iknow.rules import Ball
 from iknow.search.disk.scratch import Folder
-from iknow.search.layer import LayerIndex
+from iknow.search.layer import LayerIndex, index_type
 from iknow.selection import Goal, tunes_for_coverage
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What a classifier is going to collect.
+
+    layers: their names; chosen: whether the user named them, or a metric for them. levels: whether
+    levels choose the neighborhoods. metrics: by layer, those that the user gave, None for the
+    others. fixed: the neighborhoods that need no tuning, None if there is something to tune.
+    """
+
+    layers: tuple[str, ...]
+    chosen: bool
+    levels: bool
+    metrics: Mapping[str, Metric | None]
+    fixed: dict[str, Rule] | None
+    rule: type[Rule]
+    k: int
+    quorum: Quorum
+
+    def check_size(self, n_rows: int) -> None:
+        """Refuse a k, or a quorum, larger than the training set."""
+        parameters.check_neighbors(self.fixed, self.rule, self.k, n_rows)
+        parameters.check_quorum_size(self.fixed, self.quorum, n_rows)
+
+
+def make_plan(classifier: Any, first: Any) -> Plan:
+    """The plan of a classifier with its parameters and a model, by its first batch."""
+    named = parameters.as_layer_names(classifier.layers)
+    rule = parameters.check_rule(classifier.rule)
+    levels = rule.by_level and parameters.has_levels(classifier.neighborhoods)
+    model, k = classifier.model_, classifier.k
+    layers = named or (model.level_layers if levels else model.default_layers)(first)
+    quorum = parameters.as_quorum(classifier.quorum, rule)
+    given = classifier.neighborhoods
+    fixed = parameters.fixed_neighborhoods(given, rule, k, layers, quorum)
+    metrics = parameters.as_metrics(classifier.metric, layers)
+    for metric in metrics.values():
+        index_type(metric or Euclidean, classifier.device, classifier.index)
+    chosen = named is not None or classifier.metric is not None
+    return Plan(layers, chosen, levels, metrics, fixed, rule, k, quorum)
 
 
 class FittingMixin(ReadingMixin):

@@ -20,7 +20,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from iknow.classifier import gathering
-from iknow.classifier.renewing import RenewingMixin
+from iknow.classifier.tuning import TuningMixin
 from iknow.core.arrays import Floats
 from iknow.core.level import are_probabilities
 from iknow.models.adapt import is_estimator
@@ -39,7 +39,7 @@ def _scores(classifier: Any) -> bool:
     return not is_estimator(classifier.model) or hasattr(classifier.model, "predict_proba")
 
 
-class PredictingMixin(RenewingMixin):
+class PredictingMixin(TuningMixin):
     """`predict_proba`, `decision_function` and `set_output`, the wrapped model's own."""
 
     @available_if(_scores)  # type: ignore[untyped-decorator]

@@ -1,4 +1,9 @@
-"""Training: a clone of the user's estimator, and the part of the data to hold out."""
+"""Training: a clone of the user's estimator, and the part of the data to hold out.
+
+`fit` passes on what the training of the wrapped classifier asks for, such as weights. With
+scikit-learn's metadata routing the wrapped classifier gets what it requests, as
+`LogisticRegression().set_fit_request(sample_weight=True)` does. Without it, its `fit` gets all.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +11,18 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from sklearn import get_config
 from sklearn.base import clone
 from sklearn.utils import check_random_state
+from sklearn.utils.metadata_routing import process_routing
 
 from iknow.classifier.gathering import check_valid
 from iknow.core.arrays import Ints, Labels
-from iknow.core.text import as_real, shown
+from iknow.core.text import as_real, names, shown
 from iknow.errors import InputError, RefusedError
 from iknow.models.apart import ORDINARY, find_kinds
 from iknow.models.booster import is_refusal
-from iknow.models.inputs import own_copy
+from iknow.models.inputs import own_copy, take_rows
 
 
 def seeded_clone(estimator: Any, random_state: Any) -> Any:
@@ -86,3 +93,29 @@ def split_rows(labels: Labels, fraction: float, random_state: Any) -> tuple[Ints
     for code, n_held in enumerate(quota):
         held_out[rng.permutation(np.flatnonzero(codes == code))[:n_held]] = True
     return np.flatnonzero(~held_out), np.flatnonzero(held_out)
+
+
+def take_params(classifier: Any, params: Mapping[str, Any], rows: Ints, n: int) -> dict[str, Any]:
+    """The arguments for the wrapped classifier's `fit`, which is trained on some of n rows.
+
+    Whatever has n entries is about the samples, and only those of the rows are passed on.
+    """
+    routed = dict(params)
+    if params and get_config()["enable_metadata_routing"]:
+        routed = process_routing(classifier, "fit", **params).model.fit
+    return {name: _take(value, rows, n) for name, value in routed.items()}
+
+
+def refuse_params(params: Mapping[str, Any]) -> None:
+    """Refuse arguments of training where nothing is trained."""
+    if params:
+        raise InputError(
+            f"fit got {names(params)}, but nothing is trained: the model is used as it is, and all "
+            "samples count alike as evidence. Leave it out, or pass an unfitted classifier"
+        )
+
+
+def _take(value: Any, rows: Ints, n: int) -> Any:
+    if isinstance(value, (str, bytes, Mapping)) or not hasattr(value, "__len__") or len(value) != n:
+        return value
+    return take_rows(value if hasattr(value, "iloc") else np.asarray(value), rows)

@@ -1,31 +1,87 @@
-"""Tuning: from validation samples to neighborhoods, by the goal that the user names."""
+"""Tuning: from validation samples to neighborhoods, by the goal that the user names.
+
+A promise is about the evidence that it was made for. After a change it is stale, and fresh samples
+can renew it: `recertify` chooses the rules again for the same goal.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from iknow.classifier import gathering, parameters
-from iknow.classifier.adding import AddingMixin
 from iknow.classifier.applying import make_stale
+from iknow.classifier.changing import ChangingMixin
 from iknow.classifier.copying import count_copies
+from iknow.classifier.gathering import errors_that_name
 from iknow.classifier.progress import track
 from iknow.classifier.training import as_random_state
-from iknow.classifier.validating import Validation, gather_validation
-from iknow.core.arrays import Floats, Ints
+from iknow.core.arrays import Bools, Floats, Ints
+from iknow.core.level import are_probabilities, log_odds
+from iknow.core.quorum import Contrast, Quorum, find_contrast, stack_contrasts, weigh
 from iknow.errors import InputError
 from iknow.models.labels import check_count, check_trained, encode
 from iknow.models.model import Observation
 from iknow.models.samples import Samples
+from iknow.search.index import Index
 from iknow.search.layer import LayerIndex
 from iknow.selection import Goal, Selection, check_unseen, choose
+from iknow.selection.candidates import Part
 
 
-class TuningMixin(AddingMixin):
+@dataclass(frozen=True, eq=False)
+class Validation:
+    """What tuning needs to know about n samples.
+
+    belief, invalid: of shape (n,). evidence: by layer, weighed by the quorum. confidence: the
+    model's, `log_odds` of shape (n,). from_probabilities: whether its scores are probabilities.
+    """
+
+    belief: Ints
+    invalid: Bools
+    evidence: Mapping[str, Contrast]
+    confidence: Floats
+    from_probabilities: bool
+
+    def as_part(self, y_true: Ints | None) -> Part:
+        columns = self.evidence, self.belief, y_true, self.confidence, self.from_probabilities
+        return Part(*columns)
+
+
+def gather_validation(
+    observations: Iterable[Observation],
+    indexes: Mapping[str, Index],
+    k: int,
+    quorum: Quorum,
+) -> Validation:
+    """Search the layers for what tuning needs."""
+    beliefs, invalid, odds, normalized = [], [], [], []
+    parts: dict[str, list[Contrast]] = {layer: [] for layer in indexes}
+    for observation in observations:
+        belief = observation.belief
+        for layer, index in indexes.items():
+            with errors_that_name(layer):
+                found = index.gather(observation.activations[layer], k, max(quorum))
+            parts[layer].append(find_contrast(weigh(found, quorum, belief), belief))
+        beliefs.append(belief)
+        invalid.append(observation.invalid)
+        normalized.append(are_probabilities(observation.scores))
+        odds.append([log_odds(observation.scores, belief, each) for each in (False, True)])
+    from_probabilities = all(normalized)
+    return Validation(
+        np.concatenate(beliefs),
+        np.concatenate(invalid),
+        {layer: stack_contrasts(found) for layer, found in parts.items()},
+        np.concatenate([each[from_probabilities] for each in odds]),
+        from_probabilities,
+    )
+
+
+class TuningMixin(ChangingMixin):
     """`tune`, for a fitted classifier, and how to look at samples through its model and indexes."""
 
     def tune(
@@ -163,3 +219,33 @@ class TuningMixin(AddingMixin):
         batches = samples.read(measuring=measuring)
         shown = track(batches, samples.n_batches, "Gathering evidence", enabled=self.progress)
         return gathering.observe_batches(self.model_, indexes, shown, self._n_columns)
+
+    def recertify(self, X: Any, y: Any = None, *, reference: Any = None) -> Self:
+        """Choose the neighborhoods again, for the goal that they were chosen for.
+
+        Do this after changes of the evidence, which `selection_.stale` tells. It renews the
+        certificate, the bound on false alarms and the watch, or raises a `SelectionError` if these
+        samples certify nothing; then everything stays as it is. A watch that `watch` set is not
+        renewed: call it again.
+
+        Args:
+            X: n fresh samples, as for `tune`: not in the training data, and not those that showed
+                which changes to make.
+            y: Their labels, of shape (n,), if the goal needs them.
+            reference: As for `tune`.
+
+        Examples:
+            >>> ec = EpistemicClassifier(trained).fit(X_train, y_train).tune(X_val, coverage=0.8)
+            >>> ec.remove([3]).recertify(X_test).selection_.stale
+            ''
+        """
+        check_is_fitted(self, "indexes_")
+        if self.neighborhoods is not None:
+            raise InputError("nothing to recertify: neighborhoods=... fixes them")
+        if not hasattr(self, "selection_"):
+            raise InputError("recertify belongs to a tuned classifier: call tune first")
+        if (goal := self.selection_.goal) is None:
+            raise InputError(
+                "this selection does not say what it was chosen for: call tune with the goal"
+            )
+        return self._select(goal, self._samples(X, y), "validation", reference=reference)
