@@ -21,8 +21,7 @@ from sklearn.preprocessing import (
 from iknow.errors import InputError, LayerError
 from iknow.geometry import propagate_radius, spectral_norm
 from iknow.geometry.lipschitz import ACTIVATION_LIPSCHITZ
-from iknow.geometry.sklearn import mlp_lipschitz, sensitivity_of
-from iknow.geometry.sklearn_steps import KNOWN
+from iknow.geometry.sklearn import KNOWN, mlp_lipschitz, sensitivity_of
 from iknow.models.sklearn import SklearnModel
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -23,7 +23,7 @@ from iknow import (
 from iknow.core.robustness import Movement
 from iknow.core.rule import NO_REACH, Rule
 from iknow.report import make_html
-from iknow.report.mirrors import describe_setting
+from iknow.report.columns import describe_setting
 from iknow.report.packing import to_json
 
 pytestmark = pytest.mark.slow  # a browser

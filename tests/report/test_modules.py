@@ -11,7 +11,7 @@ import pytest
 
 from iknow.errors import InputError
 from iknow.report.assembly import STATIC
-from iknow.report.mirrors import has_mirror
+from iknow.report.columns import has_mirror
 from iknow.report.modules import bundle
 from iknow.rules import RULES
 

@@ -26,7 +26,7 @@ from iknow.errors import BundleError, InputError, SelectionError
 from iknow.evaluation.plots import column_figure
 from iknow.evaluation.plots.maps import draw_evidence
 from iknow.evaluation.scatter import evidence_scatter
-from iknow.report.mirrors import describe_setting
+from iknow.report.columns import describe_setting
 from iknow.rules import RULES
 from iknow.rules.ball import draw_ball
 from iknow.testing import RuleContract

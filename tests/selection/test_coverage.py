@@ -13,10 +13,10 @@ from iknow.core.rule import has_k
 from iknow.errors import InputError, MissingExtraError, SelectionError
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 from iknow.selection import Selection, select, tunes_for_coverage
-from iknow.selection.exact import branching
+from iknow.selection.coverage import search_range
+from iknow.selection.exact import depth
 from iknow.selection.exact import subdivision as cells
 from iknow.selection.objective import make_objective
-from iknow.selection.search import search_range
 from iknow.selection.selection import record_selection
 
 RULES_WITH_A_RADIUS = [Ball, BallElseNearest, BallWithNearest]
@@ -171,7 +171,7 @@ def test_a_k_beyond_the_evidence_is_refused(problem_of):
 
 def test_when_time_is_up_the_gap_is_honest(problem_of, monkeypatch):
     monkeypatch.setattr(cells, "GRID_SIZE", 3)
-    monkeypatch.setattr(branching, "GRID_SIZE", 256)
+    monkeypatch.setattr(depth, "GRID_SIZE", 256)
     n_open = 0
     for seed in range(40):
         problem = problem_of(seed, n_layers=3, n_queries=30, exact=False)

@@ -10,7 +10,7 @@ from iknow import EpistemicClassifier
 from iknow.errors import BundleError, ConflictError, InputError
 from iknow.storage.about import describe_bundle
 from iknow.storage.bundle import read_bundle
-from iknow.storage.catching_up import catch_up
+from iknow.storage.committing import catch_up
 from iknow.storage.segments.compacting import compact_bundle
 from tests.storage.test_bundle import make_classifier, make_outputs
 

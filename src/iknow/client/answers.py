@@ -10,7 +10,8 @@ import numpy as np
 
 from iknow.core.arrays import Floats, Labels
 from iknow.core.assertion import Assertion, Assertions, Reason, Reasons
-from iknow.errors import InputError, MissingExtraError
+from iknow.errors import InputError
+from iknow.explain.answers import as_frame
 
 Label = str | int | float | bool
 
@@ -122,11 +123,8 @@ class Answers(Sequence[Answer]):
         Raises:
             MissingExtraError: pandas is not installed.
         """
-        try:
-            from iknow.client.pandas import frame_of
-        except ImportError as error:
-            raise MissingExtraError("to_frame", "pandas") from error
-        return frame_of(self)
+        columns = ("belief", "assertion", "reason", "level")
+        return as_frame({name: getattr(self, name) for name in columns})
 
 
 def read_answers(said: Mapping[str, Any]) -> Answers:

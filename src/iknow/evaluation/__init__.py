@@ -14,7 +14,7 @@ from iknow.evaluation.risk_coverage import RiskCoverage, augrc, risk_coverage
 from iknow.evaluation.scatter import EvidenceScatter, evidence_scatter
 
 if TYPE_CHECKING:
-    from iknow.evaluation.plots import *
+    from iknow.evaluation.plots import *  # noqa: F403
 
 __all__ = [
     "Comparison", "EvidenceScatter", "RadiusCurve", "Regions", "Report", "RiskCoverage",

@@ -1,7 +1,8 @@
-"""Answers: what an assessment says about each sample, in plain values, without distances."""
+"""Answers: what is said about each sample, in plain values or a data frame, without distances."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iknow.core.arrays import Floats
+from iknow.core.assertion import Assertion, Reason
 from iknow.core.codes import NO_BELIEF, for_json
+from iknow.errors import MissingExtraError
 
 if TYPE_CHECKING:
     from iknow.explain.assessment import Assessment
@@ -27,6 +30,32 @@ def as_plain(assessment: Assessment) -> dict[str, Any]:
         "justified": [[labels[c] for c in np.flatnonzero(row)] for row in assessment.justification],
     }
     return answers | {name: column.tolist() for name, column in level_columns(assessment).items()}
+
+
+def as_columns(assessment: Assessment) -> dict[str, Any]:
+    """The columns of `Assessment.to_frame`, of length n, for `as_frame`."""
+    labels = np.array([str(label) for label in assessment.classes])
+    return {
+        "belief": assessment.belief,
+        "score": belief_scores(assessment),
+        "assertion": assessment.assertion,
+        "reason": assessment.reason,
+        "justified": ["|".join(labels[row]) for row in assessment.justification],
+        **level_columns(assessment),
+    }
+
+
+def as_frame(columns: Mapping[str, Any]) -> Any:
+    """A `pandas.DataFrame` of columns; assertions and reasons are categories of their words."""
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise MissingExtraError("to_frame", "pandas") from error
+    frame = dict(columns)
+    for name, words in (("assertion", Assertion), ("reason", Reason)):
+        codes, said = np.asarray(frame[name]), [word.name for word in words]
+        frame[name] = pd.Categorical.from_codes(codes, said, ordered=words is Assertion)
+    return pd.DataFrame(frame)
 
 
 def level_columns(assessment: Assessment) -> dict[str, NDArray[Any]]:

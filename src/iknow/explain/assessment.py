@@ -28,12 +28,12 @@ from iknow.core.level import Levels, log_odds
 from iknow.core.margin import find_margins
 from iknow.core.quorum import Contrast, Quorum, Weighed, find_contrast, weigh
 from iknow.core.robustness import Movement, find_robust_radii
-from iknow.core.rule import Rule, Stability, check_by_layer
-from iknow.core.stability import find_stability
+from iknow.core.rule import Rule, check_by_layer
+from iknow.core.stability import Stability, find_stability
 from iknow.core.support import find_support, justify
 from iknow.core.text import as_whole
-from iknow.errors import InputError, MissingExtraError
-from iknow.explain.answers import as_plain
+from iknow.errors import InputError
+from iknow.explain.answers import as_columns, as_frame, as_plain
 from iknow.explain.explanation import Explanation, explain_sample
 from iknow.explain.on_request import about
 from iknow.explain.picture import Renderer
@@ -359,11 +359,7 @@ class Assessment:
         Raises:
             MissingExtraError: pandas is not installed.
         """
-        try:
-            from iknow.explain.pandas import frame_of
-        except ImportError as error:
-            raise MissingExtraError("to_frame", "pandas") from error
-        return frame_of(self)
+        return as_frame(as_columns(self))
 
     def _repr_html_(self) -> str:
         from iknow.explain.html import assessment_to_html  # markup is for notebooks alone

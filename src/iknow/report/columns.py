@@ -3,11 +3,19 @@
 For each layer and sample: the nearest training samples of the believed class and of the two nearest
 other classes, their distances, and how many neighbors are nearer. With a quorum it is the samples
 that complete it, as `iknow.core.quorum` weighs evidence for every rule, and those before to show.
+
+The page moves a rule by its mirror in static/rules. A user's own rule has none: the page shows what
+Python found for it, and offers no slider.
+
+The distances in the page are those that decide. To name
+all samples of a quorum it needs the ones before, and to certify robustness the distances with the
+sides of the quorum exchanged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,13 +24,96 @@ from numpy.typing import NDArray
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion, may_be_known
 from iknow.core.evidence import NO_EXEMPLAR, Evidence
-from iknow.core.quorum import weigh
-from iknow.core.robustness import Movement
-from iknow.core.rule import Rule
+from iknow.core.margin import find_margins
+from iknow.core.quorum import ONE, Quorum, Weighed, weigh
+from iknow.core.robustness import Movement, find_robust_radii
+from iknow.core.rule import NO_REACH, Rule, promise_of
+from iknow.core.support import find_support
+from iknow.core.text import name
 from iknow.core.text import name as shown_name
 from iknow.explain.assessment import Assessment
-from iknow.report.mirrors import describe_setting, find_fixed, has_mirror
-from iknow.report.quorum_columns import attack_columns, nearer_columns, others_by_distance
+
+MIRRORS = {path.stem for path in (Path(__file__).parent / "static" / "rules").glob("*.js")}
+
+
+def has_mirror(rule: type[Rule]) -> bool:
+    """Whether a rule of iknow has its file in static/rules; a subclass elsewhere has none."""
+    package, _, file = rule.__module__.rpartition(".")
+    return package == "iknow.rules" and file in MIRRORS
+
+
+def describe_setting(rule: Rule) -> dict[str, Any]:
+    """A rule and its parameters for static/rules/registry.js."""
+    setting: dict[str, Any] = {"rule": type(rule).__name__}
+    if not has_mirror(type(rule)):
+        return setting | {"text": name(repr(rule)), "quorum": rule.quorum}
+    return setting | vars(rule)
+
+
+def find_fixed(
+    evidence: Evidence, rule: Rule, belief: Ints, movement: Movement, codes: Ints
+) -> dict[str, NDArray[Any]]:
+    """What the page cannot find itself: the columns that static/rules/fixed.js reads.
+
+    codes: the classes in the page's columns, of shape (n, width); -1 for none.
+    """
+    samples, weighed = np.arange(len(evidence))[:, None], weigh(evidence, rule.quorum, belief)
+    reach = rule.reach(weighed)
+    reach = np.broadcast_to(reach.reshape(len(evidence), -1), evidence.class_distances.shape)
+    limit = promise_of(rule, "empty_beyond")  # as for margins: inf is no limit
+    shown = np.where(reach == NO_REACH, NO_REACH if np.isinf(limit) else limit, reach)
+    return {
+        "within": (find_support(weighed, rule, belief)[samples, codes] & (codes >= 0)).astype(
+            np.uint8
+        ),
+        "reach": shown[samples, codes].astype(np.float64),
+        "none": (reach == NO_REACH).all(axis=1).astype(np.uint8),
+        "margin": find_margins(weighed, rule, belief).astype(np.float64),
+        "robust": find_robust_radii({"": evidence}, {"": rule}, belief, {"": movement}),
+    }
+
+
+def others_by_distance(evidence: Weighed) -> Ints:
+    """The codes of all classes, the nearest first and the believed one last."""
+    answered = np.flatnonzero(evidence.belief >= 0)
+    others = evidence.class_distances.copy()
+    others[answered, evidence.belief[answered]] = np.nan  # sorted to the end, behind inf
+    return np.argsort(others, axis=1, kind="stable")
+
+
+def nearer_columns(evidence: Evidence, quorum: Quorum, codes: Ints) -> Columns:
+    """The samples of each class before the one that completes a quorum, nearest first.
+
+    Both of shape (n, width * (the larger side - 1)), filled up with -1 and inf.
+    """
+    before = max(quorum) - 1
+    if before == 0:
+        return {}
+    samples, needed = np.arange(len(codes))[:, None], np.full(codes.shape, quorum[1])
+    needed[:, 0] = quorum[0]
+    absent = (np.arange(before) >= needed[:, :, None] - 1) | (codes < 0)[:, :, None]
+    rows = np.where(absent, NO_EXEMPLAR, evidence.ranked_exemplars()[samples, codes, :before])
+    distances = np.where(absent, np.inf, evidence.ranked_distances()[samples, codes, :before])
+    return {
+        "nearerRows": rows.reshape(len(codes), -1).astype(np.int64),
+        "nearerDistances": distances.reshape(len(codes), -1).astype(np.float32),
+    }
+
+
+def attack_columns(evidence: Evidence, rule: Rule, codes: Ints) -> Columns:
+    """With a quorum, what `find_clearance` compares: how far each class is to those who attack.
+
+    Another class would have to be the belief, so the sides of the quorum change places. If not all
+    classes are in the page, those that come first for the attack stand for the others.
+    """
+    if rule.quorum == ONE:
+        return {}
+    attacked = weigh(evidence, rule.quorum[::-1], codes[:, 0].astype(np.int64))
+    if codes.shape[1] < evidence.n_classes:
+        codes = np.hstack([codes[:, :1], others_by_distance(attacked)[:, : codes.shape[1] - 1]])
+    distances = attacked.class_distances[np.arange(len(codes))[:, None], codes]
+    return {"attack": np.where(codes < 0, np.inf, distances)}
+
 
 MOST_NEIGHBORS = 30  # unless a rule needs more: neighbors are most of the page's size
 
@@ -152,8 +243,8 @@ def gather_columns(
     """
     columns = sample_columns(assessment, rows, counted, y_true)
     belief = assessment.belief_codes[rows]
-    for place, (name, evidence) in enumerate(assessment.evidence.items()):
-        rule, movement = assessment.neighborhoods[name], movement_of(assessment, name)
+    for place, (which, evidence) in enumerate(assessment.evidence.items()):
+        rule, movement = assessment.neighborhoods[which], movement_of(assessment, which)
         part = evidence[rows]
         layer = layer_columns(part, rule, belief) | _movement_columns(movement, rows)
         if np.isfinite(movement.lipschitz):

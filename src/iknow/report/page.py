@@ -3,15 +3,21 @@
 The evidence is in the page and its algebra is small, so the page itself can answer what another
 radius would do. Data never becomes markup: labels and samples travel as JSON and numbers and are
 shown as text. A content security policy lets only the page's own script run, and nothing load.
+
+A page names all of a few classes.
+Of very many it names and numbers only those that occur in it: a hundred thousand names that nothing
+uses would leave no room for samples.
 """
 
 from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from iknow.core.arrays import Bools, Ints, Labels
 from iknow.core.assertion import Assertion
@@ -34,10 +40,44 @@ from iknow.report.columns import (
     shown_rows,
 )
 from iknow.report.comparison import comparison_section
-from iknow.report.naming import Named, find_named, rename_columns
 from iknow.report.promises import chosen_level, describe_certificate, holds_here
 from iknow.selection import Selection
 from iknow.version import __version__
+
+ALL_NAMED = 1_000  # up to this many classes, all are named, whether they occur or not
+
+
+@dataclass(frozen=True, eq=False)
+class Named:
+    """The classes in the page, as codes among all, ascending.
+
+    classes: those that the model can say. true_classes: these, then true ones that it cannot.
+    """
+
+    classes: Ints
+    true_classes: Ints
+
+
+def find_named(columns: Mapping[str, NDArray[Any]], n_classes: int, n_true: int) -> Named:
+    """The classes to name, out of `n_true`. The first `n_classes` are those a model can say."""
+    if n_true <= ALL_NAMED:
+        return Named(np.arange(n_classes), np.arange(n_true))
+    found = np.unique(np.concatenate([columns[key].ravel() for key in _with_codes(columns)]))
+    return Named(found[(found >= 0) & (found < n_classes)], found[found >= 0])
+
+
+def rename_columns(columns: dict[str, NDArray[Any]], named: Named) -> dict[str, NDArray[Any]]:
+    """The columns with classes as positions among the named ones; -1 stays -1."""
+    renamed = {key: columns[key] for key in _with_codes(columns)}
+    for key, codes in renamed.items():
+        places = np.searchsorted(named.true_classes, codes)
+        renamed[key] = np.where(codes < 0, -1, places).astype(np.int32)
+    return columns | renamed
+
+
+def _with_codes(columns: Mapping[str, NDArray[Any]]) -> list[str]:
+    return [key for key in columns if key in ("belief", "truth") or key.endswith(".codes")]
+
 
 USUAL_NEIGHBORS = 20  # to assess with for a report: the slider for k ends here
 EVIDENCE_SHARE = 0.7  # of the room, at most; the rest is for pictures and the page itself

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from iknow.cards import COLORS, LINE, bar, card, heading, legend, paragraphs, table, text
 from iknow.core.arrays import Bools, Ints
 from iknow.core.assertion import Assertion, make_assertions
 from iknow.core.evidence import Evidence
@@ -154,9 +155,16 @@ class Selection:
         return said
 
     def _repr_html_(self) -> str:
-        from iknow.selection.html import to_html  # markup is for notebooks alone
-
-        return to_html(self)
+        known = {Assertion.IK: round(self.coverage * self.n_samples)}
+        rows = [(text(layer), text(repr(rule))) for layer, rule in self.neighborhoods.items()]
+        return card(
+            heading("Selection", f"of neighborhoods, method {self.method}"),
+            bar(known, self.n_samples),
+            legend(known, self.n_samples),
+            table(("layer", "rule"), rows, margin="12px 0 0"),
+            paragraphs(self.sentences()),
+            color=COLORS[Assertion.IK] if self.is_certified else LINE,  # green
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the selection as plain values for JSON.

@@ -22,7 +22,7 @@ from iknow.service.refusal import Refusal
 from iknow.service.rows import Rows
 from iknow.service.said import Said, Wanted, say
 from iknow.service.served import Served, Source, load_served
-from iknow.storage.catching_up import catch_up
+from iknow.storage.committing import catch_up
 
 log = logging.getLogger("iknow.service")
 MOST_LOADED = 16

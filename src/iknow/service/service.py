@@ -30,7 +30,7 @@ from iknow.service.settings import Settings
 from iknow.service.shaping import shape_rows
 from iknow.service.trail import Trail
 from iknow.storage.about import describe_bundle
-from iknow.storage.catching_up import catch_up
+from iknow.storage.committing import catch_up
 from iknow.storage.log_record import entry_to_dict
 from iknow.version import __version__
 

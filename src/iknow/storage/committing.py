@@ -2,6 +2,9 @@
 
 Changes of the evidence are appended, in time that depends on them alone. If something was chosen
 anew, as by `recertify`, the bundle is written anew, with everything folded in.
+
+A loaded classifier also catches up with changes that others appended to its bundle: both share all
+but the rows that changed, so this takes little time and memory.
 """
 
 from __future__ import annotations
@@ -10,11 +13,13 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, Self
 
 from iknow.core.rule import Rule
-from iknow.errors import InputError
+from iknow.errors import BundleError, IknowError, InputError
 from iknow.selection import Selection
+from iknow.storage.opening import open_bundle
 from iknow.storage.saving import SavingMixin
 from iknow.storage.segments.appending import append_changes
 from iknow.storage.segments.compacting import Chosen
@@ -89,3 +94,30 @@ def _are_same(one: Selection | None, other: Selection | None) -> bool:
 
 def _same(one: Any, other: Any) -> bool:
     return one is other or (isinstance(one, (int, float, str)) and one == other)
+
+
+def catch_up(classifier: Any, sha256: str | None = None) -> Any:
+    """A classifier as its bundle is now, or was at a sha256; None if it must be loaded.
+
+    classifier: one that was loaded, without changes of its own; it stays as it is.
+    """
+    bundled = getattr(classifier, "bundled_", None)
+    if bundled is None or getattr(classifier, "_uncommitted", None) != ():
+        return None
+    try:
+        opened = open_bundle(Path(bundled["path"]), copied_up_to=0)
+        wanted = opened if sha256 is None else opened.as_of(sha256)
+        before = wanted.as_of(bundled["sha256"])
+    except BundleError:
+        return None
+    later = wanted.read_changes()[len(before.chain.segments) :]
+    follower = classifier._view()
+    try:
+        for change in later:
+            follower._apply(change)
+    except IknowError:  # loading it says what is wrong
+        return None
+    selection = follower._selection()
+    facts = {**bundled, "sha256": wanted.head(), "selection": selection}
+    follower._put(bundled_=facts, _uncommitted=())
+    return follower

@@ -77,7 +77,7 @@ class CsvParts:
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self._has_header = file, False
         try:  # pyarrow is many times faster
-            from iknow.tables.pyarrow.text import to_csv as encode
+            from iknow.tables.pyarrow.writing import to_csv as encode
         except ImportError:
             encode = to_csv
         self._encode: Callable[[Mapping[str, Column]], Any] = encode

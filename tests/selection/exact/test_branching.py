@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from iknow.errors import InputError
-from iknow.selection.exact import branching, deadline
+from iknow.selection.exact import deadline, depth
 from iknow.selection.exact import subdivision as cells
 from iknow.selection.exact.depth import NothingFoundError, deepest_point
 from tests.selection.exact.test_depth import depth_at, largest_depth, random_boxes
@@ -19,8 +19,8 @@ def test_with_little_memory_bounds_are_honest_and_what_is_proven_is_true(
 ):
     monkeypatch.setattr(cells, "GRID_SIZE", 300)
     monkeypatch.setattr(cells, "MOST_PARTS", parts)
-    monkeypatch.setattr(branching, "MOST_WAITING", waiting)
-    monkeypatch.setattr(branching, "GUESSES", 1)
+    monkeypatch.setattr(depth, "MOST_WAITING", waiting)
+    monkeypatch.setattr(depth, "GUESSES", 1)
     n_proven = 0
     for seed in range(120):
         lows, highs, weights = random_boxes(seed, 3, signed=bool(seed % 2))
@@ -57,7 +57,7 @@ def test_the_deadline_is_looked_at_within_a_round_and_ends_it(n_axes, monkeypatc
     lows, highs = crossed_slabs(300, n_axes, np.random.default_rng(0))
     monkeypatch.setattr(cells, "CORNERS_AT_ONCE", 600)
     rounds = []
-    refine = branching.refine
+    refine = depth.refine
 
     def count(*arguments):
         rounds.append(1)
@@ -65,7 +65,7 @@ def test_the_deadline_is_looked_at_within_a_round_and_ends_it(n_axes, monkeypatc
         rounds.append(2)
         return result
 
-    monkeypatch.setattr(branching, "refine", count)
+    monkeypatch.setattr(depth, "refine", count)
     clock = Clock(monkeypatch)
     found = deepest_point(lows, highs, np.ones(300), time_limit=0.5)
     assert clock.looks < 12
@@ -82,9 +82,9 @@ def test_memory_is_bounded_where_hardly_a_cell_can_be_dropped(n_axes, monkeypatc
         ("CORNERS_AT_ONCE", 1 << 15),
     ):
         monkeypatch.setattr(cells, name, size)
-    monkeypatch.setattr(branching, "GRID_SIZE", 1 << 13)
-    monkeypatch.setattr(branching, "CORNERS_PER_ROUND", 1 << 17)
-    monkeypatch.setattr(branching, "MOST_WAITING", 1 << 16)
+    monkeypatch.setattr(depth, "GRID_SIZE", 1 << 13)
+    monkeypatch.setattr(depth, "CORNERS_PER_ROUND", 1 << 17)
+    monkeypatch.setattr(depth, "MOST_WAITING", 1 << 16)
     Clock(monkeypatch)
     tracemalloc.start()
     found = deepest_point(lows, highs, np.ones(2000), time_limit=30)

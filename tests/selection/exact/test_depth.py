@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iknow.errors import SelectionError
-from iknow.selection.exact import branching, depth, focus
+from iknow.selection.exact import depth
 from iknow.selection.exact import subdivision as cells
 from iknow.selection.exact.depth import _between, deepest_point, profile
 
@@ -55,7 +55,7 @@ def random_boxes(seed, n_axes, signed=False):
 def rounds(monkeypatch):
     """Coarse grids and few boxes at a time, so that small problems take many rounds: their list."""
     seen = []
-    refine = branching.refine
+    refine = depth.refine
 
     def count(*arguments):
         seen.append(len(arguments[0]))
@@ -63,10 +63,10 @@ def rounds(monkeypatch):
 
     def use(n_axes):
         monkeypatch.setattr(cells, "GRID_SIZE", 3)  # every cell is cut in two on every axis
-        monkeypatch.setattr(branching, "GRID_SIZE", 3 * 4**n_axes)  # three cells a round
-        monkeypatch.setattr(branching, "CORNERS_PER_ROUND", 12 << n_axes)
-        monkeypatch.setattr(branching, "GUESSES", 1)
-        monkeypatch.setattr(branching, "refine", count)
+        monkeypatch.setattr(depth, "GRID_SIZE", 3 * 4**n_axes)  # three cells a round
+        monkeypatch.setattr(depth, "CORNERS_PER_ROUND", 12 << n_axes)
+        monkeypatch.setattr(depth, "GUESSES", 1)
+        monkeypatch.setattr(depth, "refine", count)
         return seen
 
     return use
@@ -334,7 +334,7 @@ def test_looking_only_where_a_sample_points_loses_nothing(n_axes, signed, monkey
 
     monkeypatch.setattr(depth, "better_region", remember)
     for seed in range(500):
-        monkeypatch.setattr(focus, "GRID_SIZE", 8 * (2 + seed % 12) ** n_axes)
+        monkeypatch.setattr(depth, "GRID_SIZE", 8 * (2 + seed % 12) ** n_axes)
         lows, highs, weights = random_boxes(seed, n_axes, signed)
         expected = largest_depth(lows, highs, weights)
         if expected <= 0:

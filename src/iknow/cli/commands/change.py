@@ -66,8 +66,7 @@ def add(
 
     iknow add b.iknow new.csv --label y --model m.joblib --why "night shots"
     """
-    from iknow.cli.console_change import show_numbers
-    from iknow.cli.jobs.change import add_job, login_name
+    from iknow.cli.jobs.change import add_job, login_name, show_numbers
     from iknow.cli.jobs.source import Source
 
     roles = roles_of(label, identifier, drop, features, text)
@@ -103,8 +102,7 @@ def remove(
 
     iknow remove b.iknow --ids 3,7 --why "consent withdrawn"
     """
-    from iknow.cli.console_change import show_numbers
-    from iknow.cli.jobs.change import login_name, read_ids, remove_job
+    from iknow.cli.jobs.change import login_name, read_ids, remove_job, show_numbers
 
     numbers = read_ids(ids, ids_file)
     remove_job(bundle, numbers, who=login_name() if who is None else who, why=why)
@@ -129,8 +127,7 @@ def relabel(
 
     iknow relabel b.iknow 3=cat 7=dog --why "second opinion"
     """
-    from iknow.cli.console_change import show_numbers
-    from iknow.cli.jobs.change import login_name, read_pairs, relabel_job
+    from iknow.cli.jobs.change import login_name, read_pairs, relabel_job, show_numbers
 
     numbers, labels = read_pairs(pairs, file)
     relabel_job(bundle, numbers, labels, who=login_name() if who is None else who, why=why)
@@ -144,8 +141,7 @@ def compact(bundle: BundleArgument, config: ConfigOption = None) -> None:
 
     iknow compact b.iknow
     """
-    from iknow.cli.console_change import show_compacted
-    from iknow.cli.jobs.change import compact_job
+    from iknow.cli.jobs.change import compact_job, show_compacted
 
     with Console(stderr=True).status("Compacting ..."):
         before, after = compact_job(bundle)
@@ -163,7 +159,7 @@ def changes(
 
     iknow changes b.iknow
     """
-    from iknow.cli.console_change import show_changes
+    from iknow.cli.jobs.change import show_changes
     from iknow.storage.about import describe_bundle
 
     found = describe_bundle(bundle)

@@ -1,10 +1,24 @@
 """Depth: the point that lies in the most boxes, proven, in any number of dimensions.
 
-The coverage of a choice of radii is the number of samples' boxes around it (`boxes`), so the best
-choice is the deepest point of the boxes. On one axis or two a sweep finds it (`sweep`), whatever
-the boxes look like. On more, we cut space into cells, bound them, and drop them or cut them again
-(`branching`): real evidence leaves a handful after two or three rounds, and what remains when time
-is up is an honest gap. If there are very many boxes a sample first shows where to look (`focus`).
+The coverage of a choice of radii is the number of samples' boxes around it (`sample_boxes`), so the
+best choice is the deepest point of the boxes. On one axis or two a sweep finds it (`sweep`),
+whatever the boxes look like. On more, we cut space into cells, bound them, and drop them or cut
+them again (`search_cells`): real evidence leaves a handful after two or three rounds, and what
+remains when time is up is an honest gap. If there are very many boxes a sample first shows where to
+look (`better_region`).
+
+Every cell has two
+numbers (`subdivision`): the value at its corner, and the most that any point in it could have. We
+drop cells that cannot beat the best corner and cut the others again, those of the highest bound
+first. When none is left the best corner is proven to be the deepest point.
+
+Time and memory are bounded. Some boxes (thin slabs that cross each other) let us drop hardly any
+cell; then time runs out, or the cells of the lowest bounds are given up to make room. Either way
+the returned bound includes theirs, so that no gap is hidden.
+
+Among very many boxes a coarse grid bounds the
+value of every cell by counting all boxes once. Only boxes with a side through the cells that may
+hold a better point need more work; the others cover these cells entirely or not at all.
 """
 
 from __future__ import annotations
@@ -16,11 +30,106 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.errors import SelectionError
-from iknow.selection.exact.branching import search_cells
 from iknow.selection.exact.deadline import Deadline, OutOfTimeError, check_time_limit
-from iknow.selection.exact.focus import better_region
-from iknow.selection.exact.subdivision import Boxes
+from iknow.selection.exact.subdivision import GRID_SIZE, Boxes, Cells, Grid, refine, whole_space
 from iknow.selection.exact.sweep import deepest_of_intervals, deepest_of_rectangles
+
+CORNERS_PER_ROUND = 1 << 23  # about how many corners of boxes to count in one round
+MOST_WAITING = 1 << 23  # boxes that waiting cells may have in part, in total; 8 bytes for each
+GUESSES = 64
+
+
+def search_cells(
+    boxes: Boxes, size: Ints, deadline: Deadline, best: float
+) -> tuple[Ints | None, float, float]:
+    """The best corner above the value `best`, its own value, and a bound that no point exceeds.
+
+    size: the number of places on each axis, of shape (n_axes,).
+    """
+    corner, best = _guess(boxes, best)
+    waiting = whole_space(boxes, size)
+    given_up = best
+    while len(waiting) and not deadline.is_over:
+        order = np.argsort(-waiting.bound, kind="stable")
+        work = np.cumsum(np.diff(waiting.starts)[order])
+        n_cells = int(np.searchsorted(work, CORNERS_PER_ROUND >> boxes.n_axes))
+        n_cells = max(1, min(n_cells, GRID_SIZE >> (2 * boxes.n_axes)))
+        try:
+            value, place, children = refine(waiting.take(order[:n_cells]), boxes, best, deadline)
+        except OutOfTimeError:
+            break
+        if value > best:
+            best, corner = value, place
+        waiting = waiting.take(order[n_cells:]).join(children)
+        waiting = waiting.take(np.flatnonzero(waiting.bound > best))
+        waiting, lost = _make_room(waiting)
+        given_up = max(given_up, lost)
+    return corner, best, max(best, given_up, float(waiting.bound.max(initial=best)))
+
+
+def _guess(boxes: Boxes, best: float) -> tuple[Ints | None, float]:
+    """The best low corner of a few boxes, if it beats a value: something to start with."""
+    corner = None
+    ordered = np.lexsort(boxes.low.T)  # so that the order the boxes come in does not matter
+    for at in ordered[:: -(-len(ordered) // GUESSES)]:
+        point = boxes.low[at]
+        around: Bools = np.all((boxes.low <= point) & (point < boxes.high), axis=1)
+        value = float(boxes.weight[around].sum())
+        if value > best:
+            corner, best = point, value
+    return corner, best
+
+
+def _make_room(waiting: Cells) -> tuple[Cells, float]:
+    """The cells of the highest bounds, as many as may wait, and the highest bound of the rest."""
+    sizes = np.diff(waiting.starts) + 2 * waiting.low.shape[1]  # a cell itself takes memory too
+    if sizes.sum() <= MOST_WAITING:
+        return waiting, -np.inf
+    order = np.argsort(-waiting.bound, kind="stable")
+    n_kept = int(np.searchsorted(np.cumsum(sizes[order]), MOST_WAITING))
+    return waiting.take(order[:n_kept]), float(waiting.bound[order[n_kept:]].max())
+
+
+def better_region(
+    lows: Floats, highs: Floats, weight: Floats, value: float, sample: Floats, deadline: Deadline
+) -> tuple[Floats, Floats] | None:
+    """A box [low, high) that holds every point above a value, or None if no point is.
+
+    lows, highs: of shape (n_boxes, n_axes). weight: of shape (n_boxes,). sample: places of shape
+    (n, n_axes) whose quantiles are the grid's cuts. Raises OutOfTimeError.
+    """
+    n_axes = lows.shape[1]
+    pieces = int(min(128, (GRID_SIZE / 8) ** (1 / n_axes)))
+    shares = np.linspace(0, 1, pieces)
+    cuts = [np.quantile(sample[:, axis], shares, method="lower") for axis in range(n_axes)]
+    for axis in range(n_axes):
+        cuts[axis][0] = lows[:, axis].min()  # no box lies before the first piece
+
+    def count(places: Floats, side: str, first: int = 0) -> Ints:
+        """How many pieces begin before each place, or, if `first` is 1, end."""
+        pairs = zip(cuts, places.T, strict=True)
+        found = [np.searchsorted(cut[first:], column, side) for cut, column in pairs]  # type: ignore[call-overload]
+        return np.stack(found, axis=1)
+
+    # Piece i is [cuts[i], cuts[i + 1]), the last one without an end.
+    owner, each = np.zeros(len(lows), dtype=np.int64), np.full(n_axes, pieces)
+    grid = Grid(owner, 1, each, np.zeros(1), deadline)
+    meets_from = np.maximum(count(lows, "right") - 1, 0)
+    bound = grid.add_up(meets_from, count(highs, "left"), np.maximum(weight, 0))
+    if (weight < 0).any():
+        covers_to = count(highs, "right", first=1) + np.isinf(highs)
+        bound += grid.add_up(count(lows, "left"), covers_to, np.minimum(weight, 0))
+    # Equal cuts make pieces without a point in them.
+    for axis in range(n_axes):
+        empty = np.diff(cuts[axis], append=np.inf) == 0
+        np.moveaxis(bound[0], axis, 0)[empty] = -np.inf
+    better = np.nonzero(bound[0] > value)
+    if len(better[0]) == 0:
+        return None
+    low = [cuts[axis][better[axis].min()] for axis in range(n_axes)]
+    high = [np.append(cuts[axis], np.inf)[better[axis].max() + 1] for axis in range(n_axes)]
+    return np.array(low), np.array(high)
+
 
 MANY_BOXES = 4_000
 SAMPLE_SIZE = 2_000
