@@ -8,7 +8,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.neural_network import MLPClassifier
 
 from iknow import EpistemicClassifier
-from iknow.cli.jobs.asserting import assertion_columns
+from iknow.cli.jobs.assess import assertion_columns
 from iknow.search.cells import CpuIndex
 from iknow.tables.columns import as_list
 from iknow.testing import assert_same_evidence

@@ -59,7 +59,7 @@ def export(
 
     iknow assess portable.iknow new.csv
     """
-    from iknow.cli.console_info import show_exported
+    from iknow.cli.console import show_exported
     from iknow.cli.jobs.export import export_job
     from iknow.cli.jobs.source import Source
     from iknow.storage.about import describe_bundle

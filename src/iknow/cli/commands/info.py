@@ -21,7 +21,7 @@ def info(
 
     iknow info signs.iknow
     """
-    from iknow.cli.console_info import show_info
+    from iknow.cli.console import show_info
     from iknow.storage.about import describe_bundle
 
     found = describe_bundle(bundle)
