@@ -11,7 +11,7 @@ import pytest
 
 from iknow.audit import Event, Label, Retention, now, open_journal, verify
 from iknow.audit.record import as_time
-from iknow.audit.walk import Anchor
+from iknow.audit.verify import Anchor
 from iknow.errors import AuditError
 from tests.audit.records import make_answer, make_records
 

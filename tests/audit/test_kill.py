@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from iknow.audit import Answer, open_journal, verify
-from iknow.audit.walk import Anchor
+from iknow.audit.verify import Anchor
 from tests.audit.crashing import Nursery
 
 KILLS = 210

@@ -12,8 +12,9 @@ from sklearn.datasets import load_digits
 from sklearn.neural_network import MLPClassifier
 
 from iknow import EpistemicClassifier, as_image
+from iknow.service.fastapi.pages import HEADERS, page_files
 from iknow.service.live import Live
-from iknow.service.page import HEADERS, page_files
+from iknow.service.seen import Looker
 
 HOSTILE = "<img src=x onerror=\"document.title='run'\">"
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC).timestamp()
@@ -44,10 +45,12 @@ class Clock:
 
 def make_live(reader, reference, clock):
     threshold = reader.selection_.level
-    return Live(
-        reader.classes_, ["input", "hidden1"], as_image(8, 8, limits=(0, 1)),
+    live = Live(
+        reader.classes_, ["input", "hidden1"],
         reference=reference, threshold=threshold, clock=clock,
     )  # fmt: skip
+    live.looker = Looker(as_image(8, 8, limits=(0, 1)), clock=clock)
+    return live
 
 
 def converse(live, reader, clock, n_requests=8, noise=0.0, seed=0):
@@ -64,7 +67,7 @@ def converse(live, reader, clock, n_requests=8, noise=0.0, seed=0):
             warnings.simplefilter("ignore")
             assessment = reader.assess(inputs)
         seconds = float(0.004 * np.exp(0.4 * rng.normal()))
-        live.add(assessment, seconds, f"{seed}-{step}", inputs)
+        live.take(live.looker.look(assessment, inputs), seconds, f"{seed}-{step}")
         requests[f"{seed}-{step}"] = inputs
     return requests
 

@@ -22,7 +22,10 @@ def said_of(rows: Rows) -> Said:
     zeros = np.zeros(len(codes), dtype=np.int8)
     watched = values[:, 0].astype(float)
     unknown = tuple({"row": i, "value": int(code)} for i, code in enumerate(codes))
-    return Said(codes, zeros, zeros, None, watched, watched[:, None], {"x": codes}, unknown=unknown)
+    return Said(
+        belief=codes, assertion=zeros, reason=zeros, level=None, unknown=unknown, watched=watched,
+        watched_layers=watched[:, None], exemplars={"x": codes},
+    )  # fmt: skip
 
 
 class Model:

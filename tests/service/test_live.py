@@ -12,12 +12,10 @@ from hypothesis import strategies as st
 
 from iknow import Assertion, Reason, as_features, as_image, as_series
 from iknow.core.level import Levels, Reference
-from iknow.errors import InputError
 from iknow.explain.on_request import OnRequest
 from iknow.explain.picture import Image
-from iknow.service import recent
-from iknow.service.live import LATELY, N_UNKNOWN, Live
-from iknow.service.recent import N_RECENT, Recent
+from iknow.service import live as live_module
+from iknow.service.live import LATELY, N_RECENT, N_UNKNOWN, Live, Recent
 from iknow.service.seen import LONGEST_SIDE, MOST_AT_ONCE, Looker, Seen, as_plain_picture
 from iknow.service.tally import N_BINS, PER_OCTAVE, Buckets, bin_of, quantiles
 
@@ -57,6 +55,10 @@ def seen_of(n, seed=0):
         belief=rng.integers(-1, 4, size=n),
         level=rng.random(n),
     )
+
+
+def add(live, assessment, seconds, request):
+    live.take(Looker().look(assessment), seconds, request)
 
 
 @given(
@@ -100,7 +102,7 @@ def test_any_duration_has_a_bin(seconds):
 @given(sizes=st.lists(st.integers(0, 14), max_size=12))
 def test_the_last_rows_are_those_at_the_end_of_a_list(sizes):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recent, "N_RECENT", 10)
+        patch.setattr(live_module, "N_RECENT", 10)
         kept = Recent(n_classes=4)
         batches = [seen_of(n, seed) for seed, n in enumerate(sizes)]
         for seen in batches:
@@ -136,9 +138,9 @@ def test_levels_at_both_ends_count_and_the_reference_is_in_shares():
 
 
 def test_it_counts_what_assessments_say(live, clock, leveled):
-    live.add(leveled, 0.010, "first")
+    add(live, leveled, 0.010, "first")
     clock.now += LATELY + 5
-    live.add(leveled[:2], 0.030, "second")
+    add(live, leveled[:2], 0.030, "second")
     found = live.to_dict()
     assert found["total"] == {
         "rows": 8, "requests": 2, "IDK": 3, "IMK": 3, "IK": 2,
@@ -159,7 +161,7 @@ def test_it_counts_what_assessments_say(live, clock, leveled):
 
 
 def test_a_day_ago_is_forgotten_but_counted(live, clock, assessment):
-    live.add(assessment, 0.01, "old")
+    add(live, assessment, 0.01, "old")
     clock.now += 100_000
     found = live.to_dict()
     assert [len(series["requests"]) for series in found["series"]] == [180, 1440]
@@ -180,36 +182,14 @@ def test_nothing_yet(live):
     json.dumps(found, allow_nan=False)
 
 
-def test_requests_assessed_together_count_as_if_apart(clock, assessment):
-    labels = assessment.classes
-    together, apart = (Live(labels, ["hidden"], clock=clock) for _ in range(2))
-    together.add(assessment, [0.1, 0.2, 0.4], [("a", 3), ("b", 1), ("c", 2)])
-    for part, seconds, request in ((slice(0, 3), 0.1, "a"), (slice(3, 4), 0.2, "b"),
-                                   (slice(4, 6), 0.4, "c")):  # fmt: skip
-        apart.add(assessment[part], seconds, request)
-    assert together.to_dict() == apart.to_dict()
-    assert {(each["request"], each["row"]) for each in together.to_dict()["unknown"]} == {
-        ("b", 0), ("c", 0), ("c", 1),
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("seconds", "request_"), [(0.1, [("a", 5)]), ([0.1], [("a", 3), ("b", 3)]), (0.1, [])]
-)
-def test_requests_that_do_not_fit_the_batch_are_refused(live, assessment, seconds, request_):
-    with pytest.raises(InputError, match="a batch of 6 rows needs requests with as many rows"):
-        live.add(assessment, seconds, request_)
-    assert live.to_dict()["total"]["rows"] == 0
-
-
 def test_an_empty_batch_is_a_request_without_rows(live, assessment):
-    live.add(assessment[:0], 0.01, "empty")
+    add(live, assessment[:0], 0.01, "empty")
     total = live.to_dict()["total"]
     assert (total["requests"], total["rows"]) == (1, 0)
 
 
 def test_an_idk_is_kept_with_its_evidence(live, leveled):
-    live.add(leveled, 0.01, "8c1f")
+    add(live, leveled, 0.01, "8c1f")
     found = {each["reason"]: each for each in live.to_dict()["unknown"]}
     assert set(found) == {"EXTRAPOLATION", "CONTRADICTION", "INVALID"}
     far = found["EXTRAPOLATION"]
@@ -264,7 +244,7 @@ def test_portraits_are_spread_over_a_batch_and_never_more_than_time_allows(clock
 def test_memory_is_bounded(live, clock, assessment):
     for step in range(25):
         clock.now += 5
-        live.add(assessment, 0.01, f"{step}")
+        add(live, assessment, 0.01, f"{step}")
     live.take(seen_of(3 * N_RECENT), 0.01, "large")
     found = live.to_dict()
     assert len(found["unknown"]) == N_UNKNOWN
@@ -288,7 +268,7 @@ def test_evidence_that_cannot_be_had_does_not_lose_the_answer(live, assessment):
         assessment, evidence=OnRequest(["hidden", "logits"], find, np.arange(6)),
         found=assessment.supports,
     )  # fmt: skip
-    live.add(lost, 0.01, "a")
+    add(live, lost, 0.01, "a")
     found = live.to_dict()
     assert found["total"]["rows"] == 6
     assert [each["layers"] for each in found["unknown"]] == [[], [], []]
@@ -297,9 +277,10 @@ def test_evidence_that_cannot_be_had_does_not_lose_the_answer(live, assessment):
 
 def test_hostile_names_and_numbers_are_plain_and_bounded(assessment, clock):
     labels = np.array(["<img src=x onerror=alert(1)>", "\x1b[31m\u202e", "a" * 9000], dtype=object)
-    live = Live(labels, ["\ud800"], lambda sample: 1 / 0, clock=clock)
-    inputs = np.full((6, 3), np.nan)
-    live.add(replace(assessment, classes=labels), float("nan"), "\x1b" * 9000, inputs)
+    live = Live(labels, ["\ud800"], clock=clock)
+    inputs, looker = np.full((6, 3), np.nan), Looker(lambda sample: 1 / 0, clock=clock)
+    seen = looker.look(replace(assessment, classes=labels), inputs)
+    live.take(seen, float("nan"), "\x1b" * 9000)
     text = json.dumps(live.to_dict(), allow_nan=False)
     assert len(text) < 20_000
     assert "\\u001b" not in text
@@ -335,7 +316,7 @@ def test_threads_share_it(assessment):
     def work():
         try:
             for step in range(40):
-                live.add(assessment, 0.01, f"{step}")
+                add(live, assessment, 0.01, f"{step}")
                 json.dumps(live.to_dict())
         except Exception as error:
             errors.append(error)

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from iknow.service.page import HEADERS, STATIC, page_files
+from iknow.service.fastapi.pages import HEADERS, STATIC, page_files
 from tests.browsing import PATIENCE, start_browser, wait_for
 from tests.service.canned import (
     ACCURACY,

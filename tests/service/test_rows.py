@@ -15,8 +15,7 @@ from hypothesis.extra import numpy as hnp
 
 from iknow.service.decoding import JSON, NPY, decode
 from iknow.service.refusal import Refusal
-from iknow.service.rows import Rows, as_rows, join_rows
-from iknow.service.shaping import shape_rows
+from iknow.service.rows import Rows, as_rows, join_rows, shape_rows
 
 NUMBERS = hnp.arrays(
     np.float64,

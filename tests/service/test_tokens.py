@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from iknow.client.address import is_loopback
+from iknow.client.connections import is_loopback
 from iknow.errors import InputError
 from iknow.service.refusal import Refusal
 from iknow.service.settings import Settings

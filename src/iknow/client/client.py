@@ -16,25 +16,37 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlencode
 
-from iknow.client.address import DEFAULT_URL, check_token, parse_address
-from iknow.client.answers import Answers, read_answers
-from iknow.client.encoding import JSON, encode
-from iknow.client.records import (
+from iknow.client.answers import (
+    Answers,
     Changed,
     Entry,
     Learned,
     Model,
     Reloaded,
+    read_answers,
     read_changed,
     read_log,
     read_record,
 )
-from iknow.client.replies import read_reply
+from iknow.client.connections import (
+    DEFAULT_URL,
+    Connections,
+    check_token,
+    parse_address,
+    read_reply,
+)
+from iknow.client.encoding import JSON, encode
 from iknow.core.text import shown
 from iknow.errors import InputError, ServiceError
 
 if TYPE_CHECKING:
     import ssl
+
+T = TypeVar("T")
+REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}", re.ASCII)
+BUSY = (429, 503)
+LONGEST_PAUSE = 1.0
+"""Seconds between two looks at a service that starts."""
 
 
 def make_asked(
@@ -59,13 +71,6 @@ def as_plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [as_plain(each) for each in value]
     return value
-
-
-T = TypeVar("T")
-REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}", re.ASCII)
-BUSY = (429, 503)
-LONGEST_PAUSE = 1.0
-"""Seconds between two looks at a service that starts."""
 
 
 class Client:
@@ -96,8 +101,6 @@ class Client:
         context: ssl.SSLContext | None = None,
         insecure: bool = False,
     ) -> None:
-        from iknow.client.connections import Connections  # only those who ask load http
-
         address = parse_address(url or os.environ.get("IKNOW_URL") or DEFAULT_URL)
         self._token = token or os.environ.get("IKNOW_TOKEN") or None
         check_token(self._token, address, insecure=insecure)

@@ -1,4 +1,7 @@
-"""Connections: one for each thread, kept open between requests.
+"""The address of a service, connections to it, one for each thread, and its replies.
+
+A token that travels without TLS can be read by everybody on the way. So it is sent to this machine
+only, unless the caller says otherwise.
 
 A server may close a connection that idles, at the very moment we use it again. So a connection that
 was closed meanwhile is replaced before anything is sent, and if a used one ends before the first
@@ -8,17 +11,146 @@ twice.
 
 from __future__ import annotations
 
+import ipaddress
+import json
 import os
+import re
 import select
-import ssl
 import threading
+from collections.abc import Callable
 from contextlib import suppress
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
 
-from iknow.client.address import Address
-from iknow.client.replies import Reply
-from iknow.errors import ServiceError
+from iknow.core.text import shorten, shown, visible
+from iknow.errors import InputError, ServiceError
+
+if TYPE_CHECKING:  # only those who ask load http
+    import ssl
+    from http.client import HTTPConnection, HTTPResponse
+
+T = TypeVar("T")
+LONGEST = 1_000
+LOCAL_NAMES = ("localhost", "ip6-localhost")
+DEFAULT_URL = "http://127.0.0.1:8000"
+PORTS = {"http": 80, "https": 443}
+PRINTABLE = re.compile(r"[!-~]+", re.ASCII)
+"""What a token is made of: anything else would break the header that carries it."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A response. retry_after: in seconds, if the service says so in a number."""
+
+    status: int
+    content: bytes
+    retry_after: float | None
+
+
+def read_reply(reply: Reply, read: Callable[[Any], T], url: str) -> T:
+    """What a response says.
+
+    Raises:
+        ServiceError: It tells an error, or it is none that a service of iknow gives.
+    """
+    try:
+        said = json.loads(reply.content)
+    except (ValueError, RecursionError):
+        said = None
+    if reply.status != 200:
+        raise ServiceError(_why(reply, said, url), reply.status, reply.retry_after)
+    try:
+        return read(said)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ServiceError(
+            f"{url} answers, but not as this version of iknow expects ({type(error).__name__}: "
+            f"{error}): is it `iknow serve`, and of this version?",
+            reply.status,
+        ) from error
+
+
+def _why(reply: Reply, said: Any, url: str) -> str:
+    """The sentence of the service, or what else stands in the response of a proxy."""
+    if isinstance(said, dict) and isinstance(said.get("error"), str):
+        return f"{reply.status}: {shorten(visible(said['error']), LONGEST)}"
+    text = visible(reply.content[:200].decode("utf-8", "replace").strip())
+    return f"{url} answered with status {reply.status}" + (f": {text}" if text else "")
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a service is. prefix: the path before its own paths, behind a proxy."""
+
+    scheme: str
+    host: str
+    port: int
+    prefix: str = ""
+
+    @property
+    def url(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}{self.prefix}"
+
+
+def parse_address(url: str) -> Address:
+    """The parts of a URL.
+
+    Examples:
+        >>> parse_address("https://knows.example/grid/").url
+        'https://knows.example:443/grid'
+
+    Raises:
+        InputError: It is no http or https URL, or has parts that no service has.
+    """
+    expected = "the URL of a service looks like http://127.0.0.1:8000"
+    if not isinstance(url, str):
+        raise InputError(f"{expected}; got {shown(url)}")
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise InputError(f"{expected}; got {shown(url)}: {error}") from error
+    if "@" in parts.netloc:  # never quoted: it holds a password
+        raise InputError(f"{expected}, without a user or a password: give token= instead")
+    if parts.scheme not in PORTS or not host or PRINTABLE.fullmatch(url) is None:
+        raise InputError(f"{expected}; got {shown(url)}")
+    if parts.query or parts.fragment:
+        raise InputError(f"{expected}, without anything after ? or #; got {shown(url)}")
+    chosen = PORTS[parts.scheme] if port is None else port
+    return Address(parts.scheme, host, chosen, parts.path.rstrip("/"))
+
+
+def check_token(token: str | None, address: Address, *, insecure: bool) -> None:
+    """Refuse a token that cannot be sent, or that others could read on its way.
+
+    Raises:
+        InputError: Never with the token in its message.
+    """
+    if token is None:
+        return
+    if not isinstance(token, str) or PRINTABLE.fullmatch(token) is None:
+        raise InputError("a token is text of visible ASCII characters without spaces")
+    if address.scheme == "http" and not is_loopback(address.host) and not insecure:
+        raise InputError(
+            f"a token must not travel without TLS, and {address.url} has none: use https, or say "
+            "insecure=True if nobody else listens on the way"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only programs on the same machine reach an address.
+
+    Examples:
+        >>> is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("0.0.0.0")
+        (True, True, False)
+    """
+    if host.lower().rstrip(".") in LOCAL_NAMES:
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 class EndedError(Exception):
@@ -59,6 +191,8 @@ class Connections:
         Raises:
             ServiceError: There was none; its `status` is None.
         """
+        from http.client import HTTPException
+
         kept = self._take()
         try:
             if kept is not None:
@@ -87,6 +221,9 @@ class Connections:
         return kept if kept is not None and kept.is_open() else None
 
     def _open(self) -> Kept:
+        import ssl
+        from http.client import HTTPConnection, HTTPSConnection
+
         where, timeout = (self.address.host, self.address.port), self._timeout
         if self.address.scheme == "http":
             return Kept(HTTPConnection(*where, timeout=timeout))

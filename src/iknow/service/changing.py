@@ -17,10 +17,9 @@ from iknow.classifier.epistemic import EpistemicClassifier
 from iknow.core.text import names, shown
 from iknow.errors import BundleError, ConflictError, IknowError
 from iknow.service.refusal import Refusal
-from iknow.service.rows import Rows, as_rows
+from iknow.service.rows import Rows, as_inputs, as_rows, shape_rows
 from iknow.service.said import labels_of
 from iknow.service.served import Served, promises_of
-from iknow.service.shaping import as_inputs, shape_rows
 
 KEYS = ("remove", "relabel", "add", "why", "after")
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

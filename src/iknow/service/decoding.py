@@ -7,16 +7,29 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic_core import from_json, to_json
 
 from iknow.core.text import names, shown
 from iknow.npy import decode_array
-from iknow.service.pydantic_core import parse_json
 from iknow.service.refusal import Refusal
 from iknow.service.rows import Rows, as_rows
 
 JSON = "application/json"
 NPY = "application/x-npy"
 KEYS = ("rows", "inputs")
+
+
+def parse_json(body: bytes) -> Any:
+    """What a JSON text holds; NaN and Infinity are numbers, as Python writes them."""
+    try:
+        return from_json(body, allow_inf_nan=True, cache_strings="keys")
+    except ValueError as error:
+        raise Refusal(400, f"the body is no JSON: {error}") from error
+
+
+def write_json(value: Any) -> bytes:
+    """The JSON text of plain values; numbers that JSON does not have become null."""
+    return to_json(value, inf_nan_mode="null")
 
 
 def decode(body: bytes, content_type: str, most_rows: int) -> Rows:

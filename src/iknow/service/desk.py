@@ -33,6 +33,7 @@ GATHER_SECONDS = 0.05
 """In which answers are gathered to be watched together."""
 MOST_BEHIND = 1_000
 """Answers to requests that wait to be watched, at most; those beyond are not."""
+MOST_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ class Desk:
         moments = [self._behind.popleft() for _ in range(len(self._behind))]
         try:
             for moment in moments:
-                self._live.take(moment.said.seen, moment.seconds, moment.request)
+                self._live.take(moment.said, moment.seconds, moment.request)
             watched = [moment.said for moment in moments if moment.watch]
             if watched:
                 self._update(watched)
@@ -154,9 +155,6 @@ class Desk:
     def close(self) -> None:
         """Wait until everything that was answered has been watched."""
         self._pool.shutdown(wait=True)
-
-
-MOST_NAMED = 5
 
 
 def summarize_drift(report: DriftReport) -> dict[str, Any]:

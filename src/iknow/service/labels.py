@@ -20,9 +20,8 @@ from iknow.audit import Answer, Journal, Label, now
 from iknow.core.text import shown
 from iknow.errors import AuditError
 from iknow.service.desks import Desks
-from iknow.service.recording import Call
 from iknow.service.refusal import Refusal
-from iknow.service.trail import Trail
+from iknow.service.trail import Call, Trail
 
 KEYS = {"request", "row", "label"}
 

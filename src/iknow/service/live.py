@@ -1,9 +1,10 @@
 """Live: what a model has been saying lately, for the page and for `GET /v1/status`.
 
-Memory is bounded: counts by time lie in rings (`tally.py`), five seconds wide over a quarter of
-an hour and a minute wide over a day; durations are counted in bins (`tally.py`); of single rows
-the last `N_RECENT` leave their belief, assertion and level, and the last `N_UNKNOWN` IDKs their
-evidence (`seen.py`).
+Memory is bounded: counts by time lie in rings (`tally.py`), five seconds wide over a quarter of an
+hour and a minute wide over a day; of single rows the last `N_RECENT` leave their belief, assertion
+and level, and the last `N_UNKNOWN` IDKs their evidence (`seen.py`). Totals since the start change
+ever more slowly: the last rows tell what a model does not know now, and whether its levels lie as
+those of the reference samples do.
 """
 
 from __future__ import annotations
@@ -12,27 +13,107 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
-from iknow.core.arrays import Floats, Labels
+from iknow.core.arrays import Floats, Ints, Labels
+from iknow.core.assertion import Assertion
+from iknow.core.codes import NO_BELIEF
 from iknow.core.text import name
-from iknow.errors import InputError
-from iknow.explain.assessment import Assessment
-from iknow.explain.picture import Renderer
 from iknow.locking import Lock
-from iknow.service.recent import Recent
-from iknow.service.seen import Looker, Seen
+from iknow.service.seen import Seen
 from iknow.service.tally import N_COLUMNS, Buckets, as_series, count, latencies, rates, totals
 
+N_RECENT = 10_000
+N_BINS = 20  # of levels, each 0.05 wide
+MOST_CLASSES = 50
+
+NOT_THERE = -2  # the belief in a place that no row has taken yet
 SERIES = ((5, 180), (60, 1440))  # seconds in a bucket, buckets
 N_UNKNOWN = 20
 RATE_SECONDS = 60
 LATELY = 300  # seconds
 
-Parts = Sequence[tuple[str, int]]  # the requests of a batch, in order: id, number of rows
+
+class Recent:
+    """Belief, assertion and level of the last rows. Not for threads to share.
+
+    Args:
+        n_classes: Number of classes.
+        reference: Levels of reference samples, of shape (n_reference,), if they are known.
+        threshold: The level from which on an answer is IK, if there is one.
+    """
+
+    def __init__(
+        self, n_classes: int, reference: Floats | None = None, threshold: float | None = None
+    ) -> None:
+        self._n_classes = n_classes
+        self._reference = None if reference is None else _shares(_histogram(reference))
+        self._threshold = threshold
+        self._belief = np.full(N_RECENT, NOT_THERE, dtype=np.int64)
+        self._assertion = np.zeros(N_RECENT, dtype=np.int8)
+        self._level = np.full(N_RECENT, np.nan)
+        self._next = 0
+
+    def add(self, seen: Seen) -> None:
+        """Remember rows; the oldest are forgotten."""
+        count = min(len(seen), N_RECENT)
+        places = (self._next + np.arange(count)) % N_RECENT
+        last = slice(len(seen) - count, None)
+        self._belief[places] = seen.belief[last]
+        self._assertion[places] = seen.assertion[last]
+        self._level[places] = np.nan if seen.level is None else seen.level[last]
+        self._next = (self._next + count) % N_RECENT
+
+    def levels(self) -> dict[str, Any] | None:
+        """How many rows have which level, for JSON; None without levels.
+
+        `counts` and `reference`, shares, have an entry for each of `N_BINS` bins of equal width
+        between 0 and 1.
+        """
+        counts = _histogram(self._level)
+        if not counts.any() and self._reference is None:
+            return None
+        return {
+            "n": int(counts.sum()),
+            "counts": counts.tolist(),
+            "reference": self._reference,
+            "threshold": self._threshold,
+        }
+
+    def by_class(self, labels: list[str]) -> dict[str, Any]:
+        """How often each class was believed with which assertion, for JSON.
+
+        `rows`, those with most IDKs first; `more`, how many further classes there are; `n`, rows.
+        """
+        there = self._belief != NOT_THERE
+        codes = np.where(self._belief == NO_BELIEF, self._n_classes, self._belief)[there]
+        joint = codes * len(Assertion) + self._assertion[there]
+        counts = np.bincount(joint, minlength=(self._n_classes + 1) * len(Assertion))
+        table = counts.reshape(-1, len(Assertion))
+        seen = np.flatnonzero(table.sum(axis=1))
+        order = seen[np.lexsort((-table[seen].sum(axis=1), -table[seen, Assertion.IDK]))]
+        rows = [
+            {
+                "label": labels[code] if code < self._n_classes else None,
+                **{each.name: int(table[code, each]) for each in Assertion},
+            }
+            for code in order[:MOST_CLASSES].tolist()
+        ]
+        return {"n": int(there.sum()), "rows": rows, "more": max(len(order) - MOST_CLASSES, 0)}
+
+
+def _histogram(levels: Floats) -> Ints:
+    """Rows by level, of shape (N_BINS,); those without a level, NaN, do not count."""
+    known = levels[~np.isnan(levels)]
+    bins = np.clip((known * N_BINS).astype(np.int64), 0, N_BINS - 1)
+    return np.bincount(bins, minlength=N_BINS)
+
+
+def _shares(counts: Ints) -> list[float] | None:
+    total = int(counts.sum())
+    return (counts / total).tolist() if total else None
 
 
 class Live:
@@ -41,15 +122,14 @@ class Live:
     Args:
         classes: Labels of shape (n_classes,).
         layers: Names of the layers.
-        picture: Makes pictures of the samples that it does not know, such as `as_image(28, 28)`.
-            Without it nothing of an input is kept.
         reference: Levels of reference samples, of shape (n_reference,), to show beside those seen.
         threshold: The level from which on an answer is IK.
         clock: Seconds since 1970 that never run backward.
 
     Examples:
+        >>> from iknow.service.seen import Looker
         >>> live = Live(ec.classes_, ec.layers_)
-        >>> live.add(ec.assess(X), seconds=0.004, request="8c1f")
+        >>> live.take(Looker().look(ec.assess(X)), seconds=0.004, request="8c1f")
         >>> live.to_dict()["total"]["rows"] == len(X)
         True
     """
@@ -58,7 +138,6 @@ class Live:
         self,
         classes: Labels,
         layers: Sequence[str],
-        picture: Renderer | None = None,
         *,
         reference: Floats | None = None,
         threshold: float | None = None,
@@ -68,50 +147,23 @@ class Live:
         self._since = self._clock()
         self._labels = [name(label) for label in np.asarray(classes).tolist()]
         self._layers = [name(layer) for layer in layers]
-        self._looker = Looker(picture, clock=self._clock)
         self._lock = Lock()
         self._total = np.zeros(N_COLUMNS, dtype=np.int64)
         self._series = [Buckets(width, n, N_COLUMNS) for width, n in SERIES]
         self._recent = Recent(len(self._labels), reference, threshold)
         self._unknown: deque[dict[str, Any]] = deque(maxlen=N_UNKNOWN)
 
-    def add(
-        self,
-        assessment: Assessment,
-        seconds: float | Sequence[float],
-        request: str | Parts,
-        inputs: Any = None,
-    ) -> None:
-        """Count a batch. Now and then this searches for the evidence about an IDK.
-
-        Args:
-            assessment: What `assess` said about n rows.
-            seconds: How long the request took, or each of several.
-            request: The request's id; or, where several were assessed together, the id and the
-                number of rows of each, in order.
-            inputs: The n rows, to draw those that are IDK.
-        """
-        self.take(self._looker.look(assessment, inputs), seconds, request)
-
-    def take(self, seen: Seen, seconds: float | Sequence[float], request: str | Parts) -> None:
-        """Count what a `Looker` saw, perhaps in another process; otherwise like `add`."""
-        parts = [(request, len(seen))] if isinstance(request, str) else list(request)
-        durations = [seconds] * len(parts) if isinstance(seconds, (int, float)) else list(seconds)
-        ends = list(accumulate(n_rows for _, n_rows in parts))
-        if len(durations) != len(parts) or (ends or [0])[-1] != len(seen):
-            raise InputError(
-                f"a batch of {len(seen)} rows needs requests with as many rows, and a duration for "
-                f"each; got {(ends or [0])[-1]} rows in {len(parts)} requests, and "
-                f"{len(durations)} durations"
-            )
-        counts, now = count(seen, durations), self._clock()
+    def take(self, seen: Seen, seconds: float, request: str) -> None:
+        """Count a request: what a `Looker` saw of it, perhaps in another process, and its time."""
+        counts, now = count(seen, seconds), self._clock()
+        moment = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds")
+        about = {"time": moment.replace("+00:00", "Z"), "request": name(request)}
         with self._lock.held():
             self._total += counts
             for buckets in self._series:
                 buckets.add(now, counts)
             self._recent.add(seen)
-            for portrait in seen.unknown:
-                self._unknown.appendleft(_place(portrait, parts, ends, now))
+            self._unknown.extendleft(portrait | about for portrait in seen.unknown)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values for JSON.
@@ -148,15 +200,3 @@ def steady_clock() -> Callable[[], float]:
     """A clock that counts seconds since 1970 and never runs backward, unlike the machine's own."""
     offset = time.time() - time.monotonic()
     return lambda: offset + time.monotonic()
-
-
-def _place(portrait: dict[str, Any], parts: Parts, ends: list[int], now: float) -> dict[str, Any]:
-    """The portrait with its request, and the row's place in that instead of in the batch."""
-    row = portrait["row"]
-    part = next(part for part, end in enumerate(ends) if row < end)
-    moment = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds")
-    return portrait | {
-        "time": moment.replace("+00:00", "Z"),
-        "request": name(parts[part][0]),
-        "row": row - (ends[part] - parts[part][1]),
-    }

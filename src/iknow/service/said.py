@@ -7,7 +7,6 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iknow.classifier.epistemic import EpistemicClassifier
 from iknow.core.arrays import Floats, Ints
@@ -16,9 +15,8 @@ from iknow.core.codes import NO_BELIEF, for_json
 from iknow.core.evidence import NO_EXEMPLAR, distances_for_and_against
 from iknow.explain.assessment import Assessment
 from iknow.monitor.scores import watch_scores
-from iknow.service.rows import Rows
+from iknow.service.rows import Rows, as_inputs
 from iknow.service.seen import Looker, Seen
-from iknow.service.shaping import as_inputs
 
 ASSERTIONS = {int(each): each.name for each in Assertion}
 REASONS = {int(each): each.name for each in Reason}
@@ -33,40 +31,23 @@ class Wanted:
     scores: bool = False
 
 
-@dataclass(frozen=True, eq=False)
-class Said:
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Said(Seen):
     """The answers about n rows.
 
     Attributes:
-        belief: Class codes of shape (n,), `NO_BELIEF` for none.
-        assertion, reason: Codes of shape (n,); see `iknow.Assertion` and `iknow.Reason`.
-        level: Of shape (n,); None without levels.
         watched: What the alarm looks at, of shape (n,), and by layer, of shape (n, n_layers).
         exemplars: By layer, the nearest training row of the believed class, of shape (n,), if
             wanted.
         scores: Of shape (n, n_classes), if wanted.
         evidence: Of length n, in plain values, if wanted.
-        unknown: Portraits of some of the IDKs, each with its `row`, for the page.
     """
 
-    belief: Ints
-    assertion: NDArray[np.int8]
-    reason: NDArray[np.int8]
-    level: Floats | None
     watched: Floats
     watched_layers: Floats
     exemplars: Mapping[str, Ints]
     scores: Floats | None = None
     evidence: list[Any] | None = None
-    unknown: tuple[dict[str, Any], ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.belief)
-
-    @property
-    def seen(self) -> Seen:
-        """What the page shows of it."""
-        return Seen(self.assertion, self.reason, self.belief, self.level, self.unknown)
 
     def __getitem__(self, rows: slice) -> Said:
         """The answers about some rows, of one request among those joined."""
@@ -90,11 +71,7 @@ def say(classifier: EpistemicClassifier, looker: Looker, rows: Rows, wanted: Wan
     seen = looker.look(assessment, rows.values)
     watched, _, watched_layers = watch_scores(assessment)
     return Said(
-        belief=seen.belief,
-        assertion=seen.assertion,
-        reason=seen.reason,
-        level=seen.level,
-        unknown=seen.unknown,
+        **vars(seen),
         watched=watched,
         watched_layers=watched_layers,
         exemplars=assessment.own_exemplars if wanted.exemplars else {},

@@ -20,15 +20,13 @@ from iknow.service.computing import Computing, InProcesses, InThread
 from iknow.service.desk import Desk, Moment
 from iknow.service.desks import Desks, keep_state, make_batcher, open_desk
 from iknow.service.labels import learn_labels
-from iknow.service.recording import Call
 from iknow.service.refusal import Refusal
 from iknow.service.room import Room
-from iknow.service.rows import Rows
+from iknow.service.rows import Rows, shape_rows
 from iknow.service.said import Said, Wanted
 from iknow.service.served import Served, Source, load_served
 from iknow.service.settings import Settings
-from iknow.service.shaping import shape_rows
-from iknow.service.trail import Trail
+from iknow.service.trail import Call, Trail
 from iknow.storage.about import describe_bundle
 from iknow.storage.committing import catch_up
 from iknow.storage.log_record import entry_to_dict

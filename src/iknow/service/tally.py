@@ -17,7 +17,6 @@ quantiles would not.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +27,13 @@ from iknow.core.assertion import Assertion, Reason
 from iknow.service.seen import Seen
 
 Counts = NDArray[np.integer[Any]]
+PER_OCTAVE = 8
+SHORTEST = 2.0**-14
+N_BINS = 21 * PER_OCTAVE
+REASONS = len(Assertion)
+REQUESTS = REASONS + len(Reason)
+DURATIONS = REQUESTS + 1
+N_COLUMNS = DURATIONS + N_BINS
 
 
 class Stretch(NamedTuple):
@@ -88,11 +94,6 @@ class Buckets:
             self._latest = bucket
 
 
-PER_OCTAVE = 8
-SHORTEST = 2.0**-14
-N_BINS = 21 * PER_OCTAVE
-
-
 def bin_of(seconds: float) -> int:
     """The bin of a duration; what is shorter or longer than all bins goes into the first or last.
 
@@ -120,20 +121,12 @@ def quantiles(counts: NDArray[np.integer[Any]], *shares: float) -> list[Floats]:
     return found
 
 
-REASONS = len(Assertion)
-REQUESTS = REASONS + len(Reason)
-DURATIONS = REQUESTS + 1
-N_COLUMNS = DURATIONS + N_BINS
-
-
-def count(seen: Seen, durations: Sequence[float]) -> Ints:
-    """The tally of a batch, of shape (N_COLUMNS,). durations: of its requests, in seconds."""
+def count(seen: Seen, seconds: float) -> Ints:
+    """The tally of a request that took some seconds, of shape (N_COLUMNS,)."""
     counts = np.zeros(N_COLUMNS, dtype=np.int64)
     counts[:REASONS] = np.bincount(seen.assertion, minlength=len(Assertion))
     counts[REASONS:REQUESTS] = np.bincount(seen.reason, minlength=len(Reason))
-    counts[REQUESTS] = len(durations)
-    for seconds in durations:
-        counts[DURATIONS + bin_of(seconds)] += 1
+    counts[REQUESTS] = counts[DURATIONS + bin_of(seconds)] = 1
     return counts
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from uvicorn import Config, Server
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from iknow.client.address import is_loopback
+from iknow.client.connections import is_loopback
 from iknow.errors import IknowError, InputError
 from iknow.service.fastapi.app import create_app
 from iknow.service.service import Service

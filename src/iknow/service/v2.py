@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from iknow.core.assertion import Assertion, Reason
 from iknow.core.codes import NO_BELIEF
 from iknow.core.text import names, shown
-from iknow.service.pydantic_core import parse_json, write_json
+from iknow.service.decoding import parse_json, write_json
 from iknow.service.refusal import Refusal
 from iknow.service.rows import Rows
 from iknow.service.said import Said
@@ -33,6 +33,8 @@ DTYPES = {
     "FP16": np.float16, "FP32": np.float32, "FP64": np.float64,
 }  # fmt: skip
 MOST_AXES = 8
+LENGTH_HEADER = "Inference-Header-Content-Length"
+OUTPUTS = ("belief", "assertion", "reason", "level", "scores")
 
 
 def read_tensor(tensor: Any, rest: memoryview, tensors: dict[str, NDArray[Any]]) -> int:
@@ -150,10 +152,6 @@ def _text(content: bytes, name: str) -> str:
         return content.decode()
     except UnicodeDecodeError as error:
         raise Refusal(422, f"{shown(name, 60)} holds text that is not UTF-8") from error
-
-
-LENGTH_HEADER = "Inference-Header-Content-Length"
-OUTPUTS = ("belief", "assertion", "reason", "level", "scores")
 
 
 @dataclass(frozen=True, eq=False)

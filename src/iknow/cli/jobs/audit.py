@@ -16,9 +16,8 @@ import numpy as np
 
 from iknow.audit import Record, Verification, open_journal, verify
 from iknow.audit.chain import columns_of
-from iknow.audit.deriving import Columns
 from iknow.audit.record import as_time
-from iknow.audit.walk import Anchor
+from iknow.audit.verify import Anchor, Columns
 from iknow.classifier.epistemic import EpistemicClassifier
 from iknow.cli.jobs.assess import load_classifier
 from iknow.cli.jobs.outputs import check_output
@@ -26,8 +25,7 @@ from iknow.core.codes import NO_BELIEF, for_json
 from iknow.core.text import shown
 from iknow.errors import InputError
 from iknow.explain.assessment import Assessment
-from iknow.service.rows import Rows, as_columns
-from iknow.service.shaping import as_inputs, shape_rows
+from iknow.service.rows import Rows, as_columns, as_inputs, shape_rows
 from iknow.storage.about import describe_bundle
 from iknow.tables import format_to_write, writing
 from iknow.tables.columns import Coded

@@ -24,7 +24,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from iknow.classifier.epistemic import EpistemicClassifier
-from iknow.client.address import is_loopback
+from iknow.client.connections import is_loopback
 from iknow.core.text import name
 from iknow.service.fastapi import pages, v1, v2
 from iknow.service.fastapi.reading import ID_HEADER, find_request_id
@@ -38,6 +38,17 @@ from iknow.version import __version__
 
 LONGEST = 1_000
 EXPLAINED = {404: "there is nothing at this path", 405: "this path does not take that method"}
+SAFE = {
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Frame-Options": "DENY",
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+}
+log = logging.getLogger("iknow.service")
 
 
 def handle_errors(app: FastAPI) -> None:
@@ -83,18 +94,6 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 def _respond(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
     return JSONResponse({"error": name(message, LONGEST)}, status, headers)
-
-
-SAFE = {
-    "X-Content-Type-Options": "nosniff",
-    "Cache-Control": "no-store",
-    "Referrer-Policy": "no-referrer",
-    "X-Frame-Options": "DENY",
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    ),
-}
 
 
 class Envelope:
@@ -147,9 +146,6 @@ def is_local(host: str) -> bool:
     """
     name = host.partition("]")[0].lstrip("[") if host.startswith("[") else host.partition(":")[0]
     return is_loopback(name)
-
-
-log = logging.getLogger("iknow.service")
 
 
 def create_app(

@@ -1,17 +1,87 @@
-"""The page, the probes and the metrics."""
+"""The page at `/`, the probes and the metrics.
+
+The page is three files, the same for everybody, and holds no data: it asks for `/v1/status`, with
+the token that the reader gives it. Its modules travel as one script, together with what they share
+with the report (`iknow.report.modules`). The policy lets it load its own script and style, show
+pictures that came with the status, and ask nobody but this server.
+"""
 
 from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 
 from fastapi import APIRouter, Request, Response
 from starlette.responses import PlainTextResponse
 
+from iknow.report.assembly import read_style
+from iknow.report.modules import bundle
 from iknow.service.fastapi.reading import admit, service_of
 from iknow.service.fastapi.schemas import READ
 from iknow.service.fastapi.v1 import respond
-from iknow.service.page import HEADERS, PageFile, page_files
 from iknow.service.refusal import Refusal
 
+PACKAGE = Path(__file__).parents[2]
+STATIC = PACKAGE / "service" / "static"
+ENTRY = "service/static/main.js"
+
+HEADERS: Mapping[str, str] = MappingProxyType(
+    {
+        "Content-Security-Policy": (
+            "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; "
+            "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        ),
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+        "Cache-Control": "no-cache",  # keep it, but ask whether it changed
+    }
+)
+"""To send with each of the files."""
 router = APIRouter()
+
+
+class PageFile(NamedTuple):
+    """A file of the page: its bytes and their type."""
+
+    content: bytes
+    content_type: str
+
+    @property
+    def etag(self) -> str:
+        """A strong entity tag, which changes with the content and with nothing else."""
+        return f'"{hashlib.sha256(self.content).hexdigest()[:32]}"'
+
+
+@cache
+def page_files() -> Mapping[str, PageFile]:
+    """Return the files of the page by path.
+
+    Examples:
+        >>> sorted(page_files())
+        ['/', '/page.css', '/page.js']
+    """
+    files = {
+        "/": ((STATIC / "page.html").read_text("utf-8"), "text/html"),
+        "/page.css": (read_style() + (STATIC / "page.css").read_text("utf-8"), "text/css"),
+        "/page.js": (bundle(_modules(), ENTRY), "text/javascript"),
+    }
+    return MappingProxyType(
+        {
+            path: PageFile(text.encode(), f"{kind}; charset=utf-8")
+            for path, (text, kind) in files.items()
+        }
+    )
+
+
+def _modules() -> dict[str, str]:
+    """The sources of all modules, by their paths in the package, which is how they import."""
+    folders = (STATIC, PACKAGE / "report" / "static")
+    found = (path for folder in folders for path in folder.rglob("*.js"))
+    return {path.relative_to(PACKAGE).as_posix(): path.read_text("utf-8") for path in found}
 
 
 @router.get("/healthz", responses=READ)

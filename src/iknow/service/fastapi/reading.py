@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from uuid import uuid4
 
 from fastapi import Request
 
 from iknow.core.text import shown
-from iknow.service.recording import Call
 from iknow.service.refusal import Refusal
 from iknow.service.service import Service
+from iknow.service.trail import Call
+
+try:
+    from opentelemetry import propagate, trace
+except ImportError:  # the extra `telemetry`
+    trace = None  # type: ignore[assignment]
 
 REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}", re.ASCII)
 ID_HEADER = "X-Request-Id"
@@ -71,3 +78,22 @@ async def read_body(request: Request) -> bytes:
 
 def _too_long(most: int) -> Refusal:
     return Refusal(413, f"the body may have {most:,} bytes: send fewer rows in several requests")
+
+
+@contextmanager
+def span(
+    name: str, headers: Mapping[str, str] | None = None, **attributes: str | int
+) -> Iterator[None]:
+    """A span of the current trace, or of the one that the headers of a request name.
+
+    Nothing where OpenTelemetry is not installed. The tracer provider is the application's own, as
+    `opentelemetry-instrument` or the program that calls `create_app` sets it up.
+    """
+    if trace is None:
+        yield
+        return
+    context = None if headers is None else propagate.extract(dict(headers))
+    tracer = trace.get_tracer("iknow.service")
+    named = {f"iknow.{key}": value for key, value in attributes.items()}
+    with tracer.start_as_current_span(name, context=context, attributes=named):
+        yield

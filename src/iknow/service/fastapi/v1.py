@@ -7,9 +7,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 
 from iknow.service.changing import read_asked
-from iknow.service.decoding import JSON, decode
+from iknow.service.decoding import JSON, decode, parse_json, write_json
 from iknow.service.desk import Desk
-from iknow.service.fastapi.reading import admit, read_body, service_of
+from iknow.service.fastapi.reading import admit, read_body, service_of, span
 from iknow.service.fastapi.schemas import (
     ASKED,
     CHANGE_BODY,
@@ -24,8 +24,6 @@ from iknow.service.fastapi.schemas import (
     Model,
     Models,
 )
-from iknow.service.opentelemetry import span
-from iknow.service.pydantic_core import parse_json, write_json
 from iknow.service.refusal import Refusal
 from iknow.service.said import Wanted, as_answers
 from iknow.service.service import Service

@@ -8,10 +8,9 @@ from fastapi import APIRouter, Request, Response
 
 from iknow.service.decoding import JSON
 from iknow.service.desk import Desk
-from iknow.service.fastapi.reading import admit, read_body, service_of
+from iknow.service.fastapi.reading import admit, read_body, service_of, span
 from iknow.service.fastapi.schemas import ASKED, BINARY, READ
 from iknow.service.fastapi.v1 import find_desk, respond
-from iknow.service.opentelemetry import span
 from iknow.service.refusal import Refusal
 from iknow.service.said import Wanted
 from iknow.service.v2 import LENGTH_HEADER, describe_model, read_request, write_response
