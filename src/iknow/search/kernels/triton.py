@@ -18,6 +18,7 @@ each tile whose low is within the limit, and all its rows if its second is, too.
 counts if its number is lower, and the limit of D admits it.
 """
 
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -498,26 +499,19 @@ def power_of_two(n: int) -> int:
 # Kernels: the numbers of queries, of `QueryBounds`, in one pass over the queries.
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def bound_queries(  # type: ignore[no-untyped-def]
-    queries,  # (n_queries, n_features), float32
-    center,  # (n_features,), float64
-    constants,  # (3,), float64: scale of the frame, 1 + slack, error
-    low_out,  # (multiple of TILE_Q, WIDTH), fp16; zero beyond the features
-    numbers_out,  # (3, multiple of TILE_Q), float32: scales, norms and errors
-    half_norm_out,  # (n_queries,), float64; -inf where there are no bounds
-    n_queries,
-    n_features,
-    n_padded,
-    TILE_Q: tl.constexpr,
-    STEP: tl.constexpr,
-    WIDTH: tl.constexpr,
-    SMALLEST: tl.constexpr,
-    TOP: tl.constexpr,
-    FAR: tl.constexpr,
-    TRUSTED: tl.constexpr,
-):
-    """Program i: queries i * TILE_Q and on."""
+@triton.jit
+def bound_queries(
+    queries, center, constants, low_out, numbers_out, half_norm_out, n_queries, n_features,
+    n_padded, TILE_Q: tl.constexpr, STEP: tl.constexpr, WIDTH: tl.constexpr,
+    SMALLEST: tl.constexpr, TOP: tl.constexpr, FAR: tl.constexpr, TRUSTED: tl.constexpr,
+):  # fmt: skip
+    """Program i: queries i * TILE_Q and on.
+
+    queries: (n_queries, n_features), float32. center: (n_features,), float64. constants: (3,),
+    float64: scale of the frame, 1 + slack, error. low_out: (multiple of TILE_Q, WIDTH), fp16; zero
+    beyond the features. numbers_out: (3, multiple of TILE_Q), float32: scales, norms and errors.
+    half_norm_out: (n_queries,), float64; -inf where there are no bounds.
+    """
     q = tl.program_id(0) * TILE_Q + tl.arange(0, TILE_Q)
     is_query = q < n_queries
     scale = tl.load(constants)
@@ -559,8 +553,8 @@ def bound_queries(  # type: ignore[no-untyped-def]
     tl.store(half_norm_out + q, half, mask=is_query)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def _place(queries, center, scale, q, is_query, first, n_features, STEP: tl.constexpr):  # type: ignore[no-untyped-def]
+@triton.jit
+def _place(queries, center, scale, q, is_query, first, n_features, STEP: tl.constexpr):
     """X of the columns from `first`, in float64; 0 for padding."""
     column = first + tl.arange(0, STEP)
     is_feature = column < n_features
@@ -572,7 +566,7 @@ def _place(queries, center, scale, q, is_query, first, n_features, STEP: tl.cons
 
 
 @triton.jit
-def _rounded_up(values):  # type: ignore[no-untyped-def]
+def _rounded_up(values):
     """Values >= 0 in float32, rounded up and away from underflow."""
     bits = values.to(tl.float32).to(tl.int32, bitcast=True) + 1
     return tl.maximum(bits.to(tl.float32, bitcast=True), 7.888609052210118e-31)
@@ -581,29 +575,19 @@ def _rounded_up(values):  # type: ignore[no-untyped-def]
 # The bounds of blocks, and what is within a limit.
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def block_minima(  # type: ignore[no-untyped-def]
-    rows,  # (n_tiles * TILE_R, N_STEPS * STEP): row r of a tile is of stripe r % STRIPES
-    half_norms,  # (n_tiles * TILE_R,), in the same order; huge for padding
-    losses,  # (n_tiles * SHARE,)
-    lengths,  # (n_tiles * SHARE,)
-    queries,  # (multiple of TILE_Q, N_STEPS * STEP)
-    scales,  # (multiple of TILE_Q,), as the next two
-    norms,
-    errors,
-    minima,  # out: (n_tiles * SHARE, stride)
-    stride,
-    n_tiles,
-    tiles_each,
-    STEP: tl.constexpr,
-    N_STEPS: tl.constexpr,
-    TILE_Q: tl.constexpr,
-    TILE_R: tl.constexpr,
-    STRIPES: tl.constexpr,
-    SHARE: tl.constexpr,
-    WIDEN: tl.constexpr,
-):
-    """Lower bounds of all blocks of TILE_R / SHARE rows; program (i, j): queries i, tiles j."""
+@triton.jit
+def block_minima(
+    rows, half_norms, losses, lengths, queries, scales, norms, errors, minima, stride, n_tiles,
+    tiles_each, STEP: tl.constexpr, N_STEPS: tl.constexpr, TILE_Q: tl.constexpr,
+    TILE_R: tl.constexpr, STRIPES: tl.constexpr, SHARE: tl.constexpr, WIDEN: tl.constexpr,
+):  # fmt: skip
+    """Lower bounds of all blocks of TILE_R / SHARE rows; program (i, j): queries i, tiles j.
+
+    rows: (n_tiles * TILE_R, N_STEPS * STEP): row r of a tile is of stripe r % STRIPES. half_norms:
+    (n_tiles * TILE_R,), in the same order; huge for padding. losses: (n_tiles * SHARE,). lengths:
+    (n_tiles * SHARE,). queries: (multiple of TILE_Q, N_STEPS * STEP). scales: (multiple of
+    TILE_Q,), as the next two. minima: out: (n_tiles * SHARE, stride).
+    """
     WIDTH: tl.constexpr = STEP * N_STEPS
     q = tl.program_id(0) * TILE_Q + tl.arange(0, TILE_Q)
     k = tl.arange(0, STEP)
@@ -627,21 +611,12 @@ def block_minima(  # type: ignore[no-untyped-def]
         tl.store(minima + block.to(tl.int64)[None, :] * stride + q[:, None], low)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def _stripe_minima(  # type: ignore[no-untyped-def]
-    rows,
-    half_norms,
-    query_at,
-    first_query,
-    scale,
-    tile,
-    STEP: tl.constexpr,
-    N_STEPS: tl.constexpr,
-    TILE_Q: tl.constexpr,
-    TILE_R: tl.constexpr,
-    STRIPES: tl.constexpr,
+@triton.jit
+def _stripe_minima(
+    rows, half_norms, query_at, first_query, scale, tile, STEP: tl.constexpr,
+    N_STEPS: tl.constexpr, TILE_Q: tl.constexpr, TILE_R: tl.constexpr, STRIPES: tl.constexpr,
     WIDEN: tl.constexpr,
-):
+):  # fmt: skip
     """The lowest h σ - x̃·q̃ in each stripe of a tile, of shape (TILE_Q, STRIPES)."""
     r = tl.arange(0, TILE_R)
     k = tl.arange(0, STEP)
@@ -655,27 +630,24 @@ def _stripe_minima(  # type: ignore[no-untyped-def]
     return tl.min(tl.reshape(bounds, (TILE_Q, TILE_R // STRIPES, STRIPES)), axis=1)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def _multiply(a, b, WIDEN: tl.constexpr):  # type: ignore[no-untyped-def]
+@triton.jit
+def _multiply(a, b, WIDEN: tl.constexpr):
     if WIDEN:  # the interpreter warns for fp16
         a, b = a.to(tl.float32), b.to(tl.float32)
     return tl.dot(a, b)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def lowest_of_segments(  # type: ignore[no-untyped-def]
-    minima,  # (at least all blocks, stride)
-    starts,  # (n_segments,): the segment is start, start + step, ... below its end
-    ends,
-    step,
-    low_out,  # (n_segments, n_queries)
-    block_out,  # (n_segments, n_queries), int64
-    stride,
-    n_queries,
-    AT_ONCE: tl.constexpr,
+@triton.jit
+def lowest_of_segments(
+    minima, starts, ends, step, low_out, block_out, stride, n_queries, AT_ONCE: tl.constexpr,
     TILE_Q: tl.constexpr,
-):
-    """The lowest minimum of each segment and the first block that has it."""
+):  # fmt: skip
+    """The lowest minimum of each segment and the first block that has it.
+
+    minima: (at least all blocks, stride). starts: (n_segments,): the segment is start, start +
+    step, ... below its end. low_out: (n_segments, n_queries). block_out: (n_segments, n_queries),
+    int64.
+    """
     segment = tl.program_id(0).to(tl.int64)
     q = tl.program_id(1) * TILE_Q + tl.arange(0, TILE_Q)
     is_query = q < n_queries
@@ -698,24 +670,17 @@ def lowest_of_segments(  # type: ignore[no-untyped-def]
     tl.store(block_out + out, best.to(tl.int64), mask=is_query)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def list_within(  # type: ignore[no-untyped-def]
-    bounds,  # (n_tiles, stride)
-    limits,  # (n_limits, n_queries)
-    ranks,  # (n_tiles,), int64
-    tile_out,  # (capacity,), int32
-    query_out,  # (capacity,), int32
-    count,  # (1,), int64: how many there are, perhaps more than the capacity; 0 before
-    capacity,
-    stride,
-    n_tiles,
-    n_queries,
-    first_query,  # of those asked for
-    end_query,
-    TILE_T: tl.constexpr,
-    TILE_Q: tl.constexpr,
-):
-    """Tiles, or blocks, and queries whose bound is within its limit, in any order."""
+@triton.jit
+def list_within(
+    bounds, limits, ranks, tile_out, query_out, count, capacity, stride, n_tiles, n_queries,
+    first_query, end_query, TILE_T: tl.constexpr, TILE_Q: tl.constexpr,
+):  # fmt: skip
+    """Tiles, or blocks, and queries whose bound is within its limit, in any order.
+
+    bounds: (n_tiles, stride). limits: (n_limits, n_queries). ranks: (n_tiles,), int64. tile_out:
+    (capacity,), int32. query_out: (capacity,), int32. count: (1,), int64: how many there are,
+    perhaps more than the capacity; 0 before. first_query: of those asked for.
+    """
     tile = tl.program_id(0) * TILE_T + tl.arange(0, TILE_T)
     q = first_query + tl.program_id(1) * TILE_Q + tl.arange(0, TILE_Q)
     exists = (tile < n_tiles)[:, None] & (q < end_query)[None, :]
@@ -742,13 +707,13 @@ def list_within(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _square(points, queries, column):  # type: ignore[no-untyped-def]
+def _square(points, queries, column):
     difference = tl.load(points + column).to(tl.float64) - tl.load(queries + column).to(tl.float64)
     return difference * difference
 
 
 @triton.jit
-def _join_eight(sums):  # type: ignore[no-untyped-def]
+def _join_eight(sums):
     """Eight running sums, of shape (pairs, size, 8), joined in pairs."""
     PAIRS: tl.constexpr = sums.shape[0]
     SIZE: tl.constexpr = sums.shape[1]
@@ -758,8 +723,8 @@ def _join_eight(sums):  # type: ignore[no-untyped-def]
     return tl.sum(twos, axis=2)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def _sum_of_few(points, queries, LENGTH: tl.constexpr):  # type: ignore[no-untyped-def]
+@triton.jit
+def _sum_of_few(points, queries, LENGTH: tl.constexpr):
     """Σ (x_j - q_j)² over LENGTH <= LEAF columns."""
     if LENGTH < 8:
         total = _square(points, queries, 0)
@@ -777,8 +742,8 @@ def _sum_of_few(points, queries, LENGTH: tl.constexpr):  # type: ignore[no-untyp
     return total
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def _sum_of_many(points, queries, leaves, N_LEAVES: tl.constexpr):  # type: ignore[no-untyped-def]
+@triton.jit
+def _sum_of_many(points, queries, leaves, N_LEAVES: tl.constexpr):
     """Σ (x_j - q_j)² over more columns: leaf by leaf, sums of halves waiting on a stack."""
     DEPTH: tl.constexpr = 16  # for 128 · 2^15 columns
     depth = tl.arange(0, DEPTH)[None, None, :]
@@ -802,18 +767,11 @@ def _sum_of_many(points, queries, leaves, N_LEAVES: tl.constexpr):  # type: igno
     return tl.sum(tl.where(depth == 0, stack, 0.0), axis=2)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def measure(  # type: ignore[no-untyped-def]
-    points,
-    numbers,
-    queries,
-    leaves,
-    query,
-    block,
-    SIZE: tl.constexpr,
-    WIDTH: tl.constexpr,
+@triton.jit
+def measure(
+    points, numbers, queries, leaves, query, block, SIZE: tl.constexpr, WIDTH: tl.constexpr,
     N_LEAVES: tl.constexpr,
-):
+):  # fmt: skip
     """Distances and row numbers of pairs of a query and a block, both of shape (pairs, SIZE)."""
     row = block.to(tl.int64)[:, None] * SIZE + tl.arange(0, SIZE)[None, :]
     number = tl.load(numbers + row)
@@ -826,30 +784,25 @@ def measure(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def nearest_of(distance, number):  # type: ignore[no-untyped-def]
+def nearest_of(distance, number):
     """The lowest distance of each pair and the lowest number that has it."""
     nearest = tl.min(distance, axis=1)
     return nearest, tl.min(tl.where(distance == nearest[:, None], number, NO_ROW), axis=1)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def nearest_of_pairs(  # type: ignore[no-untyped-def]
-    points,  # (n_blocks * SIZE, WIDTH), float32
-    numbers,  # (n_blocks * SIZE,), int64
-    queries,  # (n_queries, WIDTH), float32
-    leaves,  # (N_LEAVES, 3), int32: see `list_leaves`
-    query,  # (n_pairs,), int64
-    block,  # (n_pairs,), int64
-    n_pairs,
-    distance_out,  # (FEW, n_pairs), float64
-    number_out,  # (FEW, n_pairs), int64
-    PAIRS: tl.constexpr,
-    SIZE: tl.constexpr,
-    WIDTH: tl.constexpr,
-    N_LEAVES: tl.constexpr,
+@triton.jit
+def nearest_of_pairs(
+    points, numbers, queries, leaves, query, block, n_pairs, distance_out, number_out,
+    PAIRS: tl.constexpr, SIZE: tl.constexpr, WIDTH: tl.constexpr, N_LEAVES: tl.constexpr,
     FEW: tl.constexpr,
-):
-    """The nearest rows of each pair: their distances and numbers, the lowest number on ties."""
+):  # fmt: skip
+    """The nearest rows of each pair: their distances and numbers, the lowest number on ties.
+
+    points: (n_blocks * SIZE, WIDTH), float32. numbers: (n_blocks * SIZE,), int64. queries:
+    (n_queries, WIDTH), float32. leaves: (N_LEAVES, 3), int32: see `list_leaves`. query: (n_pairs,),
+    int64. block: (n_pairs,), int64. distance_out: (FEW, n_pairs), float64. number_out: (FEW,
+    n_pairs), int64.
+    """
     pair = tl.program_id(0) * PAIRS + tl.arange(0, PAIRS)
     exists = pair < n_pairs
     q = tl.load(query + pair, mask=exists, other=0)
@@ -867,22 +820,15 @@ def nearest_of_pairs(  # type: ignore[no-untyped-def]
             number_out += n_pairs
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def distances_of_pairs(  # type: ignore[no-untyped-def]
-    points,
-    numbers,
-    queries,
-    leaves,
-    query,
-    block,
-    n_pairs,
-    distance_out,  # (n_pairs, SIZE), float64
-    PAIRS: tl.constexpr,
-    SIZE: tl.constexpr,
-    WIDTH: tl.constexpr,
-    N_LEAVES: tl.constexpr,
-):
-    """The distances to all rows of each pair; inf for padding."""
+@triton.jit
+def distances_of_pairs(
+    points, numbers, queries, leaves, query, block, n_pairs, distance_out, PAIRS: tl.constexpr,
+    SIZE: tl.constexpr, WIDTH: tl.constexpr, N_LEAVES: tl.constexpr,
+):  # fmt: skip
+    """The distances to all rows of each pair; inf for padding.
+
+    distance_out: (n_pairs, SIZE), float64.
+    """
     pair = tl.program_id(0) * PAIRS + tl.arange(0, PAIRS)
     exists = pair < n_pairs
     q = tl.load(query + pair, mask=exists, other=0)
@@ -895,31 +841,20 @@ def distances_of_pairs(  # type: ignore[no-untyped-def]
 # Winners.
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def tile_winners(  # type: ignore[no-untyped-def]
-    rows,  # (n_tiles * TILE_R, N_STEPS * STEP): row r of a tile is of stripe r % STRIPES
-    half_norms,  # (n_tiles * TILE_R,), in the same order; huge for padding
-    losses,  # (n_tiles,)
-    lengths,  # (n_tiles,)
-    queries,  # (multiple of TILE_Q, N_STEPS * STEP)
-    scales,  # (multiple of TILE_Q,), as the next two
-    norms,
-    errors,
-    lows,  # out: (n_tiles, stride)
-    seconds,  # out: (n_tiles, stride)
-    stride,
-    n_tiles,
-    tiles_each,
-    STEP: tl.constexpr,
-    N_STEPS: tl.constexpr,
-    TILE_Q: tl.constexpr,
-    TILE_R: tl.constexpr,
-    STRIPES: tl.constexpr,
-    WIDEN: tl.constexpr,
-):
+@triton.jit
+def tile_winners(
+    rows, half_norms, losses, lengths, queries, scales, norms, errors, lows, seconds, stride,
+    n_tiles, tiles_each, STEP: tl.constexpr, N_STEPS: tl.constexpr, TILE_Q: tl.constexpr,
+    TILE_R: tl.constexpr, STRIPES: tl.constexpr, WIDEN: tl.constexpr,
+):  # fmt: skip
     """Low and second of all tiles; program (i, j): queries i, tiles j.
 
     The stripe to leave out is the one that `low` names, so `second` is right whichever it is.
+
+    rows: (n_tiles * TILE_R, N_STEPS * STEP): row r of a tile is of stripe r % STRIPES. half_norms:
+    (n_tiles * TILE_R,), in the same order; huge for padding. losses: (n_tiles,). lengths:
+    (n_tiles,). queries: (multiple of TILE_Q, N_STEPS * STEP). scales: (multiple of TILE_Q,), as the
+    next two. lows: out: (n_tiles, stride). seconds: out: (n_tiles, stride).
     """
     WIDTH: tl.constexpr = STEP * N_STEPS
     q = tl.program_id(0) * TILE_Q + tl.arange(0, TILE_Q)
@@ -946,25 +881,23 @@ def tile_winners(  # type: ignore[no-untyped-def]
         tl.store(seconds + at, second - lost)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def _name(bounds, stripe, STRIPES: tl.constexpr):  # type: ignore[no-untyped-def]
+@triton.jit
+def _name(bounds, stripe, STRIPES: tl.constexpr):
     """Bounds with the number of a stripe in place of their last bits."""
     bits = (bounds.to(tl.int32, bitcast=True) & -STRIPES) | stripe
     return bits.to(tl.float32, bitcast=True)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def lowest_of_tiles(  # type: ignore[no-untyped-def]
-    lows,  # (n_tiles, stride)
-    starts,  # (n_classes + 1,), int64: the first tile of each class
-    tile_out,  # (n_classes, n_queries), int32
-    other_out,  # (n_classes, n_queries)
-    stride,
-    n_queries,
-    AT_ONCE: tl.constexpr,
+@triton.jit
+def lowest_of_tiles(
+    lows, starts, tile_out, other_out, stride, n_queries, AT_ONCE: tl.constexpr,
     TILE_Q: tl.constexpr,
-):
-    """The tile of each class with the lowest low, and the lowest low of its other tiles."""
+):  # fmt: skip
+    """The tile of each class with the lowest low, and the lowest low of its other tiles.
+
+    lows: (n_tiles, stride). starts: (n_classes + 1,), int64: the first tile of each class.
+    tile_out: (n_classes, n_queries), int32. other_out: (n_classes, n_queries).
+    """
     rank = tl.program_id(0).to(tl.int64)
     q = tl.program_id(1) * TILE_Q + tl.arange(0, TILE_Q)
     is_query = q < n_queries
@@ -990,34 +923,23 @@ def lowest_of_tiles(  # type: ignore[no-untyped-def]
     tl.store(other_out + out, other, mask=is_query)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def measure_winners(  # type: ignore[no-untyped-def]
-    points,  # (n_tiles * STRIPES * SIZE, WIDTH), float32
-    numbers,  # (n_tiles * STRIPES * SIZE,), int64
-    queries,  # (n_queries, WIDTH), float32
-    leaves,  # (N_LEAVES, 3), int32: see `list_leaves`
-    half_norms,  # (n_queries,), float64, as the next two: of `QueryBounds`
-    scales,  # (n_queries,), float32
-    constants,  # (3,), float64: `Frame.constants_of_limits`
-    lows,  # (n_tiles, stride), as int32
-    seconds,  # (n_tiles, stride)
-    tiles,  # (n_classes * n_queries,), int32
-    others,  # (n_classes * n_queries,)
-    stride,
-    n_queries,
-    n_pairs,
-    distance_out,  # (n_classes * n_queries,), float64
-    number_out,  # (n_classes * n_queries,), int64
-    limit_out,  # (n_classes * n_queries,)
-    PAIRS: tl.constexpr,
-    STRIPES: tl.constexpr,
-    SIZE: tl.constexpr,
-    WIDTH: tl.constexpr,
-    N_LEAVES: tl.constexpr,
-):
+@triton.jit
+def measure_winners(
+    points, numbers, queries, leaves, half_norms, scales, constants, lows, seconds, tiles, others,
+    stride, n_queries, n_pairs, distance_out, number_out, limit_out, PAIRS: tl.constexpr,
+    STRIPES: tl.constexpr, SIZE: tl.constexpr, WIDTH: tl.constexpr, N_LEAVES: tl.constexpr,
+):  # fmt: skip
     """The nearest row of the winner, and the limit of its distance, -inf if nothing else is within.
 
     A pair of a class and a query is settled if its limit is -inf.
+
+    points: (n_tiles * STRIPES * SIZE, WIDTH), float32. numbers: (n_tiles * STRIPES * SIZE,), int64.
+    queries: (n_queries, WIDTH), float32. leaves: (N_LEAVES, 3), int32: see `list_leaves`.
+    half_norms: (n_queries,), float64, as the next two: of `QueryBounds`. scales: (n_queries,),
+    float32. constants: (3,), float64: `Frame.constants_of_limits`. lows: (n_tiles, stride), as
+    int32. seconds: (n_tiles, stride). tiles: (n_classes * n_queries,), int32. others: (n_classes *
+    n_queries,). distance_out: (n_classes * n_queries,), float64. number_out: (n_classes *
+    n_queries,), int64. limit_out: (n_classes * n_queries,).
     """
     pair = tl.program_id(0).to(tl.int64) * PAIRS + tl.arange(0, PAIRS)
     exists = pair < n_pairs
@@ -1035,32 +957,20 @@ def measure_winners(  # type: ignore[no-untyped-def]
     tl.store(limit_out + pair, tl.where(other <= limit, limit, float("-inf")), mask=exists)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def measure_open(  # type: ignore[no-untyped-def]
-    points,
-    numbers,
-    queries,
-    leaves,
-    lows,  # (n_tiles, stride), as int32
-    seconds,
-    limits,  # (n_classes, n_queries)
-    ranks,
-    tiles,  # (n_listed,), int32
-    listed_queries,  # (n_listed,), int32
-    stride,
-    n_queries,
-    distance_out,  # (n_listed,), float64
-    number_out,  # (n_listed,), int64
-    best,  # (n_classes * n_queries,), float64 as int64: lowered to the distances found
-    best_number,  # (n_classes * n_queries,), int64: forgotten, to be found anew
-    STRIPES: tl.constexpr,
-    SIZE: tl.constexpr,
-    WIDTH: tl.constexpr,
-    N_LEAVES: tl.constexpr,
-):
+@triton.jit
+def measure_open(
+    points, numbers, queries, leaves, lows, seconds, limits, ranks, tiles, listed_queries, stride,
+    n_queries, distance_out, number_out, best, best_number, STRIPES: tl.constexpr,
+    SIZE: tl.constexpr, WIDTH: tl.constexpr, N_LEAVES: tl.constexpr,
+):  # fmt: skip
     """The nearest row of the stripe that the low of a tile names, or of the whole tile.
 
     Program i: entry i of the list. Distances >= 0 are ordered as their bits are.
+
+    lows: (n_tiles, stride), as int32. limits: (n_classes, n_queries). tiles: (n_listed,), int32.
+    listed_queries: (n_listed,), int32. distance_out: (n_listed,), float64. number_out: (n_listed,),
+    int64. best: (n_classes * n_queries,), float64 as int64: lowered to the distances found.
+    best_number: (n_classes * n_queries,), int64: forgotten, to be found anew.
     """
     i = tl.program_id(0)
     tile, q = tl.load(tiles + i).to(tl.int64), tl.load(listed_queries + i).to(tl.int64)
@@ -1083,18 +993,11 @@ def measure_open(  # type: ignore[no-untyped-def]
     tl.store(best_number + pair, NO_ROW)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def _nearest_in(  # type: ignore[no-untyped-def]
-    points,
-    numbers,
-    queries,
-    leaves,
-    query,
-    block,
-    SIZE: tl.constexpr,
-    WIDTH: tl.constexpr,
+@triton.jit
+def _nearest_in(
+    points, numbers, queries, leaves, query, block, SIZE: tl.constexpr, WIDTH: tl.constexpr,
     N_LEAVES: tl.constexpr,
-):
+):  # fmt: skip
     """Distance and number of the nearest row of blocks of a size, both of shape (pairs,).
 
     A function of its own: both branches of a kernel must end with variables of the same shapes.
@@ -1105,20 +1008,16 @@ def _nearest_in(  # type: ignore[no-untyped-def]
     return nearest_of(distance, number)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
-def name_nearest(  # type: ignore[no-untyped-def]
-    ranks,
-    tiles,  # (n_listed,), as the next three
-    listed_queries,
-    distances,
-    numbers,
-    n_listed,
-    n_queries,
-    best,  # (n_classes * n_queries,), float64
-    best_number,  # (n_classes * n_queries,), int64: the lowest of those at the best distance
+@triton.jit
+def name_nearest(
+    ranks, tiles, listed_queries, distances, numbers, n_listed, n_queries, best, best_number,
     AT_ONCE: tl.constexpr,
-):
-    """The number of the nearest row of each listed pair, after its distance is known."""
+):  # fmt: skip
+    """The number of the nearest row of each listed pair, after its distance is known.
+
+    tiles: (n_listed,), as the next three. best: (n_classes * n_queries,), float64. best_number:
+    (n_classes * n_queries,), int64: the lowest of those at the best distance.
+    """
     i = tl.program_id(0) * AT_ONCE + tl.arange(0, AT_ONCE)
     exists = i < n_listed
     tile = tl.load(tiles + i, mask=exists, other=0)
@@ -1130,7 +1029,7 @@ def name_nearest(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _limit(distance, half_norm, scale, constants):  # type: ignore[no-untyped-def]
+def _limit(distance, half_norm, scale, constants):
     """As `QueryBounds.to_limits`."""
     reach = tl.load(constants) * (distance * distance)
     limit = (reach - tl.load(constants + 1) * half_norm) * scale.to(tl.float64)

@@ -52,7 +52,7 @@ class Pack(NamedTuple):
     underflow: float
 
 
-class Blocks(NamedTuple):
+class PanelBlocks(NamedTuple):
     """Panels in blocks of one class each.
 
     starts: the first panel of each block and, last, the number of panels, of shape (n_blocks + 1,).
@@ -99,7 +99,12 @@ def precedes(distance: float, row: int, other_distance: float, other: int) -> An
 
 @compiled
 def gather_batch(
-    pack: Pack, blocks: Blocks, queries: Queries, distances: Floats, exemplars: Ints, kth: Floats
+    pack: Pack,
+    blocks: PanelBlocks,
+    queries: Queries,
+    distances: Floats,
+    exemplars: Ints,
+    kth: Floats,
 ) -> None:
     """Evidence about a batch of queries, written into its three arrays.
 

@@ -14,7 +14,7 @@ from iknow.core.evidence import NO_EXEMPLAR, Evidence, from_ranked
 from iknow.locking import cached_property
 from iknow.search.bounds import error_of_product, power_of_two_scale
 from iknow.search.index import RowIndex
-from iknow.search.kernels.numba.products import Blocks, Pack, Queries, gather_batch
+from iknow.search.kernels.numba.products import Pack, PanelBlocks, Queries, gather_batch
 from iknow.search.kernels.numba.tree import Tree, plant, sort_rows
 from iknow.search.kernels.numba.vectors import LANES, QUERIES_AT_ONCE
 from iknow.search.kernels.numba.walk import Answer, Question, Shadows, walk_batch
@@ -189,8 +189,8 @@ def balanced_size(packed: PackedRows, n_classes: int) -> int:
     return round(math.sqrt(packed.n_panels / (max(1, n_classes) * packed.n_terms)))
 
 
-def cut_blocks(class_panels: Ints, size: int) -> Blocks:
-    """Blocks of `size` panels of one class each, or of more if the index is so large that the
+def cut_blocks(class_panels: Ints, size: int) -> PanelBlocks:
+    """PanelBlocks of `size` panels of one class each, or of more if the index is so large that the
     minima of enough queries would not fit the memory set aside.
     """
     most = BYTES_FOR_MINIMA // (n_cores() * 4 * FEWEST_PER_BATCH)
@@ -199,7 +199,7 @@ def cut_blocks(class_panels: Ints, size: int) -> Blocks:
     classes = np.concatenate([[0], np.cumsum(n_blocks)]).astype(np.int64)
     number = np.arange(classes[-1]) - np.repeat(classes[:-1], n_blocks)
     starts = np.repeat(class_panels[:-1], n_blocks) + number * size
-    return Blocks(np.append(starts, class_panels[-1]).astype(np.int64), classes)
+    return PanelBlocks(np.append(starts, class_panels[-1]).astype(np.int64), classes)
 
 
 def read_only(array: Any) -> Any:
