@@ -32,9 +32,8 @@ from iknow.core.evidence import Evidence, merge_evidence
 from iknow.core.rule import Rule
 from iknow.pages import read_through, release
 from iknow.rules import RelativeBall
-from iknow.search.disk.coded_rows import USUAL_BLOCK
-from iknow.search.disk.disk_index import DiskIndex
-from iknow.search.disk.scratch import write_rows
+from iknow.search.disk import USUAL_BLOCK, DiskIndex
+from iknow.search.scratch import write_rows
 from iknow.testing.index import assert_same_decision, assert_same_evidence, brute_force
 
 PIECE = 1 << 18  # rows
@@ -188,7 +187,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
             points, labels, arguments.classes, numbers, memory=arguments.memory,
             folder=arguments.folder, block=arguments.block,
         )  # fmt: skip
-        index._search  # noqa: B018
+        index.warm_up()
         return index
 
     building = timed(build)

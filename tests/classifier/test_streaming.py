@@ -16,8 +16,8 @@ from iknow import Ball, EpistemicClassifier
 from iknow.classifier import streaming
 from iknow.errors import InputError, LayerError
 from iknow.pages import find_map
-from iknow.search.disk import scratch
-from iknow.search.disk.disk_index import DiskIndex
+from iknow.search import scratch
+from iknow.search.disk import DiskIndex
 from iknow.search.measured import MinkowskiIndex
 from iknow.testing import assert_same_evidence
 

@@ -40,8 +40,8 @@ from iknow.models.probe import Probe, make_probe
 from iknow.models.samples import Samples
 from iknow.models.scales import warn_of_layers
 from iknow.rules import Ball
-from iknow.search.disk.scratch import Folder
 from iknow.search.layer import LayerIndex, index_type
+from iknow.search.scratch import Folder
 from iknow.selection import Goal, tunes_for_coverage
 
 

@@ -19,7 +19,7 @@ from iknow.models.labels import as_vector, name_positions
 from iknow.models.model import Model, Observation
 from iknow.models.precomputed import PrecomputedModel
 from iknow.models.samples import Samples, as_samples
-from iknow.search.disk.scratch import Folder
+from iknow.search.scratch import Folder
 from iknow.storage.committing import CommittingMixin
 
 

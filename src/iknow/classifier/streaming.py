@@ -24,10 +24,10 @@ from iknow.models.joining import join_observations
 from iknow.models.model import Model, Observation
 from iknow.models.samples import Samples
 from iknow.pages import read_through
-from iknow.search.disk.disk_index import DiskIndex
-from iknow.search.disk.scratch import Folder, ScratchFile, as_folder, check_room, write_rows
+from iknow.search.disk import DiskIndex
 from iknow.search.index import IndexFactory
 from iknow.search.layer import LayerIndex
+from iknow.search.scratch import Folder, ScratchFile, as_folder, check_room, write_rows
 
 MOST_ROWS = 100_000
 MOST_BYTES = 1 << 28  # of the activations that a metric is fitted to
@@ -94,7 +94,8 @@ class Spool:
 
     def rows(self) -> Floats32:
         """All rows, mapped."""
-        return self._file.as_rows(self._n, self._width)
+        rows: Floats32 = self._file.as_rows(self._n, self._width)
+        return rows
 
 
 def choose_rows(activations: Mapping[str, Floats32]) -> Ints:

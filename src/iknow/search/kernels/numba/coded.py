@@ -1,4 +1,4 @@
-"""Bounds on the distances to coded rows, compiled; see `iknow.search.disk.coding` for the proof.
+"""Bounds on the distances to coded rows, compiled; see `iknow.search.disk` for the proof.
 
 If several queries look at a block, it pays to look at its cells first, runs of 16 close rows. Let w
 be any point, such as the mean of the codes of a cell, and r the largest |z - w| there. A row with
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from iknow.core.arrays import Floats, Floats32, Ints
-from iknow.search.kernels.numba.compile import compiled, inlined
-from iknow.search.kernels.numba.walk import compare
+from iknow.search.disk import FAR, LEAST_SLACK, ROUND_UP
+from iknow.search.kernels.numba.compile import compiled, compiled_freely, inlined
 
 CELL = 16  # rows
 WORTH_CELLS = 3  # queries of a block for which its cells are worthwhile
@@ -22,100 +22,78 @@ WORTH_CELLS = 3  # queries of a block for which its cells are worthwhile
 
 @compiled
 def scan_pairs(
-    codes: Any,
-    places: Ints,
-    slots: Ints,
-    classes: Ints,
-    centers: Floats32,
-    units: Floats,
-    errors: Floats,
-    radii: Floats,
-    queries: Floats32,
-    pairs: Ints,
-    first: int,
-    looseness: float,
-    slack: float,
-    far: float,
-    round_up: float,
-    limits: Floats,
-    within: Floats,
-    others: Floats,
-    upper: Floats,
-    upper_any: Floats,
-    found: Ints,
-    bounds: Floats,
-    count: Ints,
+    table: Any, codes: Any, queries: Floats32, pairs: Ints, first: int, limits: Any
 ) -> Any:
     """Compare pairs of a block and a query, from the `first` on; returns where it stopped.
 
-    codes: of the blocks, of shape (n, n_features). places: the first row of each block in codes
-    and, last, their end. slots: the first slot of each block. pairs: of shape (n_pairs, 2). The
-    others are those of `Hunt` and `Finds`, and this changes them.
+    The arguments are those of `iknow.search.disk.scan`, and this changes `limits`.
     """
-    n_features = queries.shape[1]
+    n_features, n_cells = queries.shape[1], -(-table.size // CELL)
+    loose = 1 + (n_features + 8) * 2.0**-23
     placed = np.empty((1, n_features), dtype=np.float32)
-    largest = 0
-    for block in range(len(slots)):
-        largest = max(largest, places[block + 1] - places[block])
-    n_cells = -(-largest // CELL)
     means = np.empty((n_cells, n_features), dtype=np.float32)
     widths = np.empty(n_cells)
     known = -1  # the block whose cells these are
     for at in range(first, len(pairs)):
         block, query = pairs[at, 0], pairs[at, 1]
-        start, end = places[block], places[block + 1]
-        if count[0] + end - start > len(bounds):
+        start, end = table.starts[block], table.starts[block + 1]
+        if limits.n_found[0] + end - start > len(limits.low):
             return at
-        length = _place(queries, query, centers, block, units[block], far, placed)
-        blur, is_far = length * 2.0**-23 + slack, not length < far
-        if is_far:
-            away = units[block] * length
-            low, high = away / round_up - radii[block], away * round_up + radii[block]
-            if low > _limit(limits, within, others, upper_any, query, classes[block]):
-                continue
-            for row in range(start, end):
-                _keep(
-                    low, high, query, classes[block], slots[block] + row - start,
-                    limits, others, upper, upper_any, found, bounds, count,
-                )  # fmt: skip
+        code, unit, error = table.classes[block], table.units[block], table.errors[block]
+        length = _place(queries, query, table.centers, block, unit, placed)
+        if not length < FAR:
+            away, radius = unit * length, table.radii[block]
+            low, high = away / ROUND_UP - radius, away * ROUND_UP + radius
+            if low <= _reach(limits, query, code):
+                for slot in range(start, end):
+                    _keep(limits, query, code, slot, low, high)
             continue
+        blur = length * 2.0**-23 + LEAST_SLACK
         ahead = at + WORTH_CELLS - 1
         if known != block and ahead < len(pairs) and pairs[ahead, 0] == block:
             _find_cells(codes, start, end, means, widths)
             known = block
+        reach = _in_units(_reach(limits, query, code), unit, error, blur)
         for cell in range(start, end, CELL):
-            last = min(cell + CELL, end)
             if known == block:
                 number = (cell - start) // CELL
-                limit = _limit(limits, within, others, upper_any, query, classes[block])
-                reach = _reach(limit, units[block], errors[block], blur, round_up)
-                reach += widths[number]
-                if compare(placed, 0, means, number) > reach * reach * looseness * round_up:
+                furthest = reach + widths[number]
+                if compare(placed, means, number) > furthest * furthest * loose * ROUND_UP:
                     continue
-            _scan_rows(
-                codes, cell, last, slots[block] - start, classes[block], units[block],
-                errors[block], blur, query, placed, looseness, round_up,
-                limits, within, others, upper, upper_any, found, bounds, count,
-            )  # fmt: skip
+            most = reach * reach * loose * ROUND_UP
+            for slot in range(cell, min(cell + CELL, end)):
+                total = np.float64(compare(placed, codes, slot))
+                if total > most:
+                    continue
+                low = unit * (np.sqrt(total / loose) - blur) - error
+                low -= abs(low) * (ROUND_UP - 1)
+                high = (unit * (np.sqrt(total * loose) + blur) + error) * ROUND_UP
+                if _keep(limits, query, code, slot, low, high):
+                    reach = _in_units(_reach(limits, query, code), unit, error, blur)
+                    most = reach * reach * loose * ROUND_UP
     return len(pairs)
+
+
+@compiled_freely
+def compare(placed: Floats32, rows: Any, row: int) -> Any:
+    """The squared distance between a query and a row in float32, summed in any order."""
+    total = np.float32(0)
+    for j in range(placed.shape[1]):
+        difference = placed[0, j] - np.float32(rows[row, j])
+        total += difference * difference
+    return total
 
 
 @compiled
 def _place(
-    queries: Floats32,
-    query: int,
-    centers: Floats32,
-    block: int,
-    unit: float,
-    far: float,
-    placed: Floats32,
+    queries: Floats32, query: int, centers: Floats32, block: int, unit: float, placed: Floats32
 ) -> Any:
     """A query in the units of a block, as float32; returns its length there."""
     squared = 0.0
     for j in range(queries.shape[1]):
         each = (np.float64(queries[query, j]) - np.float64(centers[block, j])) / unit
         squared += each * each
-        placed[0, j] = np.float32(each) if abs(each) < far else np.float32(0)
+        placed[0, j] = np.float32(each) if abs(each) < FAR else np.float32(0)
     return np.sqrt(squared)
 
 
@@ -137,100 +115,45 @@ def _find_cells(codes: Any, start: int, end: int, means: Floats32, widths: Float
                 each = np.float64(codes[row, j]) - np.float64(means[number, j])
                 squared += each * each
             widest = max(widest, squared)
-        widths[number] = np.sqrt(widest) * (1 + 2.0**-30)
+        widths[number] = np.sqrt(widest) * ROUND_UP
 
 
 @compiled
-def _scan_rows(
-    codes: Any,
-    start: int,
-    end: int,
-    shift: int,
-    code: int,
-    unit: float,
-    error: float,
-    blur: float,
-    query: int,
-    placed: Floats32,
-    looseness: float,
-    round_up: float,
-    limits: Floats,
-    within: Floats,
-    others: Floats,
-    upper: Floats,
-    upper_any: Floats,
-    found: Ints,
-    bounds: Floats,
-    count: Ints,
-) -> None:
-    """Keep the rows of a range that may lie within the limit; shift: from row to slot."""
-    limit = _limit(limits, within, others, upper_any, query, code)
-    reach = _reach(limit, unit, error, blur, round_up)
-    most = reach * reach * looseness * round_up
-    for row in range(start, end):
-        total = np.float64(compare(placed, 0, codes, row))
-        if total > most:
-            continue
-        low = unit * (np.sqrt(total / looseness) - blur) - error
-        low -= abs(low) * (round_up - 1)
-        high = (unit * (np.sqrt(total * looseness) + blur) + error) * round_up
-        if _keep(
-            low, high, query, code, row + shift,
-            limits, others, upper, upper_any, found, bounds, count,
-        ):  # fmt: skip
-            limit = _limit(limits, within, others, upper_any, query, code)
-            reach = _reach(limit, unit, error, blur, round_up)
-            most = reach * reach * looseness * round_up
-
-
-@compiled
-def _keep(
-    low: float,
-    high: float,
-    query: int,
-    code: int,
-    slot: int,
-    limits: Floats,
-    others: Floats,
-    upper: Floats,
-    upper_any: Floats,
-    found: Ints,
-    bounds: Floats,
-    count: Ints,
-) -> Any:
+def _keep(limits: Any, query: int, code: int, slot: int, low: float, high: float) -> Any:
     """Note a row that may matter; returns whether its upper bound limits the search further."""
-    found[count[0], 0], found[count[0], 1] = query, slot
-    bounds[count[0]] = low
-    count[0] += 1
-    m, k = upper.shape[2], upper_any.shape[1]
+    n, m, k = limits.n_found[0], limits.upper.shape[2], limits.any.shape[1]
+    limits.found[n, 0], limits.found[n, 1], limits.low[n] = query, slot, low
+    limits.n_found[0] = n + 1
     better = False
-    if high < upper[query, code, m - 1]:
-        _insert(upper[query, code], high)
-        if upper[query, code, m - 1] < limits[query, code]:
-            limits[query, code] = upper[query, code, m - 1]
-            others[query] = min(others[query], limits[query, code])
+    if high < limits.upper[query, code, m - 1]:
+        _insert(limits.upper[query, code], high)
+        if code != limits.belief[query]:
+            last = limits.upper[query, code, limits.other - 1]
+            limits.nearest[query] = min(limits.nearest[query], last)
         better = True
-    if k and high < upper_any[query, k - 1]:
-        _insert(upper_any[query], high)
+    if k and high < limits.any[query, k - 1]:
+        _insert(limits.any[query], high)
         better = True
     return better
 
 
 @inlined
-def _limit(
-    limits: Floats, within: Floats, others: Floats, upper_any: Floats, query: int, code: int
-) -> Any:
+def _reach(limits: Any, query: int, code: int) -> Any:
     """How far from a query a row of a class may be to matter."""
-    limit = min(limits[query, code], max(within[query], others[query]))
-    if upper_any.shape[1]:
-        limit = max(limit, upper_any[query, upper_any.shape[1] - 1])
-    return limit
+    if code == limits.belief[query]:
+        reach = limits.upper[query, code, limits.own - 1]
+    else:
+        cap = max(limits.within[query], limits.nearest[query])
+        reach = min(limits.upper[query, code, limits.other - 1], cap)
+    if limits.any.shape[1]:
+        reach = max(reach, limits.any[query, limits.any.shape[1] - 1])
+    return reach
 
 
 @inlined
-def _reach(limit: float, unit: float, error: float, blur: float, round_up: float) -> Any:
+def _in_units(limit: float, unit: float, error: float, blur: float) -> Any:
     """The largest |v - z| of a row within the limit, in units."""
-    return ((limit * round_up + error) / unit + blur) * round_up
+    return ((limit * ROUND_UP + error) / unit + blur) * ROUND_UP
 
 
 @compiled

@@ -1,9 +1,4 @@
-"""Scratch files: large arrays on disk, as long as somebody uses them.
-
-A scratch file has no name, or loses it when it is opened. So nobody else can find, change or
-truncate it, and the system frees its space when its user closes it or dies, however that happens:
-there is nothing half written to recognize, and nothing to clean up.
-"""
+"""Scratch files: large arrays on disk, as long as somebody uses them."""
 
 from __future__ import annotations
 
@@ -14,6 +9,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +23,15 @@ from iknow.locking import Lock
 Folder = str | os.PathLike[str] | None
 """Where scratch files go: a folder, made if there is none; None for the system's temporary one."""
 
-SPARE_BYTES = 1 << 24
-"""Of a disk, which others may need at the same moment."""
+SPARE_BYTES = 1 << 24  # of a disk, which others may need at the same moment
 
 
 class ScratchFile:
-    """A file without a name in a folder, for `needed` bytes, if so many are known to be needed."""
+    """A file without a name in a folder, for `needed` bytes, if so many are known to be needed.
+
+    Nobody else can find, change or truncate it, and the system frees its space when its user closes
+    it or dies, however that happens: nothing is left to recognize as half written, or to clean up.
+    """
 
     def __init__(self, folder: Folder, needed: int = 0) -> None:
         self.folder = as_folder(folder)
@@ -55,28 +54,13 @@ class ScratchFile:
         except OSError as error:
             raise _failed(self.folder, error) from error
 
-    def read_into(self, room: Any, start: int) -> None:
-        """Fill a contiguous array with the bytes from `start` on."""
-        rest = memoryview(room).cast("B")
-        while len(rest):
-            n = self._read_some(rest, start)
-            if n <= 0:
-                raise InputError(f"a scratch file in {self.folder} ends too early: start again")
-            rest, start = rest[n:], start + n
-
-    def _read_some(self, room: memoryview, start: int) -> int:
-        if hasattr(os, "preadv"):
-            return os.preadv(self._file.fileno(), [room], start)
-        with self._lock.held():
-            self._file.seek(start)
-            return int(self._file.readinto(room))
-
-    def as_rows(self, n_rows: int, n_features: int) -> Floats32:
-        """The file as an array of float32 of this shape, mapped, not read."""
+    def as_rows(self, n_rows: int, n_features: int, dtype: Any = np.float32) -> Any:
+        """The file as an array of this shape, mapped, not read."""
         if n_rows == 0:
-            return np.empty((0, n_features), dtype=np.float32)
-        mapped = mmap.mmap(self._file.fileno(), 4 * n_rows * n_features, access=mmap.ACCESS_READ)
-        return np.frombuffer(mapped, dtype=np.float32).reshape(n_rows, n_features)
+            return np.empty((0, n_features), dtype=dtype)
+        n_bytes = n_rows * n_features * np.dtype(dtype).itemsize
+        mapped = mmap.mmap(self._file.fileno(), n_bytes, access=mmap.ACCESS_READ)
+        return np.frombuffer(mapped, dtype=dtype).reshape(n_rows, n_features)
 
 
 def write_rows(
@@ -92,10 +76,10 @@ def write_rows(
         order = np.argsort(places, kind="stable")
         ordered, sorted_places = rows[order].astype(np.float32, copy=False), places[order]
         cuts = np.flatnonzero(np.diff(sorted_places) != 1) + 1
-        starts = [0, *cuts.tolist()]
-        for start, end in zip(starts, [*starts[1:], len(order)], strict=True):
+        for start, end in pairwise([0, *cuts.tolist(), len(order)]):
             file.write(ordered[start:end], int(sorted_places[start]) * width)
-    return file.as_rows(n_rows, n_features)
+    written: Floats32 = file.as_rows(n_rows, n_features)
+    return written
 
 
 def as_folder(folder: Folder) -> Path:
