@@ -8,47 +8,28 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from iknow.cli.options import (
-    BatchOption,
-    BundleArgument,
-    ConfigOption,
-    DataArgument,
-    DeviceOption,
-    DropOption,
-    FeaturesOption,
-    InputFormatOption,
-    LabelOption,
-    LabelsOption,
-    LevelOption,
-    ModelOption,
-    NoCheckOption,
-    OutputFormatOption,
-    PassedIdOption,
-    TextOption,
-    console_for,
-    roles_of,
-)
+from iknow.cli import options
 
 
 def assess(
-    bundle: BundleArgument,
-    data: DataArgument,
-    model: ModelOption = None,
+    bundle: options.BundleArgument,
+    data: options.DataArgument,
+    model: options.ModelOption = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Table to write, or - for a pipe.")
     ] = None,
-    level: LevelOption = None,
-    label: LabelOption = None,
-    labels: LabelsOption = None,
-    identifier: PassedIdOption = None,
-    drop: DropOption = None,
-    features: FeaturesOption = None,
-    text: TextOption = None,
-    input_format: InputFormatOption = None,
-    output_format: OutputFormatOption = None,
-    batch_size: BatchOption = None,
-    device: DeviceOption = None,
-    no_check_model: NoCheckOption = False,
+    level: options.LevelOption = None,
+    label: options.LabelOption = None,
+    labels: options.LabelsOption = None,
+    identifier: options.PassedIdOption = None,
+    drop: options.DropOption = None,
+    features: options.FeaturesOption = None,
+    text: options.TextOption = None,
+    input_format: options.InputFormatOption = None,
+    output_format: options.OutputFormatOption = None,
+    batch_size: options.BatchOption = None,
+    device: options.DeviceOption = None,
+    no_check_model: options.NoCheckOption = False,
     ray: Annotated[
         bool,
         typer.Option(
@@ -59,7 +40,7 @@ def assess(
         str | None,
         typer.Option(help="The Ray cluster to use; this machine if not given.", metavar="ADDRESS"),
     ] = None,
-    config: ConfigOption = None,
+    config: options.ConfigOption = None,
 ) -> None:
     """Say IK, IMK or IDK for each prediction, and its level; with labels, how often it is right.
 
@@ -78,13 +59,18 @@ def assess(
     with Console(stderr=True).status("Assessing ...") as status:
         outcome = assess_job(
             Setup(bundle, model, level, device, batch_size, check_model=not no_check_model),
-            Source(data, roles_of(label, identifier, drop, features, text), labels, input_format),
+            Source(
+                data,
+                options.roles_of(label, identifier, drop, features, text),
+                labels,
+                input_format,
+            ),
             output,
             output_form=output_format,
             way=_way(ray, ray_address),
             told=lambda n_samples: status.update(f"Assessed {n_samples:,} samples ..."),
         )
-    show_outcome(outcome, output, console_for(output))
+    show_outcome(outcome, output, options.console_for(output))
 
 
 def _way(ray: bool, address: str | None) -> Any:

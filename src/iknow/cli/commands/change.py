@@ -8,21 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from iknow.cli.options import (
-    COLUMNS,
-    BundleArgument,
-    ConfigOption,
-    DataArgument,
-    DropOption,
-    FeaturesOption,
-    InputFormatOption,
-    LabelOption,
-    LabelsOption,
-    ModelOption,
-    NoCheckOption,
-    TextOption,
-    roles_of,
-)
+from iknow.cli import options
 
 LOG = "The log"
 WhoOption = Annotated[
@@ -36,28 +22,28 @@ IdsFileOption = Annotated[
 
 
 def add(
-    bundle: BundleArgument,
-    data: DataArgument,
-    model: ModelOption = None,
-    label: LabelOption = None,
-    labels: LabelsOption = None,
+    bundle: options.BundleArgument,
+    data: options.DataArgument,
+    model: options.ModelOption = None,
+    label: options.LabelOption = None,
+    labels: options.LabelsOption = None,
     identifier: Annotated[
         str | None,
         typer.Option(
             "--id",
             help="Column of whole numbers that name the samples. Default: they count on.",
             metavar="COLUMN",
-            rich_help_panel=COLUMNS,
+            rich_help_panel=options.COLUMNS,
         ),
     ] = None,
-    drop: DropOption = None,
-    features: FeaturesOption = None,
-    text: TextOption = None,
-    input_format: InputFormatOption = None,
+    drop: options.DropOption = None,
+    features: options.FeaturesOption = None,
+    text: options.TextOption = None,
+    input_format: options.InputFormatOption = None,
     who: WhoOption = None,
     why: WhyOption = "",
-    no_check_model: NoCheckOption = False,
-    config: ConfigOption = None,
+    no_check_model: options.NoCheckOption = False,
+    config: options.ConfigOption = None,
 ) -> None:
     """Add labeled samples to a bundle's evidence.
 
@@ -69,7 +55,7 @@ def add(
     from iknow.cli.jobs.change import add_job, login_name, show_numbers
     from iknow.cli.jobs.source import Source
 
-    roles = roles_of(label, identifier, drop, features, text)
+    roles = options.roles_of(label, identifier, drop, features, text)
     with Console(stderr=True).status("Adding ..."):
         numbers = add_job(
             bundle,
@@ -83,7 +69,7 @@ def add(
 
 
 def remove(
-    bundle: BundleArgument,
+    bundle: options.BundleArgument,
     ids: Annotated[
         list[str] | None,
         typer.Option(
@@ -93,7 +79,7 @@ def remove(
     ids_file: IdsFileOption = None,
     who: WhoOption = None,
     why: WhyOption = "",
-    config: ConfigOption = None,
+    config: options.ConfigOption = None,
 ) -> None:
     """Remove samples from a bundle's evidence, by their numbers.
 
@@ -110,7 +96,7 @@ def remove(
 
 
 def relabel(
-    bundle: BundleArgument,
+    bundle: options.BundleArgument,
     pairs: Annotated[
         list[str] | None, typer.Argument(help="Numbers and labels.", metavar="ID=LABEL...")
     ] = None,
@@ -119,7 +105,7 @@ def relabel(
     ] = None,
     who: WhoOption = None,
     why: WhyOption = "",
-    config: ConfigOption = None,
+    config: options.ConfigOption = None,
 ) -> None:
     """Give samples of a bundle's evidence other labels.
 
@@ -134,7 +120,7 @@ def relabel(
     show_numbers("Relabeled", numbers, bundle, Console())
 
 
-def compact(bundle: BundleArgument, config: ConfigOption = None) -> None:
+def compact(bundle: options.BundleArgument, config: options.ConfigOption = None) -> None:
     """Fold a bundle's changes into it: nothing of removed samples is left but the log.
 
     Those who have it loaded keep the old file. For example:
@@ -149,9 +135,9 @@ def compact(bundle: BundleArgument, config: ConfigOption = None) -> None:
 
 
 def changes(
-    bundle: BundleArgument,
+    bundle: options.BundleArgument,
     json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
-    config: ConfigOption = None,
+    config: options.ConfigOption = None,
 ) -> None:
     """List what happened to a bundle's evidence: who changed which samples, when and why.
 

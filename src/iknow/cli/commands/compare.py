@@ -8,29 +8,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from iknow.cli import options
 from iknow.cli.model_files.names import MODEL_HELP
-from iknow.cli.options import (
-    DATA,
-    BatchOption,
-    ClassOption,
-    ConfigOption,
-    DropOption,
-    FeaturesOption,
-    IdOption,
-    LabelOption,
-    LabelsOption,
-    LayerOption,
-    MetricOption,
-    PoolOption,
-    ScoresOption,
-    SeedOption,
-    TextOption,
-    by_layer,
-    console_for,
-    given,
-    roles_of,
-    scores_by_name,
-)
 
 
 def compare(
@@ -38,41 +17,44 @@ def compare(
     training: Annotated[Path, typer.Argument(help="The samples that the model was trained on.")],
     validation: Annotated[Path, typer.Argument(help="Labeled samples that it was not.")],
     test: Annotated[Path, typer.Argument(help="Further labeled samples, as clean.")],
-    training_labels: LabelsOption = None,
-    validation_labels: LabelsOption = None,
-    test_labels: LabelsOption = None,
+    training_labels: options.LabelsOption = None,
+    validation_labels: options.LabelsOption = None,
+    test_labels: options.LabelsOption = None,
     set_: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", help="Further labeled data, NAME=FILE; repeatable.", rich_help_panel=DATA
+            "--set",
+            help="Further labeled data, NAME=FILE; repeatable.",
+            rich_help_panel=options.DATA,
         ),
     ] = None,
     foreign: Annotated[
         list[str] | None,
         typer.Option(
-            help="Data on which no answer is right, NAME=FILE; repeatable.", rich_help_panel=DATA
+            help="Data on which no answer is right, NAME=FILE; repeatable.",
+            rich_help_panel=options.DATA,
         ),
     ] = None,
-    label: LabelOption = None,
-    identifier: IdOption = None,
-    drop: DropOption = None,
-    features: FeaturesOption = None,
-    text: TextOption = None,
-    layer: LayerOption = None,
-    metric: MetricOption = None,
-    classes: ClassOption = None,
-    pool: PoolOption = None,
-    scores: ScoresOption = None,
-    batch_size: BatchOption = None,
+    label: options.LabelOption = None,
+    identifier: options.IdOption = None,
+    drop: options.DropOption = None,
+    features: options.FeaturesOption = None,
+    text: options.TextOption = None,
+    layer: options.LayerOption = None,
+    metric: options.MetricOption = None,
+    classes: options.ClassOption = None,
+    pool: options.PoolOption = None,
+    scores: options.ScoresOption = None,
+    batch_size: options.BatchOption = None,
     coverage: Annotated[
         list[float], typer.Option(help="Share of clean data to assert; repeatable.")
     ] = [0.6, 0.75, 0.9],  # noqa: B006
     accuracy: Annotated[float, typer.Option(help="The accuracy to certify.")] = 0.99,
     confidence: Annotated[float, typer.Option(help="Of certificates and intervals.")] = 0.95,
-    random_state: SeedOption = 0,
+    random_state: options.SeedOption = 0,
     json: Annotated[Path | None, typer.Option(help="Write all figures as JSON.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write a page with the curves.")] = None,
-    config: ConfigOption = None,
+    config: options.ConfigOption = None,
 ) -> None:
     """Compare iknow with other methods on your model and data, at equal coverage.
 
@@ -84,7 +66,7 @@ def compare(
     from iknow.cli.jobs.compare import compare_job, sources_by_name
     from iknow.cli.jobs.source import Source
 
-    roles = roles_of(label, identifier, drop, features, text)
+    roles = options.roles_of(label, identifier, drop, features, text)
     with Console(stderr=True).status("Comparing ..."):
         comparison = compare_job(
             model,
@@ -93,21 +75,21 @@ def compare(
             Source(test, roles, test_labels),
             sets=sources_by_name(set_ or (), "--set", roles),
             foreign=sources_by_name(
-                foreign or (), "--foreign", roles_of(None, identifier, drop, features, text)
+                foreign or (), "--foreign", options.roles_of(None, identifier, drop, features, text)
             ),
             layers=layer,
             coverages=coverage,
             accuracy=accuracy,
             confidence=confidence,
             random_state=random_state,
-            parameters=given(
-                metric=by_layer(metric, "--metric"),
+            parameters=options.given(
+                metric=options.by_layer(metric, "--metric"),
                 classes=classes or None,
-                pool=by_layer(pool, "--pool"),
-                scores=scores_by_name(scores),
+                pool=options.by_layer(pool, "--pool"),
+                scores=options.scores_by_name(scores),
                 batch_size=batch_size,
             ),
             json_output=json,
             page=html,
         )
-    show_comparison(comparison, [json, html], console_for(json, html))
+    show_comparison(comparison, [json, html], options.console_for(json, html))

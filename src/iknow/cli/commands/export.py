@@ -8,47 +8,31 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from iknow.cli.options import (
-    DATA,
-    FILES,
-    BundleArgument,
-    ConfigOption,
-    DropOption,
-    FeaturesOption,
-    IdOption,
-    InputFormatOption,
-    LabelOption,
-    ModelOption,
-    NameOption,
-    NoCheckOption,
-    NoteOption,
-    TextOption,
-    VersionOption,
-    console_for,
-    given,
-    roles_of,
-)
+from iknow.cli import options
 
 
 def export(
-    bundle: BundleArgument,
+    bundle: options.BundleArgument,
     output: Annotated[Path, typer.Option("--output", "-o", help="The bundle to write.")],
-    model: ModelOption = None,
+    model: options.ModelOption = None,
     samples: Annotated[
         Path | None,
-        typer.Option(help=f"Compare on these too: {FILES}, or - for a pipe.", rich_help_panel=DATA),
+        typer.Option(
+            help=f"Compare on these too: {options.FILES}, or - for a pipe.",
+            rich_help_panel=options.DATA,
+        ),
     ] = None,
-    input_format: InputFormatOption = None,
-    label: LabelOption = None,
-    identifier: IdOption = None,
-    drop: DropOption = None,
-    features: FeaturesOption = None,
-    text: TextOption = None,
-    name: NameOption = None,
-    version: VersionOption = None,
-    note: NoteOption = None,
-    no_check_model: NoCheckOption = False,
-    config: ConfigOption = None,
+    input_format: options.InputFormatOption = None,
+    label: options.LabelOption = None,
+    identifier: options.IdOption = None,
+    drop: options.DropOption = None,
+    features: options.FeaturesOption = None,
+    text: options.TextOption = None,
+    name: options.NameOption = None,
+    version: options.VersionOption = None,
+    note: options.NoteOption = None,
+    no_check_model: options.NoCheckOption = False,
+    config: options.ConfigOption = None,
 ) -> None:
     """Write a bundle that holds its model as ONNX, so that it runs without the model's code.
 
@@ -64,14 +48,14 @@ def export(
     from iknow.cli.jobs.source import Source
     from iknow.storage.about import describe_bundle
 
-    roles = roles_of(label, identifier, drop, features, text)
+    roles = options.roles_of(label, identifier, drop, features, text)
     with Console(stderr=True).status("Exporting ..."):
         export_job(
             bundle,
             model,
             output,
             samples=None if samples is None else Source(samples, roles, None, input_format),
-            about=given(name=name, version=version, note=note),
+            about=options.given(name=name, version=version, note=note),
             check_model=not no_check_model,
         )
-    show_exported(describe_bundle(output), console_for(output))
+    show_exported(describe_bundle(output), options.console_for(output))

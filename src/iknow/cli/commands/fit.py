@@ -7,73 +7,46 @@ from typing import Annotated
 
 import typer
 
-from iknow.cli.options import (
-    ABOUT,
-    DATA,
-    FILES,
-    KIND,
-    MODELS,
-    RULE_NAMES,
-    SEARCH,
-    BatchOption,
-    ClassOption,
-    ConfigOption,
-    DropOption,
-    FeaturesOption,
-    IdOption,
-    InputFormatOption,
-    LabelOption,
-    LabelsOption,
-    LayerOption,
-    MetricOption,
-    ModelOption,
-    NameOption,
-    NoteOption,
-    PoolOption,
-    ScoresOption,
-    SeedOption,
-    TextOption,
-    VersionOption,
-    by_layer,
-    console_for,
-    given,
-    quorum_by_name,
-    roles_of,
-    rule_by_name,
-    scores_by_name,
-)
+from iknow.cli import options
 from iknow.rules import Ball, RelativeBall
 
 GOAL = "What to promise"
 
 
 def fit(
-    data: Annotated[Path, typer.Argument(help=f"Training samples: {FILES}, or - for a pipe.")],
+    data: Annotated[
+        Path, typer.Argument(help=f"Training samples: {options.FILES}, or - for a pipe.")
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The bundle to write.")],
-    model: ModelOption = None,
+    model: options.ModelOption = None,
     train: Annotated[
-        bool, typer.Option("--train", help="Train and write --model first.", rich_help_panel=MODELS)
+        bool,
+        typer.Option(
+            "--train", help="Train and write --model first.", rich_help_panel=options.MODELS
+        ),
     ] = False,
     validation: Annotated[
-        Path | None, typer.Option(help="Labeled samples to tune on.", rich_help_panel=DATA)
+        Path | None, typer.Option(help="Labeled samples to tune on.", rich_help_panel=options.DATA)
     ] = None,
-    validation_labels: LabelsOption = None,
+    validation_labels: options.LabelsOption = None,
     hold_out: Annotated[
-        float | None, typer.Option(help="Or tune on this share of DATA.", rich_help_panel=DATA)
+        float | None,
+        typer.Option(help="Or tune on this share of DATA.", rich_help_panel=options.DATA),
     ] = None,
     reference: Annotated[
         Path | None,
         typer.Option(
-            help="More samples, without labels, that show what is ordinary.", rich_help_panel=DATA
+            help="More samples, without labels, that show what is ordinary.",
+            rich_help_panel=options.DATA,
         ),
     ] = None,
-    labels: LabelsOption = None,
-    input_format: InputFormatOption = None,
-    label: LabelOption = None,
-    identifier: IdOption = None,
-    drop: DropOption = None,
-    features: FeaturesOption = None,
-    text: TextOption = None,
+    labels: options.LabelsOption = None,
+    input_format: options.InputFormatOption = None,
+    label: options.LabelOption = None,
+    identifier: options.IdOption = None,
+    drop: options.DropOption = None,
+    features: options.FeaturesOption = None,
+    text: options.TextOption = None,
     accuracy: Annotated[
         float | None,
         typer.Option(help="Certify accuracy on IK, or fail.", rich_help_panel=GOAL),
@@ -91,20 +64,22 @@ def fit(
             rich_help_panel=GOAL,
         ),
     ] = None,
-    layer: LayerOption = None,
-    metric: MetricOption = None,
+    layer: options.LayerOption = None,
+    metric: options.MetricOption = None,
     rule: Annotated[
-        str | None, typer.Option(help=KIND, metavar=RULE_NAMES, rich_help_panel=SEARCH)
+        str | None,
+        typer.Option(help=options.KIND, metavar=options.RULE_NAMES, rich_help_panel=options.SEARCH),
     ] = None,
     paper: Annotated[
-        bool, typer.Option("--paper", help="As published: --rule ball.", rich_help_panel=SEARCH)
+        bool,
+        typer.Option("--paper", help="As published: --rule ball.", rich_help_panel=options.SEARCH),
     ] = False,
     quorum: Annotated[
         str | None,
         typer.Option(
             help="Samples a class needs to count: 3, or 1,3 for the belief and any other class.",
             metavar="N|FOR,AGAINST",
-            rich_help_panel=SEARCH,
+            rich_help_panel=options.SEARCH,
         ),
     ] = None,
     n_neighbors: Annotated[
@@ -115,7 +90,7 @@ def fit(
             "-k",
             min=1,
             help="Neighbors, for the rules that use them.",
-            rich_help_panel=SEARCH,
+            rich_help_panel=options.SEARCH,
         ),
     ] = 5,
     doubt: Annotated[
@@ -124,26 +99,30 @@ def fit(
             "--doubt/--no-doubt",
             help="Let the model's own low confidence make a sample IMK, or never. By default, "
             "where --accuracy certifies more with it.",
-            rich_help_panel=SEARCH,
+            rich_help_panel=options.SEARCH,
         ),
     ] = None,
-    classes: ClassOption = None,
-    pool: PoolOption = None,
-    scores: ScoresOption = None,
-    batch_size: BatchOption = None,
+    classes: options.ClassOption = None,
+    pool: options.PoolOption = None,
+    scores: options.ScoresOption = None,
+    batch_size: options.BatchOption = None,
     onnx: Annotated[
         bool,
-        typer.Option("--onnx", help="Put the model into the bundle.", rich_help_panel=ABOUT),
+        typer.Option(
+            "--onnx", help="Put the model into the bundle.", rich_help_panel=options.ABOUT
+        ),
     ] = False,
-    name: NameOption = None,
-    version: VersionOption = None,
-    note: NoteOption = None,
-    random_state: SeedOption = 0,
+    name: options.NameOption = None,
+    version: options.VersionOption = None,
+    note: options.NoteOption = None,
+    random_state: options.SeedOption = 0,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Let --train overwrite a model.", rich_help_panel=MODELS),
+        typer.Option(
+            "--force", help="Let --train overwrite a model.", rich_help_panel=options.MODELS
+        ),
     ] = False,
-    config: ConfigOption = None,
+    config: options.ConfigOption = None,
 ) -> None:
     """Collect the evidence for a model, choose how near is near, and write both as a bundle.
 
@@ -162,7 +141,7 @@ def fit(
     from iknow.cli.jobs.fit import fit_job
     from iknow.cli.jobs.source import Source
 
-    roles = roles_of(label, identifier, drop, features, text)
+    roles = options.roles_of(label, identifier, drop, features, text)
     training = Source(data, roles, labels, input_format)
     classifier = fit_job(
         training,
@@ -172,7 +151,7 @@ def fit(
         validation=None if validation is None else Source(validation, roles, validation_labels),
         hold_out=hold_out,
         layers=layer,
-        rule=Ball if paper else RelativeBall if rule is None else rule_by_name(rule),
+        rule=Ball if paper else RelativeBall if rule is None else options.rule_by_name(rule),
         goal={
             "accuracy": accuracy,
             "confidence": confidence,
@@ -181,17 +160,17 @@ def fit(
         },
         reference=None if reference is None else training.without_labels(reference),
         random_state=random_state,
-        parameters=given(
-            quorum=quorum_by_name(quorum),
+        parameters=options.given(
+            quorum=options.quorum_by_name(quorum),
             k=n_neighbors,
             confidence=doubt,
-            metric=by_layer(metric, "--metric"),
+            metric=options.by_layer(metric, "--metric"),
             classes=classes or None,
-            pool=by_layer(pool, "--pool"),
-            scores=scores_by_name(scores),
+            pool=options.by_layer(pool, "--pool"),
+            scores=options.scores_by_name(scores),
             batch_size=batch_size,
         ),
-        about={**given(name=name, note=note, version=version), "onnx": onnx},
+        about={**options.given(name=name, note=note, version=version), "onnx": onnx},
         force=force,
     )
-    show_fit(classifier, output, console_for(output))
+    show_fit(classifier, output, options.console_for(output))

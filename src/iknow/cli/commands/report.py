@@ -7,64 +7,48 @@ from typing import Annotated
 
 import typer
 
-from iknow.cli.options import (
-    DATA,
-    SEARCH,
-    BundleArgument,
-    ConfigOption,
-    DataArgument,
-    DeviceOption,
-    DropOption,
-    FeaturesOption,
-    IdOption,
-    InputFormatOption,
-    LabelOption,
-    LabelsOption,
-    LevelOption,
-    ModelOption,
-    NoCheckOption,
-    TextOption,
-    console_for,
-    roles_of,
-)
+from iknow.cli import options
 
 PAGE = Path("report.html")
 
 
 def report(
-    bundle: BundleArgument,
-    data: DataArgument,
+    bundle: options.BundleArgument,
+    data: options.DataArgument,
     output: Annotated[Path, typer.Option("--output", "-o", help="The page to write.")] = PAGE,
-    model: ModelOption = None,
-    level: LevelOption = None,
-    label: LabelOption = None,
-    labels: LabelsOption = None,
-    identifier: IdOption = None,
-    drop: DropOption = None,
-    features: FeaturesOption = None,
-    text: TextOption = None,
-    input_format: InputFormatOption = None,
+    model: options.ModelOption = None,
+    level: options.LevelOption = None,
+    label: options.LabelOption = None,
+    labels: options.LabelsOption = None,
+    identifier: options.IdOption = None,
+    drop: options.DropOption = None,
+    features: options.FeaturesOption = None,
+    text: options.TextOption = None,
+    input_format: options.InputFormatOption = None,
     training: Annotated[
         Path | None,
         typer.Option(
-            help="The file given to `iknow fit`, to show the exemplars.", rich_help_panel=DATA
+            help="The file given to `iknow fit`, to show the exemplars.",
+            rich_help_panel=options.DATA,
         ),
     ] = None,
     training_label: Annotated[
         str | None,
-        typer.Option(help="Its column of labels, if it has another name.", rich_help_panel=DATA),
+        typer.Option(
+            help="Its column of labels, if it has another name.", rich_help_panel=options.DATA
+        ),
     ] = None,
     layer: Annotated[
         list[str] | None,
-        typer.Option(help="A layer that decides; repeatable.", rich_help_panel=SEARCH),
+        typer.Option(help="A layer that decides; repeatable.", rich_help_panel=options.SEARCH),
     ] = None,
     show: Annotated[
         str | None,
         typer.Option(help="What samples look like: image:8x8, image:3x32x32, series, features."),
     ] = None,
-    device: DeviceOption = None,
-    no_check_model: NoCheckOption = False,
-    config: ConfigOption = None,
+    device: options.DeviceOption = None,
+    no_check_model: options.NoCheckOption = False,
+    config: options.ConfigOption = None,
 ) -> None:
     """Write what is known, and why, as one HTML page that opens anywhere.
 
@@ -76,8 +60,8 @@ def report(
     from iknow.cli.jobs.report import renderer_by_name, report_job
     from iknow.cli.jobs.source import Source
 
-    roles = roles_of(label, identifier, drop, features, text)
-    trained = roles_of(training_label or label, identifier, drop, features, text)
+    roles = options.roles_of(label, identifier, drop, features, text)
+    trained = options.roles_of(training_label or label, identifier, drop, features, text)
     assessment, y_true = report_job(
         bundle,
         Source(data, roles, labels, input_format),
@@ -90,5 +74,5 @@ def report(
         device=device,
         check_model=not no_check_model,
     )
-    show_figures(assessment, y_true, console_for(output))
-    show_report(output, console_for(output))
+    show_figures(assessment, y_true, options.console_for(output))
+    show_report(output, options.console_for(output))
