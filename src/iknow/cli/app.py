@@ -11,12 +11,11 @@ from iknow.cli.commands.audit import audit
 from iknow.cli.commands.change import add, changes, compact, relabel, remove
 from iknow.cli.commands.compare import compare
 from iknow.cli.commands.demo import demo
-from iknow.cli.commands.export import export
+from iknow.cli.commands.export import export, warm_up
 from iknow.cli.commands.fit import fit
 from iknow.cli.commands.info import info
 from iknow.cli.commands.report import report
 from iknow.cli.commands.serve import serve
-from iknow.cli.commands.warm_up import warm_up
 from iknow.cli.failures import OneLineErrors
 from iknow.version import __version__
 

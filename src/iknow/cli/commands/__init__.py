@@ -1,1 +1,1 @@
-"""The commands: options and help; the work is in `jobs`, and what is shown in `console`."""
+"""The commands: options, help and work; what is shown is in `console`."""

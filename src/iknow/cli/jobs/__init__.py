@@ -1,1 +1,1 @@
-"""The jobs of the command line: from files to a bundle, to assertions, to a report."""
+"""What several commands need, and the jobs that load more than a command needs for its help."""
