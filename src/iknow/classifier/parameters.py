@@ -22,7 +22,7 @@ from iknow.core.text import names, shown
 from iknow.errors import InputError
 from iknow.geometry import Metric
 from iknow.geometry.registry import SHORT_NAMES
-from iknow.geometry.sklearn import unwrap
+from iknow.geometry.sklearn_parts import unwrap
 from iknow.models.adapt import has_base
 from iknow.models.foreign import as_pandas
 from iknow.rules import RelativeBall

@@ -16,9 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
 from sklearn.decomposition import PCA
-from sklearn.frozen import FrozenEstimator
 from sklearn.neural_network import MLPClassifier
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 
@@ -35,29 +33,7 @@ from iknow.geometry.lipschitz import (
     spectral_norm,
 )
 from iknow.geometry.rounding import Computed
-
-ACTIVATIONS: dict[str, Callable[[Floats], Floats]] = {
-    "identity": lambda z: z,
-    "logistic": expit,
-    "tanh": np.tanh,
-    "relu": lambda z: np.maximum(z, 0),
-}
-
-
-def unwrap(estimator: Any) -> tuple[list[tuple[str, Any]], Any]:
-    """The transformers of a pipeline and the classifier at its end, unwrapped."""
-    steps: list[tuple[str, Any]] = []
-    while True:
-        if hasattr(estimator, "best_estimator_"):
-            estimator = estimator.best_estimator_
-        elif isinstance(estimator, FrozenEstimator):
-            estimator = estimator.estimator
-        elif hasattr(estimator, "steps"):
-            steps += [(name, "passthrough" if s is None else s) for name, s in estimator.steps[:-1]]
-            estimator = estimator.steps[-1][1]
-        else:
-            return steps, estimator
-
+from iknow.geometry.sklearn_parts import ACTIVATIONS, unwrap
 
 ELEMENTWISE = {
     StandardScaler: {"copy", "with_mean", "with_std"},

@@ -58,6 +58,9 @@ def assess(
 
     Raises:
         ClusterError: The cluster has no room for an actor.
+
+    Examples:
+        >>> answers = assess(ray.data.read_parquet("rows/"), "signs.iknow")  # doctest: +SKIP
     """
     load = bundle if callable(bundle) else partial(EpistemicClassifier.load, bundle, model)
     needed = {"num_cpus": 1, "num_gpus": 0, "batch_format": "pandas", **options}

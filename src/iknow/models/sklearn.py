@@ -23,7 +23,7 @@ from iknow.core.robustness import Sensitivity
 from iknow.core.text import shown
 from iknow.errors import IknowError, InputError, LayerError, RefusedError
 from iknow.geometry.hamming import LEAVES
-from iknow.geometry.sklearn import ACTIVATIONS, unwrap
+from iknow.geometry.sklearn_parts import ACTIVATIONS, unwrap
 from iknow.models.apart import observe_if_taken
 from iknow.models.booster import as_classifier, check_boosted, is_refusal
 from iknow.models.gaps import NUMBERS, find_numbers, takes_gaps
