@@ -33,7 +33,7 @@ import numpy as np
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.codes import NO_BELIEF
 from iknow.core.evidence import NO_EXEMPLAR, Evidence, distances_for_and_against
-from iknow.core.quorum import Contrast, Weighed, stack_contrasts, weigh
+from iknow.core.quorum import Contrast, stack_contrasts, weigh
 from iknow.core.rule import Horizon, Rule, promise_of
 from iknow.core.support import find_support
 
@@ -134,11 +134,7 @@ def decide(evidence: Evidence, rule: Rule, belief: Ints) -> Decision:
     """
     exemplars = evidence.exemplars[np.arange(len(belief)), belief]
     exemplars = np.where(belief == NO_BELIEF, NO_EXEMPLAR, exemplars)
-    return decide_weighed(weigh(evidence, rule.quorum, belief), rule, exemplars)
-
-
-def decide_weighed(weighed: Weighed, rule: Rule, exemplars: Ints) -> Decision:
-    """What weighed evidence decides, perhaps truncated. exemplars: as in `Decision`."""
+    weighed = weigh(evidence, rule.quorum, belief)
     own, other = distances_for_and_against(weighed, weighed.belief)
     contrast = Contrast(own, other, np.empty((len(own), 0)), rule.quorum)
     return Decision(contrast, exemplars, find_support(weighed, rule))

@@ -108,18 +108,6 @@ def weigh(evidence: Evidence, quorum: Quorum, belief: Ints | None = None) -> Wei
     return Weighed(distances, evidence.neighbor_distances, exemplars, belief=belief, quorum=quorum)
 
 
-def truncated_evidence(
-    distances: Floats, neighbors: Floats, belief: Ints, quorum: Quorum
-) -> Weighed:
-    """Weighed evidence without exemplars, from distances as a quorum counts them.
-
-    distances: of shape (n_queries, n_classes), inf beyond a bound. neighbors: to the nearest of
-    all classes, of shape (n_queries, k).
-    """
-    unknown = np.full(distances.shape, NO_EXEMPLAR)
-    return Weighed(distances, neighbors, unknown, belief=belief, quorum=quorum)
-
-
 def own_distances(evidence: Evidence, belief: Ints) -> Floats:
     """Distances to the nearest samples of the believed class, of shape (n_queries, per_class)."""
     own: Floats = evidence.ranked_distances()[np.arange(len(belief)), belief]

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.decomposition import PCA
+from sklearn.frozen import FrozenEstimator
 from sklearn.neural_network import MLPClassifier
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
 
