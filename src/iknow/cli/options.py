@@ -103,6 +103,11 @@ def _check(value: Any, parameter: Any, place: str) -> Any:
     return as_typed if many else as_typed[0]
 
 
+def option(text: str, panel: str, *names: str, **more: Any) -> Any:
+    """An option with its help, which stands in a panel."""
+    return typer.Option(*names, help=text, rich_help_panel=panel, **more)
+
+
 DATA, COLUMNS, MODELS, SEARCH = "Data", "Columns", "Model", "Search"
 ABOUT = "About the bundle"
 """Panels of the help."""
@@ -122,116 +127,96 @@ ConfigOption = Annotated[
 ]
 InputFormatOption = Annotated[
     str | None,
-    typer.Option(
-        help=f"Format of DATA, if not by its ending: {', '.join(READABLE)}. csv for a pipe.",
+    option(
+        f"Format of DATA, if not by its ending: {', '.join(READABLE)}. csv for a pipe.",
+        DATA,
         metavar="FORMAT",
-        rich_help_panel=DATA,
     ),
 ]
 OutputFormatOption = Annotated[
     str | None,
-    typer.Option(
-        help=f"Format of the output, if not by its ending: {', '.join(WRITABLE)}.",
+    option(
+        f"Format of the output, if not by its ending: {', '.join(WRITABLE)}.",
+        DATA,
         metavar="FORMAT",
-        rich_help_panel=DATA,
     ),
 ]
 LabelOption = Annotated[
-    str | None,
-    typer.Option(
-        help="Column or array that holds the labels.", metavar="COLUMN", rich_help_panel=COLUMNS
-    ),
+    str | None, option("Column or array that holds the labels.", COLUMNS, metavar="COLUMN")
 ]
-LabelsOption = Annotated[
-    Path | None, typer.Option(help="File of labels: .npy or .csv.", rich_help_panel=DATA)
-]
+LabelsOption = Annotated[Path | None, option("File of labels: .npy or .csv.", DATA)]
 IdOption = Annotated[
     str | None,
-    typer.Option(
-        "--id",
-        help="Column that names the samples: no feature.",
-        metavar="COLUMN",
-        rich_help_panel=COLUMNS,
-    ),
+    option("Column that names the samples: no feature.", COLUMNS, "--id", metavar="COLUMN"),
 ]
 PassedIdOption = Annotated[
     str | None,
-    typer.Option(
+    option(
+        "Column that names the samples: no feature, and the first column of the output.",
+        COLUMNS,
         "--id",
-        help="Column that names the samples: no feature, and the first column of the output.",
         metavar="COLUMN",
-        rich_help_panel=COLUMNS,
     ),
 ]
 DropOption = Annotated[
-    list[str] | None,
-    typer.Option(help="A column to ignore; repeatable.", metavar="COLUMN", rich_help_panel=COLUMNS),
+    list[str] | None, option("A column to ignore; repeatable.", COLUMNS, metavar="COLUMN")
 ]
 FeaturesOption = Annotated[
     list[str] | None,
-    typer.Option(
-        help="The only features: names with commas between them; repeatable.",
-        metavar="A,B,...",
-        rich_help_panel=COLUMNS,
+    option(
+        "The only features: names with commas between them; repeatable.", COLUMNS, metavar="A,B,..."
     ),
 ]
 TextOption = Annotated[
     list[str] | None,
-    typer.Option(
-        help="A column that is text even where it looks like numbers; repeatable.",
+    option(
+        "A column that is text even where it looks like numbers; repeatable.",
+        COLUMNS,
         metavar="COLUMN",
-        rich_help_panel=COLUMNS,
     ),
 ]
-ModelOption = Annotated[
-    str | None, typer.Option(help=MODEL_HELP, metavar="FILE", rich_help_panel=MODELS)
-]
+ModelOption = Annotated[str | None, option(MODEL_HELP, MODELS, metavar="FILE")]
 ClassOption = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
+        "Label of the model's next score, if it does not know them; repeatable.",
+        MODELS,
         "--class",
-        help="Label of the model's next score, if it does not know them; repeatable.",
         metavar="LABEL",
-        rich_help_panel=MODELS,
     ),
 ]
 PoolOption = Annotated[
     list[str] | None,
-    typer.Option(
-        help="One vector from a layer's activations: mean, cls or last, for all or LAYER=mean.",
+    option(
+        "One vector from a layer's activations: mean, cls or last, for all or LAYER=mean.",
+        MODELS,
         metavar="[LAYER=]NAME",
-        rich_help_panel=MODELS,
     ),
 ]
 ScoresOption = Annotated[
     str | None,
-    typer.Option(
-        help="Which output holds the scores; logit or probability for a single number.",
+    option(
+        "Which output holds the scores; logit or probability for a single number.",
+        MODELS,
         metavar="NAME|POSITION",
-        rich_help_panel=MODELS,
     ),
 ]
 BatchOption = Annotated[
-    int | None,
-    typer.Option(min=1, help="Samples to ask the model about at a time.", rich_help_panel=MODELS),
+    int | None, option("Samples to ask the model about at a time.", MODELS, min=1)
 ]
 LayerOption = Annotated[
-    list[str] | None,
-    typer.Option(help="A layer to search; repeatable.", metavar="LAYER", rich_help_panel=SEARCH),
+    list[str] | None, option("A layer to search; repeatable.", SEARCH, metavar="LAYER")
 ]
 MetricOption = Annotated[
     list[str] | None,
-    typer.Option(
-        help=f"Distance: {', '.join(SHORT_NAMES)}; for all layers, or LAYER=cosine.",
+    option(
+        f"Distance: {', '.join(SHORT_NAMES)}; for all layers, or LAYER=cosine.",
+        SEARCH,
         metavar="[LAYER=]NAME",
-        rich_help_panel=SEARCH,
     ),
 ]
 DeviceOption = Annotated[
-    str | None,
-    typer.Option(
-        help="Search by torch: cuda, cuda:1, mps, cpu.", metavar="DEVICE", rich_help_panel=SEARCH
-    ),
+    str | None, option("Search by torch: cuda, cuda:1, mps, cpu.", SEARCH, metavar="DEVICE")
 ]
 LevelOption = Annotated[
     float | None,
@@ -242,24 +227,17 @@ LevelOption = Annotated[
 ]
 NoCheckOption = Annotated[
     bool,
-    typer.Option(
+    option(
+        "Accept any model, even one whose answers differ from the bundle's.",
+        MODELS,
         "--no-check-model",
-        help="Accept any model, even one whose answers differ from the bundle's.",
-        rich_help_panel=MODELS,
     ),
 ]
-NameOption = Annotated[
-    str | None, typer.Option(help="What to call the bundle.", rich_help_panel=ABOUT)
-]
+NameOption = Annotated[str | None, option("What to call the bundle.", ABOUT)]
 VersionOption = Annotated[
-    str | None,
-    typer.Option(
-        help="Its version, such as 1.3 or 2026-11-01.", metavar="VERSION", rich_help_panel=ABOUT
-    ),
+    str | None, option("Its version, such as 1.3 or 2026-11-01.", ABOUT, metavar="VERSION")
 ]
-NoteOption = Annotated[
-    str | None, typer.Option(help="What others should know about it.", rich_help_panel=ABOUT)
-]
+NoteOption = Annotated[str | None, option("What others should know about it.", ABOUT)]
 SeedOption = Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of split and training.")]
 RULE_NAMES = "|".join(rule.command_name() for rule in RULES.values())
 KIND = f"The kind of rule; {RelativeBall.command_name()} by default."

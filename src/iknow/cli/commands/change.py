@@ -34,11 +34,8 @@ from iknow.storage.segments.compacting import compact_bundle
 from iknow.tables.table import as_integers
 
 LOG = "The log"
-WhoOption = Annotated[
-    str | None,
-    typer.Option(help="Who changes it. Default: your login name.", rich_help_panel=LOG),
-]
-WhyOption = Annotated[str, typer.Option(help="Why.", rich_help_panel=LOG)]
+WhoOption = Annotated[str | None, options.option("Who changes it. Default: your login name.", LOG)]
+WhyOption = Annotated[str, options.option("Why.", LOG)]
 IdsFileOption = Annotated[
     Path | None, typer.Option(help="File with a sample's number in each line.")
 ]
@@ -55,11 +52,11 @@ def add(
     labels: options.LabelsOption = None,
     identifier: Annotated[
         str | None,
-        typer.Option(
+        options.option(
+            "Column of whole numbers that name the samples. Default: they count on.",
+            options.COLUMNS,
             "--id",
-            help="Column of whole numbers that name the samples. Default: they count on.",
             metavar="COLUMN",
-            rich_help_panel=options.COLUMNS,
         ),
     ] = None,
     drop: options.DropOption = None,

@@ -40,18 +40,11 @@ def compare(
     test_labels: options.LabelsOption = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set",
-            help="Further labeled data, NAME=FILE; repeatable.",
-            rich_help_panel=options.DATA,
-        ),
+        options.option("Further labeled data, NAME=FILE; repeatable.", options.DATA, "--set"),
     ] = None,
     foreign: Annotated[
         list[str] | None,
-        typer.Option(
-            help="Data on which no answer is right, NAME=FILE; repeatable.",
-            rich_help_panel=options.DATA,
-        ),
+        options.option("Data on which no answer is right, NAME=FILE; repeatable.", options.DATA),
     ] = None,
     label: options.LabelOption = None,
     identifier: options.IdOption = None,

@@ -29,10 +29,7 @@ def export(
     model: options.ModelOption = None,
     samples: Annotated[
         Path | None,
-        typer.Option(
-            help=f"Compare on these too: {options.FILES}, or - for a pipe.",
-            rich_help_panel=options.DATA,
-        ),
+        options.option(f"Compare on these too: {options.FILES}, or - for a pipe.", options.DATA),
     ] = None,
     input_format: options.InputFormatOption = None,
     label: options.LabelOption = None,

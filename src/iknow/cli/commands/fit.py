@@ -43,25 +43,18 @@ def fit(
     output: Annotated[Path, typer.Option("--output", "-o", help="The bundle to write.")],
     model: options.ModelOption = None,
     train: Annotated[
-        bool,
-        typer.Option(
-            "--train", help="Train and write --model first.", rich_help_panel=options.MODELS
-        ),
+        bool, options.option("Train and write --model first.", options.MODELS, "--train")
     ] = False,
     validation: Annotated[
-        Path | None, typer.Option(help="Labeled samples to tune on.", rich_help_panel=options.DATA)
+        Path | None, options.option("Labeled samples to tune on.", options.DATA)
     ] = None,
     validation_labels: options.LabelsOption = None,
     hold_out: Annotated[
-        float | None,
-        typer.Option(help="Or tune on this share of DATA.", rich_help_panel=options.DATA),
+        float | None, options.option("Or tune on this share of DATA.", options.DATA)
     ] = None,
     reference: Annotated[
         Path | None,
-        typer.Option(
-            help="More samples, without labels, that show what is ordinary.",
-            rich_help_panel=options.DATA,
-        ),
+        options.option("More samples, without labels, that show what is ordinary.", options.DATA),
     ] = None,
     labels: options.LabelsOption = None,
     input_format: options.InputFormatOption = None,
@@ -71,58 +64,50 @@ def fit(
     features: options.FeaturesOption = None,
     text: options.TextOption = None,
     accuracy: Annotated[
-        float | None,
-        typer.Option(help="Certify accuracy on IK, or fail.", rich_help_panel=GOAL),
+        float | None, options.option("Certify accuracy on IK, or fail.", GOAL)
     ] = None,
-    confidence: Annotated[
-        float, typer.Option(help="With this probability.", rich_help_panel=GOAL)
-    ] = 0.95,
-    coverage: Annotated[
-        float | None, typer.Option(help="Match this share of IK.", rich_help_panel=GOAL)
-    ] = None,
+    confidence: Annotated[float, options.option("With this probability.", GOAL)] = 0.95,
+    coverage: Annotated[float | None, options.option("Match this share of IK.", GOAL)] = None,
     false_alarm: Annotated[
         float | None,
-        typer.Option(
-            help="Bound the share of ordinary samples that are not IK; needs no labels.",
-            rich_help_panel=GOAL,
+        options.option(
+            "Bound the share of ordinary samples that are not IK; needs no labels.", GOAL
         ),
     ] = None,
     layer: options.LayerOption = None,
     metric: options.MetricOption = None,
     rule: Annotated[
-        str | None,
-        typer.Option(help=options.KIND, metavar=options.RULE_NAMES, rich_help_panel=options.SEARCH),
+        str | None, options.option(options.KIND, options.SEARCH, metavar=options.RULE_NAMES)
     ] = None,
     paper: Annotated[
-        bool,
-        typer.Option("--paper", help="As published: --rule ball.", rich_help_panel=options.SEARCH),
+        bool, options.option("As published: --rule ball.", options.SEARCH, "--paper")
     ] = False,
     quorum: Annotated[
         str | None,
-        typer.Option(
-            help="Samples a class needs to count: 3, or 1,3 for the belief and any other class.",
+        options.option(
+            "Samples a class needs to count: 3, or 1,3 for the belief and any other class.",
+            options.SEARCH,
             metavar="N|FOR,AGAINST",
-            rich_help_panel=options.SEARCH,
         ),
     ] = None,
     n_neighbors: Annotated[
         int,
-        typer.Option(
+        options.option(
+            "Neighbors, for the rules that use them.",
+            options.SEARCH,
             "--n-neighbors",
             "--k",
             "-k",
             min=1,
-            help="Neighbors, for the rules that use them.",
-            rich_help_panel=options.SEARCH,
         ),
     ] = 5,
     doubt: Annotated[
         bool | None,
-        typer.Option(
-            "--doubt/--no-doubt",
-            help="Let the model's own low confidence make a sample IMK, or never. By default, "
+        options.option(
+            "Let the model's own low confidence make a sample IMK, or never. By default, "
             "where --accuracy certifies more with it.",
-            rich_help_panel=options.SEARCH,
+            options.SEARCH,
+            "--doubt/--no-doubt",
         ),
     ] = None,
     classes: options.ClassOption = None,
@@ -130,20 +115,14 @@ def fit(
     scores: options.ScoresOption = None,
     batch_size: options.BatchOption = None,
     onnx: Annotated[
-        bool,
-        typer.Option(
-            "--onnx", help="Put the model into the bundle.", rich_help_panel=options.ABOUT
-        ),
+        bool, options.option("Put the model into the bundle.", options.ABOUT, "--onnx")
     ] = False,
     name: options.NameOption = None,
     version: options.VersionOption = None,
     note: options.NoteOption = None,
     random_state: options.SeedOption = 0,
     force: Annotated[
-        bool,
-        typer.Option(
-            "--force", help="Let --train overwrite a model.", rich_help_panel=options.MODELS
-        ),
+        bool, options.option("Let --train overwrite a model.", options.MODELS, "--force")
     ] = False,
     config: options.ConfigOption = None,
 ) -> None:

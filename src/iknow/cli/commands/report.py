@@ -42,20 +42,13 @@ def report(
     input_format: options.InputFormatOption = None,
     training: Annotated[
         Path | None,
-        typer.Option(
-            help="The file given to `iknow fit`, to show the exemplars.",
-            rich_help_panel=options.DATA,
-        ),
+        options.option("The file given to `iknow fit`, to show the exemplars.", options.DATA),
     ] = None,
     training_label: Annotated[
-        str | None,
-        typer.Option(
-            help="Its column of labels, if it has another name.", rich_help_panel=options.DATA
-        ),
+        str | None, options.option("Its column of labels, if it has another name.", options.DATA)
     ] = None,
     layer: Annotated[
-        list[str] | None,
-        typer.Option(help="A layer that decides; repeatable.", rich_help_panel=options.SEARCH),
+        list[str] | None, options.option("A layer that decides; repeatable.", options.SEARCH)
     ] = None,
     show: Annotated[
         str | None,

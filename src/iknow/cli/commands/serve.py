@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from iknow.cli.options import ConfigOption
+from iknow.cli.options import ConfigOption, option
 
 LIMITS, AUDIT, ALARM, SAFETY = "Limits", "Audit", "Alarm", "Safety"
 
@@ -31,72 +31,46 @@ def serve(
     ] = None,
     tokens: Annotated[
         Path | None,
-        typer.Option(
-            help="File of tokens: lines of a name, scopes and a token. Or IKNOW_TOKENS in the "
+        option(
+            "File of tokens: lines of a name, scopes and a token. Or IKNOW_TOKENS in the "
             "environment. Needed unless only this machine is served.",
-            rich_help_panel=SAFETY,
+            SAFETY,
         ),
     ] = None,
-    ssl_certfile: Annotated[
-        Path | None, typer.Option(help="Certificate for TLS.", rich_help_panel=SAFETY)
-    ] = None,
-    ssl_keyfile: Annotated[
-        Path | None, typer.Option(help="Its key.", rich_help_panel=SAFETY)
-    ] = None,
+    ssl_certfile: Annotated[Path | None, option("Certificate for TLS.", SAFETY)] = None,
+    ssl_keyfile: Annotated[Path | None, option("Its key.", SAFETY)] = None,
     audit: Annotated[
         str | None,
-        typer.Option(
-            help="Record every answer in this file, or in a PostgreSQL database by its URL.",
+        option(
+            "Record every answer in this file, or in a PostgreSQL database by its URL.",
+            AUDIT,
             metavar="FILE|URL",
-            rich_help_panel=AUDIT,
         ),
     ] = None,
     keep_inputs: Annotated[
-        bool,
-        typer.Option(
-            "--keep-inputs", help="Record inputs too, for audit verify.", rich_help_panel=AUDIT
-        ),
+        bool, option("Record inputs too, for audit verify.", AUDIT, "--keep-inputs")
     ] = False,
     audit_optional: Annotated[
         bool,
-        typer.Option(
+        option(
+            "Answer even if that cannot be recorded, instead of with 503.",
+            AUDIT,
             "--audit-optional",
-            help="Answer even if that cannot be recorded, instead of with 503.",
-            rich_help_panel=AUDIT,
         ),
     ] = False,
-    retain_days: Annotated[
-        float | None, typer.Option(help="Keep records this long.", rich_help_panel=AUDIT)
-    ] = None,
-    retain_mib: Annotated[
-        int | None, typer.Option(help="Keep this much of them, in MiB.", rich_help_panel=AUDIT)
-    ] = None,
+    retain_days: Annotated[float | None, option("Keep records this long.", AUDIT)] = None,
+    retain_mib: Annotated[int | None, option("Keep this much of them, in MiB.", AUDIT)] = None,
     alarm_rate: Annotated[
-        float,
-        typer.Option(
-            help="Probability with which an alarm may ever be false.", rich_help_panel=ALARM
-        ),
+        float, option("Probability with which an alarm may ever be false.", ALARM)
     ] = 0.01,
     state: Annotated[
-        Path | None,
-        typer.Option(help="Folder that keeps alarms across restarts.", rich_help_panel=ALARM),
+        Path | None, option("Folder that keeps alarms across restarts.", ALARM)
     ] = None,
-    max_body: Annotated[
-        int, typer.Option(min=1, help="Largest body, in MiB.", rich_help_panel=LIMITS)
-    ] = 32,
-    max_rows: Annotated[
-        int, typer.Option(min=1, help="Most rows of a request.", rich_help_panel=LIMITS)
-    ] = 10_000,
-    queue: Annotated[
-        int, typer.Option(min=1, help="Most rows that wait; then 429.", rich_help_panel=LIMITS)
-    ] = 20_000,
-    timeout: Annotated[
-        float, typer.Option(help="Seconds for an answer; then 504.", rich_help_panel=LIMITS)
-    ] = 30.0,
-    drain: Annotated[
-        float,
-        typer.Option(help="Seconds to finish requests after SIGTERM.", rich_help_panel=LIMITS),
-    ] = 20.0,
+    max_body: Annotated[int, option("Largest body, in MiB.", LIMITS, min=1)] = 32,
+    max_rows: Annotated[int, option("Most rows of a request.", LIMITS, min=1)] = 10_000,
+    queue: Annotated[int, option("Most rows that wait; then 429.", LIMITS, min=1)] = 20_000,
+    timeout: Annotated[float, option("Seconds for an answer; then 504.", LIMITS)] = 30.0,
+    drain: Annotated[float, option("Seconds to finish requests after SIGTERM.", LIMITS)] = 20.0,
     config: ConfigOption = None,
 ) -> None:
     """Serve bundles over HTTP, with a page of what they know, an audit and an alarm.
