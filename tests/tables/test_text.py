@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iknow.tables.columns import Coded
-from iknow.tables.csv import to_csv as plain
 from iknow.tables.pyarrow.writing import to_csv
+from iknow.tables.writing import to_csv as plain
 
 SPECIAL = st.sampled_from("ab=+-@\t\r\n,\"' 0123.é€\U0001f600")
 ANY = st.characters(exclude_categories=["Cs"], exclude_characters="\0")

@@ -30,9 +30,8 @@ from iknow.errors import InputError
 from iknow.geometry.registry import SHORT_NAMES
 from iknow.rules import RULES, RelativeBall
 from iknow.storage.atomic import is_stream
-from iknow.tables.formats import READABLE, WRITABLE
-from iknow.tables.roles import Roles
-from iknow.tables.streams import STDIN
+from iknow.tables.streams import READABLE, STDIN, WRITABLE
+from iknow.tables.table import Roles
 
 LARGEST = 1 << 20  # bytes
 

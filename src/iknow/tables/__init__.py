@@ -14,10 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from iknow.tables.formats import format_to_read, format_to_write
 from iknow.tables.reading import reading
-from iknow.tables.roles import Roles
-from iknow.tables.table import Table, join_tables, settle_labels
+from iknow.tables.streams import format_to_read, format_to_write
+from iknow.tables.table import Roles, Table, join_tables, settle_labels
 from iknow.tables.writing import writing
 
 __all__ = [

@@ -22,8 +22,15 @@ from numpy.typing import NDArray
 from iknow.core.arrays import Floats, Labels
 from iknow.core.text import names as quoted
 from iknow.errors import InputError
-from iknow.tables.roles import Roles
-from iknow.tables.table import Table, as_features, as_labels, check_fits, check_rows, decoding
+from iknow.tables.table import (
+    Roles,
+    Table,
+    as_features,
+    as_labels,
+    check_fits,
+    check_rows,
+    decoding,
+)
 
 LAYER_PREFIX = "layer:"
 HEAD_BYTES = 12 + 10_000  # numpy refuses longer heads of arrays, but only after reading them

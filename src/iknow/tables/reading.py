@@ -10,11 +10,9 @@ from typing import Any
 
 from iknow.core.arrays import Labels
 from iknow.errors import InputError, MissingExtraError
-from iknow.tables.formats import OUT_OF_ORDER, format_to_read
 from iknow.tables.numpy import read_npy, read_npy_labels, read_npz
-from iknow.tables.roles import Roles
-from iknow.tables.streams import STDIN, opening
-from iknow.tables.table import Table, check_fits, check_rows, settle_labels
+from iknow.tables.streams import OUT_OF_ORDER, STDIN, format_to_read, opening
+from iknow.tables.table import Roles, Table, check_fits, check_rows, settle_labels
 
 
 @contextmanager

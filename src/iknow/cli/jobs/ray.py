@@ -23,7 +23,7 @@ from iknow.cli.jobs.assess import Said, Setup, assess_parts
 from iknow.cli.jobs.forms import takes_text
 from iknow.cli.jobs.source import Source
 from iknow.errors import ClusterError, InputError, MissingExtraError
-from iknow.tables.roles import Roles
+from iknow.tables.table import Roles
 
 try:
     import ray

@@ -24,8 +24,7 @@ from iknow.core.text import name as name_of
 from iknow.core.text import names as quoted
 from iknow.errors import InputError, MissingExtraError
 from iknow.tables.pyarrow.batches import Batches
-from iknow.tables.roles import Roles
-from iknow.tables.table import Table, as_labels, as_text
+from iknow.tables.table import Roles, Table, as_labels, as_text
 
 NUMERIC = ("integer", "floating", "boolean", "decimal", "null")
 PLAIN = (*NUMERIC, "string", "large_string", "temporal")

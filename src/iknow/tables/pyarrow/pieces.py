@@ -17,8 +17,7 @@ from iknow.core.text import names as quoted
 from iknow.errors import InputError
 from iknow.tables.pyarrow.batches import open_parquet
 from iknow.tables.pyarrow.columns import read_parts
-from iknow.tables.roles import Roles
-from iknow.tables.table import Table, decoding, existing
+from iknow.tables.table import Roles, Table, decoding, existing
 
 ROWS = 1 << 16
 """How many rows a piece has at least, unless it is a file's last."""

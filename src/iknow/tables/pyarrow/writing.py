@@ -1,9 +1,9 @@
 """Parquet, Arrow and comma-separated files, written a part at a time.
 
-In comma-separated text each column becomes a column of texts as they
-stand in the file, quoted where they must be. Joined row by row, with a line end after each, the
-bytes of the result are the bytes of the file. What is written is what `iknow.tables.csv` writes,
-but for the way a number is spelled.
+In comma-separated text each column becomes a column of texts as they stand in the file, quoted
+where they must be. Joined row by row, with a line end after each, the bytes of the result are the
+bytes of the file. It is what `iknow.tables.writing` writes itself, but for the way a number is
+spelled.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from iknow.errors import InputError
 from iknow.tables.columns import Coded, Column
-from iknow.tables.csv import FORMULA, harmless
+from iknow.tables.writing import FORMULA, harmless
 
 TEXT = pa.large_string()  # with offsets of 64 bits, so that a part may be of any size
 SPECIAL = '[,"\r\n]'
