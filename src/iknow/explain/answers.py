@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -45,13 +45,13 @@ def as_columns(assessment: Assessment) -> dict[str, Any]:
     }
 
 
-def as_frame(columns: Mapping[str, Any]) -> Any:
+def as_frame(make_columns: Callable[[], Mapping[str, Any]]) -> Any:
     """A `pandas.DataFrame` of columns; assertions and reasons are categories of their words."""
     try:
         import pandas as pd
     except ImportError as error:
         raise MissingExtraError("to_frame", "pandas") from error
-    frame = dict(columns)
+    frame = dict(make_columns())
     for name, words in (("assertion", Assertion), ("reason", Reason)):
         codes, said = np.asarray(frame[name]), [word.name for word in words]
         frame[name] = pd.Categorical.from_codes(codes, said, ordered=words is Assertion)

@@ -359,7 +359,7 @@ class Assessment:
         Raises:
             MissingExtraError: pandas is not installed.
         """
-        return as_frame(as_columns(self))
+        return as_frame(lambda: as_columns(self))
 
     def _repr_html_(self) -> str:
         from iknow.explain.html import assessment_to_html  # markup is for notebooks alone
