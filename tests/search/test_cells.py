@@ -235,9 +235,8 @@ def test_structure_rules_out_nearly_all_rows_and_changes_nothing(rule):
     assert min(index._cost._shares) < cells.PAYS  # else nothing was tested
     expected = decide(everything(points, labels, 6, queries), rule, belief)
     assert_same_decision(found, expected)
-    for i in (0, 77):
-        alone = index.decide(queries[i : i + 1], rule, belief[i : i + 1])
-        assert_same_decision(alone, expected[i : i + 1])
+    for few in (slice(1), slice(77, 79), slice(5, 8), slice(60)):
+        assert_same_decision(index.decide(queries[few], rule, belief[few]), expected[few])
 
 
 @needs_numba
@@ -293,9 +292,10 @@ def test_the_clock_chooses_the_fastest_way_and_tries_the_others_now_and_then(fas
         )
         ways.append(way)
     slower = [at for at, way in enumerate(ways) if way != fastest]
-    assert len([at for at in slower if at < 6]) == 4  # twice each at first
-    spent = 3.0 * len([at for at in slower if at >= 6])
-    assert 0 < spent < 0.07 * len(ways)  # tried again, for a small share of the time
+    n_first = (cells.ENOUGH_TIMES + 1) * len(WAYS)
+    assert len([at for at in slower if at < n_first]) == n_first * 2 // 3
+    spent = 3.0 * len([at for at in slower if at >= n_first])
+    assert 0 < spent < 0.03 * len(ways)  # tried again, for a small share of the time
 
 
 def test_a_busy_moment_does_not_make_a_way_slow():

@@ -52,14 +52,17 @@ COPY_BYTES = 5  # per feature to prepare a row for search: its float32 copy and 
 TRIED = 12  # queries that walk before we know whether that is worthwhile
 PER_PANEL, PER_SHADOW, PER_ROW = 3.3, 0.8, 1.8
 """The costs per feature of looking at a panel alone, a shadow and a row, in steps; measured."""
-PAYS = 0.8  # walks must save this much of the steps
+PAYS, PAYS_ALONE = 0.8, 2.0
+"""The share of steps at which walks pay, among many queries and for a few: products cost a few
+nearly as much as a full group."""
 MEMORY = 64  # queries that count
 TRY_AGAIN = 32  # every so many calls, in case queries have changed
 TREE, FLAT, PRODUCTS = WAYS = range(3)
 """Walking down the tree of cells, walking by the bounds of all panels, and products."""
 FEW, MANY = 2, 64  # queries in a batch whose time tells what one of them costs
-SHARE_OF_TRIALS = 0.03  # of the time may go into trying the slower way
-FORGETTING = 0.3  # weight of the latest time
+SHARE_OF_TRIALS = 0.01  # of the time may go into trying the slower way
+FORGETTING = 0.05  # weight of the latest time, if it is longer
+ENOUGH_TIMES = 3
 
 
 class Search(Protocol):
@@ -92,11 +95,14 @@ class Clock:
         self._since[way] = 0.0
         self._seen[way] += 1
         before, latest = self.seconds[way], seconds / n
-        if self._seen[way] > 1:
-            before = latest if before is None else before
-            # A busy machine makes some times much longer, and none shorter.
-            weight = FORGETTING if latest < before else FORGETTING / 5
-            self.seconds[way] = before + weight * (latest - before)
+        if self._seen[way] > 1 and (before is None or latest < before):
+            self.seconds[way] = latest
+        elif before is not None:  # a busy machine makes some times longer, and none shorter
+            self.seconds[way] = before + FORGETTING * (latest - before)
+
+    def knows(self, way: int) -> bool:
+        """Whether a way was timed often enough."""
+        return self._seen[way] > ENOUGH_TIMES
 
 
 class StepCost:
@@ -122,18 +128,19 @@ class StepCost:
         for share, way in shares:
             if share is None:
                 return way, TRIED
-        paying = sorted((share, way) for share, way in shares if share is not None and share < PAYS)
+        limit = PAYS if n > FEW else PAYS_ALONE
+        paying = sorted(each for each in shares if each[0] < limit)  # type: ignore[operator]
         if not paying:
             return PRODUCTS, n
         ways, clock = [way for _, way in paying] + [PRODUCTS], self._clocks[n > FEW]
         for way in ways:
-            if clock.seconds[way] is None:
+            if not clock.knows(way):
                 return (way, MANY) if n <= FEW or n >= MANY else (ways[0], n)
         return clock.choose(ways, n), n
 
     def allows_a_try(self) -> bool:
         """Whether to walk now: it pays, or nobody tried for a while."""
-        if any(share is None or share < PAYS for share in self._shares):
+        if any(share is None or share < PAYS_ALONE for share in self._shares):
             return True
         self._calls += 1
         if self._calls % TRY_AGAIN == 0:

@@ -131,11 +131,10 @@ class Projection(Coordinates):
             shifted = points - self.center
             squared = np.einsum("ij,ij->i", shifted, shifted)
             along = shifted @ self.directions
-            squares = np.square(along)
-            left = [squared - squares[:, :n].sum(axis=1) for n in (n_near, n_far)]
             near[:, :-1], far[:, :-1] = along[:, :n_near], along / self.unit
-            near[:, -1] = np.sqrt(np.maximum(left[0], 0))
-            far[:, -1] = np.sqrt(np.maximum(left[1], 0)) / self.unit
+            for n, shown, unit in ((n_near, near, 1.0), (n_far, far, self.unit)):
+                left = squared - np.einsum("ij,ij->i", along[:, :n], along[:, :n])
+                shown[:, -1] = np.sqrt(np.maximum(left, 0)) / unit
         lengths = np.sqrt(squared)
         safe = lengths < FURTHEST * min(1.0, self.unit)
         return Shown(near, far, self.slack * lengths + TINY, safe)

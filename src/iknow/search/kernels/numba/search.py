@@ -17,7 +17,7 @@ from iknow.search.index import RowIndex
 from iknow.search.kernels.numba.products import Pack, PanelBlocks, Queries, gather_batch
 from iknow.search.kernels.numba.tree import Tree, plant, sort_rows
 from iknow.search.kernels.numba.vectors import LANES, QUERIES_AT_ONCE
-from iknow.search.kernels.numba.walk import Answer, Question, Shadows, walk_batch
+from iknow.search.kernels.numba.walk import ALONE, Answer, Question, Shadows, walk_batch
 from iknow.search.projection import Coordinates
 from iknow.search.threads import for_each, n_cores, share
 
@@ -134,40 +134,40 @@ class WalkSearch:
         """The evidence within the horizon of a scope with a belief, which queries ran out of
         patience, of shape (n_queries,), and the panels, shadows and rows looked at.
         """
-        belief, horizon, k = scope.belief, scope.horizon, scope.any
-        assert belief is not None
+        horizon, k = scope.horizon, scope.any
         assert horizon is not None
-        n, shown = len(queries), self.coordinates.show(queries)
-        # Queries that visit the same cells one after the other find these in the cache.
-        order = np.arange(n)
-        if n >= FEWEST_TO_SORT:
-            order = np.lexsort((shown.near[:, 0], belief))
-        shape = n, len(self.packed.class_panels) - 1, scope.per_class
+        # A copy: numba compiles separately for arrays that are read-only.
+        belief = np.array(scope.belief, dtype=np.int64)
+        shape = len(queries), len(self.packed.class_panels) - 1, scope.per_class
         answer = Answer(
             np.full(shape, np.inf), np.full(shape, NO_EXEMPLAR, dtype=np.int64),
-            np.full((n, k), np.inf), np.full(n, np.inf), ~shown.safe[order],
+            np.full((shape[0], k), np.inf), np.full(shape[0], np.inf),
+            np.zeros(shape[0], dtype=np.bool_),
         )  # fmt: skip
         question = Question(scope.own, scope.other, *horizon[:2], patience, is_flat)
+        scale = self.coordinates.stretch, 1 / self.coordinates.unit, self.coordinates.blur
         costs = []
 
         def work(part: slice) -> None:
-            some = order[part]
-            batch = self.packed.place(queries[some], shown.near[some])
-            scale = self.coordinates.stretch, 1 / self.coordinates.unit, self.coordinates.blur
-            shadows = Shadows(self.far, shown.far[some], shown.slack[some], *scale)
-            own = Answer._make(column[part] for column in answer)
-            beliefs = read_only(np.ascontiguousarray(belief[some], dtype=np.int64))
-            arguments = self.packed.pack, self.tree, shadows, batch, beliefs, question
+            own = Answer._make(column[part] for column in answer)  # views
+            near, far, slack, safe = self.coordinates.show(queries[part])
+            own.given_up[:] = ~safe
+            order = np.arange(len(near))
+            if len(near) >= FEWEST_TO_SORT:  # those that visit the same cells, one after the other
+                order = np.lexsort((near[:, 0], belief[part]))
+            batch = self.packed.place(queries[part], near)
+            shadows = Shadows(self.far, far, slack, *scale)
+            arguments = self.packed.pack, self.tree, shadows, batch, belief[part], order, question
             costs.append(walk_batch(*arguments, own))
 
-        share(work, list(cut_evenly(n, QUERIES_PER_BATCH)))
-        place = np.empty_like(order)
-        place[order] = np.arange(n)
-        found = Answer._make(column[place] for column in answer)
-        complete = np.full((n, 3), np.inf)
-        complete[:, 1] = np.nextafter(found.caps, np.inf)
-        evidence = from_ranked(found.distances, found.neighbors, found.rows, complete)
-        return evidence, found.given_up, np.sum(costs, axis=0)
+        if len(queries) <= ALONE:  # so few start no threads, neither ours nor BLAS's
+            work(slice(len(queries)))
+        else:
+            for_each(work, cut_evenly(len(queries), QUERIES_PER_BATCH))
+        complete = np.full((shape[0], 3), np.inf)
+        complete[:, 1] = np.nextafter(answer.caps, np.inf)
+        evidence = from_ranked(answer.distances, answer.neighbors, answer.rows, complete)
+        return evidence, answer.given_up, sum(costs)
 
 
 def cut_evenly(n: int, most: int) -> Iterator[slice]:

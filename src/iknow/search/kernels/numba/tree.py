@@ -34,7 +34,8 @@ class Tree(NamedTuple):
 
     nodes: flat, float32; a panel of balls is h, -ĉ_1 … -ĉ_d and R, 16 numbers each. firsts and
     counts: the first panel and the number of panels of each class at each level, of shape
-    (n_classes, n_levels); level 0 are the rows. top: each class's level of a single panel.
+    (n_classes, n_levels); level 0 are the rows. top: each class's first level of a single panel of
+    balls.
     """
 
     nodes: Floats32
@@ -53,11 +54,11 @@ def sort_rows(coordinates: Floats32, class_starts: Ints) -> Ints:
 
 def plant(pack: Pack, class_panels: Ints, n_terms: int) -> Tree:
     """The tree of packed rows: enough levels that each class ends in a single panel."""
-    counts = [np.diff(class_panels)]
+    counts = [np.diff(class_panels), -(-np.diff(class_panels) // LANES)]
     while counts[-1].max(initial=0) > 1:
         counts.append(-(-counts[-1] // LANES))
     count = np.stack(counts, axis=1).astype(np.int64)
-    top = (count <= 1).argmax(axis=1).astype(np.int64)
+    top = (count[:, 1:] <= 1).argmax(axis=1).astype(np.int64) + 1
     stored = np.where(np.arange(count.shape[1]) <= top[:, None], count, 0)
     stored[:, 0] = 0  # the rows are stored elsewhere
     first = (np.cumsum(stored.T).reshape(stored.shape[::-1]).T - stored).astype(np.int64)

@@ -105,40 +105,13 @@ class Answer(NamedTuple):
     given_up: Bools
 
 
-class Limits(NamedTuple):
-    """What turns a distance from one query into limits of its bounds."""
-
-    stretch: float
-    slack: float
-    units: float
-    blur: float
-    factor: float
-    offset: float
-    scale: float
-    margin: float
-
-
-class Task(NamedTuple):
-    """What is sought: the `rank` nearest rows of a class.
-
-    Of them, those matter that lie within `floor`, or within the lower of `best` and the distance of
-    the class's own row number `counted`. most: how many rows may be measured by then.
-    """
-
-    code: int
-    rank: int
-    counted: int
-    floor: float
-    best: float
-    most: int
-
-
 class Memory(NamedTuple):
     """What the functions write to.
 
     bounds: of all panels, for some queries. least: of each class. near, found: distances and rows
     of the nearest of a class, padded with inf and -1. costs: the panels, shadows and rows looked
-    at. The others are for a moment only.
+    at. places, shown: slots of rows that wait to be looked at, and their bounds. levels, nodes,
+    apart: balls to visit, and their distances. The others are for a moment only.
     """
 
     bounds: Floats32
@@ -156,16 +129,61 @@ class Memory(NamedTuple):
     sums: Floats
 
 
+class Walk(NamedTuple):
+    """All that the functions share."""
+
+    pack: Pack
+    tree: Tree
+    shadows: Shadows
+    queries: Queries
+    question: Question
+    answer: Answer
+    memory: Memory
+
+
+class Limits(NamedTuple):
+    """What turns a distance from one query into limits of its bounds."""
+
+    stretch: float
+    slack: float
+    units: float
+    blur: float
+    factor: float
+    offset: float
+    scale: float
+    margin: float
+
+
+class Task(NamedTuple):
+    """What is sought: the `rank` nearest rows of a class, to query i.
+
+    Of them, those matter that lie within `floor`, or within the lower of `best` and the distance of
+    the class's own row number `counted`. most: how many rows may be measured by then.
+    """
+
+    i: int
+    code: int
+    rank: int
+    counted: int
+    floor: float
+    best: float
+    most: int
+
+
 @compiled
 def walk_batch(
-    pack: Pack, tree: Tree, shadows: Shadows, queries: Queries, belief: Ints, question: Question,
-    answer: Answer,
+    pack: Pack, tree: Tree, shadows: Shadows, queries: Queries, belief: Ints, order: Ints,
+    question: Question, answer: Answer,
 ) -> Any:  # fmt: skip
-    """Fill in the answer about a batch; returns the panels, shadows and rows looked at."""
+    """Fill in the answer about a batch; returns the panels, shadows and rows looked at.
+
+    order: in which to answer the queries, of shape (n_queries,).
+    """
     n_queries, n_classes, m = answer.distances.shape
     n_panels, n_groups = len(pack.slots) // LANES, -(-n_queries // QUERIES_AT_ONCE)
-    affordable = BOUNDS_AT_ONCE // (n_panels * QUERIES_AT_ONCE)
-    at_once = max(1, min(GROUPS_AT_ONCE, affordable, n_groups)) * QUERIES_AT_ONCE
+    affordable = max(1, min(GROUPS_AT_ONCE, BOUNDS_AT_ONCE // (n_panels * QUERIES_AT_ONCE)))
+    n_passes = -(-n_groups // affordable)
+    at_once = -(-n_groups // n_passes) * QUERIES_AT_ONCE
     memory = Memory(
         np.empty(at_once * n_panels + LANES if question.is_flat else 0, dtype=np.float32),
         np.empty(n_classes, dtype=np.float32), np.empty(m), np.empty(m, dtype=np.int64),
@@ -175,22 +193,14 @@ def walk_batch(
         np.empty(LANES * DEEPEST, dtype=np.float32), np.empty(MOST_PIECES, dtype=np.int64),
         np.empty(MOST_PIECES),
     )  # fmt: skip
+    walk = Walk(pack, tree, shadows, queries, question, answer, memory)
     for start in range(0, n_queries, at_once):
-        stop = min(start + at_once, n_queries)
+        some = order[start : start + at_once]
         if question.is_flat:
-            _bound_panels(pack.panels, n_panels, queries.points[start:stop], memory.bounds)
-        for i in range(start, stop):
-            if answer.given_up[i]:
-                continue
-            limits = _limits_of(shadows, shadows.slack[i], pack, queries.squared[i])
-            at = (i - start) * n_panels
-            if question.is_flat:
-                _find_lowest_panels(tree.firsts, tree.counts, at, memory)
-            else:
-                _find_nearest_balls(pack, tree, queries, i, limits, memory)
-            _search(
-                pack, tree, shadows, queries, i, limits, belief[i], question, answer, at, memory
-            )
+            _bound_panels(pack.panels, n_panels, queries.points[some], memory.bounds)
+        for at in range(len(some)):
+            if not answer.given_up[some[at]]:
+                _search(walk, some[at], belief[some[at]], at * n_panels)
     return memory.costs
 
 
@@ -212,73 +222,35 @@ def _bound_panels(panels: Floats32, n_panels: int, placed: Floats32, bounds: Flo
 
 
 @compiled_bare
-def _find_lowest_panels(firsts: Ints, counts: Ints, at: int, memory: Memory) -> None:
-    """The lowest bound of each class, among those from `at` on."""
-    for code in range(len(memory.least)):
-        lowest = np.float32(np.inf)
-        for panel in range(at + firsts[code, 0], at + firsts[code, 0] + counts[code, 0]):
-            bound = memory.bounds[panel]
-            lowest = bound if bound < lowest else lowest
-        memory.least[code] = lowest
-
-
-@compiled_bare
-def _find_nearest_balls(
-    pack: Pack, tree: Tree, queries: Queries, i: int, limits: Limits, memory: Memory
-) -> None:
-    """The distance of the nearest ball of each class, at its top."""
-    n_terms, offset, values = queries.points.shape[1], _ball_offset(limits), memory.values
-    none = np.float32(-np.inf)
-    for code in range(len(memory.least)):
-        memory.least[code] = np.inf
-        if not tree.counts[code, 0]:
-            continue
-        top = tree.top[code]
-        first, placed = tree.firsts[code, top], queries.points
-        if top:
-            start = first * (n_terms + 2) * LANES
-            scan_balls(tree.nodes, start, n_terms, placed, i, offset, none, values)
-        else:
-            scan_panel(pack.panels, first * (n_terms + 1) * LANES, n_terms, placed, i, none, values)
-        lowest = values[0]
-        for slot in range(1, LANES):
-            lowest = min(lowest, values[slot])
-        if not top:
-            above = max(lowest - offset, np.float32(0))
-            lowest = np.float32(np.sqrt(2 * np.float64(above)) * (1 - 2.0**-20))
-        memory.least[code] = lowest
-
-
-@compiled_bare
-def _search(
-    pack: Pack, tree: Tree, shadows: Shadows, queries: Queries, i: int, limits: Limits, own: int,
-    question: Question, answer: Answer, at: int, memory: Memory,
-) -> None:  # fmt: skip
-    """Fill in the answer about one query with a belief, `own`. at: where its bounds start."""
+def _search(walk: Walk, i: int, own: int, at: int) -> None:
+    """Fill in the answer about query i with a belief, `own`. at: where its bounds start."""
+    answer, question, memory, tree = walk.answer, walk.question, walk.memory, walk.tree
     neighbors, least, near = answer.neighbors, memory.least, memory.near
+    limits = _limits_of(walk, i)
+    _find_least(walk, i, limits, at)
     most = memory.costs[2] + question.patience
     horizon, other, m = question.fixed, np.inf, len(near)
     is_own = own >= 0 and tree.counts[own, 0] > 0
     for _ in range(len(least)):
-        task = Task(own, question.own, question.own, np.inf, np.inf, most)
+        task = Task(i, own, question.own, question.own, np.inf, np.inf, most)
         if not is_own:
             code, cap = int(np.argmin(least)), _cap(horizon, other, neighbors, i)
             limit = _row_limit(cap, limits) if question.is_flat else _ball_limit(cap, limits)
             # All classes that are left are as far, have no rows, or were searched.
             if least[code] == np.inf or least[code] > limit:
                 break
-            task = Task(code, m, question.other, horizon, other, most)
+            task = Task(i, code, m, question.other, horizon, other, most)
         for place in range(task.rank):
             near[place], memory.found[place] = np.inf, -1
         if question.is_flat:
-            _sweep(pack, tree, shadows, queries, i, limits, task, neighbors, at, memory)
+            _sweep(walk, limits, task, at)
         else:
-            _descend(pack, tree, shadows, queries, i, limits, task, neighbors, memory)
+            _descend(walk, limits, task)
         least[task.code] = np.inf
         for place in range(task.rank):
             if memory.found[place] >= 0:
                 answer.distances[i, task.code, place] = near[place]
-                answer.rows[i, task.code, place] = pack.rows[memory.found[place]]
+                answer.rows[i, task.code, place] = walk.pack.rows[memory.found[place]]
         if memory.costs[2] > most:
             answer.given_up[i] = True
             return
@@ -302,20 +274,38 @@ def _cap(horizon: float, other: float, neighbors: Floats, i: int) -> Any:
 
 
 @inlined
-def _sweep(
-    pack: Pack, tree: Tree, shadows: Shadows, queries: Queries, i: int, limits: Limits, task: Task,
-    neighbors: Floats, at: int, memory: Memory,
-) -> None:  # fmt: skip
+def _find_least(walk: Walk, i: int, limits: Limits, at: int) -> None:
+    """The lowest bound of a panel of each class, or the distance of its nearest ball at the top."""
+    tree, memory, placed = walk.tree, walk.memory, walk.queries.points
+    size, offset = (placed.shape[1] + 2) * LANES, _ball_offset(limits)
+    for code in range(len(memory.least)):
+        values, first, last = memory.values, 0, LANES
+        if walk.question.is_flat:
+            values, first = memory.bounds, at + tree.firsts[code, 0]
+            last = first + tree.counts[code, 0]
+        elif tree.counts[code, 0]:
+            start = tree.firsts[code, tree.top[code]] * size
+            none = np.float32(-np.inf)
+            scan_balls(tree.nodes, start, placed.shape[1], placed, i, offset, none, values)
+        else:
+            last = 0
+        lowest = np.float32(np.inf)
+        for place in range(first, last):
+            lowest = values[place] if values[place] < lowest else lowest
+        memory.least[code] = lowest
+
+
+@inlined
+def _sweep(walk: Walk, limits: Limits, task: Task, at: int) -> None:
     """Find the nearest rows of a class by the bounds of its panels, which start at `at`."""
-    bounds, lowest = memory.bounds, memory.least[task.code]
+    memory, bounds, tree = walk.memory, walk.memory.bounds, walk.tree
     first, n_panels = tree.firsts[task.code, 0], tree.counts[task.code, 0]
-    start, size = at + first, (queries.points.shape[1] + 1) * LANES
-    best = 0
-    while bounds[start + best] != lowest:
+    start, size = at + first, (walk.queries.points.shape[1] + 1) * LANES
+    best, n_waiting = 0, 0
+    while bounds[start + best] != memory.least[task.code]:
         best += 1
-    n_waiting = 0
     for group in range(-LANES, n_panels, LANES):
-        limit = _row_limit(_reach(memory.near, neighbors, i, task), limits)
+        limit = _row_limit(_reach(walk, task), limits)
         if group < 0:  # the best panel comes first
             base, bits = best, np.uint64(1)
         else:
@@ -323,51 +313,42 @@ def _sweep(
             bits &= _existing(n_panels - group)
         ahead = bits
         while ahead:
-            prefetch(pack.panels, (first + base + lowest_bit(ahead)) * size, PANEL_BYTES)
+            prefetch(walk.pack.panels, (first + base + lowest_bit(ahead)) * size, PANEL_BYTES)
             ahead &= ahead - np.uint64(1)
         while bits:
             panel = base + lowest_bit(bits)
             bits &= bits - np.uint64(1)
             if panel != best or group < 0:
-                n_waiting = _collect(
-                    pack, shadows, queries, i, limit, first + panel, memory, n_waiting
-                )
+                n_waiting = _collect(walk, task.i, limit, first + panel, n_waiting)
         if group < 0 or n_waiting > ENOUGH or group + LANES >= n_panels:
-            _settle(pack, shadows, queries, i, limits, task, neighbors, memory, n_waiting)
+            _settle(walk, limits, task, n_waiting)
             n_waiting = 0
             if memory.costs[2] > task.most:
                 break
 
 
 @inlined
-def _descend(
-    pack: Pack, tree: Tree, shadows: Shadows, queries: Queries, i: int, limits: Limits, task: Task,
-    neighbors: Floats, memory: Memory,
-) -> None:  # fmt: skip
+def _descend(walk: Walk, limits: Limits, task: Task) -> None:
     """Find the nearest rows of a class down its tree, the nearest ball first."""
+    memory, tree, code, placed = walk.memory, walk.tree, task.code, walk.queries.points
     levels, nodes, apart, values = memory.levels, memory.nodes, memory.apart, memory.values
-    code, n_terms, offset = task.code, queries.points.shape[1], _ball_offset(limits)
+    n_terms, offset = placed.shape[1], _ball_offset(limits)
     levels[0], nodes[0], apart[0] = tree.top[code], 0, memory.least[code]
     n_left, n_waiting = 1, 0
     while n_left:
         n_left -= 1
         level, node = levels[n_left], nodes[n_left]
-        reach = _reach(memory.near, neighbors, i, task)
+        reach = _reach(walk, task)
         limit = _ball_limit(reach, limits)
         if not apart[n_left] > limit:
             panel = tree.firsts[code, level] + node
             if level == 0:
-                n_waiting = _collect(
-                    pack, shadows, queries, i, _row_limit(reach, limits), panel, memory, n_waiting
-                )
+                n_waiting = _collect(walk, task.i, _row_limit(reach, limits), panel, n_waiting)
             else:
                 memory.costs[0] += 1
-                start = panel * (n_terms + 2) * LANES
-                bits = scan_balls(
-                    tree.nodes, start, n_terms, queries.points, i, offset, limit, values
-                )
+                start, bottom = panel * (n_terms + 2) * LANES, n_left
+                bits = scan_balls(tree.nodes, start, n_terms, placed, task.i, offset, limit, values)
                 bits &= _existing(tree.counts[code, level - 1] - node * LANES)
-                bottom = n_left
                 while bits:  # the nearest ball goes on top
                     slot = lowest_bit(bits)
                     bits &= bits - np.uint64(1)
@@ -379,7 +360,7 @@ def _descend(
                     levels[n_left] = level - 1
                     n_left += 1
         if n_waiting and (n_waiting > ENOUGH or n_left == 0 or reach == np.inf):
-            _settle(pack, shadows, queries, i, limits, task, neighbors, memory, n_waiting)
+            _settle(walk, limits, task, n_waiting)
             n_waiting = 0
             if memory.costs[2] > task.most:
                 break
@@ -392,91 +373,77 @@ def _existing(n: int) -> Any:
 
 
 @inlined
-def _reach(near: Floats, neighbors: Floats, i: int, task: Task) -> Any:
+def _reach(walk: Walk, task: Task) -> Any:
     """How far away a row still matters."""
+    near, neighbors = walk.memory.near, walk.answer.neighbors
     reach = min(near[task.rank - 1], max(task.floor, min(task.best, near[task.counted - 1])))
-    return max(reach, neighbors[i, -1]) if neighbors.shape[1] else reach
+    return max(reach, neighbors[task.i, -1]) if neighbors.shape[1] else reach
 
 
 @inlined
-def _collect(
-    pack: Pack, shadows: Shadows, queries: Queries, i: int, limit: Any, panel: int, memory: Memory,
-    n: int,
-) -> Any:  # fmt: skip
+def _collect(walk: Walk, i: int, limit: Any, panel: int, n: int) -> Any:
     """Add the rows of a panel within a limit to the n that are waiting; returns how many are."""
-    placed, n_terms, values = queries.points, queries.points.shape[1], memory.values
+    pack, memory, placed, far = walk.pack, walk.memory, walk.queries.points, walk.shadows.rows
+    n_terms, width = placed.shape[1], pack.points.shape[1]
     memory.costs[0] += 1
-    bits = scan_panel(pack.panels, panel * (n_terms + 1) * LANES, n_terms, placed, i, limit, values)
+    start = panel * (n_terms + 1) * LANES
+    bits = scan_panel(pack.panels, start, n_terms, placed, i, limit, memory.values)
     while bits:
         slot = lowest_bit(bits)
         bits &= bits - np.uint64(1)
         place = panel * LANES + slot
         row = pack.slots[place]
         if row >= 0:
-            memory.places[n], memory.shown[n] = place, values[slot]
+            memory.places[n], memory.shown[n] = place, memory.values[slot]
             n += 1
-            if shadows.rows.shape[1]:
-                prefetch(shadows.rows, place * shadows.rows.shape[1], 2 * shadows.rows.shape[1])
+            if far.shape[1]:
+                prefetch(far, place * far.shape[1], 2 * far.shape[1])
             else:
-                prefetch(pack.points, row * pack.points.shape[1], 4 * pack.points.shape[1])
+                prefetch(pack.points, row * width, 4 * width)
     return n
 
 
 @inlined
-def _settle(
-    pack: Pack, shadows: Shadows, queries: Queries, i: int, limits: Limits, task: Task,
-    neighbors: Floats, memory: Memory, n: int,
-) -> None:  # fmt: skip
+def _settle(walk: Walk, limits: Limits, task: Task, n: int) -> None:
     """Insert the n rows that are waiting, as far as no bound rules them out."""
-    near, found, places, shown = memory.near, memory.found, memory.places, memory.shown
-    reach = _reach(near, neighbors, i, task)
-    at, n_far, is_far = 0, shadows.rows.shape[1], False
+    memory, slots, points = walk.memory, walk.pack.slots, walk.pack.points
+    places, shown, far = memory.places, memory.shown, walk.shadows.rows
+    reach = _reach(walk, task)
+    at, n_far, is_far = 0, far.shape[1], False
     limit = np.float64(_row_limit(reach, limits))
     while at < n:
         if reach == np.inf:  # the lowest first, while anything would do
             lowest = at + np.argmin(shown[at:n])
             places[at], places[lowest] = places[lowest], places[at]
             shown[at], shown[lowest] = shown[lowest], shown[at]
-        elif n_far and not is_far:
+        elif n_far and not is_far:  # bounds by more directions replace those that are known
             is_far, most = True, _far_limit(reach, limits, n_far)
-            n = _look_closer(pack, shadows, i, limit, most, memory, at, n)
+            last, n = n, at
+            for each in range(at, last):
+                if shown[each] > limit:
+                    continue
+                place = places[each]
+                memory.costs[1] += 1
+                apart = compare(walk.shadows.queries, task.i, far, place)
+                if apart <= most:
+                    places[n], shown[n] = place, apart
+                    n += 1
+                    width = points.shape[1]
+                    prefetch(points, slots[place] * width, min(4 * width, ROW_BYTES))
             limit = most
             continue
-        row = pack.slots[places[at]]
+        row = slots[places[at]]
         at += 1
         if shown[at - 1] > limit:
             continue
         memory.costs[2] += 1
-        distance = measure_long(queries.given, i, pack.points, row, memory.pieces, memory.sums)
+        given = walk.queries.given
+        distance = measure_long(given, task.i, points, row, memory.pieces, memory.sums)
         if distance <= reach:
-            _insert(distance, row, task.rank, near, found)
-            _insert_neighbor(distance, neighbors, i)
-            reach = _reach(near, neighbors, i, task)
+            _insert(distance, row, task.rank, memory.near, memory.found)
+            _insert_neighbor(distance, walk.answer.neighbors, task.i)
+            reach = _reach(walk, task)
             limit = _far_limit(reach, limits, n_far) if is_far else _row_limit(reach, limits)
-
-
-@inlined
-def _look_closer(
-    pack: Pack, shadows: Shadows, i: int, limit: float, most: float, memory: Memory, first: int,
-    last: int,
-) -> Any:  # fmt: skip
-    """Keep the rows waiting at first..last-1 whose bounds are within the limits; returns the last.
-
-    limit: of the bounds that are known. most: of those by more directions, which replace them.
-    """
-    n, places, shown = first, memory.places, memory.shown
-    for at in range(first, last):
-        if shown[at] > limit:
-            continue
-        place = places[at]
-        memory.costs[1] += 1
-        apart = compare(shadows.queries, i, shadows.rows, place)
-        if apart <= most:
-            places[n], shown[n] = place, apart
-            n += 1
-            width = pack.points.shape[1]
-            prefetch(pack.points, pack.slots[place] * width, min(4 * width, ROW_BYTES))
-    return n
 
 
 @inlined
@@ -510,13 +477,13 @@ def compare(queries: Floats32, query: int, rows: Any, row: int) -> Any:
 
 
 @inlined
-def _limits_of(shadows: Shadows, slack: float, pack: Pack, squared: float) -> Any:
-    """The limits of a query with |q̂|² = squared."""
+def _limits_of(walk: Walk, i: int) -> Any:
+    """The limits of query i."""
+    pack, shadows, squared = walk.pack, walk.shadows, walk.queries.squared[i]
     factor, offset = limit_terms(pack.scale, pack.error, pack.underflow, squared)
     margin = 2.0**-22 * np.sqrt(squared) + 2.0**-110
-    return Limits(
-        shadows.stretch, slack, shadows.units, shadows.blur, factor, offset, pack.scale, margin
-    )
+    shown = shadows.stretch, shadows.slack[i], shadows.units, shadows.blur
+    return Limits(shown[0], shown[1], shown[2], shown[3], factor, offset, pack.scale, margin)
 
 
 @inlined
