@@ -235,19 +235,16 @@ class JoinedRows:
         self._base, self._gone, self._added = base, gone, added
 
     @cached_property
-    def points(self) -> Floats32:
-        points: Floats32 = self._join("points")[self._order]
-        return points
+    def points(self) -> Any:
+        return self._join("points")[self._order]
 
     @cached_property
-    def labels(self) -> Ints:
-        labels: Ints = self._join("labels")[self._order]
-        return labels
+    def labels(self) -> Any:
+        return self._join("labels")[self._order]
 
     @cached_property
-    def rows(self) -> Ints:
-        rows: Ints = self._join("rows")[self._order]
-        return rows
+    def rows(self) -> Any:
+        return self._join("rows")[self._order]
 
     @cached_property
     def _order(self) -> Ints:
