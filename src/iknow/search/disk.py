@@ -59,7 +59,7 @@ from iknow.search.threads import for_each, n_cores, share, single_threaded_blas
 USUAL_MEMORY, LEAST_MEMORY = 1 << 29, 1 << 20
 USUAL_BLOCK = 128  # rows
 COPIES = 8  # of a part, in memory while it is coded
-SAMPLE, FINER = 1024, 2  # rows that decide where to divide a class, and further halvings
+SAMPLE, FINER = 256, 2  # rows that decide where to divide a class, and further halvings
 BYTES_AT_ONCE, BYTES_READ_AT_ONCE = 1 << 22, 1 << 24
 QUERIES_AT_ONCE, QUERIES_PER_LANE = 4096, 256
 NEAREST_FIRST = 2  # blocks of each class, or of all others if only the nearest class matters
