@@ -235,16 +235,16 @@ class JoinedRows:
         self._base, self._gone, self._added = base, gone, added
 
     @cached_property
-    def points(self) -> Any:
-        return self._join("points")[self._order]
+    def points(self) -> Floats32:
+        return self._join("points")[self._order]  # type: ignore[no-any-return]
 
     @cached_property
-    def labels(self) -> Any:
-        return self._join("labels")[self._order]
+    def labels(self) -> Ints:
+        return self._join("labels")[self._order]  # type: ignore[no-any-return]
 
     @cached_property
-    def rows(self) -> Any:
-        return self._join("rows")[self._order]
+    def rows(self) -> Ints:
+        return self._join("rows")[self._order]  # type: ignore[no-any-return]
 
     @cached_property
     def _order(self) -> Ints:
