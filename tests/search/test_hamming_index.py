@@ -79,7 +79,7 @@ def test_rows_that_do_not_fit_are_searched_in_tiles(monkeypatch):
     monkeypatch.setattr(measured, "slices_that_fit", lambda n, size: [slice(0, 1)] * 2)
     points, queries, labels = leaves(0, 90), leaves(1, 8), np.arange(90) % 3
     index = HammingIndex(points, labels, 3)
-    assert index._search is None
+    assert index._counts is None
     expected = brute_force(points, labels, 3, queries, 2, measure=differences)
     assert_same_evidence(index.gather(queries, 2), expected)
 
