@@ -9,8 +9,7 @@ from sklearn.neural_network import MLPClassifier
 
 from iknow import EpistemicClassifier
 from iknow.cli.jobs.assess import assertion_columns
-from iknow.search import cells
-from iknow.search.cells import CpuIndex
+from iknow.search.cells import CpuIndex, StepCost
 from iknow.tables.columns import as_list
 from iknow.testing import assert_same_evidence
 
@@ -20,7 +19,7 @@ pytest.importorskip("numba", reason="compiled search is the extra `fast`")
 @pytest.fixture(autouse=True)
 def _decides_however_few_rows(monkeypatch):
     monkeypatch.setattr(CpuIndex, "FEWEST_ROWS", 1)
-    monkeypatch.setattr(cells, "PAYS", np.inf)  # whatever walking costs
+    monkeypatch.setattr(StepCost, "allows_a_try", lambda cost: True)  # whatever walking costs
 
 
 def make_data(n, seed, n_features=20):
