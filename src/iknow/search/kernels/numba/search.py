@@ -91,7 +91,10 @@ class ProductSearch:
 
     def __init__(self, packed: PackedRows, n_classes: int) -> None:
         self.packed = packed
-        self.blocks = cut_blocks(packed.class_panels, balanced_size(packed, n_classes))
+        # Small blocks mean more minima to compare and large ones more rows to measure, which takes
+        # about as long per feature as a comparison: the root balances the two.
+        size = round(math.sqrt(packed.n_panels / (max(1, n_classes) * packed.n_terms)))
+        self.blocks = cut_blocks(packed.class_panels, size)
 
     def fill(self, queries: Floats32, evidence: Evidence) -> None:
         """Write the evidence about queries of shape (n_queries, n_features) into `evidence`."""
@@ -178,15 +181,6 @@ def cut_evenly(n: int, most: int) -> Iterator[slice]:
     size = -(-size // QUERIES_AT_ONCE) * QUERIES_AT_ONCE if size > QUERIES_AT_ONCE else size
     for start in range(0, n, size):
         yield slice(start, min(start + size, n))
-
-
-def balanced_size(packed: PackedRows, n_classes: int) -> int:
-    """Panels per block where every class is searched.
-
-    Small blocks mean more minima to compare and large ones more rows to measure, which takes about
-    as long per feature as a comparison: the root balances the two.
-    """
-    return round(math.sqrt(packed.n_panels / (max(1, n_classes) * packed.n_terms)))
 
 
 def cut_blocks(class_panels: Ints, size: int) -> PanelBlocks:

@@ -23,7 +23,7 @@ from iknow.search.kernels.numba.products import Pack
 from iknow.search.kernels.numba.vectors import LANES
 from iknow.search.threads import share
 
-SAMPLE = 256  # rows to sample for the direction of a split
+SAMPLE = 64  # rows to sample for the direction of a split
 TURNS = 4  # steps of the power method toward the direction of largest spread
 MOST_WAITING = 128  # parts waiting to be split: at most one for each halving of a class
 DRAWS = 40  # steps toward the smallest ball around 16 members
@@ -78,7 +78,6 @@ def sort_into_cells(points: Floats32, order: Ints) -> None:
     """
     n_features = points.shape[1]
     keys = np.empty(len(order))
-    mean, direction = np.empty(n_features), np.empty(n_features)
     starts = np.empty(MOST_WAITING, dtype=np.int64)
     ends = np.empty(MOST_WAITING, dtype=np.int64)
     starts[0], ends[0], n_waiting = 0, len(order), 1
@@ -92,7 +91,7 @@ def sort_into_cells(points: Floats32, order: Ints) -> None:
         while 2 * half < n_panels:
             half *= 2
         middle = start + half * LANES
-        _find_direction(points, order[start:end], mean, direction)
+        mean, direction = _find_direction(points, order[start:end])
         for i in range(start, end):
             row = points[order[i]]
             total = 0.0
@@ -106,43 +105,19 @@ def sort_into_cells(points: Floats32, order: Ints) -> None:
 
 
 @compiled_freely
-def _find_direction(points: Floats32, rows: Ints, mean: Floats, direction: Floats) -> None:
+def _find_direction(points: Floats32, rows: Ints) -> Any:
     """The mean of a sample of rows and, roughly, the direction of its largest spread."""
-    step = max(1, len(rows) // SAMPLE)
-    chosen = rows[::step]
-    n_features = len(mean)
-    turned = np.zeros(n_features)
-    for j in range(n_features):
-        total = 0.0
-        for row in chosen:
-            total += points[row, j]
-        mean[j] = total / len(chosen)
-    farthest = -1.0
-    for row in chosen:
-        squared = 0.0
-        for j in range(n_features):
-            squared += (points[row, j] - mean[j]) ** 2
-        if squared > farthest:
-            farthest = squared
-            for j in range(n_features):
-                turned[j] = points[row, j] - mean[j]
-    for turn in range(TURNS + 1):
-        squared = 0.0
-        for j in range(n_features):
-            squared += turned[j] * turned[j]
+    sample = points[rows[:: max(1, len(rows) // SAMPLE)]].astype(np.float64)
+    mean = sample.sum(axis=0) / len(sample)
+    sample -= mean
+    direction = sample[np.argmax((sample * sample).sum(axis=1))]
+    for _ in range(TURNS):
+        length = np.sqrt((direction * direction).sum())
         # If the rows are equal, any order will do.
-        factor = 1 / np.sqrt(squared) if 0 < squared < np.inf else 0.0
-        for j in range(n_features):
-            direction[j] = turned[j] * factor
-            turned[j] = 0.0
-        if turn == TURNS:
-            return
-        for row in chosen:
-            along = 0.0
-            for j in range(n_features):
-                along += (points[row, j] - mean[j]) * direction[j]
-            for j in range(n_features):
-                turned[j] += along * (points[row, j] - mean[j])
+        direction = direction * (1 / length if 0 < length < np.inf else 0.0)
+        along = (sample * direction).sum(axis=1).reshape(-1, 1)
+        direction = (sample * along).sum(axis=0)
+    return mean, direction
 
 
 @compiled
@@ -254,20 +229,13 @@ def _find_center(members: Floats, reaches: Floats, center: Floats) -> None:
 @compiled_freely
 def _reach_of(panels: Floats32, slots: Ints, first: int, last: int, center: Floats) -> Any:
     """A float32 radius that reaches all rows in panels first..last-1, despite their rounding."""
-    n_features = len(center)
-    size = (n_features + 1) * LANES
-    apart, norm = np.empty(LANES), np.empty(LANES)
+    size, shape = (len(center) + 1) * LANES, (len(center), LANES)
     radius = 0.0
     for panel in range(first, last):
-        for slot in range(LANES):
-            apart[slot] = norm[slot] = 0.0
-        for j in range(n_features):
-            start = panel * size + (j + 1) * LANES
-            for slot in range(LANES):
-                value = np.float64(panels[start + slot])
-                apart[slot] += (value + center[j]) * (value + center[j])
-                norm[slot] += value * value
+        rows = panels[panel * size + LANES : (panel + 1) * size].reshape(shape).astype(np.float64)
+        apart = np.sqrt(np.square(rows + center.reshape(-1, 1)).sum(axis=0))
+        apart += 2.0**-22 * np.sqrt(np.square(rows).sum(axis=0))
         for slot in range(LANES):
             if slots[panel * LANES + slot] >= 0:
-                radius = max(radius, np.sqrt(apart[slot]) + 2.0**-22 * np.sqrt(norm[slot]))
+                radius = max(radius, apart[slot])
     return np.float64(np.float32(radius * (1 + 2.0**-22) + 2.0**-120))

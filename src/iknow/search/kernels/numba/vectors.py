@@ -91,11 +91,10 @@ def minima_for_one(
         panels, out = (_data_of(context, builder, signature, arguments, i) for i in (0, 6))
         _, start, n_panels, n_terms, _, number, _, out_start = arguments
         query = _row_of(context, builder, signature, arguments, 4, number)
-        sums = [cgutils.alloca_once(builder, _VECTOR) for _ in range(CHAINS)]
         size = builder.mul(builder.add(n_terms, _INT(1)), _INT(LANES))
         with cgutils.for_range(builder, n_panels) as panel:
             base = builder.add(start, builder.mul(panel.index, size))
-            whole = _sum_panel(builder, panels, base, n_terms, query, sums)
+            whole = _sum_panel(builder, panels, base, n_terms, query)
             place = builder.gep(out, [builder.add(out_start, panel.index)])
             builder.store(_smallest_lane(builder, whole), place)
         return context.get_dummy_value()
@@ -123,10 +122,8 @@ def scan_panel(
         panels, out = (_data_of(context, builder, signature, arguments, i) for i in (0, 6))
         _, start, n_terms, _, number, limit, _ = arguments
         query = _row_of(context, builder, signature, arguments, 3, number)
-        sums = [cgutils.alloca_once(builder, _VECTOR) for _ in range(CHAINS)]
-        whole = _sum_panel(builder, panels, start, n_terms, query, sums)
-        _store(builder, whole, out, _INT(0))
-        return _bits_within(builder, whole, limit)
+        whole = _sum_panel(builder, panels, start, n_terms, query)
+        return _store_and_mark(builder, whole, limit, out)
 
     return signature, generate
 
@@ -149,19 +146,15 @@ def scan_balls(
         nodes, out = (_data_of(context, builder, signature, arguments, i) for i in (0, 7))
         _, start, n_terms, _, number, offset, limit, _ = arguments
         query = _row_of(context, builder, signature, arguments, 3, number)
-        sums = [cgutils.alloca_once(builder, _VECTOR) for _ in range(CHAINS)]
-        whole = _sum_panel(builder, nodes, start, n_terms, query, sums)
+        whole = _sum_panel(builder, nodes, start, n_terms, query)
         kind = ir.FunctionType(_VECTOR, [_VECTOR])
         root = cgutils.get_or_insert_function(builder.module, kind, f"llvm.sqrt.v{LANES}f32")
-        above = builder.fsub(whole, _splat(builder, offset))
-        zero = _constant(0.0)
+        zero, above = _constant(0.0), builder.fsub(whole, _splat(builder, offset))
         above = builder.select(builder.fcmp_ordered(">", above, zero), above, zero)
         apart = builder.call(root, [builder.fmul(above, _constant(2.0))])
         apart = builder.fmul(apart, _constant(1 - 2.0**-20))
         radii = _load(builder, nodes, _term_offset(builder, start, n_terms))
-        apart = builder.fsub(apart, radii)
-        _store(builder, apart, out, _INT(0))
-        return _bits_within(builder, apart, limit)
+        return _store_and_mark(builder, builder.fsub(apart, radii), limit, out)
 
     return signature, generate
 
@@ -250,8 +243,9 @@ def prefetch(typing_context: Any, array: Any, start: Any, n_bytes: Any) -> Any:
     return signature, generate
 
 
-def _sum_panel(builder: Any, panels: Any, start: Any, n_terms: Any, query: Any, sums: Any) -> Any:
-    """The bounds of one panel for one query. sums: memory for `CHAINS` of them."""
+def _sum_panel(builder: Any, panels: Any, start: Any, n_terms: Any, query: Any) -> Any:
+    """The bounds of one panel for one query."""
+    sums = [cgutils.alloca_once(builder, _VECTOR) for _ in range(CHAINS)]
     builder.store(_load(builder, panels, start), sums[0])
     for total in sums[1:]:
         builder.store(_constant(0.0), total)
@@ -295,10 +289,6 @@ def _load(builder: Any, array: Any, offset: Any) -> Any:
     return loaded
 
 
-def _store(builder: Any, value: Any, array: Any, offset: Any) -> None:
-    builder.store(value, _vector_at(builder, array, offset)).align = 4
-
-
 def _vector_at(builder: Any, array: Any, offset: Any) -> Any:
     return builder.bitcast(builder.gep(array, [offset]), _VECTOR.as_pointer())
 
@@ -323,6 +313,12 @@ def _add_product(builder: Any, total: Any, row: Any, number: Any) -> None:
     multiply_add = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fmuladd.v{LANES}f32")
     terms = [row, _splat(builder, number), builder.load(total)]
     builder.store(builder.call(multiply_add, terms), total)
+
+
+def _store_and_mark(builder: Any, vector: Any, limit: Any, out: Any) -> Any:
+    """Write a vector to the start of an array; returns its `_bits_within`."""
+    builder.store(vector, _vector_at(builder, out, _INT(0))).align = 4
+    return _bits_within(builder, vector, limit)
 
 
 def _bits_within(builder: Any, vector: Any, limit: Any) -> Any:
