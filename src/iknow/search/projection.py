@@ -76,9 +76,13 @@ def choose_coordinates(rows: Floats32) -> Coordinates:
     if n_features <= FEWEST_FEATURES:
         return Coordinates()
     near = max(10, min(48, n_features // 14))
-    projection = Projection(rows, near, min(160, max(2 * near, 2 * n_features // 7)))
-    poor = n_features <= FEW_FEATURES and projection.share < ENOUGH_SPREAD
-    return Coordinates() if poor else projection
+    if n_features <= FEW_FEATURES:
+        some = rows[:: -(-len(rows) // SAMPLE)]
+        sample = some - some.mean(axis=0, dtype=np.float64)
+        seen, spread = np.square(sample @ find_directions(sample, near)), np.square(sample)
+        if not seen.sum() > ENOUGH_SPREAD * spread.sum():
+            return Coordinates()
+    return Projection(rows, near, min(160, max(2 * near, 2 * n_features // 7)))
 
 
 class Coordinates:
@@ -105,11 +109,7 @@ class Projection(Coordinates):
     def __init__(self, rows: Floats32, n_near: int, n_far: int) -> None:
         self.n_near, self.n_far = n_near, n_far
         self.center: Floats = rows.mean(axis=0, dtype=np.float64)
-        sample = rows[:: -(-len(rows) // SAMPLE)] - self.center
-        self.directions = find_directions(sample, n_far)
-        seen = np.square(sample @ self.directions[:, :n_near]).sum()
-        # How much of the spread `near` shows.
-        self.share = float(seen / max(np.square(sample).sum(), TINY))
+        self.directions = find_directions(rows[:: -(-len(rows) // SAMPLE)] - self.center, n_far)
         n, d, u = rows.shape[1], n_far, 2.0**-53
         product = self.directions.T @ self.directions
         deviation = float(np.linalg.norm(product - np.eye(d))) * 1.01 + 2 * (n + 8) * d * u
