@@ -3,7 +3,7 @@
 Each writer changes and compacts without end, and acknowledges each change through a pipe. At a
 random moment it is killed. Then every change that it acknowledged must be there, and at most the
 one that it had no time to acknowledge. Prints a JSON object of what happened. A machine may be too
-quick or too busy for enough of the moments that matter: then there are more turns, up to `MOST` times.
+quick or too busy for enough of the moments that matter: then there are up to `MOST` times as many.
 """
 
 import json
