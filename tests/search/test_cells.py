@@ -276,7 +276,8 @@ def test_walks_that_pay_again_are_used_again():
         cost.learn(100, way, np.array([0, 0, 10**6]))
     assert cost.choose(1000) == (PRODUCTS, 1000)
     cost.learn(100, TREE, np.array([10, 0, 10]))
-    assert cost.choose(1000) == (TREE, cells.MANY)
+    assert cost.choose(1000) == (TREE, 250)
+    assert cost.choose(100) == (TREE, cells.MANY)
 
 
 @pytest.mark.parametrize("fastest", WAYS)
