@@ -286,7 +286,7 @@ class CodedRows:
             yield Chunk(first, classes, LowerBounds(centers, each, each + 1, 1))
 
 
-class Limits(NamedTuple):
+class DiskLimits(NamedTuple):
     """How far n queries look, and which rows may matter.
 
     belief, own, other: as in `Scope`. within, nearest: of other classes, no row beyond both the
@@ -330,7 +330,7 @@ class Lane:
         self.is_own: Bools = np.arange(n_classes) == belief[:, None]
         self._has_own = self.is_own & (np.diff(index.class_starts) >= scope.own)
         candidates = np.empty((max(CANDIDATES, coded.table.size), 2), dtype=np.int64)
-        self.limits = Limits(
+        self.limits = DiskLimits(
             belief, scope.own, scope.other, np.full(n, np.inf), np.full(n, np.inf),
             self.distances.copy(), self.neighbors.copy(),
             candidates, np.empty(len(candidates)), np.zeros(1, dtype=np.int64),
@@ -446,7 +446,7 @@ def merge(distances: Floats, rows: Ints, group: Ints, distance: Floats, row: Int
     distances[at], rows[at] = distance[order], row[order]
 
 
-def scan(coded: CodedRows, queries: Floats32, pairs: Ints, first: int, limits: Limits) -> int:
+def scan(coded: CodedRows, queries: Floats32, pairs: Ints, first: int, limits: DiskLimits) -> int:
     """Compare blocks and queries, from the `first` pair on, until `limits` has no room for more.
 
     pairs: of a block and a query, of shape (n_pairs, 2), ascending by block. Returns the first pair
