@@ -23,7 +23,7 @@ from iknow.search.kernels.numba.products import Pack
 from iknow.search.kernels.numba.vectors import LANES
 from iknow.search.threads import share
 
-SAMPLE = 64  # rows to sample for the direction of a split
+SAMPLE = 256  # rows to sample for the direction of a split
 TURNS = 4  # steps of the power method toward the direction of largest spread
 MOST_WAITING = 128  # parts waiting to be split: at most one for each halving of a class
 DRAWS = 40  # steps toward the smallest ball around 16 members

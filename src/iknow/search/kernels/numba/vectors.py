@@ -51,25 +51,44 @@ def minima_for_six(
         )
         _, start, n_panels, n_terms, _, first_query, _, out_start, stride = arguments
         lowest = [cgutils.alloca_once(builder, _VECTOR) for _ in range(QUERIES_AT_ONCE)]
-        sums = [cgutils.alloca_once(builder, _VECTOR) for _ in range(QUERIES_AT_ONCE)]
         for low in lowest:
             builder.store(_constant(float("inf")), low)
         size = builder.mul(builder.add(n_terms, _INT(1)), _INT(LANES))
         with cgutils.for_range(builder, n_panels) as panel:
             base = builder.add(start, builder.mul(panel.index, size))
-            for total in sums:
-                builder.store(_load(builder, panels, base), total)
-            with cgutils.for_range(builder, n_terms) as term:
-                row = _load(builder, panels, _term_offset(builder, base, term.index))
-                group = builder.add(first_query, builder.mul(term.index, _INT(QUERIES_AT_ONCE)))
-                for i, total in enumerate(sums):
-                    number = builder.load(builder.gep(queries, [builder.add(group, _INT(i))]))
-                    _add_product(builder, total, row, number)
+            sums = _sums_for_six(builder, panels, base, n_terms, queries, first_query)
             for low, total in zip(lowest, sums, strict=True):
                 builder.store(_smaller(builder, builder.load(total), builder.load(low)), low)
         for i, low in enumerate(lowest):
             place = builder.add(out_start, builder.mul(_INT(i), stride))
             builder.store(_smallest_lane(builder, builder.load(low)), builder.gep(out, [place]))
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@new_intrinsic
+def bounds_for_six(
+    typing_context: Any, panels: Any, start: Any, n_terms: Any, queries: Any, first_query: Any,
+    out: Any, out_start: Any, stride: Any,
+) -> Any:  # fmt: skip
+    """The bounds of one panel for each of a few queries, as `scan_panel` computes them.
+
+    For i < QUERIES_AT_ONCE and each slot, in out[out_start + i stride + slot]; `queries` are those
+    of `minima_for_six`.
+    """
+    integers = [types.int64] * 2
+    signature = types.void(panels, *integers, queries, types.int64, out, *integers)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        panels, queries, out = (
+            _data_of(context, builder, signature, arguments, i) for i in (0, 3, 5)
+        )
+        _, start, n_terms, _, first_query, _, out_start, stride = arguments
+        sums = _sums_for_six(builder, panels, start, n_terms, queries, first_query)
+        for i, total in enumerate(sums):
+            place = builder.add(out_start, builder.mul(_INT(i), stride))
+            _store(builder, builder.load(total), out, place)
         return context.get_dummy_value()
 
     return signature, generate
@@ -147,14 +166,28 @@ def scan_balls(
         _, start, n_terms, _, number, offset, limit, _ = arguments
         query = _row_of(context, builder, signature, arguments, 3, number)
         whole = _sum_panel(builder, nodes, start, n_terms, query)
-        kind = ir.FunctionType(_VECTOR, [_VECTOR])
-        root = cgutils.get_or_insert_function(builder.module, kind, f"llvm.sqrt.v{LANES}f32")
-        zero, above = _constant(0.0), builder.fsub(whole, _splat(builder, offset))
-        above = builder.select(builder.fcmp_ordered(">", above, zero), above, zero)
-        apart = builder.call(root, [builder.fmul(above, _constant(2.0))])
-        apart = builder.fmul(apart, _constant(1 - 2.0**-20))
         radii = _load(builder, nodes, _term_offset(builder, start, n_terms))
-        return _store_and_mark(builder, builder.fsub(apart, radii), limit, out)
+        return _store_and_mark(builder, _apart(builder, whole, offset, radii), limit, out)
+
+    return signature, generate
+
+
+@new_intrinsic
+def turn_into_distances(
+    typing_context: Any, bounds: Any, place: Any, nodes: Any, radii: Any, offset: Any
+) -> Any:
+    """Replace the 16 bounds of centers from bounds[place] on by the distances of their balls.
+
+    As `scan_balls` does; the radii start at nodes[radii].
+    """
+    signature = types.void(bounds, types.int64, nodes, types.int64, types.float32)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        bounds, nodes = (_data_of(context, builder, signature, arguments, i) for i in (0, 2))
+        _, place, _, start, offset = arguments
+        whole, radii = _load(builder, bounds, place), _load(builder, nodes, start)
+        _store(builder, _apart(builder, whole, offset, radii), bounds, place)
+        return context.get_dummy_value()
 
     return signature, generate
 
@@ -243,6 +276,32 @@ def prefetch(typing_context: Any, array: Any, start: Any, n_bytes: Any) -> Any:
     return signature, generate
 
 
+def _sums_for_six(
+    builder: Any, panels: Any, base: Any, n_terms: Any, queries: Any, first_query: Any
+) -> Any:
+    """Where the bounds of one panel are for each of a few queries."""
+    sums = [cgutils.alloca_once(builder, _VECTOR) for _ in range(QUERIES_AT_ONCE)]
+    for total in sums:
+        builder.store(_load(builder, panels, base), total)
+    with cgutils.for_range(builder, n_terms) as term:
+        row = _load(builder, panels, _term_offset(builder, base, term.index))
+        group = builder.add(first_query, builder.mul(term.index, _INT(QUERIES_AT_ONCE)))
+        for i, total in enumerate(sums):
+            number = builder.load(builder.gep(queries, [builder.add(group, _INT(i))]))
+            _add_product(builder, total, row, number)
+    return sums
+
+
+def _apart(builder: Any, whole: Any, offset: Any, radii: Any) -> Any:
+    """The distances of balls from the bounds of their centers, as `scan_balls` says."""
+    kind = ir.FunctionType(_VECTOR, [_VECTOR])
+    root = cgutils.get_or_insert_function(builder.module, kind, f"llvm.sqrt.v{LANES}f32")
+    zero, above = _constant(0.0), builder.fsub(whole, _splat(builder, offset))
+    above = builder.select(builder.fcmp_ordered(">", above, zero), above, zero)
+    apart = builder.call(root, [builder.fmul(above, _constant(2.0))])
+    return builder.fsub(builder.fmul(apart, _constant(1 - 2.0**-20)), radii)
+
+
 def _sum_panel(builder: Any, panels: Any, start: Any, n_terms: Any, query: Any) -> Any:
     """The bounds of one panel for one query."""
     sums = [cgutils.alloca_once(builder, _VECTOR) for _ in range(CHAINS)]
@@ -289,6 +348,10 @@ def _load(builder: Any, array: Any, offset: Any) -> Any:
     return loaded
 
 
+def _store(builder: Any, value: Any, array: Any, offset: Any) -> None:
+    builder.store(value, _vector_at(builder, array, offset)).align = 4
+
+
 def _vector_at(builder: Any, array: Any, offset: Any) -> Any:
     return builder.bitcast(builder.gep(array, [offset]), _VECTOR.as_pointer())
 
@@ -317,7 +380,7 @@ def _add_product(builder: Any, total: Any, row: Any, number: Any) -> None:
 
 def _store_and_mark(builder: Any, vector: Any, limit: Any, out: Any) -> Any:
     """Write a vector to the start of an array; returns its `_bits_within`."""
-    builder.store(vector, _vector_at(builder, out, _INT(0))).align = 4
+    _store(builder, vector, out, _INT(0))
     return _bits_within(builder, vector, limit)
 
 

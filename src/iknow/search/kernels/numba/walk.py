@@ -39,6 +39,7 @@ from iknow.search.kernels.numba.tree import Tree
 from iknow.search.kernels.numba.vectors import (
     LANES,
     QUERIES_AT_ONCE,
+    bounds_for_six,
     lanes_within,
     lowest_bit,
     minima_for_one,
@@ -46,9 +47,11 @@ from iknow.search.kernels.numba.vectors import (
     prefetch,
     scan_balls,
     scan_panel,
+    turn_into_distances,
 )
 
 ALONE = 2  # up to so many queries are faster one by one
+MOST_SWEPT = 1 << 13  # panels up to which the balls around all of them are bounded at once
 GROUPS_AT_ONCE = 8
 BOUNDS_AT_ONCE = 1 << 18  # of several queries, kept in the cache while they are used
 ENOUGH = 32  # rows waiting, to be looked at together: their numbers are on the way from memory
@@ -184,8 +187,11 @@ def walk_batch(
     affordable = max(1, min(GROUPS_AT_ONCE, BOUNDS_AT_ONCE // (n_panels * QUERIES_AT_ONCE)))
     n_passes = -(-n_groups // affordable)
     at_once = -(-n_groups // n_passes) * QUERIES_AT_ONCE
+    sweeps_balls = not question.is_flat and n_queries > ALONE and n_panels <= MOST_SWEPT
+    # The balls of a class start a panel of their own; one more vector may be read at the end.
+    stride = n_panels if question.is_flat else int(tree.counts[:, 1].sum()) * LANES
     memory = Memory(
-        np.empty(at_once * n_panels + LANES if question.is_flat else 0, dtype=np.float32),
+        np.empty(at_once * stride + LANES if question.is_flat or sweeps_balls else 0, np.float32),
         np.empty(n_classes, dtype=np.float32), np.empty(m), np.empty(m, dtype=np.int64),
         np.zeros(3, dtype=np.int64), np.empty(LANES, dtype=np.float32),
         np.empty(MOST_WAITING, dtype=np.int64), np.empty(MOST_WAITING, dtype=np.float32),
@@ -198,9 +204,11 @@ def walk_batch(
         some = order[start : start + at_once]
         if question.is_flat:
             _bound_panels(pack.panels, n_panels, queries.points[some], memory.bounds)
+        elif sweeps_balls:
+            _bound_balls(tree.nodes, stride // LANES, queries.points[some], memory.bounds)
         for at in range(len(some)):
             if not answer.given_up[some[at]]:
-                _search(walk, some[at], belief[some[at]], at * n_panels)
+                _search(walk, some[at], belief[some[at]], at * stride)
     return memory.costs
 
 
@@ -218,6 +226,19 @@ def _bound_panels(panels: Floats32, n_panels: int, placed: Floats32, bounds: Flo
             minima_for_six(
                 panels, panel * (n_terms + 1) * LANES, 1, n_terms, grouped, group * size, bounds,
                 group * QUERIES_AT_ONCE * n_panels + panel, n_panels,
+            )  # fmt: skip
+
+
+@compiled
+def _bound_balls(nodes: Floats32, n_panels: int, placed: Floats32, bounds: Floats32) -> None:
+    """The bounds of the centers of all cells for a few queries, one query after the other."""
+    n_terms = placed.shape[1]
+    grouped, size, stride = group_queries(placed), n_terms * QUERIES_AT_ONCE, n_panels * LANES
+    for panel in range(n_panels):  # those of the lowest level come first, class by class
+        for group in range(len(grouped) // size):
+            bounds_for_six(
+                nodes, panel * (n_terms + 2) * LANES, n_terms, grouped, group * size, bounds,
+                group * QUERIES_AT_ONCE * stride + panel * LANES, stride,
             )  # fmt: skip
 
 
@@ -242,7 +263,7 @@ def _search(walk: Walk, i: int, own: int, at: int) -> None:
             task = Task(i, code, m, question.other, horizon, other, most)
         for place in range(task.rank):
             near[place], memory.found[place] = np.inf, -1
-        if question.is_flat:
+        if len(memory.bounds):
             _sweep(walk, limits, task, at)
         else:
             _descend(walk, limits, task)
@@ -275,14 +296,23 @@ def _cap(horizon: float, other: float, neighbors: Floats, i: int) -> Any:
 
 @inlined
 def _find_least(walk: Walk, i: int, limits: Limits, at: int) -> None:
-    """The lowest bound of a panel of each class, or the distance of its nearest ball at the top."""
+    """The lowest bound of a panel of each class, or the distance of its nearest ball: of those
+    around cells if these are swept, else at the top.
+    """
     tree, memory, placed = walk.tree, walk.memory, walk.queries.points
     size, offset = (placed.shape[1] + 2) * LANES, _ball_offset(limits)
     for code in range(len(memory.least)):
         values, first, last = memory.values, 0, LANES
-        if walk.question.is_flat:
-            values, first = memory.bounds, at + tree.firsts[code, 0]
+        if len(memory.bounds):
+            values, first = memory.bounds, at + _first_bound(walk, code)
             last = first + tree.counts[code, 0]
+            if not walk.question.is_flat:
+                memory.costs[0] += tree.counts[code, 1] // 4  # together they cost less than alone
+                for panel in range(
+                    tree.firsts[code, 1], tree.firsts[code, 1] + tree.counts[code, 1]
+                ):
+                    radii = (panel + 1) * size - LANES
+                    turn_into_distances(values, at + panel * LANES, tree.nodes, radii, offset)
         elif tree.counts[code, 0]:
             start = tree.firsts[code, tree.top[code]] * size
             none = np.float32(-np.inf)
@@ -296,20 +326,30 @@ def _find_least(walk: Walk, i: int, limits: Limits, at: int) -> None:
 
 
 @inlined
+def _first_bound(walk: Walk, code: int) -> Any:
+    """Where the bounds of a class start: one for each panel, or for each ball around one."""
+    firsts = walk.tree.firsts
+    return firsts[code, 0] if walk.question.is_flat else firsts[code, 1] * LANES
+
+
+@inlined
 def _sweep(walk: Walk, limits: Limits, task: Task, at: int) -> None:
-    """Find the nearest rows of a class by the bounds of its panels, which start at `at`."""
+    """Find the nearest rows of a class by the bounds of its panels; the query's start at `at`."""
     memory, bounds, tree = walk.memory, walk.memory.bounds, walk.tree
     first, n_panels = tree.firsts[task.code, 0], tree.counts[task.code, 0]
-    start, size = at + first, (walk.queries.points.shape[1] + 1) * LANES
+    start = at + _first_bound(walk, task.code)
+    size = (walk.queries.points.shape[1] + 1) * LANES
     best, n_waiting = 0, 0
     while bounds[start + best] != memory.least[task.code]:
         best += 1
     for group in range(-LANES, n_panels, LANES):
-        limit = _row_limit(_reach(walk, task), limits)
+        reach = _reach(walk, task)
+        limit = _row_limit(reach, limits)
         if group < 0:  # the best panel comes first
             base, bits = best, np.uint64(1)
         else:
-            base, bits = group, lanes_within(bounds, start + group, limit)
+            most = limit if walk.question.is_flat else _ball_limit(reach, limits)
+            base, bits = group, lanes_within(bounds, start + group, most)
             bits &= _existing(n_panels - group)
         ahead = bits
         while ahead:
