@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conditions import is_running
+
 REQUIRE = "IKNOW_REQUIRE_POSTGRES"
 PASSWORD = "pa:ss@w/rd %40"
 QUOTED = "pa%3Ass%40w%2Frd%20%2540"
@@ -70,9 +72,9 @@ class Server:
         children = _children_of(self.process.pid)
         self.process.send_signal(how)
         self.process.wait()
-        while any(_is_running(child) for child in children):
+        while any(is_running(child) for child in children):
             if how == signal.SIGKILL:
-                for child in filter(_is_running, children):
+                for child in filter(is_running, children):
                     os.kill(child, signal.SIGKILL)
 
     def remove(self):
@@ -98,11 +100,3 @@ def _children_of(parent):
         if int(fields[1]) == parent:
             found.append(int(status.parent.name))
     return found
-
-
-def _is_running(process):
-    try:
-        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"

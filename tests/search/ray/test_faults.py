@@ -20,7 +20,7 @@ from iknow.search.ray import RayIndex
 from iknow.testing import assert_same_evidence
 from iknow.testing.index import assert_same_decision, brute_force
 from tests.clusters import add_node
-from tests.conditions import wait_until
+from tests.conditions import is_running, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -54,6 +54,11 @@ def pids_of(index):
     return [ray.get(hosts[at].actor.process.remote(), timeout=60) for at in sorted(hosts)]
 
 
+def wait_for_the_end_of(pids):
+    """Until then a process that was killed, or whose node was, may still answer."""
+    wait_until(lambda: not any(map(is_running, pids)), seconds=120)
+
+
 def kill_node(cluster, node):
     cluster.remove_node(node, allow_graceful=False)
 
@@ -81,7 +86,9 @@ def test_a_node_killed_meanwhile(cluster, tmp_path, stops):
 def test_no_node_left_fails_in_time_and_the_next_call_works(cluster):
     node = add_node(cluster, far=1)
     index = RayIndex(POINTS, LABELS, 4, shards=2, resources=FAR, timeout=20)
+    pids = pids_of(index)
     kill_node(cluster, node)
+    wait_for_the_end_of(pids)
     with pytest.raises(ClusterError, match=r"2 of 2 shards could not be asked.*call again"):
         index.gather(QUERIES)
     node = add_node(cluster, far=1)
@@ -94,9 +101,12 @@ def test_a_killed_process_is_replaced(cluster, hosts):
     rule, belief = RelativeBall(1.0, 1.1, quorum=(1, 3)), LABELS[:30]
     index = RayIndex(POINTS, LABELS, 4, shards=3, timeout=240)
     decided = CpuIndex(POINTS, LABELS, 4).decide(QUERIES, rule, belief)
-    os.kill(pids_of(index)[1], signal.SIGKILL)
+    pids = pids_of(index)
+    os.kill(pids[1], signal.SIGKILL)
+    wait_for_the_end_of(pids[1:2])
     assert_same_evidence(index.gather(QUERIES, 2, per_class=3), EXPECTED)
     ray.kill(index._pool._processes[2].actor)
+    wait_for_the_end_of(pids[2:])
     assert_same_decision(index.decide(QUERIES, rule, belief), decided)
     assert hosts.gather([[0.2]]).exemplars.tolist() == [[0, 1, 2]]
     assert pids_of(hosts) == pids_of(index)
@@ -132,8 +142,10 @@ def test_a_lost_shard_is_built_anew_from_a_mapped_bundle(cluster, hosts, tmp_pat
     asked = np.eye(4)[LABELS[:30]], {"layer": QUERIES}
     expected = fitted.assess(asked).to_frame()
     assert loaded.assess(asked).to_frame().equals(expected)
-    for pid in pids_of(loaded.indexes_["layer"]._index):
+    pids = pids_of(loaded.indexes_["layer"]._index)
+    for pid in pids:
         os.kill(pid, signal.SIGKILL)
+    wait_for_the_end_of(pids)
     assert loaded.assess(asked).to_frame().equals(expected)
 
 
