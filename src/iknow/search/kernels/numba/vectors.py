@@ -8,6 +8,8 @@ and balls lie in panels of 16 (see `products` and `tree`): a vector of 16 consta
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -22,17 +24,47 @@ QUERIES_AT_ONCE = 6
 CHAINS = 4  # parallel sums for a single query, since each addition waits for the previous one
 LINE = 64  # bytes that a cache reads at once
 
-new_intrinsic: Any = intrinsic  # callers omit the first argument of its definition
 _FLOAT = ir.FloatType()
 _INT = ir.IntType(64)
 _VECTOR = ir.VectorType(_FLOAT, LANES)
 
 
-@new_intrinsic
+def _written(result: Any, whole: Any = types.int64) -> Callable[[Any], Any]:
+    """Make an intrinsic of a function that writes its operations, given a builder and arguments.
+
+    result: the type it returns. Arrays come as they are, with their data and shape, floats as
+    float32, and whole numbers as the type `whole`.
+    """
+
+    def make(write: Any) -> Any:
+        @functools.wraps(write)  # with its signature, which numba reads
+        def define(typing_context: Any, *given: Any) -> Any:
+            number = {True: types.float32, False: whole}
+            kinds = [
+                kind if isinstance(kind, types.Array) else number[isinstance(kind, types.Float)]
+                for kind in given
+            ]
+
+            def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+                values = list(arguments)
+                for i, kind in enumerate(kinds):
+                    if isinstance(kind, types.Array):
+                        values[i] = context.make_array(kind)(context, builder, values[i])
+                returned = write(builder, *values)
+                return context.get_dummy_value() if returned is None else returned
+
+            return result(*kinds), generate
+
+        return intrinsic(define)
+
+    return make
+
+
+@_written(types.void)
 def minima_for_six(
-    typing_context: Any, panels: Any, start: Any, n_panels: Any, n_terms: Any, queries: Any,
+    builder: Any, panels: Any, start: Any, n_panels: Any, n_terms: Any, queries: Any,
     first_query: Any, out: Any, out_start: Any, stride: Any,
-) -> Any:  # fmt: skip
+) -> None:  # fmt: skip
     """The lowest bound of several panels for each of a few queries.
 
     For i < QUERIES_AT_ONCE, out[out_start + i stride] becomes the minimum, over n_panels panels
@@ -40,240 +72,152 @@ def minima_for_six(
     All arrays are flat; `queries` holds a group of queries, feature by feature, from `first_query`
     on.
     """
-    integers = [types.int64] * 3
-    signature = types.void(
-        panels, *integers, queries, types.int64, out, types.int64, types.int64
-    )  # fmt: skip
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        panels, queries, out = (
-            _data_of(context, builder, signature, arguments, i) for i in (0, 4, 6)
-        )
-        _, start, n_panels, n_terms, _, first_query, _, out_start, stride = arguments
-        lowest = [cgutils.alloca_once(builder, _VECTOR) for _ in range(QUERIES_AT_ONCE)]
-        for low in lowest:
-            builder.store(_constant(float("inf")), low)
-        size = builder.mul(builder.add(n_terms, _INT(1)), _INT(LANES))
-        with cgutils.for_range(builder, n_panels) as panel:
-            base = builder.add(start, builder.mul(panel.index, size))
-            sums = _sums_for_six(builder, panels, base, n_terms, queries, first_query)
-            for low, total in zip(lowest, sums, strict=True):
-                builder.store(_smaller(builder, builder.load(total), builder.load(low)), low)
-        for i, low in enumerate(lowest):
-            place = builder.add(out_start, builder.mul(_INT(i), stride))
-            builder.store(_smallest_lane(builder, builder.load(low)), builder.gep(out, [place]))
-        return context.get_dummy_value()
-
-    return signature, generate
+    lowest = [cgutils.alloca_once(builder, _VECTOR) for _ in range(QUERIES_AT_ONCE)]
+    for low in lowest:
+        builder.store(_constant(float("inf")), low)
+    size = builder.mul(builder.add(n_terms, _INT(1)), _INT(LANES))
+    with cgutils.for_range(builder, n_panels) as panel:
+        base = builder.add(start, builder.mul(panel.index, size))
+        sums = _sums_for_six(builder, panels, base, n_terms, queries, first_query)
+        for low, total in zip(lowest, sums, strict=True):
+            builder.store(_smaller(builder, builder.load(total), builder.load(low)), low)
+    for i, low in enumerate(lowest):
+        place = builder.add(out_start, builder.mul(_INT(i), stride))
+        builder.store(_smallest_lane(builder, builder.load(low)), builder.gep(out.data, [place]))
 
 
-@new_intrinsic
+@_written(types.void)
 def bounds_for_six(
-    typing_context: Any, panels: Any, start: Any, n_terms: Any, queries: Any, first_query: Any,
-    out: Any, out_start: Any, stride: Any,
-) -> Any:  # fmt: skip
+    builder: Any, panels: Any, start: Any, n_terms: Any, queries: Any, first_query: Any, out: Any,
+    out_start: Any, stride: Any,
+) -> None:  # fmt: skip
     """The bounds of one panel for each of a few queries, as `scan_panel` computes them.
 
     For i < QUERIES_AT_ONCE and each slot, in out[out_start + i stride + slot]; `queries` are those
     of `minima_for_six`.
     """
-    integers = [types.int64] * 2
-    signature = types.void(panels, *integers, queries, types.int64, out, *integers)
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        panels, queries, out = (
-            _data_of(context, builder, signature, arguments, i) for i in (0, 3, 5)
-        )
-        _, start, n_terms, _, first_query, _, out_start, stride = arguments
-        sums = _sums_for_six(builder, panels, start, n_terms, queries, first_query)
-        for i, total in enumerate(sums):
-            place = builder.add(out_start, builder.mul(_INT(i), stride))
-            _store(builder, builder.load(total), out, place)
-        return context.get_dummy_value()
-
-    return signature, generate
+    for i, total in enumerate(_sums_for_six(builder, panels, start, n_terms, queries, first_query)):
+        place = builder.add(out_start, builder.mul(_INT(i), stride))
+        _store(builder, builder.load(total), out, place)
 
 
-@new_intrinsic
+@_written(types.void)
 def minima_for_one(
-    typing_context: Any, panels: Any, start: Any, n_panels: Any, n_terms: Any, queries: Any,
-    query: Any, out: Any, out_start: Any,
-) -> Any:  # fmt: skip
+    builder: Any, panels: Any, start: Any, n_panels: Any, n_terms: Any, queries: Any, query: Any,
+    out: Any, out_start: Any,
+) -> None:  # fmt: skip
     """The lowest bound of each of several panels for a single query, a row of 2D `queries`.
 
     out[out_start + i] becomes the minimum over the slots of the i-th panel from `start` on.
     """
-    integers = [types.int64] * 3
-    signature = types.void(panels, *integers, queries, types.int64, out, types.int64)
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        panels, out = (_data_of(context, builder, signature, arguments, i) for i in (0, 6))
-        _, start, n_panels, n_terms, _, number, _, out_start = arguments
-        query = _row_of(context, builder, signature, arguments, 4, number)
-        size = builder.mul(builder.add(n_terms, _INT(1)), _INT(LANES))
-        with cgutils.for_range(builder, n_panels) as panel:
-            base = builder.add(start, builder.mul(panel.index, size))
-            whole = _sum_panel(builder, panels, base, n_terms, query)
-            place = builder.gep(out, [builder.add(out_start, panel.index)])
-            builder.store(_smallest_lane(builder, whole), place)
-        return context.get_dummy_value()
-
-    return signature, generate
+    size = builder.mul(builder.add(n_terms, _INT(1)), _INT(LANES))
+    with cgutils.for_range(builder, n_panels) as panel:
+        base = builder.add(start, builder.mul(panel.index, size))
+        whole = _sum_panel(builder, panels, base, n_terms, queries, query)
+        place = builder.gep(out.data, [builder.add(out_start, panel.index)])
+        builder.store(_smallest_lane(builder, whole), place)
 
 
-@new_intrinsic
+@_written(types.uint64)
 def scan_panel(
-    typing_context: Any, panels: Any, start: Any, n_terms: Any, queries: Any, query: Any,
-    limit: Any, out: Any,
+    builder: Any, panels: Any, start: Any, n_terms: Any, queries: Any, query: Any, limit: Any,
+    out: Any,
 ) -> Any:  # fmt: skip
     """The bounds of one panel for one query, and which of them are within a limit.
 
     out[slot] becomes panel[0, slot] + Σ_k panel[1 + k, slot] q[k], where q is row number `query` of
-    `queries`, a 2D array. Returns a number whose bit `slot` says that this is not above `limit`;
-    NaN counts as not above it.
+    `queries`, a 2D array. Returns a number whose bit `slot` says that this is not above `limit`, a
+    float32; NaN counts as not above it.
     """
     # The row is selected here, as numba would count references to a slice, at some cost.
-    signature = types.uint64(
-        panels, types.int64, types.int64, queries, types.int64, types.float32, out
-    )
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        panels, out = (_data_of(context, builder, signature, arguments, i) for i in (0, 6))
-        _, start, n_terms, _, number, limit, _ = arguments
-        query = _row_of(context, builder, signature, arguments, 3, number)
-        whole = _sum_panel(builder, panels, start, n_terms, query)
-        return _store_and_mark(builder, whole, limit, out)
-
-    return signature, generate
+    whole = _sum_panel(builder, panels, start, n_terms, queries, query)
+    _store(builder, whole, out, _INT(0))
+    return _bits_within(builder, whole, limit)
 
 
-@new_intrinsic
+@_written(types.uint64)
 def scan_balls(
-    typing_context: Any, nodes: Any, start: Any, n_terms: Any, queries: Any, query: Any,
-    offset: Any, limit: Any, out: Any,
+    builder: Any, nodes: Any, start: Any, n_terms: Any, queries: Any, query: Any, offset: Any,
+    limit: Any, out: Any,
 ) -> Any:  # fmt: skip
     """The distances of one query from the 16 balls of a panel, and which are within a limit.
 
     With b what `scan_panel` computes, out[slot] becomes √(2 max(b - offset, 0)) (1 - 2^-20) - R,
     where the radii R follow the terms of the panel. Returns bits as `scan_panel` does.
     """
-    signature = types.uint64(
-        nodes, types.int64, types.int64, queries, types.int64, types.float32, types.float32, out
-    )
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        nodes, out = (_data_of(context, builder, signature, arguments, i) for i in (0, 7))
-        _, start, n_terms, _, number, offset, limit, _ = arguments
-        query = _row_of(context, builder, signature, arguments, 3, number)
-        whole = _sum_panel(builder, nodes, start, n_terms, query)
-        radii = _load(builder, nodes, _term_offset(builder, start, n_terms))
-        return _store_and_mark(builder, _apart(builder, whole, offset, radii), limit, out)
-
-    return signature, generate
+    whole = _sum_panel(builder, nodes, start, n_terms, queries, query)
+    radii = _load(builder, nodes, _term_offset(builder, start, n_terms))
+    apart = _apart(builder, whole, offset, radii)
+    _store(builder, apart, out, _INT(0))
+    return _bits_within(builder, apart, limit)
 
 
-@new_intrinsic
+@_written(types.void)
 def turn_into_distances(
-    typing_context: Any, bounds: Any, place: Any, nodes: Any, radii: Any, offset: Any
-) -> Any:
+    builder: Any, bounds: Any, place: Any, nodes: Any, radii: Any, offset: Any
+) -> None:
     """Replace the 16 bounds of centers from bounds[place] on by the distances of their balls.
 
     As `scan_balls` does; the radii start at nodes[radii].
     """
-    signature = types.void(bounds, types.int64, nodes, types.int64, types.float32)
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        bounds, nodes = (_data_of(context, builder, signature, arguments, i) for i in (0, 2))
-        _, place, _, start, offset = arguments
-        whole, radii = _load(builder, bounds, place), _load(builder, nodes, start)
-        _store(builder, _apart(builder, whole, offset, radii), bounds, place)
-        return context.get_dummy_value()
-
-    return signature, generate
+    whole, reach = _load(builder, bounds, place), _load(builder, nodes, radii)
+    _store(builder, _apart(builder, whole, offset, reach), bounds, place)
 
 
-@new_intrinsic
-def lanes_within(typing_context: Any, values: Any, start: Any, limit: Any) -> Any:
+@_written(types.uint64)
+def lanes_within(builder: Any, values: Any, start: Any, limit: Any) -> Any:
     """A number whose bit i says that values[start + i] is not above a limit, for i < LANES."""
-    signature = types.uint64(values, types.int64, types.float32)
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        values = _data_of(context, builder, signature, arguments, 0)
-        return _bits_within(builder, _load(builder, values, arguments[1]), arguments[2])
-
-    return signature, generate
+    return _bits_within(builder, _load(builder, values, start), limit)
 
 
-@new_intrinsic
+@_written(types.float64)
 def sum_of_eights(
-    typing_context: Any, queries: Any, query: Any, points: Any, row: Any, start: Any, n: Any
+    builder: Any, queries: Any, query: Any, points: Any, row: Any, start: Any, n: Any
 ) -> Any:
     """The sum of n squared differences from `start` on in float64, n a multiple of 8.
 
     Between row number `query` of `queries` and `row` of `points`, 2D arrays. Eight sums run side by
     side and are added in pairs: the order in which numpy adds up an array.
     """
-    integers = [types.int64] * 2
-    signature = types.float64(queries, types.int64, points, *integers, types.int64)
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        _, query, _, row, start, n = arguments
-        rows = [
-            builder.gep(_row_of(context, builder, signature, arguments, i, number), [start])
-            for i, number in ((0, query), (2, row))
-        ]
-        floats, doubles = ir.VectorType(_FLOAT, 8), ir.VectorType(ir.DoubleType(), 8)
-        total = cgutils.alloca_once(builder, doubles)
-        builder.store(ir.Constant(doubles, [0.0] * 8), total)
-        with cgutils.for_range(builder, builder.sdiv(n, _INT(8))) as each:
-            values = []
-            for data in rows:
-                place = builder.gep(data, [builder.mul(each.index, _INT(8))])
-                loaded = builder.load(builder.bitcast(place, floats.as_pointer()))
-                loaded.align = 4
-                values.append(builder.fpext(loaded, doubles))
-            difference = builder.fsub(values[1], values[0])
-            squared = builder.fmul(difference, difference)
-            builder.store(builder.fadd(builder.load(total), squared), total)
-        sums = builder.load(total)
-        parts = [builder.extract_element(sums, ir.IntType(32)(i)) for i in range(8)]
-        while len(parts) > 1:
-            pairs = zip(parts[::2], parts[1::2], strict=True)
-            parts = [builder.fadd(one, other) for one, other in pairs]
-        return parts[0]
-
-    return signature, generate
+    rows = [builder.gep(_row_of(builder, *of), [start]) for of in ((queries, query), (points, row))]
+    floats, doubles = ir.VectorType(_FLOAT, 8), ir.VectorType(ir.DoubleType(), 8)
+    total = cgutils.alloca_once(builder, doubles)
+    builder.store(ir.Constant(doubles, [0.0] * 8), total)
+    with cgutils.for_range(builder, builder.sdiv(n, _INT(8))) as each:
+        values = []
+        for data in rows:
+            place = builder.gep(data, [builder.mul(each.index, _INT(8))])
+            loaded = builder.load(builder.bitcast(place, floats.as_pointer()))
+            loaded.align = 4
+            values.append(builder.fpext(loaded, doubles))
+        difference = builder.fsub(values[1], values[0])
+        squared = builder.fmul(difference, difference)
+        builder.store(builder.fadd(builder.load(total), squared), total)
+    sums = builder.load(total)
+    parts = [builder.extract_element(sums, ir.IntType(32)(i)) for i in range(8)]
+    while len(parts) > 1:
+        pairs = zip(parts[::2], parts[1::2], strict=True)
+        parts = [builder.fadd(one, other) for one, other in pairs]
+    return parts[0]
 
 
-@new_intrinsic
-def lowest_bit(typing_context: Any, bits: Any) -> Any:
+@_written(types.int64, types.uint64)
+def lowest_bit(builder: Any, bits: Any) -> Any:
     """The position of the lowest set bit of a nonzero number."""
-    signature = types.int64(types.uint64)
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
-
-    return signature, generate
+    return builder.cttz(bits, ir.Constant(ir.IntType(1), 1))
 
 
-@new_intrinsic
-def prefetch(typing_context: Any, array: Any, start: Any, n_bytes: Any) -> Any:
+@_written(types.void)
+def prefetch(builder: Any, array: Any, start: Any, n_bytes: Any) -> None:
     """Ask memory for n_bytes of an array from its element number `start` on, to use them soon."""
-    signature = types.void(array, types.int64, types.int64)
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
-        kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
-        ask = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-        data = _data_of(context, builder, signature, arguments, 0)
-        first = builder.bitcast(builder.gep(data, [arguments[1]]), byte)
-        lines = builder.sdiv(builder.add(arguments[2], _INT(LINE - 1)), _INT(LINE))
-        with cgutils.for_range(builder, lines) as line:
-            place = builder.gep(first, [builder.mul(line.index, _INT(LINE))])
-            builder.call(ask, [place, flag(0), flag(3), flag(1)])
-        return context.get_dummy_value()
-
-    return signature, generate
+    byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
+    ask = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
+    first = builder.bitcast(builder.gep(array.data, [start]), byte)
+    lines = builder.sdiv(builder.add(n_bytes, _INT(LINE - 1)), _INT(LINE))
+    with cgutils.for_range(builder, lines) as line:
+        place = builder.gep(first, [builder.mul(line.index, _INT(LINE))])
+        builder.call(ask, [place, flag(0), flag(3), flag(1)])
 
 
 def _sums_for_six(
@@ -287,7 +231,7 @@ def _sums_for_six(
         row = _load(builder, panels, _term_offset(builder, base, term.index))
         group = builder.add(first_query, builder.mul(term.index, _INT(QUERIES_AT_ONCE)))
         for i, total in enumerate(sums):
-            number = builder.load(builder.gep(queries, [builder.add(group, _INT(i))]))
+            number = builder.load(builder.gep(queries.data, [builder.add(group, _INT(i))]))
             _add_product(builder, total, row, number)
     return sums
 
@@ -302,8 +246,11 @@ def _apart(builder: Any, whole: Any, offset: Any, radii: Any) -> Any:
     return builder.fsub(builder.fmul(apart, _constant(1 - 2.0**-20)), radii)
 
 
-def _sum_panel(builder: Any, panels: Any, start: Any, n_terms: Any, query: Any) -> Any:
-    """The bounds of one panel for one query."""
+def _sum_panel(
+    builder: Any, panels: Any, start: Any, n_terms: Any, queries: Any, query: Any
+) -> Any:
+    """The bounds of one panel for one query, a row of `queries`."""
+    given = _row_of(builder, queries, query)
     sums = [cgutils.alloca_once(builder, _VECTOR) for _ in range(CHAINS)]
     builder.store(_load(builder, panels, start), sums[0])
     for total in sums[1:]:
@@ -311,7 +258,7 @@ def _sum_panel(builder: Any, panels: Any, start: Any, n_terms: Any, query: Any) 
 
     def add_term(total: Any, term: Any) -> None:
         row = _load(builder, panels, _term_offset(builder, start, term))
-        _add_product(builder, total, row, builder.load(builder.gep(query, [term])))
+        _add_product(builder, total, row, builder.load(builder.gep(given, [term])))
 
     rounds = builder.sdiv(n_terms, _INT(CHAINS))
     done = builder.mul(rounds, _INT(CHAINS))
@@ -327,14 +274,8 @@ def _sum_panel(builder: Any, panels: Any, start: Any, n_terms: Any, query: Any) 
     )
 
 
-def _data_of(context: Any, builder: Any, signature: Any, arguments: Any, i: int) -> Any:
-    """The address of an array's first element."""
-    return context.make_array(signature.args[i])(context, builder, arguments[i]).data
-
-
-def _row_of(context: Any, builder: Any, signature: Any, arguments: Any, i: int, number: Any) -> Any:
+def _row_of(builder: Any, array: Any, number: Any) -> Any:
     """The address of a row of a 2D array."""
-    array = context.make_array(signature.args[i])(context, builder, arguments[i])
     return builder.gep(array.data, [builder.mul(number, builder.extract_value(array.shape, 1))])
 
 
@@ -353,7 +294,7 @@ def _store(builder: Any, value: Any, array: Any, offset: Any) -> None:
 
 
 def _vector_at(builder: Any, array: Any, offset: Any) -> Any:
-    return builder.bitcast(builder.gep(array, [offset]), _VECTOR.as_pointer())
+    return builder.bitcast(builder.gep(array.data, [offset]), _VECTOR.as_pointer())
 
 
 def _constant(number: float) -> Any:
@@ -376,12 +317,6 @@ def _add_product(builder: Any, total: Any, row: Any, number: Any) -> None:
     multiply_add = cgutils.get_or_insert_function(builder.module, kind, f"llvm.fmuladd.v{LANES}f32")
     terms = [row, _splat(builder, number), builder.load(total)]
     builder.store(builder.call(multiply_add, terms), total)
-
-
-def _store_and_mark(builder: Any, vector: Any, limit: Any, out: Any) -> Any:
-    """Write a vector to the start of an array; returns its `_bits_within`."""
-    _store(builder, vector, out, _INT(0))
-    return _bits_within(builder, vector, limit)
 
 
 def _bits_within(builder: Any, vector: Any, limit: Any) -> Any:
