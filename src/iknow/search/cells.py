@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -46,7 +46,7 @@ from iknow.search.projection import (
 )
 
 if TYPE_CHECKING:
-    from iknow.search.kernels.numba.search import WalkSearch
+    from iknow.search.kernels.numba.search import ProductSearch, WalkSearch
 
 COPY_BYTES = 5  # per feature to prepare a row for search: its float32 copy and a little more
 TRIED = 12  # queries that walk before we know whether that is worthwhile
@@ -63,13 +63,6 @@ FEW, MANY = 2, 64  # queries in a batch whose time tells what one of them costs
 SHARE_OF_TRIALS = 0.01  # of the time may go into trying the slower way
 FORGETTING = 0.05  # weight of the latest time, if it is longer
 ENOUGH_TIMES = 3
-
-
-class Search(Protocol):
-    """A way of searching stored rows."""
-
-    def fill(self, queries: Floats32, evidence: Evidence) -> None:
-        """Write the evidence about queries of shape (n_queries, n_features) into `evidence`."""
 
 
 class Clock:
@@ -268,7 +261,7 @@ class CpuIndex(RowIndex):
         return enough and is_compiled() and not self._is_sparse
 
     @cached_property
-    def _products(self) -> Search:
+    def _products(self) -> SparseRows | NumpyBlocks | ProductSearch:
         if self._is_sparse:
             return SparseRows(self)
         if not is_compiled():
