@@ -243,7 +243,7 @@ def run_ahead(repeats):
 
 def tune():
     """Times of the kernel that bounds the blocks, by tiling."""
-    from iknow.search.kernels.triton import Tiling, TritonBlocks
+    from iknow.search.kernels import triton as kernels
 
     points, labels, queries = make_problem(1_000_000, 64, 16_384, 10)
     asked = torch.from_numpy(queries).cuda()
@@ -252,7 +252,8 @@ def tune():
         results = []
         for tiling in TILINGS:
             try:
-                blocks = TritonBlocks(*arrays, size, device, Tiling(*tiling))
+                kernels.TILE_QUERIES, kernels.TILE_ROWS, kernels.WARPS, kernels.STAGES = tiling
+                blocks = kernels.TritonBlocks(*arrays, size, device)
                 blocks.bound(asked)
                 spent = [device_time(lambda b=blocks: b.bound(asked)) for _ in "12345"]
                 results.append((statistics.median(spent), tiling))

@@ -16,14 +16,13 @@ from triton.compiler import ASTSource
 
 from iknow.search.kernels import triton as kernels
 
-FLOATS = "rows queries_low half_norms losses lengths scales norms errors lows seconds minima " \\
-    "low_out other_out limits others limit_out numbers_out bounds"
+FLOATS = "points queries half_norms losses lengths scales norms errors lows seconds values " \\
+    "low_out limits others limit_out numbers_out bounds"
 TYPES = {name: "*fp32" for name in FLOATS.split()}
-TYPES |= {name: "*i32" for name in "tile_out tiles leaves listed_queries".split()}
-TYPES |= {name: "*i64" for name in "starts ends ranks query block numbers number_out "
-          "count best best_number block_out query_out".split()}
-TYPES |= {name: "*fp64" for name in "distance_out distances constants center half_norm_out".split()}
-TYPES |= {"points": "*fp32", "queries": "*fp32"}
+TYPES |= {name: "*i32" for name in "tile_out leaves".split()}
+TYPES |= {name: "*i64" for name in "starts ends ranks query block numbers number_out tiles "
+          "count block_out columns column_out".split()}
+TYPES |= {name: "*fp64" for name in "distance_out constants center half_norm_out".split()}
 
 
 def check(kernel, constants, types=(), **options):
@@ -35,24 +34,22 @@ def check(kernel, constants, types=(), **options):
     triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
 
 
-tile = dict(STEP=64, N_STEPS=2, TILE_Q=64, TILE_R=64, STRIPES=16, WIDEN=False)
+tile = dict(STEP=64, N_STEPS=2, TILE_Q=64, TILE_R=64, STRIPES=16)
 half = {"rows": "*fp16", "queries": "*fp16"}
-check(kernels.tile_winners, tile, half)
-check(kernels.block_minima, tile | {"SHARE": 8}, half)
-check(kernels.lowest_of_tiles, dict(AT_ONCE=8, TILE_Q=64))
-check(kernels.lowest_of_segments, dict(AT_ONCE=8, TILE_Q=64))
-check(kernels.list_within, dict(TILE_T=16, TILE_Q=64), {"query_out": "*i32"})
-check(kernels.name_nearest, dict(AT_ONCE=64), {"best": "*fp64"})
-check(kernels.bound_queries, dict(TILE_Q=16, STEP=64, WIDTH=64, SMALLEST=2.0**-14, TOP=15, FAR=80,
-      TRUSTED=True), {"low_out": "*fp16"})
+check(kernels.bound_tiles, tile | {"SHARE": 0}, half)
+check(kernels.bound_tiles, tile | {"SHARE": 8, "seconds": None}, half)
+for other in (True, False):
+    check(kernels.lowest_of_sets, dict(AT_ONCE=8, TILE_Q=64, OTHER=other))
+check(kernels.list_columns, dict(TILE_T=16, TILE_Q=64))
+check(kernels.bound_queries, dict(TILE_Q=16, STEP=64, WIDTH=64), {"low_out": "*fp16"})
 for width, n_leaves in ((20, 1), (784, 8)):  # unrolled, and in a loop
     row = dict(SIZE=4, WIDTH=width, N_LEAVES=n_leaves)
     bits = {"lows": "*i32", "half_norms": "*fp64"}
     exact = {"enable_fp_fusion": False}
     check(kernels.measure_winners, row | dict(PAIRS=8, STRIPES=8), bits, **exact)
-    check(kernels.measure_open, row | dict(STRIPES=8), bits, **exact)
-    check(kernels.nearest_of_pairs, row | dict(PAIRS=8, FEW=3), **exact)
-    check(kernels.distances_of_pairs, row | dict(PAIRS=8), **exact)
+    check(kernels.measure_open, row | dict(STRIPES=8), bits | {"tiles": "*i32"}, **exact)
+    check(kernels.nearest_of_pairs, row | dict(PAIRS=8), **exact)
+    check(kernels.nearest_of_pairs, row | dict(PAIRS=8, few=1), **exact)
 """
 
 

@@ -31,7 +31,8 @@ def small_tiles(monkeypatch):
     from iknow.search.kernels import triton as kernels
 
     monkeypatch.setattr(kernels, "MOST_PADDING", np.inf)
-    monkeypatch.setattr(kernels, "TILING", kernels.Tiling(16, 32, warps=4, stages=2, stripe=4))
+    monkeypatch.setattr(kernels, "TILE_QUERIES", 16)
+    monkeypatch.setattr(kernels, "TILE_ROWS", 32)
 
 
 class TritonIndex(TorchIndex):
@@ -40,7 +41,7 @@ class TritonIndex(TorchIndex):
 
 def make_index(*training, rows=None):
     index = TritonIndex(*training, rows=rows, device=DEVICE)
-    assert index._only_part().have_winners
+    assert index._whole.have_winners
     return index
 
 
@@ -74,27 +75,37 @@ def test_equals_everywhere_and_lists_that_overflow(monkeypatch):
     assert_same_evidence(evidence, brute_force(points, labels, 3, points[:5], rows=numbers))
 
 
-def test_measuring_everything_gives_the_same():
+def test_warming_up_measures_what_is_open(monkeypatch):
     from iknow.search.kernels import triton as kernels
 
-    problem = Problem("plain", seed=3)
-    index = make_index(*problem.training)
-    queries = torch.from_numpy(problem.queries.astype(np.float32)).to(DEVICE)
-    winners = kernels.Winners(index._whole, queries)
-    for found, expected in zip(winners.settle(), winners.settle(everything=True), strict=True):
-        assert torch.equal(found, expected)
+    index = make_index(*Problem("plain", seed=3).training)
+    listed = []
+    original = kernels.list_within
+
+    def counting(*asked):
+        for tile, column in original(*asked):
+            listed.append(len(tile))
+            yield tile, column
+
+    monkeypatch.setattr(kernels, "list_within", counting)
+    index.warm_up()
+    assert max(listed) == index._whole.n_tiles
 
 
 def test_prepared_queries_are_those_of_torch():
     problem = Problem("mixed magnitudes", seed=0)
     index = make_index(*problem.training)
     queries = torch.from_numpy(problem.queries.astype(np.float32)).to(DEVICE)
-    found = index._whole.bound_queries(queries).bounds
+    found = index._whole.bound_queries(queries)
     expected = index._whole.frame.bound_queries(queries)
-    for name in ("low", "scales"):
-        assert torch.equal(getattr(found, name), getattr(expected, name))
+    n, n_features = queries.shape
+    assert torch.equal(found.low[:n, :n_features], expected.low)
+    assert not found.low[n:].any()
+    assert not found.low[:, n_features:].any()
+    assert torch.equal(found.scales[:n], expected.scales)
     for name in ("norms", "errors", "half_norms"):
-        torch.testing.assert_close(getattr(found, name), getattr(expected, name), rtol=1e-6, atol=0)
+        actual = getattr(found, name)[:n]
+        torch.testing.assert_close(actual, getattr(expected, name), rtol=1e-6, atol=0)
 
 
 def test_far_and_untrusted_queries_are_searched_by_measuring(monkeypatch):

@@ -8,6 +8,7 @@ large for the device is searched part by part. The answers are always the same, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import reduce
 from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
@@ -22,9 +23,9 @@ from iknow.core.evidence import NO_EXEMPLAR, Evidence, from_ranked, stack_eviden
 from iknow.core.rule import Rule, promise_of
 from iknow.core.text import shorten, shown
 from iknow.errors import InputError
-from iknow.locking import Lock
+from iknow.locking import cached_property
 from iknow.search import engine
-from iknow.search.engine import NO_ROW, Found, Groups, lowest_of_stack
+from iknow.search.engine import LARGEST, NO_ROW, Found, Groups, lowest_of_stack
 from iknow.search.index import RowIndex
 
 Precision = Literal["fp16", "bf16", "float32"]
@@ -37,6 +38,7 @@ UNDERFLOW = 2.0**-120
 TOP_EXPONENT = 15
 FAR_EXPONENT = 80  # of a query: too far away for float32, so nothing is ruled out
 SMALLEST_FACTOR: dict[Precision, float] = {"fp16": 2.0**-14, "bf16": 2.0**-60, "float32": 2.0**-60}
+DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "float32": torch.float32}
 PADDING = torch.finfo(torch.float32).max
 """The h of what is no row: h σ is far above any row's, and finite: its last bits are free."""
 LEAF = 128  # terms that numpy adds without halving them
@@ -67,9 +69,6 @@ class TorchIndex(RowIndex):
         array([[3., 1.]])
     """
 
-    _n_parts: int | None
-    _whole: TorchBlocks | None
-
     def __init__(
         self,
         activations: Any,
@@ -83,7 +82,6 @@ class TorchIndex(RowIndex):
         super().__init__(activations, labels, n_classes, rows)
         self.device = check_device(device)
         self._memory = memory
-        self._derive()
 
     def search(self, points: Floats32, scope: Scope) -> Evidence:
         """Evidence about `points`, (n, n_features), within `scope`; no more leaves the device."""
@@ -105,11 +103,14 @@ class TorchIndex(RowIndex):
         return is_finite and self._uses_triton and self.n_classes >= MANY_CLASSES
 
     def warm_up(self) -> None:
-        """Prepare and compile everything that searching needs, by searching for a stored row."""
+        """Prepare and compile everything that searching needs, by searching for a stored row.
+
+        On a GPU also for a point so far away that no bound holds: only then are rows surely
+        measured that the first bounds left open.
+        """
         super().warm_up()
-        whole = self._only_part()
-        if whole is not None:
-            whole.warm_up(to_device(self.points[:1], self._exact_device))
+        if self._uses_triton:
+            self.gather(np.full((1, self.n_features), LARGEST, dtype=np.float32))
 
     @property
     def _uses_triton(self) -> bool:
@@ -117,43 +118,27 @@ class TorchIndex(RowIndex):
 
     def _find(self, queries: Tensor, k: int, m: int) -> Found:
         """What a search finds about float32 queries on the device, of all classes, left there."""
-        found = None
-        for blocks in self._parts():
+
+        def find_in(blocks: TorchBlocks) -> Found:
             step = max(1, self._work_bytes() // blocks.bytes_per_query(k, m))
-            starts = range(0, len(queries), step)
-            batches = [blocks.find(queries[i : i + step], k, m) for i in starts]
-            of_part = _spread(_join(batches), blocks.classes, self.n_classes)
-            found = of_part if found is None else merge(found, of_part)
-        assert found is not None  # there is at least one row
-        return found
+            batches = [blocks.find(part, k, m) for part in torch.split(queries, step)]
+            return _join(batches, blocks.classes, self.n_classes)
 
-    def _parts(self) -> Iterator[TorchBlocks]:
-        """The index on the device, ready to search: whole and kept, or part by part."""
-        whole = self._only_part()
-        if whole is not None:
-            yield whole
-            return
-        cuts = np.linspace(0, self.n_rows, (self._n_parts or 0) + 1).astype(int)
-        for start, end in pairwise(cuts.tolist()):
-            if start < end:
-                yield self._lay_out(slice(start, end))
+        if len(self._parts) == 1:
+            return find_in(self._whole)
+        return reduce(merge, (find_in(self._lay_out(part)) for part in self._parts))
 
-    def _only_part(self) -> TorchBlocks | None:
-        """The index on the device, if it fits whole; it is then kept."""
-        with self._lock.held():
-            if self._n_parts is None:
-                self._n_parts = self._count_parts()
-            if self._n_parts == 1 and self._whole is None:
-                self._whole = self._lay_out(slice(None))
-            return self._whole
+    @cached_property
+    def _whole(self) -> TorchBlocks:
+        """The index on the device, where it stays."""
+        return self._lay_out(self._parts[0])
 
-    def _count_parts(self) -> int:
-        """The number of parts in which to search the index; 0 if it is empty."""
-        if self.n_rows == 0:
-            return 0
+    @cached_property
+    def _parts(self) -> list[slice]:
+        """The rows to search at once: all, or as many as fit the device."""
         memory = self._available()
         if memory is None:
-            return 1
+            return [slice(0, self.n_rows)]
         # Laying out a part needs its rows twice, plus their factors and a few numbers.
         per_row = 8 * self.n_features + 4 * max(16, self.n_features) + 96
         reserved = self._work_bytes() * 3 // 2
@@ -162,27 +147,28 @@ class TorchIndex(RowIndex):
                 f"searching on {self.device} needs at least {reserved + per_row:,} bytes; "
                 f"{memory:,} are available: free memory, raise `memory`, or use device='cpu'"
             )
-        return -(-self.n_rows * per_row // (memory - reserved))
+        n_parts = -(-self.n_rows * per_row // (memory - reserved))
+        cuts = np.linspace(0, self.n_rows, n_parts + 1).astype(int).tolist()
+        return [slice(start, end) for start, end in pairwise(cuts) if start < end]
 
     def _lay_out(self, part: slice) -> TorchBlocks:
+        """Some rows on the device.
+
+        Small blocks cost minima to compare, large ones rows to measure. The optimum scales with the
+        root of rows / (classes * features); the factors are measured. Small classes get small
+        blocks to limit padding.
+        """
         points, labels, numbers = self.points[part], self.labels[part], self.rows[part]
-        size = self._block_size(len(labels), len(np.unique(labels)))
+        per_class = len(labels) / len(np.unique(labels))
+        factor, smallest, largest = (2.8, 8, 128) if self._uses_triton else (0.5, 4, 256)
+        balance = factor * np.sqrt(per_class / max(1, self.n_features))
+        smallest = min(smallest, 2 ** int(np.log2(per_class)))
+        size = int(np.clip(2 ** round(np.log2(balance)), smallest, largest))
         if not self._uses_triton:
             return TorchBlocks(points, labels, numbers, size, self.device)
         from iknow.search.kernels.triton import TritonBlocks
 
         return TritonBlocks(points, labels, numbers, size, self.device)
-
-    def _block_size(self, n_rows: int, n_inhabited: int) -> int:
-        """Rows per block: small blocks cost minima to compare, large ones rows to measure.
-
-        The optimum scales with the root of rows / (classes * features); the factors are measured.
-        Small classes get small blocks to limit padding.
-        """
-        factor, smallest, largest = (2.8, 8, 128) if self._uses_triton else (0.5, 4, 256)
-        balance = factor * np.sqrt(n_rows / (n_inhabited * max(1, self.n_features)))
-        smallest = min(smallest, 2 ** int(np.log2(n_rows / n_inhabited)))
-        return int(np.clip(2 ** round(np.log2(balance)), smallest, largest))
 
     def _available(self) -> int | None:
         """Bytes to use on the device; None if unknown."""
@@ -200,21 +186,14 @@ class TorchIndex(RowIndex):
             most = min(most, memory // 8)
         return most if self._memory is None else min(most, self._memory // 4)
 
-    def _derive(self) -> None:
-        """Set what is not pickled; the index moves to the device on the first search."""
-        self._exact_device = device_with_float64(self.device)
-        self._lock = Lock()
-        self._n_parts = None
-        self._whole = None
+    @cached_property
+    def _exact_device(self) -> torch.device:
+        return device_with_float64(self.device)
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle only what cannot be derived."""
-        derived = ("_exact_device", "_lock", "_n_parts", "_whole")
+        derived = ("_exact_device", "_parts", "_whole")
         return {name: value for name, value in vars(self).items() if name not in derived}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._derive()
 
 
 def merge(one: Found, other: Found) -> Found:
@@ -227,15 +206,10 @@ def merge(one: Found, other: Found) -> Found:
     return Found(distances.view(shape), numbers.view(shape), neighbors)
 
 
-def _join(batches: list[Found]) -> Found:
-    """What was found for successive batches of queries."""
-    if len(batches) == 1:
-        return batches[0]
-    return Found(*(torch.cat(each, -1) for each in zip(*batches, strict=True)))
-
-
-def _spread(found: Found, classes: Tensor, n_classes: int) -> Found:
-    """The same with a place for every class."""
+def _join(batches: list[Found], classes: Tensor, n_classes: int) -> Found:
+    """What was found for successive batches of queries, with a place for every class."""
+    several = zip(*batches, strict=True)
+    found = batches[0] if len(batches) == 1 else Found(*(torch.cat(each, -1) for each in several))
     m, n_inhabited, n = found.distances.shape
     if n_inhabited == n_classes:
         return found
@@ -305,23 +279,24 @@ class TorchBlocks:
         together: int = 1,
     ) -> None:
         self.size, self.together, self._products_device = size, together, device
-        exact = device_with_float64(device)
-        arrays = to_device(points, exact), to_device(labels, exact), to_device(numbers, exact)
-        self._place(*arrays, precision)
-        del arrays  # before the factors are made
+        self.device, self.n_features = device_with_float64(device), int(points.shape[1])
+        arrays = (to_device(each, self.device) for each in (points, labels, numbers))
+        self._place(precision, *arrays)  # the copies are gone before the factors are made
         self._factors: dict[Precision, tuple[Frame, Tensor, Tensor, Tensor, Tensor]] = {}
         self._prepare()
 
-    def _place(self, rows: Tensor, codes: Tensor, numbers: Tensor, precision: Precision) -> None:
+    def _place(self, precision: Precision, rows: Tensor, codes: Tensor, numbers: Tensor) -> None:
         """Lay out rows, sorted by class and norm."""
-        size, together, exact = self.size, self.together, rows.device
+        size, together, exact = self.size, self.together, self.device
         self.frame = make_frame(rows, precision)
-        order = torch.argsort(_squared_norms(rows, self.frame))
+        step = max(1, BYTES_FOR_BUILDING // (32 * max(1, self.n_features)))
+        norms = [self.frame.place(part).square().sum(1) for part in torch.split(rows, step)]
+        order = torch.argsort(torch.cat(norms))
         order = order[torch.argsort(codes[order], stable=True)]
         self.classes, counts = torch.unique_consecutive(codes[order], return_counts=True)
         per_class = (counts + size * together - 1) // (size * together) * together
         starts = _starts(per_class)
-        n_blocks = int(starts[-1])
+        self.n_blocks = n_blocks = int(starts[-1])
         # A row goes to the first slot of its class plus its position within the class.
         place = torch.arange(len(order), device=exact)
         place -= (_starts(counts)[:-1] - size * starts[:-1]).repeat_interleave(counts)
@@ -335,24 +310,9 @@ class TorchBlocks:
         ends = torch.tensor([0, n_blocks], device=exact)
         self.as_one = Groups(ends, torch.zeros_like(ranks), n_blocks, n_blocks)
 
-    @property
-    def n_blocks(self) -> int:
-        return len(self.as_one.ranks)
-
-    @property
-    def n_features(self) -> int:
-        return int(self.points.shape[1])
-
-    @property
-    def device(self) -> torch.device:
-        return self.points.device
-
     def find(self, queries: Tensor, k: int, m: int) -> Found:
         """What `engine.find` finds, perhaps faster."""
         return engine.find(self, queries, k, m)
-
-    def warm_up(self, queries: Tensor) -> None:
-        """Compile what only some searches need."""
 
     def bytes_per_query(self, k: int, m: int) -> int:
         """Bytes that a search needs for each query, roughly."""
@@ -427,7 +387,10 @@ class TorchBlocks:
         step = max(1, BYTES_FOR_MEASURING // (8 * self.size * max(1, self.n_features)))
         for start in range(0, len(query), step):
             part = slice(start, start + step)
-            distances, named_here = self._measure(queries, query[part], block[part])
+            named_here = self.numbers.view(-1, self.size)[block[part]]
+            points = self.points.view(-1, self.size, self.n_features)[block[part]]
+            distances = measure(points, queries[query[part], None])
+            distances = torch.where(named_here == NO_ROW, torch.inf, distances)
             if m == 1:
                 measured[part, 0] = distances.amin(1)
                 tied = distances == measured[part]
@@ -439,35 +402,31 @@ class TorchBlocks:
     def count_candidates(self, m: int) -> int:
         return self.size if m > 1 else 1
 
-    def _measure(self, queries: Tensor, query: Tensor, block: Tensor) -> tuple[Tensor, Tensor]:
-        """Distances and numbers of all rows of blocks, (n_pairs, size); inf for padding."""
-        numbers = self.numbers.view(-1, self.size)[block]
-        points = self.points.view(-1, self.size, self.n_features)[block]
-        distances = measure(points, queries[query, None])
-        return torch.where(numbers == NO_ROW, torch.inf, distances), numbers
-
     def _prepare(self) -> tuple[Frame, Tensor, Tensor, Tensor, Tensor]:
         """The frame and the numbers of all rows and blocks, for the products torch is set to."""
         precision: Precision = self.frame.precision if _products_are_full() else "bf16"
         if precision not in self._factors:
             frame = self.frame._replace(precision=precision)
             parts = []
-            for _, bounds in self._bound_rows(frame):
-                per_row = bounds.low.float().flatten(0, 1), bounds.half_norms.flatten()
-                per_block = bounds.losses.amax(1), bounds.lengths.amax(1)
-                parts.append([each.to(self._products_device) for each in (*per_row, *per_block)])
+            for _, (low, half_norms, losses, lengths) in self._bound_rows(frame):
+                numbers = low.float().flatten(0, 1), half_norms.flatten(), losses, lengths
+                parts.append([each.to(self._products_device) for each in numbers])
             low, half_norms, losses, lengths = map(torch.cat, zip(*parts, strict=True))
             self._factors[precision] = frame, low, half_norms, losses, lengths
         return self._factors[precision]
 
-    def _bound_rows(self, frame: Frame) -> Iterator[tuple[slice, RowBounds]]:
-        """Ranges of blocks, small enough to process in float64 at once, and their numbers."""
+    def _bound_rows(self, frame: Frame) -> Iterator[tuple[slice, tuple[Tensor, ...]]]:
+        """Ranges of blocks, small enough to process in float64 at once, and their numbers.
+
+        These are x̃ and h of each row, (n, size, ...), and E and N of each of n blocks, (n,).
+        """
         shape = -1, self.size, self.n_features
         step = max(1, BYTES_FOR_BUILDING // (32 * self.size * max(1, self.n_features)))
         for first in range(0, self.n_blocks, step):
             part = slice(first, min(first + step, self.n_blocks))
             is_row = self.numbers.view(-1, self.size)[part] != NO_ROW
-            yield part, frame.bound_rows(self.points.view(shape)[part], is_row)
+            low, half_norms, *worst = frame.bound_rows(self.points.view(shape)[part], is_row)
+            yield part, (low, half_norms, *(each.amax(1) for each in worst))
 
 
 def _products_are_full() -> bool:
@@ -476,12 +435,6 @@ def _products_are_full() -> bool:
         return torch.get_float32_matmul_precision() == "highest"
     except RuntimeError:  # newer versions allow a setting per backend: it may be anything
         return False
-
-
-def _squared_norms(rows: Tensor, frame: Frame) -> Tensor:
-    step = max(1, BYTES_FOR_BUILDING // (32 * max(1, rows.shape[1])))
-    starts = range(0, len(rows), step)
-    return torch.cat([frame.place(rows[i : i + step]).square().sum(1) for i in starts])
 
 
 def _starts(counts: Tensor) -> Tensor:
@@ -501,14 +454,9 @@ class Frame(NamedTuple):
 
     @property
     def error(self) -> float:
-        """γ, or 0 if the bounds are not used."""
+        """γ, or 0 with several hundred thousand features: the bounds would be of no use."""
         terms = (len(self.center) + TERMS) * UNIT
-        return terms / (1 - terms) if self.is_trusted else 0.0
-
-    @property
-    def is_trusted(self) -> bool:
-        """Whether the bounds are useful: with several hundred thousand features they are not."""
-        return (len(self.center) + TERMS) * UNIT < 2.0**-4
+        return terms / (1 - terms) if terms < 2.0**-4 else 0.0
 
     @property
     def slack(self) -> float:
@@ -524,63 +472,57 @@ class Frame(NamedTuple):
         """X of points, of the same shape, in float64: off by less than 2^-52 of each coordinate."""
         return (points.double() - self.center) * self.scale
 
-    def bound_rows(self, rows: Tensor, is_row: Tensor) -> RowBounds:
-        """The numbers of rows of shape (..., n_features); padding, not `is_row`, is never near."""
-        placed = torch.where(is_row[..., None], self.place(rows), 0.0)
-        low = round_factors(placed, self.precision)
-        squared = placed.square().sum(-1)
-        lost = torch.linalg.vector_norm(placed - low.double(), dim=-1) + 2.0**-52 * squared.sqrt()
-        kept = torch.linalg.vector_norm(low.double(), dim=-1)
-        half_norms = squared / 2 * (1 - self.slack) / (1 + self.error)
-        worse = (1 + self.slack) / (1 - self.error)
-        return RowBounds(
-            low=low,
-            half_norms=torch.where(is_row, _rounded_down(half_norms), PADDING),
-            losses=_rounded_up(lost * worse),
-            lengths=_rounded_up(kept * worse),
+    def round(self, placed: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Factors of what is placed, at most 2^15 in size, never denormal; in float64, three norms.
+
+        These are of what is placed, of what rounding lost and of the factors.
+        """
+        kept = torch.where(placed.abs() < SMALLEST_FACTOR[self.precision], 0.0, placed)
+        low = kept.to(DTYPES[self.precision])
+        norm, lost, kept = (
+            torch.linalg.vector_norm(each, dim=-1)
+            for each in (placed, placed - low.double(), low.double())
         )
+        return low, norm, lost + 2.0**-52 * norm, kept
+
+    def bound_rows(self, rows: Tensor, is_row: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """x̃, h, e_x/(1-γ) and |x̃|/(1-γ) of rows, (..., n_features); padding is never near.
+
+        is_row: what is no padding, of shape (...). All but x̃ are of that shape, in float32.
+        """
+        placed = torch.where(is_row[..., None], self.place(rows), 0.0)
+        low, _, lost, kept = self.round(placed)
+        half_norms = placed.square().sum(-1) / 2 * (1 - self.slack) / (1 + self.error)
+        half_norms = torch.where(is_row, _next(half_norms, -torch.inf), PADDING)
+        worse = (1 + self.slack) / (1 - self.error)
+        return low, half_norms, _rounded_up(lost * worse), _rounded_up(kept * worse)
 
     def bound_queries(self, queries: Tensor) -> QueryBounds:
         """The numbers of queries, a tensor of shape (n_queries, n_features)."""
         placed = self.place(queries)
         largest = placed.abs().amax(1) if placed.shape[1] else placed.new_zeros(len(placed))
         exponent = torch.frexp(largest).exponent
-        far = exponent > FAR_EXPONENT
-        scales = _power_of_two(torch.where(far, 0, (TOP_EXPONENT - exponent).clamp(max=0)))
-        scaled = torch.where(far[:, None], 0.0, placed) * scales[:, None]
-        low = round_factors(scaled, self.precision)
-        norm = torch.linalg.vector_norm(scaled, dim=1)
-        lost = torch.linalg.vector_norm(scaled - low.double(), dim=1) + 2.0**-52 * norm
-        kept = torch.linalg.vector_norm(low.double(), dim=1)
-        whole = placed.square().sum(1)
+        far = (exponent > FAR_EXPONENT) | (self.error == 0)
+        shift = torch.where(far, 0, (TOP_EXPONENT - exponent).clamp(max=0)).long()
+        # Exact powers of two, which torch.ldexp does not promise.
+        scales = ((shift + 1023) << 52).view(torch.float64)
+        low, norm, lost, kept = self.round(torch.where(far[:, None], 0.0, placed) * scales[:, None])
         return QueryBounds(
             frame=self,
             low=low,
             scales=scales.float(),
             norms=_rounded_up(norm * (1 + self.slack)),
             errors=_rounded_up((lost + self.error * kept) * (1 + self.slack)),
-            half_norms=torch.where(far | (not self.is_trusted), -torch.inf, whole / 2),
+            half_norms=torch.where(far, -torch.inf, placed.square().sum(1) / 2),
         )
-
-
-class RowBounds(NamedTuple):
-    """Numbers of rows: x̃ as low, h as half_norms, e_x/(1-γ) as losses and |x̃|/(1-γ) as lengths.
-
-    low: of shape (..., n_features), the rest of shape (...) in float32.
-    """
-
-    low: Tensor
-    half_norms: Tensor
-    losses: Tensor
-    lengths: Tensor
 
 
 class QueryBounds(NamedTuple):
     """Numbers of queries: q̃ as low, σ as scales, n as norms and g as errors.
 
-    low: of shape (n_queries, n_features); scales, norms, errors: (n_queries,) in float32;
-    half_norms: |Q|²/2, of shape (n_queries,) in float64, or -inf for a query without bounds: its
-    limits are inf.
+    low: of shape (n_padded, n_features or more); scales, norms, errors: (n_padded,) in float32; at
+    least n_queries of each. half_norms: |Q|²/2, of shape (n_queries,) in float64, or -inf for a
+    query without bounds: its limits are inf.
     """
 
     frame: Frame
@@ -598,8 +540,8 @@ class QueryBounds(NamedTuple):
         """
         per_distance, per_norm, underflow = self.frame.constants_of_limits
         reach = per_distance * distances.square()
-        limits = (reach - per_norm * self.half_norms) * self.scales.double() + underflow
-        return torch.nextafter(limits.float(), torch.full((), torch.inf, device=limits.device))
+        scales = self.scales[: len(self.half_norms)].double()
+        return _next((reach - per_norm * self.half_norms) * scales + underflow, torch.inf)
 
 
 def make_frame(rows: Tensor, precision: Precision) -> Frame:
@@ -611,26 +553,14 @@ def make_frame(rows: Tensor, precision: Precision) -> Frame:
     return Frame(center, 2.0 ** (TOP_EXPONENT - exponent) if largest > 0 else 1.0, precision)
 
 
-def round_factors(placed: Tensor, precision: Precision) -> Tensor:
-    """Values of at most 2^15 in size, rounded to a precision and never denormal."""
-    kept = torch.where(placed.abs() < SMALLEST_FACTOR[precision], 0.0, placed)
-    dtypes = {"fp16": torch.float16, "bf16": torch.bfloat16, "float32": torch.float32}
-    return kept.to(dtypes[precision])
-
-
-def _power_of_two(exponents: Tensor) -> Tensor:
-    """Exact powers in float64, which torch.ldexp does not promise."""
-    return ((exponents.long() + 1023) << 52).view(torch.float64)
+def _next(values: Tensor, toward: float) -> Tensor:
+    """Values in float32, and from there the next number toward inf or -inf."""
+    return torch.nextafter(values.float(), torch.full((), toward, device=values.device))
 
 
 def _rounded_up(values: Tensor) -> Tensor:
     """Values >= 0 in float32, rounded up and away from underflow."""
-    upward = torch.full((), torch.inf, device=values.device)
-    return torch.nextafter(values.float(), upward).clamp(min=2.0**-100)
-
-
-def _rounded_down(values: Tensor) -> Tensor:
-    return torch.nextafter(values.float(), torch.full((), -torch.inf, device=values.device))
+    return _next(values, torch.inf).clamp(min=2.0**-100)
 
 
 def measure(points: Tensor, queries: Tensor) -> Tensor:
@@ -654,21 +584,16 @@ def add_like_numpy(terms: Tensor) -> Tensor:
     if n > LEAF:
         half = n // 2 - (n // 2) % 8
         return add_like_numpy(terms[..., :half]) + add_like_numpy(terms[..., half:])
-    if n < 8:
-        return _add_one_by_one(terms[..., 0], terms[..., 1:])
     in_eights = n - n % 8
-    sums = terms[..., :8]
+    sums = terms[..., : 8 if in_eights else 1]
     for start in range(8, in_eights, 8):
         sums = sums + terms[..., start : start + 8]
-    for _ in range(3):
+    while sums.shape[-1] > 1:
         sums = sums[..., 0::2] + sums[..., 1::2]
-    return _add_one_by_one(sums[..., 0], terms[..., in_eights:])
-
-
-def _add_one_by_one(start: Tensor, terms: Tensor) -> Tensor:
-    for term in terms.unbind(-1):
-        start = start + term
-    return start
+    total = sums[..., 0]
+    for term in terms[..., in_eights or 1 :].unbind(-1):
+        total = total + term
+    return total
 
 
 def correct_root(squared: Tensor) -> Tensor:
