@@ -472,11 +472,8 @@ class Frame(NamedTuple):
         """X of points, of the same shape, in float64: off by less than 2^-52 of each coordinate."""
         return (points.double() - self.center) * self.scale
 
-    def round(self, placed: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Factors of what is placed, at most 2^15 in size, never denormal; in float64, three norms.
-
-        These are of what is placed, of what rounding lost and of the factors.
-        """
+    def round_off(self, placed: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Factors of X of at most 2^15 in size, never denormal; |X|, |what was lost|, |factors|."""
         kept = torch.where(placed.abs() < SMALLEST_FACTOR[self.precision], 0.0, placed)
         low = kept.to(DTYPES[self.precision])
         norm, lost, kept = (
@@ -491,7 +488,7 @@ class Frame(NamedTuple):
         is_row: what is no padding, of shape (...). All but x̃ are of that shape, in float32.
         """
         placed = torch.where(is_row[..., None], self.place(rows), 0.0)
-        low, _, lost, kept = self.round(placed)
+        low, _, lost, kept = self.round_off(placed)
         half_norms = placed.square().sum(-1) / 2 * (1 - self.slack) / (1 + self.error)
         half_norms = torch.where(is_row, _next(half_norms, -torch.inf), PADDING)
         worse = (1 + self.slack) / (1 - self.error)
@@ -506,7 +503,8 @@ class Frame(NamedTuple):
         shift = torch.where(far, 0, (TOP_EXPONENT - exponent).clamp(max=0)).long()
         # Exact powers of two, which torch.ldexp does not promise.
         scales = ((shift + 1023) << 52).view(torch.float64)
-        low, norm, lost, kept = self.round(torch.where(far[:, None], 0.0, placed) * scales[:, None])
+        scaled = torch.where(far[:, None], 0.0, placed) * scales[:, None]
+        low, norm, lost, kept = self.round_off(scaled)
         return QueryBounds(
             frame=self,
             low=low,

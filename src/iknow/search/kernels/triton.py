@@ -88,11 +88,6 @@ class TritonBlocks(TorchBlocks):
             return super().bytes_per_query(k, m)
         return 40 * len(self.classes) + 8 * self.n_tiles + 16 * self.width
 
-    @property
-    def have_winners(self) -> bool:
-        """Whether no tile holds rows of two classes, and the last bits can name a stripe."""
-        return self.together % self.share == 0 and self.n_stripes <= 1 << LAST_BITS
-
     def bound(self, queries: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         bounds = self.bound_queries(queries)
         minima = queries.new_empty(self.n_tiles * self.share, len(bounds.low))
@@ -100,19 +95,14 @@ class TritonBlocks(TorchBlocks):
         return minima[: self.n_blocks, : len(queries)], bounds.to_limits
 
     def lowest(
-        self,
-        minima: Tensor,
-        starts: Tensor,
-        ends: Tensor,
-        step: int,
-        at_once: int = BLOCKS_AT_ONCE,
-        *,
-        other: bool = False,
+        self, minima: Tensor, starts: Tensor, ends: Tensor, step: int, *, other: bool = False
     ) -> tuple[Tensor, Tensor]:
         """As in `TorchBlocks`; other: in place of the lowest minimum, that of the other blocks."""
         n_sets, n = len(starts), minima.shape[1]
         low = minima.new_empty(n_sets, n)
         block = torch.empty_like(low, dtype=torch.int64)
+        of_each = triton.cdiv(len(minima), n_sets)
+        at_once = min(BLOCKS_AT_ONCE, triton.next_power_of_2(of_each))
         tile_queries = NUMBERS_AT_ONCE // at_once
         lowest_of_sets[(n_sets, triton.cdiv(n, tile_queries))](
             *(minima, starts, ends, step, low, block, minima.stride(0), n),
@@ -196,9 +186,8 @@ class TritonBlocks(TorchBlocks):
         bounds, n = self.bound_queries(queries), len(queries)
         lows, seconds = queries.new_empty(2, self.n_tiles, len(bounds.low))
         self._multiply(bounds, lows, seconds)
-        at_once = min(BLOCKS_AT_ONCE, triton.next_power_of_2(self.by_class.largest // self.share))
-        sets = self.tile_starts[:-1], self.tile_starts[1:], 1, at_once
-        others, tiles = self.lowest(lows[:, :n], *sets, other=True)
+        starts, ends = self.tile_starts[:-1], self.tile_starts[1:]
+        others, tiles = self.lowest(lows[:, :n], starts, ends, 1, other=True)
         nearest = torch.empty_like(tiles, dtype=torch.float64)
         number, limits = torch.empty_like(tiles), torch.empty_like(others)
         stored = self.points, self.numbers, queries, self.leaves
@@ -232,6 +221,8 @@ class TritonBlocks(TorchBlocks):
         balance = np.sqrt(5 * self.n_tiles / (len(self.classes) * max(1, n_features)))
         self.stripe = stripe = min(int(np.clip(2 ** round(np.log2(balance)), 4, 32)), self.size)
         self.n_stripes = self.rows // stripe
+        # No tile holds rows of two classes, and the last bits can name a stripe.
+        self.have_winners = self.together % self.share == 0 and self.n_stripes <= 1 << LAST_BITS
         # Products run in steps of 64 columns, or in one step with fewer columns.
         self.step = 64 if n_features > 64 else triton.next_power_of_2(max(16, n_features))
         self.width: int = triton.cdiv(n_features, self.step) * self.step
@@ -583,11 +574,9 @@ def _sum_of_many(points, queries, leaves, N_LEAVES: tl.constexpr):
 
 
 @triton.jit
-def measure(
-    points, numbers, queries, leaves, query, block, SIZE: tl.constexpr, WIDTH: tl.constexpr,
-    N_LEAVES: tl.constexpr,
-):  # fmt: skip
+def measure(stored, query, block, SIZE: tl.constexpr, WIDTH: tl.constexpr, N_LEAVES: tl.constexpr):
     """Distances and row numbers of pairs of a query and a block, both of shape (pairs, SIZE)."""
+    points, numbers, queries, leaves = stored
     row = block.to(tl.int64)[:, None] * SIZE + tl.arange(0, SIZE)[None, :]
     number = tl.load(numbers + row)
     row_at, query_at = points + row * WIDTH, queries + query.to(tl.int64)[:, None] * WIDTH
@@ -607,13 +596,10 @@ def nearest_of(distance, number):
 
 @triton.jit
 def measure_nearest(
-    points, numbers, queries, leaves, query, block, SIZE: tl.constexpr, WIDTH: tl.constexpr,
-    N_LEAVES: tl.constexpr,
-):  # fmt: skip
+    stored, query, block, SIZE: tl.constexpr, WIDTH: tl.constexpr, N_LEAVES: tl.constexpr
+):
     """Both in one: the branches of a kernel must end with variables of the same shapes."""
-    return nearest_of(
-        *measure(points, numbers, queries, leaves, query, block, SIZE, WIDTH, N_LEAVES)
-    )
+    return nearest_of(*measure(stored, query, block, SIZE, WIDTH, N_LEAVES))
 
 
 @triton.jit
@@ -629,7 +615,8 @@ def nearest_of_pairs(
     exists = pair < n_pairs
     q = tl.load(query + pair, mask=exists, other=0)
     b = tl.load(block + pair, mask=exists, other=0)
-    distance, number = measure(points, numbers, queries, leaves, q, b, SIZE, WIDTH, N_LEAVES)
+    stored = points, numbers, queries, leaves
+    distance, number = measure(stored, q, b, SIZE, WIDTH, N_LEAVES)
     for _ in range(few):
         nearest, lowest = nearest_of(distance, number)
         tl.store(distance_out + pair, nearest, mask=exists)
@@ -661,9 +648,8 @@ def measure_winners(
     tile = tl.load(tiles + column, mask=exists, other=0)
     at = tile * stride + q
     stripe = tile * STRIPES + (tl.load(lows + at) & (STRIPES - 1))
-    nearest, lowest = measure_nearest(
-        points, numbers, queries, leaves, q, stripe, SIZE, WIDTH, N_LEAVES
-    )
+    stored = points, numbers, queries, leaves
+    nearest, lowest = measure_nearest(stored, q, stripe, SIZE, WIDTH, N_LEAVES)
     # As `QueryBounds.to_limits`.
     reach = tl.load(constants + 3) * (nearest * nearest)
     reach -= tl.load(constants + 4) * tl.load(half_norms + q)
@@ -691,16 +677,12 @@ def measure_open(
     i = tl.program_id(0)
     tile, column = tl.load(tiles + i).to(tl.int64), tl.load(columns + i)
     at = tile * stride + column % n_queries
-    q = tl.zeros((1,), tl.int64) + column % n_queries
+    stored, zero = (points, numbers, queries, leaves), tl.zeros((1,), tl.int64)
+    q = zero + column % n_queries
     if tl.load(seconds + at) <= tl.load(limits + column):
-        block = tl.zeros((1,), tl.int64) + tile
-        nearest, lowest = measure_nearest(
-            points, numbers, queries, leaves, q, block, STRIPES * SIZE, WIDTH, N_LEAVES
-        )
+        nearest, lowest = measure_nearest(stored, q, zero + tile, STRIPES * SIZE, WIDTH, N_LEAVES)
     else:
-        block = tl.zeros((1,), tl.int64) + tile * STRIPES + (tl.load(lows + at) & (STRIPES - 1))
-        nearest, lowest = measure_nearest(
-            points, numbers, queries, leaves, q, block, SIZE, WIDTH, N_LEAVES
-        )
+        stripe = zero + tile * STRIPES + (tl.load(lows + at) & (STRIPES - 1))
+        nearest, lowest = measure_nearest(stored, q, stripe, SIZE, WIDTH, N_LEAVES)
     tl.store(distance_out + i + tl.arange(0, 1), nearest)
     tl.store(number_out + i + tl.arange(0, 1), lowest)
