@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from iknow.core.codes import NO_BELIEF
-from iknow.core.evidence import Evidence, empty_evidence, merge_evidence
+from iknow.core.evidence import Evidence, empty_evidence, merge_evidence, stack_evidence
 from iknow.core.quorum import (
     ONE,
     Contrast,
@@ -19,7 +19,6 @@ from iknow.core.quorum import (
     find_contrast,
     own_distances,
     quorum_of,
-    stack_contrasts,
     weigh,
 )
 from iknow.core.support import find_support
@@ -142,7 +141,7 @@ def test_its_contrast_is_between_the_belief_and_the_nearest_other_class(table, q
         assert own[i] == (math.inf if belief[i] == NO_BELIEF else found.pop(belief[i]))
         assert other[i] == min(found)
     assert contrast.quorum == contrast[:1].quorum == contrast.as_evidence().quorum == quorum
-    assert stack_contrasts([contrast, contrast]).quorum == quorum_of({"a": contrast}) == quorum
+    assert stack_evidence([contrast, contrast]).quorum == quorum_of({"a": contrast}) == quorum
     assert isinstance(contrast, Contrast)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats32, Ints
 from iknow.core.codes import NO_BELIEF
-from iknow.core.decision import Decision, discard_decisions, stack_decisions
+from iknow.core.decision import Decision
 from iknow.core.evidence import Evidence, discard_evidence, stack_evidence
 from iknow.core.rule import Rule
 from iknow.errors import InputError
@@ -149,12 +149,12 @@ def find_decisions(
                 with errors_that_name(layer):
                     queries = observation.activations[layer]
                     decision = indexes[layer].decide(queries, rule, observation.belief)
-                found[layer].append(discard_decisions(decision, observation.invalid))
+                found[layer].append(discard_evidence(decision, observation.invalid))
             yield observation
 
     whole = join_whole(searched(), samples.n_samples)
     later = _gather_later(whole, indexes, k, per_class)
-    decisions = {layer: stack_decisions(parts) for layer, parts in found.items()}
+    decisions = {layer: stack_evidence(parts) for layer, parts in found.items()}
     supports = {layer: decision.support for layer, decision in decisions.items()}
     kept_whole = replace(whole, activations={})
     return Findings(kept_whole, later, supports, whole.activations, decisions)

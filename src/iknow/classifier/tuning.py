@@ -21,8 +21,9 @@ from iknow.classifier.gathering import errors_that_name
 from iknow.classifier.progress import track
 from iknow.classifier.training import as_random_state
 from iknow.core.arrays import Bools, Floats, Ints
+from iknow.core.evidence import stack_evidence
 from iknow.core.level import are_probabilities, log_odds
-from iknow.core.quorum import Contrast, Quorum, find_contrast, stack_contrasts, weigh
+from iknow.core.quorum import Contrast, Quorum, find_contrast, weigh
 from iknow.errors import InputError
 from iknow.models.labels import check_count, check_trained, encode
 from iknow.models.model import Observation
@@ -75,7 +76,7 @@ def gather_validation(
     return Validation(
         np.concatenate(beliefs),
         np.concatenate(invalid),
-        {layer: stack_contrasts(found) for layer, found in parts.items()},
+        {layer: stack_evidence(found) for layer, found in parts.items()},
         np.concatenate([each[from_probabilities] for each in odds]),
         from_probabilities,
     )

@@ -24,7 +24,6 @@ merged from parts, each complete to its own depth, needs no other proof: the lea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -32,8 +31,8 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.codes import NO_BELIEF
-from iknow.core.evidence import NO_EXEMPLAR, Evidence, distances_for_and_against
-from iknow.core.quorum import Contrast, stack_contrasts, weigh
+from iknow.core.evidence import NO_EXEMPLAR, Columns, Evidence, distances_for_and_against
+from iknow.core.quorum import Contrast, weigh
 from iknow.core.rule import Horizon, Rule, promise_of
 from iknow.core.support import find_support
 
@@ -102,7 +101,7 @@ def is_enough(evidence: Evidence, scope: Scope) -> Bools:
 
 
 @dataclass(frozen=True, eq=False)
-class Decision:
+class Decision(Columns):
     """What one layer says about n queries and what is believed about them.
 
     Attributes:
@@ -116,12 +115,6 @@ class Decision:
     contrast: Contrast
     exemplars: Ints
     support: Bools
-
-    def __len__(self) -> int:
-        return len(self.exemplars)
-
-    def __getitem__(self, queries: slice | Ints | Bools) -> Decision:
-        return Decision(self.contrast[queries], self.exemplars[queries], self.support[queries])
 
 
 def decide(evidence: Evidence, rule: Rule, belief: Ints) -> Decision:
@@ -138,27 +131,3 @@ def decide(evidence: Evidence, rule: Rule, belief: Ints) -> Decision:
     own, other = distances_for_and_against(weighed, weighed.belief)
     contrast = Contrast(own, other, np.empty((len(own), 0)), rule.quorum)
     return Decision(contrast, exemplars, find_support(weighed, rule))
-
-
-def stack_decisions(parts: Sequence[Decision]) -> Decision:
-    """Join the decisions about successive batches of queries."""
-    if len(parts) == 1:
-        return parts[0]
-    return Decision(
-        stack_contrasts([part.contrast for part in parts]),
-        np.concatenate([part.exemplars for part in parts]),
-        np.concatenate([part.support for part in parts]),
-    )
-
-
-def discard_decisions(decision: Decision, rows: Bools) -> Decision:
-    """Erase what is decided about the queries marked by `rows`, a mask of shape (n,)."""
-    if not rows.any():
-        return decision
-    contrast = decision.contrast
-    own, other = (np.where(rows, np.inf, each) for each in (contrast.own, contrast.other))
-    return Decision(
-        Contrast(own, other, contrast.neighbor_distances, contrast.quorum),
-        np.where(rows, NO_EXEMPLAR, decision.exemplars),
-        decision.support & ~rows[:, None],
-    )

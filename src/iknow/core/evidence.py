@@ -13,20 +13,36 @@ from parts of a training set merges into the evidence of the whole.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Self, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.codes import NO_BELIEF
 from iknow.errors import InputError
 
 NO_EXEMPLAR = -1
+ERASED = {"f": np.inf, "i": NO_EXEMPLAR, "b": False}  # by kind of array
+
+
+class Columns:
+    """Base of dataclasses of arrays, or of such dataclasses, that have one row for each query."""
+
+    def __len__(self) -> int:
+        return len(next(iter(vars(self).values())))
+
+    def __getitem__(self, queries: slice | Ints | Bools) -> Self:
+        return _combine([self], lambda only: only[0][queries])
+
+
+About = TypeVar("About", bound=Columns)
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
+class Evidence(Columns):
     """Distances from each query to the training set, in one layer.
 
     Attributes:
@@ -54,6 +70,8 @@ class Evidence:
     further_exemplars: Ints = None  # type: ignore[assignment]
     complete_below: Floats = None  # type: ignore[assignment]
 
+    quorum = (1, 1)  # how far the class distances count: to the first sample of each class
+
     def __post_init__(self) -> None:
         shape, neighbors = self.class_distances.shape, self.neighbor_distances.shape
         if len(shape) != 2 or self.exemplars.shape != shape:
@@ -76,12 +94,6 @@ class Evidence:
             )
         if self.complete_below is None:
             object.__setattr__(self, "complete_below", np.full((shape[0], 3), np.inf))
-
-    def __len__(self) -> int:
-        return len(self.class_distances)
-
-    def __getitem__(self, queries: slice | Ints | Bools) -> Evidence:
-        return Evidence(*(column[queries] for column in vars(self).values()))
 
     @property
     def n_classes(self) -> int:
@@ -198,21 +210,32 @@ def pad_evidence(evidence: Evidence, n_classes: int, n_neighbors: int) -> Eviden
     )
 
 
-def stack_evidence(parts: Sequence[Evidence]) -> Evidence:
-    """Join the evidence of successive batches of queries."""
-    columns = zip(*(vars(part).values() for part in parts), strict=True)
-    return Evidence(*map(np.concatenate, columns))
+def stack_evidence(parts: Sequence[About]) -> About:
+    """Join what is known about successive batches of queries."""
+    return _combine(parts, np.concatenate)
 
 
-def discard_evidence(evidence: Evidence, rows: Bools) -> Evidence:
-    """Erase the evidence of the queries marked by `rows`, a mask of shape (n_queries,)."""
-    if not rows.any():
-        return evidence
-    sizes = evidence.n_classes, evidence.n_neighbors, evidence.per_class
-    columns = [column.copy() for column in vars(evidence).values()]
-    for column, empty in zip(columns, vars(empty_evidence(1, *sizes)).values(), strict=True):
-        column[rows] = empty
-    return Evidence(*columns)
+def discard_evidence(evidence: About, rows: Bools) -> About:
+    """Erase what is known about the queries marked by `rows`, a mask of shape (n_queries,)."""
+
+    def erase(only: list[NDArray[Any]]) -> NDArray[Any]:
+        column = only[0].copy()
+        column[rows] = ERASED[column.dtype.kind]
+        return column
+
+    return _combine([evidence], erase) if rows.any() else evidence
+
+
+def _combine(parts: Sequence[About], combine: Callable[[list[Any]], NDArray[Any]]) -> About:
+    """One record in which `combine` makes each array from those of the parts."""
+    combined = dict(vars(parts[0]))
+    for name, first in combined.items():
+        columns = [getattr(part, name) for part in parts]
+        if isinstance(first, Columns):
+            combined[name] = _combine(columns, combine)
+        elif isinstance(first, np.ndarray):
+            combined[name] = combine(columns)
+    return type(parts[0])(**combined)
 
 
 def distances_for_and_against(evidence: Evidence, belief: Ints) -> tuple[Floats, Floats]:

@@ -17,15 +17,15 @@ instead of the evidence.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from iknow.core.arrays import Bools, Floats, Ints
+from iknow.core.arrays import Floats, Ints
 from iknow.core.codes import NO_BELIEF
-from iknow.core.evidence import NO_EXEMPLAR, Evidence, distances_for_and_against
+from iknow.core.evidence import NO_EXEMPLAR, Columns, Evidence, distances_for_and_against
 from iknow.core.text import as_whole, shown
 from iknow.errors import InputError
 
@@ -40,29 +40,18 @@ def check_quorum(quorum: Any) -> Quorum:
     kind = "be a whole number >= 1, or two: (for, against)"
     several = isinstance(quorum, (tuple, list)) or (isinstance(quorum, np.ndarray) and quorum.ndim)
     pair = quorum if several else (quorum, quorum)
-    if len(pair) != 2:
-        raise InputError(f"a quorum must {kind}; got {shown(quorum)}")
     numbers = [as_whole(each, "a quorum", kind) for each in pair]
-    if min(numbers) < 1:
+    if len(numbers) != 2 or min(numbers) < 1:
         raise InputError(f"a quorum must {kind}; got {shown(quorum)}")
     return numbers[0], numbers[1]
 
 
 @dataclass(frozen=True, eq=False)
 class Weighed(Evidence):
-    """Evidence as a quorum counts it: one distance per class, the one that decides.
+    """Evidence as a quorum counts it: one distance per class, the one that decides."""
 
-    Attributes:
-        belief: The belief it is about, class codes of shape (n_queries,).
-        quorum: The quorum that counted.
-    """
-
-    belief: Ints = field(kw_only=True)
+    belief: Ints = field(kw_only=True)  # class codes of shape (n_queries,)
     quorum: Quorum = field(default=ONE, kw_only=True)
-
-    def __getitem__(self, queries: slice | Ints | Bools) -> Weighed:
-        columns = (getattr(self, each.name)[queries] for each in fields(Evidence))
-        return Weighed(*columns, belief=self.belief[queries], quorum=self.quorum)
 
     def believed_distance(self) -> Floats:
         """Return the distance to the believed class, of shape (n_queries,); inf without belief."""
@@ -96,15 +85,12 @@ def weigh(evidence: Evidence, quorum: Quorum, belief: Ints | None = None) -> Wei
         if quorum[0] != quorum[1]:
             raise InputError(f"the quorum {quorum} depends on the belief: give the beliefs too")
         belief = _columns(evidence, quorum[0])[0].argmin(axis=1)
-    if quorum == ONE:
-        nearest = evidence.class_distances, evidence.neighbor_distances, evidence.exemplars
-        return Weighed(*nearest, belief=belief)
-    others = _columns(evidence, quorum[1])
+    distances, exemplars = _columns(evidence, quorum[1])
     if quorum[0] != quorum[1]:
-        own, rows = _columns(evidence, quorum[0]), np.flatnonzero(belief != NO_BELIEF)
-        for whole, believed in zip(others, own, strict=True):
-            whole[rows, belief[rows]] = believed[rows, belief[rows]]
-    distances, exemplars = others
+        distances, exemplars = distances.copy(), exemplars.copy()
+        rows = np.flatnonzero(belief != NO_BELIEF)
+        own = rows, belief[rows]
+        distances[own], exemplars[own] = (each[own] for each in _columns(evidence, quorum[0]))
     return Weighed(distances, evidence.neighbor_distances, exemplars, belief=belief, quorum=quorum)
 
 
@@ -115,21 +101,13 @@ def own_distances(evidence: Evidence, belief: Ints) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class Contrast:
+class Contrast(Columns):
     """What one layer says for and against the beliefs about n queries."""
 
     own: Floats  # distances to the believed class, of shape (n,)
     other: Floats  # distances to the nearest other class, of shape (n,)
     neighbor_distances: Floats  # as in `Evidence`, of shape (n, n_neighbors)
     quorum: Quorum = ONE  # how many samples a distance reaches
-
-    def __len__(self) -> int:
-        return len(self.own)
-
-    def __getitem__(self, queries: slice | Ints | Bools) -> Contrast:
-        columns = self.own, self.other, self.neighbor_distances
-        own, other, neighbors = (column[queries] for column in columns)
-        return Contrast(own, other, neighbors, self.quorum)
 
     @property
     def n_neighbors(self) -> int:
@@ -157,32 +135,23 @@ def find_contrast(evidence: Evidence | Contrast, belief: Ints) -> Contrast:
     """The contrast between a belief, class codes of shape (n,), and all other classes."""
     if isinstance(evidence, Contrast):
         return evidence
-    quorum = evidence.quorum if isinstance(evidence, Weighed) else ONE
-    columns = *distances_for_and_against(evidence, belief), evidence.neighbor_distances
-    return Contrast(*columns, quorum)
-
-
-def stack_contrasts(parts: Sequence[Contrast]) -> Contrast:
-    """Join the contrasts of successive batches of queries."""
-    rows = ((part.own, part.other, part.neighbor_distances) for part in parts)
-    own, other, neighbors = map(np.concatenate, zip(*rows, strict=True))
-    return Contrast(own, other, neighbors, parts[0].quorum)
+    own, other = distances_for_and_against(evidence, belief)
+    return Contrast(own, other, evidence.neighbor_distances, evidence.quorum)
 
 
 def quorum_of(evidence: ValidationEvidence) -> Quorum:
     """The quorum that the evidence about validation samples was weighed by."""
-    first = next(iter(evidence.values()))
-    return first.quorum if isinstance(first, Contrast | Weighed) else ONE
+    return next(each.quorum for each in evidence.values())
 
 
 def _columns(evidence: Evidence, rank: int) -> tuple[Floats, Ints]:
-    """Distances and exemplars of the `rank`-th nearest sample of each class, as copies."""
+    """Distances and exemplars of the `rank`-th nearest sample of each class."""
     if rank > evidence.per_class:
         raise InputError(
             f"the evidence holds the {evidence.per_class} nearest of each class, too few for a "
             f"quorum of {rank}: gather it with per_class={rank} or more"
         )
     if rank == 1:
-        return evidence.class_distances.copy(), evidence.exemplars.copy()
+        return evidence.class_distances, evidence.exemplars
     further = evidence.further_distances, evidence.further_exemplars
-    return further[0][:, :, rank - 2].copy(), further[1][:, :, rank - 2].copy()
+    return further[0][:, :, rank - 2], further[1][:, :, rank - 2]
