@@ -38,8 +38,8 @@ MIRRORS = {path.stem for path in (Path(__file__).parent / "static" / "rules").gl
 
 def has_mirror(rule: type[Rule]) -> bool:
     """Whether a rule of iknow has its file in static/rules; a subclass elsewhere has none."""
-    package, _, file = rule.__module__.rpartition(".")
-    return package == "iknow.rules" and file in MIRRORS
+    package, _, _ = rule.__module__.rpartition(".")
+    return package == "iknow.rules" and rule.command_name().replace("-", "_") in MIRRORS
 
 
 def describe_setting(rule: Rule) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Rules that turn evidence into a reach, with one file for everything about each.
+"""Rules that turn evidence into a reach.
 
     Ball(radius)                  ε
     Nearest(k)                    r_k
@@ -10,20 +10,12 @@ The contract that they share is `iknow.core.rule.Rule`.
 """
 
 from iknow.rules.ball import Ball
-from iknow.rules.ball_else_nearest import BallElseNearest
-from iknow.rules.ball_with_nearest import BallWithNearest
+from iknow.rules.hybrids import BallElseNearest, BallWithNearest
 from iknow.rules.nearest import Nearest
 from iknow.rules.registry import RULES, register_rule, rule_from_dict, rule_to_dict
 from iknow.rules.relative_ball import RelativeBall
 
 __all__ = [
-    "RULES",
-    "Ball",
-    "BallElseNearest",
-    "BallWithNearest",
-    "Nearest",
-    "RelativeBall",
-    "register_rule",
-    "rule_from_dict",
-    "rule_to_dict",
-]
+    "RULES", "Ball", "BallElseNearest", "BallWithNearest", "Nearest", "RelativeBall",
+    "register_rule", "rule_from_dict", "rule_to_dict",
+]  # fmt: skip

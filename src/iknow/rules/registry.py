@@ -15,8 +15,7 @@ from iknow.core.rule import Rule
 from iknow.core.text import shown
 from iknow.errors import InputError
 from iknow.rules.ball import Ball
-from iknow.rules.ball_else_nearest import BallElseNearest
-from iknow.rules.ball_with_nearest import BallWithNearest
+from iknow.rules.hybrids import BallElseNearest, BallWithNearest
 from iknow.rules.nearest import Nearest
 from iknow.rules.relative_ball import RelativeBall
 
