@@ -10,14 +10,19 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from iknow.core.codes import NO_BELIEF
-from iknow.core.evidence import Evidence, empty_evidence, merge_evidence, stack_evidence
+from iknow.core.evidence import (
+    Evidence,
+    empty_evidence,
+    merge_evidence,
+    own_distances,
+    stack_evidence,
+)
 from iknow.core.quorum import (
     ONE,
     Contrast,
     Weighed,
     check_quorum,
     find_contrast,
-    own_distances,
     quorum_of,
     weigh,
 )

@@ -13,10 +13,10 @@ from iknow.core.rule import (
     Rule,
     check_by_layer,
     check_k,
+    check_takes,
     has_k,
     is_tuned,
     make_rule,
-    takes,
 )
 from iknow.core.text import names, shown
 from iknow.errors import InputError
@@ -53,7 +53,7 @@ def check_rule(rule: Any) -> type[Rule]:
 def as_quorum(quorum: Any, rule: type[Rule]) -> Quorum:
     """The quorum that the user asks for, or the usual one of the rule."""
     pair = rule.usual_quorum if quorum is None else check_quorum(quorum)
-    takes(rule, pair)
+    check_takes(rule, pair)
     return pair
 
 

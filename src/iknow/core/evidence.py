@@ -249,3 +249,9 @@ def distances_for_and_against(evidence: Evidence, belief: Ints) -> tuple[Floats,
     others = evidence.class_distances.copy()
     others[rows, belief[rows]] = np.inf
     return own, others.min(axis=1)
+
+
+def own_distances(evidence: Evidence, belief: Ints) -> Floats:
+    """Distances to the nearest samples of the believed class, of shape (n_queries, per_class)."""
+    own: Floats = evidence.ranked_distances()[np.arange(len(belief)), belief]
+    return np.where((belief == NO_BELIEF)[:, None], np.inf, own)

@@ -94,12 +94,6 @@ def weigh(evidence: Evidence, quorum: Quorum, belief: Ints | None = None) -> Wei
     return Weighed(distances, evidence.neighbor_distances, exemplars, belief=belief, quorum=quorum)
 
 
-def own_distances(evidence: Evidence, belief: Ints) -> Floats:
-    """Distances to the nearest samples of the believed class, of shape (n_queries, per_class)."""
-    own: Floats = evidence.ranked_distances()[np.arange(len(belief)), belief]
-    return np.where((belief == NO_BELIEF)[:, None], np.inf, own)
-
-
 @dataclass(frozen=True, eq=False)
 class Contrast(Columns):
     """What one layer says for and against the beliefs about n queries."""

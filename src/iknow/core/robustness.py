@@ -34,7 +34,7 @@ import numpy as np
 from iknow.core.arrays import Floats, Ints
 from iknow.core.evidence import Evidence, distances_for_and_against
 from iknow.core.quorum import weigh
-from iknow.core.rule import Rule, promise_of, says
+from iknow.core.rule import Rule, promise_of, speaks_for
 from iknow.errors import InputError
 
 LONGEST = 1e15
@@ -152,7 +152,7 @@ def find_clearance(
     outside[np.isinf(evidence.class_distances)] = np.inf
     outside[rows, belief] = np.inf
     clearance: Floats = np.maximum(inside, outside.min(axis=1))
-    if rule.reach(evidence).ndim == 1 or says(type(rule), "lead"):
+    if rule.reach(evidence).ndim == 1 or speaks_for(type(rule), "lead"):
         clearance = np.maximum(clearance, nearer)
         if lead >= 1 and against == 1:  # bisectors say which class has the nearest sample
             clearance = np.maximum(clearance, crossing)

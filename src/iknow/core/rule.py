@@ -23,7 +23,7 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Reason
-from iknow.core.evidence import Evidence
+from iknow.core.evidence import Columns, Evidence
 from iknow.core.quorum import ONE, Contrast, Quorum, ValidationEvidence, check_quorum
 from iknow.core.support import within
 from iknow.core.text import as_real, as_whole, names, shown
@@ -31,12 +31,6 @@ from iknow.errors import InputError, SelectionError
 
 NO_REACH = -np.inf  # of a query for which nothing counts: no distance is within it
 LARGEST_K = 2**62  # no training set has more samples, and no file holds a larger number
-
-Sides = list[tuple[Floats, Floats]]
-"""For each axis of a rule the interval [low, high) of every sample, both of shape (n,)."""
-
-Checks = Mapping[str, Callable[[Any], Any]]
-"""By parameter name: turns what was given into a plain value, or raises an error."""
 
 Limits = tuple[float, float]
 Areas = dict[Reason, list[tuple[float, float]]]
@@ -50,18 +44,16 @@ def parameter(name: str) -> Any:
 
 
 def check_radius(radius: object) -> float:
-    number = as_real(radius, "a radius", "be a number >= 0")
-    if number < 0:
+    if (number := as_real(radius, "a radius", "be a number >= 0")) < 0:
         raise InputError(f"a radius must be >= 0; got {number}")
     return number
 
 
 def check_k(k: object) -> int:
     number = as_whole(k, "k", "be a whole number >= 1")
-    if number < 1:
-        raise InputError(f"k must be >= 1; got {shown(number)}")
-    if number > LARGEST_K:
-        raise InputError(f"k must be the size of a training set at most; got {shown(number)}")
+    if not 1 <= number <= LARGEST_K:
+        limit = ">= 1" if number < 1 else "the size of a training set at most"
+        raise InputError(f"k must be {limit}; got {shown(number)}")
     return number
 
 
@@ -71,7 +63,6 @@ class Horizon(NamedTuple):
     For a belief g at a distance d_g, with r_k the distance to the k-th nearest training sample, no
     other class beyond max(fixed, ratio · d_g, r_k) affects the support, so its distance may as well
     be inf: see `iknow.core.decision`. The reach itself is often less; it is never more.
-
     """
 
     fixed: float = 0.0
@@ -86,10 +77,8 @@ class Horizon(NamedTuple):
 
 @dataclass(frozen=True)
 class Drawing:
-    """What distances alone decide, as plain data for a plot.
-
-    A sample is a point (d_g, d_¬g): its distances to the believed class and to the nearest other
-    one. A rule cuts this plane into areas, one for each reason, as far as these distances decide.
+    """What distances alone decide, for a plot: the plane of points (d_g, d_¬g), distances to the
+    believed class and to the nearest other one, cut into areas, one for each reason.
     """
 
     marks: tuple[float, ...]  # distances to keep in view, ascending; the first is a labeled line
@@ -108,7 +97,7 @@ class Settings:
 
 
 @dataclass(frozen=True, eq=False)
-class Stability:
+class Stability(Columns):
     """How many training samples you must remove to lose each IK; 0 where there is no IK.
 
     Attributes:
@@ -125,9 +114,6 @@ class Stability:
     def __post_init__(self) -> None:
         if self.changes is None:
             object.__setattr__(self, "changes", np.zeros_like(self.at_least))
-
-    def __len__(self) -> int:
-        return len(self.at_least)
 
 
 class Rule(ABC):
@@ -149,8 +135,8 @@ class Rule(ABC):
         ('twice', ())
     """
 
-    checks: ClassVar[Checks] = {"radius": check_radius, "k": check_k}
-    """Checks by parameter; a parameter without one stays as given."""
+    checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {"radius": check_radius, "k": check_k}
+    """By parameter, what makes a plain value of what is given, or raises; without it, it stays."""
 
     quorum: Quorum = ONE
     """How many samples the belief, and how many another class needs to count. A rule takes it as a
@@ -170,17 +156,16 @@ class Rule(ABC):
 
     def __post_init__(self) -> None:
         # Plain numbers keep these frozen records hashable, comparable and writable as JSON.
-        for name, check in self.checks.items():
-            if name in parameters_of(type(self)):
-                object.__setattr__(self, name, check(getattr(self, name)))
-        if "quorum" in parameters_of(type(self)):
-            object.__setattr__(self, "quorum", check_quorum(self.quorum))
+        checks = {**self.checks, "quorum": check_quorum}
+        for name in parameters_of(type(self)):
+            if name in checks:
+                object.__setattr__(self, name, checks[name](getattr(self, name)))
 
     def __repr__(self) -> str:
-        shown = [name for name in parameters_of(type(self)) if name != "quorum"]
-        shown += ["quorum"] if self.quorum != ONE else []
-        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
-        return f"{type(self).__name__}({values})"
+        given = {name: getattr(self, name) for name in parameters_of(type(self))}
+        if self.quorum == ONE:
+            given.pop("quorum", None)
+        return f"{type(self).__name__}({', '.join(f'{name}={given[name]!r}' for name in given)})"
 
     @abstractmethod
     def reach(self, evidence: Evidence) -> Floats:
@@ -234,8 +219,10 @@ class Rule(ABC):
     # What a rule may know about itself. The defaults are true of every reach.
 
     @classmethod
-    def box(cls, contrast: Contrast, k: int | None) -> Sides:
-        """For each axis the interval in which the layer is pure, given `contrast` and `k`."""
+    def box(cls, contrast: Contrast, k: int | None) -> list[tuple[Floats, Floats]]:
+        """For each axis the interval [low, high), both of shape (n,), in which the layer is pure
+        for every sample, given `contrast` and `k`.
+        """
         raise SelectionError(f"{cls.__name__} has no parameters that validation data can choose")
 
     def removals(self, evidence: Evidence, belief: Ints) -> Stability:
@@ -279,9 +266,7 @@ class Rule(ABC):
     def match(
         cls: type[Self], evidence: ValidationEvidence, belief: Ints, y_true: Ints, coverage: float
     ) -> dict[str, Self]:
-        """The rule by layer whose coverage is nearest to `coverage`; arguments as `match_coverage`:
-        `evidence` by layer, `belief` and `y_true`.
-        """
+        """The rule by layer whose coverage is nearest to `coverage`, as for `match_coverage`."""
         raise SelectionError(f"{cls.__name__} cannot be matched to a coverage")
 
 
@@ -300,28 +285,20 @@ def is_tuned(rule: type[Rule]) -> bool:
 
 def make_rule(rule: type[Self], k: int | None, quorum: Quorum = ONE, **chosen: Any) -> Self:
     """A rule from its chosen parameters, and from k and a quorum where it takes them."""
-    given: dict[str, Any] = {"k": k} if has_k(rule) else {}
-    if takes(rule, quorum):
-        given["quorum"] = quorum
-    return rule(**chosen, **given)
+    check_takes(rule, quorum)
+    given = {"k": k, "quorum": quorum}
+    return rule(**chosen, **{name: given[name] for name in parameters_of(rule) if name in given})
 
 
-def takes(rule: type[Rule], quorum: Quorum) -> bool:
-    """Whether a rule has a parameter for a quorum; an error if it has none and needs one."""
-    if "quorum" in parameters_of(rule):
-        return True
-    if quorum != ONE:
+def check_takes(rule: type[Rule], quorum: Quorum) -> None:
+    if quorum != ONE and "quorum" not in parameters_of(rule):
         raise InputError(f"{rule.__name__} takes no quorum; got {quorum}: leave it at 1")
-    return False
 
 
-def speaks_for(kind: type, promise: str, method: str) -> bool:
+def speaks_for(kind: type, promise: str, method: str = "reach") -> bool:
     """Whether a promise comes from the class that defines the method, or from a subclass of it."""
-    definers = [
-        next((at for at, base in enumerate(kind.__mro__) if name in vars(base)), math.inf)
-        for name in (promise, method)
-    ]
-    return definers[0] <= definers[1]
+    either = (base for base in kind.__mro__ if promise in vars(base) or method in vars(base))
+    return promise in vars(next(either))
 
 
 def promise_of(thing: Any, promise: str, method: str = "reach") -> Any:
@@ -341,22 +318,16 @@ def replaced_methods(thing: object) -> list[str]:
     return [name for name in own if callable(getattr(type(thing), name, None))]
 
 
-def says(rule: type[Rule], name: str) -> bool:
-    """Whether a rule defines this for the reach that it has, not for one that it overrides."""
-    return speaks_for(rule, name, "reach")
-
-
 def axes_of(rule: type[Rule]) -> tuple[str, ...]:
     """The parameters that validation data can choose."""
-    return rule.axes if says(rule, "box") else ()
+    return rule.axes if speaks_for(rule, "box") else ()
 
 
 def check_by_layer(given: Any, layers: Iterable[str], *, kind: str) -> None:
     """Check that there is one rule for each layer. kind: what they may be."""
     if not isinstance(given, Mapping):
         raise InputError(f"neighborhoods must be {kind}; got {shown(given)}")
-    wanted = set(layers)
-    if set(given) != wanted:
+    if given.keys() != (wanted := set(layers)):
         raise InputError(
             f"neighborhoods are needed for the layers {names(sorted(wanted))}; got them for "
             f"{names(sorted(given, key=shown))}"

@@ -14,9 +14,9 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Reason
-from iknow.core.evidence import Evidence, distances_for_and_against
-from iknow.core.quorum import ONE, Contrast, Quorum, own_distances
-from iknow.core.rule import Areas, Drawing, Horizon, Limits, Rule, Sides, Stability, parameter
+from iknow.core.evidence import Evidence, distances_for_and_against, own_distances
+from iknow.core.quorum import ONE, Contrast, Quorum
+from iknow.core.rule import Areas, Drawing, Horizon, Limits, Rule, Stability, parameter
 from iknow.core.slack import radius_settings
 from iknow.core.stability import count_nearest
 from iknow.core.support import within
@@ -51,7 +51,7 @@ class Ball(Rule):
         return Horizon(fixed=self.radius)
 
     @classmethod
-    def box(cls, contrast: Contrast, k: int | None) -> Sides:
+    def box(cls, contrast: Contrast, k: int | None) -> list[tuple[Floats, Floats]]:
         return [(contrast.own, contrast.other)]
 
     def removals(self, evidence: Evidence, belief: Ints) -> Stability:

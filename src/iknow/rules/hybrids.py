@@ -19,7 +19,7 @@ from iknow.core.arrays import Floats, Ints
 from iknow.core.assertion import Reason
 from iknow.core.evidence import Evidence
 from iknow.core.quorum import ONE, Contrast, Quorum
-from iknow.core.rule import NO_REACH, Drawing, Horizon, Rule, Sides, Stability, parameter
+from iknow.core.rule import NO_REACH, Drawing, Horizon, Rule, Stability, parameter
 from iknow.core.slack import radius_settings
 from iknow.core.stability import lost_with_both, lost_with_either
 from iknow.rules.ball import count_within, draw_ball
@@ -77,7 +77,7 @@ class BallElseNearest(Hybrid):
         return self.radius, kth
 
     @classmethod
-    def box(cls, contrast: Contrast, k: int | None) -> Sides:
+    def box(cls, contrast: Contrast, k: int | None) -> list[tuple[Floats, Floats]]:
         # Ties with the k-th neighbor count, so the k nearest are all g if none is as far as d_¬g.
         kth = contrast.neighbor_distance(k or 0)
         agree = (contrast.own <= kth) & (kth < contrast.other)
@@ -106,7 +106,7 @@ class BallWithNearest(Hybrid):
         return np.maximum(self.radius, kth), NO_REACH
 
     @classmethod
-    def box(cls, contrast: Contrast, k: int | None) -> Sides:
+    def box(cls, contrast: Contrast, k: int | None) -> list[tuple[Floats, Floats]]:
         agree = contrast.neighbor_distance(k or 0) < contrast.other
         return [(contrast.own, np.where(agree, contrast.other, contrast.own))]
 

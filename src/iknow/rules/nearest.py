@@ -67,8 +67,8 @@ class Nearest(Rule):
     def match(
         cls, evidence: ValidationEvidence, belief: Ints, y_true: Ints, coverage: float
     ) -> dict[str, Nearest]:
-        k, quorum = match_k(evidence, belief, coverage), quorum_of(evidence)
-        return dict.fromkeys(evidence, cls(k, quorum=quorum))
+        k = match_k(evidence, belief, coverage)
+        return dict.fromkeys(evidence, cls(k, quorum=quorum_of(evidence)))
 
 
 def count_votes(evidence: Evidence, k: int, belief: Ints) -> Stability:
@@ -80,9 +80,8 @@ def count_votes(evidence: Evidence, k: int, belief: Ints) -> Stability:
 
 
 def match_k(evidence: ValidationEvidence, belief: Ints, coverage: float) -> int:
-    """Return the k for which `Nearest(k)` in every layer comes closest to a coverage.
-
-    Ties go to the smallest k. It never exceeds the neighbor distances that the evidence holds.
+    """Return the k for which `Nearest(k)` in every layer comes closest to a coverage; of equals
+    the smallest, and none beyond the neighbor distances that the evidence holds.
 
     Args:
         evidence: Evidence about n validation samples, by layer.
@@ -97,8 +96,7 @@ def match_k(evidence: ValidationEvidence, belief: Ints, coverage: float) -> int:
     if largest < 1:
         raise InputError("matching k needs evidence with neighbor distances: gather it with k > 0")
     first, last = known_ks(evidence, belief)
-    ks = range(1, largest + 1)
-    coverages = np.array([((first <= k) & (k <= last)).mean() for k in ks])
+    coverages = np.array([((first <= k) & (k <= last)).mean() for k in range(1, largest + 1)])
     return int(np.abs(coverages - coverage).argmin()) + 1
 
 

@@ -23,30 +23,10 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Reason
-from iknow.core.evidence import Evidence, distances_for_and_against
+from iknow.core.evidence import Evidence, distances_for_and_against, own_distances
 from iknow.core.level import least_ratio
-from iknow.core.quorum import (
-    ONE,
-    Contrast,
-    Quorum,
-    ValidationEvidence,
-    find_contrast,
-    own_distances,
-    quorum_of,
-    weigh,
-)
-from iknow.core.rule import (
-    NO_REACH,
-    Areas,
-    Checks,
-    Drawing,
-    Horizon,
-    Limits,
-    Rule,
-    Sides,
-    Stability,
-    parameter,
-)
+from iknow.core.quorum import ONE, Contrast, Quorum, ValidationEvidence, find_contrast, weigh
+from iknow.core.rule import NO_REACH, Areas, Drawing, Horizon, Limits, Rule, Stability, parameter
 from iknow.core.slack import radius_settings
 from iknow.core.stability import count_nearest
 from iknow.core.text import as_real
@@ -82,7 +62,7 @@ class RelativeBall(Rule):
     ratio: float
     quorum: Quorum = field(default=ONE, kw_only=True)
 
-    checks: ClassVar[Checks] = {**Rule.checks, "ratio": check_ratio}
+    checks: ClassVar = {**Rule.checks, "ratio": check_ratio}
     axes = ("radius", "ratio")
     by_level = True
     usual_quorum = (1, 3)  # two wrong labels nearby contradict nothing
@@ -109,7 +89,7 @@ class RelativeBall(Rule):
         return Horizon(ratio=self.ratio)
 
     @classmethod
-    def box(cls, contrast: Contrast, k: int | None) -> Sides:
+    def box(cls, contrast: Contrast, k: int | None) -> list[tuple[Floats, Floats]]:
         n = len(contrast)
         least = least_ratio(contrast.own, contrast.other)
         return [(contrast.own, np.full(n, np.inf)), (np.zeros(n), least)]
@@ -159,9 +139,9 @@ class RelativeBall(Rule):
         # One ratio for all layers, and radii at one common rank of the distances to the belief. For
         # each of many ratios we take the rank whose number of IK samples is nearest to the target;
         # of the nearest ratios the one with the fewest errors, and of equals the largest.
-        boxes = [cls.box(find_contrast(layer, belief), None) for layer in evidence.values()]
-        radii = np.column_stack([low for (low, _), _ in boxes])
-        ratios = np.min([high for _, (_, high) in boxes], axis=0)
+        contrasts = [find_contrast(layer, belief) for layer in evidence.values()]
+        radii = np.column_stack([each.own for each in contrasts])
+        ratios = np.min([least_ratio(each.own, each.other) for each in contrasts], axis=0)
         able = np.sort(ratios[ratios > 1])
         if len(able) == 0:
             raise SelectionError(
@@ -170,19 +150,21 @@ class RelativeBall(Rule):
             )
         ordered = np.sort(radii, axis=0)
         # From this rank on a sample is within the radii in every layer.
-        columns = zip(ordered.T, radii.T, strict=True)
-        ranks = np.max([np.searchsorted(places, column) for places, column in columns], axis=0)
+        ranks = np.max(list(map(np.searchsorted, ordered.T, radii.T)), axis=0)
         limits = able[np.linspace(0, len(able) - 1, RATIOS).astype(int)]
         tries: list[tuple[float, int, float, int]] = []
         for ratio in np.unique(np.append(1.0, limits[limits < able[-1]])).tolist():
-            known = _count_up_to(ranks[ratios > ratio], len(ranks))
-            wrong = _count_up_to(ranks[(ratios > ratio) & (belief != y_true)], len(ranks))
+            clear = ratios > ratio
+            known, wrong = (  # at each rank
+                np.cumsum(np.bincount(ranks[these], minlength=len(ranks)))
+                for these in (clear, clear & (belief != y_true))
+            )
             misses = np.where(known > 0, np.abs(known - coverage * len(ranks)), np.inf)
             rank = int(np.lexsort((wrong, misses))[0])
             tries.append((float(misses[rank]), int(wrong[rank]), -ratio, rank))
         *_, ratio, rank = min(tries)
         return {
-            layer: cls(float(radius), -ratio, quorum=quorum_of(evidence))
+            layer: cls(float(radius), -ratio, quorum=contrasts[0].quorum)
             for layer, radius in zip(evidence, ordered[rank], strict=True)
         }
 
@@ -201,8 +183,3 @@ class RelativeBall(Rule):
 
         marks = (radius, ratio * radius) if ratio > 1 else (radius,)
         return Drawing(marks, areas, across=False) if np.isfinite(radius) else None
-
-
-def _count_up_to(ranks: Ints, n: int) -> Ints:
-    """How many of the ranks are at most 0, 1, ..., n - 1."""
-    return np.cumsum(np.bincount(ranks, minlength=n))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from iknow.core.arrays import Floats, Ints
-from iknow.core.rule import Rule, says
+from iknow.core.rule import Rule, speaks_for
 from iknow.errors import InputError, SelectionError
 from iknow.rules import RULES
 from iknow.selection.coverage import check_validation
@@ -39,8 +39,8 @@ def match_coverage(
     check_validation(*data)
     if not 0 < coverage <= 1:
         raise InputError(f"a coverage to match must lie in (0, 1]; got {coverage}")
-    if not says(rule, "match"):
-        able = " and ".join(name for name, each in RULES.items() if says(each, "match"))
+    if not speaks_for(rule, "match"):
+        able = " and ".join(name for name, each in RULES.items() if speaks_for(each, "match"))
         raise SelectionError(
             f"a coverage can be matched by {able}; {rule.__name__} can be tuned for the largest "
             "coverage: leave coverage out"

@@ -23,7 +23,15 @@ from iknow.core.evidence import NO_EXEMPLAR, Evidence
 from iknow.core.margin import find_margins
 from iknow.core.quorum import ONE, Quorum, Weighed, find_contrast, weigh
 from iknow.core.robustness import find_clearance
-from iknow.core.rule import Rule, Settings, axes_of, make_rule, parameters_of, promise_of, says
+from iknow.core.rule import (
+    Rule,
+    Settings,
+    axes_of,
+    make_rule,
+    parameters_of,
+    promise_of,
+    speaks_for,
+)
 from iknow.core.slack import find_slack
 from iknow.core.support import find_support, justify
 from iknow.errors import InputError
@@ -134,7 +142,7 @@ class RuleContract:
                 # At distance 0 a promise of 0 is none.
                 full = (distances <= promise_of(rule, "full_within")) & (distances > 0)
                 assert support[full & there].all()
-                if rule.reach(evidence).ndim == 1 or says(type(rule), "lead"):
+                if rule.reach(evidence).ndim == 1 or speaks_for(type(rule), "lead"):
                     known = is_known(evidence, rule, scene.belief)
                     clear = find_contrast(evidence, scene.belief)[known]
                     assert (clear.other > promise_of(rule, "lead") * clear.own).all()
