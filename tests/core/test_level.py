@@ -93,8 +93,9 @@ def test_settings_only_tighten_as_the_level_grows(reference, variation, chosen):
     for (settings, least), (stricter, higher) in pairwise(path):
         assert least <= higher
         for layer in settings:
-            assert settings[layer].radius >= stricter[layer].radius
-            assert settings[layer].ratio <= stricter[layer].ratio
+            (radius, ratio), (smaller, larger) = settings[layer], stricter[layer]
+            assert radius >= smaller
+            assert ratio <= larger
 
 
 @given(parts(), parts(), variations, st.integers(-20, 20))
@@ -166,7 +167,7 @@ def test_voices_are_named_in_the_order_of_what_they_say():
         np.array([3.0, 5.0]),
     )
     levels = lay_path(part, ("a",), confident=True)
-    assert [str(each) for each in levels.voices()] == [
+    assert levels.voices() == [
         "nearness in a",
         "clarity in a",
         "confidence",

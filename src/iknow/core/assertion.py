@@ -70,13 +70,11 @@ class Reason(Word):
     """IMK: all that IK needs, but the model's own confidence is below the threshold."""
 
 
-IDK, IMK, IK = (np.int8(word) for word in (Assertion.IDK, Assertion.IMK, Assertion.IK))
+IDK, IMK, IK = map(np.int8, Assertion)
 
 
 class NamedCodes(np.ndarray[Any, np.dtype[np.int8]]):
-    """Codes of words, int8 of any shape. Items are words, slices are arrays of words; results of
-    arithmetic are plain numpy.
-    """
+    """Codes of words, int8. Items are words, slices words again; arithmetic gives plain numpy."""
 
     words: ClassVar[dict[int, Word]] = {}
     __array_priority__ = 1.0  # joined with plain codes, words stay words
@@ -101,30 +99,29 @@ class NamedCodes(np.ndarray[Any, np.dtype[np.int8]]):
         return array[()] if return_scalar else array
 
     def __str__(self) -> str:
-        return self._written(" ")
+        return self._written(" ", "")
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._written(', ', len(type(self).__name__) + 1)})"
+        start = f"{type(self).__name__}("
+        return f"{start}{self._written(', ', start)})"
 
-    def _written(self, separator: str, indent: int = 0) -> str:
+    def _written(self, separator: str, prefix: str) -> str:
         return np.array2string(
-            np.asarray(self),
-            separator=separator,
-            prefix=" " * indent,
+            np.asarray(self), separator=separator, prefix=prefix,
             formatter={"int": lambda code: str(self.words.get(int(code), code))},
-        )
+        )  # fmt: skip
 
 
 class Assertions(NamedCodes):
     """An `Assertion` for each of several samples."""
 
-    words: ClassVar = {int(assertion): assertion for assertion in Assertion}
+    words: ClassVar = dict(enumerate(Assertion))
 
 
 class Reasons(NamedCodes):
     """A `Reason` for each of several assertions."""
 
-    words: ClassVar = {int(reason): reason for reason in Reason}
+    words: ClassVar = dict(enumerate(Reason))
 
 
 def make_assertions(
@@ -148,17 +145,13 @@ def make_assertions(
     """
     believed = justification[np.arange(len(belief)), belief] & (belief != NO_BELIEF)
     alone = (justification.sum(axis=1) == 1) & may_be_known(belief, knowable, doubted)
-    assertions = np.where(believed, np.where(alone, IK, IMK), IDK)
-    return assertions.view(Assertions)
+    return np.where(believed, np.where(alone, IK, IMK), IDK).view(Assertions)
 
 
 def may_be_known(
     belief: Ints, knowable: Sequence[int] | None, doubted: Bools | None = None
 ) -> Bools:
-    """Mask of shape (n,) of the beliefs that may be IK: in a knowable class, and not doubted.
-
-    knowable, doubted: as for `make_assertions`.
-    """
+    """Which beliefs may be IK, in a knowable class and not doubted, given as `make_assertions`."""
     free = np.ones(len(belief), dtype=bool) if doubted is None else ~doubted
     return free if knowable is None else free & np.isin(belief, np.asarray(knowable, np.int64))
 
@@ -170,10 +163,10 @@ def find_reasons(
     knowable: Sequence[int] | None = None,
     doubted: Bools | None = None,
 ) -> Reasons:
-    """The `Reason` behind each assertion, of shape (n_queries,).
+    """The `Reason` behind each assertion, of shape (n_queries,), given as for `make_assertions`.
 
     supports: one mask of shape (n_queries, n_classes) per layer. invalid: mask of queries that are
-    not finite or that the model did not answer. knowable, doubted: as for `make_assertions`.
+    not finite or that the model did not answer.
     """
     sizes = np.stack([support.sum(axis=1) for support in supports])
     union = np.logical_or.reduce(list(supports))

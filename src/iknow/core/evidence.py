@@ -162,9 +162,8 @@ def merge_evidence(parts: Sequence[Evidence]) -> Evidence:
     shapes = {(part.class_distances.shape, part.n_neighbors, part.per_class) for part in parts}
     if len(shapes) > 1:
         raise InputError(
-            "all parts must cover the same queries, classes, k and per_class; got (queries, "
-            "classes), k, per_class = "
-            f"{', '.join(f'{shape}, {k}, {m}' for shape, k, m in sorted(shapes))}"
+            "all parts must cover the same queries, classes, k and per_class; got ((queries, "
+            f"classes), k, per_class) = {sorted(shapes)}"
         )
     distances = np.concatenate([part.ranked_distances() for part in parts], axis=2)
     exemplars = np.concatenate([part.ranked_exemplars() for part in parts], axis=2)
@@ -178,7 +177,6 @@ def rank(distances: Floats, rows: Ints, m: int) -> tuple[Floats, Ints]:
     """The first m of each list by the tie rule: by distance, then by row number.
 
     distances, rows: of shape (..., n), in any order, n >= m; the row of a distance of inf is -1.
-    So of equally near samples the lowest row comes first, whatever the order of the parts.
     """
     order = np.lexsort((rows, distances), axis=-1)[..., :m]
     ranked = np.take_along_axis(distances, order, axis=-1)
@@ -191,9 +189,9 @@ def from_ranked(
     distances: Floats, neighbors: Floats, exemplars: Ints, complete_below: Floats | None = None
 ) -> Evidence:
     """Evidence from the nearest of each class, both (n_queries, n_classes, per_class)."""
-    nearest = np.ascontiguousarray(distances[:, :, 0]), np.ascontiguousarray(exemplars[:, :, 0])
+    nearest, rows = (np.ascontiguousarray(each[:, :, 0]) for each in (distances, exemplars))
     further = distances[:, :, 1:], exemplars[:, :, 1:]
-    return Evidence(nearest[0], neighbors, nearest[1], *further, complete_below)  # type: ignore[arg-type]
+    return Evidence(nearest, neighbors, rows, *further, complete_below)  # type: ignore[arg-type]
 
 
 def pad_evidence(evidence: Evidence, n_classes: int, n_neighbors: int) -> Evidence:
@@ -252,6 +250,6 @@ def distances_for_and_against(evidence: Evidence, belief: Ints) -> tuple[Floats,
 
 
 def own_distances(evidence: Evidence, belief: Ints) -> Floats:
-    """Distances to the nearest samples of the believed class, of shape (n_queries, per_class)."""
+    """Distances to the nearest of the believed class, of shape (n_queries, per_class)."""
     own: Floats = evidence.ranked_distances()[np.arange(len(belief)), belief]
     return np.where((belief == NO_BELIEF)[:, None], np.inf, own)

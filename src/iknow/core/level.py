@@ -30,37 +30,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from iknow.core.arrays import Bools, Floats, Ints
+from iknow.core.arrays import Floats, Ints
 from iknow.core.quorum import ONE, Contrast, Quorum
 from iknow.errors import InputError
 
 
-@dataclass(frozen=True, eq=False)
-class Reference:
+class Reference(NamedTuple):
     """What is ordinary in one layer: d_g and ratios of n reference samples, each ascending."""
 
     own: Floats
     ratio: Floats
-
-    def __len__(self) -> int:
-        return len(self.own)
-
-
-class Setting(NamedTuple):
-    """How near and how clear a layer must find a prediction."""
-
-    radius: float
-    ratio: float
-
-
-class Weakest(NamedTuple):
-    """The voice that holds a level down: a layer, or None for the model's confidence."""
-
-    layer: str | None
-    side: str
-
-    def __str__(self) -> str:
-        return self.side if self.layer is None else f"{self.side} in {self.layer}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,9 +63,9 @@ class Levels:
     from_probabilities: bool = False
 
     def __post_init__(self) -> None:
-        sizes = {len(array) for each in self.layers.values() for array in vars(each).values()}
-        if self.confidence is not None:
-            sizes.add(len(self.confidence))
+        arrays = [array for reference in self.layers.values() for array in reference]
+        arrays += [] if self.confidence is None else [self.confidence]
+        sizes = {len(array) for array in arrays}
         if len(sizes) != 1 or 0 in sizes:
             raise InputError(
                 "levels need at least one reference sample, the same ones in every layer; got "
@@ -98,18 +77,18 @@ class Levels:
     @property
     def n_samples(self) -> int:
         """The number of reference samples."""
-        return len(next(iter(self.layers.values())))
+        return len(next(iter(self.layers.values())).own)
 
     def only(self, layers: Iterable[str]) -> Levels | None:
         """The path through some of the layers; None if it goes through none of them."""
         kept = {layer: self.layers[layer] for layer in layers if layer in self.layers}
         return replace(self, layers=kept) if kept else None
 
-    def voices(self) -> list[Weakest]:
-        """All voices, in the order of `ranks`."""
+    def voices(self) -> list[str]:
+        """The names of all voices, in the order of `ranks`."""
         sides = ("nearness", "clarity") if self.clarity else ("nearness",)
-        found = [Weakest(layer, side) for layer in self.layers for side in sides]
-        return found if self.confidence is None else [*found, Weakest(None, "confidence")]
+        found = [f"{side} in {layer}" for layer in self.layers for side in sides]
+        return found if self.confidence is None else [*found, "confidence"]
 
     def ranks(self, evidence: Mapping[str, Contrast], confidence: Floats | None) -> Floats:
         """What each voice says about n samples, of shape (n, n_voices); the level is the smallest.
@@ -120,7 +99,7 @@ class Levels:
         for layer, reference in self.layers.items():
             own, other = evidence[layer].own, evidence[layer].other
             never = np.isinf(own) | (other == 0)
-            beyond = len(reference) - reference.own.searchsorted(own, side="left")
+            beyond = self.n_samples - reference.own.searchsorted(own, side="left")
             columns.append(np.where(never, 0.0, self._share(beyond, self.nearness)))
             if self.clarity:
                 below = reference.ratio.searchsorted(least_ratio(own, other), side="right")
@@ -138,10 +117,9 @@ class Levels:
         found: Floats = heard.reshape(len(voices), len(self.layers), n_sides).min(axis=2)
         return found
 
-    def at(self, level: float) -> tuple[dict[str, Setting], float]:
-        """The settings by layer at which exactly the samples of at least this level are IK.
-
-        Returns them with the least confidence, -inf if that is no voice.
+    def at(self, level: float) -> tuple[dict[str, tuple[float, float]], float]:
+        """The radius and ratio by layer at which exactly the samples of at least this level are IK,
+        and the least confidence, -inf if that is no voice.
         """
         if not 0 < level <= 1:
             raise InputError(f"a level must lie in (0, 1]; got {level}")
@@ -151,7 +129,7 @@ class Levels:
             ratio = float(reference.ratio[clear - 1]) if self.clarity else 0.0
             # IK needs d_¬g > ratio · d_g, and the sample at the quantile itself is IK.
             below = float(np.nextafter(ratio, 0.0))
-            settings[layer] = Setting(float(reference.own[len(reference) - near]), below)
+            settings[layer] = float(reference.own[self.n_samples - near]), below
         least = -np.inf if self.confidence is None else float(self.confidence[clear - 1])
         return settings, least
 
@@ -185,10 +163,9 @@ def least_ratio(own: Floats, other: Floats) -> Floats:
 
 def are_probabilities(scores: Floats) -> bool:
     """Whether scores of shape (n, n_classes) are probabilities: no log-odds sum to 1 every time."""
-    with np.errstate(invalid="ignore"):
-        valid = scores[np.isfinite(scores).all(axis=1)]
-    sums = valid.sum(axis=1)
-    return bool(len(valid) and (valid >= 0).all() and np.allclose(sums, 1.0, atol=1e-3))
+    valid = scores[np.isfinite(scores).all(axis=1)]
+    normalized = np.allclose(valid.sum(axis=1), 1.0, atol=1e-3)
+    return bool(len(valid) and (valid >= 0).all() and normalized)
 
 
 def log_odds(scores: Floats, belief: Ints, from_probabilities: bool) -> Floats:
@@ -204,7 +181,5 @@ def log_odds(scores: Floats, belief: Ints, from_probabilities: bool) -> Floats:
         logs[rows, belief] = -np.inf
         highest = logs.max(axis=1)
         shifted = np.where(np.isfinite(highest), highest, 0.0)
-        others = shifted + np.log(np.exp(logs - shifted[:, None]).sum(axis=1))
-        odds = own - others
-    absent: Bools = (belief < 0) | np.isnan(odds)
-    return np.where(absent, -np.inf, odds)
+        odds = own - (shifted + np.log(np.exp(logs - shifted[:, None]).sum(axis=1)))
+    return np.where((belief < 0) | np.isnan(odds), -np.inf, odds)

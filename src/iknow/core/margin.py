@@ -22,10 +22,8 @@ from iknow.core.rule import NO_REACH, Rule, promise_of
 
 
 def find_margins(evidence: Evidence, rule: Rule, belief: Ints) -> Floats:
-    """The margin of one layer for each query, of shape (n_queries,), in the layer's distances.
-
-    belief: class codes of shape (n_queries,). Above 0 the layer supports the belief alone; below 0
-    it does not; at 0 a distance equals the reach exactly, and the closed ball decides.
+    """The margins of one layer, of shape (n_queries,), in its distances; at 0 a distance equals the
+    reach exactly, and the closed ball decides. belief: class codes of shape (n_queries,).
     """
     evidence = weigh(evidence, rule.quorum, belief)
     distances = evidence.class_distances

@@ -37,14 +37,11 @@ from iknow.core.quorum import weigh
 from iknow.core.rule import Rule, promise_of, speaks_for
 from iknow.errors import InputError
 
-LONGEST = 1e15
-"""A sensitivity holds for inputs up to this ℓ2 length."""
+LONGEST = 1e15  # a sensitivity holds for inputs up to this ℓ2 length
+FURTHEST = LONGEST / 2  # the largest radius to prove by movement; inputs must not be longer either
 
+# More than a measured distance can be off by: float64 loses 1e-16 for each feature.
 AT_MOST, AT_LEAST = 1 + 1e-9, 1 - 1e-9
-"""More than a measured distance can be off by: float64 loses 1e-16 for each feature."""
-
-FURTHEST = LONGEST / 2
-"""The largest radius that a layer's movement can prove; inputs must not be longer either."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +51,6 @@ class Sensitivity:
     In real arithmetic |h(x) - h(z)| <= lipschitz · |x - z|₂. The computed and stored H(x) is within
     rounding + rounding_per_length · |x|₂ + relative_rounding · |H(x)|₂ of h(x), for any batch and
     order of summation. Both hold for inputs no longer than LONGEST: none overflows on the way.
-
-    Attributes:
-        lipschitz: Lipschitz constant in ℓ2 from the input to the activation.
-        rounding: Constant part of the rounding error.
-        rounding_per_length: Rounding error per unit of the input's length.
-        relative_rounding: Rounding error per unit of the activation's length.
     """
 
     lipschitz: float
@@ -86,9 +77,9 @@ class Movement:
     def __post_init__(self) -> None:
         if not self.lipschitz >= 0:  # also false for NaN
             raise InputError(f"a Lipschitz constant must be >= 0; got {self.lipschitz}")
-        if not np.all(np.asarray(self.rounding) >= 0):
+        if not np.all(np.greater_equal(self.rounding, 0)):
             raise InputError("the rounding of a layer must be >= 0; use inf if it is unknown")
-        if not np.all((np.asarray(self.stretch) > 0) & np.isfinite(self.stretch)):
+        if not np.all(np.greater(self.stretch, 0) & np.isfinite(self.stretch)):
             raise InputError("the stretch of a layer must be positive and finite")
 
     def __getitem__(self, samples: Any) -> Movement:
@@ -117,10 +108,9 @@ def find_robust_radii(
                 f"{', '.join(map(repr, evidence))}"
             )
         if np.isfinite(movement.lipschitz):
-            crossing = movement.crossing
-            clearance = find_clearance(evidence[layer], rules[layer], belief, crossing)
+            about = evidence[layer], rules[layer], belief
             with np.errstate(divide="ignore", invalid="ignore"):
-                left = clearance - movement.rounding
+                left = find_clearance(*about, movement.crossing) - movement.rounding
                 # A layer that does not move at all, L = 0, proves FURTHEST.
                 moved = np.minimum(left / (movement.lipschitz * movement.stretch), FURTHEST)
             # Where no movement, however long, reaches another class, rounding cannot either.
@@ -141,16 +131,15 @@ def find_clearance(
     evidence = weigh(evidence, (against, needed), belief)
     own, other = distances_for_and_against(evidence, belief)
     own, other = own * AT_MOST, other * AT_LEAST
-    lead, limit = promise_of(rule, "lead"), promise_of(rule, "empty_beyond")
-    rows = np.arange(len(belief))
+    full, limit, lead = (promise_of(rule, each) for each in ("full_within", "empty_beyond", "lead"))
     with np.errstate(invalid="ignore"):
         outside = evidence.class_distances * AT_LEAST - limit
-        inside = np.where(np.isinf(own), -np.inf, promise_of(rule, "full_within") - own)
+        inside = np.where(np.isinf(own), -np.inf, full - own)
         ahead = np.where(np.isinf(other), np.inf, lead * other)
         nearer = np.where(np.isinf(own), -np.inf, (ahead - own) / (1 + lead))
     # A class without samples is never reached, however far the reach is.
     outside[np.isinf(evidence.class_distances)] = np.inf
-    outside[rows, belief] = np.inf
+    outside[np.arange(len(belief)), belief] = np.inf
     clearance: Floats = np.maximum(inside, outside.min(axis=1))
     if rule.reach(evidence).ndim == 1 or speaks_for(type(rule), "lead"):
         clearance = np.maximum(clearance, nearer)

@@ -9,7 +9,7 @@ depends on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,25 +33,18 @@ class ChangePoint:
 
 @dataclass(frozen=True)
 class Slack:
-    """The settings of one layer at which an assertion turns, on either side of the current one.
+    """The settings of one layer at which an assertion turns, on either side of the current one."""
 
-    Attributes:
-        parameter: What varies: "radius", "k", or "reach" for a rule without settings of its own.
-        value: Its current value.
-        shrink: The first smaller setting that turns the assertion; None if none does.
-        grow: The first larger setting that turns the assertion; None if none does.
-    """
-
-    parameter: str
-    value: float
-    shrink: ChangePoint | None
-    grow: ChangePoint | None
+    parameter: str  # what varies: radius, k, or reach for a rule without settings of its own
+    value: float  # the current one
+    shrink: ChangePoint | None  # the first smaller value that turns the assertion, if any
+    grow: ChangePoint | None  # the first larger one
 
     @property
     def smallest(self) -> float:
         """The size of the smallest change that turns the assertion; inf if none does."""
-        turns = [turn.at for turn in (self.shrink, self.grow) if turn is not None]
-        return min((abs(at - self.value) for at in turns), default=float("inf"))
+        turns = filter(None, (self.shrink, self.grow))
+        return min((abs(turn.at - self.value) for turn in turns), default=float("inf"))
 
     def __str__(self) -> str:
         below = [f"{self.shrink.becomes.name} below {self.shrink.at:.4g}"] if self.shrink else []
@@ -99,20 +92,15 @@ def find_slack(
         return Assertion(int(make_assertions(np.array([belief]), justification, knowable)[0]))
 
     current = assertion(now)
-    grow = _first(values[values > now], assertion, current)
-    shrink = _first(values[values < now][::-1], assertion, current)
-    if shrink is not None:
-        # It holds from that value up to the next one, where the current assertion begins.
-        above = values[values > shrink.at]
-        shrink = ChangePoint(float(min(above[0] if len(above) else now, now)), shrink.becomes)
-    return Slack(settings.parameter, float(now), shrink, grow)
 
+    def first(values: Iterable[Any], ends: Iterable[Any]) -> ChangePoint | None:
+        """Where the first of the values with another assertion ends the current one."""
+        for value, end in zip(values, ends, strict=True):
+            if (then := assertion(value)) != current:
+                return ChangePoint(float(end), then)
+        return None
 
-def _first(
-    values: Iterable[Any], assertion: Callable[[Any], Assertion], current: Assertion
-) -> ChangePoint | None:
-    """The first value with another assertion."""
-    for value in values:
-        if (then := assertion(value)) != current:
-            return ChangePoint(float(value), then)
-    return None
+    above, below = values[values > now], values[values < now][::-1]
+    # Below, an assertion holds from its value up to the next one, where the current one begins.
+    shrink = first(below, np.append(now, below)[:-1])
+    return Slack(settings.parameter, float(now), shrink, first(above, above))

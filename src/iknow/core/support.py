@@ -42,10 +42,7 @@ def find_support(evidence: Evidence, rule: Rule, belief: Ints | None = None) -> 
 
 
 def within(distances: Floats, reach: Floats | float) -> Bools:
-    """Which of the distances, of shape (n_queries, n_classes) or any other, are within reach.
-
-    A class without training samples is at distance inf and never counts, even if the reach is inf.
-    """
+    """Which distances are within reach; never inf, that of a class without training samples."""
     counted: Bools = distances <= reach
     return counted & np.isfinite(distances)
 
@@ -65,6 +62,6 @@ def justify(supports: Sequence[Bools]) -> Bools:
     shapes = {support.shape for support in supports}
     if len(shapes) > 1:
         raise InputError(f"supports must share a shape; got {', '.join(map(str, sorted(shapes)))}")
-    stacked = np.stack(list(supports))
-    every_layer_found_some: Bools = np.logical_and.reduce(stacked.any(axis=2), axis=0)
-    return stacked.any(axis=0) & every_layer_found_some[:, None]
+    stacked = np.stack(supports)
+    every_layer_found_some = stacked.any(axis=2, keepdims=True).all(axis=0)
+    return np.asarray(stacked.any(axis=0) & every_layer_found_some)

@@ -196,7 +196,7 @@ class Assessment:
     @cached_property
     def weakest(self) -> Labels:
         """What holds each level down, of shape (n,), such as "clarity in hidden"."""
-        names = np.array([str(voice) for voice in self._path.voices()], dtype=object)
+        names = np.array(self._path.voices(), dtype=object)
         weakest: Labels = names[self._voices.argmin(axis=1)]
         return weakest
 

@@ -210,7 +210,7 @@ def _facts(
 def _voices(assessment: Assessment) -> list[str]:
     """What can hold a level down, in the order of the column `weakest`."""
     voices = [] if assessment.levels is None else assessment.levels.voices()
-    return [name(str(voice)) for voice in voices]
+    return [name(voice) for voice in voices]
 
 
 def _texts(labels: Labels, codes: Ints) -> list[str]:
