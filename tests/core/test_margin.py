@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from iknow.core.assertion import Assertion
 from iknow.core.evidence import Evidence
-from iknow.core.margin import find_margins
 from iknow.core.rule import NO_REACH, Rule
+from iknow.core.slack import find_margins
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 
 distances = st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, math.inf])

@@ -12,9 +12,9 @@ from hypothesis.extra.numpy import arrays
 from iknow.core.codes import NO_BELIEF
 from iknow.core.evidence import (
     Evidence,
+    believed,
     empty_evidence,
     merge_evidence,
-    own_distances,
     stack_evidence,
 )
 from iknow.core.quorum import (
@@ -193,7 +193,8 @@ def test_without_a_belief_every_class_is_another_one():
     weighed = weigh(evidence, (1, 2), np.array([NO_BELIEF]))
     assert weighed.class_distances.tolist() == [[math.inf, math.inf, 2]]
     assert weighed.believed_distance().tolist() == [math.inf]
-    assert own_distances(evidence, np.array([NO_BELIEF])).tolist() == [[math.inf] * PER_CLASS]
+    own = believed(evidence.ranked_distances(), np.array([NO_BELIEF]))
+    assert own.tolist() == [[math.inf] * PER_CLASS]
     for ratio in (0, 0.5, 2):  # not even within an endless radius
         rule = RelativeBall(math.inf, ratio, quorum=(1, 2))
         assert not find_support(evidence, rule, np.array([NO_BELIEF])).any()
@@ -201,7 +202,7 @@ def test_without_a_belief_every_class_is_another_one():
 
 def test_the_distances_of_the_believed_class_are_all_that_the_evidence_holds():
     evidence = gather(np.array([[5.0, 1.0, 2.0], [1.0, 4.0, 3.0]]), np.array([0, 1, 1]))
-    own = own_distances(evidence, np.array([1, 0]))
+    own = believed(evidence.ranked_distances(), np.array([1, 0]))
     assert own.tolist() == [[1, 2, math.inf, math.inf], [1, math.inf, math.inf, math.inf]]
 
 

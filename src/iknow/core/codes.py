@@ -33,11 +33,10 @@ def positions_of(labels: Labels, classes: Labels) -> Ints:
 
 def for_json(labels: Labels) -> list[Any]:
     """Labels of shape (n,) as JSON values: text, finite numbers, flags, None; all else as `str`."""
-    return [_for_json(label) for label in labels]
 
+    def plain(label: Any) -> Any:
+        value = label.item() if isinstance(label, np.number | np.bool_) else label
+        finite = isinstance(value, float) and math.isfinite(value)
+        return value if value is None or isinstance(value, int) or finite else str(value)
 
-def _for_json(label: Any) -> Any:
-    value = label.item() if isinstance(label, (np.number, np.bool_)) else label
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else str(value)
-    return value if value is None or isinstance(value, int) else str(value)
+    return [plain(label) for label in labels]

@@ -30,29 +30,20 @@ from typing import NamedTuple
 import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Ints
-from iknow.core.codes import NO_BELIEF
-from iknow.core.evidence import NO_EXEMPLAR, Columns, Evidence, distances_for_and_against
+from iknow.core.evidence import NO_EXEMPLAR, Columns, Evidence, believed, distances_for_and_against
 from iknow.core.quorum import Contrast, weigh
 from iknow.core.rule import Horizon, Rule, promise_of
 from iknow.core.support import find_support
 
 
 class Scope(NamedTuple):
-    """What a search looks for.
+    """What a search looks for."""
 
-    Attributes:
-        own: How many of the nearest rows of the believed class to list.
-        other: How many of each other class.
-        any: How many distances to the nearest rows of all classes.
-        belief: Class codes of shape (n,), `NO_BELIEF` for none. None: every class alike.
-        horizon: Given with a belief, it lets a search stop at `cap`. None: list everything.
-    """
-
-    own: int = 1
-    other: int = 1
-    any: int = 0
-    belief: Ints | None = None
-    horizon: Horizon | None = None
+    own: int = 1  # how many of the nearest rows of the believed class to list
+    other: int = 1  # how many of each other class
+    any: int = 0  # how many distances to the nearest rows of all classes
+    belief: Ints | None = None  # class codes of shape (n,), `NO_BELIEF` for none; None: all alike
+    horizon: Horizon | None = None  # lets a search with a belief stop at `cap`; None: list all
 
     @property
     def per_class(self) -> int:
@@ -102,31 +93,16 @@ def is_enough(evidence: Evidence, scope: Scope) -> Bools:
 
 @dataclass(frozen=True, eq=False)
 class Decision(Columns):
-    """What one layer says about n queries and what is believed about them.
+    """What one layer says about n queries and what is believed about them."""
 
-    Attributes:
-        contrast: Distances for and against the beliefs, as the rule's quorum counts them; without
-            neighbor distances.
-        exemplars: The nearest training row of the believed class (the lowest of equals), of shape
-            (n,); -1 where there is none.
-        support: The classes within reach, a mask of shape (n, n_classes).
-    """
-
-    contrast: Contrast
-    exemplars: Ints
-    support: Bools
+    contrast: Contrast  # as the rule's quorum counts; without neighbor distances
+    exemplars: Ints  # the nearest row of the believed class (the lowest of equals), (n,); -1: none
+    support: Bools  # the classes within reach, of shape (n, n_classes)
 
 
 def decide(evidence: Evidence, rule: Rule, belief: Ints) -> Decision:
-    """What evidence decides about queries with a belief, class codes of shape (n,).
-
-    Examples:
-        >>> from iknow import Ball
-        >>> decide(a.evidence["input"], Ball(0.5), a.belief_codes).support.shape
-        (75, 3)
-    """
-    exemplars = evidence.exemplars[np.arange(len(belief)), belief]
-    exemplars = np.where(belief == NO_BELIEF, NO_EXEMPLAR, exemplars)
+    """What evidence decides about queries with a belief, class codes of shape (n,)."""
+    exemplars = believed(evidence.exemplars, belief, NO_EXEMPLAR)
     weighed = weigh(evidence, rule.quorum, belief)
     own, other = distances_for_and_against(weighed, weighed.belief)
     contrast = Contrast(own, other, np.empty((len(own), 0)), rule.quorum)

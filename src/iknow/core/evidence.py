@@ -196,16 +196,12 @@ def from_ranked(
 
 def pad_evidence(evidence: Evidence, n_classes: int, n_neighbors: int) -> Evidence:
     """The evidence of a part for all classes and neighbors; inf and -1 for what it has none of."""
-    more, missing = n_classes - evidence.n_classes, n_neighbors - evidence.n_neighbors
-    if not more and not missing:
+    if (evidence.n_classes, evidence.n_neighbors) == (n_classes, n_neighbors):
         return evidence
-    classes = (0, 0), (0, more), (0, 0)
-    return from_ranked(
-        np.pad(evidence.ranked_distances(), classes, constant_values=np.inf),
-        np.pad(evidence.neighbor_distances, ((0, 0), (0, missing)), constant_values=np.inf),
-        np.pad(evidence.ranked_exemplars(), classes, constant_values=NO_EXEMPLAR),
-        evidence.complete_below,
-    )
+    padded = empty_evidence(len(evidence), n_classes, n_neighbors, evidence.per_class)
+    for name, column in vars(evidence).items():
+        getattr(padded, name)[:, : column.shape[1]] = column
+    return padded
 
 
 def stack_evidence(parts: Sequence[About]) -> About:
@@ -236,20 +232,19 @@ def _combine(parts: Sequence[About], combine: Callable[[list[Any]], NDArray[Any]
     return type(parts[0])(**combined)
 
 
+def believed(values: NDArray[Any], belief: Ints, missing: float = np.inf) -> NDArray[Any]:
+    """Of values by query and class, (n, n_classes, ...), those of the believed class, (n, ...)."""
+    own = values[np.arange(len(belief)), belief]
+    own[belief == NO_BELIEF] = missing
+    return own
+
+
 def distances_for_and_against(evidence: Evidence, belief: Ints) -> tuple[Floats, Floats]:
     """Distance to the believed class, d_g, and to the nearest other class, both (n_queries,).
 
     Without a belief (`NO_BELIEF`) d_g is inf, and every class is another one.
     """
     rows = np.flatnonzero(belief != NO_BELIEF)
-    own = np.full(len(evidence), np.inf)
-    own[rows] = evidence.class_distances[rows, belief[rows]]
     others = evidence.class_distances.copy()
     others[rows, belief[rows]] = np.inf
-    return own, others.min(axis=1)
-
-
-def own_distances(evidence: Evidence, belief: Ints) -> Floats:
-    """Distances to the nearest of the believed class, of shape (n_queries, per_class)."""
-    own: Floats = evidence.ranked_distances()[np.arange(len(belief)), belief]
-    return np.where((belief == NO_BELIEF)[:, None], np.inf, own)
+    return believed(evidence.class_distances, belief), others.min(axis=1)

@@ -26,7 +26,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -35,7 +34,8 @@ from iknow.core.quorum import ONE, Contrast, Quorum
 from iknow.errors import InputError
 
 
-class Reference(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Reference:
     """What is ordinary in one layer: d_g and ratios of n reference samples, each ascending."""
 
     own: Floats
@@ -44,28 +44,18 @@ class Reference(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Levels:
-    """A path through all settings, fixed by reference samples.
-
-    Attributes:
-        layers: What is ordinary in each layer.
-        quorum: The quorum that counted.
-        nearness: By how much nearness counts, g; 1 is as much as clarity.
-        clarity: Whether the ratio of distances is a voice.
-        confidence: Confidences of the reference samples, ascending, if that is a voice; else None.
-        from_probabilities: Whether the model's scores are probabilities, for `log_odds`.
-    """
+    """A path through all settings, fixed by reference samples."""
 
     layers: Mapping[str, Reference]
-    quorum: Quorum = ONE
-    nearness: float = 1.0
-    clarity: bool = True
-    confidence: Floats | None = None
-    from_probabilities: bool = False
+    quorum: Quorum = ONE  # that counted
+    nearness: float = 1.0  # by how much nearness counts, g; 1 is as much as clarity
+    clarity: bool = True  # whether the ratio of distances is a voice
+    confidence: Floats | None = None  # of the reference samples, ascending, if that is a voice
+    from_probabilities: bool = False  # whether the model's scores are probabilities, for `log_odds`
 
     def __post_init__(self) -> None:
-        arrays = [array for reference in self.layers.values() for array in reference]
-        arrays += [] if self.confidence is None else [self.confidence]
-        sizes = {len(array) for array in arrays}
+        sizes = {len(array) for each in self.layers.values() for array in vars(each).values()}
+        sizes |= set() if self.confidence is None else {len(self.confidence)}
         if len(sizes) != 1 or 0 in sizes:
             raise InputError(
                 "levels need at least one reference sample, the same ones in every layer; got "

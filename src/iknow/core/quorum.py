@@ -25,7 +25,7 @@ import numpy as np
 
 from iknow.core.arrays import Floats, Ints
 from iknow.core.codes import NO_BELIEF
-from iknow.core.evidence import NO_EXEMPLAR, Columns, Evidence, distances_for_and_against
+from iknow.core.evidence import NO_EXEMPLAR, Columns, Evidence, believed, distances_for_and_against
 from iknow.core.text import as_whole, shown
 from iknow.errors import InputError
 
@@ -38,9 +38,8 @@ ONE: Quorum = (1, 1)
 def check_quorum(quorum: Any) -> Quorum:
     """A quorum from one number, for both sides, or a pair (for, against)."""
     kind = "be a whole number >= 1, or two: (for, against)"
-    several = isinstance(quorum, (tuple, list)) or (isinstance(quorum, np.ndarray) and quorum.ndim)
-    pair = quorum if several else (quorum, quorum)
-    numbers = [as_whole(each, "a quorum", kind) for each in pair]
+    several = isinstance(quorum, tuple | list) or (isinstance(quorum, np.ndarray) and quorum.ndim)
+    numbers = [as_whole(each, "a quorum", kind) for each in (quorum if several else [quorum] * 2)]
     if len(numbers) != 2 or min(numbers) < 1:
         raise InputError(f"a quorum must {kind}; got {shown(quorum)}")
     return numbers[0], numbers[1]
@@ -55,27 +54,15 @@ class Weighed(Evidence):
 
     def believed_distance(self) -> Floats:
         """Return the distance to the believed class, of shape (n_queries,); inf without belief."""
-        rows = np.flatnonzero(self.belief != NO_BELIEF)
-        own = np.full(len(self), np.inf)
-        own[rows] = self.class_distances[rows, self.belief[rows]]
-        return own
+        return believed(self.class_distances, self.belief)
 
 
 def weigh(evidence: Evidence, quorum: Quorum, belief: Ints | None = None) -> Weighed:
-    """Return the evidence with the distances and exemplars that decide under a quorum.
+    """The evidence with the distances and exemplars that decide under a quorum; evidence that is
+    already weighed stays as it is.
 
-    Args:
-        evidence: With the `max(quorum)` nearest samples of each class; one that is already weighed
-            stays as it is.
-        quorum: How many samples the belief and any other class need.
-        belief: Class codes of shape (n_queries,). Default: the nearest class of each query, which
-            a quorum with different sides does not allow.
-
-    Examples:
-        >>> far = Evidence(*np.array([[[1.0, 3.0]], [[1.0, 3.0]]]), np.array([[4, 7]]),
-        ...                np.array([[[2.0], [9.0]]]), np.array([[[5], [8]]]))
-        >>> weigh(far, (1, 2), np.array([0])).class_distances
-        array([[1., 9.]])
+    belief: class codes of shape (n_queries,). Default: the nearest class of each query, which a
+    quorum with different sides does not allow.
     """
     if isinstance(evidence, Weighed):
         if quorum in (evidence.quorum, ONE):

@@ -58,11 +58,8 @@ def check_k(k: object) -> int:
 
 
 class Horizon(NamedTuple):
-    """How far away a class can be and still affect a support.
-
-    For a belief g at a distance d_g, with r_k the distance to the k-th nearest training sample, no
-    other class beyond max(fixed, ratio · d_g, r_k) affects the support, so its distance may as well
-    be inf: see `iknow.core.decision`. The reach itself is often less; it is never more.
+    """How far away a class can be and still affect a support: for a belief g at a distance d_g, no
+    other class beyond max(fixed, ratio · d_g, r_k). See `iknow.core.decision`.
     """
 
     fixed: float = 0.0
@@ -71,7 +68,6 @@ class Horizon(NamedTuple):
 
     @property
     def is_finite(self) -> bool:
-        """Whether anything can lie beyond it."""
         return math.isfinite(self.fixed) and math.isfinite(self.ratio)
 
 
@@ -187,8 +183,8 @@ class Rule(ABC):
 
     @property
     def per_class(self) -> int:
-        """How many of the nearest samples of each class the evidence should hold: the quorum, and
-        as many more of the believed class as changes could ever be harmless.
+        """How many of each class the evidence should hold: the quorum, and as many more of the
+        believed one as changes could ever be harmless.
         """
         return sum(self.quorum) - 1
 
@@ -220,9 +216,7 @@ class Rule(ABC):
 
     @classmethod
     def box(cls, contrast: Contrast, k: int | None) -> list[tuple[Floats, Floats]]:
-        """For each axis the interval [low, high), both of shape (n,), in which the layer is pure
-        for every sample, given `contrast` and `k`.
-        """
+        """For each axis the interval [low, high), both (n,), in which the layer is pure."""
         raise SelectionError(f"{cls.__name__} has no parameters that validation data can choose")
 
     def removals(self, evidence: Evidence, belief: Ints) -> Stability:

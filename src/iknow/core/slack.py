@@ -1,10 +1,21 @@
-"""Slack: how much a layer's setting would have to change to turn an assertion into another.
+"""Slack and margins: how far an assertion is from being another.
 
-A rule gives its settings: the parameter to vary, and all its values where the support can change
-while the other layers stay as they are. For a radius these are the distances to the classes. Balls
-are closed: a growing radius changes the assertion once it equals such a distance, a shrinking one
-once it is below. For any rule we can vary the reach itself, as d_c <= ρ is all that a support
-depends on.
+**Slack**: how much a layer's setting would have to change. A rule gives its settings: the parameter
+to vary, and all its values where the support can change while the other layers stay as they are.
+For a radius these are the distances to the classes. Balls are closed: a growing radius changes the
+assertion once it equals such a distance, a shrinking one once it is below. For any rule we can vary
+the reach itself, as d_c <= ρ is all that a support depends on.
+
+**Margin**: in a layer with reach ρ, the belief g is alone within reach when d_g <= ρ < d_¬g. The
+smaller of
+
+    ρ - d_g    by which the believed class is within reach
+    d_¬g - ρ   by which every other class is not
+
+is the layer's margin: positive if the layer supports g alone; if negative, how much is missing. The
+margin of a sample is the smallest of its layers', as IK needs all of them. Where a rule gives no
+reach its limit `empty_beyond` takes its place: how much nearer a sample would have to be. If one is
+near enough and something else is missing, we cannot say how much, and the margin is -inf.
 """
 
 from __future__ import annotations
@@ -19,7 +30,7 @@ from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion, make_assertions
 from iknow.core.evidence import Evidence
 from iknow.core.quorum import weigh
-from iknow.core.rule import Rule, Settings, distances_of, promise_of
+from iknow.core.rule import NO_REACH, Rule, Settings, distances_of, promise_of
 from iknow.core.support import find_support, justify
 
 
@@ -104,3 +115,27 @@ def find_slack(
     # Below, an assertion holds from its value up to the next one, where the current one begins.
     shrink = first(below, np.append(now, below)[:-1])
     return Slack(settings.parameter, float(now), shrink, first(above, above))
+
+
+def find_margins(evidence: Evidence, rule: Rule, belief: Ints) -> Floats:
+    """The margins of one layer, of shape (n_queries,), in its distances; at 0 a distance equals the
+    reach exactly, and the closed ball decides. belief: class codes of shape (n_queries,).
+    """
+    evidence = weigh(evidence, rule.quorum, belief)
+    distances = evidence.class_distances
+    reach = rule.reach(evidence)
+    reach = np.broadcast_to(reach if reach.ndim == 2 else reach[:, None], distances.shape)
+    rows = np.arange(len(evidence))
+    none = reach[rows, belief] == NO_REACH
+    limit = promise_of(rule, "empty_beyond")
+    # Without a limit we cannot say how much is missing.
+    reach = np.where(reach == NO_REACH, NO_REACH if np.isinf(limit) else limit, reach)
+    with np.errstate(invalid="ignore"):  # inf - inf is replaced below
+        outside = distances - reach
+    own = 0.0 - outside[rows, belief]
+    outside[rows, belief] = np.inf
+    # A class without samples is never within reach, however far that is.
+    outside[np.isinf(distances)] = np.inf
+    own[np.isinf(distances[rows, belief])] = -np.inf
+    margins: Floats = np.minimum(own, outside.min(axis=1))
+    return np.where(none & (margins >= 0), -np.inf, margins)

@@ -29,14 +29,13 @@ def find_stability(
     evidence, rules: one per layer. belief: class codes of shape (n,). known: mask of shape
     (n,) of the samples that are IK.
     """
-    removals, changes = (
-        [promise_of(rule, each)(about, belief) for about, rule in zip(evidence, rules, strict=True)]
-        for each in ("removals", "changes")
-    )
+    layers = list(zip(evidence, rules, strict=True))
+    removals = [promise_of(rule, "removals")(about, belief) for about, rule in layers]
     whole: Stability = reduce(lost_with_either, removals)
     # A changed sample changes in every layer at once, so the weakest layer decides.
-    fewest = np.where(known, np.min(changes, axis=0), 0)
-    return Stability(np.where(known, whole.at_least, 0), whole.exact | ~known, fewest)
+    changes = np.min([promise_of(rule, "changes")(about, belief) for about, rule in layers], axis=0)
+    kept = np.where(known, whole.at_least, 0), whole.exact | ~known, np.where(known, changes, 0)
+    return Stability(*kept)
 
 
 def count_nearest(evidence: Evidence, counted: Bools) -> Stability:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections.abc import Callable
+from contextlib import suppress
 from numbers import Integral, Real
 from typing import Any
 
@@ -36,8 +37,8 @@ def shorten(text: str, most: int = LONGEST_NAME) -> str:
     if len(text) <= most:
         return text
     gap = f" … ({len(text):,} characters) … "
-    end = max(most - len(gap), 0) // 4
-    return text[: max(most - len(gap), 0) - end] + gap + text[len(text) - end :]
+    kept = max(most - len(gap), 0)
+    return text[: kept - kept // 4] + gap + text[len(text) - kept // 4 :]
 
 
 def name(text: object, most: int = LONGEST_NAME) -> str:
@@ -57,9 +58,8 @@ def shown(value: object, most: int = LONGEST_NAME) -> str:
 def names(texts: object, most: int = 10) -> str:
     """Several names, quoted and separated by commas; the first `most`, then the total."""
     listed = list(texts)  # type: ignore[call-overload]
-    first = ", ".join(shown(text) for text in listed[:most])
-    more = f", … ({len(listed):,} in all)" if len(listed) > most else ""
-    return f"{first}{more}" or "none"
+    more = [f"… ({len(listed):,} in all)"] if len(listed) > most else []
+    return ", ".join([shown(text) for text in listed[:most]] + more) or "none"
 
 
 def percent(fraction: float, dash: str = "–") -> str:
@@ -87,10 +87,8 @@ def as_real(
     """A real number that fits in float64 and satisfies `fits`. do: as in `as_whole`."""
     number = math.nan
     if isinstance(value, Real) and not isinstance(value, NO_NUMBERS):
-        try:
+        with suppress(OverflowError):  # an integer or a fraction that is too large
             number = float(value)
-        except OverflowError:  # an integer or a fraction that is too large
-            number = math.nan
     if math.isnan(number) or not fits(number):
         raise InputError(f"{what} must {do}; got {shown(value)}")
     return number

@@ -25,10 +25,10 @@ from iknow.core.codes import NO_BELIEF
 from iknow.core.decision import Decision
 from iknow.core.evidence import NO_EXEMPLAR, Evidence
 from iknow.core.level import Levels, log_odds
-from iknow.core.margin import find_margins
 from iknow.core.quorum import Contrast, Quorum, Weighed, find_contrast, weigh
 from iknow.core.robustness import Movement, find_robust_radii
 from iknow.core.rule import Rule, Stability, check_by_layer
+from iknow.core.slack import find_margins
 from iknow.core.stability import find_stability
 from iknow.core.support import find_support, justify
 from iknow.core.text import as_whole

@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion, may_be_known
 from iknow.core.evidence import NO_EXEMPLAR, Evidence
-from iknow.core.margin import find_margins
 from iknow.core.quorum import ONE, Quorum, Weighed, weigh
 from iknow.core.robustness import Movement, find_robust_radii
 from iknow.core.rule import NO_REACH, Rule, promise_of
+from iknow.core.slack import find_margins
 from iknow.core.support import find_support
 from iknow.core.text import name
 from iknow.core.text import name as shown_name

@@ -14,7 +14,7 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Reason
-from iknow.core.evidence import Evidence, distances_for_and_against, own_distances
+from iknow.core.evidence import Evidence, believed, distances_for_and_against
 from iknow.core.quorum import ONE, Contrast, Quorum
 from iknow.core.rule import Areas, Drawing, Horizon, Limits, Rule, Stability, parameter
 from iknow.core.slack import radius_settings
@@ -55,9 +55,10 @@ class Ball(Rule):
         return [(contrast.own, contrast.other)]
 
     def removals(self, evidence: Evidence, belief: Ints) -> Stability:
-        if self.quorum != ONE:
-            return count_own(evidence, within(own_distances(evidence, belief), self.radius), self)
-        return count_within(evidence, self.radius, belief)
+        if self.quorum == ONE:
+            return count_within(evidence, self.radius, belief)
+        own = believed(evidence.ranked_distances(), belief)
+        return count_own(evidence, within(own, self.radius), self)
 
     def changes(self, evidence: Evidence, belief: Ints) -> Ints:
         inside = within(evidence.ranked_distances(), self.radius).sum(axis=2)
@@ -72,22 +73,19 @@ class Ball(Rule):
         return draw_ball(self.radius, *decided)
 
 
-def count_within(evidence: Evidence, radius: float | Floats, belief: Ints) -> Stability:
+def count_within(evidence: Evidence, radius: float, belief: Ints) -> Stability:
     """Count the samples within a radius and nearer than every class but the believed one."""
     _, other = distances_for_and_against(evidence, belief)
-    distances, limit = evidence.neighbor_distances, np.broadcast_to(radius, len(belief))
-    return count_nearest(evidence, (distances <= limit[:, None]) & (distances < other[:, None]))
+    distances = evidence.neighbor_distances
+    return count_nearest(evidence, (distances <= radius) & (distances < other[:, None]))
 
 
 def count_own(evidence: Evidence, counted: Bools, rule: Rule) -> Stability:
-    """How many of the believed class must go to leave fewer than the quorum.
-
-    counted: a mask of shape (n, per_class) of its nearest samples; a later one counts only if all
-    before it do.
+    """How many of the believed class must go to leave fewer than the quorum; counted: which of its
+    nearest samples count, a mask of shape (n, per_class), True up to some rank.
     """
     counts = counted.sum(axis=1)
-    exact = counts < evidence.per_class
-    return Stability(np.maximum(counts - rule.quorum[0] + 1, 1), exact)
+    return Stability(np.maximum(counts - rule.quorum[0] + 1, 1), counts < evidence.per_class)
 
 
 def draw_ball(radius: float, *decided: Reason) -> Drawing | None:

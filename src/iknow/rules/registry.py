@@ -32,13 +32,7 @@ def register_rule(rule: R) -> R:
     Call it before you `load` a bundle with the rule; it also works as a decorator.
 
     Args:
-        rule: A frozen dataclass that inherits `iknow.core.rule.Rule`.
-
-    Returns:
-        The rule itself.
-
-    Raises:
-        InputError: If it is not such a class, or if another rule has its name.
+        rule: A frozen dataclass that inherits `iknow.core.rule.Rule`, with a name of its own.
 
     Examples:
         >>> from iknow import Ball, register_rule
@@ -58,8 +52,7 @@ def register_rule(rule: R) -> R:
 
 
 def name_of(rule: type[Rule]) -> str:
-    name = rule.__name__
-    if RULES.get(name) is not rule:
+    if RULES.get(name := rule.__name__) is not rule:
         raise InputError(
             f"the rule {name} cannot be saved, as only {', '.join(RULES)} are registered: call "
             f"iknow.register_rule({name}) first"

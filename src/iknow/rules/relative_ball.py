@@ -23,7 +23,7 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Reason
-from iknow.core.evidence import Evidence, distances_for_and_against, own_distances
+from iknow.core.evidence import Evidence, believed, distances_for_and_against
 from iknow.core.level import least_ratio
 from iknow.core.quorum import ONE, Contrast, Quorum, ValidationEvidence, find_contrast, weigh
 from iknow.core.rule import NO_REACH, Areas, Drawing, Horizon, Limits, Rule, Stability, parameter
@@ -104,12 +104,13 @@ class RelativeBall(Rule):
             # With a ratio below 1 those further than another class may count as well.
             return Stability(nearer.at_least, nearer.exact & (self.ratio >= 1))
         _, other = distances_for_and_against(weigh(evidence, self.quorum, belief), belief)
-        return count_own(evidence, self._supports(own_distances(evidence, belief), other), self)
+        own = believed(evidence.ranked_distances(), belief)
+        return count_own(evidence, self._supports(own, other), self)
 
     def changes(self, evidence: Evidence, belief: Ints) -> Ints:
-        ranked, rows = evidence.ranked_distances(), np.arange(len(belief))
-        own = own_distances(evidence, belief)
-        ranked[rows, belief] = np.inf
+        ranked = evidence.ranked_distances()
+        own = believed(ranked, belief)
+        ranked[np.arange(len(belief)), belief] = np.inf
         others = ranked.min(axis=1)
         needed, against = self.quorum
         most = np.zeros(len(belief), dtype=np.int64)

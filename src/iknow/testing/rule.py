@@ -20,7 +20,6 @@ import pytest
 from iknow.core.arrays import Bools, Floats
 from iknow.core.assertion import Assertion, Reason, find_reasons, make_assertions
 from iknow.core.evidence import NO_EXEMPLAR, Evidence
-from iknow.core.margin import find_margins
 from iknow.core.quorum import ONE, Quorum, Weighed, find_contrast, weigh
 from iknow.core.robustness import find_clearance
 from iknow.core.rule import (
@@ -32,7 +31,7 @@ from iknow.core.rule import (
     promise_of,
     speaks_for,
 )
-from iknow.core.slack import find_slack
+from iknow.core.slack import find_margins, find_slack
 from iknow.core.support import find_support, justify
 from iknow.errors import InputError
 from iknow.rules import rule_from_dict, rule_to_dict
