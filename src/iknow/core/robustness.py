@@ -48,9 +48,9 @@ AT_MOST, AT_LEAST = 1 + 1e-9, 1 - 1e-9
 class Sensitivity:
     """How far a layer's activation, as computed, can move when the input moves.
 
-    In real arithmetic |h(x) - h(z)| <= lipschitz · |x - z|₂. The computed and stored H(x) is within
-    rounding + rounding_per_length · |x|₂ + relative_rounding · |H(x)|₂ of h(x), for any batch and
-    order of summation. Both hold for inputs no longer than LONGEST: none overflows on the way.
+    In real arithmetic |h(x) - h(z)| <= `lipschitz` · |x - z|₂. The computed, stored H(x) is within
+    `rounding` + `rounding_per_length` · |x|₂ + `relative_rounding` · |H(x)|₂ of h(x), for any batch
+    and order of summation. Both hold for inputs up to LONGEST: none overflows on the way.
     """
 
     lipschitz: float

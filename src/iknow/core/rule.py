@@ -216,7 +216,9 @@ class Rule(ABC):
 
     @classmethod
     def box(cls, contrast: Contrast, k: int | None) -> list[tuple[Floats, Floats]]:
-        """For each axis the interval [low, high), both (n,), in which the layer is pure."""
+        """For each axis the interval [low, high), both of shape (n,), in which the layer is pure,
+        given `contrast` and `k`.
+        """
         raise SelectionError(f"{cls.__name__} has no parameters that validation data can choose")
 
     def removals(self, evidence: Evidence, belief: Ints) -> Stability:
@@ -260,7 +262,9 @@ class Rule(ABC):
     def match(
         cls: type[Self], evidence: ValidationEvidence, belief: Ints, y_true: Ints, coverage: float
     ) -> dict[str, Self]:
-        """The rule by layer whose coverage is nearest to `coverage`, as for `match_coverage`."""
+        """The rule by layer whose coverage is nearest to `coverage`; `evidence`, `belief` and
+        `y_true` as for `match_coverage`.
+        """
         raise SelectionError(f"{cls.__name__} cannot be matched to a coverage")
 
 

@@ -44,12 +44,16 @@ class ChangePoint:
 
 @dataclass(frozen=True)
 class Slack:
-    """The settings of one layer at which an assertion turns, on either side of the current one."""
+    """The settings of one layer at which an assertion turns, on either side of the current one.
 
-    parameter: str  # what varies: radius, k, or reach for a rule without settings of its own
-    value: float  # the current one
-    shrink: ChangePoint | None  # the first smaller value that turns the assertion, if any
-    grow: ChangePoint | None  # the first larger one
+    `parameter` varies: radius, k, or reach for a rule without settings of its own. From its current
+    `value` the first smaller one that turns the assertion is `shrink`, the first larger one `grow`.
+    """
+
+    parameter: str
+    value: float
+    shrink: ChangePoint | None
+    grow: ChangePoint | None
 
     @property
     def smallest(self) -> float:

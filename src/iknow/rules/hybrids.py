@@ -91,7 +91,7 @@ class BallElseNearest(Hybrid):
 class BallWithNearest(Hybrid):
     """The ball and the k nearest samples, or nothing where the ball is empty (the paper's H-2).
 
-    Args: as for `BallElseNearest`.
+    `radius`, `k` and `quorum` are those of `BallElseNearest`.
 
     Examples:
         >>> from iknow import BallWithNearest

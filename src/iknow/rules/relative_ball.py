@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -62,7 +62,7 @@ class RelativeBall(Rule):
     ratio: float
     quorum: Quorum = field(default=ONE, kw_only=True)
 
-    checks: ClassVar = {**Rule.checks, "ratio": check_ratio}
+    checks: ClassVar[dict[str, Any]] = {**Rule.checks, "ratio": check_ratio}
     axes = ("radius", "ratio")
     by_level = True
     usual_quorum = (1, 3)  # two wrong labels nearby contradict nothing
