@@ -16,7 +16,7 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -80,15 +80,9 @@ def write_mixture(
     wrong = rng.random(n_rows, dtype=np.float32) < MISLABELLED
     labels[wrong] = rng.integers(n_classes, size=int(wrong.sum()))
     order = np.argsort(labels, kind="stable")
-    places = np.empty(n_rows, dtype=np.int64)
-    places[order] = np.arange(n_rows)
-
-    def pieces() -> Iterator[tuple[Floats32, Ints]]:
-        for number, start in enumerate(range(0, n_rows, PIECE)):
-            part = slice(start, start + PIECE)
-            yield mixture.draw(clusters[part], number), places[part]
-
-    points = write_rows(folder, n_rows, mixture.n_features, pieces())
+    starts = enumerate(range(0, n_rows, PIECE))
+    pieces = (mixture.draw(clusters[at : at + PIECE], number) for number, at in starts)
+    points = write_rows(folder, order, mixture.n_features, pieces)
     return points, labels[order], order
 
 

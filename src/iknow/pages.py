@@ -36,8 +36,13 @@ def slices_that_fit(n_rows: int, bytes_per_row: int) -> list[slice]:
     free = free_memory()
     most = n_rows if free is None else max(1, int(SHARE * free) // bytes_per_row)
     n_parts = max(1, -(-n_rows // most))
-    size = max(1, -(-n_rows // n_parts))
-    return [slice(start, min(start + size, n_rows)) for start in range(0, n_rows, size)]
+    return slices(n_rows, -(-n_rows // n_parts))
+
+
+def slices(n: int, size: int) -> list[slice]:
+    """Slices of `size`, but at least 1, that cover the first n items."""
+    size = max(1, size)
+    return [slice(start, min(start + size, n)) for start in range(0, n, size)]
 
 
 def find_map(array: Any) -> mmap.mmap | None:

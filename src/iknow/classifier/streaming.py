@@ -117,20 +117,16 @@ def build_on_disk(
 ) -> LayerIndex:
     """The index of a layer whose activations are mapped; see `LayerIndex.build`."""
     order = np.lexsort((numbers, codes))
-    places = np.empty(len(order), dtype=np.int64)
-    places[order] = np.arange(len(order))
     width = np.shape(metric.transform(activations[:1]))[1]
-    step = max(1, VALUES_AT_ONCE // activations.shape[1])
 
-    def pieces() -> Iterator[tuple[Floats32, Ints]]:
-        parts = read_through(activations, step), range(0, len(order), step)
-        for values, start in zip(*parts, strict=True):
+    def pieces() -> Iterator[Floats32]:
+        for values in read_through(activations, max(1, VALUES_AT_ONCE // activations.shape[1])):
             # As float32, which is what an index stores; it reports what overflows.
             with np.errstate(over="ignore"):
                 points = np.asarray(metric.transform(values)).astype(np.float32, copy=False)
-            yield points, places[start : start + step]
+            yield points
 
-    points = write_rows(folder, len(order), width, pieces())
+    points = write_rows(folder, order, width, pieces())
     if index is None and metric.p == 2:
         index = partial(DiskIndex, folder=folder)
     layer = LayerIndex(points, codes[order], n_classes, numbers[order], metric, index=index)

@@ -70,98 +70,86 @@ possible loss by float64 and underflow.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from iknow.core.arrays import Floats, Floats32, Ints
+from iknow.pages import slices
 
 UNIT_ROUNDOFF = 2.0**-24
 UNDERFLOW = 2.0**-120
-TILE_ROWS = 1024
+TILE_ROWS, VALUES_AT_ONCE = 1024, 1 << 22
 
 
 class LowerBounds:
     """Rows prepared for bounding their distances to queries, in blocks of `block_size` rows.
 
-    rows: of shape (n_rows, n_features). block_starts, block_ends: ranges of at most `block_size`
-    rows; short blocks are padded with rows that are never near.
+    rows: of shape (n_rows, n_features). starts: the first row of each block, of shape (n_blocks,);
+    short blocks are padded with rows that are never near.
     """
 
-    def __init__(
-        self, rows: Floats32, block_starts: Ints, block_ends: Ints, block_size: int
-    ) -> None:
-        self.block_size = block_size
-        self.n_blocks = len(block_starts)
+    def __init__(self, rows: Floats32, starts: Ints, block_size: int) -> None:
+        n, size = len(starts), block_size
+        self.n_blocks, self.block_size = n, size
         self._center = rows.mean(axis=0, dtype=np.float64)
         self._scale = power_of_two_scale(rows, self._center)
         self._error, self._underflow = error_of_product(rows.shape[1])
-        self._matrix = self._prepare(rows, block_starts, block_ends)
-
-    def place(self, queries: Floats32) -> tuple[Floats32, Floats]:
-        """Queries as columns of the product, (n_features + 3, n_queries), and |q̂|² / 2.
-
-        Where they are not finite, the query is so far away that float32 overflows.
-        """
-        with np.errstate(over="ignore", invalid="ignore"):
-            shifted = ((queries - self._center) * self._scale).astype(np.float32)
-            squared = np.einsum("ij,ij->i", shifted, shifted, dtype=np.float64)
-            norm = np.sqrt(squared)
-            product = np.empty((shifted.shape[1] + 3, len(queries)), dtype=np.float32)
-            product[:-3] = shifted.T
-            product[-3] = 1.0
-            product[-2] = norm
-            # The terms of the query alone, each rounded toward the safe side.
-            product[-1] = -(self._error * squared + self._underflow * (1 + norm)) * (1 + 1e-6)
-        return product, squared / 2
-
-    def block_minima(self, placed: Floats32) -> Floats32:
-        """A lower bound on τ over each block, of shape (n_blocks, n_queries).
-
-        It is -inf for a query so far away that float32 overflows.
-        """
-        n_queries = placed.shape[1]
-        with np.errstate(over="ignore", invalid="ignore"):
-            minima = np.empty((self.n_blocks, n_queries), dtype=np.float32)
-            tile_blocks = max(1, TILE_ROWS // self.block_size)
-            tile = np.empty((tile_blocks * self.block_size, n_queries), dtype=np.float32)
-            for first in range(0, self.n_blocks, tile_blocks):
-                last = min(first + tile_blocks, self.n_blocks)
-                rows = slice(first * self.block_size, last * self.block_size)
-                bounds = tile[: rows.stop - rows.start]
-                np.matmul(self._matrix[rows], placed, out=bounds)
-                blocks = bounds.reshape(last - first, self.block_size, n_queries)
-                np.minimum.reduce(blocks, axis=1, out=minima[first:last])
-            minima[:, ~np.isfinite(placed).all(axis=0)] = -np.inf
-        return minima
-
-    def to_bound(self, distances: Floats, half_norms: Floats) -> Floats32:
-        """τ of given distances, rounded up, comparable with the minima of `block_minima`.
-
-        It is inf, which rules nothing out, if the query's norm overflows.
-        """
-        with np.errstate(invalid="ignore", over="ignore"):
-            limits = 0.5 * self._scale**2 * np.square(distances) - half_norms
-            limits = np.where(np.isfinite(half_norms), limits, np.inf)
-            rounded_up: Floats32 = np.nextafter(limits.astype(np.float32), np.float32(np.inf))
-        return rounded_up
-
-    def _prepare(self, rows: Floats32, block_starts: Ints, block_ends: Ints) -> Floats32:
-        """The matrix [-x̂, |x̂|²/2 - c|x̂|², -2c|x̂|, 1], padded to full blocks."""
-        size = self.block_size
-        matrix = np.zeros((self.n_blocks * size, rows.shape[1] + 3), dtype=np.float32)
+        matrix: Floats32 = np.zeros((n * size, rows.shape[1] + 3), dtype=np.float32)
         matrix[:, -3] = np.inf  # padding is never near
         matrix[:, -1] = 1.0
-        step = max(1, (1 << 22) // max(1, size * rows.shape[1]))
-        for first in range(0, self.n_blocks, step):
-            starts, ends = block_starts[first : first + step], block_ends[first : first + step]
-            source = starts[:, None] + np.arange(size)
-            block, place = np.nonzero(source < ends[:, None])
-            target = (first + block) * size + place
-            shifted = ((rows[source[block, place]] - self._center) * self._scale).astype(np.float32)
-            squared = np.einsum("ij,ij->i", shifted, shifted, dtype=np.float64)
-            matrix[target, :-3] = -shifted
-            matrix[target, -3] = squared * (0.5 - self._error)
-            matrix[target, -2] = -2 * self._error * np.sqrt(squared)
-        return matrix
+        shifts = np.repeat(np.arange(n) * size - starts, np.diff(starts, append=len(rows)))
+        target = np.arange(len(rows)) + shifts
+        for part in slices(len(rows), VALUES_AT_ONCE // rows.shape[1]):
+            shifted, squared = self._shift(rows[part])
+            matrix[target[part], :-3] = -shifted
+            matrix[target[part], -3] = squared * (0.5 - self._error)
+            matrix[target[part], -2] = -2 * self._error * np.sqrt(squared)
+        self._matrix = matrix  # [-x̂, |x̂|²/2 - c|x̂|², -2c|x̂|, 1]
+
+    def bound(self, queries: Floats32) -> tuple[Floats32, Callable[[Floats], Floats32]]:
+        """A lower bound on τ over each block, (n_blocks, n_queries), and what gives limits.
+
+        The second turns distances of shape (..., n_queries) into their τ, rounded up. The bound of
+        a query so far away that float32 overflows is -inf. Its limit is inf, if its norm overflows.
+        """
+        with np.errstate(over="ignore", invalid="ignore"):
+            shifted, squared = self._shift(queries)
+            norm = np.sqrt(squared)
+            placed: Floats32 = np.empty((shifted.shape[1] + 3, len(queries)), dtype=np.float32)
+            placed[:-3] = shifted.T
+            placed[-3] = 1.0
+            placed[-2] = norm
+            # The terms of the query alone, each rounded toward the safe side.
+            placed[-1] = -(self._error * squared + self._underflow * (1 + norm)) * (1 + 1e-6)
+            minima = self._multiply(placed)
+        minima[:, ~np.isfinite(placed).all(axis=0)] = -np.inf
+
+        def to_limits(distances: Floats) -> Floats32:
+            with np.errstate(invalid="ignore", over="ignore"):
+                limits = 0.5 * self._scale**2 * np.square(distances) - squared / 2
+                limits = np.where(np.isfinite(squared), limits, np.inf)
+                rounded_up: Floats32 = np.nextafter(limits.astype(np.float32), np.float32(np.inf))
+            return rounded_up
+
+        return minima, to_limits
+
+    def _multiply(self, placed: Floats32) -> Floats32:
+        """The minima over blocks of the product, in tiles that stay in the cache."""
+        size, n_queries = self.block_size, placed.shape[1]
+        minima = np.empty((self.n_blocks, n_queries), dtype=np.float32)
+        per_tile = max(1, TILE_ROWS // size)
+        tile = np.empty((per_tile * size, n_queries), dtype=np.float32)
+        for part in slices(self.n_blocks, per_tile):
+            rows = self._matrix[part.start * size : part.stop * size]
+            bounds = np.matmul(rows, placed, out=tile[: len(rows)])
+            np.minimum.reduce(bounds.reshape(-1, size, n_queries), axis=1, out=minima[part])
+        return minima
+
+    def _shift(self, points: Floats32) -> tuple[Floats32, Floats]:
+        """x̂ or q̂ of points, in the same shape, and |x̂|² or |q̂|², of shape (n,)."""
+        shifted = ((points - self._center) * self._scale).astype(np.float32)
+        return shifted, np.einsum("ij,ij->i", shifted, shifted, dtype=np.float64)
 
 
 def error_of_product(n_features: int) -> tuple[float, float]:

@@ -32,7 +32,7 @@ Within a horizon the believed class comes first, and the others only as far as t
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -48,8 +48,9 @@ from iknow.core.rule import Rule
 from iknow.core.text import as_whole
 from iknow.errors import InputError
 from iknow.locking import cached_property
-from iknow.pages import cut, find_map, read_through, release, take
+from iknow.pages import cut, find_map, read_through, release, slices, take
 from iknow.search.bounds import LowerBounds
+from iknow.search.engine import merge_list
 from iknow.search.index import RowIndex
 from iknow.search.kernels.numba import is_compiled
 from iknow.search.kernels.numpy import choose_blocks, measure_pairs, positions
@@ -75,11 +76,9 @@ class DiskIndex(RowIndex):
     written to disk first. In memory stay 20 bytes for each row, its label among them, and about one
     number in 32 of the activations.
 
+    It takes `activations`, `labels`, `n_classes` and `rows` as any `RowIndex` does.
+
     Args:
-        activations: Of shape (n_rows, n_features).
-        labels: Class codes of shape (n_rows,).
-        n_classes: Number of classes.
-        rows: Numbers that identify the rows, of shape (n_rows,). Default: their positions.
         memory: About how many bytes to use while building.
         folder: Where to keep the files, which vanish with the index; they take one byte for each
             number, and five if the activations are not mapped. Default: the system's temporary
@@ -116,14 +115,12 @@ class DiskIndex(RowIndex):
     def search(self, points: Floats32, scope: Scope) -> Evidence:
         """Evidence about `points`, (n, n_features), within `scope`."""
         if len(points) > QUERIES_AT_ONCE:
-            starts = range(0, len(points), QUERIES_AT_ONCE)
-            parts = [slice(start, start + QUERIES_AT_ONCE) for start in starts]
+            parts = slices(len(points), QUERIES_AT_ONCE)
             return stack_evidence([self.search(points[part], scope.at(part)) for part in parts])
-        if scope.belief is None or scope.horizon is None:
+        if scope.horizon is None:
             scope = scope.in_full()
-        size = max(1, min(QUERIES_PER_LANE, -(-len(points) // n_cores())))
-        parts = [slice(start, start + size) for start in range(0, len(points), size)]
-        lanes = [Lane(self, self._coded, points[part], scope.at(part)) for part in parts]
+        parts = slices(len(points), min(QUERIES_PER_LANE, -(-len(points) // n_cores())))
+        lanes = [Lane(self, points[part], scope.at(part)) for part in parts]
         # The believed class first: how far the others matter depends on it. But neighbors are of
         # all classes, and no row must be counted twice.
         stages = (None,) if scope.horizon is None or scope.any else (True, False)
@@ -146,8 +143,8 @@ class DiskIndex(RowIndex):
         """Read the blocks that any lane needs, some at a time, and scan them."""
         coded, needed = self._coded, np.unique(np.concatenate([lane.pairs[:, 0] for lane in lanes]))
         step = max(1, BYTES_READ_AT_ONCE // (coded.table.size * self.n_features))
-        for start in range(0, len(needed), step):
-            blocks = needed[start : start + step]
+        for part in slices(len(needed), step):
+            blocks = needed[part]
             coded.expect(blocks)
             share(partial(Lane.scan, first=blocks[0], last=blocks[-1]), lanes)
             release(coded.codes)
@@ -158,11 +155,9 @@ class DiskIndex(RowIndex):
 
     def _take(self, points: Floats32, order: Ints) -> Floats32:
         """The points in this order, in a file."""
-        places = np.empty(len(order), dtype=np.int64)
-        places[order] = np.arange(len(order))
-        step = max(1, BYTES_AT_ONCE // (4 * points.shape[1]))
-        pieces = zip(read_through(points, step), read_through(places, step), strict=True)
-        return write_rows(self.folder, len(order), points.shape[1], pieces)
+        n_features = points.shape[1]
+        pieces = read_through(points, max(1, BYTES_AT_ONCE // (4 * n_features)))
+        return write_rows(self.folder, order, n_features, pieces)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the rows themselves; they are written to a file again."""
@@ -192,7 +187,7 @@ class Chunk(NamedTuple):
 
     first: int
     classes: list[tuple[int, slice]]
-    bounds: LowerBounds
+    bound: Callable[[Floats32], tuple[Floats32, Callable[[Floats], Floats32]]]
 
 
 class CodedRows:
@@ -262,7 +257,13 @@ class CodedRows:
         """Sort the rows of a part into blocks, code and write them."""
         taken = np.sort(self.positions[slots])  # from the front to the end of the file
         rows = take(points, taken)
-        order = sort_close(rows, size)
+        order = np.arange(len(rows))
+        if is_compiled() and size >= 16:
+            from iknow.search.kernels.numba.tree import sort_into_cells
+
+            sort_into_cells(rows, order)
+        else:
+            order = sort_close(rows, order, size)
         self.positions[slots] = taken[order]
         n_rows, width = rows.shape
         step, at = max(1, BYTES_AT_ONCE // (8 * size * width)), 0
@@ -277,13 +278,14 @@ class CodedRows:
             at += len(chosen)
 
     def _chunks(self) -> Iterator[Chunk]:
-        for first in range(0, len(self.table.classes), BLOCKS_PER_CHUNK):
-            centers = self.table.centers[first : first + BLOCKS_PER_CHUNK]
-            each = np.arange(len(centers))
-            codes, starts = np.unique(self.table.classes[first + each], return_index=True)
-            slices = [slice(*ends) for ends in pairwise([*starts.tolist(), len(centers)])]
-            classes = list(zip(codes.tolist(), slices, strict=True))
-            yield Chunk(first, classes, LowerBounds(centers, each, each + 1, 1))
+        for part in slices(len(self.table.classes), BLOCKS_PER_CHUNK):
+            centers = self.table.centers[part]
+            codes, starts = np.unique(self.table.classes[part], return_index=True)
+            ends = pairwise([*starts.tolist(), len(centers)])
+            classes = [
+                (code, slice(*each)) for code, each in zip(codes.tolist(), ends, strict=True)
+            ]
+            yield Chunk(part.start, classes, LowerBounds(centers, np.arange(len(centers)), 1).bound)
 
 
 class DiskLimits(NamedTuple):
@@ -319,8 +321,8 @@ class DiskLimits(NamedTuple):
 class Lane:
     """Some queries of a batch, which one core answers, and what is found for them."""
 
-    def __init__(self, index: DiskIndex, coded: CodedRows, queries: Floats32, scope: Scope) -> None:
-        self.index, self.coded, self.queries, self.scope = index, coded, queries[:], scope
+    def __init__(self, index: DiskIndex, queries: Floats32, scope: Scope) -> None:
+        self.index, self.coded, self.queries, self.scope = index, index._coded, queries[:], scope
         self.queries.flags.writeable = False  # of one type for the compiler, whoever made them
         n, n_classes, m = len(queries), index.n_classes, scope.per_class
         self.distances: Floats = np.full((n, n_classes, m), np.inf)
@@ -329,55 +331,46 @@ class Lane:
         belief = np.full(n, NO_BELIEF) if scope.belief is None else np.array(scope.belief)
         self.is_own: Bools = np.arange(n_classes) == belief[:, None]
         self._has_own = self.is_own & (np.diff(index.class_starts) >= scope.own)
-        candidates = np.empty((max(CANDIDATES, coded.table.size), 2), dtype=np.int64)
+        candidates = np.empty((max(CANDIDATES, self.coded.table.size), 2), dtype=np.int64)
         self.limits = DiskLimits(
             belief, scope.own, scope.other, np.full(n, np.inf), np.full(n, np.inf),
             self.distances.copy(), self.neighbors.copy(),
             candidates, np.empty(len(candidates)), np.zeros(1, dtype=np.int64),
         )  # fmt: skip
         self.pairs: Ints  # of a block to look at and a query, ascending by block: (n_pairs, 2)
-        self._first: Ints  # the blocks that were looked at first, (n, a few), -1 for none
+        self._first: Ints  # those that were looked at first
 
     def begin(self) -> None:
         """Pair queries with the nearest blocks of each class; of others than the belief, of all."""
-        n, n_classes, m = self.distances.shape
-        n_first = NEAREST_FIRST + max(m, self.scope.any) // self.coded.table.size
-        near, first = np.full((n, n_classes, n_first), np.inf), np.full((n, n_classes, n_first), -1)
+        (n, n_classes, m), table = self.distances.shape, self.coded.table
+        n_first, found = NEAREST_FIRST + max(m, self.scope.any) // table.size, []
         for chunk in self.coded.chunks:
-            minima = chunk.bounds.block_minima(chunk.bounds.place(self.queries)[0])
-            for code, blocks in chunk.classes:
-                lowest = choose_blocks(minima[blocks], n_first).T + chunk.first + blocks.start
-                away = self.coded.table.centers[lowest].astype(np.float64) - self.queries[:, None]
-                away = np.concatenate([near[:, code], np.linalg.norm(away, axis=2)], axis=1)
-                lowest = np.concatenate([first[:, code], lowest], axis=1)
-                order = np.argsort(away, axis=1, kind="stable")[:, :n_first]
-                near[:, code] = np.take_along_axis(away, order, axis=1)
-                first[:, code] = np.take_along_axis(lowest, order, axis=1)
-        near[self.is_own] = -1.0
-        self._first = first.reshape(n, -1)
+            minima, _ = chunk.bound(self.queries)
+            for _, blocks in chunk.classes:
+                lowest = choose_blocks(minima[blocks], n_first) + chunk.first + blocks.start
+                found.append(np.stack([lowest, np.broadcast_to(np.arange(n), lowest.shape)], 2))
+        pairs = np.concatenate(found).reshape(-1, 2)
+        block, query = pairs.T
+        away, code = measure_pairs(table.centers, self.queries, query, block), table.classes[block]
+        kept = nearest_of(query * n_classes + code, away, n_first)
         if self.scope.horizon is not None:
-            rest = np.argsort(near.reshape(n, -1), axis=1, kind="stable")[:, 2 * n_first :]
-            np.put_along_axis(self._first, rest, -1, axis=1)
-        query, place = np.nonzero(self._first >= 0)
-        block = self._first[query, place]
-        order = np.lexsort((query, block))
-        self.pairs = np.column_stack([block[order], query[order]])
+            away[self.is_own[query, code]] = -1.0
+            kept = kept[nearest_of(query[kept], away[kept], 2 * n_first)]
+        self.pairs = self._first = pairs[kept[np.argsort(block[kept], kind="stable")]]
 
     def select(self, *, chunk: Chunk, own: bool | None) -> None:
         """Pair queries with further blocks of a chunk: of the belief, of others, or of all."""
         asked = np.ones_like(self.is_own) if own is None else self.is_own == own
-        placed, half_norms = chunk.bounds.place(self.queries)
-        minima = chunk.bounds.block_minima(placed)
+        minima, to_limits = chunk.bound(self.queries)
         marked: Bools = np.zeros(minima.shape, dtype=bool)
         every, radii = np.arange(len(self.queries)), self.coded.table.radii[chunk.first :, None]
         for code, blocks in chunk.classes:
             if asked[:, code].any():
-                reach = (self.limits.reach(every, code) + radii[blocks]) * ROUND_UP
-                limits = chunk.bounds.to_bound(reach, half_norms)
+                limits = to_limits((self.limits.reach(every, code) + radii[blocks]) * ROUND_UP)
                 np.logical_and(minima[blocks] <= limits, asked[:, code], out=marked[blocks])
-        first = self._first - chunk.first
-        query, place = np.nonzero((first >= 0) & (first < len(marked)))
-        marked[first[query, place], query] = False
+        block, query = self._first.T - [[chunk.first], [0]]
+        known = (block >= 0) & (block < len(marked))
+        marked[block[known], query[known]] = False
         block, query = positions(marked)
         self.pairs = np.column_stack([block + chunk.first, query])
 
@@ -401,11 +394,13 @@ class Lane:
             distance[part] = measure_pairs(index.points, self.queries, query[part], position[part])
             release(index.points)
         if scope.any:
-            merge(self.neighbors, np.zeros_like(self.neighbors), query, distance, 0 * query)
+            equal = np.zeros_like(self.neighbors.T)
+            merge_list(np, self.neighbors.T, equal, distance, 0.0 * query, query)
             np.minimum(limits.any, self.neighbors, out=limits.any)
         _, n_classes, m = self.distances.shape
         known, group = self.distances.reshape(-1, m), query * n_classes + index.labels[position]
-        merge(known, self.rows.reshape(-1, m), group, distance, index.rows[position])
+        rows = self.rows.reshape(-1, m)
+        merge_list(np, known.T, rows.T, distance, index.rows[position], group)
         np.minimum(limits.upper, self.distances, out=limits.upper)
         if scope.horizon is not None:
             fixed, ratio, _ = scope.horizon
@@ -429,21 +424,11 @@ class Lane:
         return from_ranked(distances, self.neighbors, rows, complete)
 
 
-def merge(distances: Floats, rows: Ints, group: Ints, distance: Floats, row: Ints) -> None:
-    """Rank further rows among the nearest of their groups, in place.
-
-    distances, rows: of shape (n_groups, m). group, distance, row: of shape (n,).
-    """
-    m, changed = distances.shape[1], np.unique(group)
-    group = np.concatenate([np.repeat(changed, m), group])
-    distance = np.concatenate([distances[changed].ravel(), distance])
-    row = np.concatenate([rows[changed].ravel(), row])
-    order = np.lexsort((row, distance, group))
+def nearest_of(group: Ints, distance: Floats, n: int) -> Ints:
+    """The n nearest of each group, as places in `group` and `distance`, both of shape (m,)."""
+    order = np.lexsort((distance, group))
     group = group[order]
-    place = np.arange(len(group)) - np.searchsorted(group, group)
-    kept = place < m
-    at, order = (group[kept], place[kept]), order[kept]
-    distances[at], rows[at] = distance[order], row[order]
+    return order[np.arange(len(group)) - np.searchsorted(group, group) < n]
 
 
 def scan(coded: CodedRows, queries: Floats32, pairs: Ints, first: int, limits: DiskLimits) -> int:
@@ -500,21 +485,11 @@ def encode(blocks: Floats32) -> tuple[Any, Floats32, Floats, Floats, Floats]:
     return codes.astype(np.int8), centers, units, errors, radii
 
 
-def sort_close(rows: Floats32, size: int) -> Ints:
-    """An order of rows in memory in which each run of `size`, a power of two, lies close."""
-    order = np.arange(len(rows))
-    if is_compiled() and size >= 16:
-        from iknow.search.kernels.numba.tree import sort_into_cells
-
-        sort_into_cells(rows, order)
+def sort_close(rows: Floats32, order: Ints, size: int) -> Ints:
+    """The rows in `order`, sorted so that each run of `size`, a power of two, lies close."""
+    half = -(-len(order) // size) // 2 * size
+    if not half:
         return order
-    waiting = [slice(0, len(rows))]
-    while waiting:
-        part = waiting.pop()
-        mine = order[part]
-        half = -(-len(mine) // size) // 2 * size
-        if half:
-            widest = rows[mine].var(axis=0, dtype=np.float64).argmax()
-            order[part] = mine[np.argpartition(rows[mine, widest], half)]
-            waiting += [slice(part.start, part.start + half), slice(part.start + half, part.stop)]
-    return order
+    widest = rows[order].var(axis=0, dtype=np.float64).argmax()
+    order = order[np.argpartition(rows[order, widest], half)]
+    return np.concatenate([sort_close(rows, part, size) for part in np.split(order, [half])])

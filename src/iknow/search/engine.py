@@ -19,8 +19,6 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from iknow.core.evidence import NO_EXEMPLAR, Evidence
-
 NO_ROW = np.iinfo(np.int64).max
 """The number of what is no row: after all others."""
 FEW = 16  # so many rows are ranked faster one after the other than by sorting, if
@@ -114,21 +112,6 @@ def find(blocks: Blocks, queries: Any, k: int, m: int) -> Found:
     neighbors = _nearest(*asked, blocks.as_one, k)[0][:, 0] if k else None
     distances, numbers = _nearest(*asked, blocks.by_class, m)
     return Found(distances, numbers, distances[:0, 0] if neighbors is None else neighbors)
-
-
-def fill(blocks: Blocks, queries: Any, evidence: Evidence) -> None:
-    """Write what numpy's blocks say about queries into `evidence`, which is empty."""
-    found = find(blocks, queries, evidence.n_neighbors, evidence.per_class)
-    distances = found.distances.transpose(2, 1, 0)
-    numbers = np.where(found.numbers == NO_ROW, NO_EXEMPLAR, found.numbers).transpose(2, 1, 0)
-    codes = blocks.classes
-    evidence.class_distances[:, codes], evidence.exemplars[:, codes] = (
-        distances[:, :, 0],
-        numbers[:, :, 0],
-    )
-    evidence.further_distances[:, codes] = distances[:, :, 1:]
-    evidence.further_exemplars[:, codes] = numbers[:, :, 1:]
-    evidence.neighbor_distances[:] = found.neighbors.T
 
 
 def _nearest(

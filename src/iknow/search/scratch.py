@@ -64,21 +64,23 @@ class ScratchFile:
 
 
 def write_rows(
-    folder: Folder, n_rows: int, n_features: int, pieces: Iterable[tuple[Floats32, Ints]]
+    folder: Folder, order: Ints, n_features: int, pieces: Iterable[Floats32]
 ) -> Floats32:
-    """Rows on disk, each at its place, as a mapped array of shape (n_rows, n_features).
+    """Rows on disk in another order, as a mapped array of shape (n_rows, n_features).
 
-    pieces: some rows at a time, (m, n_features), and their places, (m,); together every place once.
+    order: which row comes at each place, (n_rows,). pieces: some rows at a time, (m, n_features).
     """
-    width = 4 * n_features
-    file = ScratchFile(folder, width * n_rows)
-    for rows, places in pieces:
-        order = np.argsort(places, kind="stable")
-        ordered, sorted_places = rows[order].astype(np.float32, copy=False), places[order]
-        cuts = np.flatnonzero(np.diff(sorted_places) != 1) + 1
-        for start, end in pairwise([0, *cuts.tolist(), len(order)]):
-            file.write(ordered[start:end], int(sorted_places[start]) * width)
-    written: Floats32 = file.as_rows(n_rows, n_features)
+    places, width, first = np.empty_like(order), 4 * n_features, 0
+    places[order] = np.arange(len(order))
+    file = ScratchFile(folder, width * len(order))
+    for rows in pieces:
+        mine = places[first : first + len(rows)]
+        by_place, first = np.argsort(mine), first + len(rows)
+        ordered, mine = rows[by_place].astype(np.float32, copy=False), mine[by_place]
+        cuts = np.flatnonzero(np.diff(mine) != 1) + 1
+        for start, end in pairwise([0, *cuts.tolist(), len(mine)]):
+            file.write(ordered[start:end], int(mine[start]) * width)
+    written: Floats32 = file.as_rows(len(order), n_features)
     return written
 
 

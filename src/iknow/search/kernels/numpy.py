@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Floats32, Ints
-from iknow.core.evidence import Evidence
-from iknow.search import engine
+from iknow.core.evidence import NO_EXEMPLAR, Evidence
+from iknow.pages import slices
 from iknow.search.bounds import LowerBounds
-from iknow.search.engine import NO_ROW, Groups
+from iknow.search.engine import NO_ROW, Groups, find
 from iknow.search.index import RowIndex
 from iknow.search.threads import for_each, n_cores
 
@@ -35,35 +35,32 @@ class NumpyBlocks:
         cuts = [np.arange(firsts[c], firsts[c + 1], size) for c in self.classes]
         self.starts: Ints = np.concatenate(cuts)
         self.ends: Ints = np.append(self.starts[1:], stored.n_rows)
-        counts = np.array([len(cut) for cut in cuts])
-        n = len(self.starts)
+        n, counts = len(self.starts), [len(cut) for cut in cuts]
         ranks = np.repeat(np.arange(len(cuts)), counts)
-        self.by_class = Groups(
-            np.append(0, np.cumsum(counts)), ranks, int(counts.min()), int(counts.max())
-        )
+        self.by_class = Groups(np.cumsum([0, *counts]), ranks, min(counts), max(counts))
         self.as_one = Groups(np.array([0, n]), np.zeros(n, dtype=np.int64), n, n)
-        self._bounds = LowerBounds(self.points, self.starts, self.ends, size)
+        self.bound = LowerBounds(self.points, self.starts, size).bound
 
     def fill(self, queries: Floats32, evidence: Evidence) -> None:
         """Write the evidence about queries of shape (n_queries, n_features) into `evidence`."""
-        # The slices of `evidence` are views: each task fills in its own queries.
-        for_each(
-            lambda part: engine.fill(self, queries[part], evidence[part]),
-            self._tasks(len(queries)),
-        )
 
-    def _tasks(self, n_queries: int) -> Iterator[slice]:
-        """Slices of queries that fit the memory set aside, enough to keep all cores busy."""
+        def work(part: slice) -> None:
+            own, codes = evidence[part], self.classes  # views
+            found = find(self, queries[part], own.n_neighbors, own.per_class)
+            numbers = np.where(found.numbers == NO_ROW, NO_EXEMPLAR, found.numbers)
+            own.class_distances[:, codes], own.exemplars[:, codes] = (
+                found.distances[0].T,
+                numbers[0].T,
+            )
+            own.further_distances[:, codes] = found.distances[1:].T
+            own.further_exemplars[:, codes] = numbers[1:].T
+            own.neighbor_distances[:] = found.neighbors.T
+
         affordable = BYTES_FOR_MINIMA // (4 * len(self.starts))
-        share = -(-n_queries // n_cores())
-        size = max(1, min(QUERIES_PER_TASK, affordable, share))
-        for start in range(0, n_queries, size):
-            yield slice(start, start + size)
-
-    def bound(self, queries: Floats32) -> tuple[Floats32, Callable[[Floats], Floats32]]:
-        placed, half_norms = self._bounds.place(queries)
-        minima = self._bounds.block_minima(placed)
-        return minima, lambda distances: self._bounds.to_bound(distances, half_norms)
+        for_each(
+            work,
+            slices(len(queries), min(QUERIES_PER_TASK, affordable, -(-len(queries) // n_cores()))),
+        )
 
     def promising(self, minima: Floats32, groups: Groups, m: int) -> tuple[Floats32, Ints]:
         groups_of = list(pairwise(groups.starts.tolist()))
@@ -75,20 +72,19 @@ class NumpyBlocks:
             listed, query = positions(self._within(minima, low[0], groups))
             block[0, groups.ranks[listed], query] = listed
             return low, block
-        every = np.arange(minima.shape[1])
         for i, (start, end) in enumerate(groups_of):
             chosen = choose_blocks(minima[start:end], m)
             found = len(chosen)
             block[:found, i], block[found:, i] = start + chosen, start
-            low[:found, i] = minima[start + chosen, every]
+            low[:found, i] = np.take_along_axis(minima[start:end], chosen, axis=0)
         return low, block
 
     def within(
         self, minima: Floats32, limits: Floats32, groups: Groups, at_once: int
     ) -> Iterator[tuple[Ints, Ints]]:
         block, query = positions(self._within(minima, limits, groups))
-        for start in range(0, len(block), at_once):
-            yield block[start : start + at_once], query[start : start + at_once]
+        for part in slices(len(block), at_once):
+            yield block[part], query[part]
 
     def _within(self, minima: Floats32, limits: Floats32, groups: Groups) -> Bools:
         beyond = np.empty(minima.shape, dtype=np.bool_)
@@ -99,38 +95,19 @@ class NumpyBlocks:
     def candidates(
         self, queries: Floats32, query: Ints, block: Ints, m: int
     ) -> tuple[Floats, Ints]:
-        distances = self._measure(queries, query, block)
+        places = self.starts[block, None] + np.arange(self.size)
+        exists = places < self.ends[block, None]
+        places[~exists] = 0
+        distances = measure_pairs(self.points, queries, query[:, None], places)
+        distances[~exists] = np.inf
         if m > 1:
-            rows = self.starts[block] + np.arange(self.size)[:, None]
-            exists = rows < self.ends[block]
-            numbers = np.where(exists, self.rows[np.where(exists, rows, 0)], NO_ROW)
-            return distances.T, numbers
+            return distances.T, np.where(exists, self.rows[places], NO_ROW).T
         place = distances.argmin(axis=1)  # of equals the first, whose number is the lowest
-        return distances[None, np.arange(len(place)), place], self.rows[self.starts[block] + place][
-            None
-        ]
+        every = np.arange(len(place))
+        return distances[None, every, place], self.rows[places[None, every, place]]
 
     def count_candidates(self, m: int) -> int:
         return self.size if m > 1 else 1
-
-    def _measure(self, queries: Floats32, query: Ints, block: Ints) -> Floats:
-        """Distances in float64 from queries to all rows of blocks, of shape (n_pairs, size).
-
-        We subtract before squaring, so nothing cancels, and each distance depends on its two points
-        alone, in whatever batch, block or shard they meet.
-        """
-        size, distances = self.size, np.empty((len(query), self.size))
-        step = max(1, BYTES_FOR_MEASURING // (8 * size * self.points.shape[1]))
-        for start in range(0, len(query), step):
-            part = slice(start, start + step)
-            rows = self.starts[block[part], None] + np.arange(size)
-            ends = self.ends[block[part], None]
-            points = self.points[np.minimum(rows, ends - 1)]
-            difference = np.subtract(points, queries[query[part], None, :], dtype=np.float64)
-            difference *= difference
-            squared = np.where(rows < ends, difference.sum(axis=2), np.inf)
-            np.sqrt(squared, out=distances[part])
-        return distances
 
 
 def _choose_size(stored: RowIndex) -> int:
@@ -164,14 +141,18 @@ def choose_blocks(minima: Floats32, k: int) -> Ints:
 
 
 def measure_pairs(points: Floats32, queries: Floats32, query: Ints, row: Ints) -> Floats:
-    """Distances in float64 from some queries to some points, both by position: shape (n_pairs,)."""
-    distances = np.empty(len(query))
-    step = max(1, BYTES_FOR_MEASURING // (8 * points.shape[1]))
-    for start in range(0, len(query), step):
-        part = slice(start, start + step)
+    """Distances in float64 from queries to points, both by position, in the shape of `row`.
+
+    query, row: of shape (n,), or (n, 1) and (n, size). We subtract before squaring, so nothing
+    cancels, and each distance depends on its two points alone, in whatever batch, block or shard
+    they meet.
+    """
+    distances = np.empty(row.shape)
+    step = max(1, BYTES_FOR_MEASURING // (8 * points.shape[1] * max(1, row[:1].size)))
+    for part in slices(len(row), step):
         difference = np.subtract(points[row[part]], queries[query[part]], dtype=np.float64)
         difference *= difference
-        np.sqrt(difference.sum(axis=1), out=distances[part])
+        np.sqrt(difference.sum(axis=-1), out=distances[part])
     return distances
 
 
