@@ -14,16 +14,11 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, Generic, Protocol, TypeVar, overload
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, Generic, TypeVar, overload
 
 Value = TypeVar("Value")
-
-
-class Acquirable(Protocol):
-    def acquire(self) -> Any: ...
-    def release(self) -> Any: ...
 
 
 class Lock:
@@ -33,10 +28,8 @@ class Lock:
         self._lock = threading.RLock()
         _locks.add(self)
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        with self._lock:  # looked up once: a child releases the lock that it acquired
-            yield
+    def held(self) -> AbstractContextManager[Any]:
+        return self._lock  # looked up once: a child releases the lock that it acquired
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Lock, ()
@@ -72,22 +65,20 @@ class cached_property(Generic[Value]):  # noqa: N801
         return value
 
 
-@contextmanager
-def unforked() -> Iterator[None]:
+def unforked() -> AbstractContextManager[Any]:
     """Delay forks until the block ends. Inside, do not wait for anything a forking thread holds."""
-    with _unforked:
-        yield
+    return _unforked
 
 
-def fork_waits_for(lock: Acquirable) -> None:
+def fork_waits_for(lock: Any) -> None:
     """Delay forks until nobody holds a lock. Locks are acquired in the order they are given."""
     _waited_for.append(lock)
 
 
 _locks: weakref.WeakSet[Lock] = weakref.WeakSet()
 _unforked = threading.RLock()
-_waited_for: list[Acquirable] = [_unforked]
-_taken: list[Acquirable] = []
+_waited_for: list[Any] = [_unforked]
+_taken: list[Any] = []
 
 
 def _before_fork() -> None:

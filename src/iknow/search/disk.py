@@ -281,11 +281,9 @@ class CodedRows:
         for part in slices(len(self.table.classes), BLOCKS_PER_CHUNK):
             centers = self.table.centers[part]
             codes, starts = np.unique(self.table.classes[part], return_index=True)
-            ends = pairwise([*starts.tolist(), len(centers)])
-            classes = [
-                (code, slice(*each)) for code, each in zip(codes.tolist(), ends, strict=True)
-            ]
-            yield Chunk(part.start, classes, LowerBounds(centers, np.arange(len(centers)), 1).bound)
+            ranges = map(slice, starts, [*starts[1:], len(centers)])
+            bound = LowerBounds(centers, np.arange(len(centers)), 1).bound
+            yield Chunk(part.start, list(zip(codes, ranges, strict=True)), bound)
 
 
 class DiskLimits(NamedTuple):
@@ -398,9 +396,9 @@ class Lane:
             merge_list(np, self.neighbors.T, equal, distance, 0.0 * query, query)
             np.minimum(limits.any, self.neighbors, out=limits.any)
         _, n_classes, m = self.distances.shape
-        known, group = self.distances.reshape(-1, m), query * n_classes + index.labels[position]
-        rows = self.rows.reshape(-1, m)
-        merge_list(np, known.T, rows.T, distance, index.rows[position], group)
+        known, numbers = self.distances.reshape(-1, m).T, self.rows.reshape(-1, m).T
+        group = query * n_classes + index.labels[position]
+        merge_list(np, known, numbers, distance, index.rows[position], group)
         np.minimum(limits.upper, self.distances, out=limits.upper)
         if scope.horizon is not None:
             fixed, ratio, _ = scope.horizon

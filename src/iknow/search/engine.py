@@ -107,32 +107,22 @@ def find(blocks: Blocks, queries: Any, k: int, m: int) -> Found:
 
     queries: float32, of shape (n, n_features).
     """
-    minima, to_limits = blocks.bound(queries)
-    asked = blocks, queries, minima, to_limits
-    neighbors = _nearest(*asked, blocks.as_one, k)[0][:, 0] if k else None
-    distances, numbers = _nearest(*asked, blocks.by_class, m)
+    bounds = blocks.bound(queries)
+    neighbors = _nearest(blocks, queries, bounds, blocks.as_one, k)[0][:, 0] if k else None
+    distances, numbers = _nearest(blocks, queries, bounds, blocks.by_class, m)
     return Found(distances, numbers, distances[:0, 0] if neighbors is None else neighbors)
 
 
-def _nearest(
-    blocks: Blocks,
-    queries: Any,
-    minima: Any,
-    to_limits: Callable[[Any], Any],
-    groups: Groups,
-    m: int,
-) -> tuple[Any, Any]:
+def _nearest(blocks: Blocks, queries: Any, bounds: Any, groups: Groups, m: int) -> tuple[Any, Any]:
     """Distances and numbers of the m nearest rows of each group: (m, n_groups, n_queries)."""
-    xp, n = blocks.xp, len(queries)
+    (minima, to_limits), xp, n = bounds, blocks.xp, len(queries)
     every = xp.arange(n, device=queries.device)
     low, promising = blocks.promising(minima, groups, m)
     shape = m, *promising.shape[1:]
     at = promising.reshape(-1, n), every
     minima[at] = xp.inf  # measured
-    step = max(
-        1, blocks.bytes_of_candidates // (64 * n * len(promising) * blocks.count_candidates(m))
-    )
-    parts = []
+    at_once = max(1, blocks.bytes_of_candidates // (64 * blocks.count_candidates(m)))
+    step, parts = max(1, at_once // (n * len(promising))), []
     for first in range(0, shape[1], step):
         block = promising[:, first : first + step]
         pairs = xp.broadcast_to(every, block.shape).reshape(-1), block.reshape(-1)
@@ -147,7 +137,6 @@ def _nearest(
     nearest, number = (xp.concat(each, 1) for each in zip(*parts, strict=True))
     # While a group has too few rows, all its blocks are open, but not those measured already.
     limits = to_limits(nearest[-1].reshape(shape[1:])).clip(max=LARGEST)
-    at_once = max(1, blocks.bytes_of_candidates // (64 * blocks.count_candidates(m)))
     for block, query in blocks.within(minima, limits, groups, at_once):
         distances, numbers = blocks.candidates(queries, query, block, m)
         column = groups.ranks[block] * n + query

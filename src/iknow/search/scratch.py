@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import errno
-import mmap
 import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -37,30 +37,23 @@ class ScratchFile:
         self.folder = as_folder(folder)
         check_room(self.folder, needed)
         self._lock = Lock()
-        try:
+        with explained(self.folder):
             self._file: Any = tempfile.TemporaryFile(dir=self.folder, buffering=0)  # noqa: SIM115
-        except OSError as error:
-            raise _failed(self.folder, error) from error
         weakref.finalize(self, self._file.close)
 
     def write(self, content: Any, start: int) -> None:
         """Write the bytes of a contiguous array from byte `start` on."""
         rest = np.ascontiguousarray(content).reshape(-1).view(np.uint8).data
-        try:
-            with self._lock.held():
-                self._file.seek(start)
-                while len(rest):
-                    rest = rest[self._file.write(rest) :]
-        except OSError as error:
-            raise _failed(self.folder, error) from error
+        with explained(self.folder), self._lock.held():
+            self._file.seek(start)
+            while len(rest):
+                rest = rest[self._file.write(rest) :]
 
     def as_rows(self, n_rows: int, n_features: int, dtype: Any = np.float32) -> Any:
         """The file as an array of this shape, mapped, not read."""
         if n_rows == 0:
             return np.empty((0, n_features), dtype=dtype)
-        n_bytes = n_rows * n_features * np.dtype(dtype).itemsize
-        mapped = mmap.mmap(self._file.fileno(), n_bytes, access=mmap.ACCESS_READ)
-        return np.frombuffer(mapped, dtype=dtype).reshape(n_rows, n_features)
+        return np.memmap(self._file, dtype, "r", shape=(n_rows, n_features)).view(np.ndarray)
 
 
 def write_rows(
@@ -106,10 +99,15 @@ def check_room(folder: Path, needed: int) -> None:
         )
 
 
-def _failed(folder: Path, error: OSError) -> InputError:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return InputError(
+@contextmanager
+def explained(folder: Path) -> Iterator[None]:
+    """Say what is wrong with a folder that cannot be written to."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise InputError(f"{folder} cannot be written to: {error}") from error
+        raise InputError(
             f"the disk of {folder} is full: make room, or choose a folder on another disk. "
             "Nothing was left on it"
-        )
-    return InputError(f"{folder} cannot be written to: {error}")
+        ) from error

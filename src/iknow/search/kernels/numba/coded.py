@@ -14,7 +14,8 @@ import numpy as np
 
 from iknow.core.arrays import Floats, Floats32, Ints
 from iknow.search.disk import FAR, LEAST_SLACK, ROUND_UP
-from iknow.search.kernels.numba.compile import compiled, compiled_freely, inlined
+from iknow.search.kernels.numba.compile import compiled, inlined
+from iknow.search.kernels.numba.walk import compare
 
 CELL = 16  # rows
 WORTH_CELLS = 3  # queries of a block for which its cells are worthwhile
@@ -40,7 +41,7 @@ def scan_pairs(
         if limits.n_found[0] + end - start > len(limits.low):
             return at
         code, unit, error = table.classes[block], table.units[block], table.errors[block]
-        length = _place(queries, query, table.centers, block, unit, placed)
+        length = _place(queries[query], table.centers[block], unit, placed[0])
         if not length < FAR:
             away, radius = unit * length, table.radii[block]
             low, high = away / ROUND_UP - radius, away * ROUND_UP + radius
@@ -58,11 +59,11 @@ def scan_pairs(
             if known == block:
                 number = (cell - start) // CELL
                 furthest = reach + widths[number]
-                if compare(placed, means, number) > furthest * furthest * loose * ROUND_UP:
+                if compare(placed, 0, means, number) > furthest * furthest * loose * ROUND_UP:
                     continue
             most = reach * reach * loose * ROUND_UP
             for slot in range(cell, min(cell + CELL, end)):
-                total = np.float64(compare(placed, codes, slot))
+                total = np.float64(compare(placed, 0, codes, slot))
                 if total > most:
                     continue
                 low = unit * (np.sqrt(total / loose) - blur) - error
@@ -74,26 +75,14 @@ def scan_pairs(
     return len(pairs)
 
 
-@compiled_freely
-def compare(placed: Floats32, rows: Any, row: int) -> Any:
-    """The squared distance between a query and a row in float32, summed in any order."""
-    total = np.float32(0)
-    for j in range(placed.shape[1]):
-        difference = placed[0, j] - np.float32(rows[row, j])
-        total += difference * difference
-    return total
-
-
 @compiled
-def _place(
-    queries: Floats32, query: int, centers: Floats32, block: int, unit: float, placed: Floats32
-) -> Any:
+def _place(query: Floats32, center: Floats32, unit: float, placed: Floats32) -> Any:
     """A query in the units of a block, as float32; returns its length there."""
     squared = 0.0
-    for j in range(queries.shape[1]):
-        each = (np.float64(queries[query, j]) - np.float64(centers[block, j])) / unit
+    for j in range(len(query)):
+        each = (np.float64(query[j]) - np.float64(center[j])) / unit
         squared += each * each
-        placed[0, j] = np.float32(each) if abs(each) < FAR else np.float32(0)
+        placed[j] = np.float32(each) if abs(each) < FAR else np.float32(0)
     return np.sqrt(squared)
 
 

@@ -21,7 +21,7 @@ import uuid
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,6 @@ from numba.core.compiler_lock import global_compiler_lock
 
 from iknow.locking import fork_waits_for
 
-OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
-FREE_SUMS = {"reassoc", "contract", "nsz", "arcp"}
 SEARCH = Path(__file__).parents[2]
 
 config: Any = numba.config  # its attributes are created on import
@@ -49,34 +47,26 @@ _KIND: Any = object.__new__(CompileResultCacheImpl)
 fork_waits_for(global_compiler_lock)
 
 
-def compiled(function: Callable[..., Any]) -> Any:
+def compiled(function: Callable[..., Any], **options: Any) -> Any:
     """A function compiled on its first call; it releases Python's lock."""
-    return _compile(function, OPTIONS)
+    dispatcher: Any = numba.njit(function, nogil=True, error_model="numpy", **options)
+    dispatcher._cache = CompileCache(function)
+    return dispatcher
 
 
-def compiled_freely(function: Callable[..., Any]) -> Any:
-    """Like `compiled`, for sums whose last bits do not matter: vector units may reorder them."""
-    return _compile(function, {**OPTIONS, "fastmath": FREE_SUMS})
+compiled_freely = partial(compiled, fastmath={"reassoc", "contract", "nsz", "arcp"})
+"""Like `compiled`, for sums whose last bits do not matter: vector units may reorder them."""
+compiled_bare = partial(compiled, _nrt=False)
+"""Like `compiled`, for inner functions that allocate nothing.
 
-
-def compiled_bare(function: Callable[..., Any]) -> Any:
-    """Like `compiled`, for inner functions that allocate nothing.
-
-    numba does not count the references of their arrays, which can cost more than the work itself,
-    so these may be passed in records. Whatever such a function calls must be like it.
-    """
-    return _compile(function, {**OPTIONS, "_nrt": False})
+numba does not count the references of their arrays, which can cost more than the work itself, so
+these may be passed in records. Whatever such a function calls must be like it.
+"""
 
 
 def inlined(function: Callable[..., Any]) -> Any:
     """A function compiled into each of its callers."""
     return numba.njit(function, inline="always", error_model="numpy")
-
-
-def _compile(function: Callable[..., Any], options: dict[str, Any]) -> Any:
-    dispatcher: Any = numba.njit(function, **options)
-    dispatcher._cache = CompileCache(function)
-    return dispatcher
 
 
 class UnsafeError(Exception):
@@ -92,25 +82,17 @@ class CompileCache(NullCache):
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The version compiled for a signature, or None."""
         target_context.refresh()
-        try:
+        with _tolerant():
             content = read_file(_folder(), self._file(sig, target_context.codegen()))
             return _KIND.rebuild(target_context, pickle.loads(content))
-        except UnsafeError as error:
-            _warn_once(str(error))
-        except Exception:  # whatever is wrong with a file, compiling replaces it
-            pass
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep the version compiled for a signature, if possible."""
-        try:
+        with _tolerant():
             if _KIND.check_cachable(data):
                 content = _PICKLE.dumps(_KIND.reduce(data))
                 write_file(_folder(), self._file(sig, data.codegen), content)
-        except UnsafeError as error:
-            _warn_once(str(error))
-        except Exception:  # a full disk, no home, a read-only folder
-            pass
 
     def _file(self, sig: Any, codegen: Any) -> str:
         key = f"{self._function} {sig} {codegen.magic_tuple()}"
@@ -118,13 +100,24 @@ class CompileCache(NullCache):
         return f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:32]}"
 
 
+@contextmanager
+def _tolerant() -> Iterator[None]:
+    """Go on without the cache, whatever is wrong: a damaged file, a full disk, no home."""
+    try:
+        yield
+    except UnsafeError as error:
+        _warn_once(str(error))
+    except Exception:  # compiling replaces the file
+        pass
+
+
 def read_file(folder: Path, name: str) -> bytes:
     """The content of a file, complete and as it was written by this user alone.
 
     OSError if it is missing or damaged, `UnsafeError` if someone else may have written it.
     """
-    with _opened(folder) as opened:
-        descriptor = os.open(_at(folder, name), os.O_RDONLY | _NOFOLLOW, dir_fd=opened)
+    with _opened(folder) as (at, opened):
+        descriptor = os.open(at / name, os.O_RDONLY | _NOFOLLOW, dir_fd=opened)
         with open(descriptor, "rb") as file:
             _check(folder / name, os.fstat(descriptor))
             content = file.read()
@@ -138,13 +131,13 @@ def write_file(folder: Path, name: str, content: bytes) -> None:
     """Write a file in one step: a reader finds all of it, or the previous content."""
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
-    with _opened(folder) as opened:
-        temporary = _at(folder, f"{name}.{uuid.uuid4().hex}")
+    with _opened(folder) as (at, opened):
+        temporary = at / f"{name}.{uuid.uuid4().hex}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW
         try:
             with open(os.open(temporary, flags, 0o600, dir_fd=opened), "wb") as file:
                 file.write(hashlib.sha256(content).digest() + content)
-            os.replace(temporary, _at(folder, name), src_dir_fd=opened, dst_dir_fd=opened)
+            os.replace(temporary, at / name, src_dir_fd=opened, dst_dir_fd=opened)
         except BaseException:
             with suppress(OSError):
                 os.unlink(temporary, dir_fd=opened)
@@ -152,30 +145,25 @@ def write_file(folder: Path, name: str, content: bytes) -> None:
 
 
 @contextmanager
-def _opened(folder: Path) -> Iterator[int | None]:
-    """The checked folder, as a descriptor if the system supports that."""
+def _opened(folder: Path) -> Iterator[tuple[Path, int | None]]:
+    """The path to files of a checked folder, from its descriptor if the system supports that."""
     if not _HAS_OWNERS:
-        yield None
+        yield folder, None
         return
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | _NOFOLLOW)
     try:
         _check(folder, os.fstat(descriptor))
-        yield descriptor
+        yield Path(), descriptor
     finally:
         os.close(descriptor)
-
-
-def _at(folder: Path, name: str) -> str:
-    """How to refer to a file: by name if the folder is open, else by path."""
-    return name if _HAS_OWNERS else str(folder / name)
 
 
 def _check(path: Path, status: os.stat_result) -> None:
     """Refuse a file or folder that someone else may have written."""
     if not _HAS_OWNERS:
         return
-    if status.st_uid != os.geteuid():
-        owner, user = status.st_uid, os.geteuid()
+    owner, user = status.st_uid, os.geteuid()
+    if owner != user:
         raise UnsafeError(f"{path} belongs to user {owner}; this process runs as user {user}")
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise UnsafeError(f"others can write to {path} (mode {stat.filemode(status.st_mode)})")
@@ -183,14 +171,13 @@ def _check(path: Path, status: os.stat_result) -> None:
 
 def user_cache() -> Path:
     """Iknow's folder in the system's cache."""
-    chosen = os.environ.get("XDG_CACHE_HOME", "")
-    if os.path.isabs(chosen):  # the specification of this variable says to ignore relative paths
-        return Path(chosen) / "iknow"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "iknow"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "iknow"
-    return Path.home() / ".cache" / "iknow"
+    chosen = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if not chosen.is_absolute():  # the specification of this variable says to ignore relative paths
+        usual = {"darwin": "Library/Caches", "win32": "AppData/Local"}
+        chosen = Path.home() / usual.get(sys.platform, ".cache")
+        if sys.platform == "win32":
+            chosen = Path(os.environ.get("LOCALAPPDATA") or chosen)
+    return chosen / "iknow"
 
 
 def _folder() -> Path:
