@@ -240,18 +240,17 @@ class CodedRows:
         self.positions[start:end] = np.arange(start, end)
         if end - start <= part:
             return
-        sample = take(points, np.linspace(start, end - 1, SAMPLE).astype(np.int64))
-        sample = sample.astype(np.float64)
+        chosen = np.linspace(start, end - 1, SAMPLE).astype(np.int64)
+        sample = take(points, chosen).astype(np.float64)
         depth = min(30, ((end - start - 1) // part).bit_length() + FINER)
         directions = np.linalg.svd(sample - sample.mean(axis=0), full_matrices=False)[2]
         directions = directions[:depth][::-1].T  # the first one counts most
         middle, bits = np.median(sample @ directions, axis=0), 1 << np.arange(directions.shape[1])
-        step = max(1, BYTES_AT_ONCE // (8 * points.shape[1]))
-        parts = [
-            ((rows @ directions > middle) @ bits).astype(np.uint32)
-            for rows in read_through(points[start:end], step)
-        ]
-        self.positions[start:end] = start + np.argsort(np.concatenate(parts), kind="stable")
+        parts = np.empty(end - start, dtype=np.uint32)
+        for each in slices(end - start, BYTES_AT_ONCE // (8 * points.shape[1])):
+            parts[each] = (points[start:end][each] @ directions > middle) @ bits
+            release(points)
+        self.positions[start:end] = start + np.argsort(parts, kind="stable")
 
     def _code(self, points: Floats32, slots: slice, size: int, file: ScratchFile) -> None:
         """Sort the rows of a part into blocks, code and write them."""
@@ -265,17 +264,16 @@ class CodedRows:
         else:
             order = sort_close(rows, order, size)
         self.positions[slots] = taken[order]
-        n_rows, width = rows.shape
-        step, at = max(1, BYTES_AT_ONCE // (8 * size * width)), 0
-        while at < n_rows:
-            whole = min(step, (n_rows - at) // size)  # blocks; the last may be shorter
-            chosen = order[at : at + (whole * size or n_rows)]
-            codes, *known = encode(rows[chosen].reshape(max(1, whole), -1, width))
-            first = int(np.searchsorted(self.table.starts, slots.start + at))
+        # The last block may be shorter: a row is repeated, so that all are coded alike.
+        blocks = np.append(order, np.repeat(order[-1:], -len(order) % size)).reshape(-1, size)
+        first, width = int(np.searchsorted(self.table.starts, slots.start)), rows.shape[1]
+        for part in slices(len(blocks), BYTES_AT_ONCE // (8 * size * width)):
+            codes, *known = encode(rows[blocks[part]])
             for column, values in zip(self.table[2:6], known, strict=True):
-                column[first : first + max(1, whole)] = values  # type: ignore[index]
+                column[first + part.start : first + part.stop] = values  # type: ignore[index]
+            at = part.start * size
+            codes = codes.reshape(-1, width)[: len(rows) - at]
             file.write(codes, (slots.start + at) * width)
-            at += len(chosen)
 
     def _chunks(self) -> Iterator[Chunk]:
         for part in slices(len(self.table.classes), BLOCKS_PER_CHUNK):

@@ -48,35 +48,28 @@ class NumpyBlocks:
             own, codes = evidence[part], self.classes  # views
             found = find(self, queries[part], own.n_neighbors, own.per_class)
             numbers = np.where(found.numbers == NO_ROW, NO_EXEMPLAR, found.numbers)
-            own.class_distances[:, codes], own.exemplars[:, codes] = (
-                found.distances[0].T,
-                numbers[0].T,
-            )
+            own.class_distances[:, codes] = found.distances[0].T
             own.further_distances[:, codes] = found.distances[1:].T
-            own.further_exemplars[:, codes] = numbers[1:].T
+            own.exemplars[:, codes], own.further_exemplars[:, codes] = numbers[0].T, numbers[1:].T
             own.neighbor_distances[:] = found.neighbors.T
 
-        affordable = BYTES_FOR_MINIMA // (4 * len(self.starts))
-        for_each(
-            work,
-            slices(len(queries), min(QUERIES_PER_TASK, affordable, -(-len(queries) // n_cores()))),
-        )
+        n, affordable = len(queries), BYTES_FOR_MINIMA // (4 * len(self.starts))
+        for_each(work, slices(n, min(QUERIES_PER_TASK, affordable, -(-n // n_cores()))))
 
     def promising(self, minima: Floats32, groups: Groups, m: int) -> tuple[Floats32, Ints]:
-        groups_of = list(pairwise(groups.starts.tolist()))
-        shape = min(m, groups.largest), len(groups_of), minima.shape[1]
+        shape = min(m, groups.largest), len(groups.starts) - 1, minima.shape[1]
         low, block = np.full(shape, np.float32(np.inf)), np.empty(shape, dtype=np.int64)
-        if m == 1:  # whichever of equals is listed last
-            for i, (start, end) in enumerate(groups_of):
+        for i, (start, end) in enumerate(pairwise(groups.starts.tolist())):
+            if m == 1:
                 minima[start:end].min(axis=0, out=low[0, i])
-            listed, query = positions(self._within(minima, low[0], groups))
-            block[0, groups.ranks[listed], query] = listed
-            return low, block
-        for i, (start, end) in enumerate(groups_of):
+                continue
             chosen = choose_blocks(minima[start:end], m)
             found = len(chosen)
             block[:found, i], block[found:, i] = start + chosen, start
             low[:found, i] = np.take_along_axis(minima[start:end], chosen, axis=0)
+        if m == 1:  # whichever of equals is listed last
+            listed, query = positions(self._within(minima, low[0], groups))
+            block[0, groups.ranks[listed], query] = listed
         return low, block
 
     def within(
@@ -113,8 +106,8 @@ class NumpyBlocks:
 def _choose_size(stored: RowIndex) -> int:
     """Rows per block: small blocks cost minima to compare, large ones rows to measure.
 
-    The optimum scales with the root of rows / (classes * features); the factor is measured.
-    Blocks grow with the index so that the minima of a task stay within budget.
+    The optimum scales with the root of rows / (classes * features); the factor is measured. Blocks
+    grow with the index so that the minima of a task stay within budget.
     """
     balance = 0.5 * np.sqrt(stored.n_rows / (stored.n_classes * stored.n_features))
     budget = stored.n_rows * 4 * QUERIES_PER_TASK / (2 * BYTES_FOR_MINIMA)
@@ -125,8 +118,7 @@ def _choose_size(stored: RowIndex) -> int:
 def choose_blocks(minima: Floats32, k: int) -> Ints:
     """Promising blocks for each query, k or all if there are fewer: (k or n_blocks, n_queries).
 
-    minima: of shape (n_blocks, n_queries). Each block has the lowest bound of some neighbors, so
-    that only these need to be ranked.
+    minima: (n_blocks, n_queries). Of neighboring blocks only the lowest are ranked.
     """
     n_blocks, n_queries = minima.shape
     if n_blocks <= k:

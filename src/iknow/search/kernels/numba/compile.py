@@ -138,10 +138,9 @@ def write_file(folder: Path, name: str, content: bytes) -> None:
             with open(os.open(temporary, flags, 0o600, dir_fd=opened), "wb") as file:
                 file.write(hashlib.sha256(content).digest() + content)
             os.replace(temporary, at / name, src_dir_fd=opened, dst_dir_fd=opened)
-        except BaseException:
-            with suppress(OSError):
+        finally:
+            with suppress(OSError):  # it is there only if something failed
                 os.unlink(temporary, dir_fd=opened)
-            raise
 
 
 @contextmanager
