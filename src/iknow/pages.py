@@ -88,8 +88,8 @@ def take(array: Any, items: Any) -> Any:
 
 def read_through(array: Any, step: int) -> Iterator[Any]:
     """Successive slices of `step` items; of a mapped file, only one is in memory at a time."""
-    for start in range(0, len(array), step):
-        yield array[start : start + step]
+    for part in slices(len(array), step):
+        yield array[part]
         release(array)
 
 

@@ -120,7 +120,7 @@ def build_on_disk(
     width = np.shape(metric.transform(activations[:1]))[1]
 
     def pieces() -> Iterator[Floats32]:
-        for values in read_through(activations, max(1, VALUES_AT_ONCE // activations.shape[1])):
+        for values in read_through(activations, VALUES_AT_ONCE // activations.shape[1]):
             # As float32, which is what an index stores; it reports what overflows.
             with np.errstate(over="ignore"):
                 points = np.asarray(metric.transform(values)).astype(np.float32, copy=False)

@@ -142,8 +142,7 @@ class DiskIndex(RowIndex):
     def _look(self, lanes: list[Lane]) -> None:
         """Read the blocks that any lane needs, some at a time, and scan them."""
         coded, needed = self._coded, np.unique(np.concatenate([lane.pairs[:, 0] for lane in lanes]))
-        step = max(1, BYTES_READ_AT_ONCE // (coded.table.size * self.n_features))
-        for part in slices(len(needed), step):
+        for part in slices(len(needed), BYTES_READ_AT_ONCE // (coded.table.size * self.n_features)):
             blocks = needed[part]
             coded.expect(blocks)
             share(partial(Lane.scan, first=blocks[0], last=blocks[-1]), lanes)
@@ -155,9 +154,8 @@ class DiskIndex(RowIndex):
 
     def _take(self, points: Floats32, order: Ints) -> Floats32:
         """The points in this order, in a file."""
-        n_features = points.shape[1]
-        pieces = read_through(points, max(1, BYTES_AT_ONCE // (4 * n_features)))
-        return write_rows(self.folder, order, n_features, pieces)
+        pieces = read_through(points, BYTES_AT_ONCE // (4 * points.shape[1]))
+        return write_rows(self.folder, order, points.shape[1], pieces)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the rows themselves; they are written to a file again."""
@@ -197,11 +195,8 @@ class CodedRows:
     blocks of close rows, which are coded and written where they belong. So building takes memory
     for one part on each core, and reads every row three times at most.
 
-    Attributes:
-        table: What is known of each block, in memory.
-        codes: The coded rows by slot, int8 of shape (n_rows, n_features), mapped.
-        positions: The stored row in each slot, of shape (n_rows,).
-        chunks: All blocks, in order.
+    codes: the coded rows by slot, int8 of shape (n_rows, n_features), mapped. positions: the stored
+    row in each slot, of shape (n_rows,). table, chunks: all blocks, in order.
     """
 
     def __init__(self, index: DiskIndex) -> None:
@@ -242,8 +237,8 @@ class CodedRows:
             return
         chosen = np.linspace(start, end - 1, SAMPLE).astype(np.int64)
         sample = take(points, chosen).astype(np.float64)
-        depth = min(30, ((end - start - 1) // part).bit_length() + FINER)
         directions = np.linalg.svd(sample - sample.mean(axis=0), full_matrices=False)[2]
+        depth = min(30, ((end - start - 1) // part).bit_length() + FINER)
         directions = directions[:depth][::-1].T  # the first one counts most
         middle, bits = np.median(sample @ directions, axis=0), 1 << np.arange(directions.shape[1])
         parts = np.empty(end - start, dtype=np.uint32)
@@ -411,13 +406,13 @@ class Lane:
         found = from_ranked(self.distances, self.neighbors, self.rows)
         if self.scope.horizon is None:
             return found
-        cap = find_cap(found, self.scope)[1][:, None]
+        _, cap = find_cap(found, self.scope)
         is_own, place = self.is_own[:, :, None], np.arange(self.distances.shape[2])
-        kept = is_own | (self.distances <= cap[:, :, None])
+        kept = is_own | (self.distances <= cap[:, None, None])
         kept &= place < np.where(is_own, self.scope.own, self.scope.other)
-        distances, rows = np.where(kept, self.distances, np.inf), np.where(kept, self.rows, -1)
-        complete = np.pad(np.nextafter(cap, np.inf), ((0, 0), (1, 1)), constant_values=np.inf)
-        return from_ranked(distances, self.neighbors, rows, complete)
+        self.distances[~kept], self.rows[~kept] = np.inf, NO_EXEMPLAR
+        found.complete_below[:, 1] = np.nextafter(cap, np.inf)
+        return from_ranked(self.distances, self.neighbors, self.rows, found.complete_below)
 
 
 def nearest_of(group: Ints, distance: Floats, n: int) -> Ints:
@@ -438,7 +433,6 @@ def scan(coded: CodedRows, queries: Floats32, pairs: Ints, first: int, limits: D
         from iknow.search.kernels.numba.coded import scan_pairs
 
         return int(scan_pairs(table, codes, queries, pairs, first, limits))
-    k = limits.any.shape[1]
     while first < len(pairs):
         block, n = int(pairs[first, 0]), int(limits.n_found[0])
         slots = slice(*table.starts[block : block + 2].tolist())
@@ -454,10 +448,11 @@ def scan(coded: CodedRows, queries: Floats32, pairs: Ints, first: int, limits: D
         end = limits.n_found[0] = n + len(at)
         limits.found[n:end] = np.column_stack([query[at], slots.start + row])
         limits.low[n:end] = low[at, row]
-        upper = np.sort(np.concatenate([limits.upper[query, code], high], axis=1))
-        limits.upper[query, code] = upper[:, : limits.upper.shape[2]]
-        if k:
-            limits.any[query] = np.sort(np.concatenate([limits.any[query], high], axis=1))[:, :k]
+        for known in (limits.upper[:, code], limits.any)[
+            : 2 if limits.any.shape[1] else 1
+        ]:  # views
+            upper = np.sort(np.concatenate([known[query], high], axis=1))
+            known[query] = upper[:, : known.shape[1]]
         first = last
     return first
 

@@ -42,20 +42,16 @@ class Groups(NamedTuple):
 class Blocks(Protocol):
     """Rows in blocks: where they lie and who computes.
 
-    classes: codes of the classes that have rows, of shape (n_inhabited,). by_class, as_one: the
-    groups to search. bytes_of_candidates: for measured rows at any time.
+    by_class: the groups to search, only of classes with rows. as_one: all blocks in one.
+    bytes_of_candidates: for measured rows at any time.
     """
+
+    by_class: Groups
+    as_one: Groups
+    bytes_of_candidates: int
 
     @property
     def xp(self) -> Any: ...
-    @property
-    def classes(self) -> Any: ...
-    @property
-    def by_class(self) -> Groups: ...
-    @property
-    def as_one(self) -> Groups: ...
-    @property
-    def bytes_of_candidates(self) -> int: ...
 
     def bound(self, queries: Any) -> tuple[Any, Callable[[Any], Any]]:
         """A lower bound for each block, of shape (n_blocks, n_queries), and what gives limits.

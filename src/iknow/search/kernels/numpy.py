@@ -140,7 +140,7 @@ def measure_pairs(points: Floats32, queries: Floats32, query: Ints, row: Ints) -
     they meet.
     """
     distances = np.empty(row.shape)
-    step = max(1, BYTES_FOR_MEASURING // (8 * points.shape[1] * max(1, row[:1].size)))
+    step = BYTES_FOR_MEASURING // (8 * points.shape[1] * max(1, row[:1].size))
     for part in slices(len(row), step):
         difference = np.subtract(points[row[part]], queries[query[part]], dtype=np.float64)
         difference *= difference
