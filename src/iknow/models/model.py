@@ -164,7 +164,9 @@ def find_belief(scores: Floats) -> Ints:
 
     `NO_BELIEF` if a score is NaN, several are infinite, or all are minus infinity.
     """
-    belief = scores.argmax(axis=1)
+    belief: Ints = scores.argmax(axis=1)
+    if np.isfinite(scores).all():
+        return belief
     highest = scores[np.arange(len(scores)), belief]
     several = (scores == np.inf).sum(axis=1) > 1
     return np.where(np.isnan(highest) | (highest == -np.inf) | several, NO_BELIEF, belief)

@@ -86,7 +86,7 @@ class _Pass:
         # Frozen TorchScript has no mode.
         self._training = [part for part in self._parts if getattr(part, "training", False)]
         # A part compiled by `module.compile()` ignores hooks added later.
-        found = [(part, vars(part).get("_compiled_call_impl")) for part in self._parts]
+        found = ((part, vars(part).get("_compiled_call_impl")) for part in self._parts)
         self._compiled = [(part, call) for part, call in found if call is not None]
 
     def watch(

@@ -27,8 +27,7 @@ def arguments(tensors: Fields, module: nn.Module) -> tuple[tuple[Any, ...], dict
     A module with a single parameter, which is none of the names, takes the dict as a whole.
     """
     placed, named = as_call(tensors)
-    taken = _parameters(module)
-    if not named or not taken:
+    if not named or not (taken := _parameters(module)):
         return placed, named
     kinds = {parameter.kind for parameter in taken.values()}
     unknown = [name for name in named if name not in taken]

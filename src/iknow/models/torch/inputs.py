@@ -9,6 +9,8 @@ embedding and stay as they are.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -44,12 +46,14 @@ def prepare(inputs: Any, module: nn.Module) -> Any:
 
 def to_tensors(batch: Any, module: nn.Module) -> tuple[Fields, Bools]:
     """Copies on a module's device and in its precision, and which samples are not finite."""
-    like = next(module.parameters(), next(module.buffers(), torch.empty(0)))
+    like = next(chain(module.parameters(), module.buffers()), None)
+    like = torch.empty(0) if like is None else like
     given = batch.arrays if isinstance(batch, Fields) else {"0": batch}
     tensors = {name: _to_tensor(values, like) for name, values in given.items()}
     strange = np.zeros(len(next(iter(tensors.values()))), dtype=bool)
     for tensor in tensors.values():
-        if tensor.is_floating_point():
+        # An infinite term never leaves a sum, which takes less time than to look at each.
+        if tensor.is_floating_point() and not isfinite(tensor.sum()):
             finite = torch.isfinite(tensor)
             bad = ~finite.flatten(1).all(dim=1) if tensor.ndim > 1 else ~finite
             strange |= bad.cpu().numpy()
@@ -125,12 +129,13 @@ def _is_array(values: Any) -> bool:
 
 
 def _to_tensor(values: Any, like: Tensor) -> Tensor:
-    if not isinstance(values, Tensor):
+    is_copy = not isinstance(values, Tensor)
+    if is_copy:
         # torch takes no read-only, reversed or byte-swapped arrays.
         dtype = np.asarray(values).dtype.newbyteorder("=")
         values = torch.from_numpy(np.array(values, dtype=dtype, order="C"))
-    tensor: Tensor = values
-    if not tensor.is_floating_point():
-        return tensor.to(like.device, copy=True)
-    precision = like.dtype if like.is_floating_point() else torch.get_default_dtype()
-    return tensor.detach().to(like.device, precision, copy=True)
+    precision = values.dtype
+    if values.is_floating_point():
+        precision = like.dtype if like.is_floating_point() else torch.get_default_dtype()
+    tensor: Tensor = values.detach().to(like.device, precision, copy=not is_copy)
+    return tensor

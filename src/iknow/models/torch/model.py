@@ -15,6 +15,7 @@ which add in another order.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from iknow.models.apart import observe_apart
 from iknow.models.fields import Fields
 from iknow.models.lengths import Sizes
 from iknow.models.model import Model, Observation, check_layers, check_type, make_observation
-from iknow.models.pooling import Pool, Pooling
+from iknow.models.pooling import WHOLE, Pool, Pooling
 from iknow.models.scores import ScoresOption, as_columns, check_scores, find_output
 from iknow.models.torch import inputs as given
 from iknow.models.torch.calling import arguments, check_complete
@@ -132,9 +133,11 @@ class TorchModel(Model):
             raise LayerError("nothing is known about scores that are chosen by scores=")
 
     def _check_layers(self, layers: Sequence[str], parts: Mapping[str, nn.Module]) -> None:
+        plain = [layer for layer in layers if layer.removesuffix(ENTRANCE) not in parts]
+        if not (set(plain).difference(WHOLE) or self.pooling.is_by_layer):
+            return  # to list all names takes longer than a small module
         listed = list(dict.fromkeys(["input", *parts, "output"]))
         entrances = [f"{name}{ENTRANCE}" for name in parts]
-        plain = [layer for layer in layers if layer not in entrances]
         script = isinstance(self.module, torch.jit.ScriptModule)
         kind = f"{self._name} (TorchScript, whose inside cannot be read)" if script else self._name
         check_layers(plain, listed, kind)
@@ -191,7 +194,8 @@ class TorchModel(Model):
         placed, named = arguments(tensors, self.module)
         device = next(iter(tensors.arrays.values())).device.type
         # Evidence and queries need the same precision, even if the caller uses autocast.
-        exact = torch.autocast(device, enabled=False)
+        mixed = torch.is_autocast_enabled(device)
+        exact = torch.autocast(device, enabled=False) if mixed else nullcontext()
         with forward_pass(self.module, watched, act, entered), torch.no_grad(), exact:
             try:
                 return self.module(*placed, **named)
