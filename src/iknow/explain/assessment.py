@@ -92,10 +92,10 @@ class Assessment:
                 f"supports are needed for the layers {sorted(self.evidence)}; "
                 f"got them for {sorted(self.found)}"
             )
-        unmarked = np.flatnonzero(~self.answered & ~self.invalid)
-        if len(unmarked):
+        marked = self.answered | self.invalid
+        if not marked.all():
             raise InputError(
-                f"a sample without belief must be invalid; row {unmarked[0]} is not marked so"
+                f"a sample without belief must be invalid; row {marked.argmin()} is not marked so"
             )
 
     def __len__(self) -> int:

@@ -81,7 +81,8 @@ def _measure(values: Floats) -> tuple[Floats, Floats, Floats]:
     So no square overflows or underflows. Norms are at least 1, and 1 for zero vectors.
     """
     largest: Floats = np.abs(values).max(axis=1, initial=0.0)
+    is_some = largest > 0
     with np.errstate(invalid="ignore"):
-        scaled = values / np.where(largest > 0, largest, 1.0)[:, None]
+        scaled = values / np.where(is_some, largest, 1.0)[:, None]
     norms = np.sqrt(np.einsum("ij,ij->i", scaled, scaled))
-    return scaled, largest, np.where(largest > 0, norms, 1.0)
+    return scaled, largest, np.where(is_some, norms, 1.0)

@@ -30,11 +30,11 @@ def in_parts(
         )
     step = max(1, NUMBERS_AT_ONCE // max(1, values.shape[1]))
     first = change(values[:step].astype(np.float64))
-    if len(values) <= step and values.dtype != np.float32:
-        return first
-    kind = np.float32 if values.dtype == np.float32 else np.float64
-    points = np.empty((len(values), first.shape[1]), dtype=kind)
+    kind: Any = np.float32 if values.dtype == np.float32 else np.float64
     with np.errstate(over="ignore"):  # an index reports what is not finite in float32
+        if len(values) <= step:
+            return first.astype(kind, order="C", copy=False)
+        points = np.empty((len(values), first.shape[1]), dtype=kind)
         points[:step] = first
         for start in range(step, len(values), step):
             part = slice(start, start + step)

@@ -72,4 +72,6 @@ def to_array(output: Any, what: str) -> Any:
             "wrap the module so that it returns one"
         )
     wide = torch.float64 if output.dtype == torch.float64 else torch.float32
+    if output.dtype == wide and output.device.type == "cpu":  # numpy copies with less around it
+        return output.detach().numpy().copy("K")
     return output.detach().to("cpu", wide, copy=True).numpy()
