@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from iknow.core.arrays import Bools, Floats32, Ints
+from iknow.core.arrays import Bools, Ints
 from iknow.core.codes import NO_BELIEF
 from iknow.core.decision import Decision
 from iknow.core.evidence import Evidence, discard_evidence, stack_evidence
@@ -19,7 +19,7 @@ from iknow.core.rule import Rule
 from iknow.errors import InputError
 from iknow.explain.on_request import OnRequest
 from iknow.models.joining import join_observations, join_whole
-from iknow.models.model import Model, Observation
+from iknow.models.model import Observation
 from iknow.models.samples import Samples
 from iknow.search.index import Index
 from iknow.search.layer import LayerIndex
@@ -34,35 +34,16 @@ QUERIES_AT_ONCE = 4096  # of the kept activations, so that copies of them stay s
 class Findings:
     """What a model and the indexes of its layers say about n samples.
 
-    observation: of all samples, without activations. evidence: by layer, now or on request.
-    supports: by layer, masks of shape (n, n_classes), meaningless for invalid samples; None if they
-    follow from the evidence. activations: by layer, of shape (n, n_features); None if not kept.
-    decisions: by layer, if these were found, and the supports with them.
+    observation: of all samples; without activations if these are not kept. evidence: by layer, now
+    or on request. supports: by layer, masks of shape (n, n_classes), meaningless for invalid
+    samples; None if they follow from the evidence. decisions: by layer, if these were found, and
+    the supports with them.
     """
 
     observation: Observation
     evidence: Mapping[str, Evidence]
-    supports: Mapping[str, Bools] | None
-    activations: Mapping[str, Floats32] | None = None
+    supports: Mapping[str, Bools] | None = None
     decisions: Mapping[str, Decision] | None = None
-
-
-def observe_batches(
-    model: Model, layers: Iterable[str], batches: Iterable[Any], n_columns: int
-) -> Iterator[Observation]:
-    """Run the model on one batch after another, in some layers. n_columns: of the scores.
-
-    A model on its own device computes the next batch during the search for this one; on the same
-    cores the two would only take turns.
-    """
-    asked = tuple(layers)
-
-    def observe(batch: Any) -> Observation:
-        observation = model.observe(batch, asked)
-        check_columns(observation.scores.shape[1], n_columns)
-        return observation
-
-    return map_ahead(observe, batches) if model.is_elsewhere else map(observe, batches)
 
 
 def map_ahead(work: Callable[[Any], Item], items: Iterable[Any]) -> Iterator[Item]:
@@ -121,9 +102,7 @@ def gather_evidence(
         whole = join_whole(searched(), samples.n_samples)
     else:
         whole = join_observations([replace(o, activations={}) for o in searched()])
-    stacked = {layer: stack_evidence(parts) for layer, parts in evidence.items()}
-    activations = whole.activations if kept else None
-    return Findings(replace(whole, activations={}), stacked, None, activations)
+    return Findings(whole, {layer: stack_evidence(parts) for layer, parts in evidence.items()})
 
 
 def find_decisions(
@@ -156,8 +135,7 @@ def find_decisions(
     later = _gather_later(whole, indexes, k, per_class)
     decisions = {layer: stack_evidence(parts) for layer, parts in found.items()}
     supports = {layer: decision.support for layer, decision in decisions.items()}
-    kept_whole = replace(whole, activations={})
-    return Findings(kept_whole, later, supports, whole.activations, decisions)
+    return Findings(whole, later, supports, decisions)
 
 
 def _can_be_kept(

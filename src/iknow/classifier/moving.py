@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -51,26 +51,31 @@ NOT_BOUNDED = (
 
 
 def movements_on_request(
-    model: Model, indexes: Mapping[str, LayerIndex], sizes: Sizes, found: Findings
+    model: Model, indexes: Mapping[str, LayerIndex], sizes: Callable[[], Sizes], found: Findings
 ) -> OnRequest[Movement]:
-    """How far the points of each layer can move, on request; sizes: of the assessed inputs."""
-    belief = found.observation.belief
-    mover = Mover(model, indexes, sizes, found.activations, belief)
-    return OnRequest(indexes, mover.find, np.arange(len(belief)))
+    """How far the points of each layer can move, on request; sizes: finds those of the inputs."""
+    seen = found.observation
+    mover = Mover(model, indexes, sizes, seen.activations or None, seen.belief)
+    return OnRequest(indexes, mover.find, np.arange(len(seen)))
 
 
 @dataclass(frozen=True, eq=False)
 class Mover:
     """Finds how far the points of n samples can move.
 
-    activations: by layer, of shape (n, n_features); None if not kept. belief: of shape (n,).
+    measure: finds the sizes of the inputs. activations: by layer, of shape (n, n_features); None if
+    not kept. belief: of shape (n,).
     """
 
     model: Model
     indexes: Mapping[str, LayerIndex]
-    sizes: Sizes
+    measure: Callable[[], Sizes]
     activations: Mapping[str, Floats32] | None
     belief: Ints
+
+    @cached_property
+    def sizes(self) -> Sizes:
+        return self.measure()
 
     def find(self, layer: str, positions: Ints) -> Movement:
         """How far the points of the samples at these positions can move."""

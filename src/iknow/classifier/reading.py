@@ -53,10 +53,11 @@ class ReadingMixin(CommittingMixin):
             prepared = self.model_.prepare(inputs)
             table = prepared if isinstance(inputs, Mapping) else inputs
             # Other models take numbers by their places: a table's names must not change either.
-            if is_estimator(self.model) or hasattr(table, "columns"):
-                known = hasattr(self, "n_features_in_")
-                if known or not hasattr(self, "indexes_"):
-                    parameters.check_features(self, table, reset=not known)
+            known = hasattr(self, "n_features_in_")
+            if (known or not hasattr(self, "indexes_")) and (
+                is_estimator(self.model) or hasattr(table, "columns")
+            ):
+                parameters.check_features(self, table, reset=not known)
             return prepared
 
         takes_pairs = isinstance(self.model_, PrecomputedModel)

@@ -217,9 +217,22 @@ class TuningMixin(ChangingMixin):
     def _observe(
         self, samples: Samples, indexes: Mapping[str, LayerIndex], *, measuring: bool = False
     ) -> Iterator[Observation]:
-        batches = samples.read(measuring=measuring)
-        shown = track(batches, samples.n_batches, "Gathering evidence", enabled=self.progress)
-        return gathering.observe_batches(self.model_, indexes, shown, self._n_columns)
+        """What the model says about one batch after another, in the layers of some indexes.
+
+        A model on its own device computes the next batch during the search for this one; on the
+        same cores the two would only take turns.
+        """
+        model, layers, n_columns = self.model_, tuple(indexes), self._n_columns
+
+        def observe(batch: Any) -> Observation:
+            observation = model.observe(batch, layers)
+            gathering.check_columns(observation.scores.shape[1], n_columns)
+            return observation
+
+        batches, n = samples.read(measuring=measuring), samples.n_batches
+        shown = track(batches, n, "Gathering evidence", enabled=self.progress)
+        ahead = n != 1 and model.is_elsewhere
+        return gathering.map_ahead(observe, shown) if ahead else map(observe, shown)
 
     def recertify(self, X: Any, y: Any = None, *, reference: Any = None) -> Self:
         """Choose the neighborhoods again, for the goal that they were chosen for.

@@ -8,6 +8,7 @@ labels and its sizes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -17,7 +18,7 @@ from iknow.core.arrays import Ints, Labels
 from iknow.errors import InputError
 from iknow.models.inputs import choose_rows, count_samples, cut_batches, has_gaps
 from iknow.models.labels import as_labels, as_vector, check_count
-from iknow.models.lengths import Sizes, join_sizes, measure
+from iknow.models.lengths import Sizes, join_sizes, measure_later
 from iknow.models.loaders import Loader, describe_nothing, find_loader, split_batch
 from iknow.models.stored_inputs import take_rows as copy_rows
 
@@ -51,7 +52,7 @@ class Samples:
         self.richest: tuple[Any, Labels, Ints] | None = None
         self._batches, self._given = batches, labels
         self._came: list[Labels] = []
-        self._sizes: list[Sizes] = []
+        self._sizes: list[Callable[[], Sizes]] = []
         self._n_read = self._most_classes = 0
 
     def first(self) -> Any:
@@ -70,7 +71,7 @@ class Samples:
     def read(self, *, measuring: bool = False) -> Iterator[Any]:
         """The inputs of each batch; labels, and sizes if wanted, are kept before a model runs."""
         if measuring and self.inputs is not None:
-            self._sizes.append(measure(self.inputs))
+            self._sizes.append(measure_later(self.inputs))
         for inputs, labels in self._batches:
             n, start = count_samples(inputs), self._n_read
             self._n_read += n
@@ -86,7 +87,7 @@ class Samples:
     def _note(self, inputs: Any, start: int, *, measuring: bool) -> None:
         """Remember what is wanted of a loader's batch that begins with sample `start`."""
         if measuring:
-            self._sizes.append(measure(inputs))
+            self._sizes.append(measure_later(inputs))
         known = self._came[-1:] if self._given is None else [self._given[start : self._n_read]]
         if not known or len(known[0]) != count_samples(inputs):
             return
@@ -118,9 +119,9 @@ class Samples:
         return check_count(labels, self._n_read)
 
     @property
-    def sizes(self) -> Sizes:
-        """The sizes of all inputs, after they were read with `measuring`."""
-        return join_sizes(self._sizes)
+    def sizes(self) -> Callable[[], Sizes]:
+        """What finds the sizes of all inputs, after they were read with `measuring`."""
+        return partial(join_sizes, self._sizes)
 
 
 def as_samples(
