@@ -172,7 +172,7 @@ class ExportedModel(Model):
         check_layers(layers, available, "the exported program")
         self.pooling.check_names(available, "the exported program")
         tensors, strange = given.to_tensors(batch, self._graph)
-        if not strange.any():
+        if strange is None:
             return self._ask_in_parts(tensors, layers)
         return observe_apart(
             self._ask_in_parts,

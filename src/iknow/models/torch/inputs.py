@@ -44,19 +44,21 @@ def prepare(inputs: Any, module: nn.Module) -> Any:
     return as_fields({name: _prepare_one(values, f"X[{name!r}]") for name, values in given.items()})
 
 
-def to_tensors(batch: Any, module: nn.Module) -> tuple[Fields, Bools]:
-    """Copies on a module's device and in its precision, and which samples are not finite."""
+def to_tensors(batch: Any, module: nn.Module) -> tuple[Fields, Bools | None]:
+    """Copies on a module's device and in its precision, and which samples are not finite, a mask of
+    shape (n,); None if all are.
+    """
     like = next(chain(module.parameters(), module.buffers()), None)
     like = torch.empty(0) if like is None else like
     given = batch.arrays if isinstance(batch, Fields) else {"0": batch}
     tensors = {name: _to_tensor(values, like) for name, values in given.items()}
-    strange = np.zeros(len(next(iter(tensors.values()))), dtype=bool)
+    strange: Bools | None = None
     for tensor in tensors.values():
         # An infinite term never leaves a sum, which takes less time than to look at each.
         if tensor.is_floating_point() and not isfinite(tensor.sum()):
             finite = torch.isfinite(tensor)
             bad = ~finite.flatten(1).all(dim=1) if tensor.ndim > 1 else ~finite
-            strange |= bad.cpu().numpy()
+            strange = bad.cpu().numpy() | (False if strange is None else strange)
     return Fields(tensors), strange
 
 

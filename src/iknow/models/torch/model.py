@@ -104,7 +104,7 @@ class TorchModel(Model):
         parts = readable_parts(self.module)
         self._check_layers(layers, parts)
         tensors, strange = given.to_tensors(batch, self.module)
-        if not strange.any():
+        if strange is None:
             return self._ask(tensors, layers, parts)
         return observe_apart(
             lambda part, wanted: self._ask(part.copy(), wanted, parts),
