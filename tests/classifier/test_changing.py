@@ -2,6 +2,7 @@
 
 import re
 import threading
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -17,7 +18,6 @@ from iknow.errors import InputError
 from iknow.geometry import Minkowski
 from iknow.models.precomputed import PrecomputedModel
 from iknow.search.cells import CpuIndex
-from iknow.search.layer import LayerIndex
 from iknow.search.union import Union
 from iknow.storage.change import Change
 from iknow.testing import assert_same_evidence
@@ -46,13 +46,7 @@ def fitted(model=MODEL, **parameters):
 def rebuilt(ec):
     """The same classifier, with indexes built from the samples that it holds now."""
     other = ec._view()
-    other.indexes_ = {
-        name: LayerIndex(
-            *(old.points, old.labels, len(ec.classes_), old.rows, old.metric, old.device),
-            index=old.given,
-        )
-        for name, old in ec.indexes_.items()
-    }
+    other.indexes_ = {name: copy(index) for name, index in ec.indexes_.items()}
     return other
 
 

@@ -128,7 +128,8 @@ def make_stale(selection: Selection, change: Logged) -> Selection:
 
 
 def _change_layer(layer: str, index: LayerIndex, change: Change, n_classes: int) -> LayerIndex:
-    points = change.points[layer] if len(change.rows) else index.no_points
+    none = np.empty((0, index.n_features), dtype=np.float32)
+    points = change.points[layer] if len(change.rows) else none
     try:
         return index.changed(change.removed, points, change.labels, change.rows, n_classes)
     except InputError as error:

@@ -231,7 +231,7 @@ class FittingMixin(ReadingMixin):
             metric = metric.fit(typical[layer], codes[some])
             arrays = values, codes, len(self.classes_), numbers, metric
             self.indexes_[layer] = (
-                LayerIndex.build(*arrays, self.device, self.index)
+                LayerIndex.build(*arrays, device=self.device, index=self.index)
                 if folder is None
                 else build_on_disk(*arrays, folder, self.index)
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from operator import attrgetter
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -47,64 +48,47 @@ class LayerIndex:
         *,
         built: RowIndex | None = None,
     ) -> None:
-        self.metric = metric
-        self.device = device
-        self.given = index
+        self.metric, self.n_classes = metric, n_classes
         self._make = index_type(metric, device, index)
+        self._like_this = partial(LayerIndex, metric=metric, device=device, index=index)
         self._arrays = points, labels, rows
-        self.n_classes = n_classes
-        self._check = check
-        self._ready = built
+        self._check, self._ready = check, built
 
     @classmethod
     def build(
-        cls,
-        activations: Any,
-        labels: Any,
-        n_classes: int,
-        rows: Ints,
-        metric: Metric,
-        device: str | None = None,
-        index: IndexFactory | None = None,
+        cls, activations: Any, labels: Any, n_classes: int, rows: Ints, metric: Metric, **more: Any
     ) -> LayerIndex:
         """The index of a layer's activations, of shape (n_rows, n_features), checked at once."""
         points = metric.transform(activations)
-        layer = cls(points, labels, n_classes, rows, metric, device, index=index)
+        layer = cls(points, labels, n_classes, rows, metric, **more)
         layer._index  # noqa: B018
         return layer
 
     def changed(
         self, removed: Ints, points: Floats32, labels: Ints, rows: Ints, n_classes: int
     ) -> LayerIndex:
-        """The index after some rows went and others came; this one stays as it is.
+        """The index after some rows went and others came, as `Union.changed` has them.
 
-        removed: numbers of rows, ascending. points, labels, rows: those to come, of shapes
-        (m, n_features), (m,) and (m,), transformed by the metric. n_classes: by now. A base that is
-        in memory is built anew once the changes are many; one in a file stays there.
+        points: transformed by the metric. This index stays as it is. A base that is in memory is
+        built anew once the changes are many; one in a file stays there.
         """
         changed = self._union.changed(removed, points, labels, rows, n_classes)
         self._check_arrays()
-        arrays = self._arrays[0], self._arrays[1], changed.n_classes, self._arrays[2]
-        options = self.metric, self.device, self._check, self.given
-        layer = LayerIndex(*arrays, *options, built=changed)
-        many = changed.n_changed > max(FEWEST_CHANGES, changed.base.n_rows // SHARE_CHANGED)
+        base = self._arrays
+        layer = self._like_this(*base[:2], n_classes, base[2], check=self._check, built=changed)
+        n_changed = len(changed.gone) + changed.added.n_rows
+        many = n_changed > max(FEWEST_CHANGES, changed.base.n_rows // SHARE_CHANGED)
         return layer.folded() if many and self._check is None else layer
 
     def folded(self) -> LayerIndex:
         """The same rows in one index, as if built from them; nothing else is kept of others."""
-        index = self._index
-        if not isinstance(index, Union):
+        if not isinstance(self._index, Union):
             return self
-        arrays = index.points, index.labels, self.n_classes, index.rows
-        layer = LayerIndex(*arrays, self.metric, self.device, None, self.given)
+        make, arrays = self.__reduce__()
+        layer: LayerIndex = make(*arrays)
         self._check_arrays()
         layer._index  # noqa: B018
         return layer
-
-    @property
-    def no_points(self) -> Floats32:
-        """Points of no row, of shape (0, n_features)."""
-        return np.empty((0, self.n_features), dtype=np.float32)
 
     @property
     def highest_row(self) -> int:
@@ -131,21 +115,10 @@ class LayerIndex:
     def n_rows(self) -> int:
         return len(self._arrays[0]) if self._ready is None else self._ready.n_rows
 
-    @property
-    def n_features(self) -> int:
-        return int(self._arrays[0].shape[1])
-
-    @property
-    def points(self) -> Floats32:
-        return self._index.points
-
-    @property
-    def labels(self) -> Ints:
-        return self._index.labels
-
-    @property
-    def rows(self) -> Ints:
-        return self._index.rows
+    n_features = property(lambda self: int(self._arrays[0].shape[1]))
+    points = property(attrgetter("_index.points"))
+    labels = property(attrgetter("_index.labels"))
+    rows = property(attrgetter("_index.rows"))
 
     def gather(self, queries: Any, k: int = 0, per_class: int = 1) -> Evidence:
         """Evidence about activations of the layer; see `RowIndex.gather`."""
@@ -203,8 +176,7 @@ class LayerIndex:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle only what cannot be derived, and nothing that `check` refuses."""
         index = self._index
-        arrays = index.points, index.labels, self.n_classes, index.rows
-        return LayerIndex, (*arrays, self.metric, self.device, None, self.given)
+        return self._like_this, (index.points, index.labels, self.n_classes, index.rows)
 
 
 def index_type(metric: Metric, device: str | None, index: IndexFactory | None = None) -> Make:

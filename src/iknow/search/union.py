@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -62,8 +63,11 @@ class Union(RowIndex):
         self.base, self.gone, self.added, self._make = base, gone, added, make
         self.n_classes, self.n_features = added.n_classes, base.n_features
         self.n_rows = base.n_rows - len(gone) + added.n_rows
-        self.joined = JoinedRows(base, gone, added)
-        self._places = Places(base.rows)
+        self._joined, self._places = JoinedRows(base, gone, added), Places(base.rows)
+
+    points = property(attrgetter("_joined.points"))
+    labels = property(attrgetter("_joined.labels"))
+    rows = property(attrgetter("_joined.rows"))
 
     @classmethod
     def of(cls, index: RowIndex, make: Make) -> Union:
@@ -74,7 +78,9 @@ class Union(RowIndex):
         added = make(np.empty((0, index.n_features), np.float32), none, index.n_classes, rows=none)
         return cls(index, none, added, make)
 
-    def changed(self, removed: Any, points: Any, labels: Any, rows: Any, n_classes: int) -> Union:
+    def changed(
+        self, removed: Ints, points: Any, labels: Ints, rows: Ints, n_classes: int
+    ) -> Union:
         """The index after some rows went and others came; this one stays as it is.
 
         removed: numbers of rows that are there, ascending. points, labels, rows: those to come, of
@@ -82,24 +88,15 @@ class Union(RowIndex):
         """
         new = check_activations(points)
         check_width(new, self.n_features, "activations")
-        leaving = np.asarray(removed, dtype=np.int64)
-        here = are_among(leaving, np.sort(self.added.rows))
-        gone = np.union1d(self.gone, self._places.find(leaving[~here]))
-        kept = ~are_among(self.added.rows, leaving)
-        added = self._make(
-            np.concatenate([self.added.points[kept], new]),
-            np.concatenate([self.added.labels[kept], np.asarray(labels, dtype=np.int64)]),
-            n_classes,
-            rows=np.concatenate([self.added.rows[kept], np.asarray(rows, dtype=np.int64)]),
-        )
+        of_base = removed[~np.isin(removed, self.added.rows)]
+        kept = ~np.isin(self.added.rows, removed)
+        came = {"points": new, "labels": labels, "rows": rows}
+        arrays = [np.concatenate([getattr(self.added, a)[kept], b]) for a, b in came.items()]
+        added = self._make(*arrays[:2], n_classes, rows=arrays[2])
+        gone = np.union1d(self.gone, self._places.find(of_base))
         after = Union(self.base, gone, added, self._make)
         after._places = self._places  # of the same base
         return after
-
-    @property
-    def n_changed(self) -> int:
-        """How many rows came or went."""
-        return len(self.gone) + self.added.n_rows
 
     @property
     def highest_row(self) -> int:
@@ -109,21 +106,18 @@ class Union(RowIndex):
     def has(self, numbers: Ints) -> Bools:
         """Which numbers are those of rows, of shape (n,)."""
         places = self._places.find(numbers)
-        there = (places >= 0) & ~are_among(places, self.gone)
-        return there | are_among(numbers, np.sort(self.added.rows))
+        of_base = (places >= 0) & ~are_among(places, self.gone)
+        return of_base | np.isin(numbers, self.added.rows)
 
     def take(self, numbers: Ints) -> tuple[Floats32, Ints]:
         """The points and labels of rows, by their numbers, which are there."""
         points = np.empty((len(numbers), self.n_features), dtype=np.float32)
         labels = np.empty(len(numbers), dtype=np.int64)
-        order = np.argsort(self.added.rows)
-        here = are_among(numbers, self.added.rows[order])
-        parts = (
-            (self.added, here, order[np.searchsorted(self.added.rows[order], numbers[here])]),
-            (self.base, ~here, self._places.find(numbers[~here])),
-        )
-        for index, mask, places in parts:
-            points[mask], labels[mask] = index.points[places], index.labels[places]
+        # A row that has come again is in both, and its latest state counts.
+        for index, where in ((self.base, self._places), (self.added, Places(self.added.rows))):
+            places = where.find(numbers)
+            here = places >= 0
+            points[here], labels[here] = index.points[places[here]], index.labels[places[here]]
         return points, labels
 
     def decides(self, rule: Rule) -> bool:
@@ -135,17 +129,9 @@ class Union(RowIndex):
         if scope.belief is None or scope.horizon is None or scope.any > self.base.n_rows:
             return self._search_all(points, scope)
         known = np.where(scope.belief < self.base.n_classes, scope.belief, NO_BELIEF)
-        asked = scope._replace(belief=known)
-        remaining, _ = self._strike(points, self.base._search(points, asked), asked)
-        found = self._add(points, remaining, scope)
+        found = self._add(points, self._ask(points, scope._replace(belief=known))[0], scope)
         rest = np.flatnonzero(~is_enough(found, scope))
-        if len(rest):
-            whole = self._search_all(points[rest], scope)
-            columns = {name: column.copy() for name, column in vars(found).items()}
-            for name, column in columns.items():
-                column[rest] = getattr(whole, name)
-            found = Evidence(**columns)
-        return found
+        return _replace(found, rest, self._search_all(points[rest], scope)) if len(rest) else found
 
     def warm_up(self) -> None:
         """Prepare and compile everything that searching needs."""
@@ -154,70 +140,76 @@ class Union(RowIndex):
 
     def _search_all(self, points: Floats32, scope: Scope) -> Evidence:
         """Evidence without an early stop."""
-        k, m = min(scope.any, self.base.n_rows), scope.per_class
-        found, lost = self._ask_base(points, k, m, 0)
-        short, extra = np.flatnonzero(lost), FEW
-        columns = {name: column.copy() for name, column in vars(found).items()}
+        found, lost = self._ask_longer(points, scope, 0)
+        short, spare = np.flatnonzero(lost), 0
         while len(short):
-            spare = min(extra, len(self.gone))
-            again, lost = self._ask_base(points[short], k, m, spare)
-            for name, column in columns.items():
-                column[short] = getattr(again, name)
             # All lists are whole at the latest with a spare entry for each row that is gone.
-            short, extra = short[lost > spare], 4 * extra
-        whole = Evidence(**{**columns, "complete_below": np.full((len(points), 3), np.inf)})
-        return self._add(points, whole, scope)
+            spare = min(4 * spare or FEW, len(self.gone))
+            again, lost = self._ask_longer(points[short], scope, spare)
+            found, short = _replace(found, short, again), short[lost > spare]
+        return self._add(points, found, scope)
 
-    def _ask_base(self, points: Floats32, k: int, m: int, spare: int) -> tuple[Evidence, Ints]:
-        """The first k and m of lists with spare entries, and the most that one lost, (n,)."""
-        longer = Scope(m + spare, m + spare, min(k + spare, self.base.n_rows))
-        step = max(1, NUMBERS_AT_ONCE // (longer.any + longer.own * self.base.n_classes))
-        parts = []
-        for start in range(0, len(points), step):
-            part = points[start : start + step]
-            parts.append(self._strike(part, self.base._search(part, longer), longer))
+    def _ask_longer(self, points: Floats32, scope: Scope, spare: int) -> tuple[Evidence, Ints]:
+        """The beginnings of lists with spare entries, and the most that one lost, (n,)."""
+        k, m, base = min(scope.any, self.base.n_rows), scope.per_class, self.base
+        longer = Scope(m + spare, m + spare, min(k + spare, base.n_rows))
+        step = max(1, NUMBERS_AT_ONCE // (longer.any + longer.own * base.n_classes))
+        starts = range(0, len(points), step)
+        parts = [self._ask(points[start : start + step], longer) for start in starts]
         found = stack_evidence([each for each, _ in parts])
         lists = found.ranked_distances()[:, :, :m], found.neighbor_distances[:, :k]
         cut = from_ranked(*lists, found.ranked_exemplars()[:, :, :m])
         return cut, np.concatenate([lost for _, lost in parts])
 
-    def _strike(self, points: Floats32, found: Evidence, scope: Scope) -> tuple[Evidence, Ints]:
+    def _ask(self, points: Floats32, scope: Scope) -> tuple[Evidence, Ints]:
+        """What the base finds, without the rows that are gone, and the most that a list lost, (n,).
+
+        The proof is above.
+        """
+        found = self.base._search(points, scope)
         if not len(self.gone):
             return found, np.zeros(len(found), dtype=np.int64)
-        distances: Floats = np.empty((len(points), 0))
+        neighbors, ranked = found.neighbor_distances, found.ranked_distances()
+        exemplars = found.ranked_exemplars()
+        lost = are_among(exemplars, self._numbers)
+        struck = np.zeros(neighbors.shape, dtype=np.bool_)
         if found.n_neighbors:
-            asked = min(found.n_neighbors, len(self.gone))
-            distances = self._removed.gather(points, asked).neighbor_distances
-        return without_rows(found, self._numbers, distances, scope)
+            removed = self._removed.gather(points, min(found.n_neighbors, len(self.gone)))
+            struck = _find_equals(neighbors, removed.neighbor_distances)
+        most = np.maximum(lost.sum(axis=2).max(axis=1, initial=0), struck.sum(axis=1))
+        if not most.any():
+            return found, most
+        # Where a list had room left, its last distance is inf, and it is as complete as before.
+        belief = NO_BELIEF if scope.belief is None else scope.belief[:, None]
+        is_own = np.arange(found.n_classes) == belief
+        last = np.where(is_own, ranked[:, :, scope.own - 1], ranked[:, :, scope.other - 1])
+        last = np.where(lost.any(axis=2), last, np.inf)
+        kth = np.where(struck.any(axis=1, keepdims=True), neighbors[:, -1:], np.inf)
+        sides = np.where(is_own, last, np.inf), np.where(is_own, np.inf, last), kth
+        ends = np.column_stack([side.min(axis=1, initial=np.inf) for side in sides])
+        order = np.argsort(lost, axis=2, kind="stable")
+        left = from_ranked(
+            np.take_along_axis(np.where(lost, np.inf, ranked), order, axis=2),
+            np.sort(np.where(struck, np.inf, neighbors), axis=1),
+            np.take_along_axis(np.where(lost, NO_EXEMPLAR, exemplars), order, axis=2),
+            np.minimum(found.complete_below, ends),
+        )
+        return left, most
 
-    def _add(self, points: Floats32, remaining: Evidence, scope: Scope) -> Evidence:
-        padded = pad_evidence(remaining, self.n_classes, scope.any)
+    def _add(self, points: Floats32, found: Evidence, scope: Scope) -> Evidence:
+        """What was found in the base, together with what was added."""
+        padded = pad_evidence(found, self.n_classes, scope.any)
         if not self.added.n_rows:
             return padded
-        came = self.added.gather(points, min(scope.any, self.added.n_rows), scope.per_class)
-        return merge_evidence([padded, pad_evidence(came, self.n_classes, scope.any)])
-
-    @cached_property
-    def _numbers(self) -> Ints:
-        return np.sort(self.base.rows[self.gone])
+        return merge_evidence([padded, search_part(self.added, points, scope)])
 
     @cached_property
     def _removed(self) -> RowIndex:
         """The rows that are gone."""
-        gone = self.base.points[self.gone], self.base.labels[self.gone]
-        return self._make(*gone, self.base.n_classes)
+        arrays = (each[self.gone] for each in (self.base.points, self.base.labels))
+        return self._make(*arrays, self.base.n_classes)
 
-    @property
-    def points(self) -> Floats32:  # type: ignore[override]
-        return self.joined.points
-
-    @property
-    def labels(self) -> Ints:  # type: ignore[override]
-        return self.joined.labels
-
-    @property
-    def rows(self) -> Ints:  # type: ignore[override]
-        return self.joined.rows
+    _numbers = cached_property(lambda self: np.sort(self.base.rows[self.gone]))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle only what cannot be derived."""
@@ -232,27 +224,16 @@ class JoinedRows:
     """
 
     def __init__(self, base: RowIndex, gone: Ints, added: RowIndex) -> None:
-        self._base, self._gone, self._added = base, gone, added
+        self._parts = base, gone, added
 
-    @cached_property
-    def points(self) -> Floats32:
-        return self._join("points")[self._order]  # type: ignore[no-any-return]
-
-    @cached_property
-    def labels(self) -> Ints:
-        return self._join("labels")[self._order]  # type: ignore[no-any-return]
-
-    @cached_property
-    def rows(self) -> Ints:
-        return self._join("rows")[self._order]  # type: ignore[no-any-return]
-
-    @cached_property
-    def _order(self) -> Ints:
-        return np.lexsort((self._join("rows"), self._join("labels")))
+    points = cached_property(lambda self: self._join("points")[self._order])
+    labels = cached_property(lambda self: self._join("labels")[self._order])
+    rows = cached_property(lambda self: self._join("rows")[self._order])
+    _order = cached_property(lambda self: np.lexsort((self._join("rows"), self._join("labels"))))
 
     def _join(self, name: str) -> Any:
-        left = np.delete(getattr(self._base, name), self._gone, axis=0)
-        return np.concatenate([left, getattr(self._added, name)])
+        base, gone, added = self._parts
+        return np.concatenate([np.delete(getattr(base, name), gone, axis=0), getattr(added, name)])
 
 
 class Places:
@@ -281,10 +262,7 @@ class ShardedIndex(RowIndex):
     class, and the shards have equal work.
 
     Args:
-        activations: Of shape (n_rows, n_features).
-        labels: Class codes of shape (n_rows,).
-        n_classes: Number of classes.
-        rows: Numbers that identify the rows, of shape (n_rows,). Default: their positions.
+        arrays, named: `activations`, `labels`, `n_classes` and `rows`, as any `RowIndex` takes.
         devices: Where to search, as torch names them; one may be named twice.
 
     Examples:
@@ -293,16 +271,8 @@ class ShardedIndex(RowIndex):
         array([[3., 1.]])
     """
 
-    def __init__(
-        self,
-        activations: Any,
-        labels: Any,
-        n_classes: int,
-        rows: Ints | None = None,
-        *,
-        devices: Sequence[Any],
-    ) -> None:
-        super().__init__(activations, labels, n_classes, rows)
+    def __init__(self, *arrays: Any, devices: Sequence[Any], **named: Any) -> None:
+        super().__init__(*arrays, **named)
         if isinstance(devices, str) or not isinstance(devices, Sequence) or len(devices) == 0:
             raise InputError(
                 "devices must name at least one device, such as ['cuda:0', 'cuda:1']; "
@@ -313,17 +283,16 @@ class ShardedIndex(RowIndex):
         n = min(len(devices), max(1, self.n_rows))
         self.shards = [
             TorchIndex(
-                self.points[i::n], self.labels[i::n], n_classes, self.rows[i::n], device=devices[i]
+                self.points[i::n], self.labels[i::n], self.n_classes, self.rows[i::n], device
             )
-            for i in range(n)
+            for i, device in enumerate(devices[:n])
         ]
 
     def search(self, points: Floats32, scope: Scope) -> Evidence:
         """Everything about `points`, (n, n_features), that `scope` may need."""
+        search = partial(search_part, points=points, scope=scope)
         with ThreadPoolExecutor(len(self.shards)) as pool:  # devices are waited for without the GIL
-            return merge_evidence(
-                list(pool.map(partial(search_part, points=points, scope=scope), self.shards))
-            )
+            return merge_evidence(list(pool.map(search, self.shards)))
 
     def warm_up(self) -> None:
         """Prepare and compile everything that searching needs, on every device."""
@@ -337,51 +306,8 @@ def search_part(part: RowIndex, points: Floats32, scope: Scope) -> Evidence:
     return pad_evidence(found, part.n_classes, scope.any)
 
 
-def without_rows(
-    evidence: Evidence, gone: Ints, distances: Floats, scope: Scope
-) -> tuple[Evidence, Ints]:
-    """Evidence as if the rows `gone` had never been stored, and the most that a list lost, (n,).
-
-    gone: their numbers, ascending. distances: to these rows, (n, m), ascending; m is their number,
-    or that of the neighbor distances if that is less. scope: what the evidence was searched for.
-    The proof is above.
-    """
-    ranked, exemplars = evidence.ranked_distances(), evidence.ranked_exemplars()
-    lost = are_among(exemplars, gone)
-    struck = _find_equals(evidence.neighbor_distances, distances)
-    most = np.maximum(lost.sum(axis=2).max(axis=1, initial=0), struck.sum(axis=1))
-    if not most.any():
-        return evidence, most
-    lists = np.logical_or.reduce(lost, axis=2), np.logical_or.reduce(struck, axis=1)
-    complete = _complete_below(evidence, *lists, scope)
-    order = np.argsort(lost, axis=2, kind="stable")
-    ranked = np.take_along_axis(np.where(lost, np.inf, ranked), order, axis=2)
-    exemplars = np.take_along_axis(np.where(lost, NO_EXEMPLAR, exemplars), order, axis=2)
-    neighbors = np.sort(np.where(struck, np.inf, evidence.neighbor_distances), axis=1)
-    return from_ranked(ranked, neighbors, exemplars, complete), most
-
-
-def _complete_below(evidence: Evidence, lost: Bools, struck: Bools, scope: Scope) -> Floats:
-    """How far lists are complete that lost rows; lost: (n, n_classes), struck: (n,)."""
-    ranked = evidence.ranked_distances()
-    # Where a list had room left, its last distance is inf, and it is as complete as before.
-    last = np.where(lost, ranked[:, :, scope.other - 1], np.inf)
-    complete = evidence.complete_below.copy()
-    rows = np.arange(len(last))
-    if scope.belief is not None:
-        believed = scope.belief != NO_BELIEF
-        own = np.where(lost[rows, scope.belief], ranked[rows, scope.belief, scope.own - 1], np.inf)
-        complete[believed, 0] = np.minimum(complete[:, 0], own)[believed]
-        last[rows[believed], scope.belief[believed]] = np.inf
-    complete[:, 1] = np.minimum(complete[:, 1], last.min(axis=1, initial=np.inf))
-    if evidence.n_neighbors:
-        kth = np.where(struck, evidence.neighbor_distances[:, -1], np.inf)
-        complete[:, 2] = np.minimum(complete[:, 2], kth)
-    return complete
-
-
 def are_among(numbers: Ints, known: Ints) -> Bools:
-    """Which numbers, of any shape, are among known ones, which ascend."""
+    """Which numbers, of any shape, are among known ones, which ascend; np.isin is slower."""
     if not len(known):
         return np.zeros(numbers.shape, dtype=np.bool_)
     places = np.minimum(np.searchsorted(known, numbers), len(known) - 1)
@@ -391,11 +317,17 @@ def are_among(numbers: Ints, known: Ints) -> Bools:
 def _find_equals(whole: Floats, part: Floats) -> Bools:
     """Mark one entry of `whole`, (n, a), for each equal one of `part`, (n, b), while there are."""
     struck = np.zeros(whole.shape, dtype=np.bool_)
-    if not whole.shape[1]:
-        return struck
     queries = np.arange(len(whole))
     for column in part.T:
         equal = (whole == column[:, None]) & ~struck
         first = equal.argmax(axis=1)
         struck[queries, first] |= equal[queries, first]
     return struck
+
+
+def _replace(evidence: Evidence, queries: Ints, part: Evidence) -> Evidence:
+    """The evidence with another one about some queries, by their positions."""
+    columns = [column.copy() for column in vars(evidence).values()]
+    for column, values in zip(columns, vars(part).values(), strict=True):
+        column[queries] = values
+    return Evidence(*columns)
