@@ -43,7 +43,7 @@ class TestComparing(TestHammingIndex):
 
     @pytest.fixture(autouse=True)
     def _compare(self, monkeypatch):
-        monkeypatch.setattr(measured.CompiledCounts, "LOOK_UP_BELOW", -1.0)
+        monkeypatch.setattr(HammingIndex, "LOOK_UP_BELOW", -1.0)
 
 
 @pytest.mark.skipif(not is_compiled(), reason="needs the extra fast")
@@ -54,8 +54,8 @@ class TestLookingUp(TestHammingIndex):
 
     @pytest.fixture(autouse=True)
     def _look_up(self, monkeypatch):
-        monkeypatch.setattr(measured.CompiledCounts, "LOOK_UP_BELOW", 2.0)
-        monkeypatch.setattr(measured.CompiledCounts, "BYTES_OF_COUNTS", 500)  # few at once
+        monkeypatch.setattr(HammingIndex, "LOOK_UP_BELOW", 2.0)
+        monkeypatch.setattr(HammingIndex, "BYTES_OF_COUNTS", 500)  # few at once
 
 
 def leaves(seed, n, n_trees=30, n_leaves=6):
@@ -79,7 +79,7 @@ def test_rows_that_do_not_fit_are_searched_in_tiles(monkeypatch):
     monkeypatch.setattr(measured, "slices_that_fit", lambda n, size: [slice(0, 1)] * 2)
     points, queries, labels = leaves(0, 90), leaves(1, 8), np.arange(90) % 3
     index = HammingIndex(points, labels, 3)
-    assert index._counts is None
+    assert index._prepared is None
     expected = brute_force(points, labels, 3, queries, 2, measure=differences)
     assert_same_evidence(index.gather(queries, 2), expected)
 

@@ -50,7 +50,8 @@ class RowIndex(ABC):
 
     activations: of shape (n_rows, n_features), stored as float32. labels: class codes of shape
     (n_rows,). rows: numbers that identify the rows, of shape (n_rows,); their positions unless
-    given. Arrays that are already float32 and sorted by class are used in place.
+    given. Arrays that are already float32 and sorted by class are used in place. An index with
+    options takes them by name, and hands all other arguments on.
     """
 
     def __init__(
@@ -110,6 +111,13 @@ class RowIndex(ABC):
         """First row of each class and, last, the number of rows: shape (n_classes + 1,)."""
         return np.searchsorted(self.labels, np.arange(self.n_classes + 1)).astype(np.int64)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle only what cannot be derived."""
+        made = {
+            name for name in vars(self) if isinstance(getattr(type(self), name, 0), cached_property)
+        }
+        return {name: value for name, value in vars(self).items() if name not in made | {"_making"}}
+
     def _search(self, points: Floats32, scope: Scope) -> Evidence:
         if len(points) == 0 or self.n_rows == 0:
             return empty_evidence(len(points), self.n_classes, scope.any, scope.per_class)
@@ -133,18 +141,10 @@ class CheckedIndex(RowIndex):
     They cover shapes, types, order and NaN, which would contradict nothing.
     """
 
-    def __init__(
-        self,
-        activations: Any,
-        labels: Any,
-        n_classes: int,
-        rows: Ints | None = None,
-        *,
-        make: IndexFactory,
-    ) -> None:
-        super().__init__(activations, labels, n_classes, rows)
+    def __init__(self, *arrays: Any, make: IndexFactory, **named: Any) -> None:
+        super().__init__(*arrays, **named)
         try:
-            self._given = make(self.points, self.labels, n_classes, rows=self.rows)
+            self._given = make(self.points, self.labels, self.n_classes, rows=self.rows)
         except IknowError:
             raise
         except Exception as error:

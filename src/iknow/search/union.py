@@ -262,7 +262,7 @@ class ShardedIndex(RowIndex):
     class, and the shards have equal work.
 
     Args:
-        arrays, named: `activations`, `labels`, `n_classes` and `rows`, as any `RowIndex` takes.
+        arrays, named: As for any `RowIndex`: `activations`, `labels`, `n_classes` and `rows`.
         devices: Where to search, as torch names them; one may be named twice.
 
     Examples:
@@ -281,11 +281,10 @@ class ShardedIndex(RowIndex):
         from iknow.search.kernels.torch import TorchIndex
 
         n = min(len(devices), max(1, self.n_rows))
+        parts = [slice(i, None, n) for i in range(n)]
         self.shards = [
-            TorchIndex(
-                self.points[i::n], self.labels[i::n], self.n_classes, self.rows[i::n], device
-            )
-            for i, device in enumerate(devices[:n])
+            TorchIndex(self.points[at], self.labels[at], self.n_classes, self.rows[at], device=each)
+            for at, each in zip(parts, devices, strict=False)
         ]
 
     def search(self, points: Floats32, scope: Scope) -> Evidence:
