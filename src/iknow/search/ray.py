@@ -25,14 +25,13 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
 
-from iknow.core.arrays import Floats32, Ints
+from iknow.core.arrays import Floats32
 from iknow.core.decision import Scope
 from iknow.core.evidence import Evidence, merge_evidence
 from iknow.core.text import as_real, as_whole, shown
@@ -58,7 +57,7 @@ ATTEMPTS = 3
 SHARED_FROM = 1 << 16  # bytes from which an array is put into Ray's store once
 ANSWERS_WITHIN = 10.0  # seconds in which a cluster must answer
 HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
-SETTINGS = 4  # the type of a frame, its fourth byte
+SETTINGS = bytes((4,))  # the type of a frame, its fourth byte
 CLIENT = "ray://"
 
 Lost = dict[int, RayError]
@@ -74,8 +73,6 @@ class RayIndex(RowIndex):
     rows that this process holds; if that fails too, the call raises a `ClusterError` and can be
     repeated.
 
-    activations, labels, n_classes, rows: as for any `RowIndex`.
-
     Args:
         make: Makes the index of a shard: a type or a function, called as
             make(activations, labels, n_classes, rows=rows).
@@ -87,79 +84,49 @@ class RayIndex(RowIndex):
 
     def __init__(
         self,
-        activations: Any,
-        labels: Any,
-        n_classes: int,
-        rows: Ints | None = None,
-        *,
+        *arrays: Any,
         make: IndexFactory = CpuIndex,
         shards: int | None = None,
         address: str | None = None,
         timeout: float = 600.0,
         resources: Mapping[str, Any] | None = None,
+        **named: Any,
     ) -> None:
-        super().__init__(activations, labels, n_classes, rows)
-        wanted = None if shards is None else as_whole(shards, "shards", "be a whole number >= 1")
-        if wanted is not None and wanted < 1:
-            raise InputError(f"shards must be a whole number >= 1; got {wanted}")
-        if not (as_real(timeout, "timeout", "be a number of seconds > 0") > 0):
-            raise InputError(f"timeout must be a number of seconds > 0; got {timeout}")
+        super().__init__(*arrays, **named)
+        wanted = "be a whole number >= 1"
+        if shards is not None and as_whole(shards, "shards", wanted) < 1:
+            raise InputError(f"shards must {wanted}; got {shards}")
+        seconds = as_real(timeout, "timeout", "be a number of seconds > 0", lambda each: each > 0)
         self._options: dict[str, Any] = {
             "make": make,
-            "shards": wanted,
+            "shards": shards,
             "address": address,
-            "timeout": float(timeout),
+            "timeout": seconds,
             "resources": dict(resources or {}),
         }
-        made_by = index_type(Euclidean, None, make)
+        self._make = index_type(Euclidean, None, make)
         join(address)
-        n_shards = min(wanted or max(2, len(ray.nodes())), self.n_rows)
-        self.n_shards = max(1, n_shards)
-        terms = Terms(made_by, address, float(timeout), self._options["resources"])
-        self._pool = ShardPool(self, self.n_shards, terms)
-
-    def search(self, points: Floats32, scope: Scope) -> Evidence:
-        """Everything about `points`, (n, n_features), that `scope` may need."""
-        return merge_evidence(self._pool.ask("search", points, scope.in_full()))
-
-    def warm_up(self) -> None:
-        """Prepare and compile everything that searching needs, in every shard."""
-        self._pool.ask("warm_up")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the rows and the options; a copy starts shards of its own."""
-        arrays = self.points, self.labels, self.n_classes, self.rows
-        return partial(type(self), **self._options), arrays
-
-
-@dataclass(frozen=True)
-class Terms:
-    """How shards run.
-
-    make: makes the index of a shard. address: of the cluster. timeout: seconds that a call may
-    wait. resources: what each shard needs, as Ray's actors take it, such as {"num_gpus": 1}.
-    """
-
-    make: Callable[..., RowIndex]
-    address: str | None = None
-    timeout: float = 600.0
-    resources: Mapping[str, Any] = field(default_factory=dict)
-
-
-class ShardPool:
-    """The shards of an index, asked together, and replaced when they are lost."""
-
-    def __init__(self, index: RowIndex, n_shards: int, terms: Terms) -> None:
-        # Not `index` itself: the pool must end with it.
-        self._arrays = index.points, index.labels, index.rows
-        self._n_classes, self.n_shards, self._terms = index.n_classes, n_shards, terms
+        self.n_shards = max(1, min(shards or max(2, len(ray.nodes())), self.n_rows))
         self._processes: dict[int, ShardProcess] = {}
         self._connection, self._key = "", uuid4().hex
         self._lock = Lock()
         weakref.finalize(self, _forget, self._key, self._processes)
         self._attempt(lambda deadline: self._ready(deadline)[1], "built")
 
-    def ask(self, method: str, *arguments: Any) -> list[Any]:
+    def search(self, points: Floats32, scope: Scope) -> Evidence:
+        """Everything about `points`, (n, n_features), that `scope` may need."""
+        return merge_evidence(self._ask("search", points, scope.in_full()))
+
+    def warm_up(self) -> None:
+        """Prepare and compile everything that searching needs, in every shard."""
+        self._ask("warm_up")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the rows and the options; a copy starts shards of its own."""
+        arrays = self.points, self.labels, self.n_classes, self.rows
+        return partial(type(self), **self._options), arrays
+
+    def _ask(self, method: str, *arguments: Any) -> list[Any]:
         """The answers of all shards, in order."""
         answers: dict[int, Any] = {}
 
@@ -184,7 +151,8 @@ class ShardPool:
 
     def _attempt(self, work: Callable[[float], Lost], done: str) -> None:
         """Repeat some work until it loses no shard. done: what it does to them, in errors."""
-        deadline = time.monotonic() + self._terms.timeout
+        timeout: float = self._options["timeout"]
+        deadline = time.monotonic() + timeout
         for _ in range(ATTEMPTS):
             lost = work(deadline)
             if not lost:
@@ -193,7 +161,7 @@ class ShardPool:
                 break
         at, error = next(iter(lost.items()))
         slow = isinstance(error, GetTimeoutError)
-        reason = f"no answer within {self._terms.timeout:g} s" if slow else _first_line(error)
+        reason = f"no answer within {timeout:g} s" if slow else _first_line(error)
         raise ClusterError(
             f"{len(lost)} of {self.n_shards} shards could not be {done}; shard {at}: {reason}. "
             "No row is lost: call again, and they are built anew"
@@ -202,7 +170,7 @@ class ShardPool:
     def _ready(self, deadline: float) -> tuple[dict[int, ShardProcess], Lost]:
         """The processes of all shards, after those missing were built; and why some were lost."""
         with self._lock.held():  # other threads need the same ones
-            connection = join(self._terms.address)
+            connection = join(self._options["address"])
             if connection != self._connection:  # Ray was shut down, and all shards with it
                 self._processes.clear()
                 self._connection = connection
@@ -215,7 +183,7 @@ class ShardPool:
                     lost[at] = error
             for at, (process, sizes) in begun.items():
                 try:
-                    self._check(at, _get(sizes, deadline))
+                    self._check_sizes(at, _get(sizes, deadline))
                 except RayError as error:
                     lost[at] = error
                     end_process(process)
@@ -225,23 +193,26 @@ class ShardPool:
 
     def _begin(self, at: int) -> tuple[ShardProcess, Any]:
         """Begin to build a shard: its process, and its sizes to come."""
-        process = find_process(self._connection, at, self.n_shards, self._terms.resources)
-        part = ray.put(tuple(np.array(array[at :: self.n_shards]) for array in self._arrays))
+        process = find_process(self._connection, at, self.n_shards, self._options["resources"])
+        part = ray.put(tuple(np.array(array) for array in self._deal(at)))
+        forgotten = [process.forgotten.popleft() for _ in range(len(process.forgotten))]
+        given = self._key, self._make, part, self.n_classes, forgotten
         try:
-            return process, process.build(self._key, self._terms.make, part, self._n_classes)
+            return process, process.actor.build.remote(*given)
         except TypeError as error:
             raise InputError(f"make cannot be sent to another process: {error}") from error
 
-    def _check(self, at: int, sizes: Sizes) -> None:
+    def _deal(self, at: int) -> tuple[Any, ...]:
+        """The points, labels and row numbers of a shard."""
+        return tuple(each[at :: self.n_shards] for each in (self.points, self.labels, self.rows))
+
+    def _check_sizes(self, at: int, sizes: tuple[int, int, int]) -> None:
         """Refuse an index that is not of the rows it was given."""
-        points = self._arrays[0]
-        n_rows = len(range(at, len(points), self.n_shards))
-        expected = Sizes(n_rows, int(points.shape[1]), self._n_classes)
-        if sizes != expected:
+        n_rows, n_features = self._deal(at)[0].shape
+        if sizes != (n_rows, n_features, self.n_classes):
             raise InputError(
-                f"shard {at} must hold {expected.n_rows} rows of {expected.n_features} features "
-                f"and {expected.n_classes} classes, as all shards together do; its index reports "
-                f"{tuple(sizes)}"
+                f"shard {at} must hold {n_rows} rows of {n_features} features and "
+                f"{self.n_classes} classes, as all shards together do; its index reports {sizes}"
             )
 
     def _drop(self, at: int, process: ShardProcess) -> None:
@@ -250,14 +221,6 @@ class ShardPool:
             if self._processes.get(at) is process:
                 del self._processes[at]
         end_process(process)
-
-
-class Sizes(NamedTuple):
-    """What an index says about itself."""
-
-    n_rows: int
-    n_features: int
-    n_classes: int
 
 
 class Shards:
@@ -279,14 +242,17 @@ class Shards:
         arrays: tuple[Any, Any, Any],
         n_classes: int,
         forgotten: Iterable[str] = (),
-    ) -> Sizes:
-        """Make the index of these points, labels and row numbers. forgotten: keys not in use."""
+    ) -> tuple[int, int, int]:
+        """Make the index of points, labels and row numbers; its n_rows, n_features and n_classes.
+
+        forgotten: keys not in use.
+        """
         for each in forgotten:
             self._indexes.pop(each, None)
         # Ray's own arrays are read-only, and stay in its store as long as somebody holds them.
         points, labels, rows = (np.array(array) for array in arrays)
         self._indexes[key] = made = make(points, labels, n_classes, rows=rows)
-        return Sizes(made.n_rows, made.n_features, made.n_classes)
+        return made.n_rows, made.n_features, made.n_classes
 
     def search(self, key: str, points: Floats32, scope: Scope) -> Evidence:
         """Evidence of this part, in full, with inf for the neighbors that it lacks."""
@@ -295,10 +261,6 @@ class Shards:
     def warm_up(self, key: str) -> None:
         """Prepare and compile everything that searching needs."""
         self._indexes[key].warm_up()
-
-    def process(self) -> int:
-        """The number of this process."""
-        return os.getpid()
 
 
 class ShardProcess:
@@ -313,11 +275,6 @@ class ShardProcess:
             raise InputError(f"resources must be options of Ray's actors: {error}") from error
         self.actor = actor.remote(threads)
         self.forgotten: deque[str] = deque()
-
-    def build(self, key: str, *arguments: Any) -> Any:
-        """Begin to build a shard; its sizes to come."""
-        keys = [self.forgotten.popleft() for _ in range(len(self.forgotten))]
-        return self.actor.build.remote(key, *arguments, keys)
 
 
 # Layers with as many shards on the same terms share their processes: the first starts them, and
@@ -440,7 +397,10 @@ def _knock(address: str) -> None:
                 return  # it says nothing before the certificates are checked
             server.settimeout(ANSWERS_WITHIN)
             server.sendall(HELLO)
-            if _reads_settings(server):
+            head = b""
+            while len(head) < 4 and (more := server.recv(4 - len(head))):
+                head += more
+            if head[3:] == SETTINGS:
                 return
     except OSError as error:
         problem = str(error)
@@ -459,11 +419,3 @@ def _split(address: Any) -> tuple[str, int]:
             f"address must be HOST:PORT, ray://HOST:PORT, auto or local; got {shown(address)}"
         )
     return host.strip("[]"), int(port)
-
-
-def _reads_settings(server: socket.socket) -> bool:
-    """Whether the first frame from a server is that of its settings."""
-    head = b""
-    while len(head) < 4 and (more := server.recv(4 - len(head))):
-        head += more
-    return len(head) == 4 and head[3] == SETTINGS

@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -50,13 +51,22 @@ class Stopping(CpuIndex):
 
 
 def pids_of(index):
-    hosts = index._pool._processes
-    return [ray.get(hosts[at].actor.process.remote(), timeout=60) for at in sorted(hosts)]
+    actors = [process.actor for _, process in sorted(index._processes.items())]
+    calls = [actor.__ray_call__.remote(lambda shards: os.getpid()) for actor in actors]
+    return ray.get(calls, timeout=60)
 
 
 def wait_for_the_end_of(pids):
     """Until then a process that was killed, or whose node was, may still answer."""
     wait_until(lambda: not any(map(is_running, pids)), seconds=120)
+
+
+@contextmanager
+def waiting(index, seconds):
+    """For one call alone: a busy machine may take longer to start processes for the others."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(index._options, "timeout", seconds)
+        yield
 
 
 def kill_node(cluster, node):
@@ -85,11 +95,11 @@ def test_a_node_killed_meanwhile(cluster, tmp_path, stops):
 
 def test_no_node_left_fails_in_time_and_the_next_call_works(cluster):
     node = add_node(cluster, far=1)
-    index = RayIndex(POINTS, LABELS, 4, shards=2, resources=FAR, timeout=20)
+    index = RayIndex(POINTS, LABELS, 4, shards=2, resources=FAR, timeout=240)
     pids = pids_of(index)
     kill_node(cluster, node)
     wait_for_the_end_of(pids)
-    with pytest.raises(ClusterError, match=r"2 of 2 shards could not be asked.*call again"):
+    with waiting(index, 20), pytest.raises(ClusterError, match=r"2 of 2 shards.*call again"):
         index.gather(QUERIES)
     node = add_node(cluster, far=1)
     assert_same_evidence(index.gather(QUERIES, 2, per_class=3), EXPECTED)
@@ -105,7 +115,7 @@ def test_a_killed_process_is_replaced(cluster, hosts):
     os.kill(pids[1], signal.SIGKILL)
     wait_for_the_end_of(pids[1:2])
     assert_same_evidence(index.gather(QUERIES, 2, per_class=3), EXPECTED)
-    ray.kill(index._pool._processes[2].actor)
+    ray.kill(index._processes[2].actor)
     wait_for_the_end_of(pids[2:])
     assert_same_decision(index.decide(QUERIES, rule, belief), decided)
     assert hosts.gather([[0.2]]).exemplars.tolist() == [[0, 1, 2]]
@@ -124,9 +134,9 @@ def test_two_threads_ask_while_a_process_is_killed(cluster, hosts):
 
 
 def test_a_process_that_does_not_answer_fails_the_call_in_time(cluster):
-    index = RayIndex(POINTS, LABELS, 4, shards=1, timeout=25)
+    index = RayIndex(POINTS, LABELS, 4, shards=1, timeout=240)
     os.kill(pids_of(index)[0], signal.SIGSTOP)
-    with pytest.raises(ClusterError, match=r"1 of 1 shards.*no answer within 25 s"):
+    with waiting(index, 5), pytest.raises(ClusterError, match=r"1 of 1 .*no answer within 5 s"):
         index.gather(QUERIES)
     assert_same_evidence(index.gather(QUERIES, 2, per_class=3), EXPECTED)
 

@@ -10,28 +10,26 @@ from iknow import Ball, EpistemicClassifier, RelativeBall
 from iknow.errors import InputError
 from iknow.models.precomputed import PrecomputedModel
 from iknow.search.cells import CpuIndex
-from iknow.search.ray import RayIndex, Shards, Sizes
+from iknow.search.ray import RayIndex, Shards
 from iknow.testing import IndexContract
 from iknow.testing.index import assert_same_decision
 
 
-class PoolInThisProcess:
-    """What a `ShardPool` does, without its processes."""
-
-    def __init__(self, index, n_shards, terms):
-        self._shards = [Shards() for _ in range(n_shards)]
-        for at, shard in enumerate(self._shards):
-            arrays = tuple(each[at::n_shards] for each in (index.points, index.labels, index.rows))
-            shard.build("key", terms.make, arrays, index.n_classes)
-
-    def ask(self, method, *arguments):
-        return [getattr(shard, method)("key", *arguments) for shard in self._shards]
-
-
 @pytest.fixture
 def here(monkeypatch):
-    monkeypatch.setattr("iknow.search.ray.ShardPool", PoolInThisProcess)
+    """Shards in this process, without any others."""
+
+    def ask(index, method, *arguments):
+        if not index._processes:
+            for at in range(index.n_shards):
+                index._processes[at] = Shards()
+                index._processes[at].build("key", index._make, index._deal(at), index.n_classes)
+        return [getattr(shard, method)("key", *arguments) for shard in index._processes.values()]
+
+    monkeypatch.setattr(RayIndex, "_ask", ask)
+    monkeypatch.setattr(RayIndex, "_attempt", lambda *arguments: None)
     monkeypatch.setattr("iknow.search.ray.join", lambda address: None)
+    monkeypatch.setattr("iknow.search.ray._forget", lambda *arguments: None)
 
 
 @pytest.mark.slow
@@ -107,15 +105,13 @@ class Narrower(CpuIndex):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("wrong", "sizes"), [("features", Sizes(2, 1, 3)), ("classes", Sizes(2, 2, 4))]
-)
+@pytest.mark.parametrize(("wrong", "sizes"), [("features", (2, 1, 3)), ("classes", (2, 2, 4))])
 def test_shards_of_another_dimension_or_classes_are_refused(hosts, wrong, sizes):
     with pytest.raises(InputError, match="must hold 2 rows of 2 features and 3 classes") as caught:
         RayIndex(
             np.zeros((6, 2)), [0, 0, 1, 1, 2, 2], 3, shards=3, make=partial(Narrower, wrong=wrong)
         )
-    assert str(tuple(sizes)) in str(caught.value)
+    assert str(sizes) in str(caught.value)
 
 
 @pytest.mark.slow
@@ -162,5 +158,5 @@ def test_a_classifier_says_the_same_through_shards(hosts, tmp_path):
     loaded = EpistemicClassifier.load(tmp_path / "b.iknow", index=partial(RayIndex, shards=3))
     for copy in (loaded, pickle.loads(pickle.dumps(sharded))):
         assert copy.assess(part(700, 900)).to_frame().equals(expected)
-    hosts_of = [layer._index._pool._processes for layer in loaded.indexes_.values()]
+    hosts_of = [layer._index._processes for layer in loaded.indexes_.values()]
     assert hosts_of[0] == hosts_of[1]  # one process for a shard of each layer
