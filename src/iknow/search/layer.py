@@ -194,13 +194,17 @@ def index_type(metric: Metric, device: str | None, index: IndexFactory | None = 
         )
     if metric.p == 0:
         return HammingIndex
+    if metric.p != 2 and (index is not None or device is not None):
+        where = f"on device={shown(device)}" if index is None else "by a given index"
+        raise InputError(
+            f"{where}, search uses the Euclidean norm, p=2; got {shown(metric)}: omit the "
+            f"{'device' if index is None else 'index'}, or choose a metric with p=2"
+        )
     if index is not None:
-        _check_euclidean(metric, "by a given index", "index")
         return index if _is_own(index) else partial(CheckedIndex, make=index)
     if device is None:
         # Only the Euclidean norm turns into matrix products.
         return CpuIndex if metric.p == 2 else partial(MinkowskiIndex, p=metric.p)
-    _check_euclidean(metric, f"on device={shown(device)}", "device")
     try:
         with unforked():
             # Imported here because only users of torch should pay for loading it.
@@ -214,14 +218,6 @@ def _is_own(index: IndexFactory) -> TypeGuard[Make]:
     """Whether this is one of iknow's own, perhaps with options: it checks its rows itself."""
     made = index.func if isinstance(index, partial) else index
     return isinstance(made, type) and issubclass(made, RowIndex)
-
-
-def _check_euclidean(metric: Metric, where: str, what: str) -> None:
-    if metric.p != 2:
-        raise InputError(
-            f"{where}, search uses the Euclidean norm, p=2; got {shown(metric)}: omit the "
-            f"{what}, or choose a metric with p=2"
-        )
 
 
 def warm_up() -> None:

@@ -11,7 +11,6 @@ Rows ascend within a class, so on ties the first ones have the lowest numbers.
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from itertools import pairwise
 from typing import Any
 
@@ -19,9 +18,15 @@ import numpy as np
 from scipy.sparse import csr_array, vstack
 from scipy.spatial.distance import cdist
 
-from iknow.core.arrays import Bools, Floats, Floats32, Ints
+from iknow.core.arrays import Bools, Floats, Floats32
 from iknow.core.decision import Scope
-from iknow.core.evidence import Evidence, empty_evidence
+from iknow.core.evidence import (
+    NO_EXEMPLAR,
+    Evidence,
+    empty_evidence,
+    from_ranked,
+    merge_evidence,
+)
 from iknow.core.text import as_real
 from iknow.locking import cached_property
 from iknow.pages import slices_that_fit
@@ -39,12 +44,7 @@ LARGEST_PLAIN_POWER = 6.0  # up to this p, powers of differences of float32 numb
 class TileIndex(RowIndex):
     """Activations of one layer with their class codes, in a distance that a subclass measures."""
 
-    @abstractmethod
-    def _measure(self, queries: Floats32, tile: slice, evidence: Evidence) -> Floats:
-        """Distances in float64 from queries to the rows of a tile, of shape (n, rows).
-
-        evidence: what is found so far. A row that surely adds nothing to it may be at inf.
-        """
+    p: float
 
     @property
     def _tile(self) -> tuple[int, int]:
@@ -59,31 +59,51 @@ class TileIndex(RowIndex):
 
     def fill(self, queries: Floats32, evidence: Evidence) -> None:
         """Write the evidence about queries of shape (n_queries, n_features) into `evidence`."""
-        tasks = _slices(len(queries), min(self._tile[0], -(-len(queries) // n_cores())))
-        # The slices of `evidence` are views: each task fills in its own queries.
-        share(lambda part: self._fill(queries[part], evidence[part]), tasks)
+        k, m = evidence.n_neighbors, evidence.per_class
 
-    def _fill(self, queries: Floats32, evidence: Evidence) -> None:
-        k = evidence.n_neighbors
+        def work(part: slice) -> None:
+            found = self._find(queries[part], k, m)
+            for column, values in zip(vars(evidence).values(), vars(found).values(), strict=True):
+                column[part] = values
+
+        share(work, _slices(len(queries), min(self._tile[0], -(-len(queries) // n_cores()))))
+
+    def _find(self, queries: Floats32, k: int, m: int) -> Evidence:
+        """The evidence about some queries, tile by tile."""
+        found = None
         for tile in _slices(self.n_rows, self._tile[1]):
-            distances = self._measure(queries, tile, evidence)
-            if k:
-                known = np.concatenate([evidence.neighbor_distances, distances], axis=1)
-                known.partition(k - 1, axis=1)
-                evidence.neighbor_distances[:] = known[:, :k]
+            distances = self._measure(queries, tile, k, m)
+            shape = len(queries), self.n_classes, m
+            nearest, numbers = np.full(shape, np.inf), np.full(shape, NO_EXEMPLAR)
             starts = self.class_starts.clip(tile.start, tile.stop).tolist()
             for code, (first, last) in enumerate(pairwise(starts)):
-                if first < last:
-                    of_class = slice(first - tile.start, last - tile.start)
-                    _rank_in(evidence, code, distances[:, of_class], self.rows[first:last])
-        evidence.neighbor_distances.sort(axis=1)
+                if (n := min(m, last - first)) > 0:
+                    of_class = distances[:, first - tile.start : last - tile.start]
+                    nearest[:, code, :n], column = lowest_few(of_class, n)
+                    numbers[:, code, :n] = self.rows[first:last][column]
+            numbers[np.isinf(nearest)] = NO_EXEMPLAR
+            closest = np.full((len(queries), k), np.inf)
+            if (n := min(k, distances.shape[1])) > 0:
+                closest[:, :n] = np.sort(np.partition(distances, n - 1)[:, :n])
+            of_tile = from_ranked(nearest, closest, numbers)
+            found = of_tile if found is None else merge_evidence([found, of_tile])
+        assert found is not None  # there is at least one row
+        return found
+
+    def _measure(self, queries: Floats32, tile: slice, k: int, m: int) -> Floats:
+        """Distances in float64 from queries to the rows of a tile, of shape (n, rows).
+
+        One may be inf unless it is among the k smallest of all, or the m smallest of its class.
+        """
+        return measure(queries.astype(np.float64), self.points[tile].astype(np.float64), self.p)
 
 
 class MinkowskiIndex(TileIndex):
     """Activations of one layer with their class codes, searched in the ℓp norm.
 
+    The rows are given as to any `RowIndex`.
+
     Args:
-        arrays, named: As for any `RowIndex`: `activations`, `labels`, `n_classes` and `rows`.
         p: The order of the norm, in [1, inf].
 
     Examples:
@@ -95,12 +115,16 @@ class MinkowskiIndex(TileIndex):
         super().__init__(*arrays, **named)
         self.p = as_real(p, "p", "be a number from 1 to inf", lambda number: number >= 1)
 
-    def _measure(self, queries: Floats32, tile: slice, evidence: Evidence) -> Floats:
-        return measure(queries.astype(np.float64), self.points[tile].astype(np.float64), self.p)
-
 
 def measure(queries: Floats, points: Floats, p: float) -> Floats:
-    """ℓp distances in float64 between queries (n, d) and points (m, d), of shape (n, m)."""
+    """ℓp distances in float64 between queries (n, d) and points (m, d), of shape (n, m).
+
+    With p = 0, in how many features they differ.
+    """
+    if p == 0:
+        shares: Floats = cdist(queries, points, "hamming")
+        shares *= queries.shape[1]
+        return np.rint(shares, out=shares)
     if p <= LARGEST_PLAIN_POWER or math.isinf(p):
         return cdist(queries, points, "minkowski", p=p)
     return np.stack([_scaled_norms(points - query, p) for query in queries])
@@ -118,13 +142,11 @@ def _scaled_norms(differences: Floats, p: float) -> Floats:
 class HammingIndex(TileIndex):
     """Activations of one layer with their class codes, searched by the number of differences.
 
-    It takes `activations`, `labels`, `n_classes` and `rows` as any `RowIndex` does. Without the
-    extra `fast` numpy compares one feature at a time. With it counting is compiled, in one of two
-    ways, to the same counts. Comparing all features of all rows takes n · d steps per query, but
-    vector units take several at once. Looking up, for each feature, the rows that share the query's
-    value takes a step for each of them: n · d · f, where f is the probability that two rows share a
-    value. Leaves of a random forest hold a few rows each, and f is nearly 0; those of boosted trees
-    hold many.
+    With the extra `fast` counting is faster, in one of two ways, to the same counts. Comparing all
+    features of all rows takes n · d steps per query, but vector units take several at once. Looking
+    up, for each feature, the rows that share the query's value takes a step for each of them:
+    n · d · f, where f is the probability that two rows share a value. Leaves of a random forest
+    hold a few rows each, and f is nearly 0; those of boosted trees hold many.
 
     Examples:
         >>> index = HammingIndex([[1, 5, 3], [2, 6, 9]], [0, 1], n_classes=2)
@@ -132,6 +154,7 @@ class HammingIndex(TileIndex):
         array([[1., 2.]])
     """
 
+    p = 0.0
     COPY_BYTES = 16  # per feature, to prepare a row for compiled search
     BYTES_OF_COUNTS = 8 << 20  # of one task
     LOOK_UP_BELOW = 0.12  # the f from which comparing all is faster, as measured on AVX2
@@ -142,16 +165,9 @@ class HammingIndex(TileIndex):
             return super()._tile
         return min(QUERIES_PER_TILE, self.BYTES_OF_COUNTS // (4 * self.n_rows)), self.n_rows
 
-    def _measure(self, queries: Floats32, tile: slice, evidence: Evidence) -> Floats:
-        counts = np.zeros((len(queries), tile.stop - tile.start))
-        for values, column in zip(queries.T, self.points[tile].T, strict=True):
-            counts += values[:, None] != column
-        return counts
-
-    def _fill(self, queries: Floats32, evidence: Evidence) -> None:
+    def _find(self, queries: Floats32, k: int, m: int) -> Evidence:
         if self._prepared is None:
-            super()._fill(queries, evidence)
-            return
+            return super()._find(queries, k, m)
         from iknow.search.kernels.numba import mismatches as compiled
 
         compare = len(self._prepared) == 1
@@ -159,14 +175,12 @@ class HammingIndex(TileIndex):
         counts = np.empty((len(queries), self.n_rows), dtype=np.int32)
         # A copy: numba compiles separately for arrays that are read-only.
         count(queries.copy(), *self._prepared, counts)
-        shape = len(queries), self.n_classes, evidence.per_class
+        shape = len(queries), self.n_classes, m
         distances, places = np.full(shape, np.inf), np.full(shape, -1, dtype=np.int64)
-        neighbors = evidence.neighbor_distances
-        compiled.rank_counts(counts, self.class_starts, distances, places, neighbors)
-        numbers = np.where(places >= 0, self.rows[places], -1)
-        evidence.class_distances[:], evidence.exemplars[:] = distances[:, :, 0], numbers[:, :, 0]
-        evidence.further_distances[:] = distances[:, :, 1:]
-        evidence.further_exemplars[:] = numbers[:, :, 1:]
+        closest = np.full((len(queries), k), np.inf)
+        compiled.rank_counts(counts, self.class_starts, distances, places, closest)
+        numbers = np.where(places >= 0, self.rows[places], NO_EXEMPLAR)
+        return from_ranked(distances, closest, numbers)
 
     @cached_property
     def _prepared(self) -> tuple[Any, ...] | None:
@@ -231,15 +245,15 @@ class SparseRows(TileIndex):
     def _tile(self) -> tuple[int, int]:
         return self.BYTES_PER_TASK // (8 * self.n_rows), self.n_rows
 
-    def _measure(self, queries: Floats32, tile: slice, evidence: Evidence) -> Floats:
-        within = self._find_candidates(queries, evidence.per_class, evidence.n_neighbors)
+    def _measure(self, queries: Floats32, tile: slice, k: int, m: int) -> Floats:
+        within = self._find_candidates(queries, k, m)
         query, row = np.nonzero(within)
         distances = np.full(within.shape, np.inf)
         distances[query, row] = measure_pairs(self.points, queries, query, row)
         return distances
 
-    def _find_candidates(self, queries: Floats32, m: int, k: int) -> Bools:
-        """Rows that may be among the m nearest of their class, or the k nearest of all.
+    def _find_candidates(self, queries: Floats32, k: int, m: int) -> Bools:
+        """Rows that may be among the k nearest of all, or the m nearest of their class.
 
         A mask of shape (n_queries, n_rows).
         """
@@ -250,37 +264,12 @@ class SparseRows(TileIndex):
         highest = about + sizes
         lowest = np.subtract(about, sizes, out=about)
         within = np.zeros(lowest.shape, dtype=np.bool_)
-        for first, last in pairwise(self.class_starts.tolist()):
-            if (found := min(m, last - first)) > 0:
-                limit = np.partition(highest[:, first:last], found - 1)[:, found - 1]
-                within[:, first:last] = lowest[:, first:last] <= limit[:, None]
-        if k:
-            within |= lowest <= np.partition(highest, k - 1)[:, k - 1 : k]
+        groups = [(first, last, m) for first, last in pairwise(self.class_starts.tolist())]
+        for first, last, wanted in [*groups, (0, self.n_rows, k)]:
+            if (found := min(wanted, last - first)) > 0:
+                limit = np.partition(highest[:, first:last], found - 1)[:, found - 1 : found]
+                within[:, first:last] |= lowest[:, first:last] <= limit
         return within
-
-
-def _rank_in(evidence: Evidence, code: int, distances: Floats, numbers: Ints) -> None:
-    """Rank rows of one class among the nearest so far, which come first on ties.
-
-    distances: of shape (n_queries, n_rows). numbers: of the rows, ascending, of shape (n_rows,).
-    """
-    m = evidence.per_class
-    if m == 1:  # most often, and faster
-        place = distances.argmin(axis=1)
-        nearest = distances[np.arange(len(place)), place]
-        better = nearest < evidence.class_distances[:, code]
-        evidence.class_distances[better, code] = nearest[better]
-        evidence.exemplars[better, code] = numbers[place[better]]
-        return
-    known = evidence.class_distances[:, code, None], evidence.further_distances[:, code]
-    rows = evidence.exemplars[:, code, None], evidence.further_exemplars[:, code]
-    lowest, column = lowest_few(np.concatenate([*known, distances], axis=1), m)
-    before = np.take_along_axis(np.concatenate(rows, axis=1), np.minimum(column, m - 1), axis=1)
-    ranked = np.where(column < m, before, numbers[np.maximum(column - m, 0)])
-    ranked[np.isinf(lowest)] = -1
-    evidence.class_distances[:, code], evidence.exemplars[:, code] = lowest[:, 0], ranked[:, 0]
-    evidence.further_distances[:, code] = lowest[:, 1:]
-    evidence.further_exemplars[:, code] = ranked[:, 1:]
 
 
 def _square(rows: Floats32) -> Floats:

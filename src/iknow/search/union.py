@@ -259,10 +259,9 @@ class ShardedIndex(RowIndex):
     """Activations of one layer with their class codes, searched on several devices at once.
 
     We deal the rows of each class out in turn, as cards: every shard then has a share of every
-    class, and the shards have equal work.
+    class, and the shards have equal work. The rows are given as to any `RowIndex`.
 
     Args:
-        arrays, named: As for any `RowIndex`: `activations`, `labels`, `n_classes` and `rows`.
         devices: Where to search, as torch names them; one may be named twice.
 
     Examples:

@@ -153,6 +153,9 @@ def lowest_few(table: Floats, m: int) -> tuple[Floats, Ints]:
 
     table: of shape (n, n_columns), n_columns >= m. Of equal numbers the first columns count.
     """
+    if m == 1:  # most often, and faster
+        place = table.argmin(axis=1)[:, None]
+        return np.take_along_axis(table, place, axis=1), place
     limit = np.partition(table, m - 1, axis=1)[:, m - 1 :]
     row, column = np.nonzero(table <= limit[:, :1])  # m in each row, and those tied with the m-th
     number = table[row, column]
