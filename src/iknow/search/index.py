@@ -111,12 +111,15 @@ class RowIndex(ABC):
         """First row of each class and, last, the number of rows: shape (n_classes + 1,)."""
         return np.searchsorted(self.labels, np.arange(self.n_classes + 1)).astype(np.int64)
 
+    def arrays(self, at: slice | Ints = slice(None)) -> tuple[Floats32, Ints, int, Ints]:
+        """Points, labels, n_classes and row numbers: what makes an index of some of the rows."""
+        return self.points[at], self.labels[at], self.n_classes, self.rows[at]
+
     def __getstate__(self) -> dict[str, Any]:
         """Pickle only what cannot be derived."""
-        made = {
-            name for name in vars(self) if isinstance(getattr(type(self), name, 0), cached_property)
-        }
-        return {name: value for name, value in vars(self).items() if name not in made | {"_making"}}
+        kind, made = type(self), cached_property
+        kept = [name for name in vars(self) if not isinstance(getattr(kind, name, None), made)]
+        return {name: vars(self)[name] for name in kept if name != "_making"}  # its lock
 
     def _search(self, points: Floats32, scope: Scope) -> Evidence:
         if len(points) == 0 or self.n_rows == 0:

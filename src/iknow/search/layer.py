@@ -84,8 +84,7 @@ class LayerIndex:
         """The same rows in one index, as if built from them; nothing else is kept of others."""
         if not isinstance(self._index, Union):
             return self
-        make, arrays = self.__reduce__()
-        layer: LayerIndex = make(*arrays)
+        layer = self._like_this(*self._index.arrays())
         self._check_arrays()
         layer._index  # noqa: B018
         return layer
@@ -175,8 +174,7 @@ class LayerIndex:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle only what cannot be derived, and nothing that `check` refuses."""
-        index = self._index
-        return self._like_this, (index.points, index.labels, self.n_classes, index.rows)
+        return self._like_this, self._index.arrays()
 
 
 def index_type(metric: Metric, device: str | None, index: IndexFactory | None = None) -> Make:

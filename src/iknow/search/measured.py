@@ -226,7 +226,7 @@ class SparseRows(TileIndex):
     BYTES_PER_TASK = 32 << 20  # for a distance to each row, of all queries of a task
 
     def __init__(self, index: RowIndex) -> None:
-        super().__init__(index.points, index.labels, index.n_classes, index.rows)
+        super().__init__(*index.arrays())
         parts = [self.points[part] for part in _slices(self.n_rows, self.ROWS_AT_ONCE)]
         rows: Any = vstack([csr_array(part) for part in parts], format="csr").astype(np.float64)
         self._squares = np.concatenate([_square(part) for part in parts])

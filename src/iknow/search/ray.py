@@ -123,8 +123,7 @@ class RayIndex(RowIndex):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the rows and the options; a copy starts shards of its own."""
-        arrays = self.points, self.labels, self.n_classes, self.rows
-        return partial(type(self), **self._options), arrays
+        return partial(type(self), **self._options), self.arrays()
 
     def _ask(self, method: str, *arguments: Any) -> list[Any]:
         """The answers of all shards, in order."""
@@ -194,21 +193,17 @@ class RayIndex(RowIndex):
     def _begin(self, at: int) -> tuple[ShardProcess, Any]:
         """Begin to build a shard: its process, and its sizes to come."""
         process = find_process(self._connection, at, self.n_shards, self._options["resources"])
-        part = ray.put(tuple(np.array(array) for array in self._deal(at)))
+        points, labels, n_classes, rows = self.arrays(slice(at, None, self.n_shards))
+        part = ray.put((np.array(points), np.array(labels), n_classes, np.array(rows)))
         forgotten = [process.forgotten.popleft() for _ in range(len(process.forgotten))]
-        given = self._key, self._make, part, self.n_classes, forgotten
         try:
-            return process, process.actor.build.remote(*given)
+            return process, process.actor.build.remote(self._key, self._make, part, forgotten)
         except TypeError as error:
             raise InputError(f"make cannot be sent to another process: {error}") from error
 
-    def _deal(self, at: int) -> tuple[Any, ...]:
-        """The points, labels and row numbers of a shard."""
-        return tuple(each[at :: self.n_shards] for each in (self.points, self.labels, self.rows))
-
     def _check_sizes(self, at: int, sizes: tuple[int, int, int]) -> None:
         """Refuse an index that is not of the rows it was given."""
-        n_rows, n_features = self._deal(at)[0].shape
+        n_rows, n_features = self.points[at :: self.n_shards].shape
         if sizes != (n_rows, n_features, self.n_classes):
             raise InputError(
                 f"shard {at} must hold {n_rows} rows of {n_features} features and "
@@ -239,19 +234,18 @@ class Shards:
         self,
         key: str,
         make: Callable[..., RowIndex],
-        arrays: tuple[Any, Any, Any],
-        n_classes: int,
+        arrays: tuple[Any, Any, int, Any],
         forgotten: Iterable[str] = (),
     ) -> tuple[int, int, int]:
-        """Make the index of points, labels and row numbers; its n_rows, n_features and n_classes.
+        """Make the index of some rows, see `RowIndex.arrays`; its n_rows, n_features, n_classes.
 
         forgotten: keys not in use.
         """
         for each in forgotten:
             self._indexes.pop(each, None)
         # Ray's own arrays are read-only, and stay in its store as long as somebody holds them.
-        points, labels, rows = (np.array(array) for array in arrays)
-        self._indexes[key] = made = make(points, labels, n_classes, rows=rows)
+        points, labels, rows = (np.array(arrays[i]) for i in (0, 1, 3))
+        self._indexes[key] = made = make(points, labels, arrays[2], rows=rows)
         return made.n_rows, made.n_features, made.n_classes
 
     def search(self, key: str, points: Floats32, scope: Scope) -> Evidence:

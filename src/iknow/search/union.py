@@ -36,6 +36,7 @@ from iknow.core.evidence import (
     from_ranked,
     merge_evidence,
     pad_evidence,
+    rank,
     stack_evidence,
 )
 from iknow.core.rule import Rule
@@ -74,9 +75,7 @@ class Union(RowIndex):
         """An index that nothing has happened to, ready to change."""
         if isinstance(index, cls):
             return index
-        none = np.empty(0, dtype=np.int64)
-        added = make(np.empty((0, index.n_features), np.float32), none, index.n_classes, rows=none)
-        return cls(index, none, added, make)
+        return cls(index, np.empty(0, dtype=np.int64), make(*index.arrays(slice(0))), make)
 
     def changed(
         self, removed: Ints, points: Any, labels: Ints, rows: Ints, n_classes: int
@@ -174,8 +173,10 @@ class Union(RowIndex):
         lost = are_among(exemplars, self._numbers)
         struck = np.zeros(neighbors.shape, dtype=np.bool_)
         if found.n_neighbors:
-            removed = self._removed.gather(points, min(found.n_neighbors, len(self.gone)))
-            struck = _find_equals(neighbors, removed.neighbor_distances)
+            wanted = Scope(any=min(found.n_neighbors, len(self.gone)))
+            struck = _find_equals(
+                neighbors, self._removed._search(points, wanted).neighbor_distances
+            )
         most = np.maximum(lost.sum(axis=2).max(axis=1, initial=0), struck.sum(axis=1))
         if not most.any():
             return found, most
@@ -187,14 +188,11 @@ class Union(RowIndex):
         kth = np.where(struck.any(axis=1, keepdims=True), neighbors[:, -1:], np.inf)
         sides = np.where(is_own, last, np.inf), np.where(is_own, np.inf, last), kth
         ends = np.column_stack([side.min(axis=1, initial=np.inf) for side in sides])
-        order = np.argsort(lost, axis=2, kind="stable")
-        left = from_ranked(
-            np.take_along_axis(np.where(lost, np.inf, ranked), order, axis=2),
-            np.sort(np.where(struck, np.inf, neighbors), axis=1),
-            np.take_along_axis(np.where(lost, NO_EXEMPLAR, exemplars), order, axis=2),
-            np.minimum(found.complete_below, ends),
-        )
-        return left, most
+        kept = np.where(lost, np.inf, ranked), np.where(lost, NO_EXEMPLAR, exemplars)
+        distances, numbers = rank(*kept, found.per_class)
+        neighbors = np.sort(np.where(struck, np.inf, neighbors), axis=1)
+        complete = np.minimum(found.complete_below, ends)
+        return from_ranked(distances, neighbors, numbers, complete), most
 
     def _add(self, points: Floats32, found: Evidence, scope: Scope) -> Evidence:
         """What was found in the base, together with what was added."""
@@ -205,11 +203,11 @@ class Union(RowIndex):
 
     @cached_property
     def _removed(self) -> RowIndex:
-        """The rows that are gone."""
-        arrays = (each[self.gone] for each in (self.base.points, self.base.labels))
-        return self._make(*arrays, self.base.n_classes)
+        return self._make(*self.base.arrays(self.gone))
 
-    _numbers = cached_property(lambda self: np.sort(self.base.rows[self.gone]))
+    @cached_property
+    def _numbers(self) -> Ints:
+        return np.sort(self.base.rows[self.gone])
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle only what cannot be derived."""
@@ -280,10 +278,8 @@ class ShardedIndex(RowIndex):
         from iknow.search.kernels.torch import TorchIndex
 
         n = min(len(devices), max(1, self.n_rows))
-        parts = [slice(i, None, n) for i in range(n)]
         self.shards = [
-            TorchIndex(self.points[at], self.labels[at], self.n_classes, self.rows[at], device=each)
-            for at, each in zip(parts, devices, strict=False)
+            TorchIndex(*self.arrays(slice(i, None, n)), device=devices[i]) for i in range(n)
         ]
 
     def search(self, points: Floats32, scope: Scope) -> Evidence:
@@ -300,8 +296,8 @@ class ShardedIndex(RowIndex):
 
 def search_part(part: RowIndex, points: Floats32, scope: Scope) -> Evidence:
     """The evidence of a part of the rows, in full, with inf for the neighbors that it lacks."""
-    found = part.gather(points, min(scope.any, part.n_rows), scope.per_class)
-    return pad_evidence(found, part.n_classes, scope.any)
+    wanted = scope.in_full()._replace(any=min(scope.any, part.n_rows))
+    return pad_evidence(part._search(points, wanted), part.n_classes, scope.any)
 
 
 def are_among(numbers: Ints, known: Ints) -> Bools:

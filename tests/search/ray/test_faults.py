@@ -40,9 +40,9 @@ class Stopping(CpuIndex):
         super().__init__(activations, labels, n_classes, rows=rows)
         self.stop("build")
 
-    def gather(self, queries, k=0, per_class=1):
-        self.stop("gather")
-        return super().gather(queries, k, per_class)
+    def search(self, points, scope):
+        self.stop("search")
+        return super().search(points, scope)
 
     def stop(self, work):
         if self.stops == work and not (self.folder / "harmed").exists():
@@ -73,7 +73,7 @@ def kill_node(cluster, node):
     cluster.remove_node(node, allow_graceful=False)
 
 
-@pytest.mark.parametrize("stops", ["build", "gather"])
+@pytest.mark.parametrize("stops", ["build", "search"])
 def test_a_node_killed_meanwhile(cluster, tmp_path, stops):
     """The shards are built anew on another node, and the answer is right."""
     first = add_node(cluster, far=1)

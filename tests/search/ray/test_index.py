@@ -23,7 +23,8 @@ def here(monkeypatch):
         if not index._processes:
             for at in range(index.n_shards):
                 index._processes[at] = Shards()
-                index._processes[at].build("key", index._make, index._deal(at), index.n_classes)
+                arrays = index.arrays(slice(at, None, index.n_shards))
+                index._processes[at].build("key", index._make, arrays)
         return [getattr(shard, method)("key", *arguments) for shard in index._processes.values()]
 
     monkeypatch.setattr(RayIndex, "_ask", ask)
