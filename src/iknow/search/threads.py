@@ -45,14 +45,8 @@ def share(work: Callable[[Task], None], tasks: Sequence[Task]) -> None:
             work(task)
         return
     with ThreadPoolExecutor(n_cores()) as pool:
-        futures = [pool.submit(work, task) for task in tasks]
-        try:
-            for future in futures:
-                future.result()
-        except BaseException:
-            for future in futures:
-                future.cancel()
-            raise
+        for _ in pool.map(work, tasks):  # an error cancels the rest
+            pass
 
 
 @contextmanager
