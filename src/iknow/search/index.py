@@ -112,7 +112,7 @@ class RowIndex(ABC):
         return np.searchsorted(self.labels, np.arange(self.n_classes + 1)).astype(np.int64)
 
     def arrays(self, at: slice | Ints = slice(None)) -> tuple[Floats32, Ints, int, Ints]:
-        """Points, labels, n_classes and row numbers: what makes an index of some of the rows."""
+        """Points, labels, n_classes and row numbers, `at` some places: what makes an index."""
         return self.points[at], self.labels[at], self.n_classes, self.rows[at]
 
     def __getstate__(self) -> dict[str, Any]:

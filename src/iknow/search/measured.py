@@ -58,7 +58,7 @@ class TileIndex(RowIndex):
         return evidence
 
     def fill(self, queries: Floats32, evidence: Evidence) -> None:
-        """Write the evidence about queries of shape (n_queries, n_features) into `evidence`."""
+        """Write the evidence about `queries`, (n_queries, n_features), into `evidence`."""
         k, m = evidence.n_neighbors, evidence.per_class
 
         def work(part: slice) -> None:
@@ -101,9 +101,9 @@ class TileIndex(RowIndex):
 class MinkowskiIndex(TileIndex):
     """Activations of one layer with their class codes, searched in the ℓp norm.
 
-    The rows are given as to any `RowIndex`.
-
     Args:
+        *arrays: Activations, labels, n_classes and rows, as for any `RowIndex`.
+        **named: Those of them that are given by name.
         p: The order of the norm, in [1, inf].
 
     Examples:
@@ -142,11 +142,12 @@ def _scaled_norms(differences: Floats, p: float) -> Floats:
 class HammingIndex(TileIndex):
     """Activations of one layer with their class codes, searched by the number of differences.
 
-    With the extra `fast` counting is faster, in one of two ways, to the same counts. Comparing all
-    features of all rows takes n · d steps per query, but vector units take several at once. Looking
-    up, for each feature, the rows that share the query's value takes a step for each of them:
-    n · d · f, where f is the probability that two rows share a value. Leaves of a random forest
-    hold a few rows each, and f is nearly 0; those of boosted trees hold many.
+    It takes `activations`, `labels`, `n_classes` and `rows` as any `RowIndex` does. With the extra
+    `fast` counting is faster, in one of two ways, to the same counts. Comparing all features of all
+    rows takes n · d steps per query, but vector units take several at once. Looking up, for each
+    feature, the rows that share the query's value takes a step for each of them: n · d · f, where f
+    is the probability that two rows share a value. Leaves of a random forest hold a few rows each,
+    and f is nearly 0; those of boosted trees hold many.
 
     Examples:
         >>> index = HammingIndex([[1, 5, 3], [2, 6, 9]], [0, 1], n_classes=2)

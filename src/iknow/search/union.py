@@ -257,9 +257,11 @@ class ShardedIndex(RowIndex):
     """Activations of one layer with their class codes, searched on several devices at once.
 
     We deal the rows of each class out in turn, as cards: every shard then has a share of every
-    class, and the shards have equal work. The rows are given as to any `RowIndex`.
+    class, and the shards have equal work.
 
     Args:
+        *arrays: Activations, labels, n_classes and rows, as for any `RowIndex`.
+        **named: Those of them that are given by name.
         devices: Where to search, as torch names them; one may be named twice.
 
     Examples:
