@@ -17,20 +17,13 @@ that walking pays, the clock decides.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from iknow.core.arrays import Floats32, Ints
 from iknow.core.decision import Scope, scope_of
-from iknow.core.evidence import (
-    Evidence,
-    empty_evidence,
-    merge_evidence,
-    pad_evidence,
-    stack_evidence,
-)
+from iknow.core.evidence import Evidence, empty_evidence, merge_evidence, stack_evidence
 from iknow.core.rule import Horizon, Rule
 from iknow.locking import cached_property
 from iknow.pages import slices_that_fit
@@ -38,12 +31,8 @@ from iknow.search.index import RowIndex
 from iknow.search.kernels.numba import is_compiled
 from iknow.search.kernels.numpy import NumpyBlocks
 from iknow.search.measured import SparseRows
-from iknow.search.projection import (
-    FEW_FEATURES,
-    Coordinates,
-    Projection,
-    choose_coordinates,
-)
+from iknow.search.projection import FEW_FEATURES, Coordinates, Projection, choose_coordinates
+from iknow.search.union import search_part
 
 if TYPE_CHECKING:
     from iknow.search.kernels.numba.search import ProductSearch, WalkSearch
@@ -163,11 +152,7 @@ class CpuIndex(RowIndex):
     If there are too many rows to prepare for search in the free memory, such as those of a large
     memory-mapped file, they are searched part by part.
 
-    Args:
-        activations: Of shape (n_rows, n_features).
-        labels: Class codes of shape (n_rows,).
-        n_classes: Number of classes.
-        rows: Numbers that identify the rows, of shape (n_rows,). Default: their positions.
+    `activations`, `labels`, `n_classes` and `rows` are those of every `RowIndex`.
 
     Examples:
         >>> CpuIndex(rows, labels, n_classes=2).gather([[4.0]], k=1).class_distances
@@ -229,14 +214,13 @@ class CpuIndex(RowIndex):
 
     def _gather(self, points: Floats32, scope: Scope) -> Evidence:
         """All evidence, by products."""
-        k, m = scope.any, scope.per_class
-        evidence = empty_evidence(len(points), self.n_classes, k, m)
+        evidence = empty_evidence(len(points), self.n_classes, scope.any, scope.per_class)
         if len(self._parts) == 1:
             self._products.fill(points, evidence)
             return evidence
-        for part in self._each_part():
-            found = part.search(points, Scope(m, m, min(k, part.n_rows)))
-            evidence = merge_evidence([evidence, pad_evidence(found, self.n_classes, k)])
+        for at in self._parts:  # each is freed before the next is prepared
+            part = search_part(CpuIndex(*self.arrays(at)), points, scope)
+            evidence = merge_evidence([evidence, part])
         return evidence
 
     @cached_property
@@ -245,11 +229,6 @@ class CpuIndex(RowIndex):
         if self._is_sparse:  # what it prepares is small
             return [slice(0, self.n_rows)]
         return slices_that_fit(self.n_rows, COPY_BYTES * (self.n_features + 4))
-
-    def _each_part(self) -> Iterator[CpuIndex]:
-        """Indexes of the parts, one at a time: each is freed before the next is prepared."""
-        for part in self._parts:
-            yield CpuIndex(self.points[part], self.labels[part], self.n_classes, self.rows[part])
 
     @cached_property
     def _is_sparse(self) -> bool:
@@ -288,8 +267,3 @@ class CpuIndex(RowIndex):
     def _cost(self) -> StepCost:
         packed = self._walks.packed
         return StepCost(packed.n_panels, packed.n_terms, self._walks.far.shape[1], self.n_features)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickle only what cannot be derived."""
-        kept = ("points", "labels", "rows", "n_rows", "n_features", "n_classes")
-        return {name: vars(self)[name] for name in kept}

@@ -112,15 +112,17 @@ class Memory(NamedTuple):
     """What the functions write to.
 
     bounds: of all panels, for some queries. least: of each class. near, found: distances and rows
-    of the nearest of a class, padded with inf and -1. costs: the panels, shadows and rows looked
-    at. places, shown: slots of rows that wait to be looked at, and their bounds. levels, nodes,
-    apart: balls to visit, and their distances. The others are for a moment only.
+    of the nearest of a class, padded with inf and -1. nearest: rows of all classes. costs: the
+    panels, shadows and rows looked at. places, shown: slots of rows that wait to be looked at, and
+    their bounds. levels, nodes, apart: balls to visit, and their distances. The others are for a
+    moment only.
     """
 
     bounds: Floats32
     least: Floats32
     near: Floats
     found: Ints
+    nearest: Ints
     costs: Ints
     values: Floats32
     places: Ints
@@ -193,6 +195,7 @@ def walk_batch(
     memory = Memory(
         np.empty(at_once * stride + LANES if question.is_flat or sweeps_balls else 0, np.float32),
         np.empty(n_classes, dtype=np.float32), np.empty(m), np.empty(m, dtype=np.int64),
+        np.empty(answer.neighbors.shape[1], dtype=np.int64),
         np.zeros(3, dtype=np.int64), np.empty(LANES, dtype=np.float32),
         np.empty(MOST_WAITING, dtype=np.int64), np.empty(MOST_WAITING, dtype=np.float32),
         np.empty(LANES * DEEPEST, dtype=np.int64), np.empty(LANES * DEEPEST, dtype=np.int64),
@@ -481,29 +484,21 @@ def _settle(walk: Walk, limits: Limits, task: Task, n: int) -> None:
         distance = measure_long(given, task.i, points, row, memory.pieces, memory.sums)
         if distance <= reach:
             _insert(distance, row, task.rank, memory.near, memory.found)
-            _insert_neighbor(distance, walk.answer.neighbors, task.i)
+            neighbors = walk.answer.neighbors[task.i]
+            _insert(distance, row, len(neighbors), neighbors, memory.nearest)
             reach = _reach(walk, task)
             limit = _far_limit(reach, limits, n_far) if is_far else _row_limit(reach, limits)
 
 
 @inlined
 def _insert(distance: float, row: int, rank: int, near: Floats, found: Ints) -> None:
-    if precedes(distance, row, near[rank - 1], found[rank - 1]):
+    """Insert a row into the first `rank` places of a list, unless all precede it."""
+    if rank and precedes(distance, row, near[rank - 1], found[rank - 1]):
         place = rank - 1
         while place > 0 and precedes(distance, row, near[place - 1], found[place - 1]):
             near[place], found[place] = near[place - 1], found[place - 1]
             place -= 1
         near[place], found[place] = distance, row
-
-
-@inlined
-def _insert_neighbor(distance: float, neighbors: Floats, i: int) -> None:
-    place = neighbors.shape[1] - 1
-    if place >= 0 and distance < neighbors[i, place]:
-        while place > 0 and distance < neighbors[i, place - 1]:
-            neighbors[i, place] = neighbors[i, place - 1]
-            place -= 1
-        neighbors[i, place] = distance
 
 
 @compiled_freely
