@@ -29,7 +29,7 @@ from iknow.core.evidence import (
 )
 from iknow.core.text import as_real
 from iknow.locking import cached_property
-from iknow.pages import slices_that_fit
+from iknow.pages import slices, slices_that_fit
 from iknow.search.index import RowIndex
 from iknow.search.kernels.numba import is_compiled
 from iknow.search.kernels.numpy import lowest_few, measure_pairs
@@ -66,12 +66,12 @@ class TileIndex(RowIndex):
             for column, values in zip(vars(evidence).values(), vars(found).values(), strict=True):
                 column[part] = values
 
-        share(work, _slices(len(queries), min(self._tile[0], -(-len(queries) // n_cores()))))
+        share(work, slices(len(queries), min(self._tile[0], -(-len(queries) // n_cores()))))
 
     def _find(self, queries: Floats32, k: int, m: int) -> Evidence:
         """The evidence about some queries, tile by tile."""
         found = None
-        for tile in _slices(self.n_rows, self._tile[1]):
+        for tile in slices(self.n_rows, self._tile[1]):
             distances = self._measure(queries, tile, k, m)
             shape = len(queries), self.n_classes, m
             nearest, numbers = np.full(shape, np.inf), np.full(shape, NO_EXEMPLAR)
@@ -228,7 +228,7 @@ class SparseRows(TileIndex):
 
     def __init__(self, index: RowIndex) -> None:
         super().__init__(*index.arrays())
-        parts = [self.points[part] for part in _slices(self.n_rows, self.ROWS_AT_ONCE)]
+        parts = [self.points[part] for part in slices(self.n_rows, self.ROWS_AT_ONCE)]
         rows: Any = vstack([csr_array(part) for part in parts], format="csr").astype(np.float64)
         self._squares = np.concatenate([_square(part) for part in parts])
         self._columns: Any = rows.T.tocsr()  # scipy would convert it for each product
@@ -277,9 +277,3 @@ def _square(rows: Floats32) -> Floats:
     """The squared ℓ2 lengths of rows, in float64."""
     squares: Floats = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
     return squares
-
-
-def _slices(n: int, size: int) -> list[slice]:
-    """Slices of n items, of `size` items or fewer, and of one at least."""
-    size = max(1, size)
-    return [slice(start, min(start + size, n)) for start in range(0, n, size)]

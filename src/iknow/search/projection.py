@@ -36,6 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iknow.core.arrays import Bools, Floats, Floats32
+from iknow.pages import slices
 from iknow.search.threads import for_each
 
 Shorts = NDArray[np.int16]
@@ -116,7 +117,8 @@ class Projection(Coordinates):
         error = np.sqrt(4 * (n + d + 8) * np.sqrt(d) * u + 2 * deviation) + 2.0**-23
         self.stretch = 1 + deviation + error + 2.0**-22
         self.slack = 2.02 * error
-        longest = max((self._longest(rows[part]) for part in _parts(rows)), default=0.0)
+        parts = slices(len(rows), VALUES_AT_ONCE // n)
+        longest = max((self._longest(rows[part]) for part in parts), default=0.0)
         # Written so that NaN is refused.
         self.is_safe = longest < FURTHEST and self.stretch < 1.5
         self.unit = 2.0 ** np.ceil(np.log2(longest / LARGEST)) if self.is_safe and longest else 1.0
@@ -148,17 +150,12 @@ class Projection(Coordinates):
             shown = self.show(rows[part])
             near[part], far[part] = shown.near, np.rint(shown.far)
 
-        for_each(work, _parts(rows))
+        for_each(work, slices(len(rows), VALUES_AT_ONCE // rows.shape[1]))
         return near, far
 
     def _longest(self, rows: Floats32) -> float:
         shifted = rows - self.center
         return float(np.sqrt(np.einsum("ij,ij->i", shifted, shifted).max(initial=0.0)))
-
-
-def _parts(rows: Floats32) -> list[slice]:
-    step = max(1, VALUES_AT_ONCE // rows.shape[1])
-    return [slice(start, start + step) for start in range(0, len(rows), step)]
 
 
 def find_directions(sample: Floats, n: int) -> Floats:

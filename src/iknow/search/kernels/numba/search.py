@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from iknow.core.arrays import Bools, Floats, Floats32, Ints
 from iknow.core.decision import Scope
 from iknow.core.evidence import NO_EXEMPLAR, Evidence, from_ranked
 from iknow.locking import cached_property
+from iknow.pages import slices
 from iknow.search.bounds import error_of_product, power_of_two_scale
 from iknow.search.index import RowIndex
 from iknow.search.kernels.numba.products import Pack, PanelBlocks, Queries, gather_batch
@@ -113,7 +113,7 @@ class ProductSearch:
 
         affordable = BYTES_FOR_MINIMA // (n_cores() * 4 * (len(self.blocks.starts) - 1))
         size = max(1, min(QUERIES_PER_BATCH, affordable))
-        share(work, list(cut_evenly(len(queries), size)))
+        share(work, cut_evenly(len(queries), size))
 
 
 class WalkSearch:
@@ -173,14 +173,13 @@ class WalkSearch:
         return evidence, answer.given_up, sum(costs)
 
 
-def cut_evenly(n: int, most: int) -> Iterator[slice]:
+def cut_evenly(n: int, most: int) -> list[slice]:
     """Slices of similar size, at most `most`, in a number that the cores can share evenly."""
     n_parts = min(n, -(-n // (most * n_cores())) * n_cores())
     size = max(1, -(-n // max(1, n_parts)))
     # Whole groups of queries go through the vector units together.
-    size = -(-size // QUERIES_AT_ONCE) * QUERIES_AT_ONCE if size > QUERIES_AT_ONCE else size
-    for start in range(0, n, size):
-        yield slice(start, min(start + size, n))
+    group = QUERIES_AT_ONCE if size > QUERIES_AT_ONCE else 1
+    return slices(n, -(-size // group) * group)
 
 
 def cut_blocks(class_panels: Ints, size: int) -> PanelBlocks:
