@@ -1,7 +1,7 @@
 """How much a network of dense layers stretches a radius, from the input to each layer.
 
 The notebooks take the largest singular value of the product W_1 W_2 ⋯ W_i, as the paper's
-supplement does. With ReLUs between the matrices that is no bound (see `iknow.geometry.lipschitz`);
+supplement does. With ReLUs between the matrices that is no bound (see `iknow.metrics.lipschitz`);
 the product of their largest singular values is one.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from iknow.core.arrays import Floats
-from iknow.geometry.lipschitz import LayerBound, accumulate, spectral_norm
+from iknow.metrics.lipschitz import LayerBound, accumulate, spectral_norm
 
 
 def product_norms(weights: Mapping[str, Floats]) -> dict[str, float]:

@@ -10,7 +10,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from iknow import Ball, EpistemicClassifier, Nearest, RelativeBall
 from iknow.errors import InputError
-from iknow.geometry import Minkowski, Weighted
+from iknow.metrics import Minkowski, Weighted
 from iknow.models.precomputed import PrecomputedModel
 
 COPIES = r"\d+ of the \d+ validation samples are copies of training samples"

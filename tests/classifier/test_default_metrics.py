@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from iknow.classifier.default_metrics import default_metric, role_of
-from iknow.geometry import Cosine, Euclidean, Scaled
+from iknow.metrics import Cosine, Euclidean, Scaled
 from iknow.models import PrecomputedModel, SklearnModel
 
 

@@ -22,7 +22,7 @@ from iknow.classifier.gathering import map_ahead, one_ahead
 from iknow.core.quorum import find_contrast
 from iknow.errors import InputError
 from iknow.explain.on_request import OnRequest
-from iknow.geometry import Weighted
+from iknow.metrics import Weighted
 from iknow.models.precomputed import PrecomputedModel
 from iknow.search.layer import LayerIndex
 from iknow.selection import Goal, choose

@@ -9,7 +9,7 @@ from sklearn.neural_network import MLPClassifier
 
 from iknow import Assertion, Ball, EpistemicClassifier, Reason, RelativeBall, evaluate
 from iknow.errors import InputError, SelectionError
-from iknow.geometry import Cosine, Euclidean
+from iknow.metrics import Cosine, Euclidean
 from iknow.models.precomputed import PrecomputedModel
 from iknow.testing import assert_same_evidence
 

@@ -28,8 +28,8 @@ from torch import nn
 from iknow import Ball, EpistemicClassifier, Nearest
 from iknow.core.robustness import Movement, Sensitivity
 from iknow.errors import LayerError
-from iknow.geometry import Minkowski, Weighted
-from iknow.geometry.sklearn import mlp_lipschitz
+from iknow.metrics import Minkowski, Weighted
+from iknow.metrics.sklearn import mlp_lipschitz
 from iknow.models import PrecomputedModel, SklearnModel, TorchModel
 
 X, Y = load_iris(return_X_y=True)
@@ -64,7 +64,7 @@ def constants_of(assessment):
     return {layer: movement.lipschitz for layer, movement in assessment.movements.items()}
 
 
-def test_a_network_of_scikit_learn_is_bounded_as_its_geometry_says(network):
+def test_a_network_of_scikit_learn_is_bounded_as_its_metrics_say(network):
     layers = ["input", "standardscaler", "hidden1", "logits"]
     constants = constants_of(assess(FrozenEstimator(network), layers))
     # Rounding grows with the input, so a little is added to what real arithmetic would have.
@@ -377,10 +377,10 @@ def test_a_bound_that_real_inputs_break_certifies_nothing():
 
 def test_bounds_are_found_once_and_only_on_request(module, monkeypatch):
     calls = []
-    from iknow.geometry.torch import module as geometry
+    from iknow.metrics.torch import module as metrics
 
-    real = geometry.sensitivities
-    monkeypatch.setattr(geometry, "sensitivities", lambda *args: calls.append(args) or real(*args))
+    real = metrics.sensitivities
+    monkeypatch.setattr(metrics, "sensitivities", lambda *args: calls.append(args) or real(*args))
     assessment = assess(module, ["1"])
     assert (assessment.margin < np.inf).all()
     assessment.explain(0)

@@ -11,7 +11,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.tree import DecisionTreeClassifier
 
 from iknow import EpistemicClassifier, Nearest, RelativeBall
-from iknow.geometry import Cosine, Scaled, Whitened
+from iknow.metrics import Cosine, Scaled, Whitened
 
 METRICS = [Cosine(), Scaled(), Whitened()]
 

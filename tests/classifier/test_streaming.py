@@ -100,7 +100,7 @@ def test_metrics_are_fitted_to_a_bounded_sample(tmp_path, monkeypatch):
 
 
 def test_an_index_of_the_users_choice_and_another_norm(tmp_path):
-    from iknow.geometry import Minkowski
+    from iknow.metrics import Minkowski
 
     classifier = make(metric=Minkowski(1.0)).fit(batches(), folder=tmp_path)
     assert isinstance(classifier.indexes_["input"]._index, MinkowskiIndex)

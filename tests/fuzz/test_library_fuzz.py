@@ -34,7 +34,7 @@ from iknow import (
     RelativeBall,
 )
 from iknow.errors import IknowError, SelectionError
-from iknow.geometry import Minkowski, Weighted
+from iknow.metrics import Minkowski, Weighted
 from iknow.models.model import Model, make_observation
 from iknow.models.precomputed import PrecomputedModel
 from tests.oracles import assertion_of, justification_of, support_of

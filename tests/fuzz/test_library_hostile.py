@@ -37,7 +37,7 @@ from iknow import (
     evaluate,
 )
 from iknow.errors import IknowError
-from iknow.geometry import Minkowski, Weighted
+from iknow.metrics import Minkowski, Weighted
 from iknow.models.precomputed import PrecomputedModel
 from iknow.search.cells import CpuIndex
 

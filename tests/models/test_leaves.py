@@ -21,7 +21,7 @@ from iknow import EpistemicClassifier
 from iknow.classifier.default_metrics import usual_metric
 from iknow.core.assertion import Assertion, Reason
 from iknow.errors import InputError, LayerError
-from iknow.geometry import Euclidean, Gapped, Hamming
+from iknow.metrics import Euclidean, Gapped, Hamming
 from iknow.models import SklearnModel
 from iknow.models.gaps import find_numbers, takes_gaps
 from iknow.models.leaves import as_leaves, find_leaves, has_leaves

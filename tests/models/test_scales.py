@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from iknow import Ball, EpistemicClassifier
-from iknow.geometry import Minkowski
+from iknow.metrics import Minkowski
 from iknow.models.precomputed import PrecomputedModel
 from iknow.models.scales import are_coarse, share_of_quieter_half
 

@@ -27,7 +27,7 @@ from sklearn.preprocessing import Normalizer, OneHotEncoder, StandardScaler
 
 from iknow import Assertion, EpistemicClassifier, Reason
 from iknow.errors import InputError, LayerError
-from iknow.geometry import Cosine
+from iknow.metrics import Cosine
 from iknow.models import SklearnModel
 from iknow.testing import ModelContract
 

@@ -15,7 +15,7 @@ from sklearn.preprocessing import MinMaxScaler
 from iknow import Ball, EpistemicClassifier, Nearest, RelativeBall
 from iknow.core.evidence import NO_EXEMPLAR, Evidence, from_ranked
 from iknow.errors import InputError
-from iknow.geometry import Minkowski, Weighted
+from iknow.metrics import Minkowski, Weighted
 from iknow.models import PrecomputedModel
 from iknow.search.index import (
     CheckedIndex,

@@ -44,7 +44,7 @@ began.wait()
 
 WHILE_IMPORTING = """
 from iknow import Ball
-from iknow.geometry import Euclidean
+from iknow.metrics import Euclidean
 from iknow.search.layer import LayerIndex
 
 points = np.random.default_rng(0).standard_normal((60, 3)).astype(np.float32)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from iknow.errors import InputError
-from iknow.geometry import Euclidean, Hamming, Minkowski
+from iknow.metrics import Euclidean, Hamming, Minkowski
 from iknow.search import measured
 from iknow.search.cells import CpuIndex
 from iknow.search.kernels.numba import is_compiled

@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from iknow import Ball, EpistemicClassifier
 from iknow.classifier.parameters import as_metrics
 from iknow.errors import BundleError, InputError, MissingExtraError
-from iknow.geometry import (
+from iknow.metrics import (
     Cosine,
     Euclidean,
     Minkowski,

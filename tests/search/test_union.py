@@ -12,7 +12,7 @@ from iknow.core.codes import NO_BELIEF
 from iknow.core.decision import decide, find_cap
 from iknow.core.evidence import Evidence
 from iknow.errors import InputError
-from iknow.geometry import Euclidean
+from iknow.metrics import Euclidean
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 from iknow.search import layer as layers
 from iknow.search import union as unions

@@ -30,7 +30,7 @@ import iknow.storage.sealed
 from iknow import Assertion, Ball, BallElseNearest, EpistemicClassifier, Nearest, RelativeBall
 from iknow.core.rule import Rule
 from iknow.errors import BundleError, InputError
-from iknow.geometry import Minkowski, Weighted
+from iknow.metrics import Minkowski, Weighted
 from iknow.models.precomputed import PrecomputedModel
 from iknow.npy import encode_array
 from iknow.storage.archive import find_end, read_archive, write_archive
@@ -1207,7 +1207,7 @@ import os, random, signal, sys, time
 import numpy as np
 from iknow import Ball
 from iknow.storage.bundle import Bundle, read_bundle, write_bundle
-from iknow.geometry import Minkowski
+from iknow.metrics import Minkowski
 
 path, n_kills = sys.argv[1], int(sys.argv[2])
 write_bundle(path, make_small_bundle(0), "1")

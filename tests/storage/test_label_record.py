@@ -5,7 +5,7 @@ import pytest
 
 from iknow import Ball
 from iknow.errors import BundleError, InputError
-from iknow.geometry import Euclidean
+from iknow.metrics import Euclidean
 from iknow.storage.bundle import Bundle, read_bundle, write_bundle
 from iknow.storage.label_record import classes_from_dict
 

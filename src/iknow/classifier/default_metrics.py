@@ -26,9 +26,9 @@ from typing import Literal
 import numpy as np
 
 from iknow.core.arrays import Floats32
-from iknow.geometry import Cosine, Euclidean, Gapped, Hamming, Metric, Scaled
-from iknow.geometry.hamming import LEAVES
-from iknow.geometry.sklearn_parts import unwrap
+from iknow.metrics import Cosine, Euclidean, Gapped, Hamming, Metric, Scaled
+from iknow.metrics.hamming import LEAVES
+from iknow.metrics.sklearn_parts import unwrap
 from iknow.models.gaps import NUMBERS
 from iknow.models.model import Model
 from iknow.models.scales import share_of_quieter_half

@@ -24,7 +24,7 @@ from iknow.core.quorum import Quorum
 from iknow.core.rule import Rule
 from iknow.core.text import as_flag, as_whole
 from iknow.explain.assessment import Assessment
-from iknow.geometry import Metric
+from iknow.metrics import Metric
 from iknow.models.adapt import is_estimator
 from iknow.models.joining import observe_all
 from iknow.models.precomputed import PrecomputedModel

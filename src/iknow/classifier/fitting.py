@@ -25,7 +25,7 @@ from iknow.core.arrays import Ints
 from iknow.core.quorum import Quorum
 from iknow.core.rule import Rule
 from iknow.errors import SelectionError
-from iknow.geometry import Euclidean, Metric
+from iknow.metrics import Euclidean, Metric
 from iknow.models.adapt import is_estimator, is_to_be_trained
 from iknow.models.inputs import as_dense, count_samples, take_rows
 from iknow.models.labels import (

@@ -1,6 +1,6 @@
 """How far a change of the input can move a layer: the points of a wrapped model.
 
-`iknow.geometry` bounds what it can, in real arithmetic and with the model's own rounding; a layer
+`iknow.metrics` bounds what it can, in real arithmetic and with the model's own rounding; a layer
 without a bound has the constant inf and no robust radius.
 
 Let H(x) be a layer's activation as computed and stored, within r + s·|x| + κ·|H(x)| of a function
@@ -37,10 +37,10 @@ from iknow.core.robustness import FURTHEST, Movement, Sensitivity
 from iknow.core.rule import promise_of
 from iknow.errors import IknowError, LayerError
 from iknow.explain.on_request import OnRequest
-from iknow.geometry.lipschitz import FLOAT32_ROUNDING, ROUND_UP
-from iknow.geometry.metric import Minkowski, check_promises
-from iknow.geometry.rounding import SMALLEST
-from iknow.geometry.rows import lp_norms
+from iknow.metrics.lipschitz import FLOAT32_ROUNDING, ROUND_UP
+from iknow.metrics.metric import Minkowski, check_promises
+from iknow.metrics.rounding import SMALLEST
+from iknow.metrics.rows import lp_norms
 from iknow.models.lengths import Sizes, as_rows, norms
 from iknow.models.model import Model, promised_sensitivity
 from iknow.search.layer import LayerIndex

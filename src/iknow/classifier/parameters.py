@@ -20,9 +20,9 @@ from iknow.core.rule import (
 )
 from iknow.core.text import names, shown
 from iknow.errors import InputError
-from iknow.geometry import Metric
-from iknow.geometry.registry import SHORT_NAMES
-from iknow.geometry.sklearn_parts import unwrap
+from iknow.metrics import Metric
+from iknow.metrics.registry import SHORT_NAMES
+from iknow.metrics.sklearn_parts import unwrap
 from iknow.models.adapt import has_base
 from iknow.models.foreign import as_pandas
 from iknow.rules import RelativeBall

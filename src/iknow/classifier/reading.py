@@ -12,7 +12,7 @@ from iknow.core.arrays import Labels
 from iknow.core.quorum import Quorum
 from iknow.core.rule import Rule
 from iknow.core.text import as_flag
-from iknow.geometry import Metric
+from iknow.metrics import Metric
 from iknow.models.adapt import OPTIONS, as_model, is_estimator
 from iknow.models.joining import observe_all
 from iknow.models.labels import as_vector, name_positions

@@ -28,7 +28,7 @@ from iknow.errors import IknowError
 FAILURE, BUG, INTERRUPTED = 1, 3, 130
 LONGEST_LINE = 1_500
 DEBUG = "IKNOW_DEBUG"
-USER_CODE = ("iknow.models.", "iknow.cli.model_files", "iknow.geometry.")
+USER_CODE = ("iknow.models.", "iknow.cli.model_files", "iknow.metrics.")
 """Modules that call the user's own code: an error right below these comes from the model."""
 
 

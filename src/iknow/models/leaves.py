@@ -3,7 +3,7 @@
 A tree gives all samples in a leaf the same answer, so two samples that share the leaves of most
 trees are alike to the model, however far apart their features are: a feature that no tree asks for
 does not count, and one that many ask for counts often. The distance is the number of trees that
-tell two samples apart (`iknow.geometry.Hamming`). Beyond the training data all samples fall into
+tell two samples apart (`iknow.metrics.Hamming`). Beyond the training data all samples fall into
 the outermost leaves, so leaves alone cannot see how far away a sample is.
 
 The leaves are those that answer: boosting that stopped early uses its best iteration, and one with
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iknow.errors import LayerError
-from iknow.geometry.hamming import LEAVES
+from iknow.metrics.hamming import LEAVES
 from iknow.models.adapt import has_base
 from iknow.models.booster import Booster
 from iknow.models.inputs import count_samples

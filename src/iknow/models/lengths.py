@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from iknow.core.arrays import Floats
-from iknow.geometry.lipschitz import ROUND_UP
+from iknow.metrics.lipschitz import ROUND_UP
 
 PROBES = 8  # how many inputs to copy, to run a model on them again
 NUMBERS_AT_ONCE = 1 << 22  # how many squared numbers to hold in memory at a time

@@ -22,8 +22,8 @@ from iknow.core.codes import UNKNOWN, positions_of
 from iknow.core.robustness import Sensitivity
 from iknow.core.text import shown
 from iknow.errors import IknowError, InputError, LayerError, RefusedError
-from iknow.geometry.hamming import LEAVES
-from iknow.geometry.sklearn_parts import ACTIVATIONS, unwrap
+from iknow.metrics.hamming import LEAVES
+from iknow.metrics.sklearn_parts import ACTIVATIONS, unwrap
 from iknow.models.apart import observe_if_taken
 from iknow.models.booster import as_classifier, check_boosted, is_refusal
 from iknow.models.gaps import NUMBERS, find_numbers, takes_gaps
@@ -133,7 +133,7 @@ class SklearnModel(Model):
         if inputs.dtype is None or len(inputs.shape) != 1:
             raise LayerError("nothing is known about inputs other than a 2D array")
         # It loads much of scikit-learn, and only certificates need it.
-        from iknow.geometry.sklearn import sensitivity_of
+        from iknow.metrics.sklearn import sensitivity_of
 
         return sensitivity_of(self.estimator, layer, inputs.dtype, inputs.shape[0])
 

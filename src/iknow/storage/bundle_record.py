@@ -14,7 +14,7 @@ from iknow.core.arrays import Floats32, Ints, Labels
 from iknow.core.quorum import Quorum
 from iknow.core.rule import Rule
 from iknow.errors import BundleError, InputError
-from iknow.geometry import Metric, metric_from_dict, metric_to_dict
+from iknow.metrics import Metric, metric_from_dict, metric_to_dict
 from iknow.rules import rule_from_dict, rule_to_dict
 from iknow.search.index import check_activations
 from iknow.storage.archive import LONGEST_NAME

@@ -1,0 +1,57 @@
+"""The metric of a layer: how to measure distances in it, and how far an input change reaches."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from iknow.core.robustness import Sensitivity
+from iknow.metrics.cosine import Cosine
+from iknow.metrics.gapped import Gapped
+from iknow.metrics.hamming import Hamming
+from iknow.metrics.lipschitz import LayerBound, accumulate, propagate_radius, spectral_norm
+from iknow.metrics.metric import Euclidean, Metric, Minkowski, Weighted
+from iknow.metrics.registry import metric_from_dict, metric_to_dict, register_metric
+from iknow.metrics.scaled import Scaled
+from iknow.metrics.weighted import weighted_metric
+from iknow.metrics.whitened import Whitened
+
+if TYPE_CHECKING:
+    from iknow.metrics.sklearn import mlp_lipschitz, sensitivity_of
+    from iknow.metrics.torch.module import lipschitz_constants, sensitivities
+
+LAZY = {  # so that torch loads on first use
+    **dict.fromkeys(("lipschitz_constants", "sensitivities"), "iknow.metrics.torch.module"),
+    **dict.fromkeys(("mlp_lipschitz", "sensitivity_of"), "iknow.metrics.sklearn"),
+}
+
+__all__ = [
+    "Cosine",
+    "Euclidean",
+    "Gapped",
+    "Hamming",
+    "LayerBound",
+    "Metric",
+    "Minkowski",
+    "Scaled",
+    "Sensitivity",
+    "Weighted",
+    "Whitened",
+    "accumulate",
+    "lipschitz_constants",
+    "metric_from_dict",
+    "metric_to_dict",
+    "mlp_lipschitz",
+    "propagate_radius",
+    "register_metric",
+    "sensitivities",
+    "sensitivity_of",
+    "spectral_norm",
+    "weighted_metric",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in LAZY:
+        return getattr(import_module(LAZY[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,79 @@
+"""The paper's weighted metric: distances in a layer, measured in units of the input.
+
+With W̃ = W_1 W_2 ⋯ W_i (each of shape (n_inputs, n_outputs), h = Wᵀx + b) and its singular value
+decomposition W̃ = U Σ Vᵀ, cut to the r nonzero singular values, the paper has two versions:
+
+    new       D = V Λ⁻¹ Vᵀ               = V Σ⁻² Vᵀ, the pseudo-inverse of W̃ᵀW̃
+    previous  D = W̃ᵀ U Λ⁻¹ Uᵀ W̃         = V Σ Σ⁻² Σ Vᵀ = V Vᵀ
+
+For a linear network, where h(x) - h(z) = W̃ᵀδ with δ = x - z, they measure
+
+    new       |Uᵀδ|   the part of the input difference that the layer can see: never more than |δ|,
+                      and exactly |δ| if δ lies in the span of U
+    previous  |Σ Uᵀδ| = |h(x) - h(z)|₂, the plain ℓ2 distance
+
+So the previous version weights nothing: it projects onto the span of the layer's own values, which
+holds every difference of a linear network anyway, and its claimed bound, distance <= |δ|, holds
+only if |W̃|₂ <= 1. That is why we offer only the new version.
+
+With ReLU the claimed bound fails for the new version too: relu has Lipschitz constant 1 in ℓ2, but
+may lengthen a difference as D measures it. For W = [[1, 1], [0, t]] and b = (0, -2), the inputs
+(0, 0) and (1, 0) are 1 apart, but relu gives (0, 0) and (1, 0), which are √(1 + 1/t²) apart under
+D: no constant factor repairs it. What does hold:
+
+- without activation functions (also for the first layer before its activation): <= |δ|;
+- one layer with ReLU whose W has orthogonal columns, which makes D diagonal: <= |δ|;
+- always: <= `metric.expansion(n)` · L_i · |δ|, with the layer's ℓ2 Lipschitz constant L_i.
+
+The metric remains a sensible choice if radii are tuned on data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from iknow.errors import InputError
+from iknow.metrics.lipschitz import as_matrix
+from iknow.metrics.metric import Weighted
+
+
+def weighted_metric(weights: Sequence[Any], rank_tolerance: float | None = None) -> Weighted:
+    """Return the metric D_i of the layer that the weights W_1, ..., W_i lead to.
+
+    Its map is V Σ⁻¹ of shape (n_outputs, r), so that D = map mapᵀ.
+
+    Args:
+        weights: Matrices of shape (n_inputs, n_outputs), first layer first (a torch Linear stores
+            the transpose).
+        rank_tolerance: Singular values up to this share of the largest count as 0, which only makes
+            distances smaller. Default: numpy's rule for float64.
+
+    Examples:
+        >>> weighted_metric([np.diag([2.0, 4.0])]).map.shape
+        (2, 2)
+    """
+    matrices = [as_matrix(w, f"weight matrix {i + 1}") for i, w in enumerate(weights)]
+    if not matrices:
+        raise InputError("a weighted metric needs at least one weight matrix; got none")
+    for i, (left, right) in enumerate(pairwise(matrices)):
+        if left.shape[1] != right.shape[0]:
+            raise InputError(
+                f"weight matrices of shape (n_inputs, n_outputs) must chain; matrix {i + 1} has "
+                f"shape {left.shape}, matrix {i + 2} {right.shape}: transpose weights from torch"
+            )
+    product = reduce(np.matmul, matrices)
+    _, sizes, v_transposed = np.linalg.svd(product, full_matrices=False)
+    if rank_tolerance is None:
+        rank_tolerance = max(product.shape) * float(np.finfo(np.float64).eps)
+    kept = (sizes > rank_tolerance * sizes.max(initial=0.0)) & (sizes > 0)
+    if not kept.any():
+        raise InputError(
+            f"the product of the {len(matrices)} weight matrices is 0: the layer does not depend "
+            "on the input, so it has no weighted metric"
+        )
+    return Weighted(v_transposed[kept].T / sizes[kept])
