@@ -15,8 +15,8 @@ from iknow.core.evidence import Evidence
 from iknow.core.rule import Rule
 from iknow.core.text import shown
 from iknow.errors import InputError, MissingExtraError
-from iknow.metrics import Metric
 from iknow.locking import cached_property, unforked
+from iknow.metrics import Metric
 from iknow.search.cells import CpuIndex
 from iknow.search.index import CheckedIndex, IndexFactory, RowIndex, check_activations, check_width
 from iknow.search.measured import HammingIndex, MinkowskiIndex

@@ -36,8 +36,8 @@ from iknow.core.decision import Scope
 from iknow.core.evidence import Evidence, merge_evidence
 from iknow.core.text import as_real, as_whole, shown
 from iknow.errors import ClusterError, InputError, MissingExtraError
-from iknow.metrics import Euclidean
 from iknow.locking import Lock, unforked
+from iknow.metrics import Euclidean
 from iknow.search.cells import CpuIndex
 from iknow.search.index import IndexFactory, RowIndex
 from iknow.search.layer import index_type
