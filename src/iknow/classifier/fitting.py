@@ -11,13 +11,12 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
 
 from iknow.classifier import gathering, parameters
-from iknow.classifier.default_metrics import usual_metric
+from iknow.classifier.default_metrics import role_of
 from iknow.classifier.reading import ReadingMixin
 from iknow.classifier.streaming import build_on_disk, check_folder, choose_rows
 from iknow.classifier.training import refuse_params, seeded_clone, split_rows, take_params, train
@@ -26,6 +25,7 @@ from iknow.core.quorum import Quorum
 from iknow.core.rule import Rule
 from iknow.errors import SelectionError
 from iknow.metrics import Euclidean, Metric
+from iknow.metrics.defaults import default_metric, warn_of_layers
 from iknow.models.adapt import is_estimator, is_to_be_trained
 from iknow.models.inputs import as_dense, count_samples, take_rows
 from iknow.models.labels import (
@@ -38,7 +38,6 @@ from iknow.models.labels import (
 from iknow.models.loaders import is_loader, warn_of_shuffling
 from iknow.models.probe import Probe, make_probe
 from iknow.models.samples import Samples
-from iknow.models.scales import warn_of_layers
 from iknow.rules import Ball
 from iknow.search.layer import LayerIndex, index_type
 from iknow.search.scratch import Folder
@@ -223,11 +222,12 @@ class FittingMixin(ReadingMixin):
         self.layers_ = plan.layers
         codes = encode(labels, self.classes_, "y")
         shape = np.shape(first)[1:] if hasattr(first, "shape") else None
-        usual = partial(usual_metric, self.model_, shape, plan.levels)
         numbers = as_row_numbers(rows, len(codes))
         self.indexes_ = {}
         for layer, values in found.items():
-            metric = plan.metrics[layer] or usual(layer, typical[layer])
+            metric = plan.metrics[layer] or default_metric(
+                role_of(layer, self.model_), typical[layer], shape, plan.levels
+            )
             metric = metric.fit(typical[layer], codes[some])
             arrays = values, codes, len(self.classes_), numbers, metric
             self.indexes_[layer] = (

@@ -27,7 +27,7 @@ from iknow.cli.model_files.names import MODEL_HELP
 from iknow.core.rule import Rule
 from iknow.core.text import names, shown
 from iknow.errors import InputError
-from iknow.metrics.registry import SHORT_NAMES
+from iknow.metrics.defaults import SHORT_NAMES
 from iknow.rules import RULES, RelativeBall
 from iknow.storage.atomic import is_stream
 from iknow.tables.streams import READABLE, STDIN, WRITABLE

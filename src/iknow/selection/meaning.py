@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from iknow.core.quorum import find_contrast
-from iknow.metrics.hamming import LEAVES
+from iknow.metrics.metric import LEAVES
 from iknow.selection.candidates import Part
 
 LEAST_KAPPA = 0.5
