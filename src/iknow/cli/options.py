@@ -23,7 +23,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from iknow.cli.model_files.names import MODEL_HELP
+from iknow.cli.model_files import MODEL_HELP
 from iknow.core.rule import Rule
 from iknow.core.text import names, shown
 from iknow.errors import InputError
