@@ -140,4 +140,4 @@ def _percentiles(inputs: Floats32) -> tuple[Floats, Floats]:
 def _counts_words(activations: Floats32) -> bool:
     """Whether most numbers are 0, judged by at most a thousand samples."""
     some = activations[:: -(-len(activations) // 1000)]
-    return 1.0 - np.count_nonzero(some) / max(1, some.size) >= LEAST_ZEROS
+    return bool(1.0 - np.count_nonzero(some) / max(1, some.size) >= LEAST_ZEROS)

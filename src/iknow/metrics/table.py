@@ -6,10 +6,10 @@ and 1. `Scaled` divides each by its scale, the larger of
     IQR / 1.349   the interquartile range, which for a normal distribution is 1.349 σ;
     m             the median of |x - median| over the samples that differ from the median.
 
-Neither minds a few outliers. The first counts for features that
-vary smoothly. The second counts where most values are equal: a flag then has the scale 1, rare or
-not, where the IQR of a rare one would be 0 and its standard deviation so small that the flag
-outweighs everything else; and an amount that is mostly 0 has the scale of the typical amount.
+Neither minds a few outliers. The first counts for features that vary smoothly. The second counts
+where most values are equal: a flag then has the scale 1, rare or not, where the IQR of a rare one
+would be 0 and its standard deviation so small that the flag outweighs everything else; and an
+amount that is mostly 0 has the scale of the typical amount.
 
 A feature that is constant in training has no scale, yet a query that differs there is new and must
 not look familiar: it gets the smallest scale of all features. That is strict and costs little: if
