@@ -7,6 +7,7 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris, load_wine
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
@@ -14,7 +15,7 @@ from torch import nn
 from iknow import Ball, EpistemicClassifier
 from iknow.metrics import Cosine, Euclidean, Minkowski, Scaled
 from iknow.metrics.defaults import are_coarse, default_metric, share_of_quieter_half
-from iknow.models.precomputed import PrecomputedModel
+from iknow.models import PrecomputedModel, SklearnModel
 
 
 @pytest.mark.parametrize("load", [load_wine, load_breast_cancer])
@@ -56,6 +57,22 @@ def test_hidden_layers_are_measured_by_direction_and_scores_by_size():
     assert default_metric("hidden", wide) == Cosine()
     assert default_metric("hidden", wide[:, :2]) is Euclidean
     assert default_metric("output", wide) is Euclidean
+
+
+def test_the_role_of_a_layer():
+    X, y = load_iris(return_X_y=True)
+    network = MLPClassifier((9, 8), max_iter=300, tol=0.1, random_state=0)
+    model = SklearnModel(make_pipeline(StandardScaler(), network).fit(X, y))
+    roles = {
+        "input": "input", "standardscaler": "input", "hidden1": "hidden", "hidden2": "hidden",
+        "logits": "output",
+    }  # fmt: skip
+    assert {layer: model.role(layer) for layer in roles} == roles
+    assert SklearnModel(LogisticRegression(max_iter=1000).fit(X, y)).role("output") == "output"
+    outside = PrecomputedModel()
+    assert [outside.role(name) for name in ("input", "relu2", "output")] == [
+        "input", "hidden", "output"
+    ]  # fmt: skip
 
 
 # Warnings

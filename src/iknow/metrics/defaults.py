@@ -2,14 +2,14 @@
 
 Which metric it is follows from the role of the layer:
 
-- **hidden**: `Cosine`. Networks tell classes apart by direction, and lengths vary with contrast and
-  confidence. Dividing by the length removes one dimension of n: with fewer than 8 features that is
-  too large a part of the layer, and the distance is Euclidean.
+- **hidden** and **middle**: `Cosine`. Networks tell classes apart by direction, and lengths vary
+  with contrast and confidence. Dividing by the length removes one dimension of n: with fewer than 8
+  features that is too large a part of the layer, and the distance is Euclidean.
 - **words**, or what a pipeline makes of a text: `Cosine`. A long text has more words than a short
   one about the same. A layer with more than 95% zeros counts as words.
 - **output**: Euclidean. How large scores are is what they say.
 - **leaves**: `Hamming`, whatever the rule. The numbers of leaves are names.
-- **numbers**: `Table`, whatever the rule. Half of the activations are flags of missing values.
+- **table**: `Table`, whatever the rule. Half of the activations are flags of missing values.
 - **input**: `Scaled` for a table of unlike features, else Euclidean. A sample with more than one
   axis, such as an image or a series of measurements, is no table. A sample with one axis may still
   be a flattened image, whose features share one unit: scaled one by one, a pixel at the border that
@@ -35,7 +35,7 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Floats32
 from iknow.metrics.cosine import Cosine
-from iknow.metrics.metric import LEAVES, Euclidean, Hamming, Metric
+from iknow.metrics.metric import Euclidean, Hamming, Metric
 from iknow.metrics.table import Scaled, Table
 from iknow.metrics.whitened import Whitened
 
@@ -46,7 +46,7 @@ SHORT_NAMES: dict[str, Metric] = {
     "scaled": Scaled(),
     "whitened": Whitened(),
 }
-OWN_METRICS: dict[str, Metric] = {LEAVES: Hamming(), "numbers": Table()}
+OWN_METRICS: dict[str, Metric] = {"leaves": Hamming(), "table": Table()}
 """Roles whose activations mean nothing in any other metric."""
 FEWEST_DIRECTIONS = 8  # features of a layer that is measured by direction alone
 LEAST_ZEROS = 0.95  # the share of zeros from which on a layer counts words
@@ -75,8 +75,8 @@ def default_metric(
         return OWN_METRICS[role]
     if not levels:
         return Euclidean
-    is_text = sample_shape == ()
-    if role == "hidden" or (role == "input" and (is_text or _counts_words(activations))):
+    is_words = role == "input" and (sample_shape == () or _counts_words(activations))
+    if role in ("hidden", "middle") or is_words:
         return Cosine() if activations.shape[1] >= FEWEST_DIRECTIONS else Euclidean
     if role == "input" and (sample_shape is None or len(sample_shape) == 1):
         return Scaled() if share_of_quieter_half(activations) < ALIKE_FROM else Euclidean
