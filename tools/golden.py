@@ -110,7 +110,9 @@ def as_before(found: Any) -> Any:
         return {as_before(key): as_before(value) for key, value in found.items()}
     if type(found) in (list, tuple):
         return type(found)(map(as_before, found))
-    return "numbers" if isinstance(found, str) and found == "table" else found
+    if isinstance(found, np.ndarray) and found.dtype.kind in "OU":
+        return np.array([as_before(each) for each in found.tolist()], dtype=found.dtype.kind)
+    return re.sub(r"(^|.* in )table$", r"\1numbers", found) if isinstance(found, str) else found
 
 
 def change(classifier: Any, what: str, *arguments: Any) -> None:
