@@ -16,7 +16,7 @@ from iknow.evaluation.comparison import (
     summary_rows,
     summary_title,
 )
-from iknow.evaluation.html import CURVES, bold_best, draw_set
+from iknow.evaluation.metrics import CURVES, bold_best, draw_set
 from iknow.report.assembly import read_style, style_policy
 from iknow.report.words import paragraphs
 from iknow.version import __version__
