@@ -15,7 +15,7 @@ from iknow.evaluation.curves import (
     radius_curve,
     robust_curve,
 )
-from iknow.evaluation.metrics import Report, evaluate
+from iknow.evaluation.metrics import Evaluation, evaluate
 from iknow.evaluation.perturbations import add_gaussian, add_uniform
 from iknow.evaluation.risk import RiskCoverage, augrc, coverage_at, risk_coverage
 
@@ -23,9 +23,24 @@ if TYPE_CHECKING:
     from iknow.evaluation.plots import *  # noqa: F403
 
 __all__ = [
-    "Comparison", "EvidenceScatter", "RadiusCurve", "Regions", "Report", "RiskCoverage",
-    "RobustCurve", "add_gaussian", "add_uniform", "augrc", "compare", "coverage_at", "evaluate",
-    "evidence_scatter", "map_regions", "radius_curve", "risk_coverage", "robust_curve",
+    "Comparison",
+    "Evaluation",
+    "EvidenceScatter",
+    "RadiusCurve",
+    "Regions",
+    "RiskCoverage",
+    "RobustCurve",
+    "add_gaussian",
+    "add_uniform",
+    "augrc",
+    "compare",
+    "coverage_at",
+    "evaluate",
+    "evidence_scatter",
+    "map_regions",
+    "radius_curve",
+    "risk_coverage",
+    "robust_curve",
 ]  # fmt: skip
 
 

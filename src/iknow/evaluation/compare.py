@@ -9,15 +9,11 @@ A fifth of the validation data fits what peers fit on labels (a temperature) and
 of thresholds to certify; the rest certifies. Thresholds at equal coverage need no labels and use
 all.
 
-Observing: what a classifier's model makes of samples, in the form that its peers take.
-
 Peers see the input in the metric that the classifier itself uses there, if it does (features of
 different units would make nearest neighbors a matter of units); the last hidden layer as it is; and
 logits, or the logarithms of probabilities where a model gives only those. In a scikit-learn
 pipeline the output of the last transformer, which prepares inputs for the classifier, stands for
 the input.
-
-Tabulating: from the scores of all methods to all figures of a comparison.
 
 How far a figure would move with other samples is told by the bootstrap. Each resample draws as many
 samples as there are, with replacement; what it draws is a weight for each sample, and figures take
@@ -40,13 +36,13 @@ from iknow.core.level import are_probabilities
 from iknow.core.text import as_real
 from iknow.errors import InputError, LayerError, MissingExtraError
 from iknow.evaluation.comparison import OURS, Comparison
+from iknow.evaluation.mapie import certify_by_mapie
 from iknow.evaluation.peers import Observed, Peer, Softmax, default_peers
 from iknow.evaluation.perturbations import PERTURBATIONS, Perturbation
 from iknow.evaluation.risk import (
     RiskCoverage,
     Threshold,
     augrc_of_many,
-    certify_by_mapie,
     certify_threshold,
     match_coverage,
     risk_coverage,

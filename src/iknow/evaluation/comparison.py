@@ -1,12 +1,7 @@
-"""Comparison: the record of a comparison, its tables, and how it reads as text.
+"""Comparison: the record of a comparison, its tables, and how it reads as text and in notebooks.
 
 Figures of a set are shares of its samples, so zeros are possible and sets of any size compare.
-
-Reports and comparisons as HTML, for notebooks.
-
-The drawings of risk-coverage curves use attributes and no styles, so a page whose policy forbids
-inline styles shows them too. iknow is drawn in the color of IK, softmax dashed, all others thin and
-gray; each line names its method when pointed at.
+Drawings use attributes and no styles, so a page whose policy forbids inline styles shows them too.
 """
 
 from __future__ import annotations
@@ -135,8 +130,6 @@ class Comparison:
         return f"Comparison of {len(self.methods)} methods on {len(self.sets)} sets"
 
     def _repr_html_(self) -> str:
-        from iknow.evaluation.metrics import comparison_card
-
         return comparison_card(self)
 
     @property

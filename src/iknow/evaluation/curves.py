@@ -1,7 +1,7 @@
-"""Curves: all that the radius of one layer decides, for every radius at once.
+"""Curves and maps: records of what the settings of one layer decide, for `iknow.evaluation.plots`.
 
-A growing ball only gains support, so two distances tell the whole story of a sample: its belief is
-justified from one radius on, and no longer the only justified class from another.
+**Radius**: a growing ball only gains support, so two distances tell the whole story of a sample:
+its belief is justified from one radius on, and no longer the only justified class from another.
 
     IDK, until the ball reaches the believed class         justified
     IK,  until something else is within reach as well      contested
@@ -11,19 +11,15 @@ Anything changes only at these distances, so the curve is exact between them as 
 stay as they are: a class that they support is justified as soon as the ball is not empty, and a
 layer without support keeps the sample at IDK.
 
-Robust fractions: how much stays certain when inputs may change by up to a given amount.
+**Robust fractions**: no change of the input shorter than the robust radius, in the ℓ2 norm, makes
+another class IK. So an adversary with a budget below r cannot turn the samples that are IK,
+correct, and have a robust radius of at least r into confident mistakes.
 
-No change of the input shorter than the robust radius, in the ℓ2 norm, makes another class IK. So
-an adversary with a budget below r cannot turn the samples that are IK, correct, and have a robust
-radius of at least r into confident mistakes.
+**Regions**: what is believed and asserted all over a plane.
 
-Regions: what is believed and asserted all over a plane.
-
-Distances for and against: the whole method as points in a plane.
-
-Two distances hold all that a layer says about a sample: d_g to the nearest training sample of the
-believed class, and d_¬g to the nearest of any other; with a quorum (`iknow.core.quorum`), to the
-samples that complete it. A rule divides this plane into IK, IMK, IDK.
+**Distances for and against**: all that a layer says about a sample is d_g, to the nearest training
+sample of the believed class, and d_¬g, to the nearest of any other; with a quorum
+(`iknow.core.quorum`), to the samples that complete it. A rule divides this plane into IK, IMK, IDK.
 """
 
 from __future__ import annotations

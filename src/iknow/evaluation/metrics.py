@@ -1,17 +1,8 @@
-"""Tallies: counts of what was said and what is true, and the figures that follow from them.
+"""Figures: how much is known, and how often rightly.
 
 F_IK, F_IMK, F_IDK are the fractions of the assertions; A_IK and A_¬IK the accuracies of the belief
 inside and outside IK. The augmented confusion matrix, one for each assertion, holds all of it.
 Tallies of parts of the samples add up, so that no more than a part need be in memory.
-
-How much is known, and how often rightly: the paper's metrics, as `iknow.evaluation.metrics`
-defines them, of one assessment.
-
-Reports and comparisons as HTML, for notebooks.
-
-The drawings of risk-coverage curves use attributes and no styles, so a page whose policy forbids
-inline styles shows them too. iknow is drawn in the color of IK, softmax dashed, all others thin and
-gray; each line names its method when pointed at.
 """
 
 from __future__ import annotations
@@ -75,8 +66,8 @@ class Figures(ABC, Generic[Value]):
 class Tally(Figures[float]):
     """Counts of what was said and what is true, and all figures that follow from them.
 
-    The attributes are those of `iknow.evaluation.Report`. Tallies of parts of the samples add up to
-    that of the whole: see `merge_tallies`.
+    The attributes are those of `Evaluation`. Tallies of parts of the samples add up to that of the
+    whole: see `merge_tallies`.
     """
 
     classes: Labels
@@ -200,7 +191,7 @@ def merge_tallies(one: Tally, other: Tally) -> Tally:
 
 
 @dataclass(frozen=True, eq=False)
-class Report(Tally):
+class Evaluation(Tally):
     """Figures about an assessment whose truth is known; `evaluate` makes it.
 
     Attributes:
@@ -220,12 +211,10 @@ class Report(Tally):
     y_true: Labels = field(repr=False)
 
     def _repr_html_(self) -> str:
-        from iknow.evaluation.metrics import to_html  # markup is for notebooks alone
-
         return to_html(self)
 
 
-def evaluate(assessment: Assessment, y_true: Any = None) -> Report:
+def evaluate(assessment: Assessment, y_true: Any = None) -> Evaluation:
     """Compare an assessment with the true labels.
 
     Args:
@@ -267,7 +256,7 @@ def evaluate(assessment: Assessment, y_true: Any = None) -> Report:
     combined = (assessment.assertion, assessment.belief_codes, true_codes)
     keys = np.ravel_multi_index([codes[answered] for codes in combined], shape)
     found, counts = np.unique(keys, return_counts=True)
-    return Report(
+    return Evaluation(
         classes=classes,
         true_classes=true_classes,
         pairs=np.column_stack([*np.unravel_index(found, shape), counts]).astype(np.int64),
@@ -284,7 +273,7 @@ FAINTEST, STRONGEST = 0.12, 0.6
 SQUARE = "min-width:2em;height:1.8em;padding:0 3px;text-align:center;border:none"
 
 
-def to_html(report: Report) -> str:
+def to_html(report: Evaluation) -> str:
     """The report as a small card."""
     counts = {assertion: report.count(assertion) for assertion in reversed(Assertion)}
     groups = {mark(assertion): [assertion] for assertion in reversed(Assertion)}
@@ -297,7 +286,7 @@ def to_html(report: Report) -> str:
     accuracy = percent(report.overall_accuracy)
     few = max(len(report.classes), len(report.true_classes)) <= MOST_CLASSES
     return card(
-        heading("Report", f"on {report.n_samples:,} samples, {accuracy} right"),
+        heading("Evaluation", f"on {report.n_samples:,} samples, {accuracy} right"),
         bar(counts, report.n_samples),
         table(("", "samples", "fraction", "accuracy"), rows, margin="12px 0 0"),
         _matrices(report) if few else "",
@@ -305,7 +294,7 @@ def to_html(report: Report) -> str:
     )
 
 
-def _matrices(report: Report) -> str:
+def _matrices(report: Evaluation) -> str:
     """A confusion matrix for each assertion that occurs, side by side."""
     shown = "".join(
         f'<div style="margin:8px 0 0"><div>{mark(assertion)} '
@@ -317,7 +306,7 @@ def _matrices(report: Report) -> str:
     return f'<div style="display:flex;flex-wrap:wrap;gap:8px 28px">{shown}</div>'
 
 
-def _matrix(counts: Ints, report: Report, color: str) -> str:
+def _matrix(counts: Ints, report: Evaluation, color: str) -> str:
     top = "".join(_label(label) for label in report.true_classes.tolist())
     rows = "".join(
         f"<tr>{_label(label)}{''.join(_cells(row, place, int(counts.max()), color))}</tr>"

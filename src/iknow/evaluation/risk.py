@@ -20,7 +20,7 @@ other data what counts is the share asserted and wrong; a method that asserts li
 to do so. Where ties let no threshold give c exactly, all above it are asserted, and those at it
 with the probability that makes up the difference.
 
-Certified coverage: how much a score may assert with its accuracy guaranteed.
+**Certified coverage**: how much a score may assert with its accuracy guaranteed.
 
 As in `iknow.selection.guarantee`, a fifth of the validation data lays a sequence of thresholds,
 towards more coverage, and the rest tests them in turn by exact binomial tests of "the accuracy of
@@ -30,7 +30,7 @@ certified, with the probability `confidence` over the draw of the data.
 The sequence starts at the strictest threshold that looks safe. The surest one would lie farther on,
 and if that fails, as the surest of a few samples may, nothing is certified.
 
-Coverage at an accuracy: one number to compare classifiers by, as scikit-learn's searches need.
+**Coverage at an accuracy**: one number to compare classifiers by, as scikit-learn's searches need.
 
 Samples are asserted in the order of their levels, equal ones together, the highest first. The score
 is the largest share that can be asserted so that the beliefs asserted are right with at least the

@@ -1,13 +1,11 @@
-"""Maps: what is known all over a plane, and distances for and against in one picture.
+"""Maps: a plane shaded by what is known, distances for and against, and the confusion matrix.
 
-There each sample is a point (d_g, d_¬g). A rule says which areas of this plane it decides by these
-distances alone (`iknow.core.rule`); here they are shaded and named.
+**Evidence**: each sample is a point (d_g, d_¬g). A rule says which areas of this plane it decides
+by these distances alone (`iknow.core.rule`); here they are shaded and named.
 
-Drawing the augmented confusion matrix: what is believed and true, for each assertion.
-
-Four blocks share one picture: IK and IMK above, IDK and all three together below. Rows are beliefs,
-columns the truth. Wrong beliefs are violet; the darker a cell, the more samples are in it. Cells
-hold counts while these can be read.
+**The augmented confusion matrix**: four blocks share one picture, IK and IMK above, IDK and all
+three together below. Rows are beliefs, columns the truth. Wrong beliefs are violet; the darker a
+cell, the more samples are in it. Cells hold counts while these can be read.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ from iknow.core.assertion import Assertion, Reason
 from iknow.core.rule import Drawing, Limits, promise_of
 from iknow.errors import InputError
 from iknow.evaluation.curves import EvidenceScatter, Regions
-from iknow.evaluation.metrics import Report
+from iknow.evaluation.metrics import Evaluation
 from iknow.evaluation.plots.style import (
     CENTERED,
     CLASS_COLORS,
@@ -231,7 +229,7 @@ GRAY = "#999999"
 EVERYTHING = "all"
 
 
-def draw_confusion(axes: Axes, report: Report) -> None:
+def draw_confusion(axes: Axes, report: Evaluation) -> None:
     """Draw the augmented confusion matrix of a report, for 2 to about 50 classes.
 
     Args:
@@ -315,7 +313,7 @@ def _name_block(
         axes.annotate(right, (end, y - 0.5), **above, ha="right", color=INK, size=size - 1)
 
 
-def _name_classes(axes: Axes, report: Report, gap: float) -> None:
+def _name_classes(axes: Axes, report: Evaluation, gap: float) -> None:
     """Labels below the lower blocks and left of the left ones, as many as fit."""
     height, width = report.matrix.shape[1:]
     longest = max(len(str(label)) for label in report.true_classes.tolist())
