@@ -44,9 +44,7 @@ def parameter(name: str) -> Any:
 
 
 def check_radius(radius: object) -> float:
-    if (number := as_real(radius, "a radius", "be a number >= 0")) < 0:
-        raise InputError(f"a radius must be >= 0; got {number}")
-    return number
+    return as_real(radius, "a radius", "be a number >= 0", lambda number: number >= 0)
 
 
 def check_k(k: object) -> int:

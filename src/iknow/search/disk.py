@@ -46,14 +46,13 @@ from iknow.core.decision import Scope, find_cap, scope_of
 from iknow.core.evidence import NO_EXEMPLAR, Evidence, from_ranked, stack_evidence
 from iknow.core.rule import Rule
 from iknow.core.text import as_whole
-from iknow.errors import InputError
 from iknow.locking import cached_property
 from iknow.pages import cut, find_map, read_through, release, slices, take
 from iknow.search.bounds import LowerBounds
-from iknow.search.engine import merge_list
+from iknow.search.engine import merge_list, positions
 from iknow.search.index import RowIndex
 from iknow.search.kernels.numba import is_compiled
-from iknow.search.kernels.numpy import choose_blocks, measure_pairs, positions
+from iknow.search.kernels.numpy import choose_blocks, measure_pairs
 from iknow.search.scratch import Folder, ScratchFile, as_folder, write_rows
 from iknow.search.threads import for_each, n_cores, share, single_threaded_blas
 
@@ -76,9 +75,9 @@ class DiskIndex(RowIndex):
     written to disk first. In memory stay 20 bytes for each row, its label among them, and about one
     number in 32 of the activations.
 
-    It takes `activations`, `labels`, `n_classes` and `rows` as any `RowIndex` does.
-
     Args:
+        *arrays: Activations, labels, n_classes and rows, as for any `RowIndex`.
+        **named: Those of them that are given by name.
         memory: About how many bytes to use while building.
         folder: Where to keep the files, which vanish with the index; they take one byte for each
             number, and five if the activations are not mapped. Default: the system's temporary
@@ -92,28 +91,22 @@ class DiskIndex(RowIndex):
 
     def __init__(
         self,
-        activations: Any,
-        labels: Any,
-        n_classes: int,
-        rows: Ints | None = None,
-        *,
+        *arrays: Any,
         memory: int = USUAL_MEMORY,
         folder: Folder = None,
         block: int = USUAL_BLOCK,
+        **named: Any,
     ) -> None:
-        wanted = f"be a whole number of bytes >= {LEAST_MEMORY:,}"
-        self.memory, self.folder = as_whole(memory, "memory", wanted), as_folder(folder)
-        if self.memory < LEAST_MEMORY:
-            raise InputError(f"memory must {wanted}; got {self.memory:,}")
-        self.block = as_whole(block, "block", "be a power of two")
-        if self.block < 1 or self.block & (self.block - 1):
-            raise InputError(f"block must be a power of two; got {self.block:,}")
-        super().__init__(activations, labels, n_classes, rows)
+        enough = f"be a whole number of bytes >= {LEAST_MEMORY:,}"
+        self.memory = as_whole(memory, "memory", enough, lambda number: number >= LEAST_MEMORY)
+        power = "be a power of two"
+        self.block = as_whole(block, "block", power, lambda n: n > 0 and n & (n - 1) == 0)
+        self.folder = as_folder(folder)
+        super().__init__(*arrays, **named)
         if find_map(self.points) is None:
             self.points = self._take(self.points, np.arange(self.n_rows))
 
     def search(self, points: Floats32, scope: Scope) -> Evidence:
-        """Evidence about `points`, (n, n_features), within `scope`."""
         if len(points) > QUERIES_AT_ONCE:
             parts = slices(len(points), QUERIES_AT_ONCE)
             return stack_evidence([self.search(points[part], scope.at(part)) for part in parts])
@@ -136,7 +129,6 @@ class DiskIndex(RowIndex):
         return stack_evidence([lane.evidence() for lane in lanes])
 
     def decides(self, rule: Rule) -> bool:
-        """Whether `decide` is faster than `gather` for a `rule`, as far as it is known."""
         return scope_of(rule, np.empty(0, dtype=np.int64)).horizon is not None
 
     def _look(self, lanes: list[Lane]) -> None:
@@ -362,7 +354,7 @@ class Lane:
         block, query = self._first.T - [[chunk.first], [0]]
         known = (block >= 0) & (block < len(marked))
         marked[block[known], query[known]] = False
-        block, query = positions(marked)
+        block, query = positions(np, marked)
         self.pairs = np.column_stack([block + chunk.first, query])
 
     def scan(self, *, first: int, last: int) -> None:
@@ -448,9 +440,7 @@ def scan(coded: CodedRows, queries: Floats32, pairs: Ints, first: int, limits: D
         end = limits.n_found[0] = n + len(at)
         limits.found[n:end] = np.column_stack([query[at], slots.start + row])
         limits.low[n:end] = low[at, row]
-        for known in (limits.upper[:, code], limits.any)[
-            : 2 if limits.any.shape[1] else 1
-        ]:  # views
+        for known in filter(np.size, (limits.upper[:, code], limits.any)):  # views
             upper = np.sort(np.concatenate([known[query], high], axis=1))
             known[query] = upper[:, : known.shape[1]]
         first = last

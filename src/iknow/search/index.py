@@ -88,8 +88,8 @@ class RowIndex(ABC):
         It holds the `per_class` nearest samples of each class.
         """
         points = self._check(queries)
-        k, per_class = check_k(k, self.n_rows), check_per_class(per_class)
-        return self._search(points, Scope(per_class, per_class, k))
+        m = as_whole(per_class, "per_class", "be a whole number >= 1", lambda number: number >= 1)
+        return self._search(points, Scope(m, m, check_k(k, self.n_rows)))
 
     def decides(self, rule: Rule) -> bool:
         """Whether `decide` is faster than `gather` for a `rule`, as far as it is known."""
@@ -232,15 +232,6 @@ def check_k(k: int, n_rows: int) -> int:
     if k > n_rows:
         raise InputError(f"k={k} neighbors were asked for but the index holds {n_rows} samples")
     return k
-
-
-def check_per_class(per_class: int) -> int:
-    """Check how many of the nearest samples of each class are asked for."""
-    wanted = "be a whole number >= 1"
-    number = as_whole(per_class, "per_class", wanted)
-    if number < 1:
-        raise InputError(f"per_class must {wanted}; got {number}")
-    return number
 
 
 def check_width(points: Floats32, n_features: int, what: str = "queries") -> None:

@@ -52,7 +52,6 @@ class TileIndex(RowIndex):
         return QUERIES_PER_TILE, min(ROWS_PER_TILE, BYTES_PER_TILE // (8 * self.n_features))
 
     def search(self, points: Floats32, scope: Scope) -> Evidence:
-        """Everything about `points`, (n, n_features), that `scope` may need."""
         evidence = empty_evidence(len(points), self.n_classes, scope.any, scope.per_class)
         self.fill(points, evidence)
         return evidence

@@ -93,9 +93,8 @@ class RayIndex(RowIndex):
         **named: Any,
     ) -> None:
         super().__init__(*arrays, **named)
-        wanted = "be a whole number >= 1"
-        if shards is not None and as_whole(shards, "shards", wanted) < 1:
-            raise InputError(f"shards must {wanted}; got {shards}")
+        if shards is not None:
+            as_whole(shards, "shards", "be a whole number >= 1", lambda number: number >= 1)
         seconds = as_real(timeout, "timeout", "be a number of seconds > 0", lambda each: each > 0)
         self._options: dict[str, Any] = {
             "make": make,
@@ -114,11 +113,9 @@ class RayIndex(RowIndex):
         self._attempt(lambda deadline: self._ready(deadline)[1], "built")
 
     def search(self, points: Floats32, scope: Scope) -> Evidence:
-        """Everything about `points`, (n, n_features), that `scope` may need."""
         return merge_evidence(self._ask("search", points, scope.in_full()))
 
     def warm_up(self) -> None:
-        """Prepare and compile everything that searching needs, in every shard."""
         self._ask("warm_up")
 
     def __reduce__(self) -> tuple[Any, ...]:

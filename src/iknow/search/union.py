@@ -120,7 +120,6 @@ class Union(RowIndex):
         return points, labels
 
     def decides(self, rule: Rule) -> bool:
-        """Whether `decide` is faster than `gather` for a `rule`, as far as it is known."""
         return self.base.decides(rule)
 
     def search(self, points: Floats32, scope: Scope) -> Evidence:
@@ -133,7 +132,6 @@ class Union(RowIndex):
         return _replace(found, rest, self._search_all(points[rest], scope)) if len(rest) else found
 
     def warm_up(self) -> None:
-        """Prepare and compile everything that searching needs."""
         self.base.warm_up()
         self.gather(self.base.points[:1], min(1, self.n_rows))
 
@@ -285,13 +283,11 @@ class ShardedIndex(RowIndex):
         ]
 
     def search(self, points: Floats32, scope: Scope) -> Evidence:
-        """Everything about `points`, (n, n_features), that `scope` may need."""
         search = partial(search_part, points=points, scope=scope)
         with ThreadPoolExecutor(len(self.shards)) as pool:  # devices are waited for without the GIL
             return merge_evidence(list(pool.map(search, self.shards)))
 
     def warm_up(self) -> None:
-        """Prepare and compile everything that searching needs, on every device."""
         for shard in self.shards:
             shard.warm_up()
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
 
-from iknow.core.arrays import Bools, Floats, Floats32, Ints
+from iknow.core.arrays import Floats, Floats32, Ints
 from iknow.core.evidence import NO_EXEMPLAR, Evidence
 from iknow.pages import slices
 from iknow.search.bounds import LowerBounds
-from iknow.search.engine import NO_ROW, Groups, find
+from iknow.search.engine import NO_ROW, Blocks, Groups, positions
 from iknow.search.index import RowIndex
 from iknow.search.threads import for_each, n_cores
 
@@ -20,8 +20,8 @@ BYTES_FOR_MINIMA = 32 << 20
 BYTES_FOR_MEASURING = 1 << 20
 
 
-class NumpyBlocks:
-    """Stored rows in blocks; see `iknow.search.engine.Blocks`."""
+class NumpyBlocks(Blocks):
+    """Stored rows in blocks, by numpy."""
 
     xp = np
     bytes_of_candidates = 8 << 20
@@ -35,18 +35,15 @@ class NumpyBlocks:
         cuts = [np.arange(firsts[c], firsts[c + 1], size) for c in self.classes]
         self.starts: Ints = np.concatenate(cuts)
         self.ends: Ints = np.append(self.starts[1:], stored.n_rows)
-        n, counts = len(self.starts), [len(cut) for cut in cuts]
-        ranks = np.repeat(np.arange(len(cuts)), counts)
-        self.by_class = Groups(np.cumsum([0, *counts]), ranks, min(counts), max(counts))
-        self.as_one = Groups(np.array([0, n]), np.zeros(n, dtype=np.int64), n, n)
-        self.bound = LowerBounds(self.points, self.starts, size).bound
+        self.group(np.array([len(cut) for cut in cuts]))
+        self._bounds = LowerBounds(self.points, self.starts, size)
 
     def fill(self, queries: Floats32, evidence: Evidence) -> None:
         """Write the evidence about queries of shape (n_queries, n_features) into `evidence`."""
 
         def work(part: slice) -> None:
             own, codes = evidence[part], self.classes  # views
-            found = find(self, queries[part], own.n_neighbors, own.per_class)
+            found = self.find(queries[part], own.n_neighbors, own.per_class)
             numbers = np.where(found.numbers == NO_ROW, NO_EXEMPLAR, found.numbers)
             own.class_distances[:, codes] = found.distances[0].T
             own.further_distances[:, codes] = found.distances[1:].T
@@ -55,6 +52,9 @@ class NumpyBlocks:
 
         n, affordable = len(queries), BYTES_FOR_MINIMA // (4 * len(self.starts))
         for_each(work, slices(n, min(QUERIES_PER_TASK, affordable, -(-n // n_cores()))))
+
+    def bound(self, queries: Floats32) -> tuple[Floats32, Callable[[Floats], Floats32]]:
+        return self._bounds.bound(queries)
 
     def promising(self, minima: Floats32, groups: Groups, m: int) -> tuple[Floats32, Ints]:
         shape = min(m, groups.largest), len(groups.starts) - 1, minima.shape[1]
@@ -68,22 +68,9 @@ class NumpyBlocks:
             block[:found, i], block[found:, i] = start + chosen, start
             low[:found, i] = np.take_along_axis(minima[start:end], chosen, axis=0)
         if m == 1:  # whichever of equals is listed last
-            listed, query = positions(self._within(minima, low[0], groups))
+            listed, query = positions(np, self.mark_within(minima, low[0], groups))
             block[0, groups.ranks[listed], query] = listed
         return low, block
-
-    def within(
-        self, minima: Floats32, limits: Floats32, groups: Groups, at_once: int
-    ) -> Iterator[tuple[Ints, Ints]]:
-        block, query = positions(self._within(minima, limits, groups))
-        for part in slices(len(block), at_once):
-            yield block[part], query[part]
-
-    def _within(self, minima: Floats32, limits: Floats32, groups: Groups) -> Bools:
-        beyond = np.empty(minima.shape, dtype=np.bool_)
-        for limit, (start, end) in zip(limits, pairwise(groups.starts.tolist()), strict=True):
-            np.greater(minima[start:end], limit, out=beyond[start:end])
-        return np.logical_not(beyond, out=beyond)
 
     def candidates(
         self, queries: Floats32, query: Ints, block: Ints, m: int
@@ -98,9 +85,6 @@ class NumpyBlocks:
         place = distances.argmin(axis=1)  # of equals the first, whose number is the lowest
         every = np.arange(len(place))
         return distances[None, every, place], self.rows[places[None, every, place]]
-
-    def count_candidates(self, m: int) -> int:
-        return self.size if m > 1 else 1
 
 
 def _choose_size(stored: RowIndex) -> int:
@@ -163,9 +147,3 @@ def lowest_few(table: Floats, m: int) -> tuple[Floats, Ints]:
     first = np.searchsorted(row, np.arange(len(table)))
     chosen = order[first[:, None] + np.arange(m)]
     return number[chosen], column[chosen]
-
-
-def positions(marked: Bools) -> tuple[Ints, Ints]:
-    """Row and column numbers of the marks; much faster than nonzero in two dimensions."""
-    row, column = np.divmod(np.flatnonzero(marked), marked.shape[1])
-    return row, column
