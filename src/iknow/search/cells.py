@@ -214,10 +214,9 @@ class CpuIndex(RowIndex):
 
     def _gather(self, points: Floats32, scope: Scope) -> Evidence:
         """All evidence, by products."""
-        evidence = empty_evidence(len(points), self.n_classes, scope.any, scope.per_class)
         if len(self._parts) == 1:
-            self._products.fill(points, evidence)
-            return evidence
+            return self._products.search(points, scope)
+        evidence = empty_evidence(len(points), self.n_classes, scope.any, scope.per_class)
         for at in self._parts:  # each is freed before the next is prepared
             part = search_part(CpuIndex(*self.arrays(at)), points, scope)
             evidence = merge_evidence([evidence, part])

@@ -43,7 +43,7 @@ from scipy.spatial.distance import cdist
 from iknow.core.arrays import Bools, Floats, Floats32, Ints
 from iknow.core.codes import NO_BELIEF
 from iknow.core.decision import Scope, find_cap, scope_of
-from iknow.core.evidence import NO_EXEMPLAR, Evidence, from_ranked, stack_evidence
+from iknow.core.evidence import NO_EXEMPLAR, Evidence, stack_evidence
 from iknow.core.rule import Rule
 from iknow.core.text import as_whole
 from iknow.locking import cached_property
@@ -395,16 +395,15 @@ class Lane:
 
     def evidence(self) -> Evidence:
         """What was found; beyond the cap, and beyond the wanted ranks, rows may be missing."""
-        found = from_ranked(self.distances, self.neighbors, self.rows)
-        if self.scope.horizon is None:
-            return found
-        _, cap = find_cap(found, self.scope)
-        is_own, place = self.is_own[:, :, None], np.arange(self.distances.shape[2])
-        kept = is_own | (self.distances <= cap[:, None, None])
-        kept &= place < np.where(is_own, self.scope.own, self.scope.other)
-        self.distances[~kept], self.rows[~kept] = np.inf, NO_EXEMPLAR
-        found.complete_below[:, 1] = np.nextafter(cap, np.inf)
-        return from_ranked(self.distances, self.neighbors, self.rows, found.complete_below)
+        found = Evidence(self.distances, self.neighbors, self.rows)
+        if self.scope.horizon is not None:
+            _, cap = find_cap(found, self.scope)
+            is_own, place = self.is_own[:, :, None], np.arange(found.per_class)
+            kept = is_own | (found.distances <= cap[:, None, None])
+            kept &= place < np.where(is_own, self.scope.own, self.scope.other)
+            found.distances[~kept], found.rows[~kept] = np.inf, NO_EXEMPLAR
+            found.complete_below[:, 1] = np.nextafter(cap, np.inf)
+        return found
 
 
 def nearest_of(group: Ints, distance: Floats, n: int) -> Ints:

@@ -88,8 +88,8 @@ class RowIndex(ABC):
         It holds the `per_class` nearest samples of each class.
         """
         points = self._check(queries)
-        m = as_whole(per_class, "per_class", "be a whole number >= 1", lambda number: number >= 1)
-        return self._search(points, Scope(m, m, check_k(k, self.n_rows)))
+        k, per_class = check_k(k, self.n_rows), check_per_class(per_class)
+        return self._search(points, Scope(per_class, per_class, k))
 
     def decides(self, rule: Rule) -> bool:
         """Whether `decide` is faster than `gather` for a `rule`, as far as it is known."""
@@ -176,15 +176,13 @@ class CheckedIndex(RowIndex):
                 f"{expected[1]} classes with k={k} neighbor distances and the per_class={per_class}"
                 f" nearest samples of each class; got {sizes}"
             )
-        ranked = found.ranked_distances()
-        for name in ("class_distances", "further_distances", "neighbor_distances"):
-            distances = getattr(found, name)
+        for distances in (found.distances, found.neighbor_distances):
             if distances.dtype != np.float64 or np.isnan(distances).any():
                 raise InputError(f"distances of {self._name} must be float64 and never NaN")
-        if found.ranked_exemplars().dtype.kind not in "iu":
-            raise InputError(f"exemplars of {self._name} must be row numbers")
-        if (ranked[:, :, 1:] < ranked[:, :, :-1]).any():
-            raise InputError(f"further_distances of {self._name} must ascend from class_distances")
+        if found.rows.dtype.kind not in "iu":
+            raise InputError(f"rows of {self._name} must be row numbers")
+        if (found.distances[:, :, 1:] < found.distances[:, :, :-1]).any():
+            raise InputError(f"distances of {self._name} to each class must ascend")
         return found
 
 
@@ -232,6 +230,11 @@ def check_k(k: int, n_rows: int) -> int:
     if k > n_rows:
         raise InputError(f"k={k} neighbors were asked for but the index holds {n_rows} samples")
     return k
+
+
+def check_per_class(per_class: int) -> int:
+    """Check how many of the nearest samples of each class are asked for."""
+    return as_whole(per_class, "per_class", "be a whole number >= 1", lambda number: number >= 1)
 
 
 def check_width(points: Floats32, n_features: int, what: str = "queries") -> None:

@@ -11,6 +11,7 @@ Rows ascend within a class, so on ties the first ones have the lowest numbers.
 from __future__ import annotations
 
 import math
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -18,15 +19,9 @@ import numpy as np
 from scipy.sparse import csr_array, vstack
 from scipy.spatial.distance import cdist
 
-from iknow.core.arrays import Bools, Floats, Floats32
+from iknow.core.arrays import Floats, Floats32
 from iknow.core.decision import Scope
-from iknow.core.evidence import (
-    NO_EXEMPLAR,
-    Evidence,
-    empty_evidence,
-    from_ranked,
-    merge_evidence,
-)
+from iknow.core.evidence import NO_EXEMPLAR, Evidence, merge_evidence, stack_evidence
 from iknow.core.text import as_real
 from iknow.locking import cached_property
 from iknow.pages import slices, slices_that_fit
@@ -52,20 +47,9 @@ class TileIndex(RowIndex):
         return QUERIES_PER_TILE, min(ROWS_PER_TILE, BYTES_PER_TILE // (8 * self.n_features))
 
     def search(self, points: Floats32, scope: Scope) -> Evidence:
-        evidence = empty_evidence(len(points), self.n_classes, scope.any, scope.per_class)
-        self.fill(points, evidence)
-        return evidence
-
-    def fill(self, queries: Floats32, evidence: Evidence) -> None:
-        """Write the evidence about `queries`, (n_queries, n_features), into `evidence`."""
-        k, m = evidence.n_neighbors, evidence.per_class
-
-        def work(part: slice) -> None:
-            found = self._find(queries[part], k, m)
-            for column, values in zip(vars(evidence).values(), vars(found).values(), strict=True):
-                column[part] = values
-
-        share(work, slices(len(queries), min(self._tile[0], -(-len(queries) // n_cores()))))
+        parts = slices(len(points), min(self._tile[0], -(-len(points) // n_cores())))
+        find = partial(self._find, k=scope.any, m=scope.per_class)
+        return stack_evidence(share(find, [points[part] for part in parts]))
 
     def _find(self, queries: Floats32, k: int, m: int) -> Evidence:
         """The evidence about some queries, tile by tile."""
@@ -84,7 +68,7 @@ class TileIndex(RowIndex):
             closest = np.full((len(queries), k), np.inf)
             if (n := min(k, distances.shape[1])) > 0:
                 closest[:, :n] = np.sort(np.partition(distances, n - 1)[:, :n])
-            of_tile = from_ranked(nearest, closest, numbers)
+            of_tile = Evidence(nearest, closest, numbers)
             found = of_tile if found is None else merge_evidence([found, of_tile])
         assert found is not None  # there is at least one row
         return found
@@ -180,7 +164,7 @@ class HammingIndex(TileIndex):
         closest = np.full((len(queries), k), np.inf)
         compiled.rank_counts(counts, self.class_starts, distances, places, closest)
         numbers = np.where(places >= 0, self.rows[places], NO_EXEMPLAR)
-        return from_ranked(distances, closest, numbers)
+        return Evidence(distances, closest, numbers)
 
     @cached_property
     def _prepared(self) -> tuple[Any, ...] | None:
@@ -246,17 +230,6 @@ class SparseRows(TileIndex):
         return self.BYTES_PER_TASK // (8 * self.n_rows), self.n_rows
 
     def _measure(self, queries: Floats32, tile: slice, k: int, m: int) -> Floats:
-        within = self._find_candidates(queries, k, m)
-        query, row = np.nonzero(within)
-        distances = np.full(within.shape, np.inf)
-        distances[query, row] = measure_pairs(self.points, queries, query, row)
-        return distances
-
-    def _find_candidates(self, queries: Floats32, k: int, m: int) -> Bools:
-        """Rows that may be among the k nearest of all, or the m nearest of their class.
-
-        A mask of shape (n_queries, n_rows).
-        """
         given: Any = csr_array(queries).astype(np.float64)
         sizes: Floats = _square(queries)[:, None] + self._squares
         about = sizes - 2 * (given @ self._columns).toarray()
@@ -269,7 +242,10 @@ class SparseRows(TileIndex):
             if (found := min(wanted, last - first)) > 0:
                 limit = np.partition(highest[:, first:last], found - 1)[:, found - 1 : found]
                 within[:, first:last] |= lowest[:, first:last] <= limit
-        return within
+        query, row = np.nonzero(within)
+        distances = np.full(within.shape, np.inf)
+        distances[query, row] = measure_pairs(self.points, queries, query, row)
+        return distances
 
 
 def _square(rows: Floats32) -> Floats:

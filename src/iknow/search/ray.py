@@ -23,7 +23,7 @@ import socket
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -190,8 +190,7 @@ class RayIndex(RowIndex):
     def _begin(self, at: int) -> tuple[ShardProcess, Any]:
         """Begin to build a shard: its process, and its sizes to come."""
         process = find_process(self._connection, at, self.n_shards, self._options["resources"])
-        points, labels, n_classes, rows = self.arrays(slice(at, None, self.n_shards))
-        part = ray.put((np.array(points), np.array(labels), n_classes, np.array(rows)))
+        part = ray.put([np.array(each) for each in self.arrays(slice(at, None, self.n_shards))])
         forgotten = [process.forgotten.popleft() for _ in range(len(process.forgotten))]
         try:
             return process, process.actor.build.remote(self._key, self._make, part, forgotten)
@@ -231,7 +230,7 @@ class Shards:
         self,
         key: str,
         make: Callable[..., RowIndex],
-        arrays: tuple[Any, Any, int, Any],
+        arrays: Sequence[Any],
         forgotten: Iterable[str] = (),
     ) -> tuple[int, int, int]:
         """Make the index of some rows, see `RowIndex.arrays`; its n_rows, n_features, n_classes.
@@ -241,8 +240,8 @@ class Shards:
         for each in forgotten:
             self._indexes.pop(each, None)
         # Ray's own arrays are read-only, and stay in its store as long as somebody holds them.
-        points, labels, rows = (np.array(arrays[i]) for i in (0, 1, 3))
-        self._indexes[key] = made = make(points, labels, arrays[2], rows=rows)
+        points, labels, n_classes, rows = map(np.array, arrays)
+        self._indexes[key] = made = make(points, labels, int(n_classes), rows=rows)
         return made.n_rows, made.n_features, made.n_classes
 
     def search(self, key: str, points: Floats32, scope: Scope) -> Evidence:

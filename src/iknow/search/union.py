@@ -33,7 +33,6 @@ from iknow.core.decision import Scope, is_enough
 from iknow.core.evidence import (
     NO_EXEMPLAR,
     Evidence,
-    from_ranked,
     merge_evidence,
     pad_evidence,
     rank,
@@ -43,6 +42,7 @@ from iknow.core.rule import Rule
 from iknow.core.text import shown
 from iknow.errors import InputError
 from iknow.locking import cached_property
+from iknow.pages import slices
 from iknow.search.index import RowIndex, check_activations, check_width
 
 Make = Callable[..., RowIndex]
@@ -150,13 +150,11 @@ class Union(RowIndex):
         """The beginnings of lists with spare entries, and the most that one lost, (n,)."""
         k, m, base = min(scope.any, self.base.n_rows), scope.per_class, self.base
         longer = Scope(m + spare, m + spare, min(k + spare, base.n_rows))
-        step = max(1, NUMBERS_AT_ONCE // (longer.any + longer.own * base.n_classes))
-        starts = range(0, len(points), step)
-        parts = [self._ask(points[start : start + step], longer) for start in starts]
-        found = stack_evidence([each for each, _ in parts])
-        lists = found.ranked_distances()[:, :, :m], found.neighbor_distances[:, :k]
-        cut = from_ranked(*lists, found.ranked_exemplars()[:, :, :m])
-        return cut, np.concatenate([lost for _, lost in parts])
+        cuts = slices(len(points), NUMBERS_AT_ONCE // (longer.any + longer.own * base.n_classes))
+        parts, lost = zip(*(self._ask(points[cut], longer) for cut in cuts), strict=True)
+        found = stack_evidence(parts)
+        lists = found.distances[:, :, :m], found.neighbor_distances[:, :k], found.rows[:, :, :m]
+        return Evidence(*lists), np.concatenate(lost)
 
     def _ask(self, points: Floats32, scope: Scope) -> tuple[Evidence, Ints]:
         """What the base finds, without the rows that are gone, and the most that a list lost, (n,).
@@ -166,9 +164,8 @@ class Union(RowIndex):
         found = self.base._search(points, scope)
         if not len(self.gone):
             return found, np.zeros(len(found), dtype=np.int64)
-        neighbors, ranked = found.neighbor_distances, found.ranked_distances()
-        exemplars = found.ranked_exemplars()
-        lost = are_among(exemplars, self._numbers)
+        neighbors, ranked = found.neighbor_distances, found.distances
+        lost = are_among(found.rows, self._numbers)
         struck = np.zeros(neighbors.shape, dtype=np.bool_)
         if found.n_neighbors:
             wanted = Scope(any=min(found.n_neighbors, len(self.gone)))
@@ -186,11 +183,11 @@ class Union(RowIndex):
         kth = np.where(struck.any(axis=1, keepdims=True), neighbors[:, -1:], np.inf)
         sides = np.where(is_own, last, np.inf), np.where(is_own, np.inf, last), kth
         ends = np.column_stack([side.min(axis=1, initial=np.inf) for side in sides])
-        kept = np.where(lost, np.inf, ranked), np.where(lost, NO_EXEMPLAR, exemplars)
+        kept = np.where(lost, np.inf, ranked), np.where(lost, NO_EXEMPLAR, found.rows)
         distances, numbers = rank(*kept, found.per_class)
         neighbors = np.sort(np.where(struck, np.inf, neighbors), axis=1)
         complete = np.minimum(found.complete_below, ends)
-        return from_ranked(distances, neighbors, numbers, complete), most
+        return Evidence(distances, neighbors, numbers, complete), most
 
     def _add(self, points: Floats32, found: Evidence, scope: Scope) -> Evidence:
         """What was found in the base, together with what was added."""

@@ -8,7 +8,8 @@ from itertools import pairwise
 import numpy as np
 
 from iknow.core.arrays import Floats, Floats32, Ints
-from iknow.core.evidence import NO_EXEMPLAR, Evidence
+from iknow.core.decision import Scope
+from iknow.core.evidence import NO_EXEMPLAR, Evidence, empty_evidence
 from iknow.pages import slices
 from iknow.search.bounds import LowerBounds
 from iknow.search.engine import NO_ROW, Blocks, Groups, positions
@@ -28,7 +29,7 @@ class NumpyBlocks(Blocks):
 
     def __init__(self, stored: RowIndex) -> None:
         # Not `stored` itself: a part of an index must be freed as soon as nobody refers to it.
-        self.points, self.rows = stored.points, stored.rows
+        self.points, self.rows, self.n_classes = stored.points, stored.rows, stored.n_classes
         self.size = size = _choose_size(stored)
         firsts = stored.class_starts
         self.classes: Ints = np.flatnonzero(np.diff(firsts))
@@ -38,20 +39,21 @@ class NumpyBlocks(Blocks):
         self.group(np.array([len(cut) for cut in cuts]))
         self._bounds = LowerBounds(self.points, self.starts, size)
 
-    def fill(self, queries: Floats32, evidence: Evidence) -> None:
-        """Write the evidence about queries of shape (n_queries, n_features) into `evidence`."""
+    def search(self, points: Floats32, scope: Scope) -> Evidence:
+        """All evidence about points of shape (n, n_features)."""
+        n, k, m = len(points), scope.any, scope.per_class
+        evidence = empty_evidence(n, self.n_classes, k, m)
 
         def work(part: slice) -> None:
             own, codes = evidence[part], self.classes  # views
-            found = self.find(queries[part], own.n_neighbors, own.per_class)
+            found = self.find(points[part], k, m)
             numbers = np.where(found.numbers == NO_ROW, NO_EXEMPLAR, found.numbers)
-            own.class_distances[:, codes] = found.distances[0].T
-            own.further_distances[:, codes] = found.distances[1:].T
-            own.exemplars[:, codes], own.further_exemplars[:, codes] = numbers[0].T, numbers[1:].T
+            own.distances[:, codes], own.rows[:, codes] = found.distances.T, numbers.T
             own.neighbor_distances[:] = found.neighbors.T
 
-        n, affordable = len(queries), BYTES_FOR_MINIMA // (4 * len(self.starts))
+        affordable = BYTES_FOR_MINIMA // (4 * len(self.starts))
         for_each(work, slices(n, min(QUERIES_PER_TASK, affordable, -(-n // n_cores()))))
+        return evidence
 
     def bound(self, queries: Floats32) -> tuple[Floats32, Callable[[Floats], Floats32]]:
         return self._bounds.bound(queries)

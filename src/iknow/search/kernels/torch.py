@@ -19,7 +19,7 @@ from torch import Tensor
 
 from iknow.core.arrays import Floats32, Ints
 from iknow.core.decision import Scope
-from iknow.core.evidence import NO_EXEMPLAR, Evidence, from_ranked, stack_evidence
+from iknow.core.evidence import NO_EXEMPLAR, Evidence, stack_evidence
 from iknow.core.rule import Rule, promise_of
 from iknow.core.text import shorten, shown
 from iknow.errors import InputError
@@ -153,7 +153,7 @@ class TorchIndex(RowIndex):
         points, labels, numbers = self.points[part], self.labels[part], self.rows[part]
         per_class = len(labels) / len(np.unique(labels))
         factor, smallest, largest = (2.8, 8, 128) if self._uses_triton else (0.5, 4, 256)
-        balance = factor * np.sqrt(per_class / max(1, self.n_features))
+        balance = factor * np.sqrt(per_class / self.n_features)
         smallest = min(smallest, 2 ** int(np.log2(per_class)))
         size = int(np.clip(2 ** round(np.log2(balance)), smallest, largest))
         if not self._uses_triton:
@@ -213,7 +213,7 @@ def _to_host(found: Found, scope: Scope) -> Evidence:
         numbers = torch.where(found.numbers == NO_ROW, NO_EXEMPLAR, found.numbers)
         lists = found.distances, numbers
         distances, exemplars = (to_numpy(each.permute(2, 1, 0)) for each in lists)
-        return from_ranked(distances, neighbors, exemplars)
+        return Evidence(distances, neighbors, exemplars)
     m, n_classes, n = found.distances.shape
     device = found.distances.device
     codes = torch.arange(n_classes, device=device)
@@ -233,7 +233,7 @@ def _to_host(found: Found, scope: Scope) -> Evidence:
     exemplars[places] = to_numpy(found.numbers.flatten()[at])
     complete = np.full((n, 3), np.inf)
     complete[:, 1] = np.nextafter(to_numpy(cap), np.inf)
-    return from_ranked(distances, neighbors, exemplars, complete)
+    return Evidence(distances, neighbors, exemplars, complete)
 
 
 class TorchBlocks(Blocks):
@@ -276,7 +276,7 @@ class TorchBlocks(Blocks):
         """Lay out rows, sorted by class and norm."""
         size, together, exact = self.size, self.together, self.device
         self.frame = make_frame(rows, precision)
-        step = max(1, BYTES_FOR_BUILDING // (32 * max(1, self.n_features)))
+        step = max(1, BYTES_FOR_BUILDING // (32 * self.n_features))
         norms = [self.frame.place(part).square().sum(1) for part in torch.split(rows, step)]
         order = torch.argsort(torch.cat(norms))
         order = order[torch.argsort(codes[order], stable=True)]
@@ -306,7 +306,7 @@ class TorchBlocks(Blocks):
         columns, scales, norms, errors = (each.to(self._products_device) for each in given)
         size, n_blocks, n = self.size, self.n_blocks, len(queries)
         minima = columns.new_empty(n_blocks, n)
-        for part in slices(n_blocks, BYTES_FOR_PRODUCTS // (4 * size * max(1, n))):
+        for part in slices(n_blocks, BYTES_FOR_PRODUCTS // (4 * size * n)):
             rows = slice(part.start * size, part.stop * size)
             with torch.autocast(self._products_device.type, enabled=False):
                 products = low[rows] @ columns
@@ -353,8 +353,7 @@ class TorchBlocks(Blocks):
     ) -> tuple[Tensor, Tensor]:
         measured = queries.new_empty(len(query), self.count_candidates(m), dtype=torch.float64)
         named = torch.empty_like(measured, dtype=torch.int64)
-        step = BYTES_FOR_MEASURING // (8 * self.size * max(1, self.n_features))
-        for part in slices(len(query), step):
+        for part in slices(len(query), BYTES_FOR_MEASURING // (8 * self.size * self.n_features)):
             named_here = self.numbers.view(-1, self.size)[block[part]]
             points = self.points.view(-1, self.size, self.n_features)[block[part]]
             distances = measure(points, queries[query[part], None])
@@ -386,7 +385,7 @@ class TorchBlocks(Blocks):
         These are x̃ and h of each row, (n, size, ...), and E and N of each of n blocks, (n,).
         """
         shape = -1, self.size, self.n_features
-        step = BYTES_FOR_BUILDING // (32 * self.size * max(1, self.n_features))
+        step = BYTES_FOR_BUILDING // (32 * self.size * self.n_features)
         for part in slices(self.n_blocks, step):
             is_row = self.numbers.view(-1, self.size)[part] != NO_ROW
             low, half_norms, *worst = frame.bound_rows(self.points.view(shape)[part], is_row)
@@ -456,8 +455,7 @@ class Frame(NamedTuple):
     def bound_queries(self, queries: Tensor) -> QueryBounds:
         """The numbers of queries, a tensor of shape (n_queries, n_features)."""
         placed = self.place(queries)
-        largest = placed.abs().amax(1) if placed.shape[1] else placed.new_zeros(len(placed))
-        exponent = torch.frexp(largest).exponent
+        exponent = torch.frexp(placed.abs().amax(1)).exponent
         far = (exponent > FAR_EXPONENT) | (self.error == 0)
         shift = torch.where(far, 0, (TOP_EXPONENT - exponent).clamp(max=0)).long()
         # Exact powers of two, which torch.ldexp does not promise.
@@ -536,8 +534,6 @@ def measure(points: Tensor, queries: Tensor) -> Tensor:
 def add_like_numpy(terms: Tensor) -> Tensor:
     """Sums of float64 terms of shape (..., n) over the last axis."""
     n = terms.shape[-1]
-    if n == 0:
-        return terms.sum(-1)
     if n > LEAF:
         half = n // 2 - (n // 2) % 8
         return add_like_numpy(terms[..., :half]) + add_like_numpy(terms[..., half:])
