@@ -110,11 +110,11 @@ def test_merging_nothing_is_refused():
 
 @pytest.mark.parametrize(
     ("sizes", "named"),
-    [((4, 2, 1), r"\(4, 2\), 1"), ((3, 5, 1), r"\(3, 5\), 1"), ((3, 2, 6), r"\(3, 2\), 6")],
+    [((4, 2, 1), r"4, 2, 1\), 1"), ((3, 5, 1), r"3, 5, 1\), 1"), ((3, 2, 6), r"3, 2, 1\), 6")],
     ids=["queries", "classes", "k"],
 )
 def test_merging_evidence_of_different_shapes_is_refused(sizes, named):
-    with pytest.raises(InputError, match=f"same queries, classes, k and per_class; .*{named}"):
+    with pytest.raises(InputError, match=f"same queries, classes, per_class and k; .*{named}"):
         merge_evidence([empty_evidence(3, 2, 1), empty_evidence(*sizes)])
 
 

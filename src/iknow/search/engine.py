@@ -157,7 +157,8 @@ class Blocks(ABC):
             parts.append(lowest_of_stack(xp, *stack, m))
         nearest, number = (xp.concat(each, 1) for each in zip(*parts, strict=True))
         # While a group has too few rows, all its blocks are open, but not those measured already.
-        limits = to_limits(nearest[-1].reshape(shape[1:])).clip(max=LARGEST)
+        limits = to_limits(nearest[-1].reshape(shape[1:]))
+        limits = limits.clip(max=xp.finfo(limits.dtype).max)
         for block, query in self.within(minima, limits, groups, at_once):
             distances, numbers = self.candidates(queries, query, block, m)
             column = groups.ranks[block] * n + query

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from iknow.core.arrays import Floats, Floats32, Ints
 from iknow.core.decision import Scope
 from iknow.core.evidence import NO_EXEMPLAR, Evidence, empty_evidence
+from iknow.locking import cached_property
 from iknow.pages import slices
 from iknow.search.bounds import LowerBounds
 from iknow.search.engine import NO_ROW, Blocks, Groups, positions
@@ -25,19 +27,18 @@ class NumpyBlocks(Blocks):
     """Stored rows in blocks, by numpy."""
 
     xp = np
-    bytes_of_candidates = 8 << 20
+    bytes_of_candidates, bytes_of_minima = 8 << 20, BYTES_FOR_MINIMA
 
-    def __init__(self, stored: RowIndex) -> None:
+    def __init__(self, stored: RowIndex, size: int | None = None) -> None:
         # Not `stored` itself: a part of an index must be freed as soon as nobody refers to it.
         self.points, self.rows, self.n_classes = stored.points, stored.rows, stored.n_classes
-        self.size = size = _choose_size(stored)
+        self.size = size = size or _choose_size(stored)
         firsts = stored.class_starts
         self.classes: Ints = np.flatnonzero(np.diff(firsts))
         cuts = [np.arange(firsts[c], firsts[c + 1], size) for c in self.classes]
         self.starts: Ints = np.concatenate(cuts)
         self.ends: Ints = np.append(self.starts[1:], stored.n_rows)
         self.group(np.array([len(cut) for cut in cuts]))
-        self._bounds = LowerBounds(self.points, self.starts, size)
 
     def search(self, points: Floats32, scope: Scope) -> Evidence:
         """All evidence about points of shape (n, n_features)."""
@@ -51,16 +52,21 @@ class NumpyBlocks(Blocks):
             own.distances[:, codes], own.rows[:, codes] = found.distances.T, numbers.T
             own.neighbor_distances[:] = found.neighbors.T
 
-        affordable = BYTES_FOR_MINIMA // (4 * len(self.starts))
+        affordable = self.bytes_of_minima // (4 * len(self.starts))
         for_each(work, slices(n, min(QUERIES_PER_TASK, affordable, -(-n // n_cores()))))
         return evidence
 
-    def bound(self, queries: Floats32) -> tuple[Floats32, Callable[[Floats], Floats32]]:
+    def bound(self, queries: Floats32) -> tuple[Any, Callable[[Floats], Any]]:
         return self._bounds.bound(queries)
+
+    @cached_property
+    def _bounds(self) -> LowerBounds:
+        return LowerBounds(self.points, self.starts, self.size)
 
     def promising(self, minima: Floats32, groups: Groups, m: int) -> tuple[Floats32, Ints]:
         shape = min(m, groups.largest), len(groups.starts) - 1, minima.shape[1]
-        low, block = np.full(shape, np.float32(np.inf)), np.empty(shape, dtype=np.int64)
+        low, block = np.full(shape, np.inf, minima.dtype), np.empty(shape, dtype=np.int64)
+        every = np.arange(shape[2])
         for i, (start, end) in enumerate(pairwise(groups.starts.tolist())):
             if m == 1:
                 minima[start:end].min(axis=0, out=low[0, i])
@@ -68,7 +74,7 @@ class NumpyBlocks(Blocks):
             chosen = choose_blocks(minima[start:end], m)
             found = len(chosen)
             block[:found, i], block[found:, i] = start + chosen, start
-            low[:found, i] = np.take_along_axis(minima[start:end], chosen, axis=0)
+            low[:found, i] = minima[block[:found, i], every]
         if m == 1:  # whichever of equals is listed last
             listed, query = positions(np, self.mark_within(minima, low[0], groups))
             block[0, groups.ranks[listed], query] = listed
