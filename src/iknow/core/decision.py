@@ -59,7 +59,7 @@ class Scope(NamedTuple):
         return Scope(self.per_class, self.per_class, self.any)
 
 
-def scope_of(rule: Rule, belief: Ints) -> Scope:
+def scope_of(rule: Rule, belief: Ints | None = None) -> Scope:
     """What deciding by a rule needs, for beliefs of shape (n,)."""
     horizon: Horizon | None = promise_of(rule, "horizon")
     finite = horizon is not None and horizon.is_finite

@@ -48,11 +48,8 @@ def check_radius(radius: object) -> float:
 
 
 def check_k(k: object) -> int:
-    number = as_whole(k, "k", "be a whole number >= 1")
-    if not 1 <= number <= LARGEST_K:
-        limit = ">= 1" if number < 1 else "the size of a training set at most"
-        raise InputError(f"k must be {limit}; got {shown(number)}")
-    return number
+    wanted = "be a whole number >= 1, and at most the size of a training set"
+    return as_whole(k, "k", wanted, lambda number: 1 <= number <= LARGEST_K)
 
 
 class Horizon(NamedTuple):

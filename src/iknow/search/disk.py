@@ -129,7 +129,7 @@ class DiskIndex(RowIndex):
         return stack_evidence([lane.evidence() for lane in lanes])
 
     def decides(self, rule: Rule) -> bool:
-        return scope_of(rule, np.empty(0, dtype=np.int64)).horizon is not None
+        return scope_of(rule).horizon is not None
 
     def _look(self, lanes: list[Lane]) -> None:
         """Read the blocks that any lane needs, some at a time, and scan them."""

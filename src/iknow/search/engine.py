@@ -153,7 +153,8 @@ class Blocks(ABC):
                 distances = xp.where(is_again, xp.inf, distances)
                 numbers = xp.where(is_again, NO_ROW, numbers)
             # The candidates of all blocks of a group become one stack.
-            stack = (each.reshape(-1, block.shape[1] * n) for each in (distances, numbers))
+            columns = -1, block.shape[1] * n
+            stack = distances.reshape(columns), numbers.reshape(columns)
             parts.append(lowest_of_stack(xp, *stack, m))
         nearest, number = (xp.concat(each, 1) for each in zip(*parts, strict=True))
         # While a group has too few rows, all its blocks are open, but not those measured already.

@@ -89,11 +89,6 @@ class LayerIndex:
         layer._index  # noqa: B018
         return layer
 
-    @property
-    def highest_row(self) -> int:
-        """No row that is there has a higher number."""
-        return self._union.highest_row
-
     def has(self, rows: Ints) -> Bools:
         """Which numbers are those of rows, a mask of shape (n,)."""
         return self._union.has(rows)
@@ -114,6 +109,7 @@ class LayerIndex:
     def n_rows(self) -> int:
         return len(self._arrays[0]) if self._ready is None else self._ready.n_rows
 
+    highest_row = property(attrgetter("_union.highest_row"))
     n_features = property(lambda self: int(self._arrays[0].shape[1]))
     points = property(attrgetter("_index.points"))
     labels = property(attrgetter("_index.labels"))
@@ -130,7 +126,7 @@ class LayerIndex:
         return self._index.gather(self.points[rows], k)
 
     def decides(self, rule: Rule) -> bool:
-        """Whether `decide` is faster than `gather`, as far as it is known."""
+        """See `RowIndex.decides`."""
         return self._index.decides(rule)
 
     def decide(self, queries: Any, rule: Rule, belief: Ints) -> Decision:

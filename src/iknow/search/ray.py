@@ -95,14 +95,13 @@ class RayIndex(RowIndex):
         super().__init__(*arrays, **named)
         if shards is not None:
             as_whole(shards, "shards", "be a whole number >= 1", lambda number: number >= 1)
-        seconds = as_real(timeout, "timeout", "be a number of seconds > 0", lambda each: each > 0)
-        self._options: dict[str, Any] = {
-            "make": make,
-            "shards": shards,
-            "address": address,
-            "timeout": seconds,
-            "resources": dict(resources or {}),
-        }
+        wanted = "be a number of seconds > 0"
+        self._timeout = as_real(timeout, "timeout", wanted, lambda number: number > 0)
+        self._address, self._resources = address, dict(resources or {})
+        self._like_this = partial(
+            type(self), make=make, shards=shards, address=address, timeout=timeout,
+            resources=resources,
+        )  # fmt: skip
         self._make = index_type(Euclidean, None, make)
         join(address)
         self.n_shards = max(1, min(shards or max(2, len(ray.nodes())), self.n_rows))
@@ -120,7 +119,7 @@ class RayIndex(RowIndex):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the rows and the options; a copy starts shards of its own."""
-        return partial(type(self), **self._options), self.arrays()
+        return self._like_this, self.arrays()
 
     def _ask(self, method: str, *arguments: Any) -> list[Any]:
         """The answers of all shards, in order."""
@@ -147,8 +146,7 @@ class RayIndex(RowIndex):
 
     def _attempt(self, work: Callable[[float], Lost], done: str) -> None:
         """Repeat some work until it loses no shard. done: what it does to them, in errors."""
-        timeout: float = self._options["timeout"]
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + self._timeout
         for _ in range(ATTEMPTS):
             lost = work(deadline)
             if not lost:
@@ -157,7 +155,7 @@ class RayIndex(RowIndex):
                 break
         at, error = next(iter(lost.items()))
         slow = isinstance(error, GetTimeoutError)
-        reason = f"no answer within {timeout:g} s" if slow else _first_line(error)
+        reason = f"no answer within {self._timeout:g} s" if slow else _first_line(error)
         raise ClusterError(
             f"{len(lost)} of {self.n_shards} shards could not be {done}; shard {at}: {reason}. "
             "No row is lost: call again, and they are built anew"
@@ -166,7 +164,7 @@ class RayIndex(RowIndex):
     def _ready(self, deadline: float) -> tuple[dict[int, ShardProcess], Lost]:
         """The processes of all shards, after those missing were built; and why some were lost."""
         with self._lock.held():  # other threads need the same ones
-            connection = join(self._options["address"])
+            connection = join(self._address)
             if connection != self._connection:  # Ray was shut down, and all shards with it
                 self._processes.clear()
                 self._connection = connection
@@ -189,7 +187,7 @@ class RayIndex(RowIndex):
 
     def _begin(self, at: int) -> tuple[ShardProcess, Any]:
         """Begin to build a shard: its process, and its sizes to come."""
-        process = find_process(self._connection, at, self.n_shards, self._options["resources"])
+        process = find_process(self._connection, at, self.n_shards, self._resources)
         part = ray.put([np.array(each) for each in self.arrays(slice(at, None, self.n_shards))])
         forgotten = [process.forgotten.popleft() for _ in range(len(process.forgotten))]
         try:

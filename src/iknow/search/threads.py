@@ -20,7 +20,8 @@ from threadpoolctl import OpenBLASController, ThreadpoolController
 
 from iknow.locking import unforked
 
-Task, Result = TypeVar("Task"), TypeVar("Result")
+Task = TypeVar("Task")
+Result = TypeVar("Result")
 
 _users: dict[object, int] = {}  # the callers inside `single_threaded_blas`, with their threads
 _limiter: Any = None  # remembers the limit that the first of them found

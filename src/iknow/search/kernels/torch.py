@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import reduce
 from importlib.util import find_spec
-from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -18,9 +17,9 @@ import torch
 from torch import Tensor
 
 from iknow.core.arrays import Floats32, Ints
-from iknow.core.decision import Scope
+from iknow.core.decision import Scope, scope_of
 from iknow.core.evidence import NO_EXEMPLAR, Evidence, stack_evidence
-from iknow.core.rule import Rule, promise_of
+from iknow.core.rule import Rule
 from iknow.core.text import shorten, shown
 from iknow.errors import InputError
 from iknow.locking import cached_property
@@ -90,9 +89,8 @@ class TorchIndex(RowIndex):
         return parts[0] if len(parts) == 1 else stack_evidence(parts)
 
     def decides(self, rule: Rule) -> bool:
-        horizon = promise_of(rule, "horizon")
-        is_finite = horizon is not None and horizon.is_finite
-        return is_finite and self._uses_triton and self.n_classes >= MANY_CLASSES
+        many = self._uses_triton and self.n_classes >= MANY_CLASSES
+        return many and scope_of(rule).horizon is not None
 
     def warm_up(self) -> None:
         """Prepare and compile everything that searching needs, by searching for a stored row.
@@ -139,9 +137,7 @@ class TorchIndex(RowIndex):
                 f"searching on {self.device} needs at least {reserved + per_row:,} bytes; "
                 f"{memory:,} are available: free memory, raise `memory`, or use device='cpu'"
             )
-        n_parts = -(-self.n_rows * per_row // (memory - reserved))
-        cuts = np.linspace(0, self.n_rows, n_parts + 1).astype(int).tolist()
-        return [slice(start, end) for start, end in pairwise(cuts) if start < end]
+        return slices(self.n_rows, (memory - reserved) // per_row)
 
     def _lay_out(self, part: slice) -> TorchBlocks:
         """Some rows on the device.
@@ -150,7 +146,7 @@ class TorchIndex(RowIndex):
         root of rows / (classes * features); the factors are measured. Small classes get small
         blocks to limit padding.
         """
-        points, labels, numbers = self.points[part], self.labels[part], self.rows[part]
+        points, labels, _, numbers = self.arrays(part)
         per_class = len(labels) / len(np.unique(labels))
         factor, smallest, largest = (2.8, 8, 128) if self._uses_triton else (0.5, 4, 256)
         balance = factor * np.sqrt(per_class / self.n_features)
@@ -231,9 +227,9 @@ def _to_host(found: Found, scope: Scope) -> Evidence:
     exemplars = np.full((n, n_classes, m), NO_EXEMPLAR, dtype=np.int64)
     distances[places] = to_numpy(found.distances.flatten()[at])
     exemplars[places] = to_numpy(found.numbers.flatten()[at])
-    complete = np.full((n, 3), np.inf)
-    complete[:, 1] = np.nextafter(to_numpy(cap), np.inf)
-    return Evidence(distances, neighbors, exemplars, complete)
+    evidence = Evidence(distances, neighbors, exemplars)
+    evidence.complete_below[:, 1] = np.nextafter(to_numpy(cap), np.inf)
+    return evidence
 
 
 class TorchBlocks(Blocks):
