@@ -32,7 +32,7 @@ Within a horizon the believed class comes first, and the others only as far as t
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -172,12 +172,8 @@ class Table(NamedTuple):
     size: int
 
 
-class Chunk(NamedTuple):
-    """Blocks from the `first` on: the slice of them in each class, and bounds on their centers."""
-
-    first: int
-    classes: list[tuple[int, slice]]
-    bound: Callable[[Floats32], tuple[Floats32, Callable[[Floats], Floats32]]]
+Chunk = tuple[int, list[tuple[int, slice]], LowerBounds]
+"""The first of some blocks, the slice of them in each class, and bounds on their centers."""
 
 
 class CodedRows:
@@ -267,8 +263,8 @@ class CodedRows:
             centers = self.table.centers[part]
             codes, starts = np.unique(self.table.classes[part], return_index=True)
             ranges = map(slice, starts, [*starts[1:], len(centers)])
-            bound = LowerBounds(centers, np.arange(len(centers)), 1).bound
-            yield Chunk(part.start, list(zip(codes, ranges, strict=True)), bound)
+            bounds = LowerBounds(centers, np.arange(len(centers)), 1)
+            yield part.start, list(zip(codes, ranges, strict=True)), bounds
 
 
 class DiskLimits(NamedTuple):
@@ -327,10 +323,10 @@ class Lane:
         """Pair queries with the nearest blocks of each class; of others than the belief, of all."""
         (n, n_classes, m), table = self.distances.shape, self.coded.table
         n_first, found = NEAREST_FIRST + max(m, self.scope.any) // table.size, []
-        for chunk in self.coded.chunks:
-            minima, _ = chunk.bound(self.queries)
-            for _, blocks in chunk.classes:
-                lowest = choose_blocks(minima[blocks], n_first) + chunk.first + blocks.start
+        for first, classes, bounds in self.coded.chunks:
+            minima, _ = bounds.bound(self.queries)
+            for _, blocks in classes:
+                lowest = choose_blocks(minima[blocks], n_first) + first + blocks.start
                 found.append(np.stack([lowest, np.broadcast_to(np.arange(n), lowest.shape)], 2))
         pairs = np.concatenate(found).reshape(-1, 2)
         block, query = pairs.T
@@ -344,18 +340,19 @@ class Lane:
     def select(self, *, chunk: Chunk, own: bool | None) -> None:
         """Pair queries with further blocks of a chunk: of the belief, of others, or of all."""
         asked = np.ones_like(self.is_own) if own is None else self.is_own == own
-        minima, to_limits = chunk.bound(self.queries)
+        first, classes, bounds = chunk
+        minima, to_limits = bounds.bound(self.queries)
         marked: Bools = np.zeros(minima.shape, dtype=bool)
-        every, radii = np.arange(len(self.queries)), self.coded.table.radii[chunk.first :, None]
-        for code, blocks in chunk.classes:
+        every, radii = np.arange(len(self.queries)), self.coded.table.radii[first:, None]
+        for code, blocks in classes:
             if asked[:, code].any():
                 limits = to_limits((self.limits.reach(every, code) + radii[blocks]) * ROUND_UP)
                 np.logical_and(minima[blocks] <= limits, asked[:, code], out=marked[blocks])
-        block, query = self._first.T - [[chunk.first], [0]]
+        block, query = self._first.T - [[first], [0]]
         known = (block >= 0) & (block < len(marked))
         marked[block[known], query[known]] = False
         block, query = positions(np, marked)
-        self.pairs = np.column_stack([block + chunk.first, query])
+        self.pairs = np.column_stack([block + first, query])
 
     def scan(self, *, first: int, last: int) -> None:
         """Bound the distances to the rows of some blocks, and measure those that may matter."""

@@ -280,6 +280,7 @@ class ShardedIndex(RowIndex):
         ]
 
     def search(self, points: Floats32, scope: Scope) -> Evidence:
+        """Everything about `points`, (n, n_features), that `scope` may need."""
         search = partial(search_part, points=points, scope=scope)
         with ThreadPoolExecutor(len(self.shards)) as pool:  # devices are waited for without the GIL
             return merge_evidence(list(pool.map(search, self.shards)))

@@ -89,6 +89,7 @@ class TorchIndex(RowIndex):
         return parts[0] if len(parts) == 1 else stack_evidence(parts)
 
     def decides(self, rule: Rule) -> bool:
+        """Whether `decide` is faster than `gather` for a `rule`, as far as it is known."""
         many = self._uses_triton and self.n_classes >= MANY_CLASSES
         return many and scope_of(rule).horizon is not None
 
@@ -293,7 +294,7 @@ class TorchBlocks(Blocks):
         """Bytes that a search needs for each query, roughly."""
         lists = (1, k), (len(self.classes), m)
         several = (n * (1 + r * self.count_candidates(r) if r > 1 else 2) for n, r in lists)
-        return 4 * self.n_blocks + 64 * self.n_features + 32 * sum(several)
+        return 8 * self.n_blocks + 64 * self.n_features + 32 * sum(several)
 
     def bound(self, queries: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         frame, low, half_norms, losses, lengths = self._prepare()

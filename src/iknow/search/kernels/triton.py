@@ -83,12 +83,6 @@ class TritonBlocks(TorchBlocks):
             nearest, number = self._settle(queries.contiguous())
             return Found(nearest[None], number[None], nearest[:0])
 
-    def bytes_per_query(self, k: int, m: int) -> int:
-        """Bytes that a search needs for each query, roughly."""
-        if (k, m) != (0, 1) or not self.have_winners:
-            return super().bytes_per_query(k, m)
-        return 40 * len(self.classes) + 8 * self.n_tiles + 16 * self.width
-
     def bound(self, queries: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         bounds = self.bound_queries(queries)
         minima = queries.new_empty(self.n_tiles * self.share, len(bounds.low))
