@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from operator import attrgetter
-from typing import Any, TypeGuard
+from typing import Any, cast
 
 import numpy as np
 
@@ -195,7 +195,9 @@ def index_type(metric: Metric, device: str | None, index: IndexFactory | None = 
             f"{'device' if index is None else 'index'}, or choose a metric with p=2"
         )
     if index is not None:
-        return index if _is_own(index) else partial(CheckedIndex, make=index)
+        made: Any = index.func if isinstance(index, partial) else index
+        is_own = isinstance(made, type) and issubclass(made, RowIndex)  # it checks its rows itself
+        return cast(Make, index) if is_own else partial(CheckedIndex, make=index)
     if device is None:
         # Only the Euclidean norm turns into matrix products.
         return CpuIndex if metric.p == 2 else partial(MinkowskiIndex, p=metric.p)
@@ -206,12 +208,6 @@ def index_type(metric: Metric, device: str | None, index: IndexFactory | None = 
     except ImportError as error:
         raise MissingExtraError(f"searching on device {shown(device)}", "torch") from error
     return partial(TorchIndex, device=device)
-
-
-def _is_own(index: IndexFactory) -> TypeGuard[Make]:
-    """Whether this is one of iknow's own, perhaps with options: it checks its rows itself."""
-    made = index.func if isinstance(index, partial) else index
-    return isinstance(made, type) and issubclass(made, RowIndex)
 
 
 def warm_up() -> None:

@@ -109,7 +109,7 @@ class RayIndex(RowIndex):
         self._connection, self._key = "", uuid4().hex
         self._lock = Lock()
         weakref.finalize(self, _forget, self._key, self._processes)
-        self._attempt(lambda deadline: self._ready(deadline)[1], "built")
+        self._ask()
 
     def search(self, points: Floats32, scope: Scope) -> Evidence:
         return merge_evidence(self._ask("search", points, scope.in_full()))
@@ -121,45 +121,36 @@ class RayIndex(RowIndex):
         """Pickle the rows and the options; a copy starts shards of its own."""
         return self._like_this, self.arrays()
 
-    def _ask(self, method: str, *arguments: Any) -> list[Any]:
-        """The answers of all shards, in order."""
+    def _ask(self, method: str = "", *arguments: Any) -> list[Any]:
+        """The answers of all shards, in order. Without a method, build what is missing."""
         answers: dict[int, Any] = {}
-
-        def ask_the_rest(deadline: float) -> Lost:
+        deadline = time.monotonic() + self._timeout
+        for _ in range(ATTEMPTS):
             processes, lost = self._ready(deadline)
-            rest = {at: each for at, each in processes.items() if at not in answers}
+            rest = {at: each for at, each in processes.items() if method and at not in answers}
             try:
                 sent = self._key, *map(_share, arguments)
                 asked = {at: getattr(each.actor, method).remote(*sent) for at, each in rest.items()}
             except RayError as error:  # Ray's store is full, or Ray was shut down
-                return dict.fromkeys(rest, error) | lost
+                asked, lost = {}, dict.fromkeys(rest, error) | lost
             for at, answer in asked.items():
                 try:
                     answers[at] = _get(answer, deadline)
                 except RayError as error:
                     lost[at] = error
                     self._drop(at, rest[at])
-            return lost
-
-        self._attempt(ask_the_rest, "asked")
-        return [answers[at] for at in range(self.n_shards)]
-
-    def _attempt(self, work: Callable[[float], Lost], done: str) -> None:
-        """Repeat some work until it loses no shard. done: what it does to them, in errors."""
-        deadline = time.monotonic() + self._timeout
-        for _ in range(ATTEMPTS):
-            lost = work(deadline)
             if not lost:
-                return
+                return [answers[at] for at in sorted(answers)]
             if time.monotonic() >= deadline:
                 break
-        at, error = next(iter(lost.items()))
-        slow = isinstance(error, GetTimeoutError)
-        reason = f"no answer within {self._timeout:g} s" if slow else _first_line(error)
+        at, why = next(iter(lost.items()))
+        reason = f"{type(why).__name__}: {(str(why).strip() or 'it was lost').splitlines()[0]}"
+        if isinstance(why, GetTimeoutError):
+            reason = f"no answer within {self._timeout:g} s"
         raise ClusterError(
-            f"{len(lost)} of {self.n_shards} shards could not be {done}; shard {at}: {reason}. "
-            "No row is lost: call again, and they are built anew"
-        ) from error
+            f"{len(lost)} of {self.n_shards} shards could not be {'asked' if method else 'built'}; "
+            f"shard {at}: {reason}. No row is lost: call again, and they are built anew"
+        ) from why
 
     def _ready(self, deadline: float) -> tuple[dict[int, ShardProcess], Lost]:
         """The processes of all shards, after those missing were built; and why some were lost."""
@@ -168,9 +159,8 @@ class RayIndex(RowIndex):
             if connection != self._connection:  # Ray was shut down, and all shards with it
                 self._processes.clear()
                 self._connection = connection
-            missing = [at for at in range(self.n_shards) if at not in self._processes]
             begun, lost = {}, Lost()
-            for at in missing:
+            for at in sorted(set(range(self.n_shards)) - self._processes.keys()):
                 try:
                     begun[at] = self._begin(at)
                 except RayError as error:
@@ -187,7 +177,12 @@ class RayIndex(RowIndex):
 
     def _begin(self, at: int) -> tuple[ShardProcess, Any]:
         """Begin to build a shard: its process, and its sizes to come."""
-        process = find_process(self._connection, at, self.n_shards, self._resources)
+        key = self._connection, at, self.n_shards, repr(sorted(self._resources.items()))
+        with _changing.held():
+            process = _processes.get(key)
+            if process is None:
+                cores = int(ray.cluster_resources().get("CPU", 1)) // self.n_shards
+                process = _processes[key] = ShardProcess(max(1, cores), self._resources)
         part = ray.put([np.array(each) for each in self.arrays(slice(at, None, self.n_shards))])
         forgotten = [process.forgotten.popleft() for _ in range(len(process.forgotten))]
         try:
@@ -274,21 +269,6 @@ _changing, _joining = Lock(), Lock()
 _joined: dict[str, int] = {}  # by connection, the process that made it
 
 
-def find_process(
-    connection: str, at: int, n_shards: int, resources: Mapping[str, Any]
-) -> ShardProcess:
-    """Process number `at` of `n_shards`, started if it does not run yet, with its part of the
-    cluster's cores.
-    """
-    key = connection, at, n_shards, repr(sorted(resources.items()))
-    with _changing.held():
-        found = _processes.get(key)
-        if found is None:
-            cores = int(ray.cluster_resources().get("CPU", 1))
-            found = _processes[key] = ShardProcess(max(1, cores // n_shards), resources)
-        return found
-
-
 def end_process(process: ShardProcess) -> None:
     """End a process that is lost, or that does not answer: nobody is to ask it any more."""
     with _changing.held():
@@ -317,11 +297,6 @@ def _get(reference: Any, deadline: float) -> Any:
         if isinstance(error.cause, RayError):
             raise error.cause from error
         raise error.cause from None
-
-
-def _first_line(error: RayError) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0] if lines else 'it was lost'}"
 
 
 def join(address: str | None = None) -> str:

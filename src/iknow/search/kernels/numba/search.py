@@ -169,9 +169,8 @@ class WalkSearch:
             work(slice(len(queries)))
         else:
             for_each(work, cut_evenly(len(queries), QUERIES_PER_BATCH))
-        complete = np.full((shape[0], 3), np.inf)
-        complete[:, 1] = np.nextafter(answer.caps, np.inf)
-        evidence = Evidence(answer.distances, answer.neighbors, answer.rows, complete)
+        evidence = Evidence(answer.distances, answer.neighbors, answer.rows)
+        evidence.complete_below[:, 1] = np.nextafter(answer.caps, np.inf)
         return evidence, answer.given_up, sum(costs)
 
 
