@@ -111,6 +111,18 @@ class RowIndex(ABC):
         """First row of each class and, last, the number of rows: shape (n_classes + 1,)."""
         return np.searchsorted(self.labels, np.arange(self.n_classes + 1)).astype(np.int64)
 
+    def find(self, numbers: Ints) -> Ints:
+        """The positions of rows, by their numbers, of shape (n,); -1 where there is none."""
+        if not self.n_rows or not len(numbers):
+            return np.full(len(numbers), -1)
+        found = np.searchsorted(self.rows, numbers, sorter=self._by_number)
+        places = self._by_number[np.minimum(found, self.n_rows - 1)]
+        return np.where(self.rows[places] == numbers, places, -1)
+
+    @cached_property
+    def _by_number(self) -> Ints:
+        return np.argsort(self.rows, kind="stable")
+
     def arrays(self, at: slice | Ints = slice(None)) -> tuple[Floats32, Ints, int, Ints]:
         """Points, labels, n_classes and row numbers, `at` some places: what makes an index."""
         return self.points[at], self.labels[at], self.n_classes, self.rows[at]

@@ -64,7 +64,7 @@ class Union(RowIndex):
         self.base, self.gone, self.added, self._make = base, gone, added, make
         self.n_classes, self.n_features = added.n_classes, base.n_features
         self.n_rows = base.n_rows - len(gone) + added.n_rows
-        self._joined, self._places = JoinedRows(base, gone, added), Places(base.rows)
+        self._joined = JoinedRows(base, gone, added)
 
     points = property(attrgetter("_joined.points"))
     labels = property(attrgetter("_joined.labels"))
@@ -92,10 +92,8 @@ class Union(RowIndex):
         came = {"points": new, "labels": labels, "rows": rows}
         arrays = [np.concatenate([getattr(self.added, a)[kept], b]) for a, b in came.items()]
         added = self._make(*arrays[:2], n_classes, rows=arrays[2])
-        gone = np.union1d(self.gone, self._places.find(of_base))
-        after = Union(self.base, gone, added, self._make)
-        after._places = self._places  # of the same base
-        return after
+        gone = np.union1d(self.gone, self.base.find(of_base))
+        return Union(self.base, gone, added, self._make)
 
     @property
     def highest_row(self) -> int:
@@ -104,7 +102,7 @@ class Union(RowIndex):
 
     def has(self, numbers: Ints) -> Bools:
         """Which numbers are those of rows, of shape (n,)."""
-        places = self._places.find(numbers)
+        places = self.base.find(numbers)
         of_base = (places >= 0) & ~are_among(places, self.gone)
         return of_base | np.isin(numbers, self.added.rows)
 
@@ -113,8 +111,8 @@ class Union(RowIndex):
         points = np.empty((len(numbers), self.n_features), dtype=np.float32)
         labels = np.empty(len(numbers), dtype=np.int64)
         # A row that has come again is in both, and its latest state counts.
-        for index, where in ((self.base, self._places), (self.added, Places(self.added.rows))):
-            places = where.find(numbers)
+        for index in (self.base, self.added):
+            places = index.find(numbers)
             here = places >= 0
             points[here], labels[here] = index.points[places[here]], index.labels[places[here]]
         return points, labels
@@ -227,25 +225,6 @@ class JoinedRows:
     def _join(self, name: str) -> Any:
         base, gone, added = self._parts
         return np.concatenate([np.delete(getattr(base, name), gone, axis=0), getattr(added, name)])
-
-
-class Places:
-    """Where the rows of an index are, by their numbers."""
-
-    def __init__(self, rows: Ints) -> None:
-        self._rows = rows
-
-    @cached_property
-    def _order(self) -> Ints:
-        return np.argsort(self._rows, kind="stable")
-
-    def find(self, numbers: Ints) -> Ints:
-        """The positions of rows, of shape (n,); -1 where there is none."""
-        if not len(self._rows) or not len(numbers):
-            return np.full(len(numbers), -1)
-        found = np.searchsorted(self._rows, numbers, sorter=self._order)
-        places = self._order[np.minimum(found, len(self._rows) - 1)]
-        return np.where(self._rows[places] == numbers, places, -1)
 
 
 class ShardedIndex(RowIndex):
