@@ -15,7 +15,7 @@ import numpy as np
 
 from iknow.core.arrays import Floats32, Ints
 from iknow.core.decision import Decision, Scope, decide, scope_of
-from iknow.core.evidence import Evidence, empty_evidence
+from iknow.core.evidence import Evidence, empty_evidence, pad_evidence
 from iknow.core.rule import Rule
 from iknow.core.text import as_whole
 from iknow.errors import IknowError, InputError
@@ -90,6 +90,11 @@ class RowIndex(ABC):
         points = self._check(queries)
         k, per_class = check_k(k, self.n_rows), check_per_class(per_class)
         return self._search(points, Scope(per_class, per_class, k))
+
+    def search_part(self, points: Floats32, scope: Scope) -> Evidence:
+        """The evidence of a part of all rows, in full, with inf for the neighbors that it lacks."""
+        wanted = scope.in_full()._replace(any=min(scope.any, self.n_rows))
+        return pad_evidence(self._search(points, wanted), self.n_classes, scope.any)
 
     def decides(self, rule: Rule) -> bool:
         """Whether `decide` is faster than `gather` for a `rule`, as far as it is known."""

@@ -23,7 +23,7 @@ import socket
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -41,7 +41,7 @@ from iknow.metrics import Euclidean
 from iknow.search.cells import CpuIndex
 from iknow.search.index import IndexFactory, RowIndex
 from iknow.search.layer import index_type
-from iknow.search.union import search_part
+from iknow.search.union import Make
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # read when Ray starts
 try:
@@ -112,7 +112,7 @@ class RayIndex(RowIndex):
         self._ask()
 
     def search(self, points: Floats32, scope: Scope) -> Evidence:
-        return merge_evidence(self._ask("search", points, scope.in_full()))
+        return merge_evidence(self._ask("search_part", points, scope.in_full()))
 
     def warm_up(self) -> None:
         self._ask("warm_up")
@@ -129,8 +129,8 @@ class RayIndex(RowIndex):
             processes, lost = self._ready(deadline)
             rest = {at: each for at, each in processes.items() if method and at not in answers}
             try:
-                sent = self._key, *map(_share, arguments)
-                asked = {at: getattr(each.actor, method).remote(*sent) for at, each in rest.items()}
+                sent = self._key, method, *map(_share, arguments)
+                asked = {at: each.actor.ask.remote(*sent) for at, each in rest.items()}
             except RayError as error:  # Ray's store is full, or Ray was shut down
                 asked, lost = {}, dict.fromkeys(rest, error) | lost
             for at, answer in asked.items():
@@ -220,11 +220,7 @@ class Shards:
         self._indexes: dict[str, RowIndex] = {}
 
     def build(
-        self,
-        key: str,
-        make: Callable[..., RowIndex],
-        arrays: Sequence[Any],
-        forgotten: Iterable[str] = (),
+        self, key: str, make: Make, arrays: Sequence[Any], forgotten: Iterable[str] = ()
     ) -> tuple[int, int, int]:
         """Make the index of some rows, see `RowIndex.arrays`; its n_rows, n_features, n_classes.
 
@@ -237,13 +233,9 @@ class Shards:
         self._indexes[key] = made = make(points, labels, int(n_classes), rows=rows)
         return made.n_rows, made.n_features, made.n_classes
 
-    def search(self, key: str, points: Floats32, scope: Scope) -> Evidence:
-        """Evidence of this part, in full, with inf for the neighbors that it lacks."""
-        return search_part(self._indexes[key], points, scope)
-
-    def warm_up(self, key: str) -> None:
-        """Prepare and compile everything that searching needs."""
-        self._indexes[key].warm_up()
+    def ask(self, key: str, method: str, *arguments: Any) -> Any:
+        """What a method of an index answers."""
+        return getattr(self._indexes[key], method)(*arguments)
 
 
 class ShardProcess:

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -192,7 +191,7 @@ class Union(RowIndex):
         padded = pad_evidence(found, self.n_classes, scope.any)
         if not self.added.n_rows:
             return padded
-        return merge_evidence([padded, search_part(self.added, points, scope)])
+        return merge_evidence([padded, self.added.search_part(points, scope)])
 
     @cached_property
     def _removed(self) -> RowIndex:
@@ -260,19 +259,13 @@ class ShardedIndex(RowIndex):
 
     def search(self, points: Floats32, scope: Scope) -> Evidence:
         """Everything about `points`, (n, n_features), that `scope` may need."""
-        search = partial(search_part, points=points, scope=scope)
         with ThreadPoolExecutor(len(self.shards)) as pool:  # devices are waited for without the GIL
-            return merge_evidence(list(pool.map(search, self.shards)))
+            found = pool.map(lambda shard: shard.search_part(points, scope), self.shards)
+            return merge_evidence(list(found))
 
     def warm_up(self) -> None:
         for shard in self.shards:
             shard.warm_up()
-
-
-def search_part(part: RowIndex, points: Floats32, scope: Scope) -> Evidence:
-    """The evidence of a part of the rows, in full, with inf for the neighbors that it lacks."""
-    wanted = scope.in_full()._replace(any=min(scope.any, part.n_rows))
-    return pad_evidence(part._search(points, wanted), part.n_classes, scope.any)
 
 
 def are_among(numbers: Ints, known: Ints) -> Bools:

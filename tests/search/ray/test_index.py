@@ -26,7 +26,7 @@ def here(monkeypatch):
                 arrays = index.arrays(slice(at, None, index.n_shards))
                 index._processes[at].build("key", index._make, arrays)
         shards = index._processes.values() if method else ()
-        return [getattr(shard, method)("key", *arguments) for shard in shards]
+        return [shard.ask("key", method, *arguments) for shard in shards]
 
     monkeypatch.setattr(RayIndex, "_ask", ask)
     monkeypatch.setattr("iknow.search.ray.join", lambda address: None)
