@@ -61,10 +61,6 @@ class Horizon(NamedTuple):
     ratio: float = 0.0  # where d_g is inf, ratio · d_g counts as 0
     k: int = 0  # 0 for none
 
-    @property
-    def is_finite(self) -> bool:
-        return math.isfinite(self.fixed) and math.isfinite(self.ratio)
-
 
 @dataclass(frozen=True)
 class Drawing:

@@ -27,7 +27,6 @@ NO_ROW = np.iinfo(np.int64).max
 """The number of what is no row: after all others."""
 FEW = 16  # so many rows are ranked faster one after the other than by sorting, if
 MANY = 64  # so many columns are ranked at once
-LARGEST = float(np.finfo(np.float32).max)
 
 
 class Groups(NamedTuple):

@@ -167,12 +167,17 @@ class RayIndex(RowIndex):
                     lost[at] = error
             for at, (process, sizes) in begun.items():
                 try:
-                    self._check_sizes(at, _get(sizes, deadline))
+                    found, wanted = _get(sizes, deadline), self.points[at :: self.n_shards].shape
                 except RayError as error:
                     lost[at] = error
                     end_process(process)
-                else:
-                    self._processes[at] = process
+                    continue
+                if found != (*wanted, self.n_classes):
+                    raise InputError(
+                        f"shard {at} must hold {wanted[0]} rows of {wanted[1]} features and "
+                        f"{self.n_classes} classes, as all shards do; its index reports {found}"
+                    )
+                self._processes[at] = process
             return dict(self._processes), lost
 
     def _begin(self, at: int) -> tuple[ShardProcess, Any]:
@@ -189,15 +194,6 @@ class RayIndex(RowIndex):
             return process, process.actor.build.remote(self._key, self._make, part, forgotten)
         except TypeError as error:
             raise InputError(f"make cannot be sent to another process: {error}") from error
-
-    def _check_sizes(self, at: int, sizes: tuple[int, int, int]) -> None:
-        """Refuse an index that is not of the rows it was given."""
-        n_rows, n_features = self.points[at :: self.n_shards].shape
-        if sizes != (n_rows, n_features, self.n_classes):
-            raise InputError(
-                f"shard {at} must hold {n_rows} rows of {n_features} features and "
-                f"{self.n_classes} classes, as all shards together do; its index reports {sizes}"
-            )
 
     def _drop(self, at: int, process: ShardProcess) -> None:
         """Give up a shard, unless another thread has replaced it already."""

@@ -24,7 +24,7 @@ from iknow.core.text import shorten, shown
 from iknow.errors import InputError
 from iknow.locking import cached_property
 from iknow.pages import slices
-from iknow.search.engine import LARGEST, NO_ROW, Blocks, Found, Groups, lowest_of_stack
+from iknow.search.engine import NO_ROW, Blocks, Found, Groups, lowest_of_stack
 from iknow.search.index import RowIndex
 
 Precision = Literal["fp16", "bf16", "float32"]
@@ -101,7 +101,7 @@ class TorchIndex(RowIndex):
         """
         super().warm_up()
         if self._uses_triton:
-            self.gather(np.full((1, self.n_features), LARGEST, dtype=np.float32))
+            self.gather(np.full((1, self.n_features), PADDING, dtype=np.float32))
 
     @property
     def _uses_triton(self) -> bool:
