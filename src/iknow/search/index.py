@@ -92,7 +92,7 @@ class RowIndex(ABC):
         return self._search(points, Scope(per_class, per_class, k))
 
     def search_part(self, points: Floats32, scope: Scope) -> Evidence:
-        """The evidence of a part of all rows, in full, with inf for the neighbors that it lacks."""
+        """All about `points` in `scope` that a part of the rows says; inf for missing neighbors."""
         wanted = scope.in_full()._replace(any=min(scope.any, self.n_rows))
         return pad_evidence(self._search(points, wanted), self.n_classes, scope.any)
 
@@ -117,7 +117,7 @@ class RowIndex(ABC):
         return np.searchsorted(self.labels, np.arange(self.n_classes + 1)).astype(np.int64)
 
     def find(self, numbers: Ints) -> Ints:
-        """The positions of rows, by their numbers, of shape (n,); -1 where there is none."""
+        """The positions of rows, by their `numbers`, of shape (n,); -1 where there is none."""
         if not self.n_rows or not len(numbers):
             return np.full(len(numbers), -1)
         found = np.searchsorted(self.rows, numbers, sorter=self._by_number)
