@@ -170,6 +170,26 @@ def lanes_within(builder: Any, values: Any, start: Any, limit: Any) -> Any:
     return _bits_within(builder, _load(builder, values, start), limit)
 
 
+@_written(types.float32)
+def lowest_of(builder: Any, values: Any, start: Any, n: Any) -> Any:
+    """The lowest of n numbers from values[start] on, inf if n is 0; a whole vector may be read."""
+    low = cgutils.alloca_once_value(builder, _constant(float("inf")))
+    kind = ir.VectorType(_INT, LANES)
+    lanes = ir.Constant(kind, list(range(LANES)))
+    with cgutils.for_range(
+        builder, builder.sdiv(builder.add(n, _INT(LANES - 1)), _INT(LANES))
+    ) as each:
+        done = builder.mul(each.index, _INT(LANES))
+        left = _splat(builder, builder.sub(n, done), kind)
+        some = _load(builder, values, builder.add(start, done))
+        there = builder.and_(
+            builder.icmp_signed("<", lanes, left),
+            builder.fcmp_ordered("<", some, builder.load(low)),
+        )
+        builder.store(builder.select(there, some, builder.load(low)), low)
+    return _smallest_lane(builder, builder.load(low))
+
+
 @_written(types.float64)
 def sum_of_eights(
     builder: Any, queries: Any, query: Any, points: Any, row: Any, start: Any, n: Any
@@ -301,8 +321,8 @@ def _constant(number: float) -> Any:
     return ir.Constant(_VECTOR, [number] * LANES)
 
 
-def _splat(builder: Any, number: Any) -> Any:
-    first = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), number, ir.IntType(32)(0))
+def _splat(builder: Any, number: Any, kind: Any = _VECTOR) -> Any:
+    first = builder.insert_element(ir.Constant(kind, ir.Undefined), number, ir.IntType(32)(0))
     return _shuffle(builder, first, [0] * LANES)
 
 

@@ -42,6 +42,7 @@ from iknow.search.kernels.numba.vectors import (
     bounds_for_six,
     lanes_within,
     lowest_bit,
+    lowest_of,
     minima_for_one,
     minima_for_six,
     prefetch,
@@ -305,10 +306,9 @@ def _find_least(walk: Walk, i: int, limits: Limits, at: int) -> None:
     tree, memory, placed = walk.tree, walk.memory, walk.queries.points
     size, offset = (placed.shape[1] + 2) * LANES, _ball_offset(limits)
     for code in range(len(memory.least)):
-        values, first, last = memory.values, 0, LANES
+        values, first, n = memory.values, 0, LANES
         if len(memory.bounds):
-            values, first = memory.bounds, at + _first_bound(walk, code)
-            last = first + tree.counts[code, 0]
+            values, first, n = memory.bounds, at + _first_bound(walk, code), tree.counts[code, 0]
             if not walk.question.is_flat:
                 memory.costs[0] += tree.counts[code, 1] // 4  # together they cost less than alone
                 for panel in range(
@@ -321,11 +321,8 @@ def _find_least(walk: Walk, i: int, limits: Limits, at: int) -> None:
             none = np.float32(-np.inf)
             scan_balls(tree.nodes, start, placed.shape[1], placed, i, offset, none, values)
         else:
-            last = 0
-        lowest = np.float32(np.inf)
-        for place in range(first, last):
-            lowest = values[place] if values[place] < lowest else lowest
-        memory.least[code] = lowest
+            n = 0
+        memory.least[code] = lowest_of(values, first, n)
 
 
 @inlined
@@ -342,32 +339,34 @@ def _sweep(walk: Walk, limits: Limits, task: Task, at: int) -> None:
     first, n_panels = tree.firsts[task.code, 0], tree.counts[task.code, 0]
     start = at + _first_bound(walk, task.code)
     size = (walk.queries.points.shape[1] + 1) * LANES
-    best, n_waiting = 0, 0
-    while bounds[start + best] != memory.least[task.code]:
-        best += 1
-    for group in range(-LANES, n_panels, LANES):
-        reach = _reach(walk, task)
-        limit = _row_limit(reach, limits)
-        if group < 0:  # the best panel comes first
-            base, bits = best, np.uint64(1)
-        else:
-            most = limit if walk.question.is_flat else _ball_limit(reach, limits)
-            base, bits = group, lanes_within(bounds, start + group, most)
-            bits &= _existing(n_panels - group)
+    best, n_waiting, is_flat = 0, 0, walk.question.is_flat
+    bits = lanes_within(bounds, start, memory.least[task.code])
+    while not bits:
+        best += LANES
+        bits = lanes_within(bounds, start + best, memory.least[task.code])
+    best += lowest_bit(bits)
+    # The best panel comes first.
+    n_waiting = _collect(walk, task.i, _row_limit(_reach(walk, task), limits), first + best, 0)
+    group = 0
+    while True:
+        if n_waiting > ENOUGH or group == 0 or group >= n_panels:
+            _settle(walk, limits, task, n_waiting)
+            n_waiting, reach = 0, _reach(walk, task)
+            limit = _row_limit(reach, limits)
+            most = limit if is_flat else _ball_limit(reach, limits)
+        if group >= n_panels or memory.costs[2] > task.most:
+            break
+        bits = lanes_within(bounds, start + group, most) & _existing(n_panels - group)
         ahead = bits
         while ahead:
-            prefetch(walk.pack.panels, (first + base + lowest_bit(ahead)) * size, PANEL_BYTES)
+            prefetch(walk.pack.panels, (first + group + lowest_bit(ahead)) * size, PANEL_BYTES)
             ahead &= ahead - np.uint64(1)
         while bits:
-            panel = base + lowest_bit(bits)
+            panel = group + lowest_bit(bits)
             bits &= bits - np.uint64(1)
-            if panel != best or group < 0:
+            if panel != best:
                 n_waiting = _collect(walk, task.i, limit, first + panel, n_waiting)
-        if group < 0 or n_waiting > ENOUGH or group + LANES >= n_panels:
-            _settle(walk, limits, task, n_waiting)
-            n_waiting = 0
-            if memory.costs[2] > task.most:
-                break
+        group += LANES
 
 
 @inlined
