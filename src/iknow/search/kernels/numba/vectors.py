@@ -102,20 +102,38 @@ def bounds_for_six(
 
 
 @_written(types.void)
-def minima_for_one(
-    builder: Any, panels: Any, start: Any, n_panels: Any, n_terms: Any, queries: Any, query: Any,
-    out: Any, out_start: Any,
+def coarse_minima(
+    builder: Any, coarse: Any, n_pairs: Any, numbers: Any, unit: Any, margin: Any, panels: Any,
+    size: Any, n_panels: Any, out: Any, out_start: Any,
 ) -> None:  # fmt: skip
-    """The lowest bound of each of several panels for a single query, a row of 2D `queries`.
+    """The lowest bound of each panel for a single query, from integers: see `Coarse`.
 
-    out[out_start + i] becomes the minimum over the slots of the i-th panel from `start` on.
+    With I the sum of products of a slot's integers with `numbers`, out[out_start + i] becomes the
+    minimum over the slots of panels[i size + slot] + unit I, minus a margin.
     """
-    size = builder.mul(builder.add(n_terms, _INT(1)), _INT(LANES))
+    wide, sums = ir.VectorType(ir.IntType(32), 2 * LANES), ir.VectorType(ir.IntType(32), LANES)
+    short = ir.VectorType(ir.IntType(16), 2 * LANES)
+    given = builder.bitcast(numbers.data, ir.IntType(32).as_pointer())
+    total = cgutils.alloca_once(builder, sums)
     with cgutils.for_range(builder, n_panels) as panel:
-        base = builder.add(start, builder.mul(panel.index, size))
-        whole = _sum_panel(builder, panels, base, n_terms, queries, query)
-        place = builder.gep(out.data, [builder.add(out_start, panel.index)])
-        builder.store(_smallest_lane(builder, whole), place)
+        first = builder.mul(builder.mul(panel.index, n_pairs), _INT(2 * LANES))
+        builder.store(ir.Constant(sums, [0] * LANES), total)
+        with cgutils.for_range(builder, n_pairs) as pair:
+            place = builder.add(first, builder.mul(pair.index, _INT(2 * LANES)))
+            kind = ir.VectorType(ir.IntType(8), 2 * LANES).as_pointer()
+            row = builder.load(builder.bitcast(builder.gep(coarse.data, [place]), kind))
+            row.align = 1
+            both = _splat(builder, builder.load(builder.gep(given, [pair.index])), sums)
+            # One instruction multiplies 32 of these and adds them in pairs.
+            products = builder.mul(
+                builder.sext(row, wide), builder.sext(builder.bitcast(both, short), wide)
+            )
+            even, odd = (_shuffle(builder, products, list(range(i, 2 * LANES, 2))) for i in (0, 1))
+            builder.store(builder.add(builder.load(total), builder.add(even, odd)), total)
+        whole = builder.fmul(builder.sitofp(builder.load(total), _VECTOR), _splat(builder, unit))
+        whole = builder.fadd(whole, _load(builder, panels, builder.mul(panel.index, size)))
+        lowest = builder.fsub(_smallest_lane(builder, whole), margin)
+        builder.store(lowest, builder.gep(out.data, [builder.add(out_start, panel.index)]))
 
 
 @_written(types.uint64)

@@ -40,10 +40,10 @@ from iknow.search.kernels.numba.vectors import (
     LANES,
     QUERIES_AT_ONCE,
     bounds_for_six,
+    coarse_minima,
     lanes_within,
     lowest_bit,
     lowest_of,
-    minima_for_one,
     minima_for_six,
     prefetch,
     scan_balls,
@@ -78,11 +78,26 @@ class Shadows(NamedTuple):
     blur: float
 
 
+class Coarse(NamedTuple):
+    """Panels in integers of 8 bits, so that a query alone reads few bytes.
+
+    A row has integers i, -x̂_j ≈ i_j s_j, and a query k, s_j q̂_j ≈ u k_j, off by u/2 at most. So
+    -x̂·q̂ >= u Σ i_j k_j - 64 d u - error |q̂|, where no row is further than `error` from what its
+    integers say. As |x̂_j| <= 1, rounding to float32 costs less than 2^-20 d (1 + |q̂|) besides.
+
+    panels: flat, of int8; 16 pairs of numbers for every two terms. steps: s, of shape (d,).
+    """
+
+    panels: Any
+    steps: Floats
+    error: float
+
+
 class Question(NamedTuple):
     """What is asked: how many rows of the believed class and of others, and the horizon but for k.
 
     patience: how many rows to measure for one query before giving up. is_flat: whether to bound
-    all panels rather than walk down the tree.
+    all panels rather than walk down the tree; for `ALONE` queries that takes their integers.
     """
 
     own: int
@@ -98,14 +113,15 @@ class Answer(NamedTuple):
 
     distances, rows: the nearest of each class, of shape (n_queries, n_classes, m), filled with inf
     and -1. neighbors: distances to the k nearest rows, of shape (n_queries, k), filled with inf.
-    caps: how far all is known, of shape (n_queries,). given_up: of shape (n_queries,), marks
-    queries that ran out of patience, about which nothing is known.
+    complete: how far all is known, as evidence has it, of shape (n_queries, 3), filled with inf.
+    given_up: of shape (n_queries,), marks queries that ran out of patience, about which nothing is
+    known.
     """
 
     distances: Floats
     rows: Ints
     neighbors: Floats
-    caps: Floats
+    complete: Floats
     given_up: Bools
 
 
@@ -178,8 +194,8 @@ class Task(NamedTuple):
 
 @compiled
 def walk_batch(
-    pack: Pack, tree: Tree, shadows: Shadows, queries: Queries, belief: Ints, order: Ints,
-    question: Question, answer: Answer,
+    pack: Pack, coarse: Coarse, tree: Tree, shadows: Shadows, queries: Queries, belief: Ints,
+    order: Ints, question: Question, answer: Answer,
 ) -> Any:  # fmt: skip
     """Fill in the answer about a batch; returns the panels, shadows and rows looked at.
 
@@ -207,7 +223,7 @@ def walk_batch(
     for start in range(0, n_queries, at_once):
         some = order[start : start + at_once]
         if question.is_flat:
-            _bound_panels(pack.panels, n_panels, queries.points[some], memory.bounds)
+            _bound_panels(pack.panels, coarse, n_panels, queries.points[some], memory.bounds)
         elif sweeps_balls:
             _bound_balls(tree.nodes, stride // LANES, queries.points[some], memory.bounds)
         for at in range(len(some)):
@@ -217,12 +233,14 @@ def walk_batch(
 
 
 @compiled
-def _bound_panels(panels: Floats32, n_panels: int, placed: Floats32, bounds: Floats32) -> None:
+def _bound_panels(
+    panels: Floats32, coarse: Coarse, n_panels: int, placed: Floats32, bounds: Floats32
+) -> None:
     """The lowest bound of each panel for a few queries, one query after the other."""
     n_queries, n_terms = placed.shape
     if n_queries <= ALONE:
         for i in range(n_queries):
-            minima_for_one(panels, 0, n_panels, n_terms, placed, i, bounds, i * n_panels)
+            _bound_coarsely(panels, coarse, n_panels, placed[i], bounds, i * n_panels)
         return
     grouped, size = group_queries(placed), n_terms * QUERIES_AT_ONCE
     for panel in range(n_panels):
@@ -231,6 +249,24 @@ def _bound_panels(panels: Floats32, n_panels: int, placed: Floats32, bounds: Flo
                 panels, panel * (n_terms + 1) * LANES, 1, n_terms, grouped, group * size, bounds,
                 group * QUERIES_AT_ONCE * n_panels + panel, n_panels,
             )  # fmt: skip
+
+
+@compiled
+def _bound_coarsely(
+    panels: Floats32, coarse: Coarse, n_panels: int, query: Floats32, bounds: Floats32, at: int
+) -> None:
+    """The lowest bound of each panel for one query, from integers."""
+    n_terms, weighted = len(query), query * coarse.steps
+    norm = np.sqrt(np.square(query.astype(np.float64)).sum())
+    unit = np.float32(max(np.abs(weighted).max() / 32000, 2.0**-60))
+    numbers = np.zeros(n_terms + n_terms % 2, dtype=np.int16)
+    for j in range(n_terms):
+        numbers[j] = np.rint(weighted[j] / unit)
+    margin = coarse.error * norm + n_terms * (64 * unit + 2.0**-20 * (1 + norm))
+    coarse_minima(
+        coarse.panels, len(numbers) // 2, numbers, unit, margin * (1 + 2.0**-20), panels,
+        (n_terms + 1) * LANES, n_panels, bounds, at,
+    )  # fmt: skip
 
 
 @compiled
@@ -285,7 +321,7 @@ def _search(walk: Walk, i: int, own: int, at: int) -> None:
             horizon = max(horizon, question.ratio * near[question.own - 1])
         is_own = False
     cap = _cap(horizon, other, neighbors, i)
-    answer.caps[i] = cap
+    answer.complete[i, 1] = np.nextafter(cap, np.inf)
     for code in range(len(least)):
         for place in range(m):
             if code != own and answer.distances[i, code, place] > cap:
