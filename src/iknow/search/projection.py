@@ -79,7 +79,7 @@ def choose_coordinates(rows: Floats32) -> Coordinates:
         return Coordinates()
     if n_features > FEW_FEATURES:
         near = max(11, min(47, n_features // 14 | 3))
-        return Projection(rows, near, min(135, max(2 * near, 2 * n_features // 7) | 7))
+        return Projection(rows, near, min(143, max(2 * near, 2 * n_features // 7) | 7))
     some = rows[:: -(-len(rows) // SAMPLE)]
     sample = some - some.mean(axis=0, dtype=np.float64)
     seen, spread = np.square(sample @ find_directions(sample, NEAR)), np.square(sample)

@@ -87,18 +87,20 @@ def minima_for_six(
 
 
 @_written(types.void)
-def bounds_for_six(
-    builder: Any, panels: Any, start: Any, n_terms: Any, queries: Any, first_query: Any, out: Any,
-    out_start: Any, stride: Any,
+def balls_for_six(
+    builder: Any, nodes: Any, start: Any, n_terms: Any, queries: Any, first_query: Any,
+    offsets: Any, first: Any, out: Any, out_start: Any, stride: Any,
 ) -> None:  # fmt: skip
-    """The bounds of one panel for each of a few queries, as `scan_panel` computes them.
+    """The distances of each of a few queries from the 16 balls of a panel, as in `scan_balls`.
 
-    For i < QUERIES_AT_ONCE and each slot, in out[out_start + i stride + slot]; `queries` are those
-    of `minima_for_six`.
+    For i < QUERIES_AT_ONCE and each slot, in out[out_start + i stride + slot]; the offset of the
+    i-th is offsets[first + i], and `queries` are those of `minima_for_six`.
     """
-    for i, total in enumerate(_sums_for_six(builder, panels, start, n_terms, queries, first_query)):
+    radii = _load(builder, nodes, _term_offset(builder, start, n_terms))
+    for i, total in enumerate(_sums_for_six(builder, nodes, start, n_terms, queries, first_query)):
+        offset = builder.load(builder.gep(offsets.data, [builder.add(first, _INT(i))]))
         place = builder.add(out_start, builder.mul(_INT(i), stride))
-        _store(builder, builder.load(total), out, place)
+        _store(builder, _apart(builder, builder.load(total), offset, radii), out, place)
 
 
 @_written(types.void)
@@ -168,18 +170,6 @@ def scan_balls(
     apart = _apart(builder, whole, offset, radii)
     _store(builder, apart, out, _INT(0))
     return _bits_within(builder, apart, limit)
-
-
-@_written(types.void)
-def turn_into_distances(
-    builder: Any, bounds: Any, place: Any, nodes: Any, radii: Any, offset: Any
-) -> None:
-    """Replace the 16 bounds of centers from bounds[place] on by the distances of their balls.
-
-    As `scan_balls` does; the radii start at nodes[radii].
-    """
-    whole, reach = _load(builder, bounds, place), _load(builder, nodes, radii)
-    _store(builder, _apart(builder, whole, offset, reach), bounds, place)
 
 
 @_written(types.uint64)

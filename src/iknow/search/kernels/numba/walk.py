@@ -39,7 +39,7 @@ from iknow.search.kernels.numba.tree import Tree
 from iknow.search.kernels.numba.vectors import (
     LANES,
     QUERIES_AT_ONCE,
-    bounds_for_six,
+    balls_for_six,
     coarse_minima,
     lanes_within,
     lowest_bit,
@@ -48,7 +48,6 @@ from iknow.search.kernels.numba.vectors import (
     prefetch,
     scan_balls,
     scan_panel,
-    turn_into_distances,
 )
 
 ALONE = 2  # up to so many queries are faster one by one
@@ -225,7 +224,7 @@ def walk_batch(
         if question.is_flat:
             _bound_panels(pack.panels, coarse, n_panels, queries.points[some], memory.bounds)
         elif sweeps_balls:
-            _bound_balls(tree.nodes, stride // LANES, queries.points[some], memory.bounds)
+            _measure_balls(walk, stride // LANES, some)
         for at in range(len(some)):
             if not answer.given_up[some[at]]:
                 _search(walk, some[at], belief[some[at]], at * stride)
@@ -270,15 +269,18 @@ def _bound_coarsely(
 
 
 @compiled
-def _bound_balls(nodes: Floats32, n_panels: int, placed: Floats32, bounds: Floats32) -> None:
-    """The bounds of the centers of all cells for a few queries, one query after the other."""
-    n_terms = placed.shape[1]
-    grouped, size, stride = group_queries(placed), n_terms * QUERIES_AT_ONCE, n_panels * LANES
+def _measure_balls(walk: Walk, n_panels: int, some: Ints) -> None:
+    """The distances of all cells from a few queries, one query after the other."""
+    placed, bounds = walk.queries.points[some], walk.memory.bounds
+    grouped, n_terms, stride = group_queries(placed), placed.shape[1], n_panels * LANES
+    offsets = np.zeros(len(grouped) // n_terms, dtype=np.float32)
+    for at in range(len(some)):
+        offsets[at] = _ball_offset(_limits_of(walk, some[at]))
     for panel in range(n_panels):  # those of the lowest level come first, class by class
-        for group in range(len(grouped) // size):
-            bounds_for_six(
-                nodes, panel * (n_terms + 2) * LANES, n_terms, grouped, group * size, bounds,
-                group * QUERIES_AT_ONCE * stride + panel * LANES, stride,
+        for at in range(0, len(offsets), QUERIES_AT_ONCE):
+            balls_for_six(
+                walk.tree.nodes, panel * (n_terms + 2) * LANES, n_terms, grouped, at * n_terms,
+                offsets, at, bounds, at * stride + panel * LANES, stride,
             )  # fmt: skip
 
 
@@ -340,21 +342,15 @@ def _find_least(walk: Walk, i: int, limits: Limits, at: int) -> None:
     around cells if these are swept, else at the top.
     """
     tree, memory, placed = walk.tree, walk.memory, walk.queries.points
-    size, offset = (placed.shape[1] + 2) * LANES, _ball_offset(limits)
     for code in range(len(memory.least)):
         values, first, n = memory.values, 0, LANES
         if len(memory.bounds):
             values, first, n = memory.bounds, at + _first_bound(walk, code), tree.counts[code, 0]
             if not walk.question.is_flat:
                 memory.costs[0] += tree.counts[code, 1] // 4  # together they cost less than alone
-                for panel in range(
-                    tree.firsts[code, 1], tree.firsts[code, 1] + tree.counts[code, 1]
-                ):
-                    radii = (panel + 1) * size - LANES
-                    turn_into_distances(values, at + panel * LANES, tree.nodes, radii, offset)
         elif tree.counts[code, 0]:
-            start = tree.firsts[code, tree.top[code]] * size
-            none = np.float32(-np.inf)
+            start = tree.firsts[code, tree.top[code]] * (placed.shape[1] + 2) * LANES
+            offset, none = _ball_offset(limits), np.float32(-np.inf)
             scan_balls(tree.nodes, start, placed.shape[1], placed, i, offset, none, values)
         else:
             n = 0
