@@ -162,6 +162,7 @@ class WalkSearch:
             np.full((shape[0], k), np.inf), np.full((shape[0], 3), np.inf),
             np.zeros(shape[0], dtype=np.bool_),
         )  # fmt: skip
+        question = Question(scope.own, scope.other, *horizon[:2], patience, is_flat)
         scale = self.coordinates.stretch, 1 / self.coordinates.unit, self.coordinates.blur
         costs = []
 
@@ -174,8 +175,6 @@ class WalkSearch:
                 order = np.lexsort((near[:, 0], belief[part]))
             batch = self.packed.place(queries[part], near)
             shadows = Shadows(self.far, far, slack, *scale)
-            flat = is_flat and (len(near) > ALONE or len(self.coarse.panels) > 0)
-            question = Question(scope.own, scope.other, *horizon[:2], patience, flat)
             rows = self.packed.pack, self.coarse, self.tree, shadows
             costs.append(walk_batch(*rows, batch, belief[part], order, question, own))
 

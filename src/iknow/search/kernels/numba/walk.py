@@ -84,7 +84,8 @@ class Coarse(NamedTuple):
     -x̂·q̂ >= u Σ i_j k_j - 64 d u - error |q̂|, where no row is further than `error` from what its
     integers say. As |x̂_j| <= 1, rounding to float32 costs less than 2^-20 d (1 + |q̂|) besides.
 
-    panels: flat, of int8; 16 pairs of numbers for every two terms. steps: s, of shape (d,).
+    panels: flat, of int8; 16 pairs of numbers for every two terms; empty where there are no
+    shadows. steps: s, of shape (d,).
     """
 
     panels: Any
@@ -96,7 +97,7 @@ class Question(NamedTuple):
     """What is asked: how many rows of the believed class and of others, and the horizon but for k.
 
     patience: how many rows to measure for one query before giving up. is_flat: whether to bound
-    all panels rather than walk down the tree; for `ALONE` queries that takes their integers.
+    all panels rather than walk down the tree.
     """
 
     own: int
@@ -238,8 +239,15 @@ def _bound_panels(
     """The lowest bound of each panel for a few queries, one query after the other."""
     n_queries, n_terms = placed.shape
     if n_queries <= ALONE:
+        values, none = np.empty(LANES, dtype=np.float32), np.float32(-np.inf)
         for i in range(n_queries):
-            _bound_coarsely(panels, coarse, n_panels, placed[i], bounds, i * n_panels)
+            if len(coarse.panels):
+                _bound_coarsely(panels, coarse, n_panels, placed[i], bounds, i * n_panels)
+                continue
+            for panel in range(n_panels):
+                start = panel * (n_terms + 1) * LANES
+                scan_panel(panels, start, n_terms, placed, i, none, values)
+                bounds[i * n_panels + panel] = lowest_of(values, 0, LANES)
         return
     grouped, size = group_queries(placed), n_terms * QUERIES_AT_ONCE
     for panel in range(n_panels):
