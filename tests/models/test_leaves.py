@@ -23,9 +23,9 @@ from iknow.core.assertion import Assertion, Reason
 from iknow.errors import InputError, LayerError
 from iknow.metrics import Euclidean, Gapped, Hamming
 from iknow.models import SklearnModel
-from iknow.models.gaps import find_numbers, takes_gaps
-from iknow.models.leaves import as_leaves, find_leaves, has_leaves
-from iknow.models.lengths import measure
+from iknow.models.inputs import measure
+from iknow.models.table import find_numbers, takes_gaps
+from iknow.models.trees import as_leaves, find_leaves, has_leaves
 from iknow.testing import ModelContract
 
 X, Y = load_iris(return_X_y=True)

@@ -29,10 +29,9 @@ from iknow.core.arrays import Floats32
 from iknow.metrics import Cosine, Euclidean, Gapped, Hamming, Metric, Scaled
 from iknow.metrics.hamming import LEAVES
 from iknow.metrics.sklearn_parts import unwrap
-from iknow.models.gaps import NUMBERS
 from iknow.models.model import Model
-from iknow.models.scales import share_of_quieter_half
 from iknow.models.sklearn import SklearnModel
+from iknow.models.table import NUMBERS, share_of_quieter_half
 
 Role = Literal["input", "hidden", "output", "leaves", "numbers"]
 

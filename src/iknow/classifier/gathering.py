@@ -18,7 +18,7 @@ from iknow.core.evidence import Evidence, discard_evidence, stack_evidence
 from iknow.core.rule import Rule
 from iknow.errors import InputError
 from iknow.explain.on_request import OnRequest
-from iknow.models.joining import join_observations, join_whole
+from iknow.models.joined import join_observations, join_whole
 from iknow.models.model import Observation
 from iknow.models.samples import Samples
 from iknow.search.index import Index

@@ -20,7 +20,7 @@ import numpy as np
 from iknow.core.arrays import Floats32, Ints
 from iknow.errors import InputError, LayerError
 from iknow.metrics import Metric
-from iknow.models.joining import join_observations
+from iknow.models.joined import join_observations
 from iknow.models.model import Model, Observation
 from iknow.models.samples import Samples
 from iknow.pages import read_through

@@ -21,7 +21,7 @@ from iknow.core.level import are_probabilities
 from iknow.errors import InputError, LayerError
 from iknow.evaluation.peers import Observed
 from iknow.models.inputs import count_samples, cut_batches
-from iknow.models.joining import join_whole
+from iknow.models.joined import join_whole
 from iknow.models.model import Model
 from iknow.models.precomputed import PrecomputedModel
 from iknow.models.sklearn import SklearnModel

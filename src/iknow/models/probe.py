@@ -21,11 +21,11 @@ import numpy as np
 
 from iknow.core.arrays import Floats, Ints
 from iknow.errors import BundleError
-from iknow.models.inputs import choose_rows, count_samples, cut_batches
-from iknow.models.joining import join_whole
+from iknow.models.inputs import choose_rows, count_samples, cut_batches, take_rows
+from iknow.models.joined import join_whole
 from iknow.models.model import Model, Observation
 from iknow.models.precomputed import PrecomputedModel
-from iknow.models.stored_inputs import restore_inputs, store_inputs, take_rows
+from iknow.models.stored_inputs import keep_rows, restore_inputs, store_inputs
 
 MOST_ROWS = 32
 MOST_BYTES = 1 << 20  # of all inputs, scores and activations
@@ -155,7 +155,7 @@ def make_probe(
     if isinstance(model, PrecomputedModel):
         return "it was made from precomputed outputs, without the model"
     places = choose_rows(codes, MOST_ROWS)
-    chosen = take_rows(inputs, places)
+    chosen = keep_rows(inputs, places)
     if chosen is None:
         return f"inputs of type {type(inputs).__name__} cannot be kept in a bundle"
     n = count_samples(chosen)

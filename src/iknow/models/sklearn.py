@@ -24,14 +24,12 @@ from iknow.core.text import shown
 from iknow.errors import IknowError, InputError, LayerError, RefusedError
 from iknow.metrics.hamming import LEAVES
 from iknow.metrics.sklearn_parts import ACTIVATIONS, unwrap
-from iknow.models.apart import observe_if_taken
-from iknow.models.booster import as_classifier, check_boosted, is_refusal
-from iknow.models.gaps import NUMBERS, find_numbers, takes_gaps
-from iknow.models.inputs import as_dense, count_samples, own_copy
-from iknow.models.leaves import find_leaves, has_leaves
-from iknow.models.lengths import Sizes
+from iknow.models.inputs import Sizes, count_samples, own_copy
 from iknow.models.model import Model, Observation, check_layers, check_type, make_observation
-from iknow.models.numbers import as_array, as_numbers, is_sparse
+from iknow.models.numbers import as_array, as_dense, as_numbers, is_sparse
+from iknow.models.refused import is_refusal, observe_if_taken
+from iknow.models.table import NUMBERS, find_numbers, takes_gaps
+from iknow.models.trees import as_booster, check_boosted, find_leaves, has_leaves
 
 
 class SklearnModel(Model):
@@ -86,7 +84,7 @@ class SklearnModel(Model):
         their leaves.
 
         If what enters them in this `batch` has gaps or is not all numbers, and the classifier takes
-        that, its numbers stand for it (`iknow.models.gaps`).
+        that, its numbers stand for it (`iknow.models.table`).
         """
         n_hidden = len(self.final.coefs_) - 1 if self._is_network else 0
         first = self._find_entrance(batch)
@@ -293,4 +291,4 @@ def check_classes(estimator: Any) -> None:
 
 def read_booster(model: Any) -> SklearnModel:
     """The adapter for a trained model of xgboost, lightgbm or catboost itself."""
-    return SklearnModel(as_classifier(model))
+    return SklearnModel(as_booster(model))
