@@ -11,7 +11,7 @@ from torch import nn
 
 from iknow.errors import InputError, LayerError
 from iknow.models.inputs import cut_batches
-from iknow.models.joined import join_observations, join_whole, observe_all
+from iknow.models.joined import join_whole, observe_all
 from iknow.models.model import Observation, check_layers, make_observation
 from iknow.models.precomputed import PrecomputedModel
 from iknow.models.sklearn import SklearnModel
@@ -123,10 +123,12 @@ def test_missing_batches_are_an_error(n_batches, got):
         observe_all(PrecomputedModel(), batches, 2 * N, ())
 
 
-def test_successive_observations_join_without_their_activations():
+def test_successive_observations_join_with_and_without_activations():
     whole = make_observation(*outputs())
-    joined = join_observations([whole[:4], whole[4:5], whole[5:]])
-    equal(joined, make_observation(SCORES, {}, invalid=whole.invalid))
+    parts = [whole[:4], whole[4:5], whole[5:]]
+    equal(join_whole(parts), whole)
+    parts = [replace(part, activations={}) for part in parts]
+    equal(join_whole(parts), make_observation(SCORES, {}, invalid=whole.invalid))
 
 
 # One observation

@@ -32,16 +32,20 @@ def observe_all(
             widths.add(part.scores.shape[1])
             yield replace(part, scores=np.empty((len(part), 0)))
 
-    whole = join_whole(parts(), n_samples)
+    return join_whole(parts(), n_samples), only_width(widths)
+
+
+def only_width(widths: set[int]) -> int:
+    """The number of score columns, if it is the same for all samples."""
     if len(widths) != 1:
         raise InputError(
             f"the scores must have a column for each class; got {min(widths)} columns for some "
             f"samples and {max(widths)} for others"
         )
-    return whole, widths.pop()
+    return next(iter(widths))
 
 
-def join_whole(parts: Iterable[Observation], n_samples: int | None) -> Observation:
+def join_whole(parts: Iterable[Observation], n_samples: int | None = None) -> Observation:
     """Successive observations as one, activations included.
 
     n_samples: of all, to allocate each array once; None if nobody knows.
@@ -65,7 +69,7 @@ def put(whole: Observation, rows: slice | Ints, part: Observation) -> None:
     whole.scores[rows], whole.belief[rows] = part.scores, part.belief
     whole.invalid[rows] = part.invalid
     for layer, values in part.activations.items():
-        _check_width(layer, values, whole.activations[layer])
+        check_width(layer, values, whole.activations[layer].shape[1])
         whole.activations[layer][rows] = values
 
 
@@ -77,29 +81,27 @@ def _join_all(parts: Iterable[Observation]) -> Observation:
     for part in parts:
         for layer, values in part.activations.items():
             before = activations.setdefault(layer, [])
-            _check_width(layer, values, before[0] if before else values)
             before.append(values)
+            check_width(layer, values, before[0].shape[1])
         n += len(part)
         widths = {layer: before[0].shape[1] for layer, before in activations.items()}
         _check_memory(widths, n, held=True)
         rest.append(replace(part, activations={}))
     whole = {layer: np.concatenate(activations.pop(layer)) for layer in list(activations)}
-    return replace(join_observations(rest), activations=whole)
+    scores, belief, invalid = map(
+        np.concatenate,
+        zip(*((part.scores, part.belief, part.invalid) for part in rest), strict=True),
+    )
+    return Observation(scores, belief, whole, invalid)
 
 
-def _check_width(layer: str, values: Floats32, before: Floats32) -> None:
-    if values.shape[1] != before.shape[1]:
+def check_width(layer: str, values: Floats32, width: int) -> None:
+    """Refuse activations of another width than those before."""
+    if values.shape[1] != width:
         raise LayerError(
             f"layer {layer!r} gives {values.shape[1]} features for some samples and "
-            f"{before.shape[1]} for others: choose a layer of fixed size"
+            f"{width} for others: choose a layer of fixed size"
         )
-
-
-def join_observations(parts: Sequence[Observation]) -> Observation:
-    """Successive observations without activations as one."""
-    rows = ((part.scores, part.belief, part.invalid) for part in parts)
-    scores, belief, invalid = map(np.concatenate, zip(*rows, strict=True))
-    return Observation(scores, belief, {}, invalid)
 
 
 def _allocate_like(part: Observation, n: int) -> Observation:

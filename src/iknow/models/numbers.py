@@ -241,28 +241,22 @@ def _as_objects(inputs: Any) -> Any:
 
     It refuses a mixture of objects and numbers.
     """
-    if hasattr(inputs, "iloc"):
-        if inputs.ndim != 1 or getattr(inputs.dtype, "kind", "O") in NO_OBJECTS:
+    if isinstance(inputs, (list, tuple)):
+        lists = all(isinstance(item, (list, tuple)) for item in inputs)
+        uneven = lists and len(set(map(len, inputs))) > 1  # of one length they are a table
+        of_words = uneven and all(isinstance(word, str) for item in inputs for word in item)
+        if not of_words and not any(isinstance(item, OBJECTS) for item in inputs):
             return None
-        are_objects = _are_objects(np.asarray(inputs, dtype=object))
-        return inputs if are_objects or inputs.dtype != object else None
-    if isinstance(inputs, np.ndarray):
-        if inputs.ndim != 1 or inputs.dtype.kind in NO_OBJECTS or np.ma.isMaskedArray(inputs):
-            return None
-        if inputs.dtype.kind == "O":
-            return inputs if _are_objects(inputs) else None
-        return inputs.astype(object) if inputs.dtype.kind == "T" else inputs
-    if not isinstance(inputs, (list, tuple)):
+        _are_objects(found := as_object_array(inputs))
+        return found
+    if not isinstance(inputs, np.ndarray) and not hasattr(inputs, "iloc"):
         return None
-    # Lists of words of one length are a table.
-    lists = all(isinstance(item, (list, tuple)) for item in inputs)
-    of_words = lists and len(set(map(len, inputs))) > 1
-    of_words = of_words and all(isinstance(word, str) for item in inputs for word in item)
-    if not of_words and not any(isinstance(item, OBJECTS) for item in inputs):
+    kind = getattr(inputs.dtype, "kind", "O")
+    if inputs.ndim != 1 or kind in NO_OBJECTS or np.ma.isMaskedArray(inputs):
         return None
-    found = as_object_array(inputs)
-    _are_objects(found)
-    return found
+    if not _are_objects(np.asarray(inputs, dtype=object)) and inputs.dtype == object:
+        return None
+    return inputs.astype(object) if kind == "T" else inputs
 
 
 def as_object_array(items: Sequence[Any]) -> NDArray[Any]:

@@ -161,9 +161,8 @@ def make_probe(
     n = count_samples(chosen)
     try:
         whole = observe_inputs(model, chosen, layers, batch_size)
-        batches = [part for part in (np.arange(1), np.arange(1, n)) if len(part)]
-        taken = [take_rows(chosen, part) for part in batches]
-        parts = [observe_inputs(model, part, layers, batch_size) for part in taken]
+        cut = [take_rows(chosen, part) for part in (slice(1), slice(1, None))[:n]]
+        parts = [observe_inputs(model, part, layers, batch_size) for part in cut]
     except Exception as error:  # it may require a fixed batch size
         return f"the model cannot run on a few inputs at a time ({error})"
     tolerances = {}

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -41,11 +42,14 @@ LABELS = ("labels", "label")  # in a batch that is a dict
 MOST_ROWS = 32  # inputs to keep of a loader, to recognize the model by
 
 
+@dataclass(eq=False)
 class Samples:
     """Batches of prepared inputs, to be read once; and what is known of them before and after.
 
     Attributes:
+        batches: The inputs and the labels, or None, of each batch that nobody has read yet.
         inputs: All prepared inputs, if they are at hand; else None.
+        given: The labels that the user passed beside the samples, if any.
         n_batches: How many batches there are; None if nobody knows.
         n_samples: How many samples there are; None while nobody knows.
         n_expected: About how many; None if nobody knows.
@@ -53,23 +57,17 @@ class Samples:
             their labels and positions; None if such inputs cannot be copied.
     """
 
-    def __init__(
-        self,
-        batches: Iterator[tuple[Any, Any]],
-        *,
-        inputs: Any = None,
-        labels: Labels | None = None,
-        n_batches: int | None = None,
-        n_samples: int | None = None,
-        n_expected: int | None = None,
-    ) -> None:
-        self.inputs, self.n_batches, self.n_expected = inputs, n_batches, n_expected
-        self.n_samples = n_samples
-        self.richest: tuple[Any, Labels, Ints] | None = None
-        self._batches, self._given = batches, labels
-        self._came: list[Labels] = []
-        self._sizes: list[Callable[[], Sizes]] = []
-        self._n_read = self._most_classes = 0
+    batches: Iterator[tuple[Any, Any]]
+    inputs: Any = None
+    given: Labels | None = None
+    n_batches: int | None = None
+    n_samples: int | None = None
+    n_expected: int | None = None
+    richest: tuple[Any, Labels, Ints] | None = None
+    _came: list[Labels] = field(default_factory=list)
+    _sizes: list[Callable[[], Sizes]] = field(default_factory=list)
+    _n_read: int = 0
+    _most_classes: int = 0
 
     def first(self) -> Any:
         """The inputs of the first batch, which `read` will yield again.
@@ -78,18 +76,18 @@ class Samples:
         that fit the data depend on it.
         """
         if self.inputs is not None:
-            self._batches = iter(every := list(self._batches))
+            self.batches = iter(every := list(self.batches))
             gapped = (each for each, _ in every if container_of(each).has_gaps(each))
             return next(gapped, every[0][0])
-        batch = next(self._batches)
-        self._batches = chain([batch], self._batches)
+        batch = next(self.batches)
+        self.batches = chain([batch], self.batches)
         return batch[0]
 
     def read(self, *, measuring: bool = False) -> Iterator[Any]:
         """The inputs of each batch; labels, and sizes if wanted, are kept before a model runs."""
         if measuring and self.inputs is not None:
             self._sizes.append(measure_later(self.inputs))
-        for inputs, labels in self._batches:
+        for inputs, labels in self.batches:
             n, start = count_samples(inputs), self._n_read
             self._n_read += n
             if labels is not None:
@@ -105,7 +103,7 @@ class Samples:
         """Remember what is wanted of a loader's batch that begins with sample `start`."""
         if measuring:
             self._sizes.append(measure_later(inputs))
-        known = self._came[-1:] if self._given is None else [self._given[start : self._n_read]]
+        known = self._came[-1:] if self.given is None else [self.given[start : self._n_read]]
         if not known or len(known[0]) != count_samples(inputs):
             return
         classes, codes = np.unique(known[0].astype(str), return_inverse=True)
@@ -118,8 +116,8 @@ class Samples:
     @property
     def labels(self) -> Labels | None:
         """All labels, of shape (n,), as far as they are known: of a loader after `read`."""
-        if self._given is not None or not self._came:
-            return self._given
+        if self.given is not None or not self._came:
+            return self.given
         kinds = {"text" if part.dtype.kind in "OUS" else "numbers" for part in self._came}
         if len(kinds) > 1:
             raise InputError("the labels of some batches are text, those of others numbers")
@@ -157,24 +155,19 @@ def as_samples(
     if not is_loader(X):
         inputs = prepare(X)
         n = count_samples(inputs)
-        batches = cut_batches(inputs, batch_size)
-        return Samples(
-            ((batch, None) for batch in batches),
-            inputs=inputs,
-            labels=None if y is None else as_labels(y, n, "y"),
-            n_batches=len(batches),
-            n_samples=n,
-            n_expected=n,
-        )
-    loaded, n_batches, n_expected = _open_loader(X, batch_size)
+        cut = cut_batches(inputs, batch_size)
+        given = None if y is None else as_labels(y, n, "y")
+        unlabeled = ((batch, None) for batch in cut)
+        return Samples(unlabeled, inputs, given, len(cut), n_samples=n, n_expected=n)
+    batches, n_batches, n_expected = _open_loader(X, batch_size)
 
     def read() -> Iterator[tuple[Any, Any]]:
         """The prepared inputs and the labels of each batch that holds samples."""
         nothing = True
-        for number, batch in enumerate(loaded):
+        for number, batch in enumerate(batches):
             try:
-                given, labels = _split_batch(batch, takes_pairs=takes_pairs)
-                prepared = prepare(given)
+                loaded, labels = _split_batch(batch, takes_pairs=takes_pairs)
+                prepared = prepare(loaded)
                 if count_samples(prepared) == 0:
                     continue
             except InputError as error:
@@ -188,8 +181,8 @@ def as_samples(
                 f"{shown(X)} yields nothing: expected batches of (inputs, labels){advice}"
             )
 
-    labels = None if y is None else as_vector(y, "y", column=True)
-    return Samples(read(), labels=labels, n_batches=n_batches, n_expected=n_expected)
+    given = None if y is None else as_vector(y, "y", column=True)
+    return Samples(read(), given=given, n_batches=n_batches, n_expected=n_expected)
 
 
 def _labels_of_batch(labels: Any, n_samples: int) -> Labels:
