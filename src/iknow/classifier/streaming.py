@@ -58,7 +58,7 @@ def observe_to_disk(
         for layer, values in part.activations.items():
             files[layer].append(layer, values)
         widths.add(part.scores.shape[1])
-        rest.append(Observation(np.empty((len(part), 0)), part.belief, {}, part.invalid))
+        rest.append(replace(part, scores=np.empty((len(part), 0)), activations={}))
     width = only_width(widths)
     activations = {layer: file.rows() for layer, file in files.items()}
     return replace(join_whole(rest), activations=activations), width

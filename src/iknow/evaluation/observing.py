@@ -79,18 +79,17 @@ def find_observer(classifier: Any, X: Any) -> Observer:
             "only a model's outputs: fit it on the model and its inputs"
         )
     few = next(iter(cut_batches(model.prepare(X), 64)))
-    names = model.default_layers(few)
+    described = model.layers(few)
+    names = [each.name for each in described if each.role in ("hidden", "output")]
     inside = [name for name in names if name not in ("input", "output", "logits")]
     said = model.observe(few, tuple(inside))
     # The layer that gives the scores is not hidden, whatever its name.
     inside = [name for name in inside if not _same(said.activations[name], said.scores)]
     hidden, logits = inside[0] if inside else None, None
-    first = _find_input(classifier, few, hidden)
-    if isinstance(model, SklearnModel):
-        if hidden is not None and not hidden.startswith("hidden"):
-            first, hidden = hidden, None
-        if "logits" in names and said.scores.shape[1] > 2:  # of two classes there is one column
-            logits = "logits"
+    steps = [each.name for each in described if each.role == "input" and each.name != "input"]
+    first = steps[0] if steps and hidden is None else _find_input(classifier, few, hidden)
+    if isinstance(model, SklearnModel) and "logits" in names and said.scores.shape[1] > 2:
+        logits = "logits"  # of two classes there is one column
     index = getattr(classifier, "indexes_", {}).get(first)
     transform = np.asarray if index is None else index.metric.transform
     return Observer(model, first, hidden, logits, are_probabilities(said.scores), transform)

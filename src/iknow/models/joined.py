@@ -68,6 +68,8 @@ def put(whole: Observation, rows: slice | Ints, part: Observation) -> None:
     """Copy an observation of some samples to these rows of another."""
     whole.scores[rows], whole.belief[rows] = part.scores, part.belief
     whole.invalid[rows] = part.invalid
+    if whole.unseen is not None:
+        whole.unseen[rows] = np.nan if part.unseen is None else part.unseen
     for layer, values in part.activations.items():
         check_width(layer, values, whole.activations[layer].shape[1])
         whole.activations[layer][rows] = values
@@ -88,11 +90,13 @@ def _join_all(parts: Iterable[Observation]) -> Observation:
         _check_memory(widths, n, held=True)
         rest.append(replace(part, activations={}))
     whole = {layer: np.concatenate(activations.pop(layer)) for layer in list(activations)}
-    scores, belief, invalid = map(
-        np.concatenate,
-        zip(*((part.scores, part.belief, part.invalid) for part in rest), strict=True),
+    scores, belief, invalid = (
+        np.concatenate([getattr(part, name) for part in rest])
+        for name in ("scores", "belief", "invalid")
     )
-    return Observation(scores, belief, whole, invalid)
+    unseen = [part.unseen for part in rest if part.unseen is not None]
+    known = len(unseen) == len(rest)
+    return Observation(scores, belief, whole, invalid, np.concatenate(unseen) if known else None)
 
 
 def check_width(layer: str, values: Floats32, width: int) -> None:
@@ -108,8 +112,9 @@ def _allocate_like(part: Observation, n: int) -> Observation:
     widths = {layer: values.shape[1] for layer, values in part.activations.items()}
     _check_memory(widths, n)
     layers = {layer: np.empty((n, width), dtype=np.float32) for layer, width in widths.items()}
-    scores = np.empty((n, part.scores.shape[1]))
-    return Observation(scores, np.empty(n, dtype=np.int64), layers, np.empty(n, dtype=bool))
+    scores, belief = np.empty((n, part.scores.shape[1])), np.empty(n, dtype=np.int64)
+    unseen = None if part.unseen is None else np.empty(n)
+    return Observation(scores, belief, layers, np.empty(n, dtype=bool), unseen)
 
 
 def _check_memory(widths: Mapping[str, int], n: int, *, held: bool = False) -> None:

@@ -1,6 +1,6 @@
 """Tables: whether distances between rows of features mean something, with gaps or without.
 
-Some classifiers take missing values as they are, and categories beside numbers. The layer "numbers"
+Some classifiers take missing values as they are, and categories beside numbers. The layer "table"
 is what distances can be measured in: the columns that hold numbers, 0 where one is missing, and a
 flag for each, 1 where it is (`iknow.metrics.Gapped`). Infinite values stay infinite, and make a
 sample invalid as in any layer.
@@ -28,7 +28,7 @@ from iknow.errors import LayerError
 from iknow.models.numbers import as_numbers, is_number
 from iknow.models.trees import has_leaves
 
-NUMBERS = "numbers"
+TABLE = "table"
 LEAST_SHARE = 0.01  # of the squared distance, for the quieter half of the features
 TAILS = (5, 95)  # the percentiles that a spread lies between, without outliers and rare values
 LARGEST_EXACT = 2.0**24  # float32 holds all integers up to here, but few timestamps, money and ids
@@ -48,9 +48,9 @@ def find_numbers(batch: Any) -> Floats:
     """The numbers of n samples and the flags of missing ones, of shape (n, 2 * n_numbers)."""
     if hasattr(batch, "iloc"):
         batch = batch.iloc[:, np.flatnonzero([is_number(dtype) for dtype in batch.dtypes])]
-    values = as_numbers(batch, f"the layer {NUMBERS!r}", LayerError).astype(np.float64)
+    values = as_numbers(batch, f"the layer {TABLE!r}", LayerError).astype(np.float64)
     if not values.size:
-        raise LayerError(f"no column holds numbers, so there is no layer {NUMBERS!r}")
+        raise LayerError(f"no column holds numbers, so there is no layer {TABLE!r}")
     gaps = np.isnan(values)
     return np.column_stack([np.where(gaps, 0.0, values), gaps])
 

@@ -25,7 +25,7 @@ from iknow.models.export.parts import Answer, Part, classify
 from iknow.models.inputs import own_copy, take_rows
 from iknow.models.numbers import is_number
 from iknow.models.sklearn import SklearnModel
-from iknow.models.table import NUMBERS
+from iknow.models.table import TABLE
 
 INPUT, OUTPUT = "input", "output"
 MOST_EXAMPLES = 200
@@ -80,8 +80,8 @@ def _follow_steps(
     b, found = part.b, {}
     if INPUT in layers:
         found[INPUT] = as_numbers(b, part.value)
-    if NUMBERS in layers and NUMBERS not in dict(adapter.steps):
-        found[NUMBERS] = _numbers(b, part.value, part.sample)
+    if TABLE in layers and TABLE not in dict(adapter.steps):
+        found[TABLE] = _numbers(b, part.value, part.sample)
     for name, step in adapter.steps:
         part = follow(part.of(step))
         if name in layers:
