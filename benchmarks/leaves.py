@@ -37,7 +37,7 @@ from iknow.classifier.epistemic import EpistemicClassifier
 from iknow.core.arrays import Bools, Floats, Floats32, Ints
 from iknow.core.level import log_odds
 from iknow.errors import SelectionError
-from iknow.evaluation.risk_coverage import match_coverage
+from iknow.evaluation.risk import match_coverage
 from iknow.metrics import Gapped
 from iknow.models.model import Observation
 from iknow.models.precomputed import PrecomputedModel
