@@ -24,7 +24,7 @@ from iknow.errors import InputError, LayerError
 from iknow.metrics import Euclidean, Gapped, Hamming
 from iknow.models import SklearnModel
 from iknow.models.inputs import measure
-from iknow.models.table import find_numbers, takes_gaps
+from iknow.models.sklearn import find_numbers, takes_gaps
 from iknow.models.trees import as_leaves, find_leaves, has_leaves
 from iknow.testing import ModelContract
 from tests.choosing import level_layers

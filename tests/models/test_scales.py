@@ -14,7 +14,7 @@ from torch import nn
 from iknow import Ball, EpistemicClassifier
 from iknow.metrics import Minkowski
 from iknow.models.precomputed import PrecomputedModel
-from iknow.models.table import are_coarse, share_of_quieter_half
+from iknow.models.scales import are_coarse, share_of_quieter_half
 
 RNG = np.random.default_rng(0)
 ONE_HOT = np.eye(8)[RNG.integers(8, size=400)]

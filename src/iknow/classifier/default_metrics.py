@@ -26,7 +26,7 @@ import numpy as np
 from iknow.core.arrays import Floats32
 from iknow.metrics import Cosine, Euclidean, Gapped, Hamming, Metric, Scaled
 from iknow.models.model import Role
-from iknow.models.table import share_of_quieter_half
+from iknow.models.scales import share_of_quieter_half
 
 FEWEST_DIRECTIONS = 8  # features of a layer that is measured by direction alone
 LEAST_ZEROS = 0.95  # the share of zeros from which on a layer counts words

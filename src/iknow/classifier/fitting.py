@@ -39,7 +39,7 @@ from iknow.models.model import Layer, Model, Role
 from iknow.models.numbers import as_dense
 from iknow.models.probe import Probe, make_probe
 from iknow.models.samples import Samples, is_loader, warn_of_shuffling
-from iknow.models.table import warn_of_layers
+from iknow.models.scales import warn_of_layers
 from iknow.rules import Ball
 from iknow.search.layer import LayerIndex, index_type
 from iknow.search.scratch import Folder

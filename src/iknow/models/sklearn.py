@@ -2,8 +2,13 @@
 
 Layers: "input"; each transformer of a pipeline by its step's name, and "step.inner" for the steps
 of a pipeline inside it; "hidden1", "hidden2", ... and "logits" of an MLPClassifier; "output"
-(decision function, else probabilities) of any other; "leaves" of a classifier of trees (`leaves`),
-and "table" of one that takes gaps (`gaps`).
+(decision function, else probabilities) of any other; "leaves" of a classifier of trees
+(`iknow.models.trees`), and "table" of one that takes gaps.
+
+Some classifiers take missing values as they are, and categories beside numbers. The layer "table"
+is what distances can be measured in: the columns that hold numbers, 0 where one is missing, and a
+flag for each, 1 where it is (`iknow.metrics.Gapped`). Infinite values stay infinite, and make a
+sample invalid as in any layer.
 
 Distances are between dense rows. So a sparse layer, such as TfidfVectorizer's, is made dense one
 batch at a time, in single precision.
@@ -16,6 +21,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.frozen import FrozenEstimator
+from sklearn.utils import get_tags
 
 from iknow.core.arrays import Floats, Ints, Labels
 from iknow.core.codes import UNKNOWN, positions_of
@@ -34,10 +40,11 @@ from iknow.models.model import (
     check_type,
     make_observation,
 )
-from iknow.models.numbers import as_array, as_dense, as_numbers, is_sparse
+from iknow.models.numbers import as_array, as_dense, as_numbers, is_number, is_sparse
 from iknow.models.refused import is_refusal, observe_if_taken
-from iknow.models.table import TABLE, find_numbers, takes_gaps
 from iknow.models.trees import as_booster, check_boosted, find_leaves, has_leaves
+
+TABLE = "table"
 
 
 class SklearnModel(Model):
@@ -84,7 +91,7 @@ class SklearnModel(Model):
         leaves; and the output.
 
         If what enters it in this `batch` has gaps or is not all numbers, and the classifier takes
-        that, there is a table too (`iknow.models.table`).
+        that, there is a table too.
         """
         names, first = self._layer_names, self._find_entrance(batch)
         found = [first]
@@ -230,6 +237,24 @@ class SklearnModel(Model):
         if self._is_network:
             found |= _network_activations(self.final, _exact_numbers(inside))
         return {layer: found[layer] for layer in layers}
+
+
+def takes_gaps(classifier: Any) -> bool:
+    """Whether a fitted classifier may take missing values as they are."""
+    if has_leaves(classifier):
+        return True
+    return hasattr(classifier, "__sklearn_tags__") and get_tags(classifier).input_tags.allow_nan
+
+
+def find_numbers(batch: Any) -> Floats:
+    """The numbers of n samples and the flags of missing ones, of shape (n, 2 * n_numbers)."""
+    if hasattr(batch, "iloc"):
+        batch = batch.iloc[:, np.flatnonzero([is_number(dtype) for dtype in batch.dtypes])]
+    values = as_numbers(batch, f"the layer {TABLE!r}", LayerError).astype(np.float64)
+    if not values.size:
+        raise LayerError(f"no column holds numbers, so there is no layer {TABLE!r}")
+    gaps = np.isnan(values)
+    return np.column_stack([np.where(gaps, 0.0, values), gaps])
 
 
 def _output_method(classifier: Any) -> str | None:

@@ -66,12 +66,15 @@ class Booster(ABC):
         self.model, self.classes_, self.feature_names = model, classes, feature_names
 
     @abstractmethod
-    def predict_proba(self, inputs: Any) -> Floats:
-        """Return probabilities of shape (n, n_classes)."""
+    def ask(self, inputs: Any, *, leaves: bool) -> Any:
+        """Return the numbers of leaves, of shape (n, n_trees), or else probabilities.
 
-    @abstractmethod
-    def find_leaves(self, inputs: Any) -> Any:
-        """Return the numbers of leaves, of shape (n, n_trees)."""
+        Probabilities are of shape (n, n_classes), or (n,) for the second of two classes.
+        """
+
+    def predict_proba(self, inputs: Any) -> Floats:
+        given = np.asarray(self.ask(inputs, leaves=False), dtype=np.float64)
+        return np.column_stack([1 - given, given]) if given.ndim == 1 else given
 
     def predict(self, inputs: Any) -> Labels:
         labels: Labels = self.classes_[self.predict_proba(inputs).argmax(axis=1)]
@@ -91,21 +94,18 @@ class XgboostBooster(Booster):
         super().__init__(model, np.arange(n_classes), model.feature_names)
         self.has_leaves = learner["gradient_booster"]["name"] != "gblinear"
 
-    def predict_proba(self, inputs: Any) -> Floats:
-        # With multi:softmax a booster returns labels alone: probabilities come from the margins.
-        margins = np.asarray(self._ask(inputs, output_margin=True), dtype=np.float64)
-        return _two_columns(expit(margins) if margins.ndim == 1 else softmax(margins, axis=1))
-
-    def find_leaves(self, inputs: Any) -> Any:
-        return self._ask(inputs, pred_leaf=True)
-
-    def _ask(self, inputs: Any, **wanted: bool) -> Any:
+    def ask(self, inputs: Any, *, leaves: bool) -> Any:
         import xgboost
 
         stopped = self.model.attr("best_iteration")
         rounds = (0, 0) if stopped is None or not self.has_leaves else (0, int(stopped) + 1)
         data = xgboost.DMatrix(inputs, enable_categorical=True)
-        return self.model.predict(data, iteration_range=rounds, **wanted)
+        if leaves:
+            return self.model.predict(data, iteration_range=rounds, pred_leaf=True)
+        # With multi:softmax a booster returns labels alone: probabilities come from the margins.
+        margins = self.model.predict(data, iteration_range=rounds, output_margin=True)
+        exact = np.asarray(margins, dtype=np.float64)
+        return expit(exact) if exact.ndim == 1 else softmax(exact, axis=1)
 
 
 class LightgbmBooster(Booster):
@@ -115,11 +115,8 @@ class LightgbmBooster(Booster):
         n_classes = max(2, model.num_model_per_iteration())
         super().__init__(model, np.arange(n_classes), model.feature_name())
 
-    def predict_proba(self, inputs: Any) -> Floats:
-        return _two_columns(self.model.predict(inputs))
-
-    def find_leaves(self, inputs: Any) -> Any:
-        return self.model.predict(inputs, pred_leaf=True)
+    def ask(self, inputs: Any, *, leaves: bool) -> Any:
+        return self.model.predict(inputs, pred_leaf=leaves)
 
 
 class CatboostBooster(Booster):
@@ -131,11 +128,10 @@ class CatboostBooster(Booster):
             raise _no_classifier("catboost", model.get_all_params().get("loss_function"))
         super().__init__(model, labels, model.feature_names_)
 
-    def predict_proba(self, inputs: Any) -> Floats:
-        return _two_columns(self.model.predict(inputs, prediction_type="Probability"))
-
-    def find_leaves(self, inputs: Any) -> Any:
-        return self.model.calc_leaf_indexes(inputs)
+    def ask(self, inputs: Any, *, leaves: bool) -> Any:
+        if leaves:
+            return self.model.calc_leaf_indexes(inputs)
+        return self.model.predict(inputs, prediction_type="Probability")
 
 
 def as_booster(model: Any) -> Booster:
@@ -144,12 +140,6 @@ def as_booster(model: Any) -> Booster:
         return XgboostBooster(model)
     is_lightgbm = has_base(model, "Booster", "lightgbm")
     return LightgbmBooster(model) if is_lightgbm else CatboostBooster(model)
-
-
-def _two_columns(chances: Any) -> Floats:
-    """Probabilities of shape (n, n_classes), also of two classes where only one is given."""
-    given = np.asarray(chances, dtype=np.float64)
-    return np.column_stack([1 - given, given]) if given.ndim == 1 else given
 
 
 def _check_objective(package: str, described: str) -> None:
@@ -221,7 +211,7 @@ def find_leaves(classifier: Any, inputs: Any) -> NDArray[Any]:
         parts = [tree.apply(values if seen is None else values[:, seen]) for tree, seen in members]
         found = np.column_stack(parts)
     elif isinstance(classifier, Booster):
-        found = classifier.find_leaves(inputs)
+        found = classifier.ask(inputs, leaves=True)
     elif has_base(classifier, "LGBMModel", "lightgbm"):
         found = classifier.predict(inputs, pred_leaf=True)
     elif has_base(classifier, "CatBoost", "catboost"):

@@ -24,8 +24,7 @@ from iknow.models.export.onnx.inputs import Frame, Value, as_numbers, declare
 from iknow.models.export.parts import Answer, Part, classify
 from iknow.models.inputs import own_copy, take_rows
 from iknow.models.numbers import is_number
-from iknow.models.sklearn import SklearnModel
-from iknow.models.table import TABLE
+from iknow.models.sklearn import TABLE, SklearnModel
 
 INPUT, OUTPUT = "input", "output"
 MOST_EXAMPLES = 200
@@ -122,7 +121,7 @@ def _scores(adapter: SklearnModel, b: Builder, answer: Answer) -> tuple[Tensor, 
 
 
 def _numbers(b: Builder, value: Value, sample: Any) -> Tensor:
-    """The columns of numbers, 0 where one is missing, each with a flag (`iknow.models.table`)."""
+    """The columns of numbers, 0 where one is missing, each with a flag (`iknow.models.sklearn`)."""
     if isinstance(value, Frame):
         kept = [
             each

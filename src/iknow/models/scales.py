@@ -1,9 +1,4 @@
-"""Tables: whether distances between rows of features mean something, with gaps or without.
-
-Some classifiers take missing values as they are, and categories beside numbers. The layer "table"
-is what distances can be measured in: the columns that hold numbers, 0 where one is missing, and a
-flag for each, 1 where it is (`iknow.metrics.Gapped`). Infinite values stay infinite, and make a
-sample invalid as in any layer.
+"""Scales: whether distances between raw inputs reflect all of their features.
 
 A distance adds up squared differences, so a feature in square millimeters drowns out one between 0
 and 1, although a random forest reads both equally well. If the quieter half of the features makes
@@ -18,41 +13,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-from sklearn.utils import get_tags
 
 from iknow.core.arrays import Bools, Floats, Floats32
-from iknow.errors import LayerError
-from iknow.models.numbers import as_numbers, is_number
-from iknow.models.trees import has_leaves
 
-TABLE = "table"
 LEAST_SHARE = 0.01  # of the squared distance, for the quieter half of the features
 TAILS = (5, 95)  # the percentiles that a spread lies between, without outliers and rare values
 LARGEST_EXACT = 2.0**24  # float32 holds all integers up to here, but few timestamps, money and ids
 STEPS_IN_SPREAD = 100  # how many float32 numbers the spread of a larger feature should contain
 MOST_ROWS = 10_000  # enough samples to estimate a spread
 MOST_NUMBERS = 1 << 24  # of wide layers, such as words in documents, fewer have to do
-
-
-def takes_gaps(classifier: Any) -> bool:
-    """Whether a fitted classifier may take missing values as they are."""
-    if has_leaves(classifier):
-        return True
-    return hasattr(classifier, "__sklearn_tags__") and get_tags(classifier).input_tags.allow_nan
-
-
-def find_numbers(batch: Any) -> Floats:
-    """The numbers of n samples and the flags of missing ones, of shape (n, 2 * n_numbers)."""
-    if hasattr(batch, "iloc"):
-        batch = batch.iloc[:, np.flatnonzero([is_number(dtype) for dtype in batch.dtypes])]
-    values = as_numbers(batch, f"the layer {TABLE!r}", LayerError).astype(np.float64)
-    if not values.size:
-        raise LayerError(f"no column holds numbers, so there is no layer {TABLE!r}")
-    gaps = np.isnan(values)
-    return np.column_stack([np.where(gaps, 0.0, values), gaps])
 
 
 def warn_of_layers(activations: Mapping[str, Floats32], *, raw: bool) -> None:
