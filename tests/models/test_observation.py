@@ -233,3 +233,15 @@ def test_a_layer_whose_size_varies_is_told_at_once():
     wide = make_observation(np.eye(2), {"a": np.zeros((2, 4))})
     with pytest.raises(LayerError, match="4 features for some samples and 3 for others"):
         join_whole(iter([narrow, wide, pytest.fail]), None)
+
+
+def test_a_model_may_write_all_scores_into_one_array():
+    scores = np.empty((1, 2))
+
+    def parts():
+        for k in range(3):
+            scores[:] = k, 1
+            yield make_observation(scores, {})
+
+    for n in (3, None):
+        assert join_whole(parts(), n).scores.tolist() == [[0, 1], [1, 1], [2, 1]]

@@ -46,22 +46,41 @@ def only_width(widths: set[int]) -> int:
 
 
 def join_whole(parts: Iterable[Observation], n_samples: int | None = None) -> Observation:
-    """Successive observations as one, activations included.
+    """Successive observations as one, activations included; one layer at a time is held twice.
 
-    n_samples: of all, to allocate each array once; None if nobody knows.
+    n_samples: of all, to see at once whether memory suffices; None if nobody knows.
     """
-    if n_samples is None:
-        return _join_all(parts)
-    whole: Observation | None = None
-    start = 0
+    rest: list[Observation] = []
+    layers: dict[str, list[Floats32]] = {}
+    n = 0
     for part in parts:
-        if whole is None:
-            whole = _allocate_like(part, n_samples)
-        put(whole, slice(start, start + len(part)), part)
-        start += len(part)
-    if whole is None or start != n_samples:
-        raise InputError(f"expected observations of {n_samples} samples; got {start}")
-    return whole
+        for layer, values in part.activations.items():
+            layers.setdefault(layer, []).append(values)
+            check_width(layer, values, layers[layer][0].shape[1])
+        n += len(part)
+        widths = {layer: arrays[0].shape[1] for layer, arrays in layers.items()}
+        if n_samples is None:
+            _check_memory(widths, n, held=True)
+        elif not rest:
+            _check_memory(widths, n_samples)
+        # A copy, because a model may write its next scores into the same array.
+        rest.append(replace(part, scores=part.scores.copy(), activations={}))
+    if n_samples not in (None, n):
+        raise InputError(f"expected observations of {n_samples} samples; got {n}")
+    unseen = [part.unseen for part in rest if part.unseen is not None]
+    return Observation(
+        _stack([part.scores for part in rest], np.float64),
+        _stack([part.belief for part in rest], np.int64),
+        {layer: _stack(layers.pop(layer), np.float32) for layer in list(layers)},
+        _stack([part.invalid for part in rest], np.bool_),
+        _stack(unseen, np.float64) if len(unseen) == len(rest) else None,
+    )
+
+
+def _stack(arrays: list[Any], dtype: type[np.generic]) -> Any:
+    """Arrays one after the other, in C order."""
+    n = sum(map(len, arrays))
+    return np.concatenate(arrays, out=np.empty((n, *arrays[0].shape[1:]), dtype))
 
 
 def put(whole: Observation, rows: slice | Ints, part: Observation) -> None:
@@ -75,30 +94,6 @@ def put(whole: Observation, rows: slice | Ints, part: Observation) -> None:
         whole.activations[layer][rows] = values
 
 
-def _join_all(parts: Iterable[Observation]) -> Observation:
-    """Any number of observations as one; only one layer at a time is held twice."""
-    rest: list[Observation] = []
-    activations: dict[str, list[Floats32]] = {}
-    n = 0
-    for part in parts:
-        for layer, values in part.activations.items():
-            before = activations.setdefault(layer, [])
-            before.append(values)
-            check_width(layer, values, before[0].shape[1])
-        n += len(part)
-        widths = {layer: before[0].shape[1] for layer, before in activations.items()}
-        _check_memory(widths, n, held=True)
-        rest.append(replace(part, activations={}))
-    whole = {layer: np.concatenate(activations.pop(layer)) for layer in list(activations)}
-    scores, belief, invalid = (
-        np.concatenate([getattr(part, name) for part in rest])
-        for name in ("scores", "belief", "invalid")
-    )
-    unseen = [part.unseen for part in rest if part.unseen is not None]
-    known = len(unseen) == len(rest)
-    return Observation(scores, belief, whole, invalid, np.concatenate(unseen) if known else None)
-
-
 def check_width(layer: str, values: Floats32, width: int) -> None:
     """Refuse activations of another width than those before."""
     if values.shape[1] != width:
@@ -106,15 +101,6 @@ def check_width(layer: str, values: Floats32, width: int) -> None:
             f"layer {layer!r} gives {values.shape[1]} features for some samples and "
             f"{width} for others: choose a layer of fixed size"
         )
-
-
-def _allocate_like(part: Observation, n: int) -> Observation:
-    widths = {layer: values.shape[1] for layer, values in part.activations.items()}
-    _check_memory(widths, n)
-    layers = {layer: np.empty((n, width), dtype=np.float32) for layer, width in widths.items()}
-    scores, belief = np.empty((n, part.scores.shape[1])), np.empty(n, dtype=np.int64)
-    unseen = None if part.unseen is None else np.empty(n)
-    return Observation(scores, belief, layers, np.empty(n, dtype=bool), unseen)
 
 
 def _check_memory(widths: Mapping[str, int], n: int, *, held: bool = False) -> None:
