@@ -188,14 +188,12 @@ def _tensor_to_array(tensor: Any) -> Any:
 
 def _frame_to_array(frame: Any, what: str, error: type[InputError]) -> NDArray[Any]:
     """A data frame or one of its columns as numbers, column by column if dtypes differ."""
-    kinds = [getattr(frame, "dtype", None)] if frame.ndim == 1 else list(frame.dtypes)
-    if all(isinstance(kind, np.dtype) and kind.kind in NUMERIC_KINDS for kind in kinds):
-        return np.asarray(frame)
     if frame.ndim == 1:
-        kind = getattr(kinds[0], "kind", "O")
-        if isinstance(kinds[0], np.dtype) or kind not in NUMERIC_KINDS:
-            return np.asarray(frame)
-        return np.asarray(frame.to_numpy(dtype=np.float64, na_value=np.nan))
+        has_mask = is_number(frame.dtype) and not isinstance(frame.dtype, np.dtype)
+        found = frame.to_numpy(dtype=np.float64, na_value=np.nan) if has_mask else frame
+        return np.asarray(found)
+    if all(isinstance(kind, np.dtype) and kind.kind in NUMERIC_KINDS for kind in frame.dtypes):
+        return np.asarray(frame)
     columns = [
         as_numbers(frame.iloc[:, j], f"column {name!r} of {what}", error)
         for j, name in enumerate(frame.columns)
