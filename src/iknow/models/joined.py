@@ -10,10 +10,19 @@ import numpy as np
 
 from iknow.core.arrays import Floats32, Ints
 from iknow.errors import InputError, LayerError
+from iknow.models.inputs import count_samples, cut_batches
 from iknow.models.model import Model, Observation
 from iknow.pages import SHARE, free_memory
 
 ALWAYS_FITS = 1 << 24  # bytes
+
+
+def observe_inputs(
+    model: Model, inputs: Any, layers: Sequence[str], batch_size: int | None = None
+) -> Observation:
+    """What a model says about prepared inputs, in batches of a size."""
+    batches = cut_batches(inputs, batch_size)
+    return join_whole((model.observe(batch, layers) for batch in batches), count_samples(inputs))
 
 
 def observe_all(

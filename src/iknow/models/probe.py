@@ -21,8 +21,8 @@ import numpy as np
 
 from iknow.core.arrays import Floats, Ints
 from iknow.errors import BundleError
-from iknow.models.inputs import choose_rows, count_samples, cut_batches, take_rows
-from iknow.models.joined import join_whole
+from iknow.models.inputs import choose_rows, count_samples, take_rows
+from iknow.models.joined import observe_inputs
 from iknow.models.model import Model, Observation
 from iknow.models.precomputed import PrecomputedModel
 from iknow.models.stored_inputs import keep_rows, restore_inputs, store_inputs
@@ -182,14 +182,6 @@ def make_probe(
     if not len(kept):
         return f"one input with its scores and activations takes more than {MOST_BYTES:,} bytes"
     return Probe(take_rows(chosen, kept), whole[kept], tolerances, rows[places][kept])
-
-
-def observe_inputs(
-    model: Model, inputs: Any, layers: Sequence[str], batch_size: int | None = None
-) -> Observation:
-    """What a model says about prepared inputs, in batches of a size."""
-    batches = cut_batches(inputs, batch_size)
-    return join_whole((model.observe(batch, layers) for batch in batches), count_samples(inputs))
 
 
 def tables_of(observed: Observation) -> dict[str, Any]:
