@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
 from iknow.core.arrays import Floats, Labels
+from iknow.core.text import names
 from iknow.errors import InputError, LayerError
 from iknow.metrics.hamming import LEAVES
 from iknow.models.adapt import has_base
@@ -186,12 +187,8 @@ def _check_names(inputs: Any, trained: Sequence[str] | None) -> None:
     if list(trained) not in made_up and found != wanted:
         raise InputError(
             "the columns of X must be those that the model was trained with, in the same order: "
-            f"expected {_some(wanted)}; got {_some(found)}. Select them by name, X[[...]]"
+            f"expected {names(wanted)}; got {names(found)}. Select them by name, X[[...]]"
         )
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(map(repr, names[:10])) + (", ..." if len(names) > 10 else "")
 
 
 def has_leaves(classifier: Any) -> bool:
@@ -201,7 +198,7 @@ def has_leaves(classifier: Any) -> bool:
     if has_base(classifier, "XGBModel", "xgboost"):
         return getattr(classifier, "booster", None) != "gblinear"
     known = (*APPLIED, ("LGBMModel", "lightgbm"), ("CatBoost", "catboost"))
-    return any(has_base(classifier, *names) for names in known) or bool(_members(classifier))
+    return any(has_base(classifier, *each) for each in known) or bool(_members(classifier))
 
 
 def find_leaves(classifier: Any, inputs: Any) -> NDArray[Any]:
