@@ -14,7 +14,7 @@ one feature.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from decimal import Decimal
 from numbers import Number, Real
 from typing import Any
@@ -42,14 +42,25 @@ def as_array(values: Any, what: str, error: type[InputError] = InputError) -> ND
     """
     if hasattr(values, "detach"):  # a tensor, perhaps on another device or with a gradient
         try:
-            values = _tensor_to_array(values)
+            values = values.detach().cpu()
+            try:
+                values = values.numpy()
+            except (TypeError, RuntimeError):  # a precision that numpy lacks, such as bfloat16
+                values = values.to_dense().float().numpy()
         except Exception as cause:  # a meta, nested or quantized tensor
             raise error(f"{what} is a tensor that cannot be read as numbers: {cause}") from cause
     if hasattr(values, "toarray"):
         raise error(f"{what} must be dense; got a sparse matrix: use {what}.toarray()")
     if isinstance(values, (list, tuple)) and any(map(np.ma.isMaskedArray, values)):
         values = np.ma.stack(values)  # numpy would drop the masks of the parts
-    _check_unmasked(values, what, error)
+    if np.ma.isMaskedArray(values) and np.ma.getmaskarray(values).any():
+        mask = np.atleast_1d(np.ma.getmaskarray(values))
+        masked = mask.reshape(len(mask), -1).any(axis=1)
+        raise error(
+            f"{what} has masked entries, the first in row {int(masked.argmax())} "
+            f"(rows affected: {int(masked.sum())}); remove these rows, or fill the entries, for "
+            f"example with {what}.filled(np.nan) if the model accepts NaN"
+        )
     try:
         array = np.asarray(values)
     except Exception as cause:  # the object may raise anything
@@ -123,7 +134,14 @@ def as_pandas(values: Any, what: str = "X") -> Any:
     if is_known or not any(hasattr(values, name) for name in SHARED_MEMORY):
         return values
     try:
-        return _read_table(values).to_pandas()
+        with unforked():
+            import narwhals as nw  # only users of such tables load it
+        try:
+            table: Any = nw.from_native(values, allow_series=True)
+        except TypeError:  # an Arrow array, a batch of a table, or what Arrow can read as one
+            has_columns = hasattr(values, "schema")
+            table = nw.from_arrow(values, backend="pyarrow") if has_columns else values
+        return table.to_pandas()
     except ImportError as error:  # narwhals itself needs no pandas
         extra = "pandas" if "pandas" in str(error) else "tables"
         raise MissingExtraError("reading tables of polars and Arrow", extra) from error
@@ -133,30 +151,6 @@ def as_pandas(values: Any, what: str = "X") -> Any:
             f"{what} is a {kind.__module__.partition('.')[0]} {kind.__name__} that cannot be read "
             f"as a table ({error}): pass an array or a data frame"
         ) from error
-
-
-def _read_table(values: Any) -> Any:
-    """What has a method to_pandas: what narwhals makes of it, or an Arrow array itself."""
-    with unforked():
-        import narwhals as nw  # only users of such tables load it
-    try:
-        return nw.from_native(values, allow_series=True)
-    except TypeError:  # a batch of an Arrow table, or another table that Arrow can read
-        return nw.from_arrow(values, backend="pyarrow") if hasattr(values, "schema") else values
-
-
-def _check_unmasked(values: Any, what: str, error: type[InputError]) -> None:
-    """Refuse masked entries: the numbers below a mask mean nothing."""
-    if not np.ma.isMaskedArray(values):
-        return
-    mask = np.atleast_1d(np.ma.getmaskarray(values))
-    masked = mask.reshape(len(mask), -1).any(axis=1)
-    if masked.any():
-        raise error(
-            f"{what} has masked entries, the first in row {int(masked.argmax())} "
-            f"(rows affected: {int(masked.sum())}); remove these rows, or fill the entries, for "
-            f"example with {what}.filled(np.nan) if the model accepts NaN"
-        )
 
 
 def is_sparse(values: Any) -> bool:
@@ -169,6 +163,11 @@ def is_number(dtype: Any) -> bool:
     return getattr(dtype, "kind", "O") in NUMERIC_KINDS and not hasattr(dtype, "categories")
 
 
+def is_text(dtype: Any) -> bool:
+    """Whether an array or a column of this dtype holds text or other objects, of any size."""
+    return getattr(dtype, "kind", "") == "O" and not hasattr(dtype, "categories")
+
+
 def is_missing(value: Any) -> bool:
     """Whether an object is a missing value: None, NaN, NaT or pandas' NA."""
     if type(value).__name__ in MISSING_TYPES:
@@ -178,20 +177,11 @@ def is_missing(value: Any) -> bool:
     return isinstance(value, (float, np.floating)) and bool(value != value)
 
 
-def _tensor_to_array(tensor: Any) -> Any:
-    try:
-        tensor = tensor.detach().cpu()
-        return tensor.numpy()
-    except (TypeError, RuntimeError):  # a precision that numpy does not have, such as bfloat16
-        return tensor.to_dense().float().numpy()
-
-
 def _frame_to_array(frame: Any, what: str, error: type[InputError]) -> NDArray[Any]:
     """A data frame or one of its columns as numbers, column by column if dtypes differ."""
     if frame.ndim == 1:
         has_mask = is_number(frame.dtype) and not isinstance(frame.dtype, np.dtype)
-        found = frame.to_numpy(dtype=np.float64, na_value=np.nan) if has_mask else frame
-        return np.asarray(found)
+        return np.asarray(frame.to_numpy(np.float64, na_value=np.nan) if has_mask else frame)
     if all(isinstance(kind, np.dtype) and kind.kind in NUMERIC_KINDS for kind in frame.dtypes):
         return np.asarray(frame)
     columns = [
@@ -245,36 +235,23 @@ def _as_objects(inputs: Any) -> Any:
         of_words = uneven and all(isinstance(word, str) for item in inputs for word in item)
         if not of_words and not any(isinstance(item, OBJECTS) for item in inputs):
             return None
-        _are_objects(found := as_object_array(inputs))
-        return found
-    if not isinstance(inputs, np.ndarray) and not hasattr(inputs, "iloc"):
+        # numpy would look into lists, and pad texts.
+        inputs = np.fromiter(inputs, dtype=object, count=len(inputs))
+    elif not isinstance(inputs, np.ndarray) and not hasattr(inputs, "iloc"):
         return None
     kind = getattr(inputs.dtype, "kind", "O")
     if inputs.ndim != 1 or kind in NO_OBJECTS or np.ma.isMaskedArray(inputs):
         return None
-    if not _are_objects(np.asarray(inputs, dtype=object)) and inputs.dtype == object:
-        return None
-    return inputs.astype(object) if kind == "T" else inputs
-
-
-def as_object_array(items: Sequence[Any]) -> NDArray[Any]:
-    """Each item as it is, in an array of shape (n,); numpy would look into lists, and pad texts."""
-    found = np.empty(len(items), dtype=object)
-    for i, item in enumerate(items):
-        found[i] = item
-    return found
-
-
-def _are_objects(objects: NDArray[Any]) -> bool:
-    """Whether none is a number, and not all are missing; `InputError` if only some are numbers."""
+    objects = np.asarray(inputs, dtype=object)
     missing = np.array([is_missing(each) for each in objects], dtype=bool)
     numbers = np.array([isinstance(each, Number) for each in objects], dtype=bool) & ~missing
-    if not numbers.any():
-        return bool(len(objects) == 0 or not missing.all())
-    if (numbers | missing).all():
-        return False
-    row = int(numbers.argmax())
-    raise InputError(
-        f"X must hold text in every row; row {row} is {shown(objects[row], 60)} of type "
-        f"{type(objects[row]).__name__} (rows affected: {int(numbers.sum())})"
-    )
+    only_numbers = len(objects) > 0 and bool((numbers | missing).all())
+    if only_numbers and inputs.dtype == object:
+        return None
+    if numbers.any() and not only_numbers:
+        row = int(numbers.argmax())
+        raise InputError(
+            f"X must hold text in every row; row {row} is {shown(objects[row], 60)} of type "
+            f"{type(objects[row]).__name__} (rows affected: {int(numbers.sum())})"
+        )
+    return inputs.astype(object) if kind == "T" else inputs

@@ -12,17 +12,22 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from iknow.core.arrays import Bools, Ints
 from iknow.core.codes import NO_BELIEF
 from iknow.errors import RefusedError
-from iknow.models.inputs import ORDINARY, container_of, count_samples, take_rows
+from iknow.models.inputs import count_samples, take_rows
 from iknow.models.joined import put
 from iknow.models.model import Observation
-from iknow.models.numbers import is_sparse
+from iknow.models.numbers import is_missing, is_number, is_sparse, is_text
 
 ERRORS = ("XGBoostError", "LightGBMError", "CatBoostError")
 """What the boosting packages raise about data, by name; not all are ValueErrors."""
+
+ORDINARY, MISSING, INFINITE, NEGATIVE_INFINITE, BEYOND_FLOAT32 = range(5)
+"""Kinds of values; a model may accept one and refuse another."""
 
 Ask = Callable[[Any, Sequence[str]], Observation]
 
@@ -44,7 +49,7 @@ def observe_if_taken(ask: Ask, batch: Any, layers: Sequence[str]) -> Observation
         kinds = find_kinds(batch)
         if not kinds.any():
             raise
-    return observe_apart(ask, batch, layers, kinds, lambda: container_of(batch).fill(batch))
+    return observe_apart(ask, batch, layers, kinds, lambda: _fill(batch))
 
 
 def observe_apart(
@@ -100,7 +105,7 @@ def silence(observation: Observation, rows: Bools) -> Observation:
 def find_kinds(batch: Any) -> Ints:
     """Group samples with the same kinds of strange values in the same places, of shape (n,)."""
     kinds = np.zeros(count_samples(batch), dtype=np.int64)
-    marks = container_of(batch).mark(batch)
+    marks = _mark(batch)
     if marks is None or not len(kinds):
         return kinds
     if is_sparse(marks):
@@ -113,3 +118,61 @@ def find_kinds(batch: Any) -> Ints:
     if strange.any():
         kinds[strange] = 1 + np.unique(marks, axis=0, return_inverse=True)[1].ravel()
     return kinds
+
+
+def _mark(batch: Any) -> Any:
+    """The kind of each value, in an array or a sparse matrix like the batch; None if unknown."""
+    if is_sparse(batch):
+        parts = _mark_array(batch.data), batch.indices, batch.indptr
+        marks = csr_array(parts, shape=batch.shape, copy=True)
+        marks.eliminate_zeros()  # in place, and the batch is the user's
+        return marks
+    if hasattr(batch, "iloc"):
+        marks = np.where(batch.isna().to_numpy(), MISSING, ORDINARY).astype(np.uint8)
+        if batch.ndim == 2:
+            numeric = np.flatnonzero([is_number(dtype) for dtype in batch.dtypes])
+            numbers = batch.iloc[:, numeric].to_numpy(dtype=np.float64, na_value=np.nan)
+            marks[:, numeric] = _mark_floats(numbers)
+        return marks
+    return _mark_array(batch) if isinstance(batch, np.ndarray) else None
+
+
+def _mark_array(values: NDArray[Any]) -> NDArray[np.uint8]:
+    if values.dtype.kind == "f":
+        return _mark_floats(values)
+    marks = np.zeros(values.shape, dtype=np.uint8)
+    if values.dtype.kind == "O":
+        for place, value in np.ndenumerate(values):
+            number = value if isinstance(value, float) else 0.0
+            marks[place] = MISSING if is_missing(value) else _mark_floats(np.array(number))
+    return marks
+
+
+def _mark_floats(values: NDArray[Any]) -> NDArray[np.uint8]:
+    large = np.abs(values) > np.finfo(np.float32).max
+    conditions = [np.isnan(values), values == np.inf, values == -np.inf, large]
+    kinds = [MISSING, INFINITE, NEGATIVE_INFINITE, BEYOND_FLOAT32]
+    return np.select(conditions, kinds, default=ORDINARY).astype(np.uint8)
+
+
+def _fill(batch: Any) -> Any:
+    """A copy with a value of the same column, or nothing, where one is not ordinary."""
+    filled = batch.copy()
+    if is_sparse(batch):
+        filled.data[_mark_array(batch.data) != ORDINARY] = 0
+        return filled
+    strange = _mark(batch) != ORDINARY
+    if isinstance(batch, np.ndarray):
+        filled[strange] = "" if batch.ndim == 1 and is_text(batch.dtype) else 0
+    elif batch.ndim == 1:
+        return _fill_column(batch, ~strange)
+    else:
+        for j in np.flatnonzero(strange.any(axis=0)):
+            filled.isetitem(j, _fill_column(batch.iloc[:, j], ~strange[:, j]))
+    return filled
+
+
+def _fill_column(column: Any, good: NDArray[np.bool_]) -> Any:
+    if is_number(column.dtype) and column.dtype.kind != "b":
+        return column.where(good, 0)
+    return column.where(good, next(iter(column[good]), "" if is_text(column.dtype) else None))

@@ -28,7 +28,6 @@ from iknow.models.inputs import (
     BATCH_OF_UNKNOWN_SIZE,
     Sizes,
     choose_rows,
-    container_of,
     count_samples,
     cut_batches,
     join_sizes,
@@ -77,7 +76,7 @@ class Samples:
         """
         if self.inputs is not None:
             self.batches = iter(every := list(self.batches))
-            gapped = (each for each, _ in every if container_of(each).has_gaps(each))
+            gapped = (each for each, _ in every if _has_gaps(each))
             return next(gapped, every[0][0])
         batch = next(self.batches)
         self.batches = chain([batch], self.batches)
@@ -183,6 +182,13 @@ def as_samples(
 
     given = None if y is None else as_vector(y, "y", column=True)
     return Samples(read(), given=given, n_batches=n_batches, n_expected=n_expected)
+
+
+def _has_gaps(batch: Any) -> bool:
+    if hasattr(batch, "isna"):
+        return bool(batch.isna().to_numpy().any())
+    is_float = isinstance(batch, np.ndarray) and batch.dtype.kind == "f"
+    return is_float and bool(np.isnan(batch).any())
 
 
 def _labels_of_batch(labels: Any, n_samples: int) -> Labels:

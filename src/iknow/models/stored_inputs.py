@@ -9,25 +9,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array, csr_matrix, sparray
 
 from iknow.core.arrays import Ints
-from iknow.models.inputs import (
-    FRAMES,
-    LISTS,
-    OTHERS,
-    SPARSE,
-    TENSORS,
-    Fields,
-    as_fields,
-    container_of,
-    take_rows,
-)
-from iknow.models.numbers import as_object_array
+from iknow.models.inputs import Fields, as_fields, take_rows
+from iknow.models.numbers import is_sparse
 
 KINDS = "biufUmM"  # arrays that need no pickle: numbers, bools, text and times
 WITH_GAPS = re.compile(r"object|str|string(\[\w{1,20}\])?|boolean|U?Int(8|16|32|64)|Float(32|64)")
@@ -39,22 +29,35 @@ Stored = tuple[dict[str, Any], dict[str, Any]]
 def keep_rows(inputs: Any, rows: Ints) -> Any:
     """A copy of these samples; None for inputs of a kind that no bundle can keep."""
     parts = inputs.arrays.values() if isinstance(inputs, Fields) else [inputs]
-    is_known = all(container_of(part) is not OTHERS for part in parts)
-    return take_rows(inputs, rows) if is_known else None
+    known = [
+        isinstance(part, np.ndarray | list)
+        or is_sparse(part)
+        or hasattr(part, "iloc")
+        or hasattr(part, "detach")
+        for part in parts
+    ]
+    return take_rows(inputs, rows) if all(known) else None
 
 
 def store_inputs(inputs: Any) -> Stored:
     """Plain values and arrays by name; ValueError if these inputs cannot be stored."""
-    kind = container_of(inputs)
     if isinstance(inputs, Fields):
-        return _store_fields(inputs)
-    if kind is FRAMES:
+        found = [store_inputs(values) for values in inputs.arrays.values()]
+        if any(record != {"kind": "array"} for record, _ in found):
+            raise ValueError("inputs by name that are not all arrays cannot be kept in a bundle")
+        arrays = {f"inputs{i}": stored["inputs"] for i, (_, stored) in enumerate(found)}
+        return {"kind": "fields", "names": list(inputs.arrays)}, arrays
+    if hasattr(inputs, "iloc"):
         return _store_frame(inputs) if inputs.ndim == 2 else _store_series(inputs)
-    if kind is SPARSE:
-        return _store_sparse(inputs)
-    if kind is LISTS or (np.ndim(inputs) == 1 and inputs.dtype == object):
+    if is_sparse(inputs):
+        rows = inputs.tocsr()
+        if rows.dtype.kind not in "biuf":
+            raise ValueError(f"sparse inputs of dtype {rows.dtype} cannot be kept in a bundle")
+        record = {"kind": "sparse", "shape": list(rows.shape), "array": isinstance(rows, sparray)}
+        return record, {"inputs": rows.data, "columns": rows.indices, "starts": rows.indptr}
+    if isinstance(inputs, list) or (np.ndim(inputs) == 1 and inputs.dtype == object):
         return _store_objects(inputs)
-    if kind is TENSORS:
+    if hasattr(inputs, "detach"):
         inputs = inputs.detach().cpu()
         # numpy has no bfloat16; single precision holds every number in half precision.
         is_half = inputs.is_floating_point() and inputs.element_size() < 4
@@ -66,21 +69,25 @@ def store_inputs(inputs: Any) -> Stored:
 
 def restore_inputs(record: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
     """The inputs that `store_inputs` got; a tensor comes back as an array, as good to a model."""
-    restore = RESTORED.get(record["kind"])
-    return np.array(arrays["inputs"]) if restore is None else restore(record, arrays)
-
-
-def _store_fields(inputs: Fields) -> Stored:
-    found = [store_inputs(values) for values in inputs.arrays.values()]
-    if any(record != {"kind": "array"} for record, _ in found):
-        raise ValueError("inputs by name that are not all arrays cannot be kept in a bundle")
-    arrays = {f"inputs{i}": stored["inputs"] for i, (_, stored) in enumerate(found)}
-    return {"kind": "fields", "names": list(inputs.arrays)}, arrays
-
-
-def _restore_fields(record: Mapping[str, Any], arrays: Mapping[str, Any]) -> Fields:
-    names = map(str, record["names"])
-    return as_fields({name: np.array(arrays[f"inputs{i}"]) for i, name in enumerate(names)})
+    kind = record["kind"]
+    if kind == "fields":
+        names = map(str, record["names"])
+        return as_fields({name: np.array(arrays[f"inputs{i}"]) for i, name in enumerate(names)})
+    if kind == "frame":
+        return _restore_frame(record, arrays)
+    if kind == "series":
+        return _restore_frame(record, arrays).iloc[:, 0].rename(record["name"])
+    if kind == "sparse":
+        parts = (np.array(arrays[part]) for part in ("inputs", "columns", "starts"))
+        make = csr_array if record["array"] else csr_matrix
+        found = make(tuple(parts), shape=tuple(record["shape"]))
+        found.check_format(full_check=True)  # scipy's loops trust the positions
+        return found
+    if kind == "objects":
+        whole, ends = bytes(np.asarray(arrays["inputs"], dtype=np.uint8)), arrays["ends"].tolist()
+        listed = [json.loads(whole[a:b]) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
+        return listed if record["listed"] else np.fromiter(listed, dtype=object)
+    return np.array(arrays["inputs"])
 
 
 def _store_objects(objects: Any) -> Stored:
@@ -96,29 +103,6 @@ def _store_objects(objects: Any) -> Stored:
     ends = np.cumsum([len(text) for text in texts], dtype=np.int64)  # of ASCII
     arrays = {"inputs": np.frombuffer("".join(texts).encode("ascii"), dtype=np.uint8), "ends": ends}
     return {"kind": "objects", "listed": isinstance(objects, list)}, arrays
-
-
-def _restore_objects(record: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
-    whole, ends = np.asarray(arrays["inputs"], dtype=np.uint8).tobytes(), arrays["ends"].tolist()
-    listed = [json.loads(whole[a:b]) for a, b in zip([0, *ends[:-1]], ends, strict=True)]
-    return listed if record["listed"] else as_object_array(listed)
-
-
-def _store_sparse(matrix: Any) -> Stored:
-    """A sparse matrix or array of numbers, by rows."""
-    rows = matrix.tocsr()
-    if rows.dtype.kind not in "biuf":
-        raise ValueError(f"sparse inputs of dtype {rows.dtype} cannot be kept in a bundle")
-    record = {"kind": "sparse", "shape": list(rows.shape), "array": isinstance(rows, sparray)}
-    return record, {"inputs": rows.data, "columns": rows.indices, "starts": rows.indptr}
-
-
-def _restore_sparse(record: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
-    parts = arrays["inputs"], arrays["columns"], arrays["starts"]
-    make = csr_array if record["array"] else csr_matrix
-    found = make(tuple(np.array(part) for part in parts), shape=tuple(record["shape"]))
-    found.check_format(full_check=True)  # scipy's loops trust the positions
-    return found
 
 
 def _store_frame(given: Any) -> Stored:
@@ -161,10 +145,6 @@ def _store_series(series: Any) -> Stored:
         raise ValueError("a Series can be kept only if its name is text or an integer")
     record, arrays = _store_frame(series.to_frame("series"))
     return {**record, "kind": "series", "name": series.name}, arrays
-
-
-def _restore_series(record: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
-    return _restore_frame(record, arrays).iloc[:, 0].rename(record["name"])
 
 
 def _is_plain_name(name: Any) -> bool:
@@ -212,12 +192,3 @@ def _restore_column(record: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any
     return pd.Series(
         [nothing if is_missing else value for value, is_missing in pairs], dtype=record["dtype"]
     )
-
-
-RESTORED: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any]], Any]] = {
-    "fields": _restore_fields,
-    "frame": _restore_frame,
-    "objects": _restore_objects,
-    "series": _restore_series,
-    "sparse": _restore_sparse,
-}
