@@ -67,26 +67,16 @@ def as_vector(values: Any, what: str, *, column: bool = False) -> Labels:
             raise InputError(f"{what} must hold labels; row {row} is {name(label)}: remove it")
     if array.dtype.kind == "f":
         return array
-    labels = _from_plain(plain, what)
-    return array if labels.dtype.kind == "U" and not given else labels
-
-
-def _from_plain(plain: list[Any], what: str) -> Labels:
-    """Labels as an array, all of them text or all of them numbers; none is rounded."""
-    if not (
-        all(isinstance(label, str) for label in plain)
-        or all(isinstance(label, (bool, int, float)) for label in plain)
-    ):
-        kinds = sorted({type(label).__name__ for label in plain})
-        raise InputError(
-            f"{what} must hold labels that are all text or all numbers; got {', '.join(kinds[:5])}"
-        )
-    dtype = None
-    if all(isinstance(x, int) for x in plain) and not all(isinstance(x, bool) for x in plain):
-        dtype = np.int64 if max(plain) < 2**63 else np.uint64
+    kinds = set(map(type, plain))
+    are_text = all(issubclass(kind, str) for kind in kinds)
+    if not are_text and not all(issubclass(kind, (bool, int, float)) for kind in kinds):
+        listed = ", ".join(sorted({kind.__name__ for kind in kinds})[:5])
+        raise InputError(f"{what} must hold labels that are all text or all numbers; got {listed}")
+    are_whole = bool(kinds - {bool}) and all(issubclass(kind, int) for kind in kinds)
     try:
-        labels = np.array(plain, dtype=dtype)
-        fits = labels.tolist() == plain
+        whole = np.int64 if are_whole and max(plain) < 2**63 else np.uint64
+        labels = np.array(plain, dtype=whole if are_whole else None)
+        fits = labels.tolist() == plain  # none is rounded
     except OverflowError:
         fits = False
     if not fits:
@@ -94,7 +84,7 @@ def _from_plain(plain: list[Any], what: str) -> Labels:
             f"{what} holds labels that do not fit in an array: integers beyond 64 bits, or text "
             "that ends in a NUL character"
         )
-    return labels
+    return array if labels.dtype.kind == "U" and not given else labels
 
 
 def as_row_numbers(rows: Any, n_samples: int) -> Ints:
@@ -219,7 +209,6 @@ def extend_classes(classes: Labels, new: tuple[Any, ...]) -> Labels:
 
 
 def check_several_classes(labels: Labels) -> None:
-    """Refuse labels of fewer than two classes."""
     found = len(np.unique(labels))
     if found < 2:
         raise InputError(f"a classifier needs at least two classes; y holds {found} class")

@@ -101,8 +101,18 @@ def as_dense(inputs: Any) -> Any:
     """
     if is_sparse(inputs) and inputs.ndim == 2:  # first, as one format of them is a dict
         return inputs.tocsr()
+    if isinstance(inputs, Mapping) and len(inputs) == 1:
+        return as_dense(next(iter(inputs.values())))
     if isinstance(inputs, Mapping):
-        return as_dense(next(iter(inputs.values()))) if len(inputs) == 1 else _as_frame(inputs)
+        try:
+            import pandas as pd
+
+            columns = {k: as_array(v, k) if hasattr(v, "detach") else v for k, v in inputs.items()}
+            return pd.DataFrame(columns)
+        except ImportError as error:
+            raise MissingExtraError("reading columns by name", "pandas") from error
+        except (ValueError, TypeError) as error:
+            raise InputError(f"columns by name must be of one length and axis: {error}") from error
     inputs = as_pandas(inputs)
     if hasattr(inputs, "iloc") and inputs.ndim == 2:
         return inputs
@@ -208,20 +218,6 @@ def _objects_to_floats(
         except OverflowError:
             found[place] = np.inf if value > 0 else -np.inf
     return found
-
-
-def _as_frame(columns: Mapping[str, Any]) -> Any:
-    """Columns by name as a data frame."""
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise MissingExtraError("reading columns by name", "pandas") from error
-    try:
-        return pd.DataFrame(
-            {k: v.detach().cpu().numpy() if hasattr(v, "detach") else v for k, v in columns.items()}
-        )
-    except (ValueError, TypeError) as error:
-        raise InputError(f"columns by name must be of one length and one axis: {error}") from error
 
 
 def _as_objects(inputs: Any) -> Any:

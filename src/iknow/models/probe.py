@@ -23,7 +23,7 @@ from iknow.core.arrays import Floats, Ints
 from iknow.errors import BundleError
 from iknow.models.inputs import choose_rows, count_samples, take_rows
 from iknow.models.joined import observe_inputs
-from iknow.models.model import Model, Observation
+from iknow.models.model import Model, Observation, as_belief
 from iknow.models.precomputed import PrecomputedModel
 from iknow.models.stored_inputs import keep_rows, restore_inputs, store_inputs
 
@@ -70,16 +70,13 @@ class Probe:
                     f"{name} differ by {lengths[row]:.3g} on input {row} of the "
                     f"{len(before)} kept, where {allowed:.3g} is allowed"
                 )
-        return words or self._find_other_belief(found)
-
-    def _find_other_belief(self, found: Observation) -> str | None:
-        """A belief that changed although the scores of the two classes are not tied."""
-        scores, before, after = self.observed.scores, self.observed.belief, found.belief
-        for row in np.flatnonzero(before != after):
-            lead = abs(scores[row, before[row]] - scores[row, after[row]])
-            if lead > 2 * self.tolerances[SCORES]:
-                return f"it believes another class on input {row} of the {len(scores)} kept"
-        return None
+        scores, belief, other = self.observed.scores, self.observed.belief, found.belief
+        changed = np.flatnonzero(belief != other)
+        lead = np.abs(scores[changed, belief[changed]] - scores[changed, other[changed]])
+        untied = changed[lead > 2 * self.tolerances[SCORES]]
+        if words is None and len(untied):
+            return f"it believes another class on input {untied[0]} of the {len(scores)} kept"
+        return words
 
     def without(self, rows: Ints) -> Probe | str:
         """Return the probe without the training samples numbered `rows`, or why none is left."""
@@ -92,12 +89,10 @@ class Probe:
     def store(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return plain values and arrays, no pickle; ValueError if the inputs forbid it."""
         record, arrays = store_inputs(self.inputs)
-        arrays |= {"scores": self.observed.scores, "belief": self.observed.belief}
-        arrays["rows"] = self.rows
-        for i, values in enumerate(self.observed.activations.values()):
-            arrays[f"layer{i}"] = values
+        layers = {f"layer{i}": v for i, v in enumerate(self.observed.activations.values())}
+        said = {"scores": self.observed.scores, "belief": self.observed.belief, "rows": self.rows}
         tolerances = [self.tolerances[name] for name in tables_of(self.observed)]
-        return {"inputs": record, "tolerances": tolerances}, arrays
+        return {"inputs": record, "tolerances": tolerances}, arrays | said | layers
 
 
 def restore_probe(
@@ -105,38 +100,26 @@ def restore_probe(
 ) -> Probe:
     """The probe that `Probe.store` wrote for these layers."""
     try:
-        scores = np.asarray(arrays["scores"], dtype=np.float64)
         activations = {layer: arrays[f"layer{i}"] for i, layer in enumerate(layers)}
-        invalid = np.zeros(len(scores), dtype=bool)
-        observed = Observation(scores, arrays["belief"], activations, invalid)
-        lengths = map(float, record["tolerances"])
-        tolerances = dict(zip(tables_of(observed), lengths, strict=True))
+        scores, belief = np.asarray(arrays["scores"], dtype=np.float64), arrays["belief"]
         inputs, rows = restore_inputs(record["inputs"], arrays), np.array(arrays["rows"])
-        probe = Probe(inputs, observed, tolerances, rows)
-        _check_restored(probe)
-        return probe
+        n, _ = scores.shape
+        observed = Observation(scores, belief, activations, np.zeros(n, dtype=bool))
+        tables, lengths = tables_of(observed), [float(length) for length in record["tolerances"]]
+        as_belief(belief, scores)
+        if (belief < 0).any():
+            raise ValueError("its beliefs must be class codes")
+        if any(v.ndim != 2 or len(v) != n or v.dtype.kind != "f" for v in tables.values()):
+            raise ValueError(f"its scores and activations must be tables of floats with {n} rows")
+        if rows.dtype.kind not in "iu" or rows.shape != (n,) or count_samples(inputs) != n:
+            raise ValueError(f"it must hold {n} inputs, each with the number of its row")
+        if not all(0 <= length < np.inf for length in lengths):
+            raise ValueError("its tolerances must be numbers >= 0")
+        return Probe(inputs, observed, dict(zip(tables, lengths, strict=True)), rows)
     except ImportError:
         raise
     except Exception as error:  # a foreign file can be wrong in any way
         raise BundleError(f"the record of its model cannot be read: {error!r}") from error
-
-
-def _check_restored(probe: Probe) -> None:
-    """Raise ValueError unless `make_probe` could have made this probe."""
-    belief, tables = probe.observed.belief, tables_of(probe.observed)
-    n, n_classes = probe.observed.scores.shape
-    if belief.dtype.kind not in "iu" or belief.shape != (n,):
-        raise ValueError("its beliefs must be class codes, one for each input")
-    if not ((belief >= 0) & (belief < n_classes)).all():
-        raise ValueError(f"its beliefs must be class codes from 0 to {n_classes - 1}")
-    if any(v.ndim != 2 or len(v) != n or v.dtype.kind != "f" for v in tables.values()):
-        raise ValueError(f"its scores and activations must be tables of floats with {n} rows")
-    if probe.rows.dtype.kind not in "iu" or probe.rows.shape != (n,):
-        raise ValueError("its rows must be numbers, one for each input")
-    if count_samples(probe.inputs) != n:
-        raise ValueError(f"it must hold {n} inputs")
-    if not all(0 <= length < np.inf for length in probe.tolerances.values()):
-        raise ValueError("its tolerances must be numbers >= 0")
 
 
 def make_probe(
@@ -169,19 +152,18 @@ def make_probe(
     for name, values in tables_of(whole).items():
         again = np.concatenate([tables_of(part)[name] for part in parts])
         noise = TIMES_NOISE * float(row_distances(values, again).max())
-        spread, size = _spread_and_size(values)
-        if noise > max(spread, UNITS_IN_LAST_PLACE * size):
-            return "the model gives different answers each time for the same inputs"
         tolerances[name] = find_tolerance(values, noise)
+        if np.isinf(tolerances[name]):
+            return "the model gives different answers each time for the same inputs"
     probe = Probe(chosen, whole, tolerances, rows[places])
     try:
         n_bytes = sum(np.asarray(array).nbytes for array in probe.store()[1].values())
     except Exception as error:  # no data frame may make `fit` fail
         return str(error)
-    kept = np.arange(min(n, n * MOST_BYTES // n_bytes))
-    if not len(kept):
+    most = n * MOST_BYTES // n_bytes
+    if not most:
         return f"one input with its scores and activations takes more than {MOST_BYTES:,} bytes"
-    return Probe(take_rows(chosen, kept), whole[kept], tolerances, rows[places][kept])
+    return probe.without(probe.rows[most:])
 
 
 def tables_of(observed: Observation) -> dict[str, Any]:
@@ -203,14 +185,11 @@ def row_distances(one: Floats, other: Floats) -> Floats:
 def find_tolerance(values: Floats, noise: float = 0.0) -> float:
     """How far rows of scores or activations may be from those of the same samples.
 
-    values: of shape (n, m). noise: a difference that the same model makes.
+    values: of shape (n, m). noise: a difference that the same model makes; inf if it is too large.
     """
-    spread, size = _spread_and_size(values)
-    return max(SHARE_OF_SPREAD * spread, noise) + UNITS_IN_LAST_PLACE * size
-
-
-def _spread_and_size(values: Floats) -> tuple[float, float]:
-    """The root mean square distance of rows from their mean, and the length of the longest."""
     finite = np.where(np.isfinite(values), values, 0.0).astype(np.float64)  # log(0) is a score too
-    spread = np.sqrt(((finite - finite.mean(axis=0)) ** 2).sum(axis=1).mean())
-    return float(spread), float(np.linalg.norm(finite, axis=1).max())
+    spread = float(np.sqrt(((finite - finite.mean(axis=0)) ** 2).sum(axis=1).mean()))
+    rounding = UNITS_IN_LAST_PLACE * float(np.linalg.norm(finite, axis=1).max())
+    return (
+        np.inf if noise > max(spread, rounding) else max(SHARE_OF_SPREAD * spread, noise) + rounding
+    )

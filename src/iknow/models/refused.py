@@ -132,23 +132,19 @@ def _mark(batch: Any) -> Any:
         if batch.ndim == 2:
             numeric = np.flatnonzero([is_number(dtype) for dtype in batch.dtypes])
             numbers = batch.iloc[:, numeric].to_numpy(dtype=np.float64, na_value=np.nan)
-            marks[:, numeric] = _mark_floats(numbers)
+            marks[:, numeric] = _mark_array(numbers)
         return marks
     return _mark_array(batch) if isinstance(batch, np.ndarray) else None
 
 
 def _mark_array(values: NDArray[Any]) -> NDArray[np.uint8]:
-    if values.dtype.kind == "f":
-        return _mark_floats(values)
-    marks = np.zeros(values.shape, dtype=np.uint8)
     if values.dtype.kind == "O":
-        for place, value in np.ndenumerate(values):
-            number = value if isinstance(value, float) else 0.0
-            marks[place] = MISSING if is_missing(value) else _mark_floats(np.array(number))
-    return marks
-
-
-def _mark_floats(values: NDArray[Any]) -> NDArray[np.uint8]:
+        floats = (value if isinstance(value, float) else 0.0 for value in values.flat)
+        gaps = map(is_missing, values.flat)
+        found = [np.nan if gap else value for gap, value in zip(gaps, floats, strict=True)]
+        values = np.array(found).reshape(values.shape)
+    if values.dtype.kind != "f":
+        return np.zeros(values.shape, dtype=np.uint8)
     large = np.abs(values) > np.finfo(np.float32).max
     conditions = [np.isnan(values), values == np.inf, values == -np.inf, large]
     kinds = [MISSING, INFINITE, NEGATIVE_INFINITE, BEYOND_FLOAT32]

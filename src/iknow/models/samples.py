@@ -76,8 +76,7 @@ class Samples:
         """
         if self.inputs is not None:
             self.batches = iter(every := list(self.batches))
-            gapped = (each for each, _ in every if _has_gaps(each))
-            return next(gapped, every[0][0])
+            return next((each for each, _ in every if _has_gaps(each)), every[0][0])
         batch = next(self.batches)
         self.batches = chain([batch], self.batches)
         return batch[0]
@@ -90,26 +89,28 @@ class Samples:
             n, start = count_samples(inputs), self._n_read
             self._n_read += n
             if labels is not None:
-                self._came.append(_labels_of_batch(labels, n))
+                found = as_vector(labels, "the labels of a batch", column=True)
+                if len(found) != n:
+                    raise InputError(f"a batch has {n} samples but {len(found)} labels")
+                self._came.append(found)
             elif self._came:
                 raise InputError(f"the samples from {start} on have no labels, those before do")
             if self.inputs is None:
-                self._note(inputs, start, measuring=measuring)
+                if measuring:
+                    self._sizes.append(measure_later(inputs))
+                known = self._came[-1:] if self.given is None else [self.given[start:][:n]]
+                if known and len(known[0]) == n:
+                    self._compare_richest(inputs, known[0], start)
             yield inputs
         self.n_samples = self._n_read
 
-    def _note(self, inputs: Any, start: int, *, measuring: bool) -> None:
-        """Remember what is wanted of a loader's batch that begins with sample `start`."""
-        if measuring:
-            self._sizes.append(measure_later(inputs))
-        known = self._came[-1:] if self.given is None else [self.given[start : self._n_read]]
-        if not known or len(known[0]) != count_samples(inputs):
-            return
-        classes, codes = np.unique(known[0].astype(str), return_inverse=True)
+    def _compare_richest(self, inputs: Any, labels: Labels, start: int) -> None:
+        """Keep a few inputs of a batch that begins with sample `start` if it has more classes."""
+        classes, codes = np.unique(labels.astype(str), return_inverse=True)
         if len(classes) > self._most_classes:
             rows = choose_rows(codes, MOST_ROWS)
             copied = keep_rows(inputs, rows)
-            self.richest = None if copied is None else (copied, known[0][rows], start + rows)
+            self.richest = None if copied is None else (copied, labels[rows], start + rows)
             self._most_classes = len(classes)
 
     @property
@@ -191,13 +192,6 @@ def _has_gaps(batch: Any) -> bool:
     return is_float and bool(np.isnan(batch).any())
 
 
-def _labels_of_batch(labels: Any, n_samples: int) -> Labels:
-    found = as_vector(labels, "the labels of a batch", column=True)
-    if len(found) != n_samples:
-        raise InputError(f"a batch has {n_samples} samples but {len(found)} labels")
-    return found
-
-
 def is_loader(data: Any) -> bool:
     """Whether data comes in batches, and not at hand as an array does.
 
@@ -205,15 +199,12 @@ def is_loader(data: Any) -> bool:
     """
     if isinstance(data, np.ndarray):
         return False
-    is_known = any(has_base(data, name, "torch") for name in ("DataLoader", "Dataset"))
-    if is_known or _is_hugging_face(data) or isinstance(data, Iterator):
+    known = ("DataLoader", "Dataset", "IterableDataset")
+    is_known = any(has_base(data, name, "torch", "datasets") for name in known)
+    if is_known or isinstance(data, Iterator):
         return True
     has_rows = any(hasattr(data, name) for name in ("__getitem__", "__array__", "shape"))
     return isinstance(data, Iterable) and not has_rows and not isinstance(data, (set, frozenset))
-
-
-def _is_hugging_face(data: Any) -> bool:
-    return any(has_base(data, name, "datasets") for name in ("Dataset", "IterableDataset"))
 
 
 def _open_loader(data: Any, batch_size: int | None) -> tuple[Iterable[Any], int | None, int | None]:
@@ -226,7 +217,7 @@ def _open_loader(data: Any, batch_size: int | None) -> tuple[Iterable[Any], int 
 
         loader = DataLoader(data, batch_size=size)
         return loader, _length(loader), _length(data)
-    if _is_hugging_face(data):
+    if any(has_base(data, name, "datasets") for name in ("Dataset", "IterableDataset")):
         n = _length(data)
         return data.iter(batch_size=size), None if n is None else -(-n // size), n
     return data, _length(data), None
@@ -264,9 +255,8 @@ def _split_batch(batch: Any, *, takes_pairs: bool) -> tuple[Any, Any]:
 
 def warn_of_shuffling(data: Any) -> None:
     """Warn of a loader whose order is lost: exemplars are named by their place in it."""
-    if not has_base(data, "DataLoader", "torch"):
-        return
-    if type(getattr(data, "sampler", None)).__name__ == "RandomSampler":
+    sampler = type(getattr(data, "sampler", None)).__name__
+    if has_base(data, "DataLoader", "torch") and sampler == "RandomSampler":
         warnings.warn(
             "the DataLoader shuffles: explanations number the training samples in the order in "
             "which they came, which is not their position in the dataset. Pass a DataLoader with "

@@ -63,14 +63,23 @@ class SklearnModel(Model):
     """
 
     def __init__(self, estimator: Any) -> None:
-        if not hasattr(estimator, "classes_"):
-            raise InputError(
-                f"{type(estimator).__name__} is not a fitted classifier (it has no classes_): "
-                "fit it first, or pass it unfrozen to EpistemicClassifier, which trains a clone"
-            )
         while isinstance(estimator, FrozenEstimator):
             estimator = estimator.estimator
-        check_classes(estimator)
+        kind = type(estimator).__name__
+        if not hasattr(estimator, "classes_"):
+            raise InputError(
+                f"{kind} is not a fitted classifier (it has no classes_): fit it first, or pass it "
+                "unfrozen to EpistemicClassifier, which trains a clone"
+            )
+        classes = estimator.classes_
+        several = isinstance(classes, (list, tuple)) and any(np.ndim(part) for part in classes)
+        if several or np.ndim(classes) != 1:
+            raise InputError(
+                f"{kind} predicts more than one label per sample: wrap one classifier per output"
+            )
+        labels = np.asarray(classes).tolist()
+        if len(set(labels)) < len(labels):
+            raise InputError(f"classes_ of {kind} must name each class once; got {labels[:10]}")
         self.estimator = estimator
         outer, self.final = unwrap(estimator)
         given = [name for name, step in outer if step != "passthrough"]
@@ -90,10 +99,14 @@ class SklearnModel(Model):
         """Describe what enters the classifier; of a network its last hidden layer, of trees their
         leaves; and the output.
 
-        If what enters it in this `batch` has gaps or is not all numbers, and the classifier takes
-        that, there is a table too.
+        What enters it is what the last step returns: comparable numbers instead of features of
+        different scales, missing values and text. If the steps are out of sight, as in a
+        CalibratedClassifierCV, text has no numbers before the output. If what enters it in this
+        `batch` has gaps or is not all numbers, and the classifier takes that, there is a table too.
         """
-        names, first = self._layer_names, self._find_entrance(batch)
+        names = self._layer_names
+        is_text = self._last_step is None and len(np.shape(batch)) == 1
+        first = "output" if is_text and "output" in names else self._last_step or "input"
         found = [first]
         if {TABLE, LEAVES} & set(names) and not self._measures(first, batch):
             if TABLE in names and (LEAVES not in names or self._measures(TABLE, batch)):
@@ -118,18 +131,6 @@ class SklearnModel(Model):
             return not np.isnan(self._activations(batch, (layer,))[layer]).any()
         except LayerError:
             return False
-
-    def _find_entrance(self, batch: Any) -> str:
-        """The classifier's own input: the pipeline has already turned features of different scales,
-        missing values and text into comparable numbers.
-
-        If the steps are out of sight, as in a CalibratedClassifierCV, text has no numbers before
-        the output.
-        """
-        if self._last_step is not None:
-            return self._last_step
-        is_text = len(np.shape(batch)) == 1
-        return "output" if is_text and "output" in self._layer_names else "input"
 
     def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
         check_layers(layers, self._layer_names, type(self.final).__name__)
@@ -189,9 +190,14 @@ class SklearnModel(Model):
         labels = said.reshape(n) if said.shape == (n, 1) else said
         codes = positions_of(labels, self.classes)
         if labels.shape != (n,):
+            advice = ""
+            if hasattr(batch, "columns") and len(batch.columns) == 1:  # a vectorizer sees one text
+                name = shown(batch.columns[0])
+                column, table = f"the column X[{name}]", f"the table X[[{name}]]"
+                advice = f": a step that reads text takes {column}, not {table}"
             raise InputError(
                 f"{type(self.final).__name__} must predict one label for each of {n} inputs; got "
-                f"shape {labels.shape}{_advice(batch)}"
+                f"shape {labels.shape}{advice}"
             )
         if (codes == UNKNOWN).any():
             raise InputError(
@@ -223,7 +229,7 @@ class SklearnModel(Model):
         found = {"input": _layer_numbers(batch)} if "input" in layers else {}
         if TABLE in layers and TABLE not in dict(self.steps):
             found[TABLE] = find_numbers(batch)
-        if set(layers) <= {"input", TABLE} & set(found):
+        if set(layers) <= set(found):
             return {layer: found[layer] for layer in layers}
         inside = own_copy(batch)
         for name, transformer in self.steps:
@@ -235,7 +241,12 @@ class SklearnModel(Model):
         if LEAVES in layers and LEAVES not in found:
             found[LEAVES] = find_leaves(self.final, inside)
         if self._is_network:
-            found |= _network_activations(self.final, _exact_numbers(inside))
+            values = inside.astype(np.float64) if is_sparse(inside) else _layer_numbers(inside)
+            *hidden, (weights, bias) = zip(self.final.coefs_, self.final.intercepts_, strict=True)
+            for i, (each, offset) in enumerate(hidden):
+                values = ACTIVATIONS[self.final.activation](values @ each + offset)
+                found[f"hidden{i + 1}"] = values
+            found["logits"] = values @ weights + bias
         return {layer: found[layer] for layer in layers}
 
 
@@ -262,14 +273,6 @@ def _output_method(classifier: Any) -> str | None:
     return next((name for name in methods if hasattr(classifier, name)), None)
 
 
-def _advice(batch: Any) -> str:
-    """What to do about a table with one column, which a vectorizer takes for one text."""
-    if not hasattr(batch, "columns") or len(batch.columns) != 1:
-        return ""
-    name = shown(batch.columns[0])
-    return f": a step that reads text takes the column X[{name}], not the table X[[{name}]]"
-
-
 def _inner_steps(name: str, step: Any) -> list[tuple[str, Any]]:
     """A step, after the steps of the pipeline inside it if it is one."""
     if not hasattr(step, "steps") or not hasattr(step, "transform"):
@@ -277,20 +280,6 @@ def _inner_steps(name: str, step: Any) -> list[tuple[str, Any]]:
     inner = [(each, "passthrough" if s is None else s) for each, s in step.steps]
     steps = [part for each, s in inner for part in _inner_steps(f"{name}.{each}", s)]
     return [*steps, (name, "passthrough")]
-
-
-def _network_activations(network: Any, inputs: Any) -> dict[str, Floats]:
-    """Hidden activations, after the activation function, and logits of an MLPClassifier."""
-    values, found = inputs, {}
-    *hidden, (weights, bias) = zip(network.coefs_, network.intercepts_, strict=True)
-    for i, (each, offset) in enumerate(hidden):
-        found[f"hidden{i + 1}"] = values = ACTIVATIONS[network.activation](values @ each + offset)
-    return {**found, "logits": values @ weights + bias}
-
-
-def _exact_numbers(batch: Any) -> Any:
-    """What enters a network, in double precision, sparse if it is."""
-    return batch.astype(np.float64) if is_sparse(batch) else _layer_numbers(batch)
 
 
 def _layer_numbers(batch: Any) -> Any:
@@ -305,22 +294,6 @@ def _layer_numbers(batch: Any) -> Any:
             f"distances need numbers, but these inputs are not all numbers ({error}): "
             "choose layers after the step that encodes them"
         ) from error
-
-
-def check_classes(estimator: Any) -> None:
-    """Refuse an estimator with several outputs, or with a class listed twice."""
-    classes = estimator.classes_
-    several = isinstance(classes, (list, tuple)) and any(np.ndim(part) for part in classes)
-    if several or np.ndim(classes) != 1:
-        raise InputError(
-            f"{type(estimator).__name__} predicts more than one label per sample: wrap one "
-            "classifier per output"
-        )
-    labels = np.asarray(classes).tolist()
-    if len(set(labels)) < len(labels):
-        raise InputError(
-            f"classes_ of {type(estimator).__name__} must name each class once; got {labels[:10]}"
-        )
 
 
 def read_booster(model: Any) -> SklearnModel:

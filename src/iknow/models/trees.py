@@ -15,15 +15,16 @@ same: probabilities, and leaves. A `Booster` puts it behind scikit-learn's inter
 are the numbers of its columns unless it knows better, as catboost does;
 `EpistemicClassifier(classes=...)` names them.
 
-lightgbm goes by the position of columns, so we compare their names. catboost finds them by name in
-any order, but distances between inputs need one order: that of its training.
+lightgbm goes by the position of columns and could take one feature for another, so we compare their
+names. catboost finds them by name in any order, but distances need one order: that of its training.
 """
 
 from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,22 +41,8 @@ from iknow.models.numbers import is_sparse
 
 MOST_LEAVES = 1 << 24  # activations are float32, which holds all integers up to here
 
-APPLIED = (
-    ("BaseDecisionTree", "sklearn"),
-    ("BaseForest", "sklearn"),
-    ("BaseGradientBoosting", "sklearn"),
-    ("XGBModel", "xgboost"),
-)
-"""Classes whose method `apply` returns leaves, with their packages."""
-
 CONTAINERS = ("DMatrix", "QuantileDMatrix", "Dataset", "Pool")
 """Classes in which the packages keep data to train with; their rows cannot be taken again."""
-
-OBJECTIVES = {
-    "xgboost": ("binary:logistic", "binary:logitraw", "multi:softmax", "multi:softprob"),
-    "lightgbm": ("binary", "multiclass", "multiclassova"),
-}
-"""The objectives of classifiers."""
 
 
 class Booster(ABC):
@@ -90,7 +77,8 @@ class XgboostBooster(Booster):
             learner = json.loads(model.save_config())["learner"]
         except xgboost.core.XGBoostError as error:
             raise InputError("the Booster is not trained: train it first, or load one") from error
-        _check_objective("xgboost", learner["objective"]["name"])
+        known = ("binary:logistic", "binary:logitraw", "multi:softmax", "multi:softprob")
+        _check_objective("xgboost", learner["objective"]["name"], known)
         n_classes = max(2, int(learner["learner_model_param"]["num_class"]))
         super().__init__(model, np.arange(n_classes), model.feature_names)
         self.has_leaves = learner["gradient_booster"]["name"] != "gblinear"
@@ -111,8 +99,8 @@ class XgboostBooster(Booster):
 
 class LightgbmBooster(Booster):
     def __init__(self, model: Any) -> None:
-        described = str(model.dump_model(num_iteration=1).get("objective", "your own function"))
-        _check_objective("lightgbm", described)
+        objective = str(model.dump_model(num_iteration=1).get("objective", "your own function"))
+        _check_objective("lightgbm", objective, ("binary", "multiclass", "multiclassova"))
         n_classes = max(2, model.num_model_per_iteration())
         super().__init__(model, np.arange(n_classes), model.feature_name())
 
@@ -126,7 +114,7 @@ class CatboostBooster(Booster):
             raise InputError("the CatBoost model is not trained: train it first, or load one")
         labels = np.asarray(model.classes_)
         if labels.ndim != 1 or len(labels) < 2:
-            raise _no_classifier("catboost", model.get_all_params().get("loss_function"))
+            _check_objective("catboost", model.get_all_params().get("loss_function"), ())
         super().__init__(model, labels, model.feature_names_)
 
     def ask(self, inputs: Any, *, leaves: bool) -> Any:
@@ -143,16 +131,13 @@ def as_booster(model: Any) -> Booster:
     return LightgbmBooster(model) if is_lightgbm else CatboostBooster(model)
 
 
-def _check_objective(package: str, described: str) -> None:
-    if described.split(" ")[0] not in OBJECTIVES[package]:
-        raise _no_classifier(package, described)
-
-
-def _no_classifier(package: str, objective: Any) -> InputError:
-    return InputError(
-        f"this model of {package} is no classifier, or not of one label per sample: its objective "
-        f"is {objective!r}"
-    )
+def _check_objective(package: str, objective: Any, known: Sequence[str]) -> None:
+    """Refuse a model whose objective is none of a classifier's."""
+    if str(objective).split(" ")[0] not in known:
+        raise InputError(
+            f"this model of {package} is no classifier, or not of one label per sample: its "
+            f"objective is {objective!r}"
+        )
 
 
 def check_boosted(classifier: Any, inputs: Any) -> None:
@@ -167,18 +152,9 @@ def check_boosted(classifier: Any, inputs: Any) -> None:
             f"X must be an array or a data frame; got a {kind.__name__} of {package}: pass the "
             "data that it was made of"
         )
-    if isinstance(classifier, Booster):
-        _check_names(inputs, classifier.feature_names)
-    elif has_base(classifier, "LGBMModel", "lightgbm"):  # other classifiers compare names
-        _check_names(inputs, classifier.feature_name_)
-
-
-def _check_names(inputs: Any, trained: Sequence[str] | None) -> None:
-    """Refuse a data frame whose columns are not in the order in which a model was trained.
-
-    Some packages go by position and would take one feature for another. trained: the names, if the
-    model knows them.
-    """
+    trained = classifier.feature_names if isinstance(classifier, Booster) else None
+    if has_base(classifier, "LGBMModel", "lightgbm"):  # it goes by position; others compare names
+        trained = classifier.feature_name_
     if not hasattr(inputs, "columns") or not trained:
         return
     made_up = [[f"{stem}{i}" for i in range(len(trained))] for stem in ("", "Column_")]
@@ -193,29 +169,41 @@ def _check_names(inputs: Any, trained: Sequence[str] | None) -> None:
 
 def has_leaves(classifier: Any) -> bool:
     """Whether a fitted classifier consists of trees whose leaves can be found."""
-    if isinstance(classifier, Booster):
-        return classifier.has_leaves
-    if has_base(classifier, "XGBModel", "xgboost"):
-        return getattr(classifier, "booster", None) != "gblinear"
-    known = (*APPLIED, ("LGBMModel", "lightgbm"), ("CatBoost", "catboost"))
-    return any(has_base(classifier, *each) for each in known) or bool(_members(classifier))
+    return _leaf_finder(classifier) is not None
 
 
 def find_leaves(classifier: Any, inputs: Any) -> NDArray[Any]:
-    """The numbers of the leaves of n inputs, of shape (n, n_trees)."""
-    if members := _members(classifier):
+    """The numbers of the leaves of n inputs, of shape (n, n_trees), if there are any."""
+    find = _leaf_finder(classifier)
+    assert find is not None
+    return as_leaves(find(inputs), count_samples(inputs))
+
+
+def _leaf_finder(classifier: Any) -> Callable[[Any], Any] | None:
+    """What gives the leaves of inputs; None if a fitted classifier has none."""
+    if isinstance(classifier, Booster):
+        return partial(classifier.ask, leaves=True) if classifier.has_leaves else None
+    if has_base(classifier, "LGBMModel", "lightgbm"):
+        return partial(classifier.predict, pred_leaf=True)
+    if has_base(classifier, "CatBoost", "catboost"):
+        return partial(classifier.calc_leaf_indexes)
+    has_trees = has_base(classifier, "XGBModel", "xgboost") and classifier.booster != "gblinear"
+    single = ("BaseDecisionTree", "BaseForest", "BaseGradientBoosting")
+    if has_trees or any(has_base(classifier, name, "sklearn") for name in single):
+        return partial(classifier.apply)
+    several = ("BaseBagging", "BaseWeightBoosting")
+    if not any(has_base(classifier, name, "sklearn") for name in several):
+        return None
+    trees = list(classifier.estimators_)
+    columns = getattr(classifier, "estimators_features_", [slice(None)] * len(trees))
+
+    def apply_all(inputs: Any) -> Any:
         values = inputs if is_sparse(inputs) else np.asarray(inputs)
-        parts = [tree.apply(values if seen is None else values[:, seen]) for tree, seen in members]
-        found = np.column_stack(parts)
-    elif isinstance(classifier, Booster):
-        found = classifier.ask(inputs, leaves=True)
-    elif has_base(classifier, "LGBMModel", "lightgbm"):
-        found = classifier.predict(inputs, pred_leaf=True)
-    elif has_base(classifier, "CatBoost", "catboost"):
-        found = classifier.calc_leaf_indexes(inputs)
-    else:
-        found = classifier.apply(inputs)
-    return as_leaves(found, count_samples(inputs))
+        pairs = zip(trees, columns, strict=True)
+        return np.column_stack([tree.apply(values[:, seen]) for tree, seen in pairs])
+
+    are_trees = all(has_base(tree, "BaseDecisionTree", "sklearn") for tree in trees)
+    return apply_all if trees and are_trees else None
 
 
 def as_leaves(found: Any, n_samples: int) -> NDArray[Any]:
@@ -229,15 +217,3 @@ def as_leaves(found: Any, n_samples: int) -> NDArray[Any]:
             f"numbers below 2**24: choose another layer"
         )
     return leaves
-
-
-def _members(classifier: Any) -> list[tuple[Any, Any]]:
-    """The trees of bagging or AdaBoost, each with the columns it sees, or None for all of them."""
-    bases = ("BaseBagging", "BaseWeightBoosting")
-    if not any(has_base(classifier, name, "sklearn") for name in bases):
-        return []
-    trees = list(classifier.estimators_)
-    if not all(has_base(tree, "BaseDecisionTree", "sklearn") for tree in trees):
-        return []
-    seen = getattr(classifier, "estimators_features_", [None] * len(trees))
-    return list(zip(trees, seen, strict=True))
