@@ -156,7 +156,7 @@ KINDS = (
         "a torch.export program",
         lambda model: has_base(model, "ExportedProgram", "torch"),
         "iknow.models.torch",
-        "ExportedModel",
+        "GraphModel",
         ("pool", "scores"),
         "torch",
     ),

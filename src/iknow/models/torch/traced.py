@@ -18,12 +18,12 @@ from torch import Tensor, nn
 from iknow.errors import ExportError
 from iknow.metrics.torch.passes import copy_at_rest, forward_pass
 from iknow.models.fields import Fields
+from iknow.models.network import ENTRANCE, MASK
 from iknow.models.pooling import Pool
 from iknow.models.scores import find_output, meaning_of
 from iknow.models.torch import inputs as given
-from iknow.models.torch.calling import arguments
+from iknow.models.torch.layers import Reading, readable_parts
 from iknow.models.torch.model import TorchModel
-from iknow.models.torch.reading import Reading, readable_parts
 
 Outputs = tuple[Tensor, ...]
 TracerWarning: type[Warning] = torch.jit.TracerWarning  # type: ignore[attr-defined]
@@ -58,13 +58,13 @@ class Traced(nn.Module):
             reading = Reading(parts, self._layers, pooling, n, keep=_keep)
             raw = given.raw_input(fields)
             found: dict[str, Any] = {} if raw is None else {"input": raw.clone()}
-            placed, named = arguments(fields, self.module)
+            placed, named = given.arguments(fields, self.module)
         with forward_pass(self.module, reading.watched, reading.act, reading.entered):
             returned = self.module(*placed, **named)
         with _shapes_are_facts():
             output = find_output(returned, self._model.scores, n, type(self.module).__name__)
             scores = _as_columns(output, meaning_of(self._model.scores))
-            inside = {layer: read.values for layer, read in reading.found.items()}
+            inside = {layer: read[0] for layer, read in reading.found.items()}
             found |= {"output": scores, **inside}
             mask = _find_mask(fields)
             pooled = [self._pool(layer, found[layer], mask) for layer in self._layers]
@@ -116,15 +116,15 @@ def _shapes_are_facts() -> Iterator[None]:
 
 def _find_axes(model: TorchModel, layers: Sequence[str], tensors: Fields) -> dict[str, bool]:
     """For each layer, whether its last axis holds the features, seen in an ordinary pass."""
-    parts = readable_parts(model.module)
-    model._check_layers(layers, parts)
+    parts = model._locate(layers)
     model._ask(tensors.copy(), layers, parts)  # it raises what is wrong with a layer
-    reading = Reading(parts, layers, model.pooling, len(tensors))
-    model._run(tensors.copy(), reading.watched, reading.act, reading.entered)
-    mask, last = given.find_mask(tensors), dict.fromkeys(layers, True)
-    for layer, read in reading.found.items():
+    found = model._run(tensors.copy(), layers, parts)
+    mask, last = found.mask, dict.fromkeys(layers, True)
+    for layer, read in found.layers.items():
+        if layer.removesuffix(ENTRANCE) not in parts:
+            continue
         shape, way = read.values.shape, model.pooling.of(layer)
-        last[layer] = read.axes.features_last(shape)
+        last[layer] = read.features_last
         if read.mask is not None:
             raise ExportError(
                 f"layer {layer!r} holds sequences of different lengths, which a graph cannot: "
@@ -156,7 +156,7 @@ def _as_columns(scores: Any, meaning: str | None) -> Tensor:
 
 
 def _find_mask(fields: Fields) -> Tensor | None:
-    mask: Tensor | None = fields.arrays.get(given.MASK)
+    mask: Tensor | None = fields.arrays.get(MASK)
     return mask if mask is not None and mask.ndim == 2 else None
 
 
