@@ -12,6 +12,7 @@ Everything runs with training=False, in the model's own precision and on its own
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -31,26 +32,22 @@ class Reader:
     """Runs a model once and returns what it returns, and the activations of some layers."""
 
     def __init__(self, model: Any, layers: Sequence[str]) -> None:
-        there = own_layers(model)
-        own = [each for each in layers if each in there or each.removesuffix(ENTRANCE) in there]
-        self.inner: dict[str, list[str]] = {}
+        own, inner = own_layers(model), defaultdict[str, list[str]](list)
         for each in layers:
-            if each not in own:
+            if each not in own and each.removesuffix(ENTRANCE) not in own:
                 outer, _, name = each.partition(".")
-                self.inner.setdefault(outer, []).append(name)
-        wanted = dict.fromkeys([*own, *(outer + ENTRANCE for outer in self.inner)])
+                inner[outer].append(name)
+        mine = [each for each in layers if each in own or each.removesuffix(ENTRANCE) in own]
+        wanted = dict.fromkeys([*mine, *(outer + ENTRANCE for outer in inner)])
         self.tensors = {name: tensor_of(model, name) for name in wanted}
         self.struct = graph_of(model).output
-        returned = keras.tree.flatten(self.struct)
-        inputs = input_tensors(model)
+        returned, inputs = keras.tree.flatten(self.struct), input_tensors(model)
         self.whole = keras.Model(
             next(iter(inputs.values())) if len(inputs) == 1 else inputs,
             [*returned, *self.tensors.values()],
         )
         self.n_returned, self.layers = len(returned), layers
-        self.readers = {
-            outer: Reader(find_layer(model, outer), names) for outer, names in self.inner.items()
-        }
+        self.readers = {outer: Reader(own[outer], names) for outer, names in inner.items()}
 
     def __call__(self, given: Any) -> tuple[Any, dict[str, Any]]:
         values = keras.tree.flatten(self.whole(given, training=False))
@@ -93,28 +90,20 @@ def own_layers(model: Any) -> dict[str, Any]:
     return {name: each for name, each in named.items() if type(each).__name__ != "InputLayer"}
 
 
-def layer_names(model: Any) -> list[str]:
-    """The layers of a model and of the models inside it, in order."""
-    found = []
+def all_layers(model: Any) -> dict[str, Any]:
+    """The layers of a model and of the models inside it by name, in order."""
+    found = {}
     for name, layer in own_layers(model).items():
-        inner = layer_names(layer) if isinstance(layer, keras.Model) else []
-        found += [*(f"{name}.{each}" for each in inner), name]
+        inner = all_layers(layer) if isinstance(layer, keras.Model) else {}
+        found |= {**{f"{name}.{each}": part for each, part in inner.items()}, name: layer}
     return found
-
-
-def find_layer(model: Any, name: str) -> Any:
-    """The layer of this name; None if there is none."""
-    own = own_layers(model)
-    if name in own:
-        return own[name]
-    outer, _, inner = name.partition(".")
-    return find_layer(own[outer], inner) if inner and outer in own else None
 
 
 def tensor_of(model: Any, name: str) -> Any:
     """What one of the model's own layers returns, or what enters it."""
-    enters = name.endswith(ENTRANCE) and name not in own_layers(model)
-    layer = own_layers(model)[name.removesuffix(ENTRANCE) if enters else name]
+    own = own_layers(model)
+    enters = name not in own
+    layer = own[name.removesuffix(ENTRANCE) if enters else name]
     by_depth = graph_of(model)._nodes_by_depth.values()
     calls = [node for nodes in by_depth for node in nodes if node.operation is layer]
     if len(calls) != 1:
@@ -180,8 +169,8 @@ class KerasModel(Network):
         """
         raw = [Layer(INPUT, "input")] if isinstance(batch, np.ndarray) else []
         # The class of a layer may come from another copy of Keras.
-        kinds = {name: type(find_layer(self.model, name)) for name in layer_names(self.model)}
-        dense = [n for n, kind in kinds.items() if "Dense" in (b.__name__ for b in kind.__mro__)]
+        bases = {name: type(each).__mro__ for name, each in all_layers(self.model).items()}
+        dense = [name for name, mro in bases.items() if "Dense" in (base.__name__ for base in mro)]
         if not dense:
             return (*raw, Layer(OUTPUT, "output"))
         of_floats = raw and batch.dtype.kind == "f"
@@ -193,14 +182,13 @@ class KerasModel(Network):
     def _name(self) -> str:
         return f"the Keras model {self.model.name!r}"
 
-    def _locate(self, layers: Sequence[str]) -> tuple[str, ...]:
-        """The layers that are inside the model."""
-        inside = layer_names(self.model)
+    def _locate(self, layers: Sequence[str]) -> dict[str, Any]:
+        inside = all_layers(self.model)
         available = list(dict.fromkeys([INPUT, *inside, OUTPUT]))
         entering = {name + ENTRANCE for name in inside}
         check_layers([each for each in layers if each not in entering], available, self._name)
         self.pooling.check_names([*available, *entering], self._name)
-        return tuple(each for each in layers if each in inside or each not in (INPUT, OUTPUT))
+        return inside
 
     def _take(self, batch: Any) -> tuple[Any, Bools | None]:
         strange = np.zeros(len(batch), dtype=bool)
@@ -211,12 +199,12 @@ class KerasModel(Network):
                 strange |= ~finite.reshape(len(batch), -1).all(axis=1)
         return batch, strange if strange.any() else None
 
-    def _run(self, batch: Any, layers: Sequence[str], inside: tuple[str, ...]) -> Pass:
-        inside = tuple(each for each in inside if each in layers)
+    def _run(self, batch: Any, layers: Sequence[str], inside: Mapping[str, Any]) -> Pass:
         several = isinstance(batch, Fields)
         given = dict(batch.arrays) if several else batch
         try:
-            returned, values = self._call(given, inside)
+            wanted = [each for each in layers if each in inside or each not in (INPUT, OUTPUT)]
+            returned, values = self._call(given, tuple(wanted))
         except IknowError:
             raise
         except Exception as error:  # of the backend, whichever it is
@@ -227,9 +215,8 @@ class KerasModel(Network):
         raw = find_output(returned, self.scores, len(batch), self._name)
         found = {}
         for layer, each in values.items():
-            here = find_layer(self.model, layer.removesuffix(ENTRANCE))
-            last = getattr(here, "data_format", None) != "channels_first"
-            found[layer] = Read(each, last)
+            here = inside[layer if layer in inside else layer.removesuffix(ENTRANCE)]
+            found[layer] = Read(each, getattr(here, "data_format", None) != "channels_first")
         if INPUT in layers and INPUT not in found:
             if several:
                 raise LayerError(

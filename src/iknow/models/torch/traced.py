@@ -19,7 +19,7 @@ from iknow.errors import ExportError
 from iknow.metrics.torch.passes import copy_at_rest, forward_pass
 from iknow.models.fields import Fields
 from iknow.models.network import ENTRANCE, MASK
-from iknow.models.pooling import Pool
+from iknow.models.pooling import Pool, pool_places
 from iknow.models.scores import find_output, meaning_of
 from iknow.models.torch import inputs as given
 from iknow.models.torch.layers import Reading, readable_parts
@@ -87,23 +87,11 @@ def pool(
 
     mask: of shape (n, tokens), 0 for tokens that are padding.
     """
-    if way is None or values.ndim < 3:
+    if not isinstance(way, str) or values.ndim < 3:
         return values
-    if not features_last:
-        return values.double().mean(dim=tuple(range(2, values.ndim))).to(values.dtype)
-    axes = tuple(range(1, values.ndim - 1))
-    seen = torch.ones_like(values[:, :, 0], dtype=torch.bool) if mask is None else mask != 0
-    if way == "mean" and mask is None:
-        return values.double().mean(dim=axes).to(values.dtype)
-    if way == "mean":
-        total = torch.where(seen[:, :, None], values, 0).double().sum(dim=1)
-        return (total / seen.double().sum(dim=1)[:, None]).to(values.dtype)
-    place = torch.arange(values.shape[1])
-    first = torch.where(seen, place, values.shape[1]).amin(dim=1)
-    last = torch.where(seen, place, -1).amax(dim=1)
-    chosen = (first if way == "cls" else last)[:, None] == place
-    token = torch.where(chosen[:, :, None], values, 0).sum(dim=1)
-    return torch.where(seen.any(dim=1)[:, None], token, torch.nan)
+    seen = None if mask is None or not features_last else mask != 0
+    pooled: Tensor = pool_places(way, values, features_last=features_last, seen=seen)
+    return pooled
 
 
 @contextmanager
