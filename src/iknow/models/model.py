@@ -45,6 +45,10 @@ class Column:
         name: Its name.
         kind: Whether it holds numbers or categories.
         known: The categories seen in training.
+
+    Examples:
+        >>> Column("city", "category", known=("Bern", "Rome")).known
+        ('Bern', 'Rome')
     """
 
     name: str
@@ -61,6 +65,10 @@ class Layer:
         role: What it is to the model: "input", "table", "middle", "hidden", "output" or "leaves".
         pool: How its activations become one vector per sample, if that is not the model's own way.
         columns: Those of a table.
+
+    Examples:
+        >>> Layer("fc2", "hidden").role
+        'hidden'
     """
 
     name: str
