@@ -92,7 +92,7 @@ def own_layers(model: Any) -> dict[str, Any]:
 
 def all_layers(model: Any) -> dict[str, Any]:
     """The layers of a model and of the models inside it by name, in order."""
-    found = {}
+    found: dict[str, Any] = {}
     for name, layer in own_layers(model).items():
         inner = all_layers(layer) if isinstance(layer, keras.Model) else {}
         found |= {**{f"{name}.{each}": part for each, part in inner.items()}, name: layer}
@@ -201,7 +201,7 @@ class KerasModel(Network):
 
     def _run(self, batch: Any, layers: Sequence[str], inside: Mapping[str, Any]) -> Pass:
         several = isinstance(batch, Fields)
-        given = dict(batch.arrays) if several else batch
+        given: Any = dict(batch.arrays) if several else batch
         try:
             wanted = [each for each in layers if each in inside or each not in (INPUT, OUTPUT)]
             returned, values = self._call(given, tuple(wanted))

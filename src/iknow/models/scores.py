@@ -116,7 +116,8 @@ def as_columns(scores: Any, option: ScoresOption, model: str) -> Any:
 
 def meaning_of(option: ScoresOption) -> str | None:
     """What a single number per sample means: "logit", "probability", or None if nobody said."""
-    return None if callable(option) else _split(option)[1]
+    how: str | None = _split(option)[1]
+    return how
 
 
 def _split(option: Any) -> tuple[Any, Any]:

@@ -88,18 +88,19 @@ class GraphModel(TorchModel):
     def _name(self) -> str:
         return "the exported program"
 
-    def _locate(self, layers: Sequence[str]) -> None:
+    def _locate(self, layers: Sequence[str]) -> dict[str, Any]:
         available = list(dict.fromkeys([INPUT, *self._nodes, OUTPUT]))
         check_layers(layers, available, self._name)
         self.pooling.check_names(available, self._name)
+        return self._nodes
 
-    def _run(self, tensors: Fields, layers: Sequence[str], places: None) -> Pass:
+    def _run(self, tensors: Fields, layers: Sequence[str], nodes: Mapping[str, Any]) -> Pass:
         n = len(tensors)
         mask, found = given.find_mask(tensors), {}
-        if INPUT in layers and INPUT not in self._nodes:
+        if INPUT in layers and INPUT not in nodes:
             found[INPUT] = Read(read_input(tensors))
         filled = tensors if n >= self._fewest else tensors[np.zeros(self._fewest, dtype=np.int64)]
-        reader = Reader(self.module, [layer for layer in layers if layer in self._nodes])
+        reader = Reader(self.module, [layer for layer in layers if layer in nodes])
         flat = self._in_order(filled)
         with running(self._name, filled, failures=(Exception,)):  # guards may raise anything
             returned = reader.run(*flat, enable_io_processing=False)
