@@ -9,7 +9,7 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Floats32, Ints
 from iknow.core.decision import Scope
-from iknow.core.evidence import NO_EXEMPLAR, Evidence, from_ranked
+from iknow.core.evidence import NO_EXEMPLAR, Evidence, empty_evidence
 from iknow.locking import cached_property
 from iknow.pages import slices
 from iknow.search.bounds import error_of_product, power_of_two_scale
@@ -96,8 +96,10 @@ class ProductSearch:
         size = round(math.sqrt(packed.n_panels / (max(1, n_classes) * packed.n_terms)))
         self.blocks = cut_blocks(packed.class_panels, size)
 
-    def fill(self, queries: Floats32, evidence: Evidence) -> None:
-        """Write the evidence about queries of shape (n_queries, n_features) into `evidence`."""
+    def search(self, queries: Floats32, scope: Scope) -> Evidence:
+        """All evidence about queries of shape (n_queries, n_features)."""
+        n_classes = len(self.packed.class_panels) - 1
+        evidence = empty_evidence(len(queries), n_classes, scope.any, scope.per_class)
 
         def work(part: slice) -> None:
             own = evidence[part]  # views
@@ -107,13 +109,13 @@ class ProductSearch:
             batch = self.packed.place(queries[part], queries[part])
             arrays = distances, numbers, own.neighbor_distances
             gather_batch(self.packed.pack, self.blocks, batch, *arrays)
-            own.class_distances[:], own.exemplars[:] = distances[:, :, 0].T, numbers[:, :, 0].T
-            own.further_distances[:] = distances[:, :, 1:].transpose(1, 0, 2)
-            own.further_exemplars[:] = numbers[:, :, 1:].transpose(1, 0, 2)
+            own.distances[:] = distances.transpose(1, 0, 2)
+            own.rows[:] = numbers.transpose(1, 0, 2)
 
         affordable = BYTES_FOR_MINIMA // (n_cores() * 4 * (len(self.blocks.starts) - 1))
         size = max(1, min(QUERIES_PER_BATCH, affordable))
         share(work, cut_evenly(len(queries), size))
+        return evidence
 
 
 class WalkSearch:
@@ -167,9 +169,8 @@ class WalkSearch:
             work(slice(len(queries)))
         else:
             for_each(work, cut_evenly(len(queries), QUERIES_PER_BATCH))
-        complete = np.full((shape[0], 3), np.inf)
-        complete[:, 1] = np.nextafter(answer.caps, np.inf)
-        evidence = from_ranked(answer.distances, answer.neighbors, answer.rows, complete)
+        evidence = Evidence(answer.distances, answer.neighbors, answer.rows)
+        evidence.complete_below[:, 1] = np.nextafter(answer.caps, np.inf)
         return evidence, answer.given_up, sum(costs)
 
 
