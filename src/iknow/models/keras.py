@@ -21,7 +21,7 @@ import numpy as np
 
 from iknow.core.arrays import Bools
 from iknow.errors import IknowError, InputError, LayerError, RefusedError
-from iknow.models.fields import Fields, as_fields
+from iknow.models.inputs import Fields, as_fields
 from iknow.models.model import Layer, check_layers
 from iknow.models.network import ENTRANCE, INPUT, MASK, OUTPUT, Network, Pass, Read
 from iknow.models.numbers import as_numbers

@@ -20,7 +20,7 @@ from torch import Tensor, fx, nn
 
 from iknow.core.text import names
 from iknow.errors import InputError
-from iknow.models.fields import Fields
+from iknow.models.inputs import Fields
 from iknow.models.model import Layer, check_layers
 from iknow.models.network import INPUT, OUTPUT, Pass, Read
 from iknow.models.pooling import Pool

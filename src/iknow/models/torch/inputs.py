@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from iknow.core.arrays import Bools
 from iknow.core.text import names
 from iknow.errors import InputError
-from iknow.models.fields import Fields, as_fields
+from iknow.models.inputs import Fields, as_fields
 from iknow.models.network import MASK
 from iknow.models.numbers import as_numbers
 from iknow.models.torch.layers import describe, is_plain

@@ -26,8 +26,7 @@ from iknow.core.arrays import Bools
 from iknow.core.robustness import Sensitivity
 from iknow.errors import IknowError, LayerError, RefusedError
 from iknow.metrics.torch.passes import forward_pass
-from iknow.models.fields import Fields
-from iknow.models.lengths import Sizes
+from iknow.models.inputs import Fields, Sizes
 from iknow.models.model import Layer, check_layers, check_type
 from iknow.models.network import ENTRANCE, INPUT, OUTPUT, Network, Pass, Read
 from iknow.models.pooling import WHOLE, Pool

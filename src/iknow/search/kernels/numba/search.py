@@ -17,7 +17,7 @@ from iknow.search.index import RowIndex
 from iknow.search.kernels.numba.products import Pack, PanelBlocks, Queries, gather_batch
 from iknow.search.kernels.numba.tree import Tree, plant, sort_rows
 from iknow.search.kernels.numba.vectors import LANES, QUERIES_AT_ONCE
-from iknow.search.kernels.numba.walk import ALONE, Answer, Question, Shadows, walk_batch
+from iknow.search.kernels.numba.walk import ALONE, Answer, Coarse, Question, Shadows, walk_batch
 from iknow.search.projection import Coordinates
 from iknow.search.threads import for_each, n_cores, share
 
@@ -129,6 +129,21 @@ class WalkSearch:
         self.far = read_only(far[np.maximum(self.packed.pack.slots, 0)])
 
     @cached_property
+    def coarse(self) -> Coarse:
+        """The panels in integers of 8 bits, where there are shadows."""
+        n, n_panels = self.packed.n_terms, self.packed.n_panels if self.far.shape[1] else 0
+        panels = self.packed.pack.panels.reshape(-1, n + 1, LANES)[:n_panels, 1:]
+        widest = np.maximum(panels.max((0, 2), initial=0), -panels.min((0, 2), initial=0))
+        steps = np.where(widest > 0, widest / 127, 1).astype(np.float64)
+        integers, error = np.zeros((n_panels, n + n % 2, LANES), dtype=np.int8), 0.0
+        for part in slices(n_panels, PANELS_PER_TASK):
+            rounded = np.rint(panels[part] / steps[:, None])
+            lost = np.square(panels[part] - rounded * steps[:, None]).sum(axis=1).max()
+            integers[part, :n], error = rounded, max(error, 1.001 * math.sqrt(lost))
+        pairs = integers.reshape(n_panels, (n + 1) // 2, 2, LANES).transpose(0, 1, 3, 2)
+        return Coarse(pairs.reshape(-1), steps, error)
+
+    @cached_property
     def tree(self) -> Tree:
         """The balls around the cells."""
         return plant(self.packed.pack, self.packed.class_panels, self.packed.n_terms)
@@ -146,7 +161,7 @@ class WalkSearch:
         shape = len(queries), len(self.packed.class_panels) - 1, scope.per_class
         answer = Answer(
             np.full(shape, np.inf), np.full(shape, NO_EXEMPLAR, dtype=np.int64),
-            np.full((shape[0], k), np.inf), np.full(shape[0], np.inf),
+            np.full((shape[0], k), np.inf), np.full((shape[0], 3), np.inf),
             np.zeros(shape[0], dtype=np.bool_),
         )  # fmt: skip
         question = Question(scope.own, scope.other, *horizon[:2], patience, is_flat)
@@ -162,15 +177,14 @@ class WalkSearch:
                 order = np.lexsort((near[:, 0], belief[part]))
             batch = self.packed.place(queries[part], near)
             shadows = Shadows(self.far, far, slack, *scale)
-            arguments = self.packed.pack, self.tree, shadows, batch, belief[part], order, question
-            costs.append(walk_batch(*arguments, own))
+            rows = self.packed.pack, self.coarse, self.tree, shadows
+            costs.append(walk_batch(*rows, batch, belief[part], order, question, own))
 
         if len(queries) <= ALONE:  # so few start no threads, neither ours nor BLAS's
             work(slice(len(queries)))
         else:
             for_each(work, cut_evenly(len(queries), QUERIES_PER_BATCH))
-        evidence = Evidence(answer.distances, answer.neighbors, answer.rows)
-        evidence.complete_below[:, 1] = np.nextafter(answer.caps, np.inf)
+        evidence = Evidence(answer.distances, answer.neighbors, answer.rows, answer.complete)
         return evidence, answer.given_up, sum(costs)
 
 
