@@ -13,17 +13,18 @@ from torch import nn
 
 from iknow.errors import ExportError, InputError, LayerError
 from iknow.models import OnnxModel
-from iknow.models.export import to_onnx
+from iknow.models.export import as_portable, to_onnx
 from iknow.models.onnx import PortableModel
 from iknow.testing import ModelContract
-from tests.models.onnx.graphs import mlp, of_torch, parsed
+from tests.models.onnx.graphs import hidden_weights, mlp, of_torch, parsed
 
 X = np.random.default_rng(1).normal(size=(12, 4))
+PLACE = "weights.bin"
 SINGLE = "g (float[n, 4] x) => (float[n, 1] risk) {{ hidden = Relu(x)  a = MatMul(hidden, W)  {} }}"
 
 
 def ported(model, inputs, layers):
-    return PortableModel(to_onnx(model, layers, model.prepare(inputs)))
+    return as_portable(model, layers, inputs)
 
 
 def check(model, inputs, layers, atol=0.0):
@@ -99,12 +100,17 @@ def test_the_answer_is_the_label_that_the_graph_gives(labels):
 
 def test_weights_in_other_files_come_inside(tmp_path):
     onnx.save(mlp(), tmp_path / "m.onnx", save_as_external_data=True, size_threshold=0)
-    model = OnnxModel(tmp_path / "m.onnx")
-    assert model._file.folder is not None
-    portable = check(model, X, ("hidden",))
+    for where, hidden in hidden_weights(PLACE, mlp()).items():
+        (tmp_path / f"{where}.onnx").write_bytes(hidden.SerializeToString())
+    np.arange(4).tofile(tmp_path / PLACE)
+    dense = [path for path in tmp_path.glob("*.onnx") if "sparse" not in path.name]
+    assert len(dense) == 7
+    portable = [check(OnnxModel(path), X, ("hidden",)) for path in dense]
     for file in tmp_path.iterdir():
         file.unlink()
-    assert np.isfinite(PortableModel(portable.content).observe(X, ("hidden",)).scores).all()
+    for each in portable:
+        again = PortableModel(each.content, reading=each.reading(("hidden",), X))
+        assert np.isfinite(again.observe(X, ("hidden",)).scores).all()
 
 
 def test_what_is_code_is_refused():

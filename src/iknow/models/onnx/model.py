@@ -7,30 +7,39 @@ amplify that: with batch_size=1 every answer is the one that the sample gets alo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from iknow.core.arrays import Ints, Labels
+from iknow.core.arrays import Bools, Ints, Labels
 from iknow.core.codes import UNKNOWN, positions_of
 from iknow.core.robustness import Sensitivity
 from iknow.core.text import names, shown
-from iknow.errors import InputError, LayerError
+from iknow.errors import ExportError, InputError, LayerError, RefusedError
 from iknow.models.apart import observe_apart
-from iknow.models.fields import Fields
+from iknow.models.fields import Fields, as_fields
 from iknow.models.lengths import Sizes
 from iknow.models.model import Model, Observation, check_type, make_observation, mark_invalid
-from iknow.models.onnx.feeding import Batch, feed, find_strange, prepare, without_numbers
+from iknow.models.numbers import as_array, as_numbers
 from iknow.models.onnx.file import read_file
-from iknow.models.onnx.graph import has_channels
-from iknow.models.onnx.roles import find_features, find_roles, input_layer
-from iknow.models.onnx.running import run
+from iknow.models.onnx.roles import (
+    TEXT,
+    Declared,
+    Graph,
+    find_features,
+    find_roles,
+    has_channels,
+    input_layer,
+)
 from iknow.models.onnx.session import Session
 from iknow.models.pooling import Pooling
 from iknow.models.scores import as_columns
+
+Batch = NDArray[Any] | Fields
 
 INPUT, OUTPUT, MASK = "input", "output", "attention_mask"
 TAKES_MISSING = {"TreeEnsembleClassifier", "TreeEnsembleRegressor", "TreeEnsemble", "Imputer",
@@ -48,7 +57,7 @@ class OnnxModel(Model):
             "probability" for one number per sample, or a function of all outputs in a dict by name.
             Default: the last output that looks like class scores.
         device: "cpu", "cuda", "cuda:1" or "mps". Default: the CPU.
-        optimized: Let onnxruntime fuse nodes, if no layers but the graph's own outputs are read.
+        only: The only layers that will be read: then onnxruntime may fuse nodes between them.
 
     Examples:
         >>> from onnx.parser import parse_model
@@ -66,14 +75,16 @@ class OnnxModel(Model):
         scores: Any = None,
         device: str | None = None,
         *,
-        optimized: bool = False,
+        only: Collection[str] | None = None,
     ) -> None:
         self._file = read_file(model)
         self._graph, self._name = self._file.graph, self._file.name
         self._pooling, self._option = Pooling(pool), scores
+        self._check_layers(only or ())
         self._pooling.check_names((INPUT, OUTPUT, *self.tensors), self._name)
         self._roles = find_roles(self._graph, scores, self._name)
-        self._session = Session(self._file, device, optimized=optimized)
+        tensors = None if only is None else self._needed(map(self._place, only))
+        self._session = Session(self._file, device, tensors)
 
     @property
     def tensors(self) -> tuple[str, ...]:
@@ -142,6 +153,31 @@ class OnnxModel(Model):
             return 1.0  # the numbers as given, rounded to float32
         return super().sensitivity(layer, inputs)
 
+    def reading(self, layers: Sequence[str], inputs: Any) -> dict[str, Any]:
+        """How the file is read, in plain values: where its scores are, how each layer is pooled.
+
+        inputs: some samples, as `prepare` gives them.
+
+        Raises:
+            ExportError: A function reads it.
+        """
+        if callable(self._option):
+            raise ExportError(
+                "scores= is a function, which cannot become a part of the graph: name a tensor, or "
+                "add the scores to the graph as an output"
+            )
+        ways = {layer: self._pooling.of(layer) for layer in layers}
+        for layer in [each for each, way in ways.items() if callable(way)]:
+            found, _ = self._run(inputs[np.arange(1)], {layer: self._place(layer)})
+            if self._pooling.is_by_layer or np.ndim(found.get(self._place(layer), 0)) > 2:
+                raise ExportError(
+                    f"layer {layer!r} is pooled by a function of arrays, which cannot become a "
+                    "graph: use 'mean', 'cls' or 'last'"
+                )
+            ways[layer] = None  # it leaves one vector per sample as it is
+        where = self._option
+        return {"scores": list(where) if isinstance(where, tuple) else where, "layers": ways}
+
     @property
     def _features(self) -> str | None:
         """The layer that enters the last product, None if there is none."""
@@ -166,15 +202,8 @@ class OnnxModel(Model):
     def _ask(self, batch: Any, layers: Sequence[str]) -> Observation:
         """The model's answer for a prepared batch as it is."""
         places = {layer: self._place(layer) for layer in layers}
-        inside = [each for each in places.values() if each in self._graph.makers]
+        found, given = self._run(batch, places)
         said, label = self._roles.scores, self._roles.label
-        outputs = [each.name for each in self._graph.outputs] if said is None else []
-        needed = [*inside, *([said] if said else []), *([label] if label else [])]
-        tensors = list(dict.fromkeys([*needed, *outputs]))
-        feeds = feed(batch, self._graph)
-        optional = set(outputs) - set(needed)
-        found = run(self._session, tensors, feeds, len(batch), optional) | feeds
-        given = {name: found[name] for name in outputs if name in found}
         scores = as_columns(found[said] if said else self._option(given), self._option, self._name)
         if len(scores) != len(batch):
             raise InputError(
@@ -186,6 +215,23 @@ class OnnxModel(Model):
         }
         belief = self._codes(found[label]) if label else None
         return make_observation(scores, activations, belief=belief)
+
+    def _run(
+        self, batch: Batch, places: Mapping[str, str]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The tensors that are needed and the inputs; and all outputs if a function reads them."""
+        outputs = [] if self._roles.scores else [each.name for each in self._graph.outputs]
+        needed = self._needed(places.values())
+        feeds = feed(batch, self._graph)
+        tensors = list(dict.fromkeys([*needed, *outputs]))
+        optional = set(outputs) - set(needed)
+        found = self._session.run_all(tensors, feeds, len(batch), optional) | feeds
+        return found, {name: found[name] for name in outputs if name in found}
+
+    def _needed(self, places: Iterable[str]) -> list[str]:
+        """The tensors to compute for layers, of which these are the places, and for the answer."""
+        inside = [each for each in places if each in self._graph.makers]
+        return [*inside, *(each for each in (self._roles.scores, self._roles.label) if each)]
 
     def _read(self, layer: str, values: Any, batch: Batch) -> Any:
         """The activations of a layer with one vector per sample."""
@@ -226,3 +272,100 @@ class OnnxModel(Model):
                 f"{shown(said[codes == UNKNOWN][0])}"
             )
         return codes
+
+
+def prepare(inputs: Any, graph: Graph, name: str) -> Batch:
+    """Inputs as an array, or as fields for a graph with several inputs; name: the graph's."""
+    declared = {each.name: each for each in graph.inputs}
+    if isinstance(inputs, Fields):
+        inputs = inputs.arrays
+    if len(declared) > 1 and hasattr(inputs, "iloc") and getattr(inputs, "ndim", 0) == 2:
+        inputs = {column: inputs[column] for column in inputs.columns}
+    if not isinstance(inputs, Mapping):
+        if len(declared) > 1:
+            raise InputError(
+                f"{name} has {len(declared)} inputs: give a dict of arrays by their names, "
+                f"{names(declared)}; got {type(inputs).__name__}"
+            )
+        return _as_declared(inputs, graph.inputs[0], "X")
+    if set(inputs) != set(declared):
+        raise InputError(
+            f"the inputs of {name} are {', '.join(map(str, graph.inputs[:20]))}; got "
+            f"{names(inputs, 20)}"
+        )
+    arrays = {each: _as_declared(inputs[each], declared[each], each) for each in declared}
+    return as_fields(arrays) if len(arrays) > 1 else next(iter(arrays.values()))
+
+
+def feed(batch: Batch, graph: Graph) -> dict[str, NDArray[Any]]:
+    """A prepared batch by the names of a graph's inputs, in their types."""
+    arrays = batch.arrays if isinstance(batch, Fields) else {graph.inputs[0].name: batch}
+    return {each.name: _cast(arrays[each.name], each) for each in graph.inputs}
+
+
+def find_strange(batch: Batch, graph: Graph) -> Bools:
+    """Which samples have a number that is not finite in the graph's precision, of shape (n,)."""
+    arrays = batch.arrays if isinstance(batch, Fields) else {graph.inputs[0].name: batch}
+    strange = np.zeros(len(batch), dtype=bool)
+    for declared in graph.inputs:
+        values = arrays[declared.name]
+        if values.dtype.kind == "f":
+            seen = _cast(values, declared) if declared.is_float else values
+            strange |= ~np.isfinite(seen).reshape(len(seen), -1).all(axis=1)
+    return strange
+
+
+def without_numbers(batch: Batch) -> Batch:
+    """A batch of the same shape with zeros for all numbers."""
+    if isinstance(batch, Fields):
+        return Fields({name: without_numbers(values) for name, values in batch.arrays.items()})
+    return np.zeros_like(batch) if batch.dtype.kind in "fiub" else batch
+
+
+def _as_declared(values: Any, declared: Declared, what: str) -> NDArray[Any]:
+    array = as_array(values, what) if declared.kind == TEXT else as_numbers(values, what)
+    # A converter declares each column of a table as (n, 1).
+    is_column = declared.shape is not None and len(declared.shape) == 2 and declared.shape[1] == 1
+    return array.reshape(-1, 1) if is_column and array.ndim == 1 else array
+
+
+def _cast(values: NDArray[Any], declared: Declared) -> NDArray[Any]:
+    if declared.kind == TEXT:
+        return _as_text(values, declared)
+    dtype = _find_dtype(declared)
+    if declared.is_float:
+        with np.errstate(over="ignore"):  # what becomes infinite is marked
+            return np.ascontiguousarray(values, dtype=dtype)
+    with np.errstate(invalid="ignore"):
+        cast = values.astype(dtype)
+    # Compared as numbers: numpy would say that -1 equals what uint64 makes of it.
+    lost = (cast != values) | ((cast < 0) != (values < 0)) if dtype.kind in "iu" else cast != values
+    if lost.any():
+        raise RefusedError(
+            f"input {declared} takes {declared.kind}, and {shown(values[lost][0].item())} is no "
+            "such number"
+        )
+    return np.ascontiguousarray(cast)
+
+
+def _as_text(values: NDArray[Any], declared: Declared) -> NDArray[Any]:
+    strange = [each for each in values.ravel().tolist() if not isinstance(each, str)][:1]
+    if strange:
+        raise RefusedError(
+            f"input {declared} takes text; got {shown(strange[0], 60)} of type "
+            f"{type(strange[0]).__name__}"
+        )
+    return values.astype(object)
+
+
+def _find_dtype(declared: Declared) -> np.dtype[Any]:
+    try:
+        dtype = np.dtype(declared.kind)
+    except TypeError:  # a sequence, a map
+        dtype = np.dtype(object)
+    if dtype.kind not in "fiub":
+        raise InputError(
+            f"input {declared} takes neither numbers that numpy has nor text: export the model "
+            "with inputs of float32"
+        )
+    return dtype

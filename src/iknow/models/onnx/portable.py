@@ -1,8 +1,8 @@
 """PortableModel: reads the ONNX graph that a bundle holds.
 
-Its outputs are the scores, the layers and, where the highest score is not the model's own answer,
-the belief (`iknow.models.export`). It is an ONNX model like any other, read by the same code with
-the same checks, but for the names of its layers. It comes from a file that anybody may have
+Either it is a graph of our own (`iknow.models.export`), whose outputs are the scores, the layers
+and, where the highest score is not the model's own answer, the belief. Or it is the user's ONNX
+file as it was, and the bundle says how to read it. It comes from a file that anybody may have
 written: weights in other files are refused, and nothing is written to disk.
 """
 
@@ -18,24 +18,29 @@ from iknow.core.arrays import Ints, Labels
 from iknow.core.codes import NO_BELIEF
 from iknow.core.text import names
 from iknow.errors import InputError
-from iknow.models.export import BELIEF, LAYER, SCORES
+from iknow.models.export import BELIEF, LAYER, SCORES, cannot_export
 from iknow.models.fields import Fields
 from iknow.models.foreign import as_pandas
 from iknow.models.model import Model, Observation, check_layers
 from iknow.models.numbers import is_sparse
 from iknow.models.onnx.file import read_bytes
-from iknow.models.onnx.graph import TEXT
 from iknow.models.onnx.model import OnnxModel
+from iknow.models.onnx.roles import TEXT
 
 
-def to_onnx(model: PortableModel, layers: Sequence[str], inputs: Any) -> bytes:
-    """The file that a portable model is; see `iknow.models.export`."""
+def to_onnx(model: PortableModel | OnnxModel, layers: Sequence[str], inputs: Any) -> bytes:
+    """The file of a model that is ONNX already; see `iknow.models.export`."""
+    if isinstance(model, OnnxModel):
+        try:
+            return model._file.with_weights()
+        except Exception as error:  # of weights that cannot be read, or of more than 2 GB
+            raise cannot_export(model._name, error) from error
     check_layers(layers, model.layers, model._name)
     return model.content
 
 
 class PortableModel(Model):
-    """A classifier whose ONNX graph returns its scores and its layers.
+    """A classifier in the bytes of an ONNX file.
 
     Args:
         content: The bytes of the ONNX file.
@@ -43,6 +48,8 @@ class PortableModel(Model):
         columns: Names of the features, if they have names: a table is matched with them.
         device: "cpu", "cuda", "cuda:1" or "mps". Default: the CPU.
         name: What the file is called in errors.
+        reading: How to read a file that is as its maker wrote it: "scores", as `OnnxModel` takes
+            them, and "layers", how each is pooled by its name; None for a graph of our own.
     """
 
     def __init__(
@@ -52,17 +59,27 @@ class PortableModel(Model):
         columns: Sequence[str] | None = None,
         device: str | None = None,
         name: str = "model.onnx",
+        reading: Mapping[str, Any] | None = None,
     ) -> None:
         file = read_bytes(content, name)
-        outputs = [each.name for each in file.graph.outputs]
-        if SCORES not in outputs:
-            raise InputError(f"{name} must have an output {SCORES!r}; it has {names(outputs)}")
         self.content, self._classes, self._name = content, classes, name
         self._columns = None if columns is None else list(columns)
-        self.layers = tuple(each.removeprefix(LAYER) for each in outputs if each.startswith(LAYER))
         self._inputs = tuple(each.name for each in file.graph.inputs)
-        self._believes = [BELIEF] if BELIEF in outputs else []
-        self._model = OnnxModel(file, scores=SCORES, device=device, optimized=True)
+        self._reading, self._believes = reading, []
+        if reading is None:
+            outputs = [each.name for each in file.graph.outputs]
+            if SCORES not in outputs:
+                raise InputError(f"{name} must have an output {SCORES!r}; it has {names(outputs)}")
+            given = [each for each in outputs if each.startswith(LAYER)]
+            self._places = {each.removeprefix(LAYER): each for each in given}
+            self._believes = [BELIEF] if BELIEF in outputs else []
+            pool, scores = {}, SCORES
+        else:
+            pool, scores = reading["layers"], reading["scores"]
+            self._places = {each: each for each in pool}
+        self.layers = tuple(self._places)
+        read = [*self._places.values(), *self._believes]
+        self._model = OnnxModel(file, pool, scores, device, only=read)
 
     @property
     def classes(self) -> Labels | None:
@@ -126,6 +143,10 @@ class PortableModel(Model):
             return False
         return sorted(map(str, found)) == sorted(self._columns)
 
+    def reading(self, layers: Sequence[str], inputs: Any) -> Mapping[str, Any] | None:
+        """How the file is read; see `OnnxModel.reading`."""
+        return self._reading
+
     def default_layers(self, batch: Any) -> tuple[str, ...]:
         """Return all layers that the graph gives; no `batch` is run."""
         return self.layers
@@ -133,7 +154,7 @@ class PortableModel(Model):
     def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
         check_layers(layers, self.layers, self._name)
         batch = batch.toarray() if is_sparse(batch) else batch
-        read = {layer: f"{LAYER}{layer}" for layer in layers}
+        read = {layer: self._places[layer] for layer in layers}
         found = self._model.observe(batch, [*read.values(), *self._believes])
         belief = self._find_belief(batch, found) if self._believes else found.belief
         activations = {layer: found.activations[place] for layer, place in read.items()}
