@@ -21,7 +21,6 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 import numpy as np
-from google.protobuf.message import Message
 from onnx import (
     GraphProto,
     ModelProto,
@@ -170,7 +169,7 @@ def _messages(model: Any) -> Iterator[Any]:
         yield each
         for field, value in () if isinstance(each, TensorProto) else each.ListFields():
             if field.message_type is not None:
-                waiting.extend([value] if isinstance(value, Message) else value)
+                waiting.extend([value] if hasattr(value, "ListFields") else value)
 
 
 def _external(messages: Iterable[Any]) -> Iterator[Any]:
@@ -181,7 +180,7 @@ def _external(messages: Iterable[Any]) -> Iterator[Any]:
             yield each
 
 
-def _is_inside(place: Any, folder: Path) -> bool:
+def _is_inside(place: str | bytes, folder: Path) -> bool:
     """Whether a file is in a folder, by its path and by its links."""
     if isinstance(place, bytes) or IN_PLACE_OF_A_FILE in place:  # bytes are no UTF-8
         return False

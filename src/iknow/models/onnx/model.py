@@ -188,7 +188,7 @@ class OnnxModel(Model):
             return INPUT if given is not None and given.is_float else found
         return found
 
-    def _check_layers(self, layers: Sequence[str]) -> None:
+    def _check_layers(self, layers: Iterable[str]) -> None:
         unknown = [each for each in layers if each not in {INPUT, OUTPUT, *self.tensors}]
         if unknown:
             near = get_close_matches(str(unknown[0]), self.tensors, 5, 0.5)
