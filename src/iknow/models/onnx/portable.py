@@ -21,7 +21,7 @@ from iknow.errors import InputError
 from iknow.models.export import BELIEF, LAYER, SCORES, cannot_export
 from iknow.models.fields import Fields
 from iknow.models.foreign import as_pandas
-from iknow.models.model import Model, Observation, check_layers
+from iknow.models.model import Layer, Model, Observation, check_layers
 from iknow.models.numbers import is_sparse
 from iknow.models.onnx.file import read_bytes
 from iknow.models.onnx.model import OnnxModel
@@ -35,7 +35,7 @@ def to_onnx(model: PortableModel | OnnxModel, layers: Sequence[str], inputs: Any
             return model._file.with_weights()
         except Exception as error:  # of weights that cannot be read, or of more than 2 GB
             raise cannot_export(model._name, error) from error
-    check_layers(layers, model.layers, model._name)
+    check_layers(layers, model.layer_names, model._name)
     return model.content
 
 
@@ -77,7 +77,7 @@ class PortableModel(Model):
         else:
             pool, scores = reading["layers"], reading["scores"]
             self._places = {each: each for each in pool}
-        self.layers = tuple(self._places)
+        self.layer_names = tuple(self._places)
         read = [*self._places.values(), *self._believes]
         self._model = OnnxModel(file, pool, scores, device, only=read)
 
@@ -147,12 +147,12 @@ class PortableModel(Model):
         """How the file is read; see `OnnxModel.reading`."""
         return self._reading
 
-    def default_layers(self, batch: Any) -> tuple[str, ...]:
-        """Return all layers that the graph gives; no `batch` is run."""
-        return self.layers
+    def layers(self, batch: Any) -> tuple[Layer, ...]:
+        """Describe all layers that the graph gives; no `batch` is run."""
+        return tuple(Layer(name, "hidden") for name in self.layer_names)
 
     def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
-        check_layers(layers, self.layers, self._name)
+        check_layers(layers, self.layer_names, self._name)
         batch = batch.toarray() if is_sparse(batch) else batch
         read = {layer: self._places[layer] for layer in layers}
         found = self._model.observe(batch, [*read.values(), *self._believes])
