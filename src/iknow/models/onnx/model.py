@@ -3,6 +3,10 @@
 Layers are the names of tensors, "input" and "output" (the scores); a tensor of one of these names
 comes first. A row may differ by some units in the last place between batch sizes, and the graph may
 amplify that: with batch_size=1 every answer is the one that the sample gets alone.
+
+A graph with one input takes an array; with several, a dict of arrays by their names, or a data
+frame whose columns bear these names. Numbers become what the graph declares where nothing but
+rounding is lost; a fraction never becomes a whole number.
 """
 
 from __future__ import annotations
@@ -20,33 +24,31 @@ from iknow.core.codes import UNKNOWN, positions_of
 from iknow.core.robustness import Sensitivity
 from iknow.core.text import names, shown
 from iknow.errors import ExportError, InputError, LayerError, RefusedError
-from iknow.models.apart import observe_apart
 from iknow.models.fields import Fields, as_fields
 from iknow.models.lengths import Sizes
-from iknow.models.model import Layer, Model, Observation, check_type, make_observation, mark_invalid
+from iknow.models.model import Layer, Observation, check_type, mark_invalid
+from iknow.models.network import INPUT, MASK, OUTPUT, Network, Pass, Read
 from iknow.models.numbers import as_array, as_numbers
 from iknow.models.onnx.file import read_file
 from iknow.models.onnx.roles import (
     TEXT,
     Declared,
     Graph,
+    Roles,
     find_features,
     find_roles,
     has_channels,
     input_layer,
 )
 from iknow.models.onnx.session import Session
-from iknow.models.pooling import Pooling
-from iknow.models.scores import as_columns
 
 Batch = NDArray[Any] | Fields
 
-INPUT, OUTPUT, MASK = "input", "output", "attention_mask"
 TAKES_MISSING = {"TreeEnsembleClassifier", "TreeEnsembleRegressor", "TreeEnsemble", "Imputer",
                  "IsNaN"}  # fmt: skip
 
 
-class OnnxModel(Model):
+class OnnxModel(Network):
     """A classifier in an ONNX file. The file is read once, and never written to.
 
     Args:
@@ -77,14 +79,18 @@ class OnnxModel(Model):
         *,
         only: Collection[str] | None = None,
     ) -> None:
+        super().__init__(pool, scores)
         self._file = read_file(model)
-        self._graph, self._name = self._file.graph, self._file.name
-        self._pooling, self._option = Pooling(pool), scores
-        self._check_layers(only or ())
-        self._pooling.check_names((INPUT, OUTPUT, *self.tensors), self._name)
-        self._roles = find_roles(self._graph, scores, self._name)
-        tensors = None if only is None else self._needed(map(self._place, only))
-        self._session = Session(self._file, device, tensors)
+        self._graph = self._file.graph
+        places = self._locate(only or ())
+        self.pooling.check_names((INPUT, OUTPUT, *self.tensors), self._name)
+        self._roles = self._find_roles()
+        needed = None if only is None else self._needed(places.values())
+        self._session = Session(self._file, device, needed)
+
+    @property
+    def _name(self) -> str:
+        return self._file.name
 
     @property
     def tensors(self) -> tuple[str, ...]:
@@ -114,26 +120,18 @@ class OnnxModel(Model):
         """Describe the input if it is one array of floats, what enters the last product with
         weights, and the scores; no `batch` is run.
         """
-        features, scores, given = self._features, self._roles.scores, input_layer(self._graph)
-        raw = [Layer(INPUT, "input")] if given is not None and given.is_float else []
-        hidden = [Layer(features, "hidden")] if features not in (None, INPUT) else []
+        scores, given = self._roles.scores, input_layer(self._graph)
+        raw = given.name if given is not None and given.is_float else None
+        inside = None if scores is None else find_features(self._graph, scores)
+        hidden = [] if inside in (None, raw) else [Layer(str(inside), "hidden")]
         # Another tensor may be called "output".
         last = scores if scores is not None and OUTPUT in self.tensors else OUTPUT
-        return (*raw, *hidden, Layer(last, "output"))
+        return (*([Layer(INPUT, "input")] if raw else []), *hidden, Layer(last, "output"))
 
     def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
-        self._check_layers(layers)
-        strange = find_strange(batch, self._graph)
-        if not strange.any():
-            return self._ask(batch, layers)
-        found = observe_apart(
-            self._ask,
-            batch,
-            layers,
-            strange.astype(np.int64),
-            substitute=lambda: without_numbers(batch),
-        )
-        if not TAKES_MISSING.isdisjoint(self._graph.ops):
+        found = super().observe(batch, layers)
+        _, strange = self._take(batch)
+        if strange is None or not TAKES_MISSING.isdisjoint(self._graph.ops):
             return found
         # Nothing in the graph looks for missing values, yet one may vanish, as in max(NaN, 0).
         return mark_invalid(replace(found, invalid=found.invalid | strange))
@@ -142,12 +140,12 @@ class OnnxModel(Model):
         check_type(self, OnnxModel)
         given = input_layer(self._graph)
         plain = given is not None and given.kind in ("float32", "float64")
-        alone = len(self._graph.inputs) == 1 and self._pooling.of(INPUT) is None
+        alone = len(self._graph.inputs) == 1 and self.pooling.of(INPUT) is None
         if layer == INPUT and INPUT not in self._graph.makers and plain and alone:
             return 1.0  # the numbers as given, rounded to float32
         return super().sensitivity(layer, inputs)
 
-    def reading(self, layers: Sequence[str], inputs: Any) -> dict[str, Any]:
+    def reading(self, layers: Sequence[str], inputs: Any) -> Mapping[str, Any] | None:
         """How the file is read, in plain values: where its scores are, how each layer is pooled.
 
         inputs: some samples, as `prepare` gives them.
@@ -155,36 +153,33 @@ class OnnxModel(Model):
         Raises:
             ExportError: A function reads it.
         """
-        if callable(self._option):
+        if callable(self.scores):
             raise ExportError(
                 "scores= is a function, which cannot become a part of the graph: name a tensor, or "
                 "add the scores to the graph as an output"
             )
-        ways = {layer: self._pooling.of(layer) for layer in layers}
+        ways = {layer: self.pooling.of(layer) for layer in layers}
         for layer in [each for each, way in ways.items() if callable(way)]:
-            found, _ = self._run(inputs[np.arange(1)], {layer: self._place(layer)})
-            if self._pooling.is_by_layer or np.ndim(found.get(self._place(layer), 0)) > 2:
+            few, place = inputs[np.arange(1)], self._locate([layer])
+            if (
+                self.pooling.is_by_layer
+                or self._run(few, [layer], place).layers[layer].values.ndim > 2
+            ):
                 raise ExportError(
                     f"layer {layer!r} is pooled by a function of arrays, which cannot become a "
                     "graph: use 'mean', 'cls' or 'last'"
                 )
             ways[layer] = None  # it leaves one vector per sample as it is
-        where = self._option
-        return {"scores": list(where) if isinstance(where, tuple) else where, "layers": ways}
+        where = list(self.scores) if isinstance(self.scores, tuple) else self.scores
+        return {"scores": where, "layers": ways}
 
-    @property
-    def _features(self) -> str | None:
-        """The layer that enters the last product, None if there is none."""
-        given = input_layer(self._graph)
-        scores = self._roles.scores
-        found = None if scores is None else find_features(self._graph, scores)
-        if found is None or (given is not None and found == given.name):
-            return INPUT if given is not None and given.is_float else found
-        return found
+    def _find_roles(self) -> Roles:
+        return find_roles(self._graph, self.scores, self._name)
 
-    def _check_layers(self, layers: Iterable[str]) -> None:
-        unknown = [each for each in layers if each not in {INPUT, OUTPUT, *self.tensors}]
-        if unknown:
+    def _locate(self, layers: Iterable[str]) -> dict[str, str]:
+        """The tensors that are layers; `OUTPUT` itself for the scores."""
+        places = {layer: layer for layer in layers}
+        if unknown := [each for each in places if each not in {INPUT, OUTPUT, *self.tensors}]:
             near = get_close_matches(str(unknown[0]), self.tensors, 5, 0.5)
             raise LayerError(
                 f"{self._name} has no tensor {shown(unknown[0])}"
@@ -192,65 +187,61 @@ class OnnxModel(Model):
                 f"{len(self.tensors)} tensors, the last of them {names(self.tensors[-8:])}; "
                 "OnnxModel(model).tensors lists them all, and 'input' and 'output' are layers too"
             )
+        if INPUT in places and INPUT not in self.tensors:
+            given = input_layer(self._graph)
+            if given is None:
+                raise LayerError(
+                    f"the layer 'input' needs a single input of numbers; {self._name} has "
+                    f"{', '.join(map(str, self._graph.inputs[:20]))}: choose tensors after them"
+                )
+            places[INPUT] = given.name
+        return places
 
-    def _ask(self, batch: Any, layers: Sequence[str]) -> Observation:
-        """The model's answer for a prepared batch as it is."""
-        places = {layer: self._place(layer) for layer in layers}
-        found, given = self._run(batch, places)
+    def _take(self, batch: Batch) -> tuple[Batch, Bools | None]:
+        """A batch as it is, and which samples have a number that is not finite in the graph's
+        precision.
+        """
+        strange = np.zeros(len(batch), dtype=bool)
+        for declared, values in _by_input(batch, self._graph):
+            if values.dtype.kind == "f":
+                seen = _cast(values, declared) if declared.is_float else values
+                strange |= ~np.isfinite(seen).reshape(len(seen), -1).all(axis=1)
+        return batch, strange if strange.any() else None
+
+    def _run(self, batch: Batch, layers: Sequence[str], places: Mapping[str, str]) -> Pass:
         said, label = self._roles.scores, self._roles.label
-        scores = as_columns(found[said] if said else self._option(given), self._option, self._name)
+        outputs = [] if said else [each.name for each in self._graph.outputs]
+        needed = self._needed(places[layer] for layer in layers)
+        feeds = feed(batch, self._graph)
+        tensors, optional = list(dict.fromkeys([*needed, *outputs])), set(outputs) - set(needed)
+        found = self._session.run_all(tensors, feeds, len(batch), optional) | feeds
+        if said:
+            scores = found[said]
+        else:
+            given = {name: found[name] for name in outputs if name in found}
+            scores = np.asarray(self.scores(given))  # type: ignore[operator]
         if len(scores) != len(batch):
             raise InputError(
                 f"scores= must give one row for each of {len(batch)} samples; got {scores.shape}"
             )
-        activations = {
-            layer: self._read(layer, found.get(place, scores), batch)
-            for layer, place in places.items()
-        }
-        belief = self._codes(found[label]) if label else None
-        return make_observation(scores, activations, belief=belief)
-
-    def _run(
-        self, batch: Batch, places: Mapping[str, str]
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The tensors that are needed and the inputs; and all outputs if a function reads them."""
-        outputs = [] if self._roles.scores else [each.name for each in self._graph.outputs]
-        needed = self._needed(places.values())
-        feeds = feed(batch, self._graph)
-        tensors = list(dict.fromkeys([*needed, *outputs]))
-        optional = set(outputs) - set(needed)
-        found = self._session.run_all(tensors, feeds, len(batch), optional) | feeds
-        return found, {name: found[name] for name in outputs if name in found}
+        read = {}
+        for layer in [each for each in layers if places[each] in found]:
+            values = found[places[layer]]
+            if not isinstance(values, np.ndarray):
+                raise LayerError(
+                    f"{shown(layer)} of {self._name} is a sequence or a map, not a tensor: choose "
+                    "the tensor that it is made from"
+                )
+            read[layer] = Read(values, features_last=not has_channels(self._graph, places[layer]))
+        mask = batch.arrays.get(MASK) if isinstance(batch, Fields) else None
+        return Pass(scores, read, mask, self._codes(found[label], scores) if label else None)
 
     def _needed(self, places: Iterable[str]) -> list[str]:
         """The tensors to compute for layers, of which these are the places, and for the answer."""
         inside = [each for each in places if each in self._graph.makers]
         return [*inside, *(each for each in (self._roles.scores, self._roles.label) if each)]
 
-    def _read(self, layer: str, values: Any, batch: Batch) -> Any:
-        """The activations of a layer with one vector per sample."""
-        if not isinstance(values, np.ndarray):
-            raise LayerError(
-                f"{shown(layer)} of {self._name} is a sequence or a map, not a tensor: choose the "
-                "tensor that it is made from"
-            )
-        mask = batch.arrays.get(MASK) if isinstance(batch, Fields) else None
-        last = not has_channels(self._graph, layer)
-        return self._pooling(layer, values, features_last=last, mask=mask)
-
-    def _place(self, layer: str) -> str:
-        """The tensor that is a layer; `OUTPUT` itself for the scores."""
-        if layer in self.tensors or layer != INPUT:
-            return layer
-        given = input_layer(self._graph)
-        if given is None:
-            raise LayerError(
-                f"the layer 'input' needs a single input of numbers; {self._name} has "
-                f"{', '.join(map(str, self._graph.inputs[:20]))}: choose tensors after them"
-            )
-        return given.name
-
-    def _codes(self, labels: Any) -> Ints:
+    def _codes(self, labels: Any, scores: Any) -> Ints | None:
         """The positions of predicted labels among the classes, of shape (n,)."""
         classes = np.array(self._roles.classes)
         said = np.asarray(labels)
@@ -293,27 +284,13 @@ def prepare(inputs: Any, graph: Graph, name: str) -> Batch:
 
 def feed(batch: Batch, graph: Graph) -> dict[str, NDArray[Any]]:
     """A prepared batch by the names of a graph's inputs, in their types."""
-    arrays = batch.arrays if isinstance(batch, Fields) else {graph.inputs[0].name: batch}
-    return {each.name: _cast(arrays[each.name], each) for each in graph.inputs}
+    return {each.name: _cast(values, each) for each, values in _by_input(batch, graph)}
 
 
-def find_strange(batch: Batch, graph: Graph) -> Bools:
-    """Which samples have a number that is not finite in the graph's precision, of shape (n,)."""
-    arrays = batch.arrays if isinstance(batch, Fields) else {graph.inputs[0].name: batch}
-    strange = np.zeros(len(batch), dtype=bool)
-    for declared in graph.inputs:
-        values = arrays[declared.name]
-        if values.dtype.kind == "f":
-            seen = _cast(values, declared) if declared.is_float else values
-            strange |= ~np.isfinite(seen).reshape(len(seen), -1).all(axis=1)
-    return strange
-
-
-def without_numbers(batch: Batch) -> Batch:
-    """A batch of the same shape with zeros for all numbers."""
+def _by_input(batch: Batch, graph: Graph) -> list[tuple[Declared, NDArray[Any]]]:
     if isinstance(batch, Fields):
-        return Fields({name: without_numbers(values) for name, values in batch.arrays.items()})
-    return np.zeros_like(batch) if batch.dtype.kind in "fiub" else batch
+        return [(each, batch.arrays[each.name]) for each in graph.inputs]
+    return [(graph.inputs[0], batch)]
 
 
 def _as_declared(values: Any, declared: Declared, what: str) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""ONNX models as portable graphs, against the same models read as they are."""
+"""Models in the bytes of an ONNX file, against the same models read as they are."""
 
 import numpy as np
 import onnx
@@ -14,6 +14,7 @@ from torch import nn
 from iknow.errors import ExportError, InputError, LayerError
 from iknow.models import OnnxModel
 from iknow.models.export import as_portable, to_onnx
+from iknow.models.fields import Fields
 from iknow.models.onnx import PortableModel
 from iknow.testing import ModelContract
 from tests.models.onnx.graphs import hidden_weights, mlp, of_torch, parsed
@@ -23,13 +24,9 @@ PLACE = "weights.bin"
 SINGLE = "g (float[n, 4] x) => (float[n, 1] risk) {{ hidden = Relu(x)  a = MatMul(hidden, W)  {} }}"
 
 
-def ported(model, inputs, layers):
-    return as_portable(model, layers, inputs)
-
-
 def check(model, inputs, layers, atol=0.0):
     """A portable graph says about the same samples, and about one of them, what the model says."""
-    portable = ported(model, inputs, layers)
+    portable = as_portable(model, layers, inputs)
     for asked in (inputs, inputs[:1]):
         wanted = model.observe(model.prepare(asked), layers)
         found = portable.observe(portable.prepare(asked), layers)
@@ -43,7 +40,7 @@ def check(model, inputs, layers, atol=0.0):
 
 class TestPortable(ModelContract):
     def make_model(self):
-        return ported(OnnxModel(mlp()), X, ("input", "hidden"))
+        return as_portable(OnnxModel(mlp()), ("input", "hidden"), X)
 
     def make_inputs(self):
         return X
@@ -76,6 +73,20 @@ def test_tokens_are_pooled(pool, opset):
     )
     graph.opset_import[0].version = opset
     check(OnnxModel(graph, pool=pool), tokens, ("h", "output"))
+
+
+@pytest.mark.parametrize("pool", ["mean", "cls", "last"])
+def test_tokens_are_pooled_by_their_mask(pool):
+    table = np.random.default_rng(0).normal(size=(20, 2)).astype(np.float32)
+    graph = parsed(
+        """g (int64[n, t] input_ids, int64[n, t] attention_mask) => (float[n, 2] logits) {
+        words = Gather(table, input_ids)  logits = ReduceMean<axes = [1], keepdims = 0>(words) }""",
+        table=table,
+    )
+    ids = np.random.default_rng(1).integers(20, size=(6, 5))
+    mask = (np.arange(5) < np.array([[5], [3], [1], [4], [2], [5]])).astype(np.int64)
+    batch = Fields({"input_ids": ids, "attention_mask": mask})
+    check(OnnxModel(graph, pool=pool), batch, ("words",))
 
 
 @pytest.mark.parametrize(
@@ -116,13 +127,13 @@ def test_weights_in_other_files_come_inside(tmp_path):
 def test_what_is_code_is_refused():
     for options in ({"scores": lambda outputs: outputs["scores"]}, {"pool": {"hidden": np.tanh}}):
         with pytest.raises(ExportError, match="function"):
-            ported(OnnxModel(mlp(), **options), X, ("hidden",))
+            as_portable(OnnxModel(mlp(), **options), ("hidden",), X)
 
 
 def test_a_missing_value_is_invalid_in_both():
     strange = X.copy()
     strange[3, 1] = np.nan
-    portable = ported(OnnxModel(mlp()), X, ("hidden",))
+    portable = as_portable(OnnxModel(mlp()), ("hidden",), X)
     assert portable.observe(strange, ("hidden",)).invalid.tolist() == [i == 3 for i in range(12)]
 
 
