@@ -179,18 +179,25 @@ def test_what_this_onnxruntime_does_not_have_is_told(model, says):
         observe(model, X)
 
 
+def read_layers(model):
+    model = OnnxModel(model)
+    return model.observe(X, [layer.name for layer in model.layers(X)])
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         ("{ y = Relu(z)  z = Relu(y) }", "uses 'z' before it is made"),
         ("{ y = Identity(y) }", "uses 'y' before it is made"),
+        ("{ y = ai.onnx.ml.ZipMap() }", "has no tensor 'y'"),
+        ("{ c = ai.onnx.ml.TreeEnsembleClassifier()  y = Add(x, c) }", "cannot load"),
         ("{ y, m, s = BatchNormalization <training_mode = 1> (x, W, W, W, W) }", "training mode"),
     ],
 )
 def test_graphs_that_cannot_be_followed_are_refused(text, says):
     weights = {"W": np.ones(4, dtype=np.float32)}
     with pytest.raises(InputError, match=says):
-        OnnxModel(parsed("g (float[n, 4] x) => (float[n, 4] y) " + text, **weights))
+        read_layers(parsed("g (float[n, 4] x) => (float[n, 4] y) " + text, **weights))
 
 
 def test_a_name_that_is_no_text_is_refused():

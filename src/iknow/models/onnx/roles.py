@@ -189,8 +189,9 @@ def find_features(graph: Graph, scores: str) -> str | None:
     for node in reversed(graph.nodes):
         if way.isdisjoint(node.outputs):
             continue
-        if node.op in CLASSICAL:
-            return None if _is_plain(graph) else node.inputs[0]
+        if node.op in CLASSICAL and node.inputs:
+            given = input_layer(graph)
+            return None if given is not None and given.is_float else node.inputs[0]
         varying = [each for each in node.inputs[:2] if each not in graph.constants]
         if node.op in PRODUCTS and len(varying) == 1:
             return _pass_back(graph, varying[0], PASSING)
@@ -199,17 +200,10 @@ def find_features(graph: Graph, scores: str) -> str | None:
 
 def input_layer(graph: Graph) -> Declared | None:
     """The input whose values can be a layer: the only one, or the only one of floats."""
-    numbers = [each for each in graph.inputs if each.kind != TEXT]
-    floats = [each for each in graph.inputs if each.is_float]
-    if len(graph.inputs) == 1 and numbers:
+    if len(graph.inputs) == 1 and graph.inputs[0].kind != TEXT:
         return graph.inputs[0]
+    floats = [each for each in graph.inputs if each.is_float]
     return floats[0] if len(floats) == 1 else None
-
-
-def _is_plain(graph: Graph) -> bool:
-    """Whether there is one input, of floats."""
-    found = input_layer(graph)
-    return found is not None and found.is_float
 
 
 def _find_usual(graph: Graph, name: str) -> str:
