@@ -114,7 +114,26 @@ class OnnxModel(Network):
         return self._session.device not in (None, "cpu")
 
     def prepare(self, inputs: Any) -> Batch:
-        return prepare(inputs, self._graph, self._name)
+        """Return `inputs` as an array, or as fields for a graph with several inputs."""
+        declared = {each.name: each for each in self._graph.inputs}
+        if isinstance(inputs, Fields):
+            inputs = inputs.arrays
+        if len(declared) > 1 and hasattr(inputs, "iloc") and getattr(inputs, "ndim", 0) == 2:
+            inputs = {column: inputs[column] for column in inputs.columns}
+        if not isinstance(inputs, Mapping):
+            if len(declared) > 1:
+                raise InputError(
+                    f"{self._name} has {len(declared)} inputs: give a dict of arrays by their "
+                    f"names, {names(declared)}; got {type(inputs).__name__}"
+                )
+            return _as_declared(inputs, self._graph.inputs[0], "X")
+        if set(inputs) != set(declared):
+            raise InputError(
+                f"the inputs of {self._name} are {', '.join(map(str, self._graph.inputs[:20]))}; "
+                f"got {names(inputs, 20)}"
+            )
+        arrays = {each: _as_declared(inputs[each], declared[each], each) for each in declared}
+        return as_fields(arrays) if len(arrays) > 1 else next(iter(arrays.values()))
 
     def layers(self, batch: Any) -> tuple[Layer, ...]:
         """Describe the input if it is one array of floats, what enters the last product with
@@ -257,29 +276,6 @@ class OnnxModel(Network):
                 f"{shown(said[codes == UNKNOWN][0])}"
             )
         return codes
-
-
-def prepare(inputs: Any, graph: Graph, name: str) -> Batch:
-    """Inputs as an array, or as fields for a graph with several inputs; name: the graph's."""
-    declared = {each.name: each for each in graph.inputs}
-    if isinstance(inputs, Fields):
-        inputs = inputs.arrays
-    if len(declared) > 1 and hasattr(inputs, "iloc") and getattr(inputs, "ndim", 0) == 2:
-        inputs = {column: inputs[column] for column in inputs.columns}
-    if not isinstance(inputs, Mapping):
-        if len(declared) > 1:
-            raise InputError(
-                f"{name} has {len(declared)} inputs: give a dict of arrays by their names, "
-                f"{names(declared)}; got {type(inputs).__name__}"
-            )
-        return _as_declared(inputs, graph.inputs[0], "X")
-    if set(inputs) != set(declared):
-        raise InputError(
-            f"the inputs of {name} are {', '.join(map(str, graph.inputs[:20]))}; got "
-            f"{names(inputs, 20)}"
-        )
-    arrays = {each: _as_declared(inputs[each], declared[each], each) for each in declared}
-    return as_fields(arrays) if len(arrays) > 1 else next(iter(arrays.values()))
 
 
 def feed(batch: Batch, graph: Graph) -> dict[str, NDArray[Any]]:

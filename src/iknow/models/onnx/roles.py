@@ -23,7 +23,7 @@ from iknow.core.text import name as shown_name
 from iknow.core.text import names, shown
 from iknow.errors import InputError
 from iknow.locking import cached_property
-from iknow.models.scores import SINGLE, USUAL_NAME, check_scores
+from iknow.models.scores import SINGLE, USUAL_NAME
 
 TEXT = "text"
 PRODUCTS = {"MatMul", "Gemm", "MatMulInteger", "QLinearMatMul", "QGemm", "FusedMatMul", "FusedGemm",
@@ -158,7 +158,6 @@ class Roles:
 
 def find_roles(graph: Graph, option: Any, name: str) -> Roles:
     """The roles in a graph; option: as the user gave `scores=`, name: the graph's in errors."""
-    check_scores(option)
     if callable(option):
         return Roles(None)
     where = option[0] if isinstance(option, (tuple, list)) else option
