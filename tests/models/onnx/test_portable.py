@@ -165,14 +165,15 @@ def test_a_belief_that_is_no_class_is_refused(code):
 
 
 CONTENT = mlp().SerializeToString()
+READINGS = st.sampled_from([None, {"scores": None, "layers": {"input": None, "hidden": "mean"}}])
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, len(CONTENT) - 1), st.binary(min_size=1, max_size=6), st.booleans())
-def test_damaged_bytes_are_an_error_or_a_model(place, new, cut):
+@given(st.integers(0, len(CONTENT) - 1), st.binary(min_size=1, max_size=6), st.booleans(), READINGS)
+def test_damaged_bytes_are_an_error_or_a_model(place, new, cut, reading):
     content = CONTENT[:place] if cut else CONTENT[:place] + new + CONTENT[place + len(new) :]
     try:
-        model = PortableModel(content)
+        model = PortableModel(content, reading=reading)
         model.observe(model.prepare(X), model.layer_names)
     except InputError:
         pass
