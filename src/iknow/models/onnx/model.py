@@ -237,8 +237,9 @@ class OnnxModel(Network):
         if said:
             scores = found[said]
         else:
-            given = {name: found[name] for name in outputs if name in found}
-            scores = np.asarray(self.scores(given))  # type: ignore[operator]
+            given, function = {each: found[each] for each in outputs if each in found}, self.scores
+            assert callable(function)
+            scores = np.asarray(function(given))
         if len(scores) != len(batch):
             raise InputError(
                 f"scores= must give one row for each of {len(batch)} samples; got {scores.shape}"
