@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from iknow.core.arrays import Bools, Ints
-from iknow.models.apart import observe_apart
-from iknow.models.fields import Fields
+from iknow.models.inputs import Fields
 from iknow.models.model import Model, Observation, make_observation
 from iknow.models.pooling import Pool, Pooling
+from iknow.models.refused import observe_apart
 from iknow.models.scores import ScoresOption, as_columns, check_scores
 
 INPUT, OUTPUT = "input", "output"

@@ -24,8 +24,7 @@ from iknow.core.codes import UNKNOWN, positions_of
 from iknow.core.robustness import Sensitivity
 from iknow.core.text import names, shown
 from iknow.errors import ExportError, InputError, LayerError, RefusedError
-from iknow.models.fields import Fields, as_fields
-from iknow.models.lengths import Sizes
+from iknow.models.inputs import Fields, Sizes, as_fields
 from iknow.models.model import Layer, Observation, check_type, mark_invalid
 from iknow.models.network import INPUT, MASK, OUTPUT, Network, Pass, Read
 from iknow.models.numbers import as_array, as_numbers
