@@ -22,7 +22,7 @@ import pytest
 from iknow.core.arrays import Floats
 from iknow.core.robustness import Sensitivity
 from iknow.errors import IknowError, LayerError
-from iknow.metrics.rounding import SMALLEST
+from iknow.metrics.lipschitz import SMALLEST
 from iknow.models.lengths import measure, norms
 from iknow.models.model import Model, Observation, promised_sensitivity
 

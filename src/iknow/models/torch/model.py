@@ -6,7 +6,7 @@ takes no hooks: it has "input" and "output" alone.
 
 The module runs in eval mode without gradients, on its own device and in its own precision. Its
 mode, hooks and parameters are restored, even after an error, whatever other threads do with it
-(`iknow.metrics.torch.passes`).
+(`iknow.models.torch.passes`).
 
 A row may differ by some units in the last place between batch sizes: torch chooses other kernels,
 which add in another order.
@@ -24,7 +24,7 @@ from torch import nn
 
 from iknow.core.robustness import Sensitivity
 from iknow.errors import IknowError, LayerError, RefusedError
-from iknow.metrics.torch.passes import forward_pass
+from iknow.models.torch.passes import forward_pass
 from iknow.models.apart import observe_apart
 from iknow.models.fields import Fields
 from iknow.models.lengths import Sizes
@@ -117,7 +117,7 @@ class TorchModel(Model):
     def sensitivity(self, layer: str, inputs: Sizes) -> Sensitivity:
         check_type(self, TorchModel)
         self._check_certifiable(layer, inputs)
-        from iknow.metrics.torch.module import sensitivities  # only certificates need it
+        from iknow.metrics.lipschitz_torch import sensitivities  # only certificates need it
 
         def alike(module: nn.Module) -> TorchModel:
             return TorchModel(module, scores=self.scores)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from iknow.errors import ExportError
-from iknow.metrics.torch.passes import copy_at_rest, forward_pass
+from iknow.models.torch.passes import copy_at_rest, forward_pass
 from iknow.models.fields import Fields
 from iknow.models.pooling import Pool
 from iknow.models.scores import find_output, meaning_of
