@@ -25,8 +25,7 @@ from iknow.core.arrays import Bools, Ints, Labels
 from iknow.core.assertion import Assertion, Reason, Word
 from iknow.core.evidence import NO_EXEMPLAR, distances_for_and_against
 from iknow.errors import InputError
-from iknow.evaluation.metrics import evaluate
-from iknow.evaluation.tally import Tally, merge_tallies
+from iknow.evaluation.metrics import Tally, evaluate, merge_tallies
 from iknow.explain.assessment import Assessment
 from iknow.models.precomputed import PrecomputedModel
 from iknow.selection import Selection
@@ -274,7 +273,7 @@ def _level_columns(assessment: Assessment) -> dict[str, Any]:
     """The level of each prediction and what holds it down, if there are levels."""
     if assessment.levels is None:
         return {}
-    places = {voice: i for i, voice in enumerate(assessment.levels.voices())}
+    places = {voice: i for i, voice in enumerate(map(str, assessment.levels.voices))}
     codes = np.array([places[voice] for voice in assessment.weakest.tolist()], dtype=np.int64)
     return {"level": assessment.level, "weakest": Coded(np.array(list(places)), codes)}
 

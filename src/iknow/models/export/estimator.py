@@ -22,7 +22,7 @@ from iknow.models.export.onnx.answers import both_signs, one_hot
 from iknow.models.export.onnx.builder import Builder, Tensor
 from iknow.models.export.onnx.inputs import Frame, Value, as_numbers, declare
 from iknow.models.export.parts import Answer, Part, classify
-from iknow.models.gaps import NUMBERS, is_number
+from iknow.models.gaps import TABLE, is_number
 from iknow.models.inputs import own_copy, take_rows
 from iknow.models.sklearn import SklearnModel
 
@@ -79,8 +79,8 @@ def _follow_steps(
     b, found = part.b, {}
     if INPUT in layers:
         found[INPUT] = as_numbers(b, part.value)
-    if NUMBERS in layers and NUMBERS not in dict(adapter.steps):
-        found[NUMBERS] = _numbers(b, part.value, part.sample)
+    if TABLE in layers and TABLE not in dict(adapter.steps):
+        found[TABLE] = _numbers(b, part.value, part.sample)
     for name, step in adapter.steps:
         part = follow(part.of(step))
         if name in layers:
