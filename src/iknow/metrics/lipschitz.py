@@ -20,8 +20,8 @@ values within
 
     Lip · e  +  relative · (|y| + e)  +  fixed        (its `Noise`)
 
-of the true ones. As |y| <= |y(0)| + L·|x|, every error is at most a + b·|x|, a `Line`, from the cast
-of the input up to the cast of the activation to float32.
+of the true ones. As |y| <= |y(0)| + L·|x|, every error is at most a + b·|x|, a `Line`, from the
+cast of the input up to the cast of the activation to float32.
 
 A sum keeps an infinity infinite, but a function may turn one into a harmless-looking number. So no
 number before a function may overflow for inputs up to `LONGEST`.

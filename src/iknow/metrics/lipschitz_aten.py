@@ -4,9 +4,9 @@ They hold for one sample, in real arithmetic, outside of training. The constants
 functions are the suprema of their slopes. These, and those of the pools and of softmax, are exact.
 
 The noise is that of one dtype (`Arithmetic`). Affine operations sum products: with |A| the matrix
-of absolute values, a sum of n products is within γ_n·(|A||y| + |b|) of Ay + b entry by entry, in any
-order, so within γ_n·(‖|A|‖·|y| + ‖b‖). Elementwise functions, vectorized or not, are within a few
-units in the last place of A·|y| + K. Results too small for the dtype may become 0.
+of absolute values, a sum of n products is within γ_n·(|A||y| + |b|) of Ay + b entry by entry, in
+any order, so within γ_n·(‖|A|‖·|y| + ‖b‖). Elementwise functions, vectorized or not, are within a
+few units in the last place of A·|y| + K. Results too small for the dtype may become 0.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ over which `lipschitz` propagates. The graph speaks for every batch and every ca
   samples, uses their number, or changes a parameter, a buffer or the input;
 - nothing that torch does not follow runs instead: hooks, compiled code, tensors of other types;
 - what the module really computes agrees: random inputs go through a float64 copy, which must keep
-  its state, and `sensitivities` sends real inputs through the module in its own dtype, in batches of
-  several sizes and more than once. The results must match those of the graph in float64, up to
+  its state, and `sensitivities` sends real inputs through the module in its own dtype, in batches
+  of several sizes and more than once. The results must match those of the graph in float64, up to
   rounding.
 
 What a forward reads from elsewhere (globals, settings, the environment) counts as it is now.
@@ -174,7 +174,7 @@ def _along(arithmetic: Arithmetic) -> Propagation:
 
 
 def compare(model: Any, graph: Graph, bounds: Mapping[str, Sensitivity], probe: Any) -> None:
-    """Refuse a model whose activations for the first inputs of the probe differ from the graph's."""
+    """Refuse a model whose activations for some real inputs differ from the graph's."""
     given = probe[:ROWS]
     exact = given.detach().cpu() if isinstance(given, Tensor) else torch.from_numpy(np.array(given))
     if not exact.is_floating_point():
@@ -189,7 +189,7 @@ def compare(model: Any, graph: Graph, bounds: Mapping[str, Sensitivity], probe: 
         for layer, bound in bounds.items():
             found = torch.from_numpy(np.asarray(seen.activations[layer])).double()
             off = (found - wanted[layer].flatten(1))[usable].norm(dim=1)
-            allowed = bound.rounding + bound.rounding_per_length * lengths[rows][usable]
+            allowed = bound.off(lengths[rows][usable])
             if not bool((off <= allowed * (1 + 1e-6)).all()):
                 raise LayerError(
                     f"layer {layer!r} cannot be bounded: for real inputs the module differs from "

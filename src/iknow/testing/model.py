@@ -153,6 +153,5 @@ def _is_of_floats(inputs: Any) -> bool:
 
 
 def _rounding(bound: Sensitivity, inputs: Any, activations: Any) -> Floats:
-    off = bound.rounding + bound.rounding_per_length * norms(inputs)
-    off = off + bound.relative_rounding * norms(activations)
+    off: Floats = bound.off(norms(inputs), norms(activations))
     return off + SMALLEST * math.sqrt(activations.shape[1])

@@ -24,7 +24,6 @@ from torch import nn
 
 from iknow.core.robustness import Sensitivity
 from iknow.errors import IknowError, LayerError, RefusedError
-from iknow.models.torch.passes import forward_pass
 from iknow.models.apart import observe_apart
 from iknow.models.fields import Fields
 from iknow.models.lengths import Sizes
@@ -34,6 +33,7 @@ from iknow.models.scores import ScoresOption, as_columns, check_scores, find_out
 from iknow.models.torch import inputs as given
 from iknow.models.torch.calling import arguments, check_complete
 from iknow.models.torch.defaults import Run, mark
+from iknow.models.torch.passes import copy_at_rest, forward_pass
 from iknow.models.torch.reading import ENTRANCE, Read, Reading, readable_parts
 from iknow.models.torch.tensors import to_array
 
@@ -116,7 +116,8 @@ class TorchModel(Model):
         def alike(module: nn.Module) -> TorchModel:
             return TorchModel(module, scores=self.scores)
 
-        return sensitivities(self.module, inputs.shape, [layer], inputs.probe, alike)[layer]
+        module = self.module if layer == "input" else copy_at_rest(self.module)
+        return sensitivities(module, inputs.shape, [layer], inputs.probe, alike)[layer]
 
     def _check_certifiable(self, layer: str, inputs: Sizes) -> None:
         if inputs.probe is None:

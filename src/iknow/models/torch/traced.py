@@ -16,13 +16,13 @@ import torch
 from torch import Tensor, nn
 
 from iknow.errors import ExportError
-from iknow.models.torch.passes import copy_at_rest, forward_pass
 from iknow.models.fields import Fields
 from iknow.models.pooling import Pool
 from iknow.models.scores import find_output, meaning_of
 from iknow.models.torch import inputs as given
 from iknow.models.torch.calling import arguments
 from iknow.models.torch.model import TorchModel
+from iknow.models.torch.passes import copy_at_rest, forward_pass
 from iknow.models.torch.reading import Reading, readable_parts
 
 Outputs = tuple[Tensor, ...]
