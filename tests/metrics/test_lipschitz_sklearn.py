@@ -8,7 +8,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.neural_network import MLPClassifier
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
     MaxAbsScaler,
@@ -321,6 +321,18 @@ def test_what_is_stored_is_as_near_to_real_arithmetic_as_is_promised(dtype, acti
             assert (off <= allowed).all()
             if dtype is np.float64 and layer == "input":  # that of storing, and no more
                 assert (allowed <= 2.0**-24 * lengths * (1 + 1e-6)).all()
+
+
+def test_a_step_with_the_name_of_a_hidden_layer_counts():
+    x, y = data()
+    inner = network().fit(StandardScaler().fit_transform(x), y)
+    named, plain = (
+        Pipeline([(name, StandardScaler().fit(x)), ("network", inner)]) for name in ("hidden1", "s")
+    )
+    found, wanted = (sensitivity_of(m, "logits", x.dtype, 6) for m in (named, plain))
+    assert found == wanted
+    with pytest.raises(LayerError, match="'hidden1' must name one layer"):
+        mlp_lipschitz(named)
 
 
 def test_in_half_precision_no_scaler_is_bounded():

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -86,13 +86,11 @@ def mlp_lipschitz(
     early = [name for name in layers or () if _place(name, names) < first]
     if early:
         raise LayerError(f"layer {early[0]!r} comes before {start!r}: distances go forward")
-    taken = [_step(steps, classifier, place, FLOAT64) for place in range(first + 1, len(names))]
+    places = range(first + 1, len(names))
+    taken = [(names[place], _step(steps, classifier, place, FLOAT64)) for place in places]
     nodes, along = _nodes(taken), Propagation(_norm)
-    return {
-        name: along.constant(node)
-        for name, node in zip(names[first:], nodes, strict=True)
-        if layers is None or name in layers
-    }
+    found = dict(zip(names[first:], nodes, strict=True))
+    return {name: along.constant(found[name]) for name in found if name in (layers or found)}
 
 
 def sensitivity_of(
@@ -116,12 +114,11 @@ def sensitivity_of(
         check_network(classifier)
         names = _layer_names(steps, classifier)
     places = range(1, _place(layer, names) + 1)
-    nodes = _nodes([_step(steps, classifier, place, dtype) for place in places], n_features)
-    return Propagation(_norm, stored=_stored).sensitivity(nodes[-1])
-
-
-def _stored(node: Node) -> Noise:
-    return Noise(FLOAT32_ROUNDING, SMALLEST * math.sqrt(node.n_values))
+    taken = [(names[place], _step(steps, classifier, place, dtype)) for place in places]
+    along = Propagation(
+        _norm, stored=lambda node: Noise(FLOAT32_ROUNDING, SMALLEST * math.sqrt(node.n_values))
+    )
+    return along.sensitivity(_nodes(taken, n_features)[-1])
 
 
 def _norm(run: tuple[Floats, ...]) -> float:
@@ -166,33 +163,33 @@ class Step:
     function_noise: float = 0.0
 
 
-def _nodes(steps: Sequence[Step | None], n_features: int = 0) -> list[Node]:
-    """The input and what follows each step; n_features: of the input, if no step says so."""
-    value = np.zeros(next((len(step.matrix) for step in steps if step is not None), n_features))
+def _nodes(steps: Sequence[tuple[str, Step | None]], n_features: int = 0) -> list[Node]:
+    """The input and the layer after each step; n_features: of the input, if no step says so."""
+    known = [step for _, step in steps if step is not None]
+    value = np.zeros(len(known[0].matrix) if known else n_features)
     nodes = [Node("the input", "input", (), len(value), lambda: 0.0)]
-    for step in steps:
-        node = nodes[-1]
-        if step is not None:
-            value = value @ step.matrix + step.offset
-            _check_range(step)
-            node = _node("affine", node, value, Noise(step.noise, step.fixed), linear=step.matrix)
-            if step.function is not None:
-                value, slope = step.function(value), step.slope
-                noise = Noise(0.0, step.function_noise, largest=LARGEST)
-                node = _node("function", node, value, noise, lipschitz=lambda slope=slope: slope)
+
+    def add(name: str, kind: Any, noise: Noise, **facts: Any) -> Node:
+        n_values, center = len(value), _length(value)
+        inputs = (nodes[-1],) if kind == "affine" else (linear,)
+        return Node(repr(name), kind, inputs, n_values, lambda: center, lambda: noise, **facts)
+
+    for name, step in steps:
+        if step is None:
+            nodes.append(nodes[-1])
+            continue
+        peak, peak_fixed = _length(step.matrix), _length(step.offset)
+        if not max(peak, peak_fixed) < 1e100:
+            raise LayerError(f"layer {name!r} has weights so large that float64 may overflow")
+        value = value @ step.matrix + step.offset
+        noise = Noise(step.noise, step.fixed, peak, peak_fixed)
+        node = linear = add(name, "affine", noise, linear=step.matrix)
+        if step.function is not None:
+            value, constant = step.function(value), partial(float, step.slope)
+            noise = Noise(0.0, step.function_noise, largest=LARGEST)
+            node = add(name, "function", noise, lipschitz=constant)
         nodes.append(node)
     return nodes
-
-
-def _node(kind: Any, before: Node, at_zero: Floats, noise: Noise, **facts: Any) -> Node:
-    center = _length(at_zero)
-    what = f"of {len(at_zero)} features"
-    return Node(what, kind, (before,), len(at_zero), lambda: center, lambda: noise, **facts)
-
-
-def _check_range(step: Step) -> None:
-    if not (_length(step.matrix) < 1e100 and _length(step.offset) < 1e100):
-        raise LayerError("weights this large may overflow float64: scale the inputs, or check them")
 
 
 def check_network(network: Any) -> None:
