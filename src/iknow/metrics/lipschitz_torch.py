@@ -369,7 +369,7 @@ class Graph:
         marks = self._find_marks(whole)
         self.layers = {
             name: self._read(name, marks.get(name, []))
-            for name in (marks if wanted is None else wanted)
+            for name in (marks if wanted is None else sorted(wanted))
             if wanted is not None or (len(marks[name]) == 1 and marks[name][0] in self._moving)
         }
 
@@ -415,6 +415,8 @@ class Graph:
         """The shape of one sample of a value, whose first axis must be that of the batch."""
         value, start = node.meta["val"], self._start.meta["val"]
         value = value[0] if isinstance(value, tuple | list) else value
+        if not isinstance(value, Tensor):
+            raise LayerError(f"{_what(node)} computes with numbers that depend on the input")
         sizes = [getattr(getattr(each, "node", None), "expr", each) for each in value.shape]
         batch = getattr(getattr(start.shape[0], "node", None), "expr", start.shape[0])
         if sizes[:1] != [batch] or not all(type(size) is int for size in sizes[1:]):
@@ -430,12 +432,12 @@ class Graph:
         needed, left = set(), [value]
         while left:
             node = left.pop()
-            if node in self._moving - needed:
+            if node in self._moving and node not in needed:
                 needed.add(node)
                 left += node.all_input_nodes
         for node in self._program.graph.nodes:
             is_size = isinstance(node.meta.get("val"), torch.SymInt | int)
-            if node in needed - self._nodes.keys() and not is_size:
+            if node in needed and node not in self._nodes and not is_size:
                 self._nodes[node] = self._translate(node)
         return self._nodes[value]
 
