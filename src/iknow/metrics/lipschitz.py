@@ -33,7 +33,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -42,6 +42,7 @@ from iknow.core.robustness import LONGEST, Sensitivity
 from iknow.core.text import as_real
 from iknow.errors import InputError, LayerError
 
+Value = TypeVar("Value")
 ROUND_UP = 1 + 1e-9  # exceeds any rounding error in a computed norm
 FLOAT32_ROUNDING, FLOAT64_ROUNDING = 2.0**-24, 2.0**-53
 """The largest relative error of rounding a number to float32 or float64."""
@@ -225,7 +226,7 @@ class Propagation:
             )
 
 
-def _of(node: Node, find: Callable[[], Any]) -> Any:
+def _of(node: Node, find: Callable[[], Value]) -> Value:
     """A fact about an operation, with its name in errors."""
     try:
         return find()

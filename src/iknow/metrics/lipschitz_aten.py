@@ -126,7 +126,8 @@ class Call:
 
     def __call__(self, batch: Tensor, **changed: Any) -> Tensor:
         result = self.target(**{**self.arguments, **changed, self.value: batch})
-        return result[0] if isinstance(result, tuple) else result
+        found: Tensor = result[0] if isinstance(result, tuple) else result
+        return found
 
     def __getitem__(self, name: str) -> Any:
         return self.arguments[name]
@@ -310,7 +311,7 @@ def _gelu(call: Call) -> float:
 def _elu(call: Call) -> float:
     if call["scale"] != 1 or call["input_scale"] != 1:
         raise LayerError("ELU with scales has no known bound")
-    return max(1.0, abs(call["alpha"]))
+    return max(1.0, abs(float(call["alpha"])))
 
 
 def _celu(call: Call) -> float:
@@ -328,7 +329,7 @@ def _softplus(call: Call) -> float:
 def _rrelu(call: Call) -> float:
     if call["training"]:
         raise LayerError("RReLU is random in training")
-    return max(1.0, abs(call["lower"] + call["upper"]) / 2)
+    return max(1.0, abs(float(call["lower"] + call["upper"])) / 2)
 
 
 def jump_of(call: Call) -> float:
@@ -340,7 +341,7 @@ def jump_of(call: Call) -> float:
         return 0.0
     threshold = call["threshold"]
     excess = math.log1p(math.exp(-abs(threshold))) + max(0.0, -float(threshold))
-    return excess / abs(call["beta"])
+    return excess / abs(float(call["beta"]))
 
 
 def _softmax(call: Call) -> float:

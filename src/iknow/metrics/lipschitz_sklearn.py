@@ -40,21 +40,17 @@ from iknow.metrics.sklearn_parts import ACTIVATIONS, unwrap
 
 ACTIVATION_LIPSCHITZ = {"identity": 1.0, "relu": 1.0, "tanh": 1.0, "logistic": 0.25}
 """The steepest slope of each activation function, by its name in scikit-learn."""
-ELEMENTWISE = {
+KNOWN = {
     StandardScaler: {"copy", "with_mean", "with_std"},
     MinMaxScaler: {"clip", "copy", "feature_range"},
     MaxAbsScaler: {"clip", "copy"},
     RobustScaler: {"copy", "quantile_range", "unit_variance", "with_centering", "with_scaling"},
-}
-PROJECTION = {
     PCA: {
         "copy", "iterated_power", "n_components", "n_oversamples", "power_iteration_normalizer",
         "random_state", "svd_solver", "tol", "whiten",
-    }
+    },
 }  # fmt: skip
 """The known transformers, with all parameters they may have."""
-
-KNOWN = ELEMENTWISE | PROJECTION
 NAMES = ", ".join(kind.__name__ for kind in KNOWN)
 USUAL = 1e-20, 1e20  # with parameters in this range float32 inputs up to 1e15 cannot overflow
 LARGEST = 4e150  # far from where squares of float64 overflow
@@ -234,7 +230,15 @@ def transformer_step(name: str, transformer: Any, dtype: np.dtype[Any]) -> Step 
             "not their subclasses; start after it, or bound it yourself and multiply"
         )
     _check_methods(name, transformer)
-    _check_parameters(name, transformer)
+    parameters, what = transformer.get_params(deep=False), f"step {name!r} ({kind.__name__})"
+    unknown = sorted(set(parameters) - KNOWN[kind])
+    if unknown:
+        raise LayerError(f"{what} cannot be bounded: its parameter {unknown[0]!r} is unknown")
+    if kind is not PCA and not parameters["copy"]:
+        raise LayerError(
+            f"{what} cannot be bounded: with copy=False it changes its input in place, which other "
+            "layers read"
+        )
     unit = _unit_of(name, dtype)
     return _projection(transformer, unit) if kind is PCA else _scaler(name, transformer, unit)
 
@@ -290,21 +294,6 @@ def _check_methods(name: str, thing: Any) -> None:
         raise LayerError(
             f"step {name!r} ({type(thing).__name__}) cannot be bounded: the instance replaces its "
             f"method {replaced[0]!r}"
-        )
-
-
-def _check_parameters(name: str, transformer: Any) -> None:
-    parameters, what = (
-        transformer.get_params(deep=False),
-        f"{name!r} ({type(transformer).__name__})",
-    )
-    unknown = sorted(set(parameters) - KNOWN[type(transformer)])
-    if unknown:
-        raise LayerError(f"step {what} cannot be bounded: its parameter {unknown[0]!r} is unknown")
-    if type(transformer) in ELEMENTWISE and not parameters["copy"]:
-        raise LayerError(
-            f"step {what} cannot be bounded: with copy=False it changes its input in place, which "
-            "other layers read"
         )
 
 

@@ -284,7 +284,8 @@ def _run(network: nn.Module, batches: Sequence[Tensor]) -> list[dict[str, list[T
     """What a marked network computes by itself; refuses one that this changes."""
     kind, before, found = type(network).__name__, copy.deepcopy(network), []
     for batch in batches:
-        token = _seen.set(seen := {})
+        seen: dict[str, list[Tensor]] = {}
+        token = _seen.set(seen)
         try:
             output = network(batch.clone())
         except Exception as error:  # the user's code may raise anything
@@ -457,8 +458,9 @@ class Graph:
             values, small = [given[key] for key in moving], math.sqrt(math.prod(output))
             if {*map(self._sample, values)} != {output}:
                 raise LayerError(f"{_what(node)} adds values of different shapes")
-            noise = Noise(2 * arithmetic.unit, 4 * arithmetic.smallest * small)
-            return self._add(node, "sum", values, node.target, noise=lambda: noise)
+            small *= 4 * arithmetic.smallest
+            noise = partial(Noise, 2 * arithmetic.unit, small)
+            return self._add(node, "sum", values, node.target, noise=noise)
         if name in AFFINE.keys() | FUNCTIONS.keys() and len(moving) == 1:
             values = [given.pop(moving[0])]
             others = {key: self._in_float64(other) for key, other in given.items()}
