@@ -21,11 +21,14 @@ What a forward reads from elsewhere (globals, settings, the environment) counts 
 from __future__ import annotations
 
 import copy
+import io
+import logging
 import math
 import operator
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager, redirect_stderr
 from contextvars import ContextVar
 from functools import cache, cached_property, partial
 from typing import Any
@@ -328,7 +331,7 @@ def _export(network: nn.Module, shape: Shape, n: int) -> Any:
     like = next(network.parameters(), next(network.buffers(), torch.empty(0)))
     example = torch.zeros(n, *shape, dtype=input_dtype(network), device=like.device)
     sizes = None if n == 1 else ({0: torch.export.Dim("batch")},)
-    with _exporting, warnings.catch_warnings(record=True) as said:
+    with _exporting, _quiet(), warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         try:
             program = torch.export.export(network, (example,), dynamic_shapes=sizes, strict=True)
@@ -336,6 +339,8 @@ def _export(network: nn.Module, shape: Shape, n: int) -> Any:
             program = program.run_decompositions({})  # without writing in place
         except Exception as error:  # the user's code may raise anything
             why = str(error).strip().partition("\n")[0] or type(error).__name__
+            if why.startswith("Constraints violated"):
+                why = "its forward depends on the number of samples in a batch"
             raise LayerError(f"{kind} cannot be exported by torch.export: {why}") from error
     if told:
         raise LayerError(f"the forward of {kind} may do something else another time: {told[0]}")
@@ -343,6 +348,19 @@ def _export(network: nn.Module, shape: Shape, n: int) -> Any:
         if spec.kind.name != "USER_OUTPUT":
             raise LayerError(f"the forward of {kind} changes {spec.target!r}")
     return program
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without torch's own words, on stderr, about what it cannot export."""
+    log = logging.getLogger("torch._guards")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        with redirect_stderr(io.StringIO()):
+            yield
+    finally:
+        log.setLevel(before)
 
 
 class Graph:
