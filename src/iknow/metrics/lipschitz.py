@@ -178,7 +178,7 @@ class Propagation:
 
     def _size(self, node: Node) -> Line:
         """|y| <= |y(0)| + L·|x|."""
-        return Line(node.center(), self.constant(node)).through(1.0)
+        return Line(node.center() * ROUND_UP, self.constant(node))
 
     def _given(self, node: Node) -> Line:
         """The size of a node as computed."""
@@ -212,7 +212,8 @@ class Propagation:
         if node.kind == "same":
             return peaks[0]
         if node.kind == "affine":
-            noise, given = self._noise(node), self._given(node.inputs[0]).at(LONGEST)
+            noise: Noise = self._noise(node)
+            given = self._given(node.inputs[0]).at(LONGEST)
             return max(*peaks, noise.peak * given + noise.peak_fixed)
         return 2 * max(self._size(node).at(LONGEST), *peaks, 0.0)
 
