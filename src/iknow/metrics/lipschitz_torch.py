@@ -227,9 +227,9 @@ def read_graph(
     if not _same(graph.calls, alone.calls):
         raise LayerError(f"the forward of {kind} depends on the number of samples in a batch")
     for batch, found in zip(batches, seen, strict=True):
-        for layer, wanted_value in graph.run(batch).items():
-            off = (found[layer][0] - wanted_value).norm() if layer in found else torch.zeros(())
-            if not bool(off <= 1e-5 * wanted_value.norm()):
+        for layer, value in graph.run(batch).items():
+            values = found.get(layer, [batch] if layer in whole else [])
+            if len(values) != 1 or not bool((values[0] - value).norm() <= 1e-5 * value.norm()):
                 raise LayerError(f"layer {layer!r} of {kind} differs from its exported graph")
     return graph
 
