@@ -80,7 +80,6 @@ FLAT = [
     Do(lambda x: x.unsqueeze(1).squeeze(1)),
     Do(lambda x: x.view(-1, 2, 3).flatten(1)),
     Do(lambda x: functional.max_pool1d(x.unsqueeze(1), 3, 1, 1).squeeze((1,))),
-    Do(lambda x: x.add_(1.5) if x.requires_grad else x + 1.5),
 ]
 LINES = [
     *(nn.MaxPool1d(3, 1), nn.MaxPool1d(3, 2, padding=1), nn.MaxPool1d(3, 1, dilation=2)),
@@ -142,7 +141,7 @@ def test_no_operation_stretches_more_than_its_constant(group, largest_stretch):
     network = parts_of(modules)
     constants = lipschitz_constants(network, shape, names_of(network))
     for part, constant in zip(network.double().parts, constants.values(), strict=True):
-        assert largest_stretch(part, shape, n_steps=25) <= constant * (1 + 1e-7), part
+        assert largest_stretch(part, shape) <= constant * (1 + 1e-7), part
 
 
 def test_an_entrywise_constant_is_the_steepest_slope():

@@ -145,8 +145,8 @@ class Call:
 
 
 SAME = {
-    *("view.default", "_unsafe_view.default", "clone.default", "detach.default", "alias.default"),
-    *("unsqueeze.default", "squeeze.dim", "squeeze.dims"),
+    *("view.default", "clone.default", "detach.default", "unsqueeze.default"),
+    *("squeeze.dim", "squeeze.dims"),
 }
 """Operations that keep the values of a sample in their order."""
 
@@ -216,8 +216,8 @@ AFFINE: dict[str, Affine] = {
     **{f"adaptive_avg_pool{n}d.default": Affine(_adaptive_terms) for n in (1, 2, 3)},
     "pad.default": Affine(lambda _: 0, ("value",)),
     "pixel_shuffle.default": Affine(lambda _: 0),
-    **{f"{name}.{kind}": ADDED for name in ("add", "sub") for kind in ("Tensor", "Scalar")},
-    **{f"{name}.{kind}": TIMES for name in ("mul", "div") for kind in ("Tensor", "Scalar")},
+    **dict.fromkeys(("add.Tensor", "sub.Tensor"), ADDED),
+    **dict.fromkeys(("mul.Tensor", "div.Tensor"), TIMES),
     "rsub.Scalar": Affine(_few, ("other",)),
     "neg.default": Affine(lambda _: 0),
 }
