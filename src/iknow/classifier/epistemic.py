@@ -26,7 +26,7 @@ from iknow.core.text import as_flag, as_whole
 from iknow.explain.assessment import Assessment
 from iknow.metrics import Metric
 from iknow.models.adapt import is_estimator
-from iknow.models.joining import observe_all
+from iknow.models.joined import observe_all
 from iknow.models.precomputed import PrecomputedModel
 from iknow.models.probe import Probe
 from iknow.rules import Ball, RelativeBall
@@ -62,7 +62,7 @@ class EpistemicClassifier(WatchingMixin, ClassifierMixin, BaseEstimator):  # typ
         k: Number of neighbors, for rules that use it.
         metric: "cosine", "euclidean", "hamming", "scaled", "whitened" or a metric, for all
             layers or in a mapping. Default: cosine in hidden layers, and features by their robust
-            scales in tables (`iknow.classifier.default_metrics`); Euclidean for the paper's rules
+            scales in tables (`iknow.metrics.defaults`); Euclidean for the paper's rules
             and for fixed neighborhoods.
         classes: Labels of the model's score columns in order, if y does not determine them.
         pool: How to turn the activations of a network's layer, of shape (n, tokens, features) or

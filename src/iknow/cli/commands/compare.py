@@ -19,13 +19,12 @@ from iknow.cli.jobs.assess import inputs_of
 from iknow.cli.jobs.forms import takes_text
 from iknow.cli.jobs.outputs import check_output, check_page, paths_read
 from iknow.cli.jobs.source import Source, trained_names
-from iknow.cli.model_files import load_model
-from iknow.cli.model_files.names import MODEL_HELP
+from iknow.cli.model_files import MODEL_HELP, load_model
 from iknow.errors import InputError
 from iknow.evaluation.compare import compare as compare_methods
 from iknow.evaluation.comparison import Comparison
 from iknow.models.adapt import is_estimator
-from iknow.report.comparison import make_comparison_html
+from iknow.report.comparison import make_comparison_page
 from iknow.storage.atomic import write_bytes
 from iknow.tables import Roles, Table
 
@@ -169,7 +168,7 @@ def compare_job(
         write_bytes(json_output, json.dumps(comparison.to_dict(), indent=1).encode())
     if page is not None:
         title = f"{Path(model).stem} and its peers on {Path(test.name).name}"
-        write_bytes(page, make_comparison_html(comparison, title=title).encode())
+        write_bytes(page, make_comparison_page(comparison, title=title).encode())
     return comparison
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from catboost.utils import convert_to_onnx_object
 
 from iknow.errors import ExportError
-from iknow.metrics.hamming import LEAVES
+from iknow.metrics.metric import LEAVES
 from iknow.models.export.onnx.answers import both_columns, sigmoid
 from iknow.models.export.onnx.builder import attributes_of
 from iknow.models.export.onnx.inputs import as_numbers

@@ -17,7 +17,7 @@ import numpy as np
 
 from iknow.core.arrays import Floats
 from iknow.errors import ExportError
-from iknow.metrics.hamming import LEAVES
+from iknow.metrics.metric import LEAVES
 from iknow.models.adapt import has_base
 from iknow.models.export.onnx.answers import (
     answer_of_decision,

@@ -22,9 +22,9 @@ from iknow.models.export.onnx.answers import both_signs, one_hot
 from iknow.models.export.onnx.builder import Builder, Tensor
 from iknow.models.export.onnx.inputs import Frame, Value, as_numbers, declare
 from iknow.models.export.parts import Answer, Part, classify
-from iknow.models.gaps import TABLE, is_number
 from iknow.models.inputs import own_copy, take_rows
-from iknow.models.sklearn import SklearnModel
+from iknow.models.numbers import is_number
+from iknow.models.sklearn import TABLE, SklearnModel
 
 INPUT, OUTPUT = "input", "output"
 MOST_EXAMPLES = 200
@@ -121,7 +121,7 @@ def _scores(adapter: SklearnModel, b: Builder, answer: Answer) -> tuple[Tensor, 
 
 
 def _numbers(b: Builder, value: Value, sample: Any) -> Tensor:
-    """The columns of numbers, 0 where one is missing, and a flag for each (`iknow.models.gaps`)."""
+    """The columns of numbers, 0 where one is missing, each with a flag (`iknow.models.sklearn`)."""
     if isinstance(value, Frame):
         kept = [
             each

@@ -16,12 +16,12 @@ import numpy as np
 
 from iknow.core.arrays import Ints
 from iknow.models.adapt import has_base
-from iknow.models.booster import is_refusal
 from iknow.models.export.onnx.builder import TEXT, Builder, Tensor
 from iknow.models.export.onnx.inputs import Frame, Value
 from iknow.models.export.parts import Part
 from iknow.models.inputs import own_copy, take_rows
 from iknow.models.numbers import is_sparse
+from iknow.models.refused import is_refusal
 from iknow.models.sklearn import SklearnModel
 
 MISSING, INFINITE, NEGATIVE, LARGE = "missing", "infinite", "negative", "large"

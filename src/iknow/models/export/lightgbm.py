@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from iknow.errors import ExportError
-from iknow.metrics.hamming import LEAVES
+from iknow.metrics.metric import LEAVES
 from iknow.models.export.categories import as_codes, split_by_sets
 from iknow.models.export.onnx.answers import both_columns, sigmoid
 from iknow.models.export.onnx.builder import Builder, Tensor

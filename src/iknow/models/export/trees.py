@@ -22,7 +22,7 @@ import numpy as np
 
 from iknow.core.arrays import Floats
 from iknow.errors import ExportError
-from iknow.metrics.hamming import LEAVES
+from iknow.metrics.metric import LEAVES
 from iknow.models.export.categories import split_by_sets
 from iknow.models.export.columns import select
 from iknow.models.export.encoders import encode_ordinal

@@ -18,7 +18,7 @@ import numpy as np
 
 from iknow.core.arrays import Floats, Floats32
 from iknow.errors import ExportError
-from iknow.metrics.hamming import LEAVES
+from iknow.metrics.metric import LEAVES
 from iknow.models.export.categories import as_codes, split_by_sets
 from iknow.models.export.onnx.answers import both_columns, sigmoid
 from iknow.models.export.onnx.builder import Builder, Tensor

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from iknow.core.text import name as shown_name
 from iknow.errors import ExportError, IknowError
 from iknow.models.export import BELIEF, LAYER, SCORES
-from iknow.models.fields import Fields
+from iknow.models.inputs import Fields
 from iknow.models.torch import inputs as given
 from iknow.models.torch.model import TorchModel
 from iknow.models.torch.traced import Traced, TracerWarning

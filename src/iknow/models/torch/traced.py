@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from iknow.errors import ExportError
-from iknow.models.fields import Fields
+from iknow.models.inputs import Fields
 from iknow.models.pooling import Pool
 from iknow.models.scores import find_output, meaning_of
 from iknow.models.torch import inputs as given
