@@ -16,7 +16,6 @@ import torch
 from torch import Tensor, nn
 
 from iknow.errors import ExportError
-from iknow.metrics.torch.passes import copy_at_rest, forward_pass
 from iknow.models.inputs import Fields
 from iknow.models.network import ENTRANCE, MASK
 from iknow.models.pooling import Pool, pool_places
@@ -24,6 +23,7 @@ from iknow.models.scores import find_output, meaning_of
 from iknow.models.torch import inputs as given
 from iknow.models.torch.layers import Reading, readable_parts
 from iknow.models.torch.model import TorchModel
+from iknow.models.torch.passes import copy_at_rest, forward_pass
 
 Outputs = tuple[Tensor, ...]
 TracerWarning: type[Warning] = torch.jit.TracerWarning  # type: ignore[attr-defined]
