@@ -5,7 +5,7 @@ import onnx
 import pytest
 
 from iknow.models import as_model
-from iknow.models.export.estimator import to_onnx
+from iknow.models.export.sklearn import to_onnx
 from iknow.models.onnx import OnnxModel
 from iknow.models.onnx.feeding import feed
 from iknow.models.onnx.file import read_file

@@ -44,7 +44,7 @@ EXPORTERS = (
     Exporter("TorchModel", "iknow.models.torch.to_onnx"),
     Exporter("OnnxModel", "iknow.models.onnx.to_onnx"),
     Exporter("PortableModel", "iknow.models.onnx.portable"),
-    Exporter("SklearnModel", "iknow.models.export.estimator"),
+    Exporter("SklearnModel", "iknow.models.export.sklearn"),
 )
 """All exporters. The trees of xgboost, lightgbm and catboost are read from their libraries' own
 dumps: onnxmltools compares in single precision, and has no leaves.
