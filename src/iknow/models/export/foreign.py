@@ -128,6 +128,8 @@ def _ask_skl2onnx(estimator: Any, kind: str, width: int | None, options: dict[st
     shape = [None] if width is None else [None, width]
     declared = [(X, types.get(kind, data_types.StringTensorType)(shape))]
     own, wanted = deepcopy(estimator), dict(options)  # some converters write to what they convert
+    if options.get("raw_scores") and hasattr(own, "_probA"):  # else it gives probabilities
+        own._probA = own._probB = np.empty(0)
     if getattr(own, "token_pattern", None) == WORDS:
         wanted["tokenexp"] = SAME_WORDS
     with warnings.catch_warnings():

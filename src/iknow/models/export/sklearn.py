@@ -42,10 +42,10 @@ TRANSFORMERS = {
     "TfidfVectorizer": "steps.read_tfidf",
     "TfidfTransformer": "steps.weigh",
     "SimpleImputer": "steps.impute",
-    "StandardScaler": "steps.standardize",
-    "MinMaxScaler": "steps.scale_to_range",
-    "MaxAbsScaler": "steps.scale_to_largest",
-    "RobustScaler": "steps.scale_by_quantiles",
+    "StandardScaler": "steps.scale",
+    "MinMaxScaler": "steps.scale",
+    "MaxAbsScaler": "steps.scale",
+    "RobustScaler": "steps.scale",
     "Binarizer": "steps.binarize",
 }
 CLASSIFIERS = {

@@ -44,23 +44,26 @@ def end_pipeline(part: Part) -> Answer:
 
 def join_columns(part: Part) -> Tensor:
     """The outputs of a ColumnTransformer side by side."""
-    found, ct = [], part.estimator
-    for name, transformer, columns in ct.transformers_:
-        which = np.asarray(ct._transformer_to_input_indices[name], np.int64)
-        if len(which) and not (isinstance(transformer, str) and transformer == "drop"):
-            inner = select(part, which, is_one=isinstance(columns, (str, int, np.integer)))
-            found.append(_weighted(inner.of(transformer), ct.transformer_weights, name))
-    return _side_by_side(part, found)
+    inner, places = {}, part.estimator._transformer_to_input_indices
+    for name, transformer, columns in part.estimator.transformers_:
+        which = np.asarray(places[name], np.int64)
+        if len(which):
+            is_one = isinstance(columns, (str, int, np.integer))
+            inner[name] = select(part, which, is_one=is_one).of(transformer)
+    return _join(part, inner)
 
 
 def join_union(part: Part) -> Tensor:
     """The outputs of a FeatureUnion side by side."""
-    union = part.estimator
-    found = [
-        _weighted(part.of(transformer), union.transformer_weights, name)
-        for name, transformer in union.transformer_list
-        if not (isinstance(transformer, str) and transformer == "drop")
-    ]
+    return _join(part, {name: part.of(each) for name, each in part.estimator.transformer_list})
+
+
+def _join(part: Part, inner: Mapping[str, Part]) -> Tensor:
+    found, weights = [], part.estimator.transformer_weights or {}
+    for name, each in inner.items():
+        if not (isinstance(each.estimator, str) and each.estimator == "drop"):
+            made = replace(each, value=transform(each)).numbers
+            found.append(part.b.op("Mul", made, float(weights[name])) if name in weights else made)
     return _side_by_side(part, found)
 
 
@@ -89,12 +92,6 @@ def select(part: Part, which: Any, is_one: bool = False) -> Part:
         rows = rows.iloc[:, 0] if hasattr(rows, "iloc") else rows[:, 0]
         value = part.b.flat(replace(part, value=value).columns[0])
     return replace(part, value=value, sample=rows)
-
-
-def _weighted(part: Part, weights: Mapping[str, float] | None, name: str) -> Tensor:
-    made = replace(part, value=transform(part)).numbers
-    weight = (weights or {}).get(name)
-    return made if weight is None else part.b.op("Mul", made, float(weight))
 
 
 def _side_by_side(part: Part, found: list[Tensor]) -> Tensor:
@@ -232,38 +229,31 @@ def impute(part: Part) -> Value:
     return b.concat([filled, b.cast(flags, "float64")])
 
 
-def standardize(part: Part) -> Tensor:
-    """A StandardScaler, which rounds what it learned to the precision of its input."""
-    scaler, x = part.estimator, _entering(part)
-    if scaler.with_mean:
-        x = _change(part.b, "Sub", x, np.asarray(scaler.mean_, x.kind))
-    if scaler.with_std:
-        x = _divide(part, x, np.asarray(scaler.scale_, x.kind))
-    return part.b.cast(x, "float64")
+SCALERS = {
+    "StandardScaler": (("Sub", "mean_", "with_mean"), ("Div", "scale_", "with_std")),
+    "MinMaxScaler": (("Mul", "scale_", ""), ("Add", "min_", "")),
+    "MaxAbsScaler": (("Div", "scale_", ""),),
+    "RobustScaler": (("Sub", "center_", "with_centering"), ("Div", "scale_", "with_scaling")),
+}
+"""What scalers do: an operation, the numbers they learned, and the option that switches it."""
 
 
-def scale_to_range(part: Part) -> Tensor:
-    """A MinMaxScaler."""
+def scale(part: Part) -> Tensor:
+    """One of the `SCALERS`; the standard one rounds what it learned to its input's precision."""
     b, scaler, x = part.b, part.estimator, _entering(part)
-    x = _change(b, "Add", _change(b, "Mul", x, scaler.scale_), scaler.min_)
-    return _clipped(b, x, *scaler.feature_range) if scaler.clip else b.cast(x, "float64")
-
-
-def scale_to_largest(part: Part) -> Tensor:
-    """A MaxAbsScaler."""
-    x = _divide(part, _entering(part), part.estimator.scale_)
-    is_clipped = getattr(part.estimator, "clip", False)
-    return _clipped(part.b, x, -1.0, 1.0) if is_clipped else part.b.cast(x, "float64")
-
-
-def scale_by_quantiles(part: Part) -> Tensor:
-    """A RobustScaler."""
-    scaler, x = part.estimator, _entering(part)
-    if scaler.with_centering:
-        x = _change(part.b, "Sub", x, scaler.center_)
-    if scaler.with_scaling:
-        x = _divide(part, x, scaler.scale_)
-    return part.b.cast(x, "float64")
+    kind = type(scaler).__name__
+    for op, learned, switch in SCALERS[kind]:
+        if switch and not getattr(scaler, switch):
+            continue
+        by = np.atleast_1d(np.asarray(getattr(scaler, learned)))
+        by = by.astype(x.kind) if kind == "StandardScaler" else by
+        if op == "Div" and is_sparse(part.sample):  # for which scikit-learn multiplies
+            op, by = "Mul", 1 / by
+        wide = "float32" if by.dtype == x.kind == "float32" else "float64"
+        x = b.cast(b.op(op, b.cast(x, wide), by.astype(wide)), x.kind)
+    if getattr(scaler, "clip", False):
+        x = b.op("Clip", x, *map(float, getattr(scaler, "feature_range", (-1, 1))))
+    return b.cast(x, "float64")
 
 
 def binarize(part: Part) -> Tensor:
@@ -276,20 +266,3 @@ def _entering(part: Part) -> Tensor:
     """The input in the precision that scikit-learn keeps."""
     is_single = not is_sparse(part.sample) and np.asarray(part.sample).dtype == np.float32
     return part.b.cast(part.numbers, "float32") if is_single else part.numbers
-
-
-def _change(b: Builder, name: str, x: Tensor, by: Any) -> Tensor:
-    """An operation in the wider of two precisions, rounded to that of its input."""
-    numbers = np.atleast_1d(np.asarray(by))
-    wide = "float32" if numbers.dtype == x.kind == "float32" else "float64"
-    return b.cast(b.op(name, b.cast(x, wide), numbers.astype(wide)), x.kind)
-
-
-def _divide(part: Part, x: Tensor, by: Any) -> Tensor:
-    if is_sparse(part.sample):  # for which scikit-learn multiplies
-        return _change(part.b, "Mul", x, 1 / np.asarray(by))
-    return _change(part.b, "Div", x, by)
-
-
-def _clipped(b: Builder, x: Tensor, low: float, high: float) -> Tensor:
-    return b.cast(b.op("Clip", x, float(low), float(high)), "float64")

@@ -30,8 +30,8 @@ from iknow.models.export.steps import encode_ordinal, select
 
 MOST_LEAVES = 1 << 24
 NO_CHILD = -1
-MODES = {"<=": 0, "<": 1, "in": 6}  # ONNX's numbers for what a node asks
-SUM, AS_IT_IS = 1, 0  # for its aggregate function, and for what follows
+COMPARE, IN = {"<=": 0, "<": 1}, 6  # ONNX's numbers for what a node asks
+SUM, AS_IT_IS = 1, 0  # and for what is made of the leaves
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,11 +67,8 @@ class Tree:
 class Leaves:
     """The leaves that samples fall into.
 
-    Attributes:
-        b: The graph.
-        trees: The trees.
-        found: The leaf of each tree as its position among all leaves of all trees, of shape
-            (n, n_trees).
+    found: the leaf of each tree as its position among all leaves of all trees, of shape
+    (n, n_trees).
     """
 
     b: Builder
@@ -110,64 +107,50 @@ def find_leaves(
     b: Builder, trees: Sequence[Tree], x: Tensor, compare: Literal["<=", "<"] = "<="
 ) -> Leaves:
     """The leaves of some trees; x: the columns, in the precision in which the library compares."""
-    counts = [len(tree.leaves) for tree in trees]
+    counts, sizes = [len(tree.leaves) for tree in trees], [len(tree.left) for tree in trees]
     if max(counts) >= MOST_LEAVES:
         raise ExportError(f"a tree has {max(counts):,} leaves, and ONNX counts up to {MOST_LEAVES}")
-    starts = np.cumsum([0, *counts[:-1]])
-    nodes: dict[str, list[int]] = {}
-    splits, members, n_nodes = [], [], 0
-    for tree, start in zip(trees, starts, strict=True):
-        for name, numbers in _attributes(tree, compare, n_nodes, int(start)).items():
-            nodes.setdefault(name, []).extend(numbers.tolist())
-        inner = _inner(tree)
-        n_nodes += len(inner)
-        splits.append(np.where(np.isin(inner, [*tree.sets]), 0, np.asarray(tree.threshold)[inner]))
-        for node in sorted(tree.sets):  # in the order of nodes, each set ended by NaN
-            members += [*tree.sets[node], np.nan]
+    roots, every = np.cumsum([0, *sizes[:-1]]), np.arange(sum(sizes))
+
+    def joined(name: str) -> NDArray[Any]:
+        return np.concatenate([getattr(tree, name) for tree in trees])
+
+    is_leaf = joined("left") == NO_CHILD
+    asks = ~is_leaf
+    asks[roots] = True  # ONNX wants one node in every tree, so a root that is a leaf asks as well
+    place = np.where(is_leaf, np.cumsum(is_leaf), np.cumsum(asks)) - 1  # among all of its kind
+    left, right = (
+        np.where(is_leaf, every, joined(side) + np.repeat(roots, sizes))[asks]
+        for side in ("left", "right")
+    )
+    sets = {
+        root + i: tree.sets[i] for tree, root in zip(trees, roots, strict=True) for i in tree.sets
+    }
+    by_set = np.isin(every, list(sets))
     tensors = {
-        "nodes_modes": np.array(nodes.pop("nodes_modes"), np.uint8),
-        "nodes_splits": np.concatenate(splits).astype(x.kind),
+        "nodes_modes": np.where(by_set, IN, COMPARE[compare])[asks].astype(np.uint8),
+        "nodes_splits": np.where(by_set, 0, joined("threshold"))[asks].astype(x.kind),
         "leaf_weights": np.concatenate([np.arange(n) for n in counts]).astype(x.kind),
     }
-    if members:
+    if sets:  # in the order of nodes, each ended by NaN
+        members = [each for node in sorted(sets) for each in (*sets[node], np.nan)]
         tensors["membership_values"] = np.array(members, x.kind)
     found = b.ensemble(
         x,
         len(trees),
         aggregate_function=SUM,
         post_transform=AS_IT_IS,
-        leaf_targetids=np.repeat(np.arange(len(trees)), counts).tolist(),
-        **nodes,
+        tree_roots=(np.cumsum(asks) - 1)[roots],
+        nodes_featureids=joined("feature")[asks],
+        nodes_missing_value_tracks_true=joined("missing_left")[asks].astype(int),
+        nodes_truenodeids=place[left],
+        nodes_trueleafs=is_leaf[left].astype(int),
+        nodes_falsenodeids=place[right],
+        nodes_falseleafs=is_leaf[right].astype(int),
+        leaf_targetids=np.repeat(np.arange(len(trees)), counts),
         **{name: numpy_helper.from_array(each) for name, each in tensors.items()},
     )
-    return Leaves(b, trees, b.op("Add", b.cast(found, "int64"), starts))
-
-
-def _inner(tree: Tree) -> NDArray[np.int64]:
-    """The nodes that ask; ONNX wants one in every tree, so a root that is a leaf asks as well."""
-    found = np.flatnonzero(np.asarray(tree.left) != NO_CHILD)
-    return found if len(found) else np.array([0])
-
-
-def _attributes(tree: Tree, compare: str, n_nodes: int, n_leaves: int) -> dict[str, NDArray[Any]]:
-    """What ONNX wants of the nodes that ask; n_nodes, n_leaves: those of the trees before."""
-    inner, leaves = _inner(tree), tree.leaves
-    place = np.zeros(len(tree.left), np.int64)
-    place[inner] = n_nodes + np.arange(len(inner))
-    place[leaves] = n_leaves + np.arange(len(leaves))
-    modes = np.full(len(place), MODES[compare])
-    modes[list(tree.sets)] = MODES["in"]
-    found = {
-        "tree_roots": np.array([n_nodes]),
-        "nodes_featureids": np.maximum(np.asarray(tree.feature)[inner], 0),
-        "nodes_missing_value_tracks_true": np.asarray(tree.missing_left)[inner].astype(np.int64),
-        "nodes_modes": modes[inner],
-    }
-    for side, children in (("true", tree.left), ("false", tree.right)):
-        below = np.maximum(np.asarray(children)[inner], 0)  # below a root alone is itself
-        found[f"nodes_{side}nodeids"] = place[below]
-        found[f"nodes_{side}leafs"] = np.isin(below, leaves).astype(np.int64)
-    return found
+    return Leaves(b, trees, b.op("Add", b.cast(found, "int64"), np.cumsum([0, *counts[:-1]])))
 
 
 def round_down(thresholds: Floats) -> Floats32:
@@ -183,21 +166,13 @@ def find_sklearn_leaves(part: Part, members: Sequence[Any], columns: Any = None)
 
     columns: of each tree, which of the table's it sees; None for all.
     """
-    trees = []
+    x, trees = part.b.cast(part.numbers, "float32"), []
     for i, member in enumerate(members):
-        tree = member.tree_
-        feature = np.maximum(tree.feature, 0)
-        trees.append(
-            Tree(
-                feature if columns is None else np.asarray(columns[i])[feature],
-                round_down(tree.threshold),
-                tree.children_left,
-                tree.children_right,
-                tree.missing_go_to_left.astype(bool),
-                np.arange(tree.node_count),
-            )
-        )
-    return find_leaves(part.b, trees, part.b.cast(part.numbers, "float32"))
+        tree, seen = member.tree_, np.arange(x.width or 0) if columns is None else columns[i]
+        sides = tree.children_left, tree.children_right, tree.missing_go_to_left
+        feature = np.asarray(seen)[np.maximum(tree.feature, 0)]
+        trees.append(Tree(feature, round_down(tree.threshold), *sides, np.arange(tree.node_count)))
+    return find_leaves(part.b, trees, x)
 
 
 def shares_of(member: Any) -> Floats:
