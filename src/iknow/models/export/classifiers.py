@@ -28,41 +28,22 @@ from iknow.models.numbers import is_sparse
 
 
 def read_linear(part: Part) -> Answer:
-    """A linear classifier; that of SGD has probabilities for two of its losses."""
-    b, decision, chances = part.b, _decide(part), None
-    if hasattr(part.estimator, "predict_proba"):
-        loss = part.estimator.loss
+    """A linear classifier; only SGD's has a loss, and probabilities for two of them."""
+    b, model, chances = part.b, part.estimator, None
+    decision = b.linear(part.numbers, np.atleast_2d(model.coef_).T, model.intercept_)
+    if hasattr(model, "predict_proba"):
+        loss = getattr(model, "loss", None)
+        is_apart = getattr(model, "multi_class", None) == "ovr" or decision.width == 1
         if loss == "modified_huber":  # (clip(decision, -1, 1) + 1) / 2
-            clipped = b.op("Clip", decision, -1.0, 1.0)
-            chances = b.op("Div", b.op("Add", clipped, 1.0), 2.0)
-        elif loss == "log_loss":
+            chances = b.op("Div", b.op("Add", b.op("Clip", decision, -1.0, 1.0), 1.0), 2.0)
+        elif loss == "log_loss" or is_apart or getattr(model, "solver", None) == "liblinear":
             chances = b.sigmoid(decision)
+        elif loss is None:
+            return Answer(b.op("Softmax", decision, axis=1), decision, b.highest(decision))
         else:
             raise ExportError(f"SGDClassifier with the probabilities of {loss!r} is not known here")
-        chances = _one_against_rest(b, chances)
+        chances = b.both_columns(chances) if chances.width == 1 else b.normalized(chances)
     return Answer(chances, decision, b.answer(decision))
-
-
-def read_logistic(part: Part) -> Answer:
-    """Logistic regression, or another model with the same formula."""
-    b, model, decision = part.b, part.estimator, _decide(part)
-    is_apart = getattr(model, "multi_class", None) == "ovr" or getattr(model, "solver", None) == (
-        "liblinear"
-    )
-    if decision.width == 1 or is_apart:
-        chances = _one_against_rest(b, b.sigmoid(decision))
-    else:
-        chances = b.op("Softmax", decision, axis=1)
-    return Answer(chances, decision, b.answer(decision))
-
-
-def _decide(part: Part) -> Tensor:
-    weights = np.atleast_2d(part.estimator.coef_).T
-    return part.b.linear(part.numbers, weights, part.estimator.intercept_)
-
-
-def _one_against_rest(b: Builder, chances: Tensor) -> Tensor:
-    return b.both_columns(chances) if chances.width == 1 else b.normalized(chances)
 
 
 OPS = {"identity": "Identity", "logistic": "Sigmoid", "tanh": "Tanh", "relu": "Relu",

@@ -33,53 +33,40 @@ from iknow.models.numbers import is_missing, is_sparse
 from iknow.models.sklearn import SklearnModel
 
 TRANSFORMERS = {
-    "Pipeline": "steps.run_pipeline",
-    "ColumnTransformer": "steps.join_columns",
-    "FeatureUnion": "steps.join_union",
-    "FunctionTransformer": "steps.call_function",
-    "OneHotEncoder": "steps.encode_one_hot",
-    "OrdinalEncoder": "steps.encode_ordinal",
-    "TfidfVectorizer": "steps.read_tfidf",
-    "TfidfTransformer": "steps.weigh",
-    "SimpleImputer": "steps.impute",
-    "StandardScaler": "steps.scale",
-    "MinMaxScaler": "steps.scale",
-    "MaxAbsScaler": "steps.scale",
-    "RobustScaler": "steps.scale",
-    "Binarizer": "steps.binarize",
+    "steps.run_pipeline": "Pipeline",
+    "steps.join_columns": "ColumnTransformer",
+    "steps.join_union": "FeatureUnion",
+    "steps.call_function": "FunctionTransformer",
+    "steps.encode_one_hot": "OneHotEncoder",
+    "steps.encode_ordinal": "OrdinalEncoder",
+    "steps.read_tfidf": "TfidfVectorizer",
+    "steps.weigh": "TfidfTransformer",
+    "steps.impute": "SimpleImputer",
+    "steps.scale": "StandardScaler MinMaxScaler MaxAbsScaler RobustScaler",
+    "steps.binarize": "Binarizer",
 }
 CLASSIFIERS = {
-    "Pipeline": "steps.end_pipeline",
-    "LogisticRegression": "classifiers.read_logistic",
-    "LogisticRegressionCV": "classifiers.read_logistic",
-    "LinearDiscriminantAnalysis": "classifiers.read_logistic",
-    "SGDClassifier": "classifiers.read_linear",
-    "LinearSVC": "classifiers.read_linear",
-    "Perceptron": "classifiers.read_linear",
-    "PassiveAggressiveClassifier": "classifiers.read_linear",
-    "RidgeClassifier": "classifiers.read_linear",
-    "RidgeClassifierCV": "classifiers.read_linear",
-    "MLPClassifier": "classifiers.read_network",
-    "BaggingClassifier": "classifiers.read_bagging",
-    "AdaBoostClassifier": "classifiers.read_boosting",
-    "VotingClassifier": "classifiers.read_voting",
-    "StackingClassifier": "classifiers.read_stacking",
-    "CalibratedClassifierCV": "classifiers.read_calibrated",
-    "DecisionTreeClassifier": "trees.read_tree",
-    "ExtraTreeClassifier": "trees.read_tree",
-    "RandomForestClassifier": "trees.read_tree",
-    "ExtraTreesClassifier": "trees.read_tree",
-    "GradientBoostingClassifier": "trees.read_gradient_boosting",
-    "HistGradientBoostingClassifier": "trees.read_histograms",
-    "XGBClassifier": "boosters.read_xgboost",
-    "XGBRFClassifier": "boosters.read_xgboost",
-    "XgboostBooster": "boosters.read_xgboost",
-    "LGBMClassifier": "boosters.read_lightgbm",
-    "LightgbmBooster": "boosters.read_lightgbm",
-    "CatBoostClassifier": "boosters.read_catboost",
-    "CatboostBooster": "boosters.read_catboost",
+    "steps.end_pipeline": "Pipeline",
+    "classifiers.read_linear": (
+        "LogisticRegression LogisticRegressionCV LinearDiscriminantAnalysis SGDClassifier LinearSVC"
+        " Perceptron PassiveAggressiveClassifier RidgeClassifier RidgeClassifierCV"
+    ),
+    "classifiers.read_network": "MLPClassifier",
+    "classifiers.read_bagging": "BaggingClassifier",
+    "classifiers.read_boosting": "AdaBoostClassifier",
+    "classifiers.read_voting": "VotingClassifier",
+    "classifiers.read_stacking": "StackingClassifier",
+    "classifiers.read_calibrated": "CalibratedClassifierCV",
+    "trees.read_forest": (
+        "DecisionTreeClassifier ExtraTreeClassifier RandomForestClassifier ExtraTreesClassifier"
+    ),
+    "trees.read_gradient_boosting": "GradientBoostingClassifier",
+    "trees.read_histograms": "HistGradientBoostingClassifier",
+    "boosters.read_xgboost": "XGBClassifier XGBRFClassifier XgboostBooster",
+    "boosters.read_lightgbm": "LGBMClassifier LightgbmBooster",
+    "boosters.read_catboost": "CatBoostClassifier CatboostBooster",
 }
-"""Where parts are written, by the names of their classes: a subclass may compute anything."""
+"""Which function writes which classes, by their names: a subclass may compute anything."""
 PACKAGES = ("sklearn", "xgboost", "lightgbm", "catboost", "iknow")
 INPUT, OUTPUT = "input", "output"
 MOST_EXAMPLES = 200
@@ -175,7 +162,8 @@ def _lower(part: Part, table: Mapping[str, str], otherwise: str) -> Any:
         inside = inside.estimator
     kind = type(inside)
     is_known = kind.__module__.partition(".")[0] in PACKAGES
-    place = table.get(kind.__name__) if is_known else None
+    places = (place for place, names in table.items() if kind.__name__ in names.split())
+    place = next(places, None) if is_known else None
     module, _, name = (place or f"foreign.{otherwise}").partition(".")
     return getattr(import_module(f"{__package__}.{module}"), name)(part.of(inside))
 
@@ -277,11 +265,17 @@ def declare(b: Builder, inputs: Any) -> Value:
                 "the columns of a data frame become inputs by name: each must have a text of its "
                 f"own as its name; got {shown(names[:10])}"
             )
-        return {name: b.input(name, _kind_of_column(name, inputs[name]), 1) for name in names}
+        kinds = {name: _kind_of(inputs[name]) for name in names}
+        for name in (name for name in names if kinds[name] is None):
+            raise ExportError(
+                f"a column of ONNX holds numbers or text; {shown(name)} has dtype "
+                f"{inputs[name].dtype}: convert it before the model"
+            )
+        return {name: b.input(name, str(kinds[name]), 1) for name in names}
     if is_sparse(inputs):
         return b.input("X", "float64", int(inputs.shape[1]))
     values = np.asarray(inputs)
-    kind = _kind_of(values.dtype, values.ravel())
+    kind = _kind_of(values.ravel())
     if kind is None or values.ndim > 2:
         raise ExportError(
             f"ONNX takes texts, or tables of numbers; got inputs of dtype {values.dtype} and shape "
@@ -290,22 +284,12 @@ def declare(b: Builder, inputs: Any) -> Value:
     return b.input("X", kind, None if values.ndim == 1 else int(values.shape[1]))
 
 
-def _kind_of_column(name: str, column: Any) -> str:
-    labels = getattr(column.dtype, "categories", None)
-    kind = _kind_of(column.dtype, column) if labels is None else _kind_of(None, labels)
-    if kind is None:
-        raise ExportError(
-            f"a column of ONNX holds numbers or text; {shown(name)} has dtype {column.dtype}: "
-            "convert it before the model"
-        )
-    return kind
-
-
-def _kind_of(dtype: Any, values: Any) -> str | None:
-    """What values of a type are, missing ones aside; None if neither numbers nor text."""
-    if getattr(dtype, "kind", "O") in "fiub":
+def _kind_of(values: Any) -> str | None:
+    """What an array or a column holds, missing values aside; None if neither numbers nor text."""
+    labels = getattr(values.dtype, "categories", values)
+    if labels is values and getattr(values.dtype, "kind", "O") in "fiub":
         return "float64"
-    present = [each for each in values.tolist() if not is_missing(each)]
+    present = [each for each in labels.tolist() if not is_missing(each)]
     if all(isinstance(each, str) for each in present):
         return TEXT
     return "float64" if all(isinstance(each, (int, float)) for each in present) else None

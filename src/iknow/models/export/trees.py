@@ -181,7 +181,7 @@ def shares_of(member: Any) -> Floats:
     return shares
 
 
-def read_tree(part: Part) -> Answer:
+def read_forest(part: Part) -> Answer:
     """A tree, or the mean of a forest's.
 
     We add up first and divide then, as scikit-learn does, so that forests whose leaves are pure
