@@ -8,7 +8,7 @@ and wrong in cells of clean, shifted and foreign data (the shifts are those of
 `benchmarks.scoreboard`; no answer is right about foreign data, far data, and a class that was kept
 from training). The default layers were chosen by the datasets of `DESIGN` alone.
 
-Where values are missing, "input" stands for the layer "numbers", with its flags of gaps.
+Where values are missing, "input" stands for the layer "table", with its flags of gaps.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from iknow.classifier.epistemic import EpistemicClassifier
 from iknow.core.arrays import Bools, Floats, Floats32, Ints
 from iknow.core.level import log_odds
 from iknow.errors import SelectionError
-from iknow.evaluation.risk_coverage import match_coverage
+from iknow.evaluation.risk import match_coverage
 from iknow.metrics import Gapped
 from iknow.models.model import Observation
 from iknow.models.precomputed import PrecomputedModel
@@ -174,7 +174,7 @@ def measure(make: Callable[[int], Any], table: Table, seed: int, gaps: float) ->
             return punch(x, raw, gaps, 10 * seed + part) if gaps else x
 
         x = with_gaps(raw, 0)
-        model, first = SklearnModel(make(seed).fit(x, y)), "numbers" if gaps else "input"
+        model, first = SklearnModel(make(seed).fit(x, y)), "table" if gaps else "input"
 
         def observe(x: Floats32, model: SklearnModel = model, first: str = first) -> Observation:
             return model.observe(x, (first, "leaves"))
@@ -200,7 +200,7 @@ def levels(
 ) -> Callable[[Observation], Floats]:
     """What levels say by some layers."""
     layers = [first if layer == "input" else layer for layer in LAYERS[name]]
-    metric = {"numbers": Gapped()} if "numbers" in layers else None
+    metric = {"table": Gapped()} if "table" in layers else None
     ec = EpistemicClassifier(PrecomputedModel(), layers, metric=metric, progress=False)
     with patch.object(meaning, "LEAVES", None if name == MAY_GO else "leaves"):
         try:

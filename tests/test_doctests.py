@@ -24,7 +24,7 @@ SHOWN_ELSEWHERE = {
     "AccuracyReport", "Answers", "BundleInfo", "Certificate", "Comparison",
     "DriftReport", "Event", "EvidenceScatter", "Exemplar", "Explanation", "Features",
     "Image", "Label", "LayerBound", "LayerExplanation", "LayerInfo", "Observation", "Probe",
-    "RadiusCurve", "Reason", "Regions", "Report", "RiskCoverage", "RobustCurve", "Selection",
+    "RadiusCurve", "Reason", "Regions", "Evaluation", "RiskCoverage", "RobustCurve", "Selection",
     "Sensitivity", "Series", "Sizes", "Slack", "Stability", "Threshold",
 }  # fmt: skip
 

@@ -104,6 +104,15 @@ def make_classifier(model: Any, **options: Any) -> Any:
     return EpistemicClassifier(model, progress=False, **options)
 
 
+def as_before(found: Any) -> Any:
+    """Answers in which layers have the names that they had."""
+    if isinstance(found, dict):
+        return {as_before(key): as_before(value) for key, value in found.items()}
+    if type(found) in (list, tuple):
+        return type(found)(map(as_before, found))
+    return "numbers" if isinstance(found, str) and found == "table" else found
+
+
 def change(classifier: Any, what: str, *arguments: Any) -> None:
     getattr(classifier if hasattr(classifier, what) else classifier.memory, what)(*arguments)
 
@@ -263,7 +272,8 @@ def ask(classifier: Any, X: Any, y: Any = None, report: bool = True, repeat: int
     answers["selection"] = read_selection(classifier)
     if report:
         answers["report"] = read_report(full, y, getattr(classifier, "selection_", None))
-    return answers
+    renamed: Answers = as_before(answers)
+    return renamed
 
 
 # ---- data and models

@@ -20,7 +20,7 @@ from benchmarks.magika.spoiling import spoil
 from benchmarks.magika.table import COVERAGES, TEST
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.codes import positions_of
-from iknow.evaluation.risk_coverage import risk_coverage
+from iknow.evaluation.risk import risk_coverage
 
 UNSEEN, FOREIGN = "no evidence", "no class"
 DIGITS = 6

@@ -25,9 +25,8 @@ from iknow import EpistemicClassifier, Nearest
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion
 from iknow.errors import SelectionError
-from iknow.evaluation.certified import certify_threshold, split_validation
 from iknow.evaluation.peers import Observed, Softmax, default_peers
-from iknow.evaluation.risk_coverage import Threshold, match_coverage
+from iknow.evaluation.risk import Threshold, certify_threshold, match_coverage, split_validation
 from iknow.models import PrecomputedModel
 
 IKNOW, BALLS, NEAREST = "iknow", "paper's balls", "paper's nearest"

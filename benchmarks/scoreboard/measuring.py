@@ -15,9 +15,14 @@ import numpy as np
 from benchmarks.scoreboard.cells import CLEAN, WRONG_LABELS
 from benchmarks.scoreboard.methods import COVERAGES, IKNOW, Methods, Scored
 from iknow.core.arrays import Bools, Floats
-from iknow.evaluation.certified import certify_threshold
 from iknow.evaluation.peers import Softmax
-from iknow.evaluation.risk_coverage import RiskCoverage, Threshold, match_coverage, risk_coverage
+from iknow.evaluation.risk import (
+    RiskCoverage,
+    Threshold,
+    certify_threshold,
+    match_coverage,
+    risk_coverage,
+)
 
 ACCURACIES = (0.99, 0.95)
 CONFIDENCE = 0.95

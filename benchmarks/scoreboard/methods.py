@@ -19,9 +19,9 @@ from iknow.classifier.epistemic import EpistemicClassifier
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion
 from iknow.errors import SelectionError
-from iknow.evaluation.certified import split_validation
-from iknow.evaluation.observing import find_observer
+from iknow.evaluation.compare import find_observer
 from iknow.evaluation.peers import Observed, Softmax, default_peers, ensemble
+from iknow.evaluation.risk import split_validation
 from iknow.models.adapt import as_model
 from iknow.search.cells import CpuIndex
 from iknow.search.index import IndexFactory

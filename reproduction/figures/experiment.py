@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from iknow.core.arrays import Floats, Ints
 from iknow.evaluation.curves import RadiusCurve, radius_curve
-from iknow.evaluation.metrics import Report, evaluate
+from iknow.evaluation.metrics import Evaluation, evaluate
 from iknow.rules import Ball
 from reproduction.notebooks.data import draw_blobs
 from reproduction.notebooks.run import fit_notebook, import_torch
@@ -43,7 +43,7 @@ class Experiment:
     points: Floats
     labels: Ints
     curve: RadiusCurve
-    reports: Mapping[float, Report]
+    reports: Mapping[float, Evaluation]
 
 
 def make_experiment(noise: float, seed: int = 0) -> Experiment:

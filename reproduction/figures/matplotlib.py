@@ -18,7 +18,7 @@ from iknow.core.arrays import Floats, Ints
 from iknow.core.assertion import Assertion
 from iknow.errors import InputError
 from iknow.evaluation.curves import RadiusCurve
-from iknow.evaluation.metrics import Report
+from iknow.evaluation.metrics import Evaluation
 from iknow.evaluation.plots.maps import most_inside
 from iknow.evaluation.plots.style import (
     CENTERED,
@@ -198,7 +198,7 @@ def draw_signs(images: NDArray[Any], names: Sequence[str]) -> Figure:
     return figure
 
 
-def _matrix(axes: Axes, report: Report, assertion: Assertion, most: int) -> None:
+def _matrix(axes: Axes, report: Evaluation, assertion: Assertion, most: int) -> None:
     """One confusion matrix, with the counts in its cells."""
     counts = report.matrix[assertion]
     shades = LinearSegmentedColormap.from_list("", ["white", COLORS[assertion]])

@@ -19,7 +19,7 @@ from sklearn.neural_network import MLPClassifier
 from iknow.classifier.epistemic import EpistemicClassifier
 from iknow.core.arrays import Bools, Codes, Floats, Ints
 from iknow.core.assertion import Assertion
-from iknow.evaluation.regions import map_regions
+from iknow.evaluation.curves import map_regions
 from iknow.explain.assessment import Assessment
 from iknow.rules import Ball
 from iknow.search.threads import single_threaded_blas

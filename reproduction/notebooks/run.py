@@ -20,7 +20,7 @@ from iknow.core.arrays import Floats
 from iknow.core.assertion import Assertion
 from iknow.core.rule import Rule
 from iknow.errors import MissingExtraError
-from iknow.evaluation.metrics import Report, evaluate
+from iknow.evaluation.metrics import Evaluation, evaluate
 from iknow.explain.assessment import Assessment
 from iknow.rules import Ball, RelativeBall
 from iknow.selection import match_coverage, select
@@ -129,7 +129,7 @@ def _cells(
         yield _cell(notebook, trial, metric, None if math.isnan(value) else value)
 
 
-def _measure(test: Assessment, rules: dict[str, Rule], data: Dataset) -> Report:
+def _measure(test: Assessment, rules: dict[str, Rule], data: Dataset) -> Evaluation:
     return evaluate(test.under(rules), data.y_test)
 
 

@@ -22,7 +22,7 @@ from iknow.errors import (
     SelectionError,
     ServiceError,
 )  # fmt: skip
-from iknow.evaluation import Report, evaluate
+from iknow.evaluation import Evaluation, evaluate
 from iknow.explain.assessment import Assessment
 from iknow.explain.explanation import Explanation
 from iknow.explain.layer import Exemplar, LayerExplanation
@@ -47,6 +47,7 @@ __all__ = [
     "ConflictError",
     "DataError",
     "EpistemicClassifier",
+    "Evaluation",
     "Evidence",
     "Exemplar",
     "Explanation",
@@ -62,7 +63,6 @@ __all__ = [
     "Reason",
     "RefusedError",
     "RelativeBall",
-    "Report",
     "Rule",
     "Selection",
     "SelectionError",

@@ -8,7 +8,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from iknow.classifier.default_metrics import default_metric, role_of
+from iknow.classifier.default_metrics import default_metric
 from iknow.metrics import Cosine, Euclidean, Scaled
 from iknow.models import PrecomputedModel, SklearnModel
 
@@ -62,9 +62,9 @@ def test_the_role_of_a_layer():
         "input": "input", "standardscaler": "input", "hidden1": "hidden", "hidden2": "hidden",
         "logits": "output",
     }  # fmt: skip
-    assert {layer: role_of(layer, model) for layer in roles} == roles
-    assert role_of("output", SklearnModel(LogisticRegression(max_iter=1000).fit(X, y))) == "output"
+    assert {layer: model.role(layer) for layer in roles} == roles
+    assert SklearnModel(LogisticRegression(max_iter=1000).fit(X, y)).role("output") == "output"
     outside = PrecomputedModel()
-    assert [role_of(name, outside) for name in ("input", "relu2", "output")] == [
+    assert [outside.role(name) for name in ("input", "relu2", "output")] == [
         "input", "hidden", "output"
     ]  # fmt: skip

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from iknow.evaluation.certified import certify_threshold, split_validation
+from iknow.evaluation.risk import certify_threshold, split_validation
 
 
 def draw(n, rng):

@@ -15,8 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from iknow import Assertion, Ball, EpistemicClassifier
 from iknow.core.evidence import distances_for_and_against
 from iknow.errors import InputError
-from iknow.evaluation.compare import compare
-from iknow.evaluation.observing import find_observer
+from iknow.evaluation.compare import compare, find_observer
 from iknow.evaluation.peers import Energy, Observed, Softmax, TrustScore
 from iknow.evaluation.perturbations import Marginals, Noise
 from iknow.models import PrecomputedModel

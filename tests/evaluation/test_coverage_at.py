@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from iknow import Assertion, Ball, EpistemicClassifier, evaluate
 from iknow.errors import InputError
 from iknow.evaluation import coverage_at
-from iknow.evaluation.coverage_at import largest_coverage
+from iknow.evaluation.risk import largest_coverage
 
 
 def try_every_threshold(scores, right, accuracy):

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iknow.errors import InputError
-from iknow.evaluation.risk_coverage import match_coverage, risk_coverage
+from iknow.evaluation.risk import match_coverage, risk_coverage
 
 scores = st.lists(
     st.sampled_from([-np.inf, 0.0, 0.5, 1.0, 2.0, np.inf]), min_size=1, max_size=30

@@ -8,7 +8,7 @@ import pytest
 from sklearn.metrics import confusion_matrix
 
 from iknow import Assertion, evaluate
-from iknow.evaluation.html import MOST_CLASSES
+from iknow.evaluation.metrics import MOST_CLASSES
 from tests.markup import Page
 
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from iknow.errors import MissingExtraError
-from iknow.evaluation.certified import certify_by_mapie, certify_threshold
+from iknow.evaluation.mapie import certify_by_mapie
+from iknow.evaluation.risk import certify_threshold
 
 
 def draw(n, seed):

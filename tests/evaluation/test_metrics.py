@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from sklearn.metrics import accuracy_score, confusion_matrix
 
-from iknow import Assertion, Assessment, Ball, Evidence, Reason, Report, evaluate
+from iknow import Assertion, Assessment, Ball, Evaluation, Evidence, Reason, evaluate
 from iknow.errors import InputError
 
 NAMES = np.array(["cat", "dog", "owl"])
@@ -189,7 +189,7 @@ def test_to_dict_survives_strict_json_with_none_for_what_is_undefined():
 @pytest.mark.parametrize("classes", [np.array([3, 7]), np.array([False, True])])
 def test_number_and_bool_labels_survive_json_too(classes):
     report = evaluate(make_assessment(classes, [0, 1], [[0, 9], [9, 0]]), classes)
-    assert isinstance(report, Report)
+    assert isinstance(report, Evaluation)
     assert json.loads(json.dumps(report.to_dict()))["classes"] == classes.tolist()
 
 

@@ -8,7 +8,7 @@ from sklearn.linear_model import LogisticRegression
 
 from iknow import Ball, EpistemicClassifier
 from iknow.errors import InputError
-from iknow.evaluation.regions import map_regions
+from iknow.evaluation.curves import map_regions
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from iknow.evaluation.tabulating import draw_weights, interval, join
+from iknow.evaluation.compare import draw_weights, interval, join
 
 
 def test_a_resample_draws_as_many_samples_as_there_are():

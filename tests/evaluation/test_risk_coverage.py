@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from iknow.errors import InputError
-from iknow.evaluation.risk_coverage import augrc, augrc_of_many, risk_coverage
+from iknow.evaluation.risk import augrc, augrc_of_many, risk_coverage
 
 samples = st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=1, max_size=30).map(
     lambda pairs: (

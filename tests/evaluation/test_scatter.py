@@ -5,7 +5,7 @@ import pytest
 
 from iknow import Ball, Nearest
 from iknow.errors import InputError
-from iknow.evaluation.scatter import evidence_scatter
+from iknow.evaluation.curves import evidence_scatter
 
 
 @pytest.mark.parametrize("discard", [True, False])

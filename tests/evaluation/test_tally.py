@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from iknow import Ball, EpistemicClassifier, evaluate
-from iknow.evaluation.tally import merge_tallies
+from iknow.evaluation.metrics import merge_tallies
 from iknow.models import PrecomputedModel
 
 

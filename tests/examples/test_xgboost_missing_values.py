@@ -21,7 +21,7 @@ def load():
 def test_what_is_known_is_right_and_what_is_foreign_is_not_known(capsys):
     found = load().main()
     said = capsys.readouterr().out
-    assert "layers: numbers, leaves" in said
+    assert "layers: table, leaves" in said
     rates = {name: (each.assertion == 2).mean() for name, each in found.items()}
     ordinary = rates.pop("patients like those before")
     assert ordinary > 0.6

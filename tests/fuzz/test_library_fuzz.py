@@ -35,7 +35,7 @@ from iknow import (
 )
 from iknow.errors import IknowError, SelectionError
 from iknow.metrics import Minkowski, Weighted
-from iknow.models.model import Model, make_observation
+from iknow.models.model import Layer, Model, make_observation
 from iknow.models.precomputed import PrecomputedModel
 from tests.oracles import assertion_of, justification_of, support_of
 
@@ -181,8 +181,8 @@ class Halves(Model):
     def prepare(self, inputs):
         return np.asarray(inputs, dtype=np.float64)
 
-    def default_layers(self, batch):
-        return ("whole", "half")
+    def layers(self, batch):
+        return Layer("whole", "hidden"), Layer("half", "hidden")
 
     def observe(self, batch, layers):
         scores = np.stack([np.abs(batch[:, 0] - c) for c in range(self.n_classes)], axis=1)

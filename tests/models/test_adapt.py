@@ -62,7 +62,7 @@ def test_a_model_is_its_own_adapter(model):
 
 def test_a_torch_module_with_the_methods_of_a_model_is_a_model_by_itself_only_if_wrapped():
     class Both(nn.Linear):
-        classes = prepare = default_layers = observe = predict = get_params = None
+        classes = prepare = layers = observe = predict = get_params = None
 
     assert isinstance(as_model(Both(2, 2)), TorchModel)
 

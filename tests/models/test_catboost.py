@@ -92,7 +92,7 @@ def test_text_in_categories_and_gaps_are_taken_as_they_are(make):
     frame = make_frame()
     model = make(cat_features=["kind"]).fit(frame[EVEN], NAMES[Y[EVEN]])
     ec = EpistemicClassifier(model).fit(frame[EVEN], NAMES[Y[EVEN]])
-    assert ec.layers_ == ("numbers", "leaves")
+    assert ec.layers_ == ("table", "leaves")
     assessed = ec.tune(frame[ODD], coverage=0.8).assess(frame[ODD])
     assert 0.7 < (assessed.assertion == Assertion.IK).mean() < 0.9
     expected = model.predict(frame[ODD], prediction_type="Class")

@@ -13,7 +13,7 @@ import iknow.metrics
 import iknow.models
 from iknow import Ball, EpistemicClassifier
 from iknow.errors import InputError
-from iknow.models import Model, PrecomputedModel, SklearnModel, TorchModel, make_observation
+from iknow.models import Layer, Model, PrecomputedModel, SklearnModel, TorchModel, make_observation
 from iknow.models.model import check_layers
 from iknow.testing import ModelContract
 
@@ -69,8 +69,8 @@ class Rotating(Model):
     def classes(self):
         return np.array(["a", "b", "c"])
 
-    def default_layers(self, batch):
-        return ("turned", "input")
+    def layers(self, batch):
+        return Layer("turned", "hidden"), Layer("input", "hidden")
 
     def observe(self, batch, layers):
         check_layers(layers, ("turned", "input"), "Rotating")

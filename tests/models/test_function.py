@@ -20,6 +20,7 @@ from iknow.errors import InputError, LayerError, RefusedError
 from iknow.models import FunctionModel, SklearnModel, as_model
 from iknow.models.lengths import measure
 from iknow.testing import ModelContract
+from tests.choosing import level_layers, paper_layers
 
 X, Y = load_iris(return_X_y=True)
 PIPELINE = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, Y)
@@ -95,9 +96,9 @@ def test_it_sees_what_the_pipeline_sees():
 
 
 def test_the_layers_are_those_of_embed():
-    assert FunctionModel(PIPELINE.predict_proba).default_layers(X) == ("input",)
+    assert paper_layers(FunctionModel(PIPELINE.predict_proba), X) == ("input",)
     model = FunctionModel(PIPELINE.predict_proba, two_layers)
-    assert model.default_layers(X) == model.level_layers(X) == ("scaled", "petals")
+    assert paper_layers(model, X) == level_layers(model, X) == ("scaled", "petals")
     with pytest.raises(LayerError, match="it has 'input', 'scaled', 'petals'"):
         model.observe(X, ("hidden",))
 

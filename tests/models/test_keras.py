@@ -13,6 +13,7 @@ from iknow.errors import InputError, LayerError, RefusedError
 from iknow.models import KerasModel, as_model
 from iknow.models.lengths import measure
 from iknow.testing import ModelContract
+from tests.choosing import level_layers, paper_layers
 
 # Keras' own predict on torch.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy")
@@ -188,13 +189,13 @@ def test_several_inputs_come_by_name_or_in_the_models_order(make):
 
 def test_the_usual_layers_are_around_the_last_dense_one():
     model = KerasModel(sequential())
-    assert model.default_layers(SOME) == ("last.input", "last")
-    assert model.level_layers(SOME) == ("input", "last.input")
+    assert paper_layers(model, SOME) == ("last.input", "last")
+    assert level_layers(model, SOME) == ("input", "last.input")
     several = KerasModel(branched())
-    assert several.level_layers(several.prepare(halves(SOME)))[0].endswith(".input")
+    assert level_layers(several, several.prepare(halves(SOME)))[0].endswith(".input")
     code = Code()
     code(SOME)
-    assert KerasModel(code).default_layers(SOME) == ("input", "output")
+    assert paper_layers(KerasModel(code), SOME) == ("input", "output")
 
 
 def test_numbers_of_words_are_no_place():
@@ -207,7 +208,7 @@ def test_numbers_of_words_are_no_place():
         ]
     )
     ids = np.arange(35).reshape(5, 7)
-    assert KerasModel(words).level_layers(ids) == ("last.input",)
+    assert level_layers(KerasModel(words), ids) == ("last.input",)
     found = observe(words, ("last.input",), ids).activations["last.input"]
     table = words.get_layer("words").get_weights()[0]
     np.testing.assert_allclose(found, table[ids].mean(axis=1), rtol=1e-5, atol=1e-7)

@@ -27,6 +27,7 @@ from iknow.models.gaps import find_numbers, takes_gaps
 from iknow.models.leaves import as_leaves, find_leaves, has_leaves
 from iknow.models.lengths import measure
 from iknow.testing import ModelContract
+from tests.choosing import level_layers
 
 X, Y = load_iris(return_X_y=True)
 TREES = {
@@ -53,7 +54,7 @@ class TestForest(ModelContract):
 
     def _make(self):
         model, inputs, _ = super()._make()
-        return model, inputs, model.level_layers(inputs)
+        return model, inputs, level_layers(model, inputs)
 
 
 def walk(tree, sample):
@@ -118,11 +119,11 @@ def test_in_a_pipeline_leaves_are_those_of_its_classifier():
     pipeline = make_pipeline(StandardScaler(), RandomForestClassifier(5, random_state=0)).fit(X, Y)
     said = SklearnModel(pipeline).observe(X, ("leaves",)).activations["leaves"]
     np.testing.assert_array_equal(said, pipeline[-1].apply(pipeline[0].transform(X)))
-    assert SklearnModel(pipeline).level_layers(X) == ("standardscaler", "leaves")
+    assert level_layers(SklearnModel(pipeline), X) == ("standardscaler", "leaves")
 
 
 def test_a_step_called_leaves_or_numbers_is_still_found():
-    for name in ("leaves", "numbers"):
+    for name in ("leaves", "table"):
         pipeline = make_pipeline(FunctionTransformer(np.square), RandomForestClassifier(5))
         pipeline.steps[0] = (name, pipeline.steps[0][1])
         said = SklearnModel(pipeline.fit(X, Y)).observe(X, (name,)).activations[name]
@@ -138,7 +139,7 @@ def test_forests_are_judged_by_input_and_leaves_and_the_paper_by_its_own_layers(
     assert paper.layers_ == ("input", "output")
     chosen = EpistemicClassifier.paper(forest, layers=["leaves"]).fit(X[::2], Y[::2])
     assert isinstance(chosen.indexes_["leaves"].metric, Hamming)
-    assert usual_metric(ec.model_, (4,), False, "input", X) is Euclidean
+    assert usual_metric("input", X, (4,), levels=False) is Euclidean
 
 
 def test_far_away_all_samples_share_the_outermost_leaves_and_only_the_input_sees_it():
@@ -184,7 +185,7 @@ def test_samples_that_share_a_leaf_with_training_samples_are_no_copies():
 def test_leaves_and_numbers_prove_no_robust_radius_but_spoil_none():
     forest = RandomForestClassifier(20, random_state=0).fit(X[::2], Y[::2])
     model = SklearnModel(forest)
-    for layer in ("leaves", "numbers"):
+    for layer in ("leaves", "table"):
         with pytest.raises(LayerError, match="it jumps"):
             model.sensitivity(layer, measure(X))
     alone = EpistemicClassifier(forest, layers=["leaves"]).fit(X[::2], Y[::2])
@@ -218,8 +219,8 @@ def test_tables_with_gaps_work_without_choosing_layers(classifier):
     values, labels = punched()
     classifier.fit(values[::2], labels[::2])
     ec = EpistemicClassifier(classifier).fit(values[::2], labels[::2])
-    assert ec.layers_[0] == "numbers"
-    assert isinstance(ec.indexes_["numbers"].metric, Gapped)
+    assert ec.layers_[0] == "table"
+    assert isinstance(ec.indexes_["table"].metric, Gapped)
     assessed = ec.tune(values[1::2], coverage=0.8).assess(values[1::2])
     known = assessed.assertion == Assertion.IK
     right = assessed.belief == labels[1::2]
@@ -247,12 +248,12 @@ def test_gaps_in_later_batches_count_too_or_are_an_error_that_names_the_layers()
     values[:100] = load_breast_cancer().data[:100]
     forest = RandomForestClassifier(5, random_state=0).fit(values, labels)
     chosen = EpistemicClassifier(forest, batch_size=50).fit(values, labels)
-    assert chosen.layers_ == ("numbers", "leaves")
+    assert chosen.layers_ == ("table", "leaves")
     batches = [(values[i : i + 50], labels[i : i + 50]) for i in range(0, len(values), 50)]
-    with pytest.raises(InputError, match=r"layers=\['numbers', 'leaves'\]"):
+    with pytest.raises(InputError, match=r"layers=\['table', 'leaves'\]"):
         EpistemicClassifier(forest).fit(iter(batches))
-    named = EpistemicClassifier(forest, layers=["numbers", "leaves"]).fit(iter(batches))
-    assert named.layers_ == ("numbers", "leaves")
+    named = EpistemicClassifier(forest, layers=["table", "leaves"]).fit(iter(batches))
+    assert named.layers_ == ("table", "leaves")
 
 
 def test_numbers_are_the_numeric_columns_of_a_frame_and_their_gaps():
@@ -272,11 +273,11 @@ def test_numbers_are_the_numeric_columns_of_a_frame_and_their_gaps():
         find_numbers(frame[["b", "d"]])
 
 
-def test_only_classifiers_that_take_gaps_have_the_layer_numbers():
+def test_only_classifiers_that_take_gaps_have_a_table():
     assert takes_gaps(HistGradientBoostingClassifier(max_iter=2).fit(X, Y))
     assert not takes_gaps(LogisticRegression(max_iter=1000).fit(X, Y))
-    with pytest.raises(LayerError, match="has no layer 'numbers'"):
-        SklearnModel(LogisticRegression(max_iter=1000).fit(X, Y)).observe(X, ("numbers",))
+    with pytest.raises(LayerError, match="has no layer 'table'"):
+        SklearnModel(LogisticRegression(max_iter=1000).fit(X, Y)).observe(X, ("table",))
 
 
 def test_a_classifier_judged_by_leaves_and_gaps_is_saved_and_loaded(tmp_path):

@@ -93,7 +93,7 @@ def test_categories_and_gaps_are_taken_as_they_are(native):
     model = classifier().fit(frame[EVEN], Y[EVEN])
     ec = EpistemicClassifier(model.booster_ if native else model)
     ec.fit(frame[EVEN], Y[EVEN]).tune(frame[ODD], coverage=0.8)
-    assert ec.layers_ == ("numbers", "leaves")
+    assert ec.layers_ == ("table", "leaves")
     assessed = ec.assess(frame[ODD])
     assert 0.7 < (assessed.assertion == Assertion.IK).mean() < 0.9
     np.testing.assert_array_equal(assessed.belief, model.predict(frame[ODD]))

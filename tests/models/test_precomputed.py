@@ -6,6 +6,7 @@ import pytest
 from iknow.errors import InputError, LayerError
 from iknow.models.model import Model, Observation
 from iknow.models.precomputed import PrecomputedModel
+from tests.choosing import paper_layers
 
 SCORES = np.array([[0.1, 0.9], [0.8, 0.2], [0.3, 0.7]])
 HIDDEN = np.arange(12.0).reshape(3, 4)
@@ -99,7 +100,7 @@ def test_only_layers_that_were_asked_for_are_returned_in_that_order():
 def test_by_default_all_given_layers_are_read():
     model = PrecomputedModel()
     batch = model.prepare((SCORES, {"logits": LOGITS, "hidden": HIDDEN}))
-    assert model.default_layers(batch) == ("logits", "hidden")
+    assert paper_layers(model, batch) == ("logits", "hidden")
 
 
 def test_no_layers_at_all_are_refused_where_some_must_be_chosen():
@@ -107,7 +108,7 @@ def test_no_layers_at_all_are_refused_where_some_must_be_chosen():
     batch = model.prepare((SCORES, {}))
     assert model.observe(batch, ()).belief.tolist() == [1, 0, 1]
     with pytest.raises(LayerError, match="pass the activations of at least one"):
-        model.default_layers(batch)
+        paper_layers(model, batch)
 
 
 @pytest.mark.parametrize("shape", [(3,), (3, 4), (3, 2, 2), (3, 1, 2, 2)])

@@ -19,7 +19,7 @@ from sklearn.svm import SVC
 
 from iknow import Ball, EpistemicClassifier
 from iknow.errors import BundleError
-from iknow.models.model import Model, make_observation
+from iknow.models.model import Layer, Model, make_observation
 from iknow.models.probe import MOST_BYTES, SCORES, Probe, choose_rows, make_probe
 
 torch = pytest.importorskip("torch")
@@ -214,8 +214,8 @@ class Shifted(Model):
     def prepare(self, inputs):
         return np.asarray(inputs)
 
-    def default_layers(self, batch):
-        return ("far", "near")
+    def layers(self, batch):
+        return Layer("far", "hidden"), Layer("near", "hidden")
 
     def observe(self, batch, layers):
         noise = self.random * RNG.standard_normal(batch.shape)

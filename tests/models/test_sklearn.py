@@ -28,6 +28,7 @@ from sklearn.svm import SVC, LinearSVC
 from iknow.errors import InputError, LayerError
 from iknow.models.model import Model
 from iknow.models.sklearn import SklearnModel
+from tests.choosing import paper_layers
 
 X, Y = make_blobs(120, n_features=4, centers=4, cluster_std=4.0, random_state=3)
 NAMES = np.array(["cat", "dog", "eel", "fox"])
@@ -289,7 +290,7 @@ def test_by_default_a_network_gives_hidden_and_logits_and_others_what_they_are_g
 ):
     model = SklearnModel(fit(estimator))
     assert isinstance(model, Model)
-    assert model.default_layers(X) == layers
+    assert paper_layers(model, X) == layers
     assert tuple(model.observe(X, layers).activations) == layers
 
 
@@ -309,7 +310,7 @@ def test_a_frame_keeps_its_columns_so_that_nothing_warns(estimator):
     fitted = fit(estimator, frame())
     assert fitted.feature_names_in_.tolist() == COLUMNS
     model = SklearnModel(fitted)
-    layers = ("input", *model.default_layers(frame())[1:])
+    layers = ("input", *paper_layers(model, frame())[1:])
     observation = model.observe(model.prepare(frame()), layers)
     np.testing.assert_array_equal(observation.belief, fitted.predict(frame()))
     np.testing.assert_array_equal(observation.activations["input"], X.astype(np.float32))
@@ -405,7 +406,7 @@ def test_a_row_that_is_not_finite_is_invalid_and_changes_no_bit_of_the_others(
     clean[row] = 0
     dirty[row, 2] = bad
     model = SklearnModel(fit(estimator, inputs(clean)))
-    layers = ("input", *model.default_layers(clean))
+    layers = ("input", *paper_layers(model, clean))
     reference = model.observe(inputs(clean), layers)
     batch = inputs(dirty.copy())
     observation = model.observe(batch, layers)

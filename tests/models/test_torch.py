@@ -10,6 +10,7 @@ from torch import nn
 from iknow.errors import InputError, LayerError
 from iknow.models.model import Model
 from iknow.models.torch import TorchModel
+from tests.choosing import paper_layers
 
 N = 6
 
@@ -141,7 +142,7 @@ def test_submodules_called_input_and_output_are_meant_by_these_names(X):
         output=nn.Linear(5, 3),
     )
     model = TorchModel(net)
-    assert model.default_layers(X) == ("input", "output")
+    assert paper_layers(model, X) == ("input", "output")
     found = model.observe(X, ("input", "output")).activations
     np.testing.assert_allclose(found["input"], linear(net.input, X), rtol=1e-5, atol=1e-6)
     logits = linear(net.output, linear(net.input, X))
@@ -170,7 +171,7 @@ def test_a_module_that_works_in_place_does_not_change_the_users_data(as_given, d
     data = np.arange(8, dtype=dtype).reshape(2, 4)
     given = as_given(data.copy())
     model = TorchModel(net)
-    model.default_layers(model.prepare(given))
+    paper_layers(model, model.prepare(given))
     model.observe(model.prepare(given), ("input",))
     np.testing.assert_array_equal(np.asarray(given), data)
 
@@ -283,7 +284,7 @@ def test_batch_norm_uses_its_running_statistics_and_leaves_them_alone(X):
     net[0].running_var *= 4
     before = copy.deepcopy(net.state_dict())
     model = TorchModel(net)
-    model.default_layers(X)
+    paper_layers(model, X)
     found = model.observe(X, ("0",)).activations
     np.testing.assert_allclose(found["0"], (X - 1) / np.sqrt(4 + 1e-5), rtol=1e-5, atol=1e-6)
     assert net.training
@@ -306,7 +307,7 @@ def test_each_part_gets_its_own_mode_back(X):
     inside = []
     net[2].register_forward_hook(lambda *_: inside.append(modes(net)))
     model = TorchModel(net)
-    model.default_layers(X)
+    paper_layers(model, X)
     model.observe(X, ("0.0",))
     assert [set(seen.values()) for seen in inside] == [{False}, {False}]
     assert modes(net) == before
@@ -341,7 +342,7 @@ def test_modes_and_hooks_are_restored_after_an_error_in_the_forward_pass(X, erro
     with pytest.raises(raised, match="broken"):
         model.observe(X, ("0", "0.1", "1.input", "2", "2.input"))
     with pytest.raises(raised, match="broken"):
-        model.default_layers(X)
+        paper_layers(model, X)
     assert modes(net) == before
     assert hook_counts(net) == hooks
     handle.remove()
@@ -351,7 +352,7 @@ def test_modes_and_hooks_are_restored_after_an_error_in_the_forward_pass(X, erro
 def test_no_hooks_remain_afterwards(X):
     net = mixed_modes()
     model = TorchModel(net)
-    model.default_layers(X)
+    paper_layers(model, X)
     model.observe(X, ("0", "0.0", "0.0.input", "2", "output"))
     assert set(hook_counts(net).values()) == {0}
 
@@ -388,7 +389,7 @@ def test_no_gradient_graph_is_built_and_parameters_are_left_alone(X):
     outputs = []
     net.register_forward_hook(lambda _module, _inputs, output: outputs.append(output))
     model = TorchModel(net)
-    model.default_layers(X)
+    paper_layers(model, X)
     model.observe(X, ("0", "output"))
     assert [out.requires_grad for out in outputs] == [False, False]
     assert [p.requires_grad for p in net.parameters()] == wanted == [True, False, True, True]
@@ -650,7 +651,7 @@ def lstm_at_the_end():
 )
 def test_by_default_the_last_hidden_layer_and_the_logits_are_read(X, net, layers):
     model = TorchModel(net())
-    assert model.default_layers(X) == layers
+    assert paper_layers(model, X) == layers
     assert tuple(model.observe(X, layers).activations) == layers
 
 
@@ -671,7 +672,7 @@ def test_in_a_sequence_the_last_hidden_layer_is_the_last_part_that_changes_anyth
     idle = (nn.Dropout, nn.Identity)
     changing = [str(i) for i, part in enumerate(parts) if not isinstance(part, idle)]
     expected = (["input", *changing][-1], str(len(parts)))
-    assert TorchModel(net).default_layers(X) == expected
+    assert paper_layers(TorchModel(net), X) == expected
 
 
 def test_a_module_answers_in_its_own_precision_whatever_the_caller_is_doing():

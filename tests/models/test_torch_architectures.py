@@ -10,6 +10,7 @@ from iknow.models.lengths import measure
 from iknow.models.torch import TorchModel
 from iknow.models.torch.reading import UNKNOWN, axes_of
 from iknow.testing import ModelContract
+from tests.choosing import level_layers, paper_layers
 
 
 @pytest.fixture(autouse=True)
@@ -132,8 +133,8 @@ def test_the_default_layers_are_what_enters_the_head_and_the_head(images, net, o
     head = dict(net.named_modules())[layers[1]]
     head.register_forward_hook(lambda _m, args, out: seen.update(inside=args[0], out=out))
     model = TorchModel(net, **options)
-    assert model.default_layers(images) == layers
-    assert model.level_layers(images) == ("input", layers[0])
+    assert paper_layers(model, images) == layers
+    assert level_layers(model, images) == ("input", layers[0])
     found = model.observe(images, layers).activations
     np.testing.assert_array_equal(found[layers[0]], seen["inside"].flatten(1))
     np.testing.assert_array_equal(found[layers[1]], seen["out"])
@@ -142,7 +143,7 @@ def test_the_default_layers_are_what_enters_the_head_and_the_head(images, net, o
 @pytest.mark.parametrize("net", [Residual, pooled], ids=["functional", "module"])
 def test_what_enters_the_head_of_a_residual_network_is_certified_like_any_layer(images, net):
     model = TorchModel(net().eval())
-    hidden, _ = model.default_layers(images)
+    hidden, _ = paper_layers(model, images)
     bound = model.sensitivity(hidden, measure(images))
     other = images + np.random.default_rng(1).normal(size=images.shape).astype(np.float32)
     before, after = (model.observe(x, (hidden,)).activations[hidden] for x in (images, other))
@@ -245,7 +246,7 @@ def test_an_encoder_that_nests_its_padding_away_is_read_as_one_that_does_not(poo
     mask = (np.arange(7) < rng.integers(2, 7, 9)[:, None]).astype(np.int64)  # no text of 7 tokens
     tokens = rng.integers(1, 20, (9, 7)) * mask
     model, other = TorchModel(nests, pool=pool), TorchModel(plain, pool=pool)
-    assert model.default_layers(tokens) == ("fc.input", "fc")
+    assert paper_layers(model, tokens) == ("fc.input", "fc")
     layers = ("encoder.layers.0", "encoder.layers.1", "fc.input")
     inputs = {"input_ids": tokens, "attention_mask": mask}
     wanted = other.observe(other.prepare(inputs), layers)
@@ -278,7 +279,7 @@ def test_packed_sequences_are_read_without_their_padding(batch_first):
     mask = np.arange(6) < rng.integers(1, 7, 9)[:, None]
     tokens = rng.integers(1, 20, (9, 6)) * mask
     model = TorchModel(net, pool="mean")
-    assert model.default_layers(tokens) == ("fc.input", "fc")
+    assert paper_layers(model, tokens) == ("fc.input", "fc")
     found = model.observe(tokens, ("lstm", "fc.input")).activations
     alone = nn.LSTM(4, 5, batch_first=True)
     alone.load_state_dict(net.lstm.state_dict())

@@ -15,6 +15,7 @@ from iknow.models.probe import make_probe
 from iknow.models.stored_inputs import restore_inputs, store_inputs, take_rows
 from iknow.models.torch import TorchModel
 from iknow.testing import ModelContract
+from tests.choosing import level_layers, paper_layers
 
 N = 8
 
@@ -153,7 +154,7 @@ def test_of_a_module_without_weights_that_takes_several_inputs_the_output_is_all
 
     model = TorchModel(Sum())
     batch = model.prepare((np.ones((N, 3)), np.ones((N, 3))))
-    assert model.default_layers(batch) == model.level_layers(batch) == ("output",)
+    assert paper_layers(model, batch) == level_layers(model, batch) == ("output",)
 
 
 def test_pixels_are_a_layer_and_token_numbers_are_not():
@@ -161,8 +162,8 @@ def test_pixels_are_a_layer_and_token_numbers_are_not():
     net.register_forward_pre_hook(lambda _module, args: args[0].float() / 255)
     pixels = np.random.default_rng(0).integers(0, 255, (N, 1, 4, 4))
     model = TorchModel(net)
-    assert model.level_layers(pixels.astype(np.uint8)) == ("input", "0")
-    assert model.level_layers(pixels) == ("0",)
+    assert level_layers(model, pixels.astype(np.uint8)) == ("input", "0")
+    assert level_layers(model, pixels) == ("0",)
 
 
 def test_zeros_do_not_make_other_layers_the_same(net, arrays):
@@ -177,7 +178,7 @@ def test_zeros_do_not_make_other_layers_the_same(net, arrays):
             return self.fc(torch.relu(self.b(self.a(x)) - 1e9))
 
     X = -np.ones((N, 4), dtype=np.float32)  # what enters fc is 0, and so is what `a` gives
-    assert TorchModel(Dead()).default_layers(X) == ("fc.input", "fc")
+    assert paper_layers(TorchModel(Dead()), X) == ("fc.input", "fc")
 
 
 @dataclass
@@ -208,8 +209,8 @@ def test_scores_are_found_in_any_structure(net, arrays, wrap, option):
     net.wrap = wrap
     model = TorchModel(net, scores=option)
     batch = model.prepare(arrays)
-    assert model.default_layers(batch) == ("head.input", "head")
-    assert model.level_layers(batch) == ("head.input",)
+    assert paper_layers(model, batch) == ("head.input", "head")
+    assert level_layers(model, batch) == ("head.input",)
     seen = model.observe(batch, ("output",))
     np.testing.assert_allclose(seen.scores, wanted, rtol=1e-6)
     np.testing.assert_allclose(seen.activations["output"], wanted, rtol=1e-6)
@@ -220,7 +221,7 @@ def test_several_outputs_are_listed_and_a_wrong_name_too(net, arrays):
     model = TorchModel(net)
     batch = model.prepare(arrays)
     both = r"returns 0 of shape \(8, 3\), 1 of shape \(8, 9\)"
-    for ask in (lambda: model.observe(batch, ()), lambda: model.default_layers(batch)):
+    for ask in (lambda: model.observe(batch, ()), lambda: paper_layers(model, batch)):
         with pytest.raises(InputError, match=f"Mixed {both}: say which by scores="):
             ask()
     with pytest.raises(InputError, match=f"no output 'logits': it {both}"):

@@ -14,6 +14,7 @@ from iknow.models import as_model
 from iknow.models.lengths import measure
 from iknow.models.torch import ExportedModel, TorchModel, load_module
 from iknow.testing import ModelContract
+from tests.choosing import level_layers, paper_layers
 
 N = 11
 
@@ -42,7 +43,7 @@ def test_torchscript_has_its_input_and_its_output(X, kind):
     program = scripted(kind)
     before = getattr(program, "training", None)
     model = TorchModel(program)
-    assert model.default_layers(X) == model.level_layers(X) == ("input", "output")
+    assert paper_layers(model, X) == level_layers(model, X) == ("input", "output")
     X[2, 1] = np.nan
     seen = model.observe(X, ("input", "output"))
     wanted = TorchModel(network()).observe(X, ("input", "output"))
@@ -67,7 +68,7 @@ def test_a_module_with_torchscript_inside_is_read_around_it(X):
             return self.fc(torch.relu(self.inner(x)))
 
     model = TorchModel(Outer())
-    assert model.default_layers(X) == ("fc.input", "fc")
+    assert paper_layers(model, X) == ("fc.input", "fc")
     inner = TorchModel(network()).observe(X, ()).scores
     found = model.observe(X, ("fc.input",)).activations["fc.input"]
     np.testing.assert_allclose(found, np.maximum(inner, 0), rtol=1e-5, atol=1e-6)
@@ -102,14 +103,14 @@ def test_an_exported_program_is_read_operation_by_operation_whatever_batch_it_ta
 def test_its_default_layers_are_what_enters_the_last_product_and_what_it_gives(X):
     model = as_model(program())
     assert isinstance(model, ExportedModel)
-    assert model.default_layers(X) == ("relu", "linear_1")
-    assert model.level_layers(X) == ("input", "relu")
-    assert ExportedModel(program(module=nn.Sequential(nn.Linear(4, 2)))).default_layers(X) == (
+    assert paper_layers(model, X) == ("relu", "linear_1")
+    assert level_layers(model, X) == ("input", "relu")
+    assert paper_layers(ExportedModel(program(module=nn.Sequential(nn.Linear(4, 2)))), X) == (
         "input",
         "linear",
     )
     bare = ExportedModel(program(module=nn.Softmax(dim=1)))
-    assert bare.default_layers(X) == ("input", "output")
+    assert paper_layers(bare, X) == ("input", "output")
 
 
 def test_one_bad_sample_does_not_disturb_the_others(X):
@@ -170,11 +171,11 @@ def test_inputs_by_name_are_pooled_where_the_mask_says():
     sizes = {name: {0: Dim("n")} for name in given}
     model = ExportedModel(export(net, (), given, dynamic_shapes=sizes), pool="mean")
     batch = model.prepare(inputs)
-    seen = model.observe(batch, ("embedding", *model.default_layers(batch)))
+    seen = model.observe(batch, ("embedding", *paper_layers(model, batch)))
     wanted = TorchModel(net, pool="mean").observe(batch, ("embed", "fc.input", "fc"))
     for one, other in zip(seen.activations.values(), wanted.activations.values(), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
-    assert model.level_layers(batch) == model.default_layers(batch)[:1]
+    assert level_layers(model, batch) == paper_layers(model, batch)[:1]
     with pytest.raises(InputError, match="takes the inputs 'input_ids', 'attention_mask'; got 'in"):
         model.observe(model.prepare({"input_ids": inputs["input_ids"]}), ())
     with pytest.raises(LayerError, match="no single layer 'input'"):
@@ -183,7 +184,7 @@ def test_inputs_by_name_are_pooled_where_the_mask_says():
         warnings.simplefilter("ignore", DeprecationWarning)
         scripted = TorchModel(torch.jit.script(net))
     np.testing.assert_allclose(scripted.observe(batch, ("output",)).scores, wanted.scores)
-    assert scripted.level_layers(batch) == ("output",)
+    assert level_layers(scripted, batch) == ("output",)
 
 
 def test_an_exported_program_says_what_it_lacks_and_promises_nothing(X):

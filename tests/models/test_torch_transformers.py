@@ -10,6 +10,7 @@ from iknow.errors import InputError, LayerError
 from iknow.models.lengths import measure
 from iknow.models.torch import TorchModel
 from iknow.testing import ModelContract
+from tests.choosing import level_layers, paper_layers
 
 transformers = pytest.importorskip("transformers")
 
@@ -118,9 +119,9 @@ def test_the_default_layer_is_what_enters_the_head(name, hidden, head):
     make, inputs, _ = CASES[name]
     model = TorchModel(make())
     batch = model.prepare(inputs())
-    assert model.default_layers(batch) == (hidden, head)
+    assert paper_layers(model, batch) == (hidden, head)
     first = ("input",) if name == "vit" else ()  # token numbers are not near each other
-    assert model.level_layers(batch) == (*first, hidden)
+    assert level_layers(model, batch) == (*first, hidden)
 
 
 def test_a_layer_of_tokens_must_be_pooled_where_there_is_padding():

@@ -9,6 +9,7 @@ from iknow.core.assertion import Assertion
 from iknow.errors import InputError, LayerError
 from iknow.models import as_model
 from iknow.testing import ModelContract
+from tests.choosing import level_layers
 
 xgboost = pytest.importorskip("xgboost")
 pd = pytest.importorskip("pandas")
@@ -115,7 +116,7 @@ def test_categories_and_gaps_are_taken_as_they_are(native):
     model = classifier(enable_categorical=True).fit(frame[EVEN], Y[EVEN])
     ec = EpistemicClassifier(model.get_booster() if native else model)
     ec.fit(frame[EVEN], Y[EVEN]).tune(frame[ODD], coverage=0.8)
-    assert ec.layers_ == ("numbers", "leaves")
+    assert ec.layers_ == ("table", "leaves")
     assessed = ec.assess(frame[ODD])
     assert 0.7 < (assessed.assertion == Assertion.IK).mean() < 0.9
     np.testing.assert_array_equal(assessed.belief, model.predict(frame[ODD]))
@@ -134,7 +135,7 @@ def test_columns_in_another_order_are_refused(native):
 def test_a_linear_booster_has_no_leaves():
     for model in (classifier(booster="gblinear").fit(X, Y), booster(booster="gblinear")):
         adapter = as_model(model)
-        assert adapter.level_layers(X) == ("input",)
+        assert level_layers(adapter, X) == ("input",)
         with pytest.raises(LayerError, match="has no layer 'leaves'"):
             adapter.observe(X, ("leaves",))
 

@@ -7,7 +7,7 @@ import pytest
 
 from iknow import make_html
 from iknow.evaluation.comparison import Comparison
-from iknow.evaluation.risk_coverage import RiskCoverage
+from iknow.evaluation.risk import RiskCoverage
 from iknow.report import make_comparison_html
 
 

@@ -23,9 +23,9 @@ from iknow.core.rule import NO_REACH, Rule, Stability, distances_of
 from iknow.core.slack import parameter_settings
 from iknow.core.stability import count_nearest
 from iknow.errors import BundleError, InputError, SelectionError
+from iknow.evaluation.curves import evidence_scatter
 from iknow.evaluation.plots import column_figure
 from iknow.evaluation.plots.maps import draw_evidence
-from iknow.evaluation.scatter import evidence_scatter
 from iknow.report.columns import describe_setting
 from iknow.rules import RULES
 from iknow.rules.ball import draw_ball

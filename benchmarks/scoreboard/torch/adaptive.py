@@ -32,7 +32,7 @@ from benchmarks.scoreboard.torch.training import predict, train
 from iknow.classifier.epistemic import EpistemicClassifier
 from iknow.core.assertion import Assertion
 from iknow.evaluation.peers.logits import log_probability
-from iknow.evaluation.risk_coverage import match_coverage
+from iknow.evaluation.risk import match_coverage
 
 EPSILON = 0.1
 N_SAMPLES = 400

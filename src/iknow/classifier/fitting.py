@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -36,6 +36,7 @@ from iknow.models.labels import (
     find_classes,
 )
 from iknow.models.loaders import is_loader, warn_of_shuffling
+from iknow.models.model import Layer, Model, Role
 from iknow.models.probe import Probe, make_probe
 from iknow.models.samples import Samples
 from iknow.models.scales import warn_of_layers
@@ -49,12 +50,12 @@ from iknow.selection import Goal, tunes_for_coverage
 class Plan:
     """What a classifier is going to collect.
 
-    layers: their names; chosen: whether the user named them, or a metric for them. levels: whether
+    roles: by layer. chosen: whether the user named them, or a metric for them. levels: whether
     levels choose the neighborhoods. metrics: by layer, those that the user gave, None for the
     others. fixed: the neighborhoods that need no tuning, None if there is something to tune.
     """
 
-    layers: tuple[str, ...]
+    roles: Mapping[str, Role]
     chosen: bool
     levels: bool
     metrics: Mapping[str, Metric | None]
@@ -62,6 +63,10 @@ class Plan:
     rule: type[Rule]
     k: int
     quorum: Quorum
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        return tuple(self.roles)
 
     def check_size(self, n_rows: int) -> None:
         """Refuse a k, or a quorum, larger than the training set."""
@@ -75,15 +80,46 @@ def make_plan(classifier: Any, first: Any) -> Plan:
     rule = parameters.check_rule(classifier.rule)
     levels = rule.by_level and parameters.has_levels(classifier.neighborhoods)
     model, k = classifier.model_, classifier.k
-    layers = named or (model.level_layers if levels else model.default_layers)(first)
+    roles = find_roles(model, first, named, levels)
     quorum = parameters.as_quorum(classifier.quorum, rule)
     given = classifier.neighborhoods
-    fixed = parameters.fixed_neighborhoods(given, rule, k, layers, quorum)
-    metrics = parameters.as_metrics(classifier.metric, layers)
+    fixed = parameters.fixed_neighborhoods(given, rule, k, tuple(roles), quorum)
+    metrics = parameters.as_metrics(classifier.metric, tuple(roles))
     for metric in metrics.values():
         index_type(metric or Euclidean, classifier.device, classifier.index)
     chosen = named is not None or classifier.metric is not None
-    return Plan(layers, chosen, levels, metrics, fixed, rule, k, quorum)
+    return Plan(roles, chosen, levels, metrics, fixed, rule, k, quorum)
+
+
+def find_roles(
+    model: Model, first: Any, named: tuple[str, ...] | None, levels: bool
+) -> dict[str, Role]:
+    """The roles of the layers that the user named, or of those chosen by a first batch.
+
+    Layers that a user computed have the role "hidden" and may have a telling name.
+    """
+    if named is not None:
+        return {name: model.role(name) for name in named}
+    chosen = choose_layers(model.layers(first), levels=levels)
+    return {
+        each.name: model.role(each.name) if each.role == "hidden" else each.role for each in chosen
+    }
+
+
+def choose_layers(described: Iterable[Layer], *, levels: bool) -> tuple[Layer, ...]:
+    """The layers to use, of those that a model describes, by their roles.
+
+    The paper's rules take what enters the head, and the output. Levels take the input, the last
+    hidden layer and the leaves; the output only if there is nothing else.
+    """
+    by_role: defaultdict[Role, list[Layer]] = defaultdict(list)
+    for layer in described:
+        by_role[layer.role].append(layer)
+    hidden, output = by_role["hidden"], by_role["output"]
+    if not levels:
+        return (*(hidden or by_role["input"]), *output)
+    first = by_role["table"] or by_role["input"]
+    return (*first, *hidden, *by_role["leaves"]) or tuple(output)
 
 
 class FittingMixin(ReadingMixin):
@@ -223,11 +259,12 @@ class FittingMixin(ReadingMixin):
         self.layers_ = plan.layers
         codes = encode(labels, self.classes_, "y")
         shape = np.shape(first)[1:] if hasattr(first, "shape") else None
-        usual = partial(usual_metric, self.model_, shape, plan.levels)
         numbers = as_row_numbers(rows, len(codes))
         self.indexes_ = {}
         for layer, values in found.items():
-            metric = plan.metrics[layer] or usual(layer, typical[layer])
+            metric = plan.metrics[layer] or usual_metric(
+                plan.roles[layer], typical[layer], shape, levels=plan.levels
+            )
             metric = metric.fit(typical[layer], codes[some])
             arrays = values, codes, len(self.classes_), numbers, metric
             self.indexes_[layer] = (

@@ -199,7 +199,7 @@ def check_valid(
         remedy = (
             ". The layer 'input' holds the values as given: if the model accepts NaN, choose layers"
             " after the step that fills it in, such as an imputer in a pipeline, or 'output' alone;"
-            " for trees, layers=['numbers', 'leaves']"
+            " for trees, layers=['table', 'leaves']"
         )
         raise InputError(
             f"{what} data must be finite: row {first if positions is None else positions[first]} "

@@ -12,6 +12,7 @@ so that a small training set gives the same classifier on disk as in memory.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -57,15 +58,14 @@ def observe_to_disk(
         for layer, values in part.activations.items():
             files[layer].append(layer, values)
         widths.add(part.scores.shape[1])
-        rest.append(Observation(np.empty((len(part), 0)), part.belief, {}, part.invalid))
+        rest.append(replace(part, scores=np.empty((len(part), 0)), activations={}))
     if len(widths) != 1:
         raise InputError(
             f"the scores must have a column for each class; got {min(widths)} columns for some "
             f"samples and {max(widths)} for others"
         )
-    whole = join_observations(rest)
     activations = {layer: file.rows() for layer, file in files.items()}
-    return Observation(whole.scores, whole.belief, activations, whole.invalid), widths.pop()
+    return replace(join_observations(rest), activations=activations), widths.pop()
 
 
 def check_first(batches: Iterable[Any], samples: Samples) -> Iterator[Any]:

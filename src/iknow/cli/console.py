@@ -25,7 +25,7 @@ from iknow.core.assertion import Assertion
 from iknow.core.text import name, percent, visible
 from iknow.evaluation import evaluate
 from iknow.evaluation.comparison import OURS, Comparison
-from iknow.evaluation.tally import NO_ANSWER
+from iknow.evaluation.metrics import NO_ANSWER
 from iknow.explain.assessment import Assessment
 from iknow.explain.explanation import SENTENCES, Explanation
 from iknow.selection import Selection

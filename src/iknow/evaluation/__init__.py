@@ -5,21 +5,42 @@ from typing import TYPE_CHECKING, Any
 
 from iknow.evaluation.compare import compare
 from iknow.evaluation.comparison import Comparison
-from iknow.evaluation.coverage_at import coverage_at
-from iknow.evaluation.curves import RadiusCurve, RobustCurve, radius_curve, robust_curve
-from iknow.evaluation.metrics import Report, evaluate
+from iknow.evaluation.curves import (
+    EvidenceScatter,
+    RadiusCurve,
+    Regions,
+    RobustCurve,
+    evidence_scatter,
+    map_regions,
+    radius_curve,
+    robust_curve,
+)
+from iknow.evaluation.metrics import Evaluation, evaluate
 from iknow.evaluation.perturbations import add_gaussian, add_uniform
-from iknow.evaluation.regions import Regions, map_regions
-from iknow.evaluation.risk_coverage import RiskCoverage, augrc, risk_coverage
-from iknow.evaluation.scatter import EvidenceScatter, evidence_scatter
+from iknow.evaluation.risk import RiskCoverage, augrc, coverage_at, risk_coverage
 
 if TYPE_CHECKING:
     from iknow.evaluation.plots import *  # noqa: F403
 
 __all__ = [
-    "Comparison", "EvidenceScatter", "RadiusCurve", "Regions", "Report", "RiskCoverage",
-    "RobustCurve", "add_gaussian", "add_uniform", "augrc", "compare", "coverage_at", "evaluate",
-    "evidence_scatter", "map_regions", "radius_curve", "risk_coverage", "robust_curve",
+    "Comparison",
+    "Evaluation",
+    "EvidenceScatter",
+    "RadiusCurve",
+    "Regions",
+    "RiskCoverage",
+    "RobustCurve",
+    "add_gaussian",
+    "add_uniform",
+    "augrc",
+    "compare",
+    "coverage_at",
+    "evaluate",
+    "evidence_scatter",
+    "map_regions",
+    "radius_curve",
+    "risk_coverage",
+    "robust_curve",
 ]  # fmt: skip
 
 

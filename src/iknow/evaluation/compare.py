@@ -8,29 +8,53 @@ wrong.
 A fifth of the validation data fits what peers fit on labels (a temperature) and lays the sequence
 of thresholds to certify; the rest certifies. Thresholds at equal coverage need no labels and use
 all.
+
+Peers see the input in the metric that the classifier itself uses there, if it does (features of
+different units would make nearest neighbors a matter of units); the last hidden layer as it is; and
+logits, or the logarithms of probabilities where a model gives only those. In a scikit-learn
+pipeline the output of the last transformer, which prepares inputs for the classifier, stands for
+the input.
+
+How far a figure would move with other samples is told by the bootstrap. Each resample draws as many
+samples as there are, with replacement; what it draws is a weight for each sample, and figures take
+weights. The same weights serve every method, and every perturbation of the same samples, so that
+what they share cancels in their differences and does not in their means.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from iknow.core.arrays import Bools, Floats
+from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.codes import positions_of
+from iknow.core.level import are_probabilities
 from iknow.core.text import as_real
-from iknow.errors import InputError
-from iknow.evaluation.certified import split_validation
+from iknow.errors import InputError, LayerError, MissingExtraError
 from iknow.evaluation.comparison import OURS, Comparison
-from iknow.evaluation.observing import find_observer
-from iknow.evaluation.peers import Observed, Peer, default_peers
+from iknow.evaluation.mapie import certify_by_mapie
+from iknow.evaluation.peers import Observed, Peer, Softmax, default_peers
 from iknow.evaluation.perturbations import PERTURBATIONS, Perturbation
-from iknow.evaluation.tabulating import Scored, tabulate
+from iknow.evaluation.risk import (
+    RiskCoverage,
+    Threshold,
+    augrc_of_many,
+    certify_threshold,
+    match_coverage,
+    risk_coverage,
+    split_validation,
+)
+from iknow.models.inputs import count_samples, cut_batches
+from iknow.models.joining import join_whole
 from iknow.models.labels import as_labels, as_vector, encode
+from iknow.models.model import Model
 from iknow.models.numbers import as_numbers
+from iknow.models.precomputed import PrecomputedModel
+from iknow.models.sklearn import SklearnModel
 
 Pair = tuple[Any, Any]
 TEST = "test"
@@ -172,3 +196,243 @@ def _all_sets(
 def _like_inputs(values: NDArray[Any], X: Any) -> Any:
     """Perturbed values in the form of the inputs: a data frame keeps the names of its columns."""
     return type(X)(values, columns=X.columns) if hasattr(X, "iloc") else values
+
+
+SMALLEST = 1e-300  # a probability of 0 has no logarithm
+
+
+@dataclass(frozen=True, eq=False)
+class Observer:
+    """Asks a model about samples.
+
+    Attributes:
+        model: The model.
+        input: The layer that stands for the input.
+        hidden: The last hidden layer, if there is one.
+        logits: The layer that holds logits; None for the model's scores.
+        from_probabilities: Whether scores are probabilities.
+        transform: Applied to the input layer.
+    """
+
+    model: Model
+    input: str
+    hidden: str | None
+    logits: str | None
+    from_probabilities: bool
+    transform: Callable[[Any], NDArray[Any]]
+
+    def observe(self, X: Any, labels: Ints | None = None) -> tuple[Observed, Bools]:
+        """What the model makes of samples, and which it cannot answer, of shape (n,)."""
+        prepared = self.model.prepare(X)
+        layers = [name for name in (self.input, self.hidden, self.logits) if name is not None]
+        parts = (self.model.observe(batch, layers) for batch in cut_batches(prepared))
+        said = join_whole(parts, count_samples(prepared))
+        logits: Floats = said.scores
+        if self.logits is not None:
+            logits = said.activations[self.logits].astype(np.float64)
+        elif self.from_probabilities:
+            logits = np.log(np.maximum(said.scores, SMALLEST))
+        invalid = said.invalid
+        return Observed(
+            self.transform(said.activations[self.input]),
+            None if self.hidden is None else said.activations[self.hidden],
+            np.where(invalid[:, None], 0.0, logits),
+            np.where(invalid, 0, said.belief),
+            labels,
+        ), invalid
+
+
+def find_observer(classifier: Any, X: Any) -> Observer:
+    """The observer of a fitted classifier's model, found by running a few samples."""
+    model = classifier.model_
+    if isinstance(model, PrecomputedModel):
+        raise InputError(
+            "a comparison perturbs inputs, so it needs the model itself; this classifier holds "
+            "only a model's outputs: fit it on the model and its inputs"
+        )
+    few = next(iter(cut_batches(model.prepare(X), 64)))
+    described = model.layers(few)
+    names = [each.name for each in described if each.role in ("hidden", "output")]
+    inside = [name for name in names if name not in ("input", "output", "logits")]
+    said = model.observe(few, tuple(inside))
+    # The layer that gives the scores is not hidden, whatever its name.
+    inside = [name for name in inside if not _same(said.activations[name], said.scores)]
+    hidden, logits = inside[0] if inside else None, None
+    steps = [each.name for each in described if each.role == "input" and each.name != "input"]
+    first = steps[0] if steps and hidden is None else _find_input(classifier, few, hidden)
+    if isinstance(model, SklearnModel) and "logits" in names and said.scores.shape[1] > 2:
+        logits = "logits"  # of two classes there is one column
+    index = getattr(classifier, "indexes_", {}).get(first)
+    transform = np.asarray if index is None else index.metric.transform
+    return Observer(model, first, hidden, logits, are_probabilities(said.scores), transform)
+
+
+def _find_input(classifier: Any, batch: Any, hidden: str | None) -> str:
+    """The layer that stands for the input: that of texts and tokens is no place to measure in."""
+    try:
+        classifier.model_.observe(batch, ("input",))
+    except LayerError:
+        return hidden or str(classifier.layers_[0])
+    return "input"
+
+
+def _same(activations: NDArray[Any], scores: Floats) -> bool:
+    return activations.shape == scores.shape and np.allclose(activations, scores, rtol=1e-5)
+
+
+RESAMPLES = 200
+"""Enough for the ends of a 95% interval to within a tenth of its width or so."""
+
+
+def draw_weights(n_samples: int, rng: np.random.Generator, resamples: int = RESAMPLES) -> Floats:
+    """How often each resample draws each sample, of shape (resamples, n_samples)."""
+    drawn = rng.integers(n_samples, size=(resamples, n_samples))
+    return np.stack([np.bincount(row, minlength=n_samples) for row in drawn]).astype(np.float64)
+
+
+def interval(figures: Any, confidence: float) -> Floats:
+    """The percentile interval of resampled figures of shape (resamples, ...): shape (..., 2)."""
+    tail = (1 - confidence) / 2
+    return np.moveaxis(np.quantile(figures, [tail, 1 - tail], axis=0), 0, -1)
+
+
+def join(parts: Sequence[Floats]) -> Floats:
+    """Weights for several sets joined, (resamples, sum of sizes): each set counts the same."""
+    return np.hstack([part / part.shape[1] for part in parts])
+
+
+POINTS = 201  # of a curve that is kept
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """A set as every method sees it.
+
+    scores: of shape (n_methods, n). wrong: which answers are, of shape (n,). own: whether it is the
+    test data, as it is or perturbed, sample by sample.
+    """
+
+    name: str
+    scores: Floats
+    wrong: Bools
+    own: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class _Figures:
+    """One set's figures, and the same resampled, with the resamples along the first axis."""
+
+    wrong: Floats
+    wrong_drawn: Floats
+    asserted: Floats
+    augrc: Floats
+    augrc_drawn: Floats
+    curves: list[RiskCoverage]
+
+
+def tabulate(
+    methods: tuple[str, ...],
+    clean: Scored,
+    scored: Sequence[Scored],
+    *,
+    coverages: tuple[float, ...],
+    accuracy: float,
+    confidence: float,
+    random_state: int,
+) -> Comparison:
+    """All figures. clean: the validation data. scored: all sets, the test data first."""
+    rng, test = np.random.default_rng(random_state), scored[0]
+    limits = [[match_coverage(row, coverage) for coverage in coverages] for row in clean.scores]
+    weights = draw_weights(len(test.wrong), rng)
+    found = []
+    for each in scored:
+        drawn = weights if each.own else draw_weights(len(each.wrong), rng)
+        found.append(_measure(each, drawn, test, weights, limits))
+    certified, by_mapie = _certify(methods, clean, test, accuracy, confidence, random_state)
+    wrong_drawn = np.stack([each.wrong_drawn for each in found], axis=2)
+    augrc_drawn = np.stack([each.augrc_drawn for each in found], axis=2)
+    return Comparison(
+        methods=methods,
+        sets=tuple(each.name for each in scored),
+        coverages=coverages,
+        wrong=np.stack([each.wrong for each in found], axis=1),
+        wrong_between=interval(wrong_drawn, confidence),
+        mean_between=interval(wrong_drawn.mean(axis=2), confidence),
+        asserted=np.stack([each.asserted for each in found], axis=1),
+        augrc=np.stack([each.augrc for each in found], axis=1),
+        augrc_between=interval(augrc_drawn, confidence),
+        augrc_mean_between=interval(augrc_drawn.mean(axis=2), confidence),
+        certified=certified,
+        certified_by_mapie=by_mapie,
+        errors=np.array([each.wrong.mean() for each in scored]),
+        sizes=tuple(len(each.wrong) for each in scored),
+        accuracy=accuracy,
+        confidence=confidence,
+        curves={
+            each.name: dict(zip(methods, figures.curves, strict=True))
+            for each, figures in zip(scored, found, strict=True)
+        },
+    )
+
+
+def _measure(
+    each: Scored, drawn: Floats, test: Scored, weights: Floats, limits: list[list[Threshold]]
+) -> _Figures:
+    """The figures of a set. drawn, weights: of the resamples of it and of the test data."""
+    n_samples = len(each.wrong)
+    asserted, missed = [], []
+    for line, row in zip(limits, each.scores, strict=True):
+        taken = np.stack([limit.asserts(row) for limit in line])  # (n_coverages, n)
+        asserted.append(taken.mean(axis=1))
+        missed.append(taken * each.wrong)
+    curves, areas, areas_drawn = [], [], []
+    parts = [each] if each is test else [test, each]
+    mass = join([np.ones((1, len(part.wrong))) for part in parts])[0]
+    mass_drawn = join([drawn] if each is test else [weights, drawn])
+    wrong = np.concatenate([part.wrong for part in parts])
+    for method in range(len(limits)):
+        scores = np.concatenate([part.scores[method] for part in parts])
+        curve = risk_coverage(scores, wrong, mass)
+        areas.append(curve.area)
+        areas_drawn.append(augrc_of_many(scores, wrong, mass_drawn))
+        curves.append(curve.thinned(POINTS))
+    return _Figures(
+        wrong=np.stack([line.mean(axis=1) for line in missed]),
+        wrong_drawn=np.stack([drawn @ line.T / n_samples for line in missed], axis=1),
+        asserted=np.stack(asserted),
+        augrc=np.array(areas),
+        augrc_drawn=np.stack(areas_drawn, axis=1),
+        curves=curves,
+    )
+
+
+def _certify(
+    methods: tuple[str, ...],
+    clean: Scored,
+    test: Scored,
+    accuracy: float,
+    confidence: float,
+    random_state: int,
+) -> tuple[Floats, float | None]:
+    """The certified coverage of each method, and of softmax by MAPIE if that is installed."""
+    shares = []
+    for row, asked in zip(clean.scores, test.scores, strict=True):
+        limit = certify_threshold(
+            row, clean.wrong, accuracy=accuracy, confidence=confidence, random_state=random_state
+        )
+        shares.append(float((asked >= limit).mean()))
+    by_mapie = None
+    if Softmax.name in methods:
+        place = methods.index(Softmax.name)
+        try:
+            limit = certify_by_mapie(
+                clean.scores[place],
+                clean.wrong,
+                accuracy=accuracy,
+                confidence=confidence,
+                random_state=random_state,
+            )
+            by_mapie = float((test.scores[place] >= limit).mean())
+        except MissingExtraError:
+            pass
+    return np.array(shares), by_mapie

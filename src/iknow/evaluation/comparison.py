@@ -1,20 +1,25 @@
-"""Comparison: the record of a comparison, its tables, and how it reads as text.
+"""Comparison: the record of a comparison, its tables, and how it reads as text and in notebooks.
 
 Figures of a set are shares of its samples, so zeros are possible and sets of any size compare.
+Drawings use attributes and no styles, so a page whose policy forbids inline styles shows them too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 import numpy as np
 
+from iknow.cards import COLORS, card, heading, paragraphs, table, text
 from iknow.core.arrays import Floats
+from iknow.core.assertion import Assertion
 from iknow.core.text import name as shown_name
 from iknow.core.text import percent
-from iknow.evaluation.risk_coverage import RiskCoverage
+from iknow.evaluation.peers import Softmax
+from iknow.evaluation.risk import RiskCoverage
 
 OURS = "iknow"
 MODEL = "every answer"
@@ -125,8 +130,6 @@ class Comparison:
         return f"Comparison of {len(self.methods)} methods on {len(self.sets)} sets"
 
     def _repr_html_(self) -> str:
-        from iknow.evaluation.html import comparison_card
-
         return comparison_card(self)
 
     @property
@@ -213,3 +216,85 @@ def align(rows: list[list[str]]) -> str:
         cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
         lines.append("  ".join(cells).rstrip())
     return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])
+
+
+WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 224, 150, 44, 22, 26  # of a drawing and its margins
+POINTS = 61  # of a line: more cannot be seen
+
+
+def comparison_card(comparison: Comparison) -> str:
+    """The comparison as a card for notebooks."""
+    drawings = "".join(draw_set(name, lines) for name, lines in comparison.curves.items())
+    return card(
+        heading("Comparison", f"of {len(comparison.methods)} methods"),
+        paragraphs([summary_title(comparison)]),
+        _markup(summary_rows(comparison)),
+        paragraphs([set_title(comparison)]),
+        _markup(set_rows(comparison)),
+        paragraphs([CURVES]),
+        f'<div style="display:flex;flex-wrap:wrap;gap:8px">{drawings}</div>',
+        paragraphs(remarks(comparison, best="Bold")),
+    )
+
+
+CURVES = (
+    "Share asserted and wrong (up) against share asserted (right), each set together with the test "
+    f"data; lower is better. Green: {OURS}. Dashed: softmax. Gray: the others."
+)
+
+
+def draw_set(name: str, lines: Mapping[str, RiskCoverage]) -> str:
+    """The curves of all methods on one set, as an SVG element."""
+    top = max(float(curve.risk.max()) for curve in lines.values()) or 1.0
+    # The one to look at is drawn last, on top.
+    ordered = sorted(lines, key=lambda method: (method == OURS, method == Softmax.name))
+    paths = "".join(_path(method, lines[method], top) for method in ordered)
+    bottom, right = HEIGHT - BOTTOM, WIDTH - 8
+    words = [
+        (LEFT, 14, "start", name),
+        (LEFT - 5, TOP + 8, "end", percent(top)),
+        (LEFT - 5, bottom, "end", "0"),
+        (LEFT, HEIGHT - 10, "start", "0"),
+        (right, HEIGHT - 10, "end", "100%"),
+    ]
+    labels = "".join(
+        f'<text x="{x}" y="{y}" text-anchor="{anchor}">{escape(said)}</text>'
+        for x, y, anchor, said in words
+    )
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" role="img" '
+        f'aria-label="Risk-coverage curves: {escape(name)}" font-size="11" fill="currentColor">'
+        f'<path d="M{LEFT} {TOP}V{bottom}H{right}" fill="none" stroke="currentColor" '
+        f'stroke-opacity="0.4"/>{paths}{labels}</svg>'
+    )
+
+
+def _path(method: str, curve: RiskCoverage, top: float) -> str:
+    thin = curve.thinned(POINTS)
+    across, up = WIDTH - 8 - LEFT, HEIGHT - BOTTOM - TOP
+    points = " ".join(
+        f"{LEFT + across * x:.1f},{HEIGHT - BOTTOM - up * y / top:.1f}"
+        for x, y in zip(thin.coverage.tolist(), thin.risk.tolist(), strict=True)
+    )
+    look = 'stroke="currentColor" stroke-opacity="0.35" stroke-width="1"'
+    if method == OURS:
+        look = f'stroke="{COLORS[Assertion.IK]}" stroke-width="2.5"'
+    elif method == Softmax.name:
+        look = 'stroke="currentColor" stroke-opacity="0.8" stroke-dasharray="4 3"'
+    return (
+        f'<polyline points="{points}" fill="none" {look}><title>{escape(method)}</title></polyline>'
+    )
+
+
+def _markup(rows: list[list[str]]) -> str:
+    """A table of a notebook; the best in bold."""
+    first, *rest = rows
+    return table([cell.strip() for cell in first], [bold_best(row) for row in rest], "6px 0 0")
+
+
+def bold_best(row: Iterable[str]) -> list[str]:
+    """Cells as markup, those with a mark in bold."""
+    return [
+        f"<b>{text(cell.removesuffix(MARK))}</b>" if cell.endswith(MARK) else text(cell.strip())
+        for cell in row
+    ]

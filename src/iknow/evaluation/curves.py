@@ -1,7 +1,7 @@
-"""Curves: all that the radius of one layer decides, for every radius at once.
+"""Curves and maps: records of what the settings of one layer decide, for `iknow.evaluation.plots`.
 
-A growing ball only gains support, so two distances tell the whole story of a sample: its belief is
-justified from one radius on, and no longer the only justified class from another.
+**Radius**: a growing ball only gains support, so two distances tell the whole story of a sample:
+its belief is justified from one radius on, and no longer the only justified class from another.
 
     IDK, until the ball reaches the believed class         justified
     IK,  until something else is within reach as well      contested
@@ -11,25 +11,31 @@ Anything changes only at these distances, so the curve is exact between them as 
 stay as they are: a class that they support is justified as soon as the ball is not empty, and a
 layer without support keeps the sample at IDK.
 
-Robust fractions: how much stays certain when inputs may change by up to a given amount.
+**Robust fractions**: no change of the input shorter than the robust radius, in the ℓ2 norm, makes
+another class IK. So an adversary with a budget below r cannot turn the samples that are IK,
+correct, and have a robust radius of at least r into confident mistakes.
 
-No change of the input shorter than the robust radius, in the ℓ2 norm, makes another class IK. So
-an adversary with a budget below r cannot turn the samples that are IK, correct, and have a robust
-radius of at least r into confident mistakes.
+**Regions**: what is believed and asserted all over a plane.
+
+**Distances for and against**: all that a layer says about a sample is d_g, to the nearest training
+sample of the believed class, and d_¬g, to the nearest of any other; with a quorum
+(`iknow.core.quorum`), to the samples that complete it. A rule divides this plane into IK, IMK, IDK.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
-from iknow.core.arrays import Bools, Floats, Ints
+from iknow.core.arrays import Bools, Codes, Floats, Ints, Labels
 from iknow.core.assertion import Assertion
+from iknow.core.evidence import distances_for_and_against
+from iknow.core.rule import Rule
 from iknow.errors import InputError
-from iknow.evaluation.metrics import evaluate
-from iknow.evaluation.tally import Figures
+from iknow.evaluation.metrics import Figures, evaluate
 from iknow.explain.assessment import Assessment
 
 
@@ -212,3 +218,111 @@ def _count_robust(certified: Floats, radii: Floats) -> Ints:
     """How many are certified for at least each radius, and for more than all of them."""
     fewer = np.searchsorted(np.sort(certified), radii, side="left")
     return len(certified) - np.append(fewer, np.isfinite(certified).sum())
+
+
+Limits = tuple[float, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Regions:
+    """Beliefs and assertions at the points of a grid; see `map_regions`.
+
+    Attributes:
+        x: Horizontal coordinates, ascending, of shape (w,).
+        y: Vertical coordinates, ascending, of shape (h,).
+        classes: Labels of shape (n_classes,).
+        belief: Positions in `classes`, of shape (h, w).
+        assertion: One `Assertion` per point, of shape (h, w).
+    """
+
+    x: Floats
+    y: Floats
+    classes: Labels
+    belief: Ints
+    assertion: Codes
+
+
+def map_regions(
+    assess: Callable[[Floats], Assessment],
+    x_limits: Limits,
+    y_limits: Limits,
+    resolution: int = 300,
+) -> Regions:
+    """Assess the points of a grid over a plane.
+
+    Args:
+        assess: Assesses points of shape (n, 2), such as a fitted classifier's `assess`.
+        x_limits: Smallest and largest horizontal coordinate.
+        y_limits: Smallest and largest vertical coordinate.
+        resolution: Number of points in each direction.
+
+    Examples:
+        >>> flat = EpistemicClassifier(LogisticRegression()).fit(X[:, :2], y)
+        >>> map_regions(flat.assess, (4, 8), (2, 5), resolution=50).assertion.shape
+        (50, 50)
+    """
+    if resolution < 2:
+        raise InputError(f"resolution must be at least 2 places each way; got {resolution}")
+    x, y = (_places(limits, resolution) for limits in (x_limits, y_limits))
+    plane = assess(np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2))
+    return Regions(
+        x=x,
+        y=y,
+        classes=plane.classes,
+        belief=plane.belief_codes.reshape(resolution, resolution),
+        assertion=plane.assertion.reshape(resolution, resolution),
+    )
+
+
+def _places(limits: Limits, resolution: int) -> Floats:
+    low, high = limits
+    if not low < high or not np.isfinite([low, high]).all():
+        raise InputError(f"limits must be two finite numbers, the lower first; got {limits}")
+    return np.linspace(low, high, resolution)
+
+
+@dataclass(frozen=True, eq=False)
+class EvidenceScatter:
+    """Each sample's distances in one layer, and its assertion by all layers together.
+
+    Both distances are inf where a sample is not finite.
+
+    Attributes:
+        layer: The layer that the distances are measured in.
+        rule: The layer's rule, which draws the lines.
+        own: d_g, of shape (n,); inf where the class has no training sample.
+        other: d_¬g, of shape (n,); inf where no other class has a training sample.
+        assertion: One `Assertion` per sample, of shape (n,).
+    """
+
+    layer: str
+    rule: Rule
+    own: Floats
+    other: Floats
+    assertion: Codes
+
+
+def evidence_scatter(assessment: Assessment, layer: str | None = None) -> EvidenceScatter:
+    """Collect the distances for and against every belief in one layer.
+
+    With several layers a sample may be less known than its position here suggests, because every
+    layer has a say.
+
+    Args:
+        assessment: What `assess` returned for n samples.
+        layer: Name of the layer; optional if there is only one.
+
+    Examples:
+        >>> points = evidence_scatter(a, "input")
+        >>> print(f"{(points.own < points.other).mean():.2f}")
+        0.97
+    """
+    layer = check_layer(assessment, layer)
+    own, other = distances_for_and_against(assessment.weighed[layer], assessment.belief_codes)
+    return EvidenceScatter(
+        layer=layer,
+        rule=assessment.neighborhoods[layer],
+        own=np.where(assessment.invalid, np.inf, own),
+        other=np.where(assessment.invalid, np.inf, other),
+        assertion=assessment.assertion,
+    )

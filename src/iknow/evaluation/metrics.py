@@ -1,26 +1,197 @@
-"""How much is known, and how often rightly: the paper's metrics, as `iknow.evaluation.tally`
-defines them, of one assessment.
+"""Figures: how much is known, and how often rightly.
+
+F_IK, F_IMK, F_IDK are the fractions of the assertions; A_IK and A_¬IK the accuracies of the belief
+inside and outside IK. The augmented confusion matrix, one for each assertion, holds all of it.
+Tallies of parts of the samples add up, so that no more than a part need be in memory.
 """
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from iknow.core.arrays import Bools, Labels
+from iknow.cards import COLORS, FAINT, SOFT, bar, card, heading, mark, paragraphs, table, text
+from iknow.core.arrays import Bools, Ints, Labels
 from iknow.core.assertion import Assertion, Reason
-from iknow.core.codes import UNKNOWN, positions_of
-from iknow.core.text import shown
+from iknow.core.codes import UNKNOWN, for_json, positions_of
+from iknow.core.text import name, percent, shown
 from iknow.errors import InputError
-from iknow.evaluation.tally import Tally
 from iknow.explain.assessment import Assessment
 from iknow.models.labels import as_vector
 
+NO_ANSWER = "no answer"
+LARGEST_MATRIX = 1 << 30  # bytes
+MOST_CELLS_IN_JSON = 1_000_000
+
+Value = TypeVar("Value")
+
+
+class Figures(ABC, Generic[Value]):
+    """The paper's five figures, from the fraction and accuracy of assertions."""
+
+    @abstractmethod
+    def fraction(self, assertion: Assertion) -> Value: ...
+
+    @abstractmethod
+    def accuracy(self, *assertions: Assertion) -> Value: ...
+
+    @property
+    def f_ik(self) -> Value:
+        return self.fraction(Assertion.IK)
+
+    @property
+    def f_imk(self) -> Value:
+        return self.fraction(Assertion.IMK)
+
+    @property
+    def f_idk(self) -> Value:
+        return self.fraction(Assertion.IDK)
+
+    @property
+    def a_ik(self) -> Value:
+        return self.accuracy(Assertion.IK)
+
+    @property
+    def a_not_ik(self) -> Value:
+        return self.accuracy(Assertion.IMK, Assertion.IDK)
+
 
 @dataclass(frozen=True, eq=False)
-class Report(Tally):
+class Tally(Figures[float]):
+    """Counts of what was said and what is true, and all figures that follow from them.
+
+    The attributes are those of `Evaluation`. Tallies of parts of the samples add up to that of the
+    whole: see `merge_tallies`.
+    """
+
+    classes: Labels
+    true_classes: Labels
+    pairs: Ints
+    unanswered: Ints
+    reasons: dict[Reason, int]
+
+    @cached_property
+    def matrix(self) -> Ints:
+        """Counts of shape (3, n_classes, n_true): assertion, predicted class, true class."""
+        shape = (len(Assertion), len(self.classes), len(self.true_classes))
+        if 8 * math.prod(shape) > LARGEST_MATRIX:
+            raise InputError(
+                f"the confusion matrix of {shape[1]:,} classes would take "
+                f"{8 * math.prod(shape) / 1e9:,.1f} GB: use `pairs`, which holds what occurs"
+            )
+        matrix: Ints = np.zeros(shape, dtype=np.int64)
+        assertion, predicted, true, count = self.pairs.T
+        matrix[assertion, predicted, true] = count
+        return matrix
+
+    @property
+    def n_samples(self) -> int:
+        return int(self.pairs[:, 3].sum()) + self._silent
+
+    def count(self, *assertions: Assertion) -> int:
+        """Return how many samples have one of the `assertions`."""
+        chosen = np.isin(self.pairs[:, 0], assertions)
+        return int(self.pairs[chosen, 3].sum() + self.unanswered[list(assertions)].sum())
+
+    def wrong(self, *assertions: Assertion) -> int:
+        """Return how many samples with one of the `assertions` have a belief that is wrong."""
+        chosen = np.isin(self.pairs[:, 0], assertions) & (self.pairs[:, 1] != self.pairs[:, 2])
+        return int(self.pairs[chosen, 3].sum())
+
+    def fraction(self, assertion: Assertion) -> float:
+        """Return the fraction of samples with `assertion`."""
+        return self.count(assertion) / self.n_samples
+
+    def accuracy(self, *assertions: Assertion) -> float:
+        """Return the fraction of correct beliefs among the `assertions`; NaN without any."""
+        chosen = self.pairs[np.isin(self.pairs[:, 0], assertions)]
+        total = int(chosen[:, 3].sum())
+        right = int(chosen[chosen[:, 1] == chosen[:, 2], 3].sum())
+        return right / total if total else float("nan")
+
+    @property
+    def overall_accuracy(self) -> float:
+        """Accuracy of the belief, whatever was asserted."""
+        return self.accuracy(*Assertion)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all figures as plain values for JSON; an undefined accuracy is None."""
+        figures = {
+            "F_IK": self.f_ik, "F_IMK": self.f_imk, "F_IDK": self.f_idk,
+            "A_IK": self.a_ik, "A_notIK": self.a_not_ik, "accuracy": self.overall_accuracy,
+        }  # fmt: skip
+        return {
+            "n_samples": self.n_samples,
+            **{name: None if np.isnan(value) else value for name, value in figures.items()},
+            **({NO_ANSWER.replace(" ", "_"): self._silent} if self._silent else {}),
+            "reasons": {reason.name: count for reason, count in self.reasons.items()},
+            "classes": for_json(self.classes),
+            "true_classes": for_json(self.true_classes),
+            **self._counts_for_json(),
+        }
+
+    @property
+    def _silent(self) -> int:
+        """How many samples have no belief."""
+        return int(self.unanswered.sum())
+
+    def _counts_for_json(self) -> dict[str, Any]:
+        """The matrix, or for many classes the pairs: predicted class, true class, count."""
+        if len(self.classes) * len(self.true_classes) <= MOST_CELLS_IN_JSON:
+            return {"matrix": {a.name: self.matrix[a].tolist() for a in Assertion}}
+        assertion, pairs = self.pairs[:, 0], self.pairs[:, 1:]
+        return {"pairs": {a.name: pairs[assertion == a].tolist() for a in Assertion}}
+
+    def __str__(self) -> str:
+        rows: list[tuple[Any, ...]] = [("", "samples", "fraction", "accuracy")]
+        for a in reversed(Assertion):
+            accuracy = percent(self.accuracy(a), "-")
+            rows.append((a.name, self.count(a), percent(self.fraction(a)), accuracy))
+        others, accuracy = self.count(Assertion.IDK, Assertion.IMK), percent(self.a_not_ik, "-")
+        rows.append(("not IK", others, percent(1 - self.f_ik), accuracy))
+        lines = ["{:<8}{:>9}{:>10}{:>10}".format(*row) for row in rows]
+        title = f"{self.n_samples} samples, accuracy {percent(self.overall_accuracy)}"
+        return "\n".join([title, "", *lines, "", *self.remarks()])
+
+    def remarks(self) -> list[str]:
+        """What the table of figures does not say: the reasons, and how often there is no answer."""
+        reasons = ", ".join(f"{r.name.lower()} {n}" for r, n in self.reasons.items() if n)
+        silent = [f"{NO_ANSWER}: {self._silent}, not counted as right or wrong"]
+        return [f"reasons: {reasons}", *(silent if self._silent else [])]
+
+
+def merge_tallies(one: Tally, other: Tally) -> Tally:
+    """The tally of all samples, from those of two parts of them by the same classifier."""
+    n = len(one.classes)
+    unknown = np.concatenate([one.true_classes[n:], other.true_classes[n:]])
+    true_classes = np.concatenate([one.classes, np.unique(unknown)])
+    shape = (len(Assertion), n, len(true_classes))
+    keys, counts = [], []
+    for part in (one, other):
+        assertion, predicted, true, count = part.pairs.T
+        codes = positions_of(part.true_classes, true_classes)[true]
+        keys.append(np.ravel_multi_index((assertion, predicted, codes), shape))
+        counts.append(count)
+    found, places = np.unique(np.concatenate(keys), return_inverse=True)
+    totals = np.zeros(len(found), dtype=np.int64)
+    np.add.at(totals, places, np.concatenate(counts))
+    return Tally(
+        classes=one.classes,
+        true_classes=true_classes,
+        pairs=np.column_stack([*np.unravel_index(found, shape), totals]).astype(np.int64),
+        unanswered=one.unanswered + other.unanswered,
+        reasons={reason: one.reasons[reason] + other.reasons[reason] for reason in Reason},
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation(Tally):
     """Figures about an assessment whose truth is known; `evaluate` makes it.
 
     Attributes:
@@ -40,12 +211,10 @@ class Report(Tally):
     y_true: Labels = field(repr=False)
 
     def _repr_html_(self) -> str:
-        from iknow.evaluation.html import to_html  # markup is for notebooks alone
-
         return to_html(self)
 
 
-def evaluate(assessment: Assessment, y_true: Any = None) -> Report:
+def evaluate(assessment: Assessment, y_true: Any = None) -> Evaluation:
     """Compare an assessment with the true labels.
 
     Args:
@@ -87,7 +256,7 @@ def evaluate(assessment: Assessment, y_true: Any = None) -> Report:
     combined = (assessment.assertion, assessment.belief_codes, true_codes)
     keys = np.ravel_multi_index([codes[answered] for codes in combined], shape)
     found, counts = np.unique(keys, return_counts=True)
-    return Report(
+    return Evaluation(
         classes=classes,
         true_classes=true_classes,
         pairs=np.column_stack([*np.unravel_index(found, shape), counts]).astype(np.int64),
@@ -96,3 +265,67 @@ def evaluate(assessment: Assessment, y_true: Any = None) -> Report:
         assessment=assessment,
         y_true=y_true,
     )
+
+
+WRONG = "#b3123c"
+MOST_CLASSES = 12  # whose matrix fits into a notebook; the page holds more
+FAINTEST, STRONGEST = 0.12, 0.6
+SQUARE = "min-width:2em;height:1.8em;padding:0 3px;text-align:center;border:none"
+
+
+def to_html(report: Evaluation) -> str:
+    """The report as a small card."""
+    counts = {assertion: report.count(assertion) for assertion in reversed(Assertion)}
+    groups = {mark(assertion): [assertion] for assertion in reversed(Assertion)}
+    groups["not IK"] = [Assertion.IMK, Assertion.IDK]
+    rows = [
+        (title, f"{n:,}", percent(n / report.n_samples), percent(report.accuracy(*group)))
+        for title, group in groups.items()
+        for n in (report.count(*group),)
+    ]
+    accuracy = percent(report.overall_accuracy)
+    few = max(len(report.classes), len(report.true_classes)) <= MOST_CLASSES
+    return card(
+        heading("Evaluation", f"on {report.n_samples:,} samples, {accuracy} right"),
+        bar(counts, report.n_samples),
+        table(("", "samples", "fraction", "accuracy"), rows, margin="12px 0 0"),
+        _matrices(report) if few else "",
+        paragraphs(report.remarks()),
+    )
+
+
+def _matrices(report: Evaluation) -> str:
+    """A confusion matrix for each assertion that occurs, side by side."""
+    shown = "".join(
+        f'<div style="margin:8px 0 0"><div>{mark(assertion)} '
+        f'<span style="{SOFT}">belief down, truth across</span></div>'
+        f"{_matrix(report.matrix[assertion], report, COLORS[assertion])}</div>"
+        for assertion in reversed(Assertion)
+        if report.matrix[assertion].any()
+    )
+    return f'<div style="display:flex;flex-wrap:wrap;gap:8px 28px">{shown}</div>'
+
+
+def _matrix(counts: Ints, report: Evaluation, color: str) -> str:
+    top = "".join(_label(label) for label in report.true_classes.tolist())
+    rows = "".join(
+        f"<tr>{_label(label)}{''.join(_cells(row, place, int(counts.max()), color))}</tr>"
+        for place, (label, row) in enumerate(zip(report.classes.tolist(), counts, strict=True))
+    )
+    style = "border-collapse:separate;border-spacing:1px;border:none;font-size:85%;margin:4px 0 0"
+    return f'<table style="{style}"><tr><th style="{SQUARE}"></th>{top}</tr>{rows}</table>'
+
+
+def _cells(row: Ints, place: int, most: int, color: str) -> Iterator[str]:
+    """The cells of one belief; the darker, the more samples."""
+    for true, count in enumerate(row.tolist()):
+        strength = FAINTEST + (STRONGEST - FAINTEST) * np.sqrt(count / most)
+        filled = f"{color if true == place else WRONG}{round(255 * strength):02x}"
+        shade = filled if count else FAINT
+        yield f'<td style="{SQUARE};background:{shade}">{f"{count:,}" if count else ""}</td>'
+
+
+def _label(label: object) -> str:
+    shown = name(label)
+    short = shown if len(shown) <= 9 else shown[:8] + "…"
+    return f'<th style="{SQUARE};{SOFT}" title="{text(label)}">{text(short)}</th>'

@@ -81,12 +81,13 @@ def _ask_what_it_takes(ask: Ask, part: Any, layers: Sequence[str]) -> Observatio
 
 def silence(observation: Observation, rows: NDArray[np.bool_]) -> Observation:
     """A copy without any answer for the marked samples; rows: mask of shape (n,)."""
-    mask, layers = rows[:, None], observation.activations
+    mask, layers, unseen = rows[:, None], observation.activations, observation.unseen
     return Observation(
         np.where(mask, np.nan, observation.scores),
         np.where(rows, NO_BELIEF, observation.belief),
         {layer: np.where(mask, np.float32(0), layers[layer]) for layer in layers},
         rows | observation.invalid,
+        None if unseen is None else np.where(rows, np.nan, unseen),
     )
 
 

@@ -18,7 +18,7 @@ from iknow.errors import IknowError, InputError, RefusedError
 from iknow.models.apart import observe_if_taken
 from iknow.models.fields import Fields, as_fields
 from iknow.models.inputs import count_samples, own_copy
-from iknow.models.model import Model, Observation, check_layers, make_observation
+from iknow.models.model import Layer, Model, Observation, check_layers, make_observation
 from iknow.models.numbers import NUMERIC_KINDS, as_array, as_numbers, is_sparse
 
 EMBEDDING = "embedding"
@@ -61,8 +61,10 @@ class FunctionModel(Model):
             return as_array(inputs, "X")  # or an error that says why it is none
         return inputs
 
-    def default_layers(self, batch: Any) -> tuple[str, ...]:
-        return ("input",) if self.embed is None else tuple(self._find_layers(batch))
+    def layers(self, batch: Any) -> tuple[Layer, ...]:
+        if self.embed is None:
+            return (Layer("input", "input"),)
+        return tuple(Layer(name, "hidden") for name in self._find_layers(batch))
 
     def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
         return observe_if_taken(self._ask, batch, layers)

@@ -1,6 +1,6 @@
 """Gaps: tables with missing values, as a layer of numbers.
 
-Some classifiers take missing values as they are, and categories beside numbers. The layer "numbers"
+Some classifiers take missing values as they are, and categories beside numbers. The layer "table"
 is what distances can be measured in: the columns that hold numbers, 0 where one is missing, and a
 flag for each, 1 where it is (`iknow.metrics.Gapped`). Infinite values stay infinite, and make a
 sample invalid as in any layer.
@@ -18,7 +18,7 @@ from iknow.errors import LayerError
 from iknow.models.leaves import has_leaves
 from iknow.models.numbers import as_numbers
 
-NUMBERS = "numbers"
+TABLE = "table"
 
 
 def takes_gaps(classifier: Any) -> bool:
@@ -32,9 +32,9 @@ def find_numbers(batch: Any) -> Floats:
     """The numbers of n samples and the flags of missing ones, of shape (n, 2 * n_numbers)."""
     if hasattr(batch, "iloc"):
         batch = batch.iloc[:, np.flatnonzero([is_number(dtype) for dtype in batch.dtypes])]
-    values = as_numbers(batch, f"the layer {NUMBERS!r}", LayerError).astype(np.float64)
+    values = as_numbers(batch, f"the layer {TABLE!r}", LayerError).astype(np.float64)
     if not values.size:
-        raise LayerError(f"no column holds numbers, so there is no layer {NUMBERS!r}")
+        raise LayerError(f"no column holds numbers, so there is no layer {TABLE!r}")
     gaps = np.isnan(values)
     return np.column_stack([np.where(gaps, 0.0, values), gaps])
 

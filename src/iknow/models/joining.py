@@ -64,6 +64,8 @@ def put(whole: Observation, rows: slice | Ints, part: Observation) -> None:
     """Copy an observation of some samples to these rows of another."""
     whole.scores[rows], whole.belief[rows] = part.scores, part.belief
     whole.invalid[rows] = part.invalid
+    if whole.unseen is not None:
+        whole.unseen[rows] = np.nan if part.unseen is None else part.unseen
     for layer, values in part.activations.items():
         _check_width(layer, values, whole.activations[layer])
         whole.activations[layer][rows] = values
@@ -99,15 +101,18 @@ def join_observations(parts: Sequence[Observation]) -> Observation:
     """Successive observations without activations as one."""
     rows = ((part.scores, part.belief, part.invalid) for part in parts)
     scores, belief, invalid = map(np.concatenate, zip(*rows, strict=True))
-    return Observation(scores, belief, {}, invalid)
+    unseen = [part.unseen for part in parts if part.unseen is not None]
+    known = len(unseen) == len(parts)
+    return Observation(scores, belief, {}, invalid, np.concatenate(unseen) if known else None)
 
 
 def _allocate_like(part: Observation, n: int) -> Observation:
     widths = {layer: values.shape[1] for layer, values in part.activations.items()}
     _check_memory(widths, n)
     layers = {layer: np.empty((n, width), dtype=np.float32) for layer, width in widths.items()}
-    scores = np.empty((n, part.scores.shape[1]))
-    return Observation(scores, np.empty(n, dtype=np.int64), layers, np.empty(n, dtype=bool))
+    scores, belief = np.empty((n, part.scores.shape[1])), np.empty(n, dtype=np.int64)
+    unseen = None if part.unseen is None else np.empty(n)
+    return Observation(scores, belief, layers, np.empty(n, dtype=bool), unseen)
 
 
 def _check_memory(widths: Mapping[str, int], n: int, *, held: bool = False) -> None:

@@ -22,7 +22,7 @@ from iknow.core.arrays import Bools
 from iknow.errors import IknowError, InputError, LayerError, RefusedError
 from iknow.models.apart import observe_apart
 from iknow.models.fields import Fields, as_fields
-from iknow.models.model import Model, Observation, check_layers, make_observation
+from iknow.models.model import Layer, Model, Observation, check_layers, make_observation
 from iknow.models.numbers import as_numbers
 from iknow.models.pooling import Pooling
 from iknow.models.scores import as_columns, check_scores, find_output
@@ -186,21 +186,18 @@ class KerasModel(Model):
             return as_fields({name: as_numbers(part, name) for name, part in named})
         return as_numbers(inputs, "X")
 
-    def default_layers(self, batch: Any) -> tuple[str, ...]:
-        """Return what enters the last dense layer, and its output. No `batch` is needed to tell."""
+    def layers(self, batch: Any) -> tuple[Layer, ...]:
+        """Describe the input, what enters the last dense layer, and its output, without a run of
+        `batch`.
+        """
         last = self._last_dense()
+        raw = [Layer("input", "input")] if isinstance(batch, np.ndarray) else []
         if last is None:
-            return ("input", "output") if isinstance(batch, np.ndarray) else ("output",)
-        return (last + ENTERS, last)
-
-    def level_layers(self, batch: Any) -> tuple[str, ...]:
-        """Return the input, if `batch` is one array of numbers, and what enters the last Dense."""
-        last = self._last_dense()
-        if last is None:
-            return self.default_layers(batch)[:1]
-        is_array = isinstance(batch, np.ndarray) and batch.dtype.kind == "f"
+            return (*raw, Layer("output", "output"))
+        of_floats = raw and batch.dtype.kind == "f"
         whole = all("int" not in str(each.dtype) for each in input_tensors(self.model).values())
-        return ("input", last + ENTERS) if is_array and whole else (last + ENTERS,)
+        inside = (Layer(last + ENTERS, "hidden"), Layer(last, "output"))
+        return (*raw, *inside) if of_floats and whole else inside
 
     def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
         inside = layer_names(self.model)

@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -20,9 +20,40 @@ from iknow.core.codes import NO_BELIEF
 from iknow.core.robustness import Sensitivity
 from iknow.core.rule import replaced_methods, speaks_for
 from iknow.errors import InputError, LayerError
+from iknow.metrics.hamming import LEAVES
 from iknow.metrics.lipschitz import FLOAT32_ROUNDING, ROUND_UP
 from iknow.models.lengths import Sizes
 from iknow.models.numbers import as_numbers
+
+Role = Literal["input", "table", "middle", "hidden", "output", "leaves"]
+"""What a layer is to its model.
+
+- input: what enters the classifier, as numbers; for a pipeline, what its last transformer returns.
+- table: numbers, categories and gaps, in the place of an input that is not all numbers.
+- middle: a stage of a deep network before the last hidden layer.
+- hidden: the last hidden layer, or what stands for it; every layer of this role is used.
+- output: the scores, or what the head returns before a softmax.
+- leaves: the leaf of each tree.
+"""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table; known: the categories seen in training."""
+
+    name: str
+    kind: Literal["number", "category"]
+    known: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer of a model; pool: how its activations become a vector, columns: those of a table."""
+
+    name: str
+    role: Role
+    pool: str | None = None
+    columns: tuple[Column, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,12 +65,15 @@ class Observation:
         belief: The position of the believed class, of shape (n,); `NO_BELIEF`, -1, for none.
         activations: By layer, of shape (n, n_features); 0 for invalid inputs.
         invalid: Mask of shape (n,) of the inputs without a belief or with non-finite activations.
+        unseen: The share of categories or words that training never saw, of shape (n,); None if the
+            model does not know.
     """
 
     scores: Floats
     belief: Ints
     activations: Mapping[str, Floats32]
     invalid: Bools
+    unseen: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -51,20 +85,21 @@ class Observation:
 
     def __getitem__(self, rows: Any) -> Observation:
         layers = {layer: values[rows] for layer, values in self.activations.items()}
-        return Observation(self.scores[rows], self.belief[rows], layers, self.invalid[rows])
+        unseen = None if self.unseen is None else self.unseen[rows]
+        return Observation(self.scores[rows], self.belief[rows], layers, self.invalid[rows], unseen)
 
 
 class Model(ABC):
     """A trained classifier whose layers we can read; inherit from it to wrap your own.
 
-    Define `default_layers` and `observe`; `iknow.testing.ModelContract` tests the result.
+    Define `layers` and `observe`; `iknow.testing.ModelContract` tests the result.
 
     Examples:
         >>> import numpy as np
-        >>> from iknow.models import Model, make_observation
+        >>> from iknow.models import Layer, Model, make_observation
         >>> class Nearer(Model):
-        ...     def default_layers(self, batch):
-        ...         return ("input",)
+        ...     def layers(self, batch):
+        ...         return (Layer("input", "input"),)
         ...     def observe(self, batch, layers):
         ...         scores = np.stack([-np.abs(batch[:, 0]), -np.abs(batch[:, 0] - 1)], axis=1)
         ...         return make_observation(scores, {layer: batch for layer in layers})
@@ -89,15 +124,16 @@ class Model(ABC):
         return as_numbers(inputs, "X")
 
     @abstractmethod
-    def default_layers(self, batch: Any) -> tuple[str, ...]:
-        """Return the layers to use if the user names none, found by running one `batch`."""
+    def layers(self, batch: Any) -> tuple[Layer, ...]:
+        """Describe the layers worth looking at for inputs like `batch`, in computing order.
 
-    def level_layers(self, batch: Any) -> tuple[str, ...]:
-        """Return the layers for levels if the user names none, found by running one `batch`.
-
-        For a network its input is one of them.
+        If the user names none, the classifier chooses among them by their roles.
         """
-        return self.default_layers(batch)
+
+    def role(self, layer: str) -> Role:
+        """Return what a `layer` that the user names is to the model."""
+        names: dict[str, Role] = {"input": "input", "output": "output", LEAVES: "leaves"}
+        return names.get(layer, "hidden")
 
     @abstractmethod
     def observe(self, batch: Any, layers: Sequence[str]) -> Observation:

@@ -8,6 +8,7 @@ from typing import Any
 
 from iknow.errors import InputError, LayerError
 from iknow.models.model import (
+    Layer,
     Model,
     Observation,
     as_activations,
@@ -40,13 +41,13 @@ class PrecomputedModel(Model):
             f"{type(inputs).__name__}: pass such a pair, or pass the model"
         )
 
-    def default_layers(self, batch: Observation) -> tuple[str, ...]:
+    def layers(self, batch: Observation) -> tuple[Layer, ...]:
         if not batch.activations:
             raise LayerError(
                 "the precomputed data has no layers to find support in: pass the activations of at "
                 "least one, as (scores, {layer: activations})"
             )
-        return tuple(batch.activations)
+        return tuple(Layer(name, "hidden") for name in batch.activations)
 
     def observe(self, batch: Observation, layers: Sequence[str]) -> Observation:
         check_layers(layers, batch.activations, "the precomputed data")

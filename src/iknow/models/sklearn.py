@@ -3,7 +3,7 @@
 Layers: "input"; each transformer of a pipeline by its step's name, and "step.inner" for the steps
 of a pipeline inside it; "hidden1", "hidden2", ... and "logits" of an MLPClassifier; "output"
 (decision function, else probabilities) of any other; "leaves" of a classifier of trees (`leaves`),
-and "numbers" of one that takes gaps (`gaps`).
+and "table" of one that takes gaps (`gaps`).
 
 Distances are between dense rows. So a sparse layer, such as TfidfVectorizer's, is made dense one
 batch at a time, in single precision.
@@ -26,11 +26,19 @@ from iknow.metrics.hamming import LEAVES
 from iknow.metrics.sklearn_parts import ACTIVATIONS, unwrap
 from iknow.models.apart import observe_if_taken
 from iknow.models.booster import as_classifier, check_boosted, is_refusal
-from iknow.models.gaps import NUMBERS, find_numbers, takes_gaps
+from iknow.models.gaps import TABLE, find_numbers, takes_gaps
 from iknow.models.inputs import as_dense, count_samples, own_copy
 from iknow.models.leaves import find_leaves, has_leaves
 from iknow.models.lengths import Sizes
-from iknow.models.model import Model, Observation, check_layers, check_type, make_observation
+from iknow.models.model import (
+    Layer,
+    Model,
+    Observation,
+    Role,
+    check_layers,
+    check_type,
+    make_observation,
+)
 from iknow.models.numbers import as_array, as_numbers, is_sparse
 
 
@@ -73,30 +81,31 @@ class SklearnModel(Model):
         check_boosted(self.final if not self.steps else None, inputs)
         return as_dense(inputs)
 
-    def default_layers(self, batch: Any) -> tuple[str, ...]:
-        if self._is_network:
-            n_hidden = len(self.final.coefs_) - 1
-            return (f"hidden{n_hidden}" if n_hidden else "input", "logits")
-        first = self._find_entrance(batch)
-        last = [name for name in ("output",) if name in self._layer_names and name != first]
-        return (first, *last)
+    def layers(self, batch: Any) -> tuple[Layer, ...]:
+        """Describe what enters the classifier; of a network its last hidden layer, of trees their
+        leaves; and the output.
 
-    def level_layers(self, batch: Any) -> tuple[str, ...]:
-        """Return what enters the classifier and, of a network, its last hidden layer; of trees,
-        their leaves.
-
-        If what enters them in this `batch` has gaps or is not all numbers, and the classifier takes
-        that, its numbers stand for it (`iknow.models.gaps`).
+        If what enters it in this `batch` has gaps or is not all numbers, and the classifier takes
+        that, there is a table too (`iknow.models.gaps`).
         """
-        n_hidden = len(self.final.coefs_) - 1 if self._is_network else 0
-        first = self._find_entrance(batch)
-        if n_hidden:
-            return (first, f"hidden{n_hidden}")
-        if NUMBERS in self._layer_names and not self._measures(first, batch):
-            first = NUMBERS
-        if LEAVES not in self._layer_names:
-            return (first,)
-        return (first, LEAVES) if self._measures(first, batch) else (LEAVES,)
+        names, first = self._layer_names, self._find_entrance(batch)
+        found = [first]
+        if {TABLE, LEAVES} & set(names) and not self._measures(first, batch):
+            if TABLE in names and (LEAVES not in names or self._measures(TABLE, batch)):
+                found.append(TABLE)
+            elif LEAVES in names:
+                found = []
+        hidden = [name for name in names if self.role(name) == "hidden"]
+        rest = [name for name in names if self.role(name) in ("leaves", "output")]
+        found += [*hidden[-1:], *rest]
+        return tuple(Layer(name, self.role(name)) for name in dict.fromkeys(found))
+
+    def role(self, layer: str) -> Role:
+        """Return what a `layer` is; what a pipeline's transformers return counts as input."""
+        if layer == "input" or layer in dict(self.steps):
+            return "input"
+        own: dict[str, Role] = {LEAVES: "leaves", TABLE: "table"}
+        return own.get(layer, "hidden" if layer.startswith("hidden") else "output")
 
     def _measures(self, layer: str, batch: Any) -> bool:
         """Whether a layer holds numbers about a batch, and none is missing."""
@@ -128,7 +137,7 @@ class SklearnModel(Model):
 
     def sensitivity(self, layer: str, inputs: Sizes) -> Sensitivity:
         check_type(self, SklearnModel)
-        if layer in (LEAVES, NUMBERS) and layer not in dict(self.steps):
+        if layer in (LEAVES, TABLE) and layer not in dict(self.steps):
             raise LayerError("it jumps: the least change of an input may be a whole step in it")
         if inputs.dtype is None or len(inputs.shape) != 1:
             raise LayerError("nothing is known about inputs other than a 2D array")
@@ -166,7 +175,7 @@ class SklearnModel(Model):
             names += ["output"]
         if has_leaves(self.final) and LEAVES not in names:
             names.append(LEAVES)
-        return [*names, NUMBERS] if takes_gaps(self.final) and NUMBERS not in names else names
+        return [*names, TABLE] if takes_gaps(self.final) and TABLE not in names else names
 
     def _belief(self, batch: Any) -> Ints:
         # The prediction need not be the highest score: SVC votes.
@@ -207,9 +216,9 @@ class SklearnModel(Model):
 
     def _activations(self, batch: Any, layers: Sequence[str]) -> dict[str, Any]:
         found = {"input": _layer_numbers(batch)} if "input" in layers else {}
-        if NUMBERS in layers and NUMBERS not in dict(self.steps):
-            found[NUMBERS] = find_numbers(batch)
-        if set(layers) <= {"input", NUMBERS} & set(found):
+        if TABLE in layers and TABLE not in dict(self.steps):
+            found[TABLE] = find_numbers(batch)
+        if set(layers) <= {"input", TABLE} & set(found):
             return {layer: found[layer] for layer in layers}
         inside = own_copy(batch)
         for name, transformer in self.steps:

@@ -9,14 +9,16 @@ import html
 
 from iknow.core.text import name
 from iknow.evaluation.comparison import (
+    CURVES,
     Comparison,
+    bold_best,
+    draw_set,
     remarks,
     set_rows,
     set_title,
     summary_rows,
     summary_title,
 )
-from iknow.evaluation.html import CURVES, bold_best, draw_set
 from iknow.report.assembly import read_style, style_policy
 from iknow.report.words import paragraphs
 from iknow.version import __version__

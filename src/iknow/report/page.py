@@ -25,7 +25,7 @@ from iknow.core.codes import positions_of
 from iknow.core.text import name, shown
 from iknow.errors import InputError
 from iknow.evaluation.comparison import Comparison
-from iknow.evaluation.metrics import Report, evaluate
+from iknow.evaluation.metrics import Evaluation, evaluate
 from iknow.explain.assessment import Assessment
 from iknow.explain.picture import Renderer
 from iknow.report import words
@@ -184,7 +184,7 @@ def _check(assessment: Any, samples: Any, max_samples: int) -> None:
 
 def _facts(
     assessment: Assessment,
-    report: Report | None,
+    report: Evaluation | None,
     chosen: Chosen,
     selection: Selection | None,
     named: Named,

@@ -9,7 +9,7 @@ import numpy as np
 from iknow.core.assertion import Assertion
 from iknow.core.rule import Rule
 from iknow.core.text import name, percent
-from iknow.evaluation.metrics import Report
+from iknow.evaluation.metrics import Evaluation
 from iknow.explain.assessment import Assessment
 from iknow.selection import Selection
 from iknow.selection.selection import Certificate
@@ -19,7 +19,7 @@ MOST_CHANGES = 5  # of the training set, likewise
 
 
 def describe_certificate(
-    assessment: Assessment, report: Report | None, selection: Selection | None
+    assessment: Assessment, report: Evaluation | None, selection: Selection | None
 ) -> list[str]:
     """What was certified about accuracy and about changes of the input, and what was not."""
     accuracy = _about_accuracy(assessment.neighborhoods, report, selection)
@@ -43,7 +43,7 @@ def holds_here(neighborhoods: Mapping[str, Rule], selection: Selection | None) -
 
 
 def _about_accuracy(
-    neighborhoods: Mapping[str, Rule], report: Report | None, selection: Selection | None
+    neighborhoods: Mapping[str, Rule], report: Evaluation | None, selection: Selection | None
 ) -> list[str]:
     if selection is None:
         return [
@@ -114,7 +114,7 @@ def _promise(certificate: Certificate) -> list[str]:
     return sentences
 
 
-def _compare(certificate: Certificate, report: Report | None) -> list[str]:
+def _compare(certificate: Certificate, report: Evaluation | None) -> list[str]:
     if report is None or np.isnan(report.a_ik):
         return []
     less = (

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from iknow.cards import MEANINGS
 from iknow.core.assertion import Assertion
 from iknow.core.text import percent, visible
-from iknow.evaluation.metrics import Report
+from iknow.evaluation.metrics import Evaluation
 from iknow.explain.assessment import Assessment
 from iknow.report.choosing import Chosen
 
@@ -18,7 +18,7 @@ def paragraphs(sentences: Sequence[str]) -> str:
     return "\n".join(f"<p>{html.escape(visible(sentence))}</p>" for sentence in sentences)
 
 
-def summarise(assessment: Assessment, report: Report | None) -> list[str]:
+def summarise(assessment: Assessment, report: Evaluation | None) -> list[str]:
     """How many samples are known, and how often that is right."""
     n = len(assessment)
     counts = {a: int((assessment.assertion == a).sum()) for a in Assertion}

@@ -107,7 +107,7 @@ def load_exported(
         model = _make(content, bundle.model_classes, settings["feature_names_in"], device)
     except InputError as error:
         raise BundleError(f"{path} cannot be loaded: {error}") from error
-    if missing := [layer for layer in bundle.activations if layer not in model.layers]:
+    if missing := [layer for layer in bundle.activations if layer not in model.layer_names]:
         raise BundleError(f"{path} is damaged: {MODEL} does not give layer {shown(missing[0])}")
     return model
 

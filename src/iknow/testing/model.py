@@ -24,7 +24,7 @@ from iknow.core.robustness import Sensitivity
 from iknow.errors import IknowError, LayerError
 from iknow.metrics.rounding import SMALLEST
 from iknow.models.lengths import measure, norms
-from iknow.models.model import Model, Observation, promised_sensitivity
+from iknow.models.model import Layer, Model, Observation, promised_sensitivity
 
 STEPS = 40
 
@@ -133,9 +133,11 @@ class ModelContract:
         assert isinstance(model, Model)
         inputs = model.prepare(self.make_inputs())
         assert len(inputs) >= 8
-        layers = tuple(model.default_layers(inputs))
-        assert layers
-        assert all(isinstance(layer, str) for layer in layers)
+        described = model.layers(inputs)
+        assert described
+        assert all(isinstance(layer, Layer) for layer in described)
+        layers = tuple(layer.name for layer in described)
+        assert len(set(layers)) == len(layers)
         return model, inputs, layers
 
     def _compare(self, found: Observation, wanted: Observation, tolerance: float) -> None:

@@ -10,7 +10,7 @@ from sklearn.frozen import FrozenEstimator
 from sklearn.neural_network import MLPClassifier
 
 from iknow import Ball, EpistemicClassifier, Nearest, RelativeBall, evaluate
-from iknow.evaluation.curves import radius_curve, robust_curve
+from iknow.evaluation.curves import evidence_scatter, map_regions, radius_curve, robust_curve
 from iknow.evaluation.plots import (
     draw_confusion,
     draw_evidence,
@@ -18,8 +18,6 @@ from iknow.evaluation.plots import (
     draw_regions,
     draw_robust,
 )
-from iknow.evaluation.regions import map_regions
-from iknow.evaluation.scatter import evidence_scatter
 
 
 @pytest.fixture(scope="session")

@@ -23,12 +23,10 @@ from iknow.cards import COLORS
 from iknow.core.assertion import Reason
 from iknow.core.robustness import Movement
 from iknow.errors import InputError
-from iknow.evaluation.curves import radius_curve, robust_curve
+from iknow.evaluation.curves import EvidenceScatter, evidence_scatter, radius_curve, robust_curve
 from iknow.evaluation.plots import column_figure, draw_radius_curve, draw_regions
 from iknow.evaluation.plots.curves import draw_robust
-from iknow.evaluation.plots.maps import draw_evidence
-from iknow.evaluation.plots.matrix import WRONG, draw_confusion
-from iknow.evaluation.scatter import EvidenceScatter, evidence_scatter
+from iknow.evaluation.plots.maps import WRONG, draw_confusion, draw_evidence
 
 
 def drawn(draw, *given, **more):

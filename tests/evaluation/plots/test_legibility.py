@@ -10,12 +10,17 @@ from matplotlib.text import Text
 
 from iknow import Assertion, Ball, RelativeBall
 from iknow.cards import COLORS
+from iknow.evaluation.curves import EvidenceScatter
 from iknow.evaluation.plots import column_figure
 from iknow.evaluation.plots.curves import ACCURACY_LOOK, FRACTION_LOOKS
-from iknow.evaluation.plots.maps import KNOWN_STRENGTHS, LOOKS, UNKNOWN_SHADES, draw_evidence
-from iknow.evaluation.plots.matrix import draw_confusion
+from iknow.evaluation.plots.maps import (
+    KNOWN_STRENGTHS,
+    LOOKS,
+    UNKNOWN_SHADES,
+    draw_confusion,
+    draw_evidence,
+)
 from iknow.evaluation.plots.style import tint
-from iknow.evaluation.scatter import EvidenceScatter
 
 DEUTERANOPIA = np.array(
     [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]]

@@ -83,7 +83,7 @@ def test_a_column_figure_is_as_wide_as_a_column():
 
 def test_without_matplotlib_the_error_names_the_extra(run_without):
     code = """
-import iknow.evaluation.curves, iknow.evaluation.regions, iknow.evaluation.curves
+import iknow.evaluation.curves, iknow.evaluation.curves, iknow.evaluation.curves
 from iknow.errors import MissingExtraError
 try:
     import iknow.evaluation.plots
@@ -96,7 +96,7 @@ except MissingExtraError as error:
 @pytest.mark.parametrize(
     ("statement", "expected"),
     [
-        ("import iknow, iknow.evaluation.curves, iknow.evaluation.regions", "False False"),
+        ("import iknow, iknow.evaluation.curves, iknow.evaluation.curves", "False False"),
         ("import iknow.evaluation.plots", "True False"),
     ],
 )

@@ -57,7 +57,7 @@ def assert_same(model, inputs, layers, others=None, rtol=1e-6):
         for layer in layers:
             got, wanted = said.activations[f"layer:{layer}"], expected.activations[layer]
             assert got.shape == wanted.shape
-            exact = layer in ("leaves", "input", "numbers")
+            exact = layer in ("leaves", "input", "table")
             size = 0 if exact else rtol * max(1, np.abs(wanted).max())
             np.testing.assert_allclose(got, wanted, rtol=0, atol=size, err_msg=layer)
     return graph

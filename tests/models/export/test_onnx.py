@@ -156,6 +156,6 @@ def test_damaged_bytes_are_an_error_or_a_model(place, new, cut):
     content = CONTENT[:place] if cut else CONTENT[:place] + new + CONTENT[place + len(new) :]
     try:
         model = PortableModel(content)
-        model.observe(model.prepare(X), model.layers)
+        model.observe(model.prepare(X), model.layer_names)
     except InputError:
         pass

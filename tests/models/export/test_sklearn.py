@@ -123,7 +123,7 @@ def test_a_forest_of_two_classes_ties_as_scikit_learn_does():
 def test_missing_values_go_the_way_that_the_trees_learned():
     holes = np.where(rng.random(X.shape) < 0.2, np.nan, X)
     for model in (RandomForestClassifier(8, random_state=0), DecisionTreeClassifier()):
-        assert_same(fitted(model, holes), holes, ["numbers", "leaves"])
+        assert_same(fitted(model, holes), holes, ["table", "leaves"])
     grown = fitted(HistGradientBoostingClassifier(max_iter=5), holes)
     thresholds = [
         (node["feature_idx"], node["num_threshold"])
@@ -132,7 +132,7 @@ def test_missing_values_go_the_way_that_the_trees_learned():
         for node in predictor.nodes
         if not node["is_leaf"]
     ]
-    assert_same(grown, holes, ["numbers"], on_thresholds(holes, thresholds), rtol=1e-12)
+    assert_same(grown, holes, ["table"], on_thresholds(holes, thresholds), rtol=1e-12)
 
 
 PAIRS = {

@@ -103,14 +103,14 @@ def test_histograms_split_by_sets_of_categories():
     frame = pd.DataFrame(X, columns=["a", "b", "c", "d"])
     frame.insert(1, "kind", pd.Categorical(np.array(["u", "v", "w", "zz", "y"])[codes]))
     grown = HistGradientBoostingClassifier(max_iter=8, min_samples_leaf=3)
-    assert_same(clone(grown).fit(frame, Y), frame, ["numbers"], rtol=1e-12)
+    assert_same(clone(grown).fit(frame, Y), frame, ["table"], rtol=1e-12)
     table = np.column_stack([X, np.where(rng.random(150) < 0.1, np.nan, codes)])
     unseen = np.column_stack([X, rng.integers(-2, 9, 150)])
     model = clone(grown).set_params(categorical_features=[4]).fit(table, Y)
     assert any(
         predictor.nodes["is_categorical"].any() for each in model._predictors for predictor in each
     )
-    assert_same(model, table, ["numbers"], unseen, rtol=1e-12)
+    assert_same(model, table, ["table"], unseen, rtol=1e-12)
 
 
 @pytest.mark.parametrize("kernel", quick(["linear", "poly", "sigmoid"], ["rbf"]))

@@ -83,7 +83,7 @@ MODELS = {
 def test_leaves_are_equal_on_the_thresholds_too(name):
     model = clone(MODELS[name]).fit(HOLES, Y)
     near = on_thresholds(HOLES, find_thresholds(model), most=400)
-    assert_same(model, HOLES, ["leaves", "numbers", "output"], near, rtol=SINGLE)
+    assert_same(model, HOLES, ["leaves", "table", "output"], near, rtol=SINGLE)
 
 
 @pytest.mark.parametrize("name", quick(["xgboost", "catboost"], ["lightgbm"]))
@@ -110,7 +110,7 @@ def test_the_libraries_own_models():
 @pytest.mark.slow
 def test_nan_where_training_had_none_counts_as_each_library_has_it():
     for model in (xgb(), lgbm(), cat()):
-        assert_same(model.fit(X, Y), X, ["leaves", "numbers"], HOLES, rtol=SINGLE)
+        assert_same(model.fit(X, Y), X, ["leaves", "table"], HOLES, rtol=SINGLE)
 
 
 @pytest.mark.filterwarnings("ignore:The argument 'eval_set'")
@@ -147,7 +147,7 @@ def test_categories_by_their_labels(name):
     model = SETS[name]
     frame = make_frame()
     model.fit(frame, Y)
-    graph = assert_same(model, frame, ["numbers", "leaves"], rtol=SINGLE)
+    graph = assert_same(model, frame, ["table", "leaves"], rtol=SINGLE)
     # A frame of other rows may list its categories in another order.
     again = frame.copy()
     again["kind"] = again["kind"].astype(str)
@@ -177,7 +177,7 @@ def test_numbers_that_are_no_category():
     splits = by_lightgbm.booster_.trees_to_dataframe().decision_type
     assert (splits == "==").any()
     for model in (by_xgboost, by_lightgbm):
-        assert_same(model, codes, ["leaves", "numbers"], strange, rtol=SINGLE)
+        assert_same(model, codes, ["leaves", "table"], strange, rtol=SINGLE)
 
 
 def test_at_the_end_of_a_pipeline():

@@ -7,6 +7,7 @@ from torch import nn
 from torch.nn.functional import adaptive_avg_pool2d
 
 from iknow.models import OnnxModel, TorchModel
+from tests.choosing import level_layers
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore"
@@ -36,7 +37,7 @@ def test_a_residual_network_is_read_before_its_last_layer(tmp_path, axes):
     path = export(module, images, tmp_path / "net.onnx", input_names=["x"], **axes)
     images = torch.cat([images, torch.randn(2, 3, 6, 6)])
     model = OnnxModel(path)
-    layers = model.level_layers(None)
+    layers = level_layers(model, None)
     found = model.observe(model.prepare(images), layers)
     wanted = TorchModel(module).observe(images, ("output",))
     np.testing.assert_allclose(found.scores, wanted.scores, rtol=1e-4, atol=1e-6)
@@ -62,7 +63,7 @@ def test_padding_does_not_change_what_a_transformer_says(tmp_path):
         dynamic_axes=dict.fromkeys(names, tokens) | {"logits": {0: "n"}},
     )  # fmt: skip
     model = OnnxModel(path, pool="mean")
-    (pooled,) = model.level_layers(None)
+    (pooled,) = level_layers(model, None)
     (tokens_made,) = [name for name in model.tensors if "layer.1/output/LayerNorm/Layer" in name]
     said = []
     for more in (0, 4):

@@ -17,6 +17,7 @@ from iknow import EpistemicClassifier
 from iknow.errors import InputError, RefusedError
 from iknow.models import OnnxModel
 from iknow.models.fields import Fields
+from tests.choosing import level_layers
 from tests.models.onnx.graphs import mlp, observe, parsed
 
 X = np.random.default_rng(1).normal(size=(12, 4))
@@ -128,7 +129,7 @@ def test_a_pipeline_of_text_takes_text():
     found = observe(graph, texts)
     np.testing.assert_allclose(found.scores, estimator.predict_proba(texts), atol=1e-5)
     model = OnnxModel(graph)
-    (layer,) = model.level_layers(None)
+    (layer,) = level_layers(model, None)
     inside = model.observe(model.prepare(np.array(texts)), [layer]).activations[layer]
     np.testing.assert_allclose(inside, estimator[0].transform(texts).toarray(), atol=1e-5)
     with pytest.raises(InputError, match="'input' needs a single input of numbers"):

@@ -19,6 +19,7 @@ from iknow.models.adapt import as_model
 from iknow.models.lengths import measure
 from iknow.models.torch import TorchModel
 from iknow.testing import ModelContract
+from tests.choosing import level_layers
 from tests.models.onnx.graphs import mlp, observe, of_torch, parsed
 
 X = np.random.default_rng(1).normal(size=(12, 4))
@@ -104,7 +105,7 @@ def test_every_layer_is_what_torch_computes(module, shape):
     np.testing.assert_allclose(found.scores, wanted.scores, rtol=1e-4, atol=1e-5)
     for ours, theirs in zip(found.activations.values(), wanted.activations.values(), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
-    assert OnnxModel(graph).level_layers(None) == ("input", f"layer{layers[-2]}")
+    assert level_layers(OnnxModel(graph), None) == ("input", f"layer{layers[-2]}")
 
 
 def test_convolutions_are_pooled_over_their_places_as_in_torch():

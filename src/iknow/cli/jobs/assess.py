@@ -25,8 +25,7 @@ from iknow.core.arrays import Bools, Ints, Labels
 from iknow.core.assertion import Assertion, Reason, Word
 from iknow.core.evidence import NO_EXEMPLAR, distances_for_and_against
 from iknow.errors import InputError
-from iknow.evaluation.metrics import evaluate
-from iknow.evaluation.tally import Tally, merge_tallies
+from iknow.evaluation.metrics import Tally, evaluate, merge_tallies
 from iknow.explain.assessment import Assessment
 from iknow.models.precomputed import PrecomputedModel
 from iknow.selection import Selection

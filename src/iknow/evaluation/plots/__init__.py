@@ -13,8 +13,7 @@ from iknow.errors import MissingExtraError
 
 try:
     from iknow.evaluation.plots.curves import draw_radius_curve, draw_robust
-    from iknow.evaluation.plots.maps import draw_evidence, draw_regions
-    from iknow.evaluation.plots.matrix import draw_confusion
+    from iknow.evaluation.plots.maps import draw_confusion, draw_evidence, draw_regions
     from iknow.evaluation.plots.style import column_figure
 except ImportError as error:
     raise MissingExtraError("drawing plots", "plots") from error

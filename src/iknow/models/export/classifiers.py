@@ -33,15 +33,15 @@ def read_linear(part: Part) -> Answer:
     decision = b.linear(part.numbers, np.atleast_2d(model.coef_).T, model.intercept_)
     if hasattr(model, "predict_proba"):
         loss = getattr(model, "loss", None)
-        is_apart = getattr(model, "multi_class", None) == "ovr" or decision.width == 1
+        if loss not in (None, "log_loss", "modified_huber"):
+            raise ExportError(f"SGDClassifier with the probabilities of {loss!r} is not known here")
+        is_apart = getattr(model, "multi_class", None) == "ovr" or loss is not None
+        if decision.width != 1 and not is_apart and getattr(model, "solver", None) != "liblinear":
+            return Answer(b.op("Softmax", decision, axis=1), decision, b.highest(decision))
         if loss == "modified_huber":  # (clip(decision, -1, 1) + 1) / 2
             chances = b.op("Div", b.op("Add", b.op("Clip", decision, -1.0, 1.0), 1.0), 2.0)
-        elif loss == "log_loss" or is_apart or getattr(model, "solver", None) == "liblinear":
-            chances = b.sigmoid(decision)
-        elif loss is None:
-            return Answer(b.op("Softmax", decision, axis=1), decision, b.highest(decision))
         else:
-            raise ExportError(f"SGDClassifier with the probabilities of {loss!r} is not known here")
+            chances = b.sigmoid(decision)
         chances = b.both_columns(chances) if chances.width == 1 else b.normalized(chances)
     return Answer(chances, decision, b.answer(decision))
 

@@ -27,7 +27,7 @@ from iknow.errors import ExportError
 from iknow.models.export import BELIEF, LAYER, SCORES
 from iknow.models.export.graph import TEXT, Builder, Tensor
 from iknow.models.export.guard import guard, silence
-from iknow.models.gaps import NUMBERS, is_number
+from iknow.models.gaps import TABLE, is_number
 from iknow.models.inputs import own_copy, take_rows
 from iknow.models.numbers import is_missing, is_sparse
 from iknow.models.sklearn import SklearnModel
@@ -192,8 +192,8 @@ def to_onnx(adapter: SklearnModel, layers: Sequence[str], inputs: Any) -> bytes:
     b = Builder()
     entrance = end = Part(b, None, declare(b, batch), own_copy(sample))
     found = {INPUT: end.numbers} if INPUT in layers else {}
-    if NUMBERS in layers and NUMBERS not in dict(adapter.steps):
-        found[NUMBERS] = _numbers(end)
+    if TABLE in layers and TABLE not in dict(adapter.steps):
+        found[TABLE] = _numbers(end)
     for name, step in adapter.steps:
         end = follow(end, [step])
         if name in layers:

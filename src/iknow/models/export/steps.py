@@ -47,7 +47,7 @@ def join_columns(part: Part) -> Tensor:
     inner, places = {}, part.estimator._transformer_to_input_indices
     for name, transformer, columns in part.estimator.transformers_:
         which = np.asarray(places[name], np.int64)
-        if len(which):
+        if len(which) and transformer != "drop":
             is_one = isinstance(columns, (str, int, np.integer))
             inner[name] = select(part, which, is_one=is_one).of(transformer)
     return _join(part, inner)
@@ -55,15 +55,17 @@ def join_columns(part: Part) -> Tensor:
 
 def join_union(part: Part) -> Tensor:
     """The outputs of a FeatureUnion side by side."""
-    return _join(part, {name: part.of(each) for name, each in part.estimator.transformer_list})
+    inner = {
+        name: part.of(each) for name, each in part.estimator.transformer_list if each != "drop"
+    }
+    return _join(part, inner)
 
 
 def _join(part: Part, inner: Mapping[str, Part]) -> Tensor:
     found, weights = [], part.estimator.transformer_weights or {}
     for name, each in inner.items():
-        if not (isinstance(each.estimator, str) and each.estimator == "drop"):
-            made = replace(each, value=transform(each)).numbers
-            found.append(part.b.op("Mul", made, float(weights[name])) if name in weights else made)
+        made = replace(each, value=transform(each)).numbers
+        found.append(part.b.op("Mul", made, float(weights[name])) if name in weights else made)
     return _side_by_side(part, found)
 
 

@@ -22,7 +22,7 @@ from iknow.errors import InputError, LayerError
 from iknow.models.apart import observe_apart
 from iknow.models.fields import Fields
 from iknow.models.lengths import Sizes
-from iknow.models.model import Model, Observation, check_type, make_observation, mark_invalid
+from iknow.models.model import Layer, Model, Observation, check_type, make_observation, mark_invalid
 from iknow.models.onnx.feeding import Batch, feed, find_strange, prepare, without_numbers
 from iknow.models.onnx.file import read_file
 from iknow.models.onnx.graph import has_channels
@@ -99,22 +99,16 @@ class OnnxModel(Model):
     def prepare(self, inputs: Any) -> Batch:
         return prepare(inputs, self._graph, self._name)
 
-    def default_layers(self, batch: Any) -> tuple[str, ...]:
-        """Return what enters the last product with weights, and the scores; no `batch` is run."""
-        features, scores = self._features, self._roles.scores
+    def layers(self, batch: Any) -> tuple[Layer, ...]:
+        """Describe the input if it is one array of floats, what enters the last product with
+        weights, and the scores; no `batch` is run.
+        """
+        features, scores, given = self._features, self._roles.scores, input_layer(self._graph)
+        raw = [Layer(INPUT, "input")] if given is not None and given.is_float else []
+        hidden = [Layer(features, "hidden")] if features not in (None, INPUT) else []
         # Another tensor may be called "output".
         last = scores if scores is not None and OUTPUT in self.tensors else OUTPUT
-        return (last,) if features is None else (features, last)
-
-    def level_layers(self, batch: Any) -> tuple[str, ...]:
-        """Return the input if it is one array of floats, and what enters the last product.
-
-        No `batch` is needed to tell.
-        """
-        features, given = self._features, input_layer(self._graph)
-        raw = [INPUT] if given is not None and given.is_float else []
-        found = [*raw, *([features] if features is not None else [])]
-        return tuple(dict.fromkeys(found)) or self.default_layers(batch)
+        return (*raw, *hidden, Layer(last, "output"))
 
     def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
         self._check_layers(layers)

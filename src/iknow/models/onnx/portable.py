@@ -21,7 +21,7 @@ from iknow.errors import InputError
 from iknow.models.export import BELIEF, LAYER, SCORES
 from iknow.models.fields import Fields
 from iknow.models.foreign import as_pandas
-from iknow.models.model import Model, Observation, check_layers
+from iknow.models.model import Layer, Model, Observation, check_layers
 from iknow.models.numbers import is_sparse
 from iknow.models.onnx.file import read_bytes
 from iknow.models.onnx.graph import TEXT
@@ -30,7 +30,7 @@ from iknow.models.onnx.model import OnnxModel
 
 def to_onnx(model: PortableModel, layers: Sequence[str], inputs: Any) -> bytes:
     """The file that a portable model is; see `iknow.models.export`."""
-    check_layers(layers, model.layers, model._name)
+    check_layers(layers, model.layer_names, model._name)
     return model.content
 
 
@@ -59,7 +59,8 @@ class PortableModel(Model):
             raise InputError(f"{name} must have an output {SCORES!r}; it has {names(outputs)}")
         self.content, self._classes, self._name = content, classes, name
         self._columns = None if columns is None else list(columns)
-        self.layers = tuple(each.removeprefix(LAYER) for each in outputs if each.startswith(LAYER))
+        of_layers = [each for each in outputs if each.startswith(LAYER)]
+        self.layer_names = tuple(each.removeprefix(LAYER) for each in of_layers)
         self._inputs = tuple(each.name for each in file.graph.inputs)
         self._believes = [BELIEF] if BELIEF in outputs else []
         self._model = OnnxModel(file, scores=SCORES, device=device, optimized=True)
@@ -126,12 +127,12 @@ class PortableModel(Model):
             return False
         return sorted(map(str, found)) == sorted(self._columns)
 
-    def default_layers(self, batch: Any) -> tuple[str, ...]:
-        """Return all layers that the graph gives; no `batch` is run."""
-        return self.layers
+    def layers(self, batch: Any) -> tuple[Layer, ...]:
+        """Describe all layers that the graph gives; no `batch` is run."""
+        return tuple(Layer(name, "hidden") for name in self.layer_names)
 
     def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
-        check_layers(layers, self.layers, self._name)
+        check_layers(layers, self.layer_names, self._name)
         batch = batch.toarray() if is_sparse(batch) else batch
         read = {layer: f"{LAYER}{layer}" for layer in layers}
         found = self._model.observe(batch, [*read.values(), *self._believes])

@@ -27,7 +27,7 @@ from iknow.errors import IknowError, InputError, LayerError, RefusedError
 from iknow.models.apart import observe_apart
 from iknow.models.fields import Fields
 from iknow.models.joining import join_whole
-from iknow.models.model import Model, Observation, check_layers, make_observation
+from iknow.models.model import Layer, Model, Observation, check_layers, make_observation
 from iknow.models.pooling import Pool, Pooling
 from iknow.models.scores import ScoresOption, as_columns, check_scores, find_output
 from iknow.models.torch import inputs as given
@@ -119,8 +119,8 @@ class ExportedModel(Model):
         >>> from torch import nn
         >>> module = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
         >>> program = torch.export.export(module, (torch.ones(2, 4),))
-        >>> ExportedModel(program).default_layers(np.ones((5, 4), dtype=np.float32))
-        ('relu', 'linear_1')
+        >>> [layer.name for layer in ExportedModel(program).layers(np.ones((5, 4), np.float32))]
+        ['input', 'relu', 'linear_1']
     """
 
     def __init__(
@@ -145,27 +145,21 @@ class ExportedModel(Model):
     def prepare(self, inputs: Any) -> Any:
         return given.prepare(inputs, self._graph)
 
-    def default_layers(self, batch: Any) -> tuple[str, ...]:
-        """Return what enters the last product with weights, for a `batch`, and what that gives."""
+    def layers(self, batch: Any) -> tuple[Layer, ...]:
+        """Describe the input if a `batch` is one array of numbers, what enters the last product
+        with weights, and what that gives.
+        """
         products = [name for name, node in self._nodes.items() if operation(node) in PRODUCTS]
         tensors, _ = given.to_tensors(batch[:1], self._graph)
         if not products:
-            return given.without_input(("input", "output"), tensors)
+            return given.describe_layers("input", "output", tensors, ())
         head = self._nodes[products[-1]]
         sources = [arg for arg in head.all_input_nodes if arg.op != "get_attr"]
         entering = sources[0] if sources else head
         while operation(entering) == "dropout":  # it changes nothing outside training
             entering = entering.all_input_nodes[0]
         hidden = entering.name if entering.name in self._nodes else "input"
-        return given.without_input((hidden, products[-1]), tensors)
-
-    def level_layers(self, batch: Any) -> tuple[str, ...]:
-        """Return the last hidden layer, and the input if the `batch` is one array of numbers."""
-        tensors, _ = given.to_tensors(batch[:1], self._graph)
-        hidden = self.default_layers(batch)
-        if given.is_measurable(tensors):
-            return tuple(dict.fromkeys(("input", hidden[0])))
-        return (hidden[0] if hidden[0] != "input" else hidden[1],)
+        return given.describe_layers(hidden, products[-1], tensors, ())
 
     def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
         available = list(dict.fromkeys(["input", *self._nodes, "output"]))

@@ -8,7 +8,7 @@ embedding and stay as they are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from itertools import chain
 from math import isfinite
 from typing import Any
@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from iknow.core.arrays import Bools
 from iknow.errors import InputError
 from iknow.models.fields import Fields, as_fields
+from iknow.models.model import Layer
 from iknow.models.numbers import as_numbers
 from iknow.models.torch.calling import is_optional
 from iknow.models.torch.tensors import describe, is_plain
@@ -68,16 +69,23 @@ def raw_input(tensors: Fields) -> Tensor | None:
     return values[0] if len(values) == 1 else None
 
 
-def without_input(layers: tuple[str, ...], tensors: Fields) -> tuple[str, ...]:
-    """The layers without "input" if several tensors enter, which are no single layer."""
-    several = raw_input(tensors) is None
-    return tuple(layer for layer in layers if layer != "input" or not several)
-
-
 def is_measurable(tensors: Fields) -> bool:
     """Whether nearness of inputs may mean something: of numbers or pixels, not of token numbers."""
     raw = raw_input(tensors)
     return raw is not None and (raw.is_floating_point() or raw.dtype == torch.uint8)
+
+
+def describe_layers(
+    hidden: str, head: str, tensors: Fields, parts: Container[str]
+) -> tuple[Layer, ...]:
+    """The input, if it can be measured, what enters the head, and the head.
+
+    parts: names of the modules that are layers.
+    """
+    found = [Layer("input", "input")] if is_measurable(tensors) else []
+    if hidden != "input" or (not found and "input" in parts):
+        found.append(Layer(hidden, "hidden"))
+    return (*found, Layer(head, "output"))
 
 
 def find_mask(tensors: Fields) -> Any:

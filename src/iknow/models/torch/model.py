@@ -28,7 +28,7 @@ from iknow.metrics.torch.passes import forward_pass
 from iknow.models.apart import observe_apart
 from iknow.models.fields import Fields
 from iknow.models.lengths import Sizes
-from iknow.models.model import Model, Observation, check_layers, check_type, make_observation
+from iknow.models.model import Layer, Model, Observation, check_layers, check_type, make_observation
 from iknow.models.pooling import WHOLE, Pool, Pooling
 from iknow.models.scores import ScoresOption, as_columns, check_scores, find_output
 from iknow.models.torch import inputs as given
@@ -75,8 +75,12 @@ class TorchModel(Model):
     def prepare(self, inputs: Any) -> Any:
         return given.prepare(inputs, self.module)
 
-    def default_layers(self, batch: Any) -> tuple[str, ...]:
-        """Return what enters the head, the last layer with weights for a `batch`, and the head."""
+    def layers(self, batch: Any) -> tuple[Layer, ...]:
+        """Describe the input if a `batch` is one array of numbers, what enters the head, and the
+        head, the last layer with weights.
+
+        TorchScript hides what enters its head: its output stands for it.
+        """
         tensors, _ = given.to_tensors(batch, self.module)
         parts = readable_parts(self.module)
         run = Run({n: m for n, m in parts.items() if not list(m.children())}, len(tensors))
@@ -84,21 +88,11 @@ class TorchModel(Model):
         start = None if raw is None else mark(raw)
         returned = self._run(tensors, run.leaves, run.act, run.entered)
         scores = find_output(returned, self.scores, len(tensors), self._name)
-        found = run.find(scores, start) or ("input", "output")
-        return found if "input" in parts else given.without_input(found, tensors)
-
-    def level_layers(self, batch: Any) -> tuple[str, ...]:
-        """Return what enters the head, and the input if a `batch` is one array of numbers.
-
-        TorchScript hides what enters its head: its output stands for it.
-        """
-        tensors, _ = given.to_tensors(batch[:1], self.module)
-        hidden = self.default_layers(batch)
-        if not given.is_measurable(tensors):
-            return (hidden[0] if hidden[0] != "input" else hidden[1],)
         if isinstance(self.module, torch.jit.ScriptModule):
-            return ("input", "output")
-        return tuple(dict.fromkeys(("input", hidden[0])))
+            names = ["input"] if given.is_measurable(tensors) else []
+            return tuple(Layer(name, "hidden") for name in [*names, "output"])
+        hidden, head = run.find(scores, start) or ("input", "output")
+        return given.describe_layers(hidden, head, tensors, parts)
 
     def observe(self, batch: Any, layers: Sequence[str]) -> Observation:
         parts = readable_parts(self.module)

@@ -1,0 +1,337 @@
+"""Risk and coverage: what is asserted and wrong as more and more is asserted.
+
+Sort samples by a score, the most trusted first, and assert them in turn. At each threshold
+
+    coverage          = the share asserted
+    generalized risk  = the share asserted and wrong
+
+Both are shares of all samples, so the risk never falls as coverage grows, and the area under the
+curve is the AUGRC of Traub and others, "Overcoming Common Flaws in the Evaluation of Selective
+Classification Systems" (NeurIPS 2024): the average risk of an undetected error, between 0 and 1/2.
+The more usual selective risk is their quotient.
+
+A threshold asserts equal scores all together. Between two thresholds a share of them, drawn at
+random, gives the straight line between the two points; so curve, area and thresholds at a given
+coverage do not depend on the order of ties, and every coverage can be met by every method.
+
+Methods are compared when they assert equally much of ordinary data: a threshold is chosen on clean
+validation data so that the share c of it is asserted, for each method by its own scores. On any
+other data what counts is the share asserted and wrong; a method that asserts little there is right
+to do so. Where ties let no threshold give c exactly, all above it are asserted, and those at it
+with the probability that makes up the difference.
+
+**Certified coverage**: how much a score may assert with its accuracy guaranteed.
+
+As in `iknow.selection.guarantee`, a fifth of the validation data lays a sequence of thresholds,
+towards more coverage, and the rest tests them in turn by exact binomial tests of "the accuracy of
+what is asserted is below the target". The first that fails ends the test; the last that passed is
+certified, with the probability `confidence` over the draw of the data.
+
+The sequence starts at the strictest threshold that looks safe. The surest one would lie farther on,
+and if that fails, as the surest of a few samples may, nothing is certified.
+
+**Coverage at an accuracy**: one number to compare classifiers by, as scikit-learn's searches need.
+
+Samples are asserted in the order of their levels, equal ones together, the highest first. The score
+is the largest share that can be asserted so that the beliefs asserted are right with at least the
+given accuracy; 0 if none can. It depends on the order of the levels alone, not on the level that
+`tune` chose, so a grid over rules, quorums, layers and metrics compares what they could do.
+
+Samples at level 0 are never IK, and a certificate for each class bars some classes: neither is ever
+asserted. Rules without levels, as those of the paper's rules, have only one setting: their
+score is the coverage of IK as they are, or 0 if the accuracy on it is lower.
+
+The threshold is chosen on the very samples that score, so the number is no promise: `tune` makes
+those.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from iknow.core.arrays import Bools, Floats, Ints
+from iknow.core.assertion import Assertion, may_be_known
+from iknow.core.codes import positions_of
+from iknow.core.text import as_real, shown
+from iknow.errors import InputError
+from iknow.evaluation.metrics import evaluate
+from iknow.selection.binomial import p_values
+from iknow.selection.guarantee import SHARE_TO_CHOOSE
+
+
+@dataclass(frozen=True, eq=False)
+class RiskCoverage:
+    """A risk-coverage curve, linear from point to point.
+
+    Attributes:
+        coverage: The share asserted, ascending from 0 to 1, of shape (m,).
+        risk: The share asserted and wrong, of shape (m,).
+    """
+
+    coverage: Floats
+    risk: Floats
+
+    @property
+    def selective_risk(self) -> Floats:
+        """The share wrong of those asserted, of shape (m,); NaN where nothing is asserted."""
+        shares = np.full(len(self.risk), np.nan)
+        np.divide(self.risk, self.coverage, out=shares, where=self.coverage > 0)
+        return shares
+
+    @property
+    def area(self) -> float:
+        """The area under the curve of generalized risk, AUGRC."""
+        return float(np.trapezoid(self.risk, self.coverage))
+
+    def at(self, coverage: float) -> float:
+        """Return the share asserted and wrong when the share `coverage` is asserted."""
+        return float(np.interp(coverage, self.coverage, self.risk))
+
+    def thinned(self, n_points: int) -> RiskCoverage:
+        """Return the curve at `n_points` evenly spaced coverages, for drawing."""
+        coverage = np.linspace(0, 1, n_points)
+        return RiskCoverage(coverage, np.interp(coverage, self.coverage, self.risk))
+
+
+def risk_coverage(scores: Floats, wrong: Bools, weights: Floats | None = None) -> RiskCoverage:
+    """Compute the curve of generalized risk against coverage.
+
+    Args:
+        scores: The higher, the more to be trusted, of shape (n,).
+        wrong: Which answers are wrong, of shape (n,).
+        weights: How much each sample counts, of shape (n,). Default: all the same.
+
+    Examples:
+        >>> curve = risk_coverage(np.array([3.0, 2.0, 1.0]), np.array([False, False, True]))
+        >>> curve.risk.round(2)
+        array([0.  , 0.  , 0.  , 0.33])
+    """
+    _check(scores, wrong)
+    order, ends = rank_ties(scores)
+    mass = np.ones(len(scores)) if weights is None else weights
+    coverage, risk = _climb(mass[None, :], order, ends, wrong)
+    return RiskCoverage(coverage[0], risk[0])
+
+
+def augrc(scores: Floats, wrong: Bools, weights: Floats | None = None) -> float:
+    """Compute the area under the generalized risk-coverage curve; the smaller, the better.
+
+    Args:
+        scores: The higher, the more to be trusted, of shape (n,).
+        wrong: Which answers are wrong, of shape (n,).
+        weights: How much each sample counts, of shape (n,). Default: all the same.
+
+    Examples:
+        >>> round(augrc(np.array([3.0, 2.0, 1.0]), np.array([False, False, True])), 4)
+        0.0556
+    """
+    return risk_coverage(scores, wrong, weights).area
+
+
+def augrc_of_many(scores: Floats, wrong: Bools, weights: Floats) -> Floats:
+    """The AUGRC under each of several weightings, of shape (b,); weights: of shape (b, n)."""
+    order, ends = rank_ties(scores)
+    coverage, risk = _climb(weights, order, ends, wrong)
+    widths = np.diff(coverage, axis=1)
+    areas: Floats = (widths * (risk[:, 1:] + risk[:, :-1])).sum(axis=1) / 2
+    return areas
+
+
+def rank_ties(scores: Floats) -> tuple[Ints, Ints]:
+    """Rows from the highest score to the lowest, and where each group of equal ones ends."""
+    order = np.argsort(-scores, kind="stable")
+    ranked = scores[order]
+    return order, np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))
+
+
+def _climb(weights: Floats, order: Ints, ends: Ints, wrong: Bools) -> tuple[Floats, Floats]:
+    """Coverage and risk from 0 on, for each row of weights, of shape (b, n_groups + 1)."""
+    mass = weights[:, order]
+    total = mass.sum(axis=1, keepdims=True)
+    asserted = np.cumsum(mass, axis=1)[:, ends] / total
+    missed = np.cumsum(mass * wrong[order], axis=1)[:, ends] / total
+    start = np.zeros((len(weights), 1))
+    return np.hstack([start, asserted]), np.hstack([start, missed])
+
+
+def _check(scores: Floats, wrong: Bools) -> None:
+    if scores.ndim != 1 or scores.shape != wrong.shape or len(scores) == 0:
+        raise InputError(
+            "scores and wrong must both have shape (n,), n >= 1; got "
+            f"{scores.shape} and {wrong.shape}"
+        )
+    if np.isnan(scores).any():
+        raise InputError(f"scores must be numbers; {int(np.isnan(scores).sum())} are NaN")
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """Assert what scores higher than `value`, and a share of what scores exactly that.
+
+    Attributes:
+        value: The score.
+        share: The probability to assert at the score itself, in [0, 1].
+    """
+
+    value: float
+    share: float
+
+    def asserts(self, scores: Floats) -> Floats:
+        """Return the probability that each sample is asserted, by its `scores` of shape (n,)."""
+        return np.where(scores == self.value, self.share, np.where(scores > self.value, 1.0, 0.0))
+
+
+def match_coverage(scores: Floats, coverage: float) -> Threshold:
+    """Choose the threshold at which a share of samples is asserted, exactly.
+
+    Args:
+        scores: Scores of clean samples, of shape (n,).
+        coverage: The share to assert, in (0, 1].
+
+    Examples:
+        >>> match_coverage(np.array([1.0, 2.0, 2.0, 3.0]), 0.5)
+        Threshold(value=2.0, share=0.5)
+    """
+    if not 0 < coverage <= 1:
+        raise InputError(f"a coverage must lie in (0, 1]; got {coverage}")
+    wanted = coverage * len(scores)
+    ranked = np.sort(scores)[::-1]
+    # Rounding must not ask for one more sample than there are.
+    value = ranked[min(len(ranked), max(1, int(np.ceil(wanted - 1e-9)))) - 1]
+    above, at = int((scores > value).sum()), int((scores == value).sum())
+    return Threshold(float(value), float(np.clip((wanted - above) / at, 0.0, 1.0)))
+
+
+STEPS = 200  # thresholds to test at most, evenly spaced in coverage
+SAFETY = 5  # a threshold looks safe if it is to pass with this much to spare
+
+
+def split_validation(n_samples: int, random_state: int) -> tuple[Ints, Ints]:
+    """The rows that lay the sequence, and fit what is fitted on labels; and those that certify."""
+    order = np.random.default_rng(random_state).permutation(n_samples)
+    cut = max(1, n_samples // SHARE_TO_CHOOSE)
+    return np.sort(order[:cut]), np.sort(order[cut:])
+
+
+def certify_threshold(
+    scores: Floats,
+    wrong: Bools,
+    *,
+    accuracy: float,
+    confidence: float,
+    random_state: int = 0,
+) -> float:
+    """Find the lowest threshold whose accuracy is certified; inf if there is none.
+
+    Args:
+        scores: Scores of validation samples, of shape (n,).
+        wrong: Which of their answers are wrong, of shape (n,).
+        accuracy: The accuracy to certify of what scores at least the threshold.
+        confidence: The probability with which the promise holds.
+        random_state: Seed of the split.
+
+    Examples:
+        >>> scores = np.linspace(0, 1, 1000)
+        >>> certify_threshold(scores, scores < 0.25, accuracy=0.95, confidence=0.9) < 0.3
+        True
+    """
+    laying, testing = split_validation(len(scores), random_state)
+    thresholds = _sequence(scores[laying], wrong[laying], len(testing), accuracy, confidence)
+    counts, errors = _count(scores[testing], wrong[testing], thresholds)
+    passed = p_values(errors, counts, accuracy) <= 1 - confidence
+    n_passed = int(np.argmin(np.append(passed, False)))
+    return float(thresholds[n_passed - 1]) if n_passed else float("inf")
+
+
+def _sequence(
+    scores: Floats, wrong: Bools, n_testing: int, accuracy: float, confidence: float
+) -> Floats:
+    """Thresholds from the first safe one towards more coverage, by the samples that lay them."""
+    distinct = np.unique(scores[np.isfinite(scores) | (scores > 0)])[::-1]
+    if not len(distinct):
+        return distinct
+    picked = np.unique(np.linspace(0, len(distinct) - 1, min(STEPS, len(distinct))).astype(int))
+    thresholds: Floats = distinct[picked]
+    counts, errors = _count(scores, wrong, thresholds)
+    # As if there were as many samples as will test; one more error than seen, as a stretch without
+    # any has not been tried enough to tell.
+    scale = n_testing / len(scores)
+    expected = np.rint(scale * (errors + 1)).astype(np.int64)
+    doubts = p_values(expected, np.rint(scale * counts).astype(np.int64), accuracy)
+    safe = doubts <= (1 - confidence) / SAFETY
+    return thresholds[int(safe.argmax() if safe.any() else doubts.argmin()) :]
+
+
+def _count(scores: Floats, wrong: Bools, thresholds: Floats) -> tuple[Ints, Ints]:
+    """How many score at least each threshold, and how many of those are wrong."""
+    every, missed = np.sort(scores), np.sort(scores[wrong])
+    counts = len(every) - np.searchsorted(every, thresholds, side="left")
+    return counts, len(missed) - np.searchsorted(missed, thresholds, side="left")
+
+
+@dataclass(frozen=True)
+class CoverageAt:
+    """A scorer, `scorer(estimator, X, y)`, of the coverage at an accuracy; see `coverage_at`."""
+
+    accuracy: float
+
+    def __call__(self, estimator: Any, X: Any, y: Any) -> float:
+        """Return the largest coverage, from 0 to 1, on labeled samples of shape (n, ...)."""
+        if not hasattr(estimator, "assess"):
+            raise InputError(
+                "coverage_at scores an EpistemicClassifier, which may wrap a pipeline: "
+                f"EpistemicClassifier(pipeline); got {shown(estimator)}"
+            )
+        assessment = estimator.assess(X)
+        report = evaluate(assessment, y)  # which checks the labels
+        right = positions_of(report.y_true, assessment.classes) == assessment.belief_codes
+        if assessment.levels is None:
+            known = assessment.assertion == Assertion.IK
+            return largest_coverage(known.astype(np.float64), right, self.accuracy)
+        barred = ~may_be_known(assessment.belief_codes, assessment.knowable)
+        return largest_coverage(np.where(barred, 0.0, assessment.level), right, self.accuracy)
+
+
+def coverage_at(accuracy: float = 0.99) -> CoverageAt:
+    """Make a scorer for `GridSearchCV` and `cross_val_score`: how much can be IK at an accuracy.
+
+    Args:
+        accuracy: The least accuracy on what is asserted, above 0 and up to 1.
+
+    Returns:
+        A function of a fitted `EpistemicClassifier`, of samples and labels.
+
+    Examples:
+        >>> from sklearn.model_selection import GridSearchCV
+        >>> grid = {"quorum": [1, (1, 3)]}
+        >>> search = GridSearchCV(
+        ...     EpistemicClassifier(LogisticRegression()), grid, scoring=coverage_at(0.95), cv=3
+        ... )
+        >>> search.fit(X, y).best_params_
+        {'quorum': 1}
+    """
+    return CoverageAt(
+        as_real(accuracy, "accuracy", "lie in (0, 1]", lambda number: 0 < number <= 1)
+    )
+
+
+def largest_coverage(scores: Floats, right: Bools, accuracy: float) -> float:
+    """The largest share that a threshold on positive scores asserts with this accuracy.
+
+    scores, right: of shape (n,). Equal scores are asserted together, those of 0 never.
+
+    Examples:
+        >>> scores = np.array([0.9, 0.5, 0.5, 0.1, 0.0])
+        >>> largest_coverage(scores, np.array([True, True, False, True, True]), 0.75)
+        0.8
+    """
+    order, ends = rank_ties(scores)
+    asserted = np.arange(1, len(scores) + 1)
+    n_right = np.cumsum(right[order])
+    # Whole numbers on both sides, but for the accuracy: 99 of 100 right is 0.99.
+    enough = n_right / asserted >= accuracy
+    thresholds = ends[(scores[order] > 0)[ends] & enough[ends]]
+    return float(asserted[thresholds[-1]] / len(scores)) if len(thresholds) else 0.0
