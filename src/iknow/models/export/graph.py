@@ -153,7 +153,7 @@ class Builder:
 
     def positions(self, text: Tensor, labels: Mapping[str, int], otherwise: int = -1) -> Tensor:
         """Return numbers for texts, of the same shape."""
-        known = {"keys_strings": list(labels), "values_int64s": list(labels.values())}
+        known: Any = {"keys_strings": list(labels), "values_int64s": list(labels.values())}
         return self.op(
             "LabelEncoder", text, kind="int64", domain=ML, default_int64=otherwise, **known
         )

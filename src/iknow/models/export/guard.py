@@ -72,8 +72,8 @@ def _find(b: Builder, strange: float, x: Tensor) -> Tensor:
         return b.op("And", b.op("GreaterOrEqual", size, TOO_LARGE), b.op("Less", size, np.inf))
     if np.isnan(strange):
         return b.op("IsNaN", x)
-    signs = {"detect_positive": int(strange > 0), "detect_negative": int(strange < 0)}
-    return b.op("IsInf", x, **signs)
+    up = int(strange > 0)
+    return b.op("IsInf", x, detect_positive=up, detect_negative=1 - up)
 
 
 def silence(b: Builder, scores: Tensor) -> Tensor:
