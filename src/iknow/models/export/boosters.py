@@ -73,12 +73,20 @@ def _is_unknown(b: Builder, column: Tensor, codes: Tensor, n: int) -> Tensor:
     return b.op("And", is_none, b.op("Not", b.flat(b.op("IsNaN", column))))  # a gap is taken
 
 
-def _cut_categories(b: Builder, x: Tensor, whole: Tensor, trees: Sequence[Tree]) -> Tensor:
-    """The columns, with whole numbers in those by whose categories trees split."""
+def _cut_categories(b: Builder, x: Tensor, trees: Sequence[Tree], *, to_zero: bool) -> Tensor:
+    """The columns, with whole numbers in those by whose categories trees split.
+
+    to_zero: whether -0.5 is cut to category 0; else it is none.
+    """
     is_category = np.zeros((1, x.width or 0), dtype=bool)
     for tree in trees:
         is_category[0, tree.feature[list(tree.sets)]] = True
-    return b.where(is_category, whole, x) if is_category.any() else x
+    if not is_category.any():
+        return x
+    whole = b.op("Floor", x)
+    if to_zero:
+        whole = b.where(b.op("Less", x, 0.0), b.op("Ceil", x), whole)
+    return b.where(is_category, whole, x)
 
 
 LOGISTIC = ("binary:logistic", "binary:logitraw")
@@ -109,7 +117,7 @@ def read_xgboost(part: Part) -> Answer:
     if is_sparse(part.sample):
         x = b.where(b.op("Equal", x, 0.0), np.nan, x)
     trees = [_as_xgboost_tree(each) for each in dumped]
-    leaves = find_leaves(b, trees, _cut_categories(b, x, b.op("Floor", x), trees), "<")
+    leaves = find_leaves(b, trees, _cut_categories(b, x, trees, to_zero=False), "<")
     values = [
         np.array(tree["split_conditions"], np.float32) * weight
         for tree, weight in zip(dumped, weights, strict=False)
@@ -247,15 +255,11 @@ def _as_lightgbm_tree(nodes: Sequence[Mapping[str, Any]], width: int) -> Tree:
 
 
 def _views(b: Builder, x: Tensor, trees: Sequence[Tree]) -> Tensor:
-    """Each column with NaN for what is missing to its nodes: as it is, with 0 for NaN, the reverse.
-
-    A category is cut to a whole number: lightgbm takes -0.5 for 0; to the others it is none.
-    """
+    """Each column thrice: as it is, with 0 for NaN, and with NaN for 0."""
     zero_for_gap = b.where(b.op("IsNaN", x), 0.0, x)
     near = b.op("LessOrEqual", b.op("Abs", zero_for_gap), NEAR_ZERO)
     gap_for_zero = b.where(near, np.nan, zero_for_gap)
-    whole = b.where(b.op("Less", x, 0.0), b.op("Ceil", x), b.op("Floor", x))
-    return b.concat([_cut_categories(b, x, whole, trees), zero_for_gap, gap_for_zero])
+    return b.concat([_cut_categories(b, x, trees, to_zero=True), zero_for_gap, gap_for_zero])
 
 
 BINARY, MULTICLASS, APART = ("Logloss", "CrossEntropy"), "MultiClass", "MultiClassOneVsAll"

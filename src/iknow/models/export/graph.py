@@ -38,16 +38,10 @@ INNER = "iknow/"  # begins all names but those of inputs and outputs
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor of a graph.
-
-    Attributes:
-        name: Its name.
-        kind: The name of numpy's dtype, or `TEXT`.
-        width: The number of its columns; None if it has one axis, that of the samples.
-    """
+    """A tensor of a graph, of shape (n, width), or (n,) without a width."""
 
     name: str
-    kind: str
+    kind: str  # the name of numpy's dtype, or `TEXT`
     width: int | None
 
 
@@ -56,11 +50,7 @@ Given = Tensor | NDArray[Any] | float
 
 
 class Builder:
-    """A graph in the making.
-
-    Attributes:
-        refused: Which samples get no answer, bools of shape (n,) or (n, 1) each.
-    """
+    """A graph in the making."""
 
     def __init__(self) -> None:
         self._nodes: list[Any] = []
@@ -68,11 +58,11 @@ class Builder:
         self._weights: list[Any] = []
         self._functions: list[Any] = []
         self._opsets = dict(OPSETS)
-        self.refused: list[Tensor] = []
+        self.refused: list[Tensor] = []  # samples without an answer: bools of shape (n,) or (n, 1)
         self._n_names = 0
 
     def input(self, name: str, kind: str, width: int | None) -> Tensor:
-        """Return a new input of the graph, of shape (n, width), or (n,) without a width."""
+        """Return a new input of the graph."""
         if name.startswith(INNER) or any(each.name == name for each in self._inputs):
             raise ExportError(f"an input cannot be called {name!r}: rename the column")
         tensor = Tensor(name, kind, width)
@@ -107,7 +97,6 @@ class Builder:
         return self.op("TreeEnsemble", x, width=n_trees, domain=ML, n_targets=n_trees, **attributes)
 
     def cast(self, tensor: Tensor, kind: str) -> Tensor:
-        """Return a tensor in another type."""
         if tensor.kind == kind:
             return tensor
         return self.op("Cast", tensor, kind=kind, to=ELEMENTS[kind])
@@ -120,11 +109,9 @@ class Builder:
         return self.op("Concat", *tensors, width=width, axis=1)
 
     def sum(self, tensors: Sequence[Tensor]) -> Tensor:
-        """Return the sum of tensors of one shape."""
         return tensors[0] if len(tensors) == 1 else self.op("Sum", *tensors)
 
     def columns(self, tensor: Tensor, which: Any) -> Tensor:
-        """Return some of the columns of a tensor."""
         return self.op("Gather", tensor, np.asarray(which, np.int64), width=len(which), axis=1)
 
     def flat(self, tensor: Tensor) -> Tensor:

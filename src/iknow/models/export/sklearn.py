@@ -77,37 +77,22 @@ Value = Tensor | Mapping[str, Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What a classifier says.
+    """What a classifier says; without a belief, it is the highest score, the first of equals."""
 
-    Attributes:
-        chances: Probabilities of shape (n, n_classes); None if it has none.
-        decision: The decision function, of shape (n, n_columns); None if it has none.
-        belief: The position of its answer, of shape (n,); None where that is the highest of the
-            scores, the first of equals.
-        layers: Its inner layers by name.
-    """
-
-    chances: Tensor | None = None
-    decision: Tensor | None = None
-    belief: Tensor | None = None
-    layers: Mapping[str, Tensor] = field(default_factory=dict)
+    chances: Tensor | None = None  # probabilities of shape (n, n_classes)
+    decision: Tensor | None = None  # the decision function, of shape (n, n_columns)
+    belief: Tensor | None = None  # the position of its answer, of shape (n,)
+    layers: Mapping[str, Tensor] = field(default_factory=dict)  # inner ones by name
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """A fitted transformer or classifier, with what enters it.
-
-    Attributes:
-        b: The graph.
-        estimator: The transformer or classifier.
-        value: What enters it, as a part of the graph.
-        sample: What enters it for the example inputs.
-    """
+    """A fitted transformer or classifier, with what enters it."""
 
     b: Builder
     estimator: Any
-    value: Value
-    sample: Any
+    value: Value  # what enters it, as a part of the graph
+    sample: Any  # what enters it for the example inputs
 
     def of(self, estimator: Any) -> Part:
         """Return a part inside this one that gets the same input."""

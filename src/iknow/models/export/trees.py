@@ -36,25 +36,18 @@ SUM, AS_IT_IS = 1, 0  # and for what is made of the leaves
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """A tree of n nodes; node 0 is the root.
+    """A tree of n nodes, each of whose arrays has shape (n,); node 0 is the root.
 
-    Attributes:
-        feature: The column that a node looks at, of shape (n,).
-        threshold: What it compares with, of shape (n,).
-        left: The node for those that are smaller, of shape (n,); `NO_CHILD` in leaves.
-        right: The node for the others, of shape (n,).
-        missing_left: Whether missing values go to the left, of shape (n,).
-        numbers: What the library calls each leaf, of shape (n,).
-        sets: The categories that go to the left, by the nodes that split by them. Their columns
-            hold whole numbers.
+    sets: the categories that go to the left, by the nodes that split by them. Their columns hold
+    whole numbers.
     """
 
-    feature: NDArray[Any]
-    threshold: NDArray[Any]
-    left: NDArray[Any]
+    feature: NDArray[Any]  # the column that a node looks at
+    threshold: NDArray[Any]  # what it compares with
+    left: NDArray[Any]  # the node for those that are smaller; `NO_CHILD` in leaves
     right: NDArray[Any]
-    missing_left: NDArray[Any]
-    numbers: NDArray[Any]
+    missing_left: NDArray[Any]  # whether missing values go to the left
+    numbers: NDArray[Any]  # what the library calls each leaf
     sets: Mapping[int, Collection[int]] = field(default_factory=dict)
 
     @property
