@@ -42,7 +42,7 @@ from iknow.metrics import Gapped
 from iknow.models.model import Observation
 from iknow.models.precomputed import PrecomputedModel
 from iknow.models.sklearn import SklearnModel
-from iknow.selection import meaning
+from iknow.selection import levels as level_choice
 from reproduction.data.published import read_grid_stability_12
 from reproduction.markdown import table_lines
 
@@ -202,7 +202,7 @@ def levels(
     layers = [first if layer == "input" else layer for layer in LAYERS[name]]
     metric = {"table": Gapped()} if "table" in layers else None
     ec = EpistemicClassifier(PrecomputedModel(), layers, metric=metric, progress=False)
-    with patch.object(meaning, "LEAVES", None if name == MAY_GO else "leaves"):
+    with patch.object(level_choice, "LEAVES", None if name == MAY_GO else "leaves"):
         try:
             ec.fit(train, y).tune(val, coverage=0.75)  # levels are the same whatever the coverage
         except SelectionError:  # no validation sample can be IK: all are alike

@@ -16,8 +16,8 @@ from iknow.errors import MissingExtraError
 from iknow.models.precomputed import PrecomputedModel
 from iknow.rules import Ball, BallElseNearest, BallWithNearest
 from iknow.selection import select
+from iknow.selection.exact.boxes import sample_boxes
 from iknow.selection.exact.depth import deepest_point
-from iknow.selection.objective import sample_boxes
 
 K = 5
 REPEATS = 3

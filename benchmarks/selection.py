@@ -24,8 +24,8 @@ from sklearn.preprocessing import StandardScaler
 from iknow import Ball, BallElseNearest, BallWithNearest, EpistemicClassifier
 from iknow.search.threads import single_threaded_blas
 from iknow.selection import select
+from iknow.selection.exact.boxes import sample_boxes
 from iknow.selection.exact.depth import deepest_point
-from iknow.selection.objective import sample_boxes
 
 DATA = Path(os.environ.get("IKNOW_DATA", "no data"))
 

@@ -110,7 +110,11 @@ def as_before(found: Any) -> Any:
         return {as_before(key): as_before(value) for key, value in found.items()}
     if type(found) in (list, tuple):
         return type(found)(map(as_before, found))
-    return "numbers" if isinstance(found, str) and found == "table" else found
+    if isinstance(found, np.ndarray) and found.dtype.kind in "OU":  # of voices, such as
+        return np.array([as_before(each) for each in found.tolist()], dtype=found.dtype)
+    if not isinstance(found, str):
+        return found
+    return "numbers" if found == "table" else re.sub(r"(?<= in )table$", "numbers", found)
 
 
 def change(classifier: Any, what: str, *arguments: Any) -> None:

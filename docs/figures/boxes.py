@@ -8,7 +8,7 @@ from matplotlib.patches import Rectangle
 
 from iknow import Assertion, Assessment, Ball, EpistemicClassifier
 from iknow.cards import COLORS
-from iknow.selection.objective import sample_boxes
+from iknow.selection.exact.boxes import sample_boxes
 
 GREEN, ORANGE = COLORS[Assertion.IK], COLORS[Assertion.IMK]
 

@@ -24,8 +24,8 @@ from benchmarks.tables import quantity_tables, targets_table
 from benchmarks.targets import judge
 from filetypes import MAGIKA
 from iknow.cli.app import app
-from iknow.selection.binomial import samples_needed
-from iknow.selection.guarantee import SHARE_TO_CHOOSE
+from iknow.selection.guarantee import samples_needed
+from iknow.selection.validation import SHARE_TO_CHOOSE
 from production import PRODUCTION
 from reproduction.agreement import count_agreeing
 from reproduction.entries import Experiment, group_outcomes

@@ -26,6 +26,7 @@ from iknow.metrics import Weighted
 from iknow.models.precomputed import PrecomputedModel
 from iknow.search.layer import LayerIndex
 from iknow.selection import Goal, choose
+from iknow.selection.validation import Validation
 from iknow.testing import assert_same_evidence
 
 RULES = [
@@ -234,8 +235,8 @@ def test_tuning_on_contrasts_is_tuning_on_the_evidence():
             belief = assessment.belief_codes
             evidence = dict(assessment.evidence)
             reduced = {layer: find_contrast(each, belief) for layer, each in evidence.items()}
-            expected = choose(goal, evidence, belief, y_true, rule)
-            assert choose(goal, reduced, belief, y_true, rule) == expected
+            expected = choose(goal, Validation(evidence, belief, y_true), rule)
+            assert choose(goal, Validation(reduced, belief, y_true), rule) == expected
 
 
 def test_where_the_activations_would_be_too_many_evidence_is_gathered_at_once(counter, monkeypatch):

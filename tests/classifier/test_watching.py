@@ -11,7 +11,7 @@ from iknow.errors import BundleError, InputError, SelectionError
 from iknow.models.precomputed import PrecomputedModel
 from iknow.monitor import DriftAlarm, watch_scores, watched_layers
 from iknow.selection import Watch, make_watch
-from iknow.selection.guarantee import split
+from iknow.selection.validation import split
 from iknow.selection.watch import MOST_WATCHED
 
 

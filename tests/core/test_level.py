@@ -20,8 +20,8 @@ from iknow.core.level import (
 )
 from iknow.core.quorum import Contrast
 from iknow.errors import InputError
-from iknow.selection.candidates import Part
 from iknow.selection.levels import candidate_at, find_levels, lay_path
+from iknow.selection.validation import Validation
 
 # Few values, so that they tie; thirds, so that products round.
 few = st.sampled_from([0.0, 1 / 3, 0.5, 1.0, 1.1, 2.0, 3.0, 3.3, math.inf])
@@ -38,7 +38,7 @@ def parts(draw, n_layers=2):
     own, other = (draw(arrays(float, (n_layers, n), elements=distances)) for _ in range(2))
     evidence = {f"layer{i}": Contrast(own[i], other[i], np.empty((n, 0))) for i in range(n_layers)}
     confidence = draw(arrays(float, n, elements=confidences))
-    return Part(evidence, np.zeros(n, dtype=np.int64), None, confidence)
+    return Validation(evidence, np.zeros(n, dtype=np.int64), None, confidence)
 
 
 variations = st.fixed_dictionaries(
@@ -108,7 +108,9 @@ def test_the_unit_of_a_layer_does_not_matter(reference, part, variation, exponen
             *(np.ldexp(each, exponent) for each in (first.own, first.other)),
             first[1:].neighbor_distances,
         )
-        return Part({**samples.evidence, "layer0": large}, samples.belief, None, samples.confidence)
+        return Validation(
+            {**samples.evidence, "layer0": large}, samples.belief, None, samples.confidence
+        )
 
     layers = tuple(reference.evidence)
     plain = find_levels(lay_path(reference, layers, **variation), part)
@@ -125,7 +127,7 @@ def test_nearness_and_confidence_count_by_rank_alone(reference, part, nearness):
             layer: Contrast(np.sqrt(each.own) + 3, each.other, each.neighbor_distances)
             for layer, each in samples.evidence.items()
         }
-        return Part(evidence, samples.belief, None, np.arctan(samples.confidence))
+        return Validation(evidence, samples.belief, None, np.arctan(samples.confidence))
 
     # The square root may make two distances one that were not.
     owns = [each.own for p in (reference, part) for each in p.evidence.values()]
@@ -160,7 +162,7 @@ def test_a_class_without_samples_and_a_contradiction_on_the_spot_are_never_ik():
 
 
 def test_voices_are_named_in_the_order_of_what_they_say():
-    part = Part(
+    part = Validation(
         {"a": Contrast(np.array([1.0, 2.0]), np.array([4.0, 4.0]), np.empty((2, 0)))},
         np.zeros(2, dtype=np.int64),
         None,

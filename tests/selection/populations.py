@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from iknow.core.quorum import Contrast
-from iknow.selection.candidates import Candidate, Part
+from iknow.selection.guarantee import Candidate
+from iknow.selection.validation import Validation
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +35,7 @@ class LeveledPopulation:
             evidence[f"layer{i}"] = Contrast(own, other, nearest)
         belief = self.belief[kinds]
         truth = None if wrong is None else np.where(wrong, belief + 1, belief)
-        return Part(evidence, belief, truth, self.confidence[kinds])
+        return Validation(evidence, belief, truth, self.confidence[kinds])
 
     def draw(self, rng, n):
         kinds = rng.choice(len(self.share), size=n, p=self.share / self.share.sum())

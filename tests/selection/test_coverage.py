@@ -14,9 +14,8 @@ from iknow.errors import InputError, MissingExtraError, SelectionError
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 from iknow.selection import Selection, select, tunes_for_coverage
 from iknow.selection.coverage import search_range
-from iknow.selection.exact import depth
-from iknow.selection.exact import subdivision as cells
-from iknow.selection.objective import make_objective
+from iknow.selection.exact import cells, depth
+from iknow.selection.exact.boxes import make_objective
 from iknow.selection.selection import record_selection
 
 RULES_WITH_A_RADIUS = [Ball, BallElseNearest, BallWithNearest]

@@ -12,10 +12,9 @@ from iknow.core.evidence import Evidence
 from iknow.errors import InputError, SelectionError
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 from iknow.selection import certify, guarantee
-from iknow.selection.binomial import least_samples, samples_needed
-from iknow.selection.candidates import Candidate, Part, rank
 from iknow.selection.exact import depth
-from iknow.selection.guarantee import _Test
+from iknow.selection.guarantee import Candidate, _Test, least_samples, rank, samples_needed
+from iknow.selection.validation import Validation
 
 RULES = [(Ball, None), (BallElseNearest, 3), (BallWithNearest, 2), (RelativeBall, None)]
 LABELS = np.array(["cat", "dog", "eel"])
@@ -128,7 +127,7 @@ def make_test(known, errors):
     distances = np.where(np.arange(n)[:, None] < known, [0.5, 2.0], [0.5, 0.6])
     y_true = (np.arange(n) < errors) | (np.arange(n) >= known)
     belief = np.zeros(n, dtype=np.int64)
-    part = Part({"layer": make_evidence(distances)}, belief, y_true.astype(np.int64))
+    part = Validation({"layer": make_evidence(distances)}, belief, y_true.astype(np.int64))
     return _Test(Candidate({"layer": Ball(1.0)}), part)
 
 
@@ -398,7 +397,7 @@ def test_the_order_for_each_class_goes_by_the_class_that_is_least_sure():
     own, belief, y_true = (np.array(column) for column in zip(*rows, strict=True))
     distances = np.full((len(own), 2), 10.0)
     distances[np.arange(len(own)), belief] = own
-    part = Part({"layer": make_evidence(distances)}, belief, y_true)
+    part = Validation({"layer": make_evidence(distances)}, belief, y_true)
 
     def ranked_for(eligible):
         settings = [Candidate(sure), Candidate(unsure)]
@@ -543,7 +542,7 @@ def test_the_time_limit_is_shared_by_all_prices(monkeypatch):
         limits.append(limit)
         return find(lows, highs, weights, limit)
 
-    monkeypatch.setattr("iknow.selection.candidates.deepest_point", remember)
+    monkeypatch.setattr("iknow.selection.guarantee.deepest_point", remember)
     Problem(600).certify(time_limit=1000)
     assert len(limits) == 17
     assert limits[0] <= 1000 / 17

@@ -13,12 +13,17 @@ from scipy.stats import binomtest
 
 from iknow.core.quorum import Contrast
 from iknow.errors import InputError, SelectionError
-from iknow.selection import level_guarantee
-from iknow.selection.candidates import Part
-from iknow.selection.guarantee import split
-from iknow.selection.level_guarantee import certify_level, choose_usual
-from iknow.selection.levels import find_levels, lay_path, limit_false_alarm, match_level
-from iknow.selection.meaning import find_meaningless
+from iknow.selection import levels as level_choice
+from iknow.selection.levels import (
+    certify_level,
+    choose_usual,
+    find_levels,
+    find_mute_layers,
+    lay_path,
+    limit_false_alarm,
+    match_level,
+)
+from iknow.selection.validation import Validation, split
 from tests.selection.populations import LeveledPopulation, leveled
 
 
@@ -243,8 +248,8 @@ def test_labels_of_the_samples_that_certify_do_not_move_the_path(
         tried.append([(each.neighborhoods, each.classes, each.level) for each in candidates])
         return try_in_turn(candidates, *arguments, **options)
 
-    try_in_turn = level_guarantee.try_in_turn
-    monkeypatch.setattr(level_guarantee, "try_in_turn", note)
+    try_in_turn = level_choice.try_in_turn
+    monkeypatch.setattr(level_choice, "try_in_turn", note)
     population = leveled(np.linspace(0, 0.3, 400))
     whole = draw(population, 400)
     others = without_labels(draw(population, 60, seed=1)) if reference else None
@@ -363,19 +368,19 @@ def layers_that_agree(shares, belief, seed=0):
         agree = rng.permutation(n) < share * n
         own, other = np.where(agree, 1.0, 2.0), np.where(agree, 2.0, 1.0)
         evidence[f"layer{i}"] = Contrast(own, other, np.minimum(own, other)[:, None])
-    return Part(evidence, belief, None)
+    return Validation(evidence, belief, None)
 
 
 def test_a_layer_that_agrees_by_chance_is_left_out_with_the_reason():
     belief = np.arange(1000) % 10
-    left_out = find_meaningless(layers_that_agree([0.1, 0.95, 0.54, 0.56], belief))
+    left_out = find_mute_layers(layers_that_agree([0.1, 0.95, 0.54, 0.56], belief))
     assert list(left_out) == ["layer0", "layer2"]  # half way from 10% to 100% is 55%
     assert "for 10% of the reference samples (10% by chance, 55% needed)" in left_out["layer0"]
 
 
 @pytest.mark.parametrize("shares", [[0.0], [0.1, 0.2], [0.3, 0.3, 0.1]])
 def test_the_best_layer_is_kept_however_bad(shares):
-    left_out = find_meaningless(layers_that_agree(shares, np.arange(200) % 10))
+    left_out = find_mute_layers(layers_that_agree(shares, np.arange(200) % 10))
     best = f"layer{int(np.argmax(shares))}"
     assert set(left_out) == {f"layer{i}" for i in range(len(shares))} - {best}
 
@@ -383,21 +388,23 @@ def test_the_best_layer_is_kept_however_bad(shares):
 def test_chance_is_higher_with_two_classes_and_higher_still_if_one_is_rare():
     halves, rare = np.arange(1000) % 2, (np.arange(1000) < 50).astype(np.int64)
     shares = [1.0, 0.74, 0.76, 0.94, 0.96]
-    assert list(find_meaningless(layers_that_agree(shares, halves))) == ["layer1"]
+    assert list(find_mute_layers(layers_that_agree(shares, halves))) == ["layer1"]
     # Chance is 0.95² + 0.05² = 0.905: agreeing with 94% of the beliefs says next to nothing.
-    assert list(find_meaningless(layers_that_agree(shares, rare))) == ["layer1", "layer2", "layer3"]
+    assert list(find_mute_layers(layers_that_agree(shares, rare))) == ["layer1", "layer2", "layer3"]
 
 
 def test_where_all_beliefs_are_one_class_a_layer_that_always_agrees_stays():
-    left_out = find_meaningless(layers_that_agree([1.0, 1.0, 0.9], np.zeros(50, dtype=np.int64)))
+    left_out = find_mute_layers(layers_that_agree([1.0, 1.0, 0.9], np.zeros(50, dtype=np.int64)))
     assert list(left_out) == ["layer2"]
 
 
 def test_ties_with_the_nearest_sample_count_as_agreement():
     ones = np.ones(10)
-    tied = Part({"a": Contrast(ones, ones, ones[:, None])}, np.arange(10) % 5, None)
-    both = Part({**tied.evidence, "b": Contrast(ones, 2 * ones, ones[:, None])}, tied.belief, None)
-    assert find_meaningless(both) == {}
+    tied = Validation({"a": Contrast(ones, ones, ones[:, None])}, np.arange(10) % 5, None)
+    both = Validation(
+        {**tied.evidence, "b": Contrast(ones, 2 * ones, ones[:, None])}, tied.belief, None
+    )
+    assert find_mute_layers(both) == {}
 
 
 @pytest.mark.parametrize("goal", ["coverage", "false alarm", "accuracy"])
@@ -425,7 +432,7 @@ def test_a_sample_that_lays_the_path_cannot_bound_false_alarms():
     """It would rank higher than a new one: in simulation 5.2% of these were missed, not 5%."""
     own, other = np.random.default_rng(0).exponential(size=(2, 300))
     contrast = Contrast(own, other, np.minimum(own, other)[:, None])
-    whole = Part({"a": contrast}, np.zeros(300, dtype=np.int64), None)
+    whole = Validation({"a": contrast}, np.zeros(300, dtype=np.int64), None)
     for part in (whole, whole[:50]):
         with pytest.raises(InputError, match="samples are reference samples too"):
             limit_false_alarm(part, whole, 0.1)

@@ -4,7 +4,7 @@ import numpy as np
 
 from iknow.core.quorum import Contrast
 from iknow.selection import levels as choosing
-from iknow.selection.candidates import Part
+from iknow.selection.validation import Validation
 
 
 def make_part(n):
@@ -12,7 +12,7 @@ def make_part(n):
     own, other = np.sort(rng.exponential(size=n)), rng.exponential(size=n)
     belief = np.arange(n) % 2
     contrast = Contrast(own, other, np.minimum(own, other)[:, None])
-    return Part({"a": contrast, "b": contrast}, belief, None, confidence=own)
+    return Validation({"a": contrast, "b": contrast}, belief, None, confidence=own)
 
 
 def test_more_reference_samples_than_a_bundle_holds_are_drawn_at_random(monkeypatch):

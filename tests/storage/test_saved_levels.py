@@ -15,7 +15,7 @@ from iknow.core.level import Levels, Reference
 from iknow.errors import BundleError, InputError
 from iknow.models.precomputed import PrecomputedModel
 from iknow.selection import Selection
-from iknow.selection.level_record import levels_from_dict, levels_to_dict
+from iknow.selection.record import levels_from_dict, levels_to_dict
 from iknow.storage.manifest import read_manifest, write_manifest
 from tests.storage.test_bundle import assert_same_assessment, pack, unpack
 

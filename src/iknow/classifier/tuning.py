@@ -7,7 +7,7 @@ can renew it: `recertify` chooses the rules again for the same goal.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -20,7 +20,7 @@ from iknow.classifier.copying import count_copies
 from iknow.classifier.gathering import errors_that_name
 from iknow.classifier.progress import track
 from iknow.classifier.training import as_random_state
-from iknow.core.arrays import Bools, Floats, Ints
+from iknow.core.arrays import Bools, Ints
 from iknow.core.evidence import stack_evidence
 from iknow.core.level import are_probabilities, log_odds
 from iknow.core.quorum import Contrast, Quorum, find_contrast, weigh
@@ -31,26 +31,7 @@ from iknow.models.samples import Samples
 from iknow.search.index import Index
 from iknow.search.layer import LayerIndex
 from iknow.selection import Goal, Selection, check_unseen, choose
-from iknow.selection.candidates import Part
-
-
-@dataclass(frozen=True, eq=False)
-class Validation:
-    """What tuning needs to know about n samples.
-
-    belief, invalid: of shape (n,). evidence: by layer, weighed by the quorum. confidence: the
-    model's, `log_odds` of shape (n,). from_probabilities: whether its scores are probabilities.
-    """
-
-    belief: Ints
-    invalid: Bools
-    evidence: Mapping[str, Contrast]
-    confidence: Floats
-    from_probabilities: bool
-
-    def as_part(self, y_true: Ints | None) -> Part:
-        columns = self.evidence, self.belief, y_true, self.confidence, self.from_probabilities
-        return Part(*columns)
+from iknow.selection.validation import Validation
 
 
 def gather_validation(
@@ -58,8 +39,8 @@ def gather_validation(
     indexes: Mapping[str, Index],
     k: int,
     quorum: Quorum,
-) -> Validation:
-    """Search the layers for what tuning needs."""
+) -> tuple[Validation, Bools]:
+    """Search the layers for what tuning needs; and which samples are invalid, of shape (n,)."""
     beliefs, invalid, odds, normalized = [], [], [], []
     parts: dict[str, list[Contrast]] = {layer: [] for layer in indexes}
     for observation in observations:
@@ -73,13 +54,10 @@ def gather_validation(
         normalized.append(are_probabilities(observation.scores))
         odds.append([log_odds(observation.scores, belief, each) for each in (False, True)])
     from_probabilities = all(normalized)
-    return Validation(
-        np.concatenate(beliefs),
-        np.concatenate(invalid),
-        {layer: stack_evidence(found) for layer, found in parts.items()},
-        np.concatenate([each[from_probabilities] for each in odds]),
-        from_probabilities,
-    )
+    evidence = {layer: stack_evidence(found) for layer, found in parts.items()}
+    confidence = np.concatenate([each[from_probabilities] for each in odds])
+    seen = Validation(evidence, np.concatenate(beliefs), None, confidence, from_probabilities)
+    return seen, np.concatenate(invalid)
 
 
 class TuningMixin(ChangingMixin):
@@ -161,22 +139,12 @@ class TuningMixin(ChangingMixin):
         y_true = view._codes(samples)
         others = None
         if reference is not None:
-            others = view._look(goal, self._samples(reference), "reference").as_part(None)
-        confidence: Floats | None = seen.confidence
+            others = view._look(goal, self._samples(reference), "reference")
+        seen = replace(seen, y_true=y_true)
         if others is not None and others.from_probabilities != seen.from_probabilities:
             # The scores look like probabilities in one set alone, so they rank in neither.
-            confidence, others = None, replace(others, confidence=None)
-        selection = choose(
-            goal,
-            seen.evidence,
-            seen.belief,
-            y_true,
-            self.rule,
-            view.classes_,
-            confidence=confidence,
-            from_probabilities=seen.from_probabilities,
-            reference=others,
-        )
+            seen, others = replace(seen, confidence=None), replace(others, confidence=None)
+        selection = choose(goal, seen, self.rule, view.classes_, reference=others)
         with self._alone():
             self._choose(replace(selection, goal=goal), len(view.changes_))
         return self
@@ -203,13 +171,13 @@ class TuningMixin(ChangingMixin):
         """What tuning needs to know about samples."""
         n_rows = self.indexes_[self.layers_[0]].n_rows
         quorum = parameters.as_quorum(self.quorum, self.rule)
-        seen = gather_validation(
+        seen, invalid = gather_validation(
             self._observe(samples, self.indexes_),
             self.indexes_,
             goal.neighbors_needed(self.rule, n_rows, quorum),
             quorum,
         )
-        gathering.check_valid(seen.invalid, what, positions, self.layers_)
+        gathering.check_valid(invalid, what, positions, self.layers_)
         if positions is None:  # otherwise fit held them out itself
             check_unseen(*count_copies(seen.evidence, self.indexes_))
         return seen

@@ -22,7 +22,7 @@ from iknow.explain.assessment import Assessment
 from iknow.monitor.scores import watch_scores, watched_layers
 from iknow.search.layer import LayerIndex
 from iknow.selection import check_unseen, make_watch
-from iknow.selection.copies import LEVEL, chance_of_copies
+from iknow.selection.validation import LEVEL, chance_of_copies
 
 
 class WatchingMixin(PredictingMixin):

@@ -58,8 +58,8 @@ from iknow.core.codes import positions_of
 from iknow.core.text import as_real, shown
 from iknow.errors import InputError
 from iknow.evaluation.metrics import evaluate
-from iknow.selection.binomial import p_values
-from iknow.selection.guarantee import SHARE_TO_CHOOSE
+from iknow.selection.guarantee import STEPS, first_to_test, p_values
+from iknow.selection.validation import SHARE_TO_CHOOSE, count_from
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,10 +205,6 @@ def match_coverage(scores: Floats, coverage: float) -> Threshold:
     return Threshold(float(value), float(np.clip((wanted - above) / at, 0.0, 1.0)))
 
 
-STEPS = 200  # thresholds to test at most, evenly spaced in coverage
-SAFETY = 5  # a threshold looks safe if it is to pass with this much to spare
-
-
 def split_validation(n_samples: int, random_state: int) -> tuple[Ints, Ints]:
     """The rows that lay the sequence, and fit what is fitted on labels; and those that certify."""
     order = np.random.default_rng(random_state).permutation(n_samples)
@@ -240,7 +236,8 @@ def certify_threshold(
     """
     laying, testing = split_validation(len(scores), random_state)
     thresholds = _sequence(scores[laying], wrong[laying], len(testing), accuracy, confidence)
-    counts, errors = _count(scores[testing], wrong[testing], thresholds)
+    held, missed = scores[testing], scores[testing[wrong[testing]]]
+    counts, errors = count_from(held, thresholds), count_from(missed, thresholds)
     passed = p_values(errors, counts, accuracy) <= 1 - confidence
     n_passed = int(np.argmin(np.append(passed, False)))
     return float(thresholds[n_passed - 1]) if n_passed else float("inf")
@@ -255,21 +252,13 @@ def _sequence(
         return distinct
     picked = np.unique(np.linspace(0, len(distinct) - 1, min(STEPS, len(distinct))).astype(int))
     thresholds: Floats = distinct[picked]
-    counts, errors = _count(scores, wrong, thresholds)
+    counts, errors = count_from(scores, thresholds), count_from(scores[wrong], thresholds)
     # As if there were as many samples as will test; one more error than seen, as a stretch without
     # any has not been tried enough to tell.
     scale = n_testing / len(scores)
     expected = np.rint(scale * (errors + 1)).astype(np.int64)
-    doubts = p_values(expected, np.rint(scale * counts).astype(np.int64), accuracy)
-    safe = doubts <= (1 - confidence) / SAFETY
-    return thresholds[int(safe.argmax() if safe.any() else doubts.argmin()) :]
-
-
-def _count(scores: Floats, wrong: Bools, thresholds: Floats) -> tuple[Ints, Ints]:
-    """How many score at least each threshold, and how many of those are wrong."""
-    every, missed = np.sort(scores), np.sort(scores[wrong])
-    counts = len(every) - np.searchsorted(every, thresholds, side="left")
-    return counts, len(missed) - np.searchsorted(missed, thresholds, side="left")
+    known = np.rint(scale * counts).astype(np.int64)
+    return thresholds[first_to_test(known, expected, accuracy, confidence) :]
 
 
 @dataclass(frozen=True)

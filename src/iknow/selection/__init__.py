@@ -1,13 +1,12 @@
 """Selection: validation evidence → neighborhoods. Works on evidence, never on a model."""
 
 from iknow.rules.nearest import match_k
-from iknow.selection.copies import check_unseen
-from iknow.selection.coverage import select, tunes_for_coverage
+from iknow.selection.coverage import match_coverage, match_threshold, select, tunes_for_coverage
 from iknow.selection.goal import Goal
-from iknow.selection.goals import choose
 from iknow.selection.guarantee import certify
-from iknow.selection.matching import match_coverage, match_threshold
+from iknow.selection.method import choose
 from iknow.selection.selection import Certificate, Selection
+from iknow.selection.validation import check_unseen
 from iknow.selection.watch import Watch, make_watch
 
 __all__ = [

@@ -1,6 +1,8 @@
-"""Choosing the neighborhoods of the largest coverage.
+"""Choosing the rules of the largest coverage, or of a coverage to match.
 
-Grid search and Bayesian optimization, as the paper has them, beside the exact optimum.
+Grid search and Bayesian optimization, as the paper has them, stand beside the exact optimum. A fair
+comparison needs equal coverage: a rule knows how to match one (`Rule.match`); its rival is a
+threshold on the highest score.
 """
 
 from __future__ import annotations
@@ -12,12 +14,14 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from iknow.core.arrays import Floats, Ints
-from iknow.core.rule import Rule, check_k, has_k
+from iknow.core.rule import Rule, check_k, has_k, speaks_for
 from iknow.errors import InputError, MissingExtraError, SelectionError
-from iknow.selection.exact.deadline import Deadline, check_time_limit
+from iknow.rules import RULES
+from iknow.selection.exact.boxes import Objective, make_objective
+from iknow.selection.exact.cells import Deadline, check_time_limit
 from iknow.selection.exact.depth import deepest_point
-from iknow.selection.objective import Objective, make_objective
 from iknow.selection.selection import Selection, ValidationEvidence, record_selection
+from iknow.selection.validation import check_validation
 
 if TYPE_CHECKING:
     import optuna
@@ -138,16 +142,6 @@ def select(
     )
 
 
-def check_validation(evidence: ValidationEvidence, belief: Ints, y_true: Ints) -> None:
-    sizes = {len(belief), len(y_true), *(len(layer) for layer in evidence.values())}
-    if len(sizes) != 1 or sizes == {0} or not evidence:
-        raise InputError(
-            "evidence of at least one layer, belief and truth must be about the same samples, at "
-            f"least one; got {len(belief)} beliefs, {len(y_true)} truths and evidence about "
-            f"{[len(layer) for layer in evidence.values()]}"
-        )
-
-
 def tunes_for_coverage(rule: type[Rule]) -> bool:
     """Return whether `select` can choose the parameters of `rule`."""
     return rule.why_not_for_coverage() is None
@@ -174,3 +168,52 @@ def _make_objectives(
             if position == len(numbers) and not made:
                 raise
     return made
+
+
+def match_coverage(
+    evidence: ValidationEvidence,
+    belief: Ints,
+    y_true: Ints,
+    rule: type[Rule],
+    coverage: float,
+) -> Selection:
+    """Choose the setting of a rule whose coverage is closest to a target.
+
+    Args:
+        evidence: Evidence about n validation samples, by layer.
+        belief: What the model believes, as class codes of shape (n,).
+        y_true: The truth, as class codes of shape (n,).
+        rule: One that can be matched, such as `Nearest` or `RelativeBall`.
+        coverage: The fraction of IK to match, in (0, 1].
+
+    Examples:
+        >>> match_coverage(evidence, belief, y_true, RelativeBall, 0.8).coverage
+        0.8
+    """
+    data = evidence, belief, y_true
+    check_validation(*data)
+    if not 0 < coverage <= 1:
+        raise InputError(f"a coverage to match must lie in (0, 1]; got {coverage}")
+    if not speaks_for(rule, "match"):
+        able = " and ".join(name for name, each in RULES.items() if speaks_for(each, "match"))
+        raise SelectionError(
+            f"a coverage can be matched by {able}; {rule.__name__} can be tuned for the largest "
+            "coverage: leave coverage out"
+        )
+    return record_selection(*data, rule.match(*data, coverage), method="matched")
+
+
+def match_threshold(confidence: Floats, coverage: float) -> float:
+    """Return the threshold t for which the fraction of `confidence >= t` is closest to a coverage.
+
+    Args:
+        confidence: Confidences such as the highest scores, of shape (n,).
+        coverage: The fraction to match.
+
+    Examples:
+        >>> match_threshold(np.array([0.5, 0.7, 0.8, 0.9]), 0.5)
+        0.8
+    """
+    candidates = np.append(np.unique(confidence), np.inf)
+    fractions = 1 - np.searchsorted(np.sort(confidence), candidates) / len(confidence)
+    return float(candidates[np.abs(fractions - coverage).argmin()])

@@ -12,7 +12,7 @@ from iknow.core.quorum import ONE, Quorum
 from iknow.core.rule import Rule, check_k, has_k
 from iknow.core.text import as_flag, as_real, names, shown
 from iknow.errors import InputError
-from iknow.selection.exact.deadline import check_time_limit
+from iknow.selection.exact.cells import check_time_limit
 
 
 @dataclass(frozen=True)

@@ -31,27 +31,102 @@ data drawn like the validation data. It is about one call on independent samples
 and so do samples in related groups or duplicates, and trying several seeds, rules or targets on the
 same data until one passes: each try is another test, which may fail with probability
 1 - `confidence`.
+
+Nothing that finds and ranks candidates sees the samples that certify; the promise depends on it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import takewhile
+from typing import Any
 
 import numpy as np
+from scipy.stats import beta, binom
 
-from iknow.core.arrays import Floats, Ints, Labels
+from iknow.core.arrays import Bools, Floats, Ints, Labels
 from iknow.core.rule import Rule, axes_of, has_k
 from iknow.core.text import as_real
 from iknow.errors import InputError, SelectionError
 from iknow.rules import RULES
-from iknow.selection.binomial import least_samples, lower_bounds, p_values, samples_needed
-from iknow.selection.candidates import Candidate, Part, find_candidates, rank
-from iknow.selection.coverage import check_validation
-from iknow.selection.selection import Certificate, Selection, ValidationEvidence, record_selection
+from iknow.selection.exact.boxes import make_objective
+from iknow.selection.exact.cells import Deadline
+from iknow.selection.exact.depth import NothingFoundError, deepest_point
+from iknow.selection.selection import (
+    Certificate,
+    Selection,
+    ValidationEvidence,
+    find_known,
+    record_selection,
+)
+from iknow.selection.validation import SHARE_TO_CHOOSE, Validation, check_validation, split
 
-SHARE_TO_CHOOSE = 5
-"""One sample in five chooses and four certify: a bound takes many samples and a choice few."""
+
+def p_values(errors: Ints, counts: Ints, accuracy: float) -> Floats:
+    """P(Binomial(count, 1 - accuracy) <= errors); 1 without samples."""
+    return np.asarray(binom.cdf(errors, counts, 1 - accuracy), dtype=np.float64)
+
+
+def lower_bounds(errors: Ints, counts: Ints, confidence: float) -> Floats:
+    """The lower confidence bounds of Clopper and Pearson on accuracies; 0 if none is right."""
+    right = counts - errors
+    lower = beta.ppf(1 - confidence, np.maximum(right, 1), errors + 1)
+    return np.where(right > 0, lower, 0.0)
+
+
+STEPS = 200
+"""Settings of a sequence to test at most, evenly spaced in coverage."""
+
+SAFETY = 5
+"""A setting looks safe if it is to pass with this much to spare."""
+
+
+def first_to_test(
+    counts: Ints, errors: Ints, accuracy: float, confidence: float, usable: Any = True
+) -> int:
+    """Where a sequence of tests, the strictest setting first, begins: with the first that looks
+    safe by the samples that choose, else with the surest.
+
+    A test that fails ends the sequence, as that of the surest of a few samples may. usable: a mask
+    of the settings that may look safe, of the shape of counts.
+    """
+    doubts = p_values(errors, counts, accuracy)
+    safe = np.flatnonzero(usable & (doubts <= (1 - confidence) / SAFETY))
+    return int(safe[0] if len(safe) else doubts.argmin())
+
+
+def least_samples(accuracy: float, confidence: float) -> int:
+    """Return the number of samples, all right, below which nothing can be certified.
+
+    Args:
+        accuracy: To certify, between 0 and 1.
+        confidence: Probability with which the certificate holds.
+
+    Examples:
+        >>> least_samples(0.99, 0.95)
+        299
+    """
+    return max(1, int(np.ceil(np.log(1 - confidence) / np.log(accuracy))))
+
+
+def samples_needed(accuracy: float, confidence: float, error_rate: float) -> int | None:
+    """Return about how few samples, within 5%, certify an accuracy; None if no number does.
+
+    Args:
+        accuracy: To certify, between 0 and 1.
+        confidence: Probability with which the certificate holds.
+        error_rate: The share of the samples that are wrong.
+
+    Examples:
+        >>> samples_needed(0.99, 0.95, error_rate=0.005)
+        1357
+    """
+    if error_rate >= 1 - accuracy:
+        return None
+    sizes = np.ceil(least_samples(accuracy, confidence) * 1.05 ** np.arange(400))
+    enough = binom.cdf(np.ceil(error_rate * sizes), sizes, 1 - accuracy) <= 1 - confidence
+    return int(sizes[enough.argmax()]) if enough.any() else None
 
 
 def certify(
@@ -101,7 +176,7 @@ def certify(
         )
     if has_k(rule) and k is None:
         raise InputError(f"{rule.__name__} needs k, the number of neighbors; got None")
-    first, second = split(Part(*data), random_state)
+    first, second = split(Validation(*data), random_state)
     least = check_enough(second, each_class, accuracy, confidence)
     eligible = find_eligible(second, least) if each_class else None
     settings, proven = find_candidates(first, rule, k, time_limit)
@@ -118,7 +193,7 @@ def certify(
 
 def try_in_turn(
     candidates: Sequence[Candidate],
-    second: Part,
+    second: Validation,
     accuracy: float,
     confidence: float,
     classes: Labels | None,
@@ -154,17 +229,10 @@ def try_in_turn(
     return best.candidate, certificate
 
 
-def split(whole: Part, random_state: int, share: int = SHARE_TO_CHOOSE) -> tuple[Part, Part]:
-    """The samples that choose, one in `share`, and those that certify, drawn at random."""
-    order = np.random.default_rng(random_state).permutation(len(whole))
-    cut = max(1, len(order) // share)
-    return whole[np.sort(order[:cut])], whole[np.sort(order[cut:])]
-
-
 class _Test:
     """The IK samples and errors of a candidate, in total or for each of its classes."""
 
-    def __init__(self, candidate: Candidate, part: Part) -> None:
+    def __init__(self, candidate: Candidate, part: Validation) -> None:
         self.candidate = candidate
         self.n_samples = len(part)
         self.counts, self.errors = candidate.count(part)
@@ -229,13 +297,15 @@ def _with_those_that_choose(n_certifying: float) -> int:
     return int(np.ceil(n_certifying * SHARE_TO_CHOOSE / (SHARE_TO_CHOOSE - 1)))
 
 
-def find_eligible(certifying: Part, least: int) -> Ints:
+def find_eligible(certifying: Validation, least: int) -> Ints:
     """Codes of the classes that are believed often enough to be certified one by one."""
     codes, counts = np.unique(certifying.belief, return_counts=True)
     return np.asarray(codes[counts >= least])
 
 
-def check_enough(certifying: Part, each_class: bool, accuracy: float, confidence: float) -> int:
+def check_enough(
+    certifying: Validation, each_class: bool, accuracy: float, confidence: float
+) -> int:
     """The number of samples that a certificate takes without any error; refuse to try with less."""
     for value, name in ((accuracy, "accuracy"), (confidence, "confidence")):
         as_real(value, name, "lie between 0 and 1, both excluded", lambda number: 0 < number < 1)
@@ -256,3 +326,95 @@ def check_enough(certifying: Part, each_class: bool, accuracy: float, confidence
 
 def _name(code: int, classes: Labels | None) -> str:
     return str(code if classes is None else classes[code])
+
+
+PRICES = (0, 1, 2, 3, 4, 6, 8, 11, 16, 22, 32, 45, 64, 100, 200, 500, 1000)
+"""How many right answers an error costs: from coverage alone to almost no errors."""
+
+CAUTION = (0.01, 0.03, 0.1, 0.2, 0.35, 0.6, 1.0)
+"""Limits on the p-values of the classes to take, from only the sure ones to all."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A setting and the codes of the classes to certify one by one; None for all at once.
+
+    least_confidence: below which the model's confidence makes a sample IMK. level: see
+    `iknow.core.level`, if the setting is on a path.
+    """
+
+    neighborhoods: Mapping[str, Rule]
+    classes: tuple[int, ...] | None = None
+    least_confidence: float = -np.inf
+    level: float | None = None
+
+    def find_known(self, part: Validation) -> Bools:
+        """Which samples are IK, of shape (n,)."""
+        used = {layer: part.evidence[layer] for layer in self.neighborhoods}
+        known = find_known(used, part.belief, self.neighborhoods, self.classes)  # type: ignore[arg-type]
+        if part.confidence is None or np.isneginf(self.least_confidence):
+            return known
+        return known & (part.confidence >= self.least_confidence)
+
+    def count(self, part: Validation) -> tuple[Ints, Ints]:
+        """IK samples and errors among them: of all, or of each class; of shape (1,) or (m,)."""
+        known = self.find_known(part)
+        wrong = known & part.wrong
+        if self.classes is None:
+            return np.array([known.sum()]), np.array([wrong.sum()])
+        group, size = np.searchsorted(self.classes, part.belief), len(self.classes)
+        return np.bincount(group[known], minlength=size), np.bincount(group[wrong], minlength=size)
+
+
+def find_candidates(
+    part: Validation, rule: type[Rule], k: int | None, time_limit: float
+) -> tuple[list[Candidate], bool]:
+    """The best setting for each price of an error, and whether all are proven to be the best."""
+    objective = make_objective(part.evidence, part.belief, np.asarray(part.y_true), rule, k)
+    found: dict[tuple[float, ...], Candidate] = {}
+    deadline, proven = Deadline(time_limit), True
+    for position, price in enumerate(PRICES):
+        weights = np.where(objective.right == 1, 1, -price)
+        share = deadline.left() / (len(PRICES) - position)
+        try:
+            deepest = deepest_point(objective.lows, objective.highs, weights, share)
+        except NothingFoundError as nothing:  # the price is too high, or the time too short
+            proven &= nothing.proven
+            continue
+        proven &= deepest.proven
+        found[tuple(deepest.point)] = Candidate(objective.neighborhoods(deepest.point))
+    return list(found.values()), proven
+
+
+def rank(
+    settings: Sequence[Candidate],
+    part: Validation,
+    eligible: Ints | None,
+    accuracy: float,
+    least_share: float,
+) -> list[Candidate]:
+    """Candidates by how surely they reach the target on the samples that found them.
+
+    eligible: codes of the classes to certify one by one; None for all at once. least_share: the
+    share of IK samples that a class needs to be certified at all. A setting is a candidate with the
+    classes that look sure, and again with less sure ones: the first candidate that fails ends the
+    test, so sure classes must not wait for doubtful ones.
+    """
+    doubts: list[tuple[float, Candidate]] = []
+    for setting in settings:
+        classes = None if eligible is None else tuple(eligible.tolist())
+        every = replace(setting, classes=classes)
+        counts, errors = every.count(part)
+        doubt = p_values(errors, counts, accuracy)
+        if eligible is None:
+            doubts.append((float(doubt[0]), every))
+            continue
+        enough = counts >= least_share * len(part)
+        sizes = set()
+        for limit in CAUTION:
+            taken = enough & (doubt <= limit)
+            if taken.any() and taken.sum() not in sizes:
+                sizes.add(taken.sum())
+                sure = replace(setting, classes=tuple(eligible[taken].tolist()))
+                doubts.append((float(doubt[taken].max()), sure))
+    return [candidate for _, candidate in sorted(doubts, key=lambda each: each[0])]

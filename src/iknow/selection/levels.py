@@ -4,26 +4,57 @@ The path is laid before any label of the samples that certify is looked at, so a
 
     coverage       is matched by the level that this share of the validation samples reaches
     false alarm    is bounded without labels: see `limit_false_alarm`
-    accuracy       is certified by exact tests in turn: see `iknow.selection.level_guarantee`
+    accuracy       is certified by exact tests in turn: see `certify_level`
+
+**An accuracy**: as in `iknow.selection.guarantee`, a fifth of the samples chooses and the rest
+certifies. The first part lays the path, unless the user gives other samples for that, and says
+where on it exact tests begin: at the strictest level that looks safe, from there towards more
+coverage, until one fails.
+
+An accuracy may ask for more than the plain path gives, so a few variations of it (see
+`iknow.core.level`) compete for the largest coverage on the part that chooses, and the winner is
+certified on the other.
+
+**Mute layers**: in raw pixels of photographs the nearest training sample is often of another class,
+simply because it is as dark. Such a layer contradicts most beliefs, right or wrong, and would drag
+every level down. We ask how often the samples nearest to a reference sample have its believed
+class, a, and how often they would by chance, e. Cohen's kappa, (a - e) / (1 - e), is 0 for a layer
+that knows nothing and 1 for one that always agrees. A layer that does not come half way is left
+out: its word is closer to chance than to the model's. The truth is not asked, so the choice costs
+no label.
+
+Leaves agree with the trees they are from, but beyond the training data everything falls into the
+outermost ones: they cannot see how far away a sample is. So one layer besides them is always kept.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import product
 
 import numpy as np
 
-from iknow.core.arrays import Floats
+from iknow.core.arrays import Floats, Labels
 from iknow.core.level import Levels, refer
 from iknow.core.quorum import find_contrast, quorum_of
 from iknow.errors import InputError, SelectionError
+from iknow.metrics.hamming import LEAVES
 from iknow.rules import RelativeBall
-from iknow.selection.candidates import Candidate, Part
-from iknow.selection.copies import LEVEL, chance_of_copies
-from iknow.selection.matching import match_threshold
-from iknow.selection.meaning import find_meaningless
+from iknow.selection.coverage import match_threshold
+from iknow.selection.guarantee import (
+    STEPS,
+    Candidate,
+    check_enough,
+    find_eligible,
+    first_to_test,
+    least_samples,
+    p_values,
+    rank,
+    try_in_turn,
+)
 from iknow.selection.selection import Certificate, Selection, mean_or_nan
+from iknow.selection.validation import Validation, count_from, count_shared, split
 from iknow.selection.watch import Watch, make_watch
 
 MOST_REFERENCES = 100_000
@@ -31,7 +62,7 @@ MOST_REFERENCES = 100_000
 
 
 def lay_path(
-    part: Part,
+    part: Validation,
     layers: Sequence[str],
     *,
     nearness: float = 1.0,
@@ -52,19 +83,19 @@ def lay_path(
     )
 
 
-def find_levels(levels: Levels, part: Part) -> Floats:
+def find_levels(levels: Levels, part: Validation) -> Floats:
     """The level of each sample, of shape (n,)."""
     lowest: Floats = _hear(levels, part).min(axis=1)
     return lowest
 
 
-def watch_part(levels: Levels, part: Part) -> Watch | None:
+def watch_part(levels: Levels, part: Validation) -> Watch | None:
     """The watch of samples that did not lay the path."""
     voices = _hear(levels, part)
     return make_watch(voices.min(axis=1), part.belief, levels.by_layer(voices), list(levels.layers))
 
 
-def _hear(levels: Levels, part: Part) -> Floats:
+def _hear(levels: Levels, part: Validation) -> Floats:
     evidence = {layer: find_contrast(part.evidence[layer], part.belief) for layer in levels.layers}
     return levels.ranks(evidence, part.confidence)
 
@@ -76,14 +107,16 @@ def candidate_at(levels: Levels, level: float) -> Candidate:
     return Candidate(rules, least_confidence=least, level=level)
 
 
-def match_level(part: Part, reference: Part, coverage: float, confident: bool = False) -> Selection:
+def match_level(
+    part: Validation, reference: Validation, coverage: float, confident: bool = False
+) -> Selection:
     """Choose the level that this share of the samples reaches.
 
     reference: the samples that lay the path, often the same ones. confident: see `lay_path`.
     """
     if not 0 < coverage <= 1:
         raise InputError(f"a coverage to match must lie in (0, 1]; got {coverage}")
-    left_out = find_meaningless(reference)
+    left_out = find_mute_layers(reference)
     levels = lay_path(reference, kept_layers(part, left_out), confident=confident)
     found = find_levels(levels, part)
     if not (found > 0).any():
@@ -95,14 +128,14 @@ def match_level(part: Part, reference: Part, coverage: float, confident: bool = 
         )
     level = match_threshold(np.where(found > 0, found, -np.inf), coverage)
     level = min(max(level, float(found[found > 0].min())), float(found.max()))
-    apart = reference is not part and not _count_copies(part, reference)
+    apart = reference is not part and not count_shared(part, reference)
     watch = watch_part(levels, part) if apart else None
     chosen = candidate_at(levels, level)
     return record_level(part, levels, chosen, left_out, "matched", watch=watch)
 
 
 def limit_false_alarm(
-    part: Part, reference: Part, false_alarm: float, confident: bool = False
+    part: Validation, reference: Validation, false_alarm: float, confident: bool = False
 ) -> Selection:
     """Choose the largest level that an ordinary sample falls below with a bounded probability.
 
@@ -122,7 +155,7 @@ def limit_false_alarm(
             f"{int(np.ceil(1 / false_alarm)) - 1} samples besides those that lay the path; got "
             f"{len(part)}"
         )
-    left_out = find_meaningless(reference)
+    left_out = find_mute_layers(reference)
     levels = lay_path(reference, kept_layers(part, left_out), confident=confident)
     level = float(np.sort(find_levels(levels, part))[rank_allowed - 1])
     if level <= 0:
@@ -144,13 +177,13 @@ def limit_false_alarm(
     )
 
 
-def kept_layers(part: Part, left_out: Mapping[str, str]) -> tuple[str, ...]:
+def kept_layers(part: Validation, left_out: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(layer for layer in part.evidence if layer not in left_out)
 
 
-def _check_apart(part: Part, reference: Part) -> None:
+def _check_apart(part: Validation, reference: Validation) -> None:
     """Refuse samples that are reference samples too, beyond what chance explains."""
-    if copied := _count_copies(part, reference):
+    if copied := count_shared(part, reference):
         raise InputError(
             f"{copied} of the {len(part)} samples are reference samples too, and a sample ranks "
             "higher among those that include it, so the promise would not hold: give other "
@@ -158,27 +191,8 @@ def _check_apart(part: Part, reference: Part) -> None:
         )
 
 
-def _count_copies(part: Part, reference: Part) -> int:
-    """How many samples are reference samples too; 0 if chance explains them.
-
-    Copies have the same distances in every layer.
-    """
-    ours, others = (_distances_of(each) for each in (part, reference))
-    known = Counter(row.tobytes() for row in others)
-    copied = sum(row.tobytes() in known for row in ours)
-    repeated = sum(count for count in known.values() if count > 1)
-    unlikely = chance_of_copies(copied, len(ours), repeated, len(others)) <= LEVEL
-    return copied if unlikely else 0
-
-
-def _distances_of(part: Part) -> Floats:
-    contrasts = [find_contrast(each, part.belief) for each in part.evidence.values()]
-    columns = [column for each in contrasts for column in (each.own, each.other)]
-    return np.column_stack(columns)
-
-
 def record_level(
-    part: Part,
+    part: Validation,
     levels: Levels,
     chosen: Candidate,
     left_out: Mapping[str, str],
@@ -210,3 +224,180 @@ def record_level(
         left_out=dict(left_out),
         watch=watch,
     )
+
+
+NEARNESSES = (1.0, 0.5, 0.2, 0.05, 0.01)
+"""How much nearness may count, for an accuracy."""
+
+USUAL_COVERAGE = 0.75
+"""What to match if nothing is asked for and nothing can be certified."""
+
+FEWER_ERRORS = 10
+"""Without a goal, IK shall be wrong this many times less often than the model."""
+
+
+def certify_level(
+    whole: Validation,
+    reference: Validation | None,
+    *,
+    accuracy: float | None,
+    confidence: float = 0.95,
+    each_class: bool = False,
+    confident: bool | None = None,
+    classes: Labels | None = None,
+    random_state: int = 0,
+) -> Selection:
+    """Choose the largest coverage whose accuracy on IK is certified, along a path.
+
+    accuracy: to certify; None asks that IK be wrong ten times less often than the model, as judged
+    by the samples that choose. reference: further samples that lay the path; by default those that
+    choose, a fifth. confident: whether the model's confidence is a voice; None decides by what it
+    promises, but for the usual goal, which is to hold on strange data too, and leaves it out.
+    """
+    first, second = split(whole, random_state)
+    laying = first if reference is None else reference
+    target = _usual_accuracy(first) if accuracy is None else accuracy
+    least = check_enough(second, each_class, target, confidence)
+    left_out = find_mute_layers(laying)
+    layers = kept_layers(whole, left_out)
+    plain = lay_path(laying, layers, confident=confident is True)
+    if each_class:
+        settings = [candidate_at(plain, level) for level in _grid(plain, laying).tolist()]
+        eligible = find_eligible(second, least)
+        path, candidates = plain, rank(settings, first, eligible, target, least / len(second))
+    else:
+        paths = [plain] if accuracy is None else _variations(laying, layers, confident)
+        path, candidates = _most_promising(paths, laying, first, len(second), target, confidence)
+    chosen, certificate = try_in_turn(candidates, second, target, confidence, classes)
+    return record_level(
+        whole,
+        path,
+        chosen,
+        left_out,
+        "certified",
+        certificate=certificate,
+        watch=watch_part(path, second),
+    )
+
+
+def choose_usual(
+    whole: Validation,
+    reference: Validation | None,
+    confidence: float,
+    confident: bool = False,
+    random_state: int = 0,
+) -> Selection:
+    """Choose without a goal: the largest coverage on which IK is certified to be wrong ten times
+    less often than the model.
+
+    If the samples cannot certify that, it is the level that three quarters of them reach, and
+    `Selection.note` says how far the certificate got and what to ask for.
+    """
+    try:
+        return certify_level(
+            whole,
+            reference,
+            accuracy=None,
+            confidence=confidence,
+            confident=confident,
+            random_state=random_state,
+        )
+    except SelectionError as error:
+        laying = whole if reference is None else reference
+        return replace(match_level(whole, laying, USUAL_COVERAGE, confident), note=str(error))
+
+
+def _usual_accuracy(first: Validation) -> float:
+    """One error in ten of the model's, counting one error more than seen: none seen proves none."""
+    return 1 - (int(first.wrong.sum()) + 1) / (len(first) + 2) / FEWER_ERRORS
+
+
+def _variations(laying: Validation, layers: Sequence[str], confident: bool | None) -> list[Levels]:
+    """The plain path, and those on which nearness counts for less or the model is heard too."""
+    voices = [(True, False)] if confident is not True else []
+    if laying.confidence is not None and confident is not False:
+        voices += [(True, True), (False, True)]
+    return [
+        lay_path(laying, layers, nearness=nearness, clarity=clarity, confident=confident)
+        for (clarity, confident), nearness in product(voices, NEARNESSES)
+    ]
+
+
+def _most_promising(
+    paths: Sequence[Levels],
+    laying: Validation,
+    first: Validation,
+    n_second: int,
+    accuracy: float,
+    confidence: float,
+) -> tuple[Levels, list[Candidate]]:
+    """The path that promises the most coverage, the first of equals, and its candidates."""
+    judged = [_judge(path, laying, first, n_second, accuracy, confidence) for path in paths]
+    best = int(np.argmax([promise for promise, _ in judged]))
+    path, grid = paths[best], judged[best][1]
+    return path, [candidate_at(path, level) for level in grid.tolist()]
+
+
+def _grid(levels: Levels, laying: Validation) -> Floats:
+    """Levels from the strictest to the most lenient, evenly spaced in coverage."""
+    found = np.sort(find_levels(levels, laying))[::-1]
+    found = found[found > 0]
+    picked = np.linspace(0, max(0, len(found) - 1), STEPS).astype(int)
+    return np.unique(found[picked])[::-1] if len(found) else found
+
+
+def _judge(
+    levels: Levels,
+    laying: Validation,
+    first: Validation,
+    n_second: int,
+    accuracy: float,
+    confidence: float,
+) -> tuple[float, Floats]:
+    """The coverage that a path promises, and its levels from the surest to the most lenient.
+
+    Judged on the samples that choose, as if there were as many as certify.
+    """
+    grid = _grid(levels, laying)
+    if not len(grid):
+        return 0.0, grid
+    found, scale = find_levels(levels, first), n_second / len(first)
+    known, errors = count_from(found, grid), count_from(found[first.wrong], grid)
+    counts = np.rint(scale * known), np.rint(scale * errors)
+    # Those that certify may hold fewer IK samples, by two standard deviations, and need enough.
+    fewest = scale * (known - 2 * np.sqrt(known))
+    enough = fewest >= least_samples(accuracy, confidence)
+    surest = first_to_test(*counts, accuracy, confidence, enough)
+    doubts = p_values(counts[1], counts[0], accuracy)
+    passing = np.flatnonzero(doubts <= 1 - confidence)
+    promise = float(known[passing[-1]] / len(first)) if len(passing) else 0.0
+    return promise, grid[surest:]
+
+
+LEAST_KAPPA = 0.5
+
+
+def find_mute_layers(reference: Validation) -> dict[str, str]:
+    """The layers to leave out, with the reason in words.
+
+    One is always kept, the best; it is not that of leaves if there is another.
+    """
+    shares = np.bincount(reference.belief) / len(reference)
+    chance = float(np.square(shares).sum())
+    agreements: dict[str, float] = {}
+    for layer, evidence in reference.evidence.items():
+        contrast = find_contrast(evidence, reference.belief)
+        # A training set smaller than the quorum has no such neighbor, and supports no belief.
+        nearest = contrast.neighbor_distance(min(contrast.quorum[0], contrast.n_neighbors))
+        # Another class at distance 0 lets nothing be known: coarse leaves may put all in one.
+        agreements[layer] = float(np.mean((contrast.own <= nearest) & (contrast.other > 0)))
+    best = max(
+        [name for name in agreements if name != LEAVES] or [LEAVES], key=agreements.__getitem__
+    )
+    least = chance + LEAST_KAPPA * (1 - chance)
+    return {
+        layer: f"nearness means little in it: the nearest training samples have the believed class "
+        f"for {agreement:.0%} of the reference samples ({chance:.0%} by chance, {least:.0%} needed)"
+        for layer, agreement in agreements.items()
+        if agreement < least and layer != best
+    }

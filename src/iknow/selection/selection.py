@@ -21,7 +21,7 @@ from iknow.core.text import as_real, names, percent, shown
 from iknow.errors import InputError
 from iknow.rules import rule_from_dict, rule_to_dict
 from iknow.selection.goal import Goal
-from iknow.selection.level_record import levels_from_dict, levels_to_dict
+from iknow.selection.record import levels_from_dict, levels_to_dict
 from iknow.selection.watch import Watch
 
 ACCURACIES = ("accuracy", "accuracy_outside")

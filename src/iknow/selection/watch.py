@@ -19,23 +19,22 @@ would be watched. So the promise is about both steps together: for each way in w
 ends so and the alarm ever rings without drift is at most the alarm's rate.
 
 At most 20,000 samples are kept, drawn without looking at them. Their arrays are stored as the path
-is (`iknow.selection.level_record`): as base64 of little-endian values.
+is (`iknow.selection.record`): as base64 of little-endian values.
 """
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iknow.core.arrays import Floats, Ints
 from iknow.core.codes import NO_BELIEF
 from iknow.core.text import names, shown
 from iknow.errors import InputError
+from iknow.selection.record import check_entries, from_text, to_text
 
 MOST_WATCHED = 20_000
 
@@ -85,30 +84,27 @@ class Watch:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON, bit for bit."""
         return {
-            "levels": _to_text(self.levels, "<f8"),
-            "layer_levels": _to_text(self.layer_levels, "<f8"),
-            "belief": _to_text(self.belief, "<i8"),
+            "levels": to_text(self.levels),
+            "layer_levels": to_text(self.layer_levels),
+            "belief": to_text(self.belief, "<i8"),
             "layers": list(self.layers),
         }
 
     @classmethod
     def from_dict(cls, record: Any) -> Watch:
         """Return the watch that `to_dict` wrote; an `InputError` names what is wrong."""
-        keys = [each.name for each in fields(cls)]
-        if not isinstance(record, Mapping) or set(record) != set(keys):
-            came = names(list(record)) if isinstance(record, Mapping) else shown(record)
-            raise InputError(f"a watch must have the entries {names(keys)}; got {came}")
+        check_entries(record, tuple(each.name for each in fields(cls)), "a watch")
         layers = record["layers"]
         if not isinstance(layers, list) or not all(isinstance(each, str) for each in layers):
             raise InputError(f"the layers of a watch must be a list of names; got {shown(layers)}")
-        levels = _from_text(record["levels"], "<f8", "levels")
-        by_layer = _from_text(record["layer_levels"], "<f8", "layer_levels")
+        levels = from_text(record["levels"], "levels of a watch")
+        by_layer = from_text(record["layer_levels"], "layer_levels of a watch")
         if len(by_layer) != len(levels) * len(layers):
             raise InputError(
                 f"a watch of {len(levels)} samples and {len(layers)} layers has "
                 f"{len(levels) * len(layers)} layer levels; got {len(by_layer)}"
             )
-        belief = _from_text(record["belief"], "<i8", "belief")
+        belief = from_text(record["belief"], "belief of a watch", "<i8")
         return cls(levels, by_layer.reshape(len(levels), len(layers)), belief, tuple(layers))
 
 
@@ -125,18 +121,3 @@ def make_watch(
         rows = np.sort(np.random.default_rng(0).choice(len(levels), MOST_WATCHED, replace=False))
         levels, belief, layer_levels = levels[rows], belief[rows], layer_levels[rows]
     return Watch(levels, layer_levels, np.asarray(belief, np.int64), tuple(layers))
-
-
-def _to_text(values: NDArray[Any], kind: str) -> str:
-    return base64.b64encode(np.ascontiguousarray(values, dtype=kind).tobytes()).decode("ascii")
-
-
-def _from_text(text: Any, kind: str, where: str) -> NDArray[Any]:
-    try:
-        values = np.frombuffer(base64.b64decode(text.encode("ascii"), validate=True), dtype=kind)
-        values = values.astype(np.dtype(kind).newbyteorder("="))
-    except (AttributeError, ValueError):
-        values = np.empty(0)
-    if not len(values) or _to_text(values, kind) != text:  # base64 may be written in several ways
-        raise InputError(f"{where} of a watch must be {kind} values as base64; got {shown(text)}")
-    return values

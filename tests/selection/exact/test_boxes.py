@@ -7,7 +7,7 @@ import pytest
 
 from iknow.core.rule import axes_of, has_k
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
-from iknow.selection.objective import neighborhoods_at, sample_boxes
+from iknow.selection.exact.boxes import neighborhoods_at, sample_boxes
 
 RULES = [Ball, BallElseNearest, BallWithNearest, RelativeBall]
 

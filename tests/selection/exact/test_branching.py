@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from iknow.errors import InputError
-from iknow.selection.exact import deadline, depth
-from iknow.selection.exact import subdivision as cells
+from iknow.selection.exact import cells, depth
 from iknow.selection.exact.depth import NothingFoundError, deepest_point
 from tests.selection.exact.test_depth import depth_at, largest_depth, random_boxes
 from tests.selection.exact.test_sweep import crossed_slabs
@@ -45,7 +44,7 @@ class Clock:
 
     def __init__(self, monkeypatch):
         self.looks = 0
-        monkeypatch.setattr(deadline.time, "monotonic", self)
+        monkeypatch.setattr(cells.time, "monotonic", self)
 
     def __call__(self):
         self.looks += 1
@@ -117,10 +116,10 @@ def test_a_time_limit_is_a_number_of_seconds(limit):
 
 
 def test_a_deadline_counts_down():
-    soon = deadline.Deadline(1000)
+    soon = cells.Deadline(1000)
     assert 999 < soon.left() <= 1000
     assert not soon.is_over
-    assert deadline.Deadline(0).is_over
-    assert deadline.Deadline(np.inf).left() == np.inf
-    with pytest.raises(deadline.OutOfTimeError):
-        deadline.Deadline(0).check()
+    assert cells.Deadline(0).is_over
+    assert cells.Deadline(np.inf).left() == np.inf
+    with pytest.raises(cells.OutOfTimeError):
+        cells.Deadline(0).check()

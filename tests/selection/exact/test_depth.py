@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iknow.errors import SelectionError
-from iknow.selection.exact import depth
-from iknow.selection.exact import subdivision as cells
+from iknow.selection.exact import cells, depth
 from iknow.selection.exact.depth import _between, deepest_point, profile
 
 AXES = [1, 2, 3]

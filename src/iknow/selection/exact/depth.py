@@ -30,8 +30,17 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.errors import SelectionError
-from iknow.selection.exact.deadline import Deadline, OutOfTimeError, check_time_limit
-from iknow.selection.exact.subdivision import GRID_SIZE, Boxes, Cells, Grid, refine, whole_space
+from iknow.selection.exact.cells import (
+    GRID_SIZE,
+    Boxes,
+    Cells,
+    Deadline,
+    Grid,
+    OutOfTimeError,
+    check_time_limit,
+    refine,
+    whole_space,
+)
 from iknow.selection.exact.sweep import deepest_of_intervals, deepest_of_rectangles
 
 CORNERS_PER_ROUND = 1 << 23  # about how many corners of boxes to count in one round

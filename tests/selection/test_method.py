@@ -8,7 +8,7 @@ import pytest
 from iknow.errors import InputError, SelectionError
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 from iknow.selection import Goal, choose, match_coverage, select
-from iknow.selection.candidates import Part
+from iknow.selection.validation import Validation
 from iknow.testing import brute_force
 
 
@@ -43,42 +43,45 @@ def test_each_class_needs_an_accuracy():
 
 
 def test_without_more_the_goal_is_the_exact_maximum_of_coverage(data):
-    found = choose(Goal(), *data, Ball)
+    found = choose(Goal(), Validation(*data), Ball)
     assert repr(found) == repr(select(*data, Ball))
     assert found.optimal
 
 
 @pytest.mark.parametrize("method", ["grid", "bayes"])
 def test_the_goals_method_and_seed_are_used(method, data):
-    found = choose(Goal(method=method, k=3, random_state=5), *data, BallElseNearest)
+    found = choose(Goal(method=method, k=3, random_state=5), Validation(*data), BallElseNearest)
     assert repr(found) == repr(select(*data, BallElseNearest, method=method, k=3, random_state=5))
     assert found.method == method
 
 
 @pytest.mark.parametrize("rule", [BallElseNearest, BallWithNearest])
 def test_several_k_are_tried(rule, data):
-    found = choose(Goal(k=[1, 3, 9]), *data, rule)
-    singles = [choose(Goal(k=k), *data, rule) for k in (1, 3, 9)]
+    found = choose(Goal(k=[1, 3, 9]), Validation(*data), rule)
+    singles = [choose(Goal(k=k), Validation(*data), rule) for k in (1, 3, 9)]
     assert found.coverage == max(single.coverage for single in singles)
 
 
 def test_a_coverage_is_matched(data):
-    found = choose(Goal(coverage=0.6), *data, Nearest)
+    found = choose(Goal(coverage=0.6), Validation(*data), Nearest)
     assert repr(found) == repr(match_coverage(*data, Nearest, 0.6))
     assert found.method == "matched"
-    assert choose(Goal(coverage=0.6), *data, RelativeBall).coverage == pytest.approx(
+    assert choose(Goal(coverage=0.6), Validation(*data), RelativeBall).coverage == pytest.approx(
         0.6, abs=1.001 / 200
     )
 
 
 def test_a_coverage_of_a_ball_is_refused(data):
     with pytest.raises(SelectionError, match="Nearest and RelativeBall; Ball can be tuned"):
-        choose(Goal(coverage=0.6), *data, Ball)
+        choose(Goal(coverage=0.6), Validation(*data), Ball)
 
 
 def test_an_accuracy_is_certified_for_the_classes_by_name(data):
     found = choose(
-        Goal(accuracy=0.8, each_class=True), *data, Ball, classes=np.array(["x", "y", "z"])
+        Goal(accuracy=0.8, each_class=True),
+        Validation(*data),
+        Ball,
+        classes=np.array(["x", "y", "z"]),
     )
     assert found.certificate.accuracy == 0.8
     assert set(found.certificate.by_class) == {"x", "y", "z"}
@@ -86,25 +89,25 @@ def test_an_accuracy_is_certified_for_the_classes_by_name(data):
 
 
 def test_a_relative_ball_can_be_certified(data):
-    found = choose(Goal(accuracy=0.8), *data, RelativeBall)
+    found = choose(Goal(accuracy=0.8), Validation(*data), RelativeBall)
     assert {type(rule) for rule in found.neighborhoods.values()} == {RelativeBall}
     assert found.certificate.bound >= 0.8
 
 
 def test_a_guarantee_needs_one_k(data):
     with pytest.raises(InputError, match=r"one k, not several; got \[1, 3\]"):
-        choose(Goal(accuracy=0.9, k=[1, 3]), *data, BallElseNearest)
-    found = choose(Goal(accuracy=0.8, k=np.int64(3)), *data, BallElseNearest)
+        choose(Goal(accuracy=0.9, k=[1, 3]), Validation(*data), BallElseNearest)
+    found = choose(Goal(accuracy=0.8, k=np.int64(3)), Validation(*data), BallElseNearest)
     assert {rule.k for rule in found.neighborhoods.values()} == {3}
 
 
 def test_without_a_goal_levels_certify_or_say_how_far_they_got(data):
     """200 samples are too few for a tenth of the model's errors."""
-    found = choose(Goal(), *data, RelativeBall)
+    found = choose(Goal(), Validation(*data), RelativeBall)
     assert found.coverage == pytest.approx(0.75, abs=1.001 / 200)
     assert found.certificate is None
     assert "too few samples: certifying an accuracy of" in found.note
-    matched = choose(Goal(coverage=0.75), *data, RelativeBall)
+    matched = choose(Goal(coverage=0.75), Validation(*data), RelativeBall)
     assert repr(found.neighborhoods) == repr(matched.neighborhoods)
     assert matched.note == ""
 
@@ -113,16 +116,16 @@ def test_without_a_goal_levels_certify_or_say_how_far_they_got(data):
 def test_an_accuracy_along_levels_needs_labels(goal, data):
     evidence, belief, _ = data
     with pytest.raises(InputError, match="an accuracy needs labels: give y too, or ask for"):
-        choose(goal, evidence, belief, None, RelativeBall)
+        choose(goal, Validation(evidence, belief, None), RelativeBall)
 
 
 @pytest.mark.parametrize("goal", [Goal(coverage=0.6), Goal(false_alarm=0.1)])
 def test_other_goals_along_levels_need_no_labels_and_do_not_look_at_them(goal, data):
     evidence, belief, y_true = data
-    without = choose(goal, evidence, belief, None, RelativeBall)
+    without = choose(goal, Validation(evidence, belief, None), RelativeBall)
     assert np.isnan([without.accuracy, without.accuracy_outside]).all()
     for labels in (y_true, (y_true + 1) % 3):
-        found = choose(goal, evidence, belief, labels, RelativeBall)
+        found = choose(goal, Validation(evidence, belief, labels), RelativeBall)
         assert found.neighborhoods == without.neighborhoods
 
 
@@ -130,11 +133,11 @@ def test_other_goals_along_levels_need_no_labels_and_do_not_look_at_them(goal, d
 def test_rules_without_levels_need_labels_and_take_no_reference(rule, data):
     evidence, belief, y_true = data
     with pytest.raises(InputError, match=f"tuning {rule.__name__} needs labels"):
-        choose(Goal(k=1), evidence, belief, None, rule)
-    for more in ({"reference": Part(evidence, belief, None)}, {}):
+        choose(Goal(k=1), Validation(evidence, belief, None), rule)
+    for more in ({"reference": Validation(evidence, belief, None)}, {}):
         goal = Goal() if more else Goal(false_alarm=0.1)
         with pytest.raises(InputError, match=f"need a rule with levels.*got {rule.__name__}"):
-            choose(goal, evidence, belief, y_true, rule, **more)
+            choose(goal, Validation(evidence, belief, y_true), rule, **more)
 
 
 @pytest.mark.parametrize(

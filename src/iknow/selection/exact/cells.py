@@ -1,4 +1,4 @@
-"""Subdivision: bounding the depth of boxes on a grid, all cells at once.
+"""Cells: bounding the depth of boxes on a grid, all cells at once.
 
 Boxes and cells are ranges of whole numbers, [low, high) on every axis. The value of a point is the
 total weight of the boxes around it; weights may be negative. For a cell
@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Ints
-from iknow.selection.exact.deadline import Deadline
+from iknow.core.text import as_real
 
 GRID_SIZE = 1 << 19  # about the most cells to cut a set of cells into
 CORNERS_AT_ONCE = 1 << 20  # corners of boxes to count in one go, which bounds the memory
@@ -253,3 +254,31 @@ def _ranges(starts: Ints, counts: Ints) -> Ints:
     """start, start + 1, ..., as many as its count, for each start one after the other."""
     numbers: Ints = np.arange(counts.sum()) + np.repeat(starts + counts - np.cumsum(counts), counts)
     return numbers
+
+
+class OutOfTimeError(Exception):
+    """A deadline passed in the middle of a search."""
+
+
+class Deadline:
+    """A moment some seconds from now."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+
+    def left(self) -> float:
+        """Seconds until then; 0 when it is over."""
+        return max(0.0, self._end - time.monotonic())
+
+    @property
+    def is_over(self) -> bool:
+        return self.left() == 0
+
+    def check(self) -> None:
+        if self.is_over:
+            raise OutOfTimeError
+
+
+def check_time_limit(seconds: object) -> None:
+    """Check that a time limit is a number of seconds; inf for none."""
+    as_real(seconds, "time_limit", "be a number of seconds >= 0", lambda number: number >= 0)

@@ -5,9 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from iknow.selection.exact import subdivision as cells
-from iknow.selection.exact.deadline import Deadline
-from iknow.selection.exact.subdivision import Boxes, refine, whole_space
+from iknow.selection.exact import cells
+from iknow.selection.exact.cells import Boxes, Deadline, refine, whole_space
 
 NO_HURRY = Deadline(np.inf)
 

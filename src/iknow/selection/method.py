@@ -1,62 +1,52 @@
-"""Goals: the method that serves what a user asks tuning for."""
+"""The method that serves what a user asks tuning for."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from iknow.core.arrays import Floats, Ints, Labels
+from iknow.core.arrays import Labels
 from iknow.core.rule import Rule
 from iknow.errors import InputError
-from iknow.selection.candidates import Part
-from iknow.selection.coverage import check_validation, select
+from iknow.selection.coverage import match_coverage, select
 from iknow.selection.goal import Goal
-from iknow.selection.guarantee import certify, split
-from iknow.selection.level_guarantee import certify_level, choose_usual
-from iknow.selection.levels import limit_false_alarm, match_level
-from iknow.selection.matching import match_coverage
-from iknow.selection.selection import Selection, ValidationEvidence
+from iknow.selection.guarantee import certify
+from iknow.selection.levels import certify_level, choose_usual, limit_false_alarm, match_level
+from iknow.selection.selection import Selection
+from iknow.selection.validation import Validation, check_validation, split
 
 
 def choose(
     goal: Goal,
-    evidence: ValidationEvidence,
-    belief: Ints,
-    y_true: Ints | None,
+    validation: Validation,
     rule: type[Rule],
     classes: Labels | None = None,
     *,
-    confidence: Floats | None = None,
-    from_probabilities: bool = False,
-    reference: Part | None = None,
+    reference: Validation | None = None,
 ) -> Selection:
     """Choose the neighborhoods that serve a goal on validation data.
 
     Args:
         goal: What to tune for.
-        evidence: Evidence about n validation samples, by layer.
-        belief: What the model believes, as class codes of shape (n,).
-        y_true: The truth, as class codes of shape (n,); None if the goal needs no labels.
+        validation: What is known about n samples; their labels, if the goal needs them.
         rule: The rule whose parameters to choose, such as `Ball`.
         classes: Labels of shape (n_classes,), to name classes in certificates and errors.
-        confidence: The model's, of shape (n,), as one more voice that levels may hear.
-        from_probabilities: Whether it was found from probabilities.
         reference: Further samples, without labels, that say what is ordinary.
 
     Examples:
-        >>> choose(Goal(coverage=0.8), evidence, belief, y_true, Nearest).neighborhoods["input"]
+        >>> validation = Validation(evidence, belief, y_true)
+        >>> choose(Goal(coverage=0.8), validation, Nearest).neighborhoods["input"]
         Nearest(k=6)
     """
     if rule.by_level and goal.method == "exact":
-        whole = Part(evidence, belief, y_true, confidence, from_probabilities)
-        return _choose_level(goal, whole, reference, classes)
+        return _choose_level(goal, validation, reference, classes)
     if reference is not None or goal.false_alarm is not None:
         raise InputError(
             f"false_alarm and reference need a rule with levels, such as RelativeBall; got "
             f"{rule.__name__}"
         )
-    if y_true is None:
+    if validation.y_true is None:
         raise InputError(f"tuning {rule.__name__} needs labels: give y too")
-    data = evidence, belief, y_true, rule
+    data = validation.evidence, validation.belief, validation.y_true, rule
     if goal.coverage is not None:
         return match_coverage(*data, goal.coverage)
     if goal.accuracy is not None:
@@ -82,7 +72,7 @@ def choose(
 
 
 def _choose_level(
-    goal: Goal, whole: Part, reference: Part | None, classes: Labels | None
+    goal: Goal, whole: Validation, reference: Validation | None, classes: Labels | None
 ) -> Selection:
     """Choose a level on the path that reference samples fix."""
     truth = whole.belief if whole.y_true is None else whole.y_true

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import binom, binomtest
 
 from iknow.errors import InputError
-from iknow.selection.copies import LEVEL, SUSPICIOUS, chance_of_copies, check_unseen
+from iknow.selection.validation import LEVEL, SUSPICIOUS, chance_of_copies, check_unseen
 
 
 def split_counts(values, n_validation, rng):

@@ -1,0 +1,141 @@
+"""Validation: samples that trained nothing, as selection sees them.
+
+A part of the samples chooses and the rest certifies, drawn at random.
+
+**Seen before?** What is tuned or certified on training samples holds for them alone. Yet data may
+repeat itself, so a copy, a sample at distance 0 in every layer, proves nothing by itself. But after
+a random split a validation sample has a copy in the training set as often as a training sample has
+one among the others. So we compare the two shares by Fisher's exact test.
+
+Training samples that are alike come at least in pairs, and both count, so the test takes half as
+many independent observations. (With pairs that is exact: given that a pair is not both in the
+validation set, it is divided with probability n / (n + N / 2).) Validation samples that are alike
+are not independent either: all of them have a copy, or none. If a quarter of the training samples
+or more have copies, validation samples count as no more than the training set; if fewer, as
+something in between.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import hypergeom
+
+from iknow.core.arrays import Bools, Floats, Ints
+from iknow.core.quorum import ValidationEvidence, find_contrast
+from iknow.errors import InputError
+
+SHARE_TO_CHOOSE = 5
+"""One sample in five chooses and four certify: a bound takes many samples and a choice few."""
+
+
+@dataclass(frozen=True, eq=False)
+class Validation:
+    """Validation samples: evidence by layer, belief and truth as codes of shape (n,).
+
+    y_true may be absent where labels are not needed. confidence: the model's, see
+    `iknow.core.level.log_odds`, of shape (n,), if known; from_probabilities: as there.
+    """
+
+    evidence: ValidationEvidence
+    belief: Ints
+    y_true: Ints | None
+    confidence: Floats | None = None
+    from_probabilities: bool = False
+
+    def __len__(self) -> int:
+        return len(self.belief)
+
+    def __getitem__(self, rows: Ints) -> Validation:
+        evidence = {layer: batch[rows] for layer, batch in self.evidence.items()}
+        truth = None if self.y_true is None else self.y_true[rows]
+        confidence = None if self.confidence is None else self.confidence[rows]
+        columns = self.belief[rows], truth, confidence, self.from_probabilities
+        return Validation(evidence, *columns)  # type: ignore[arg-type]
+
+    @property
+    def wrong(self) -> Bools:
+        """Mask of shape (n,) of the wrong beliefs."""
+        if self.y_true is None:
+            raise InputError("an accuracy needs labels: give y too")
+        return np.asarray(self.belief != self.y_true)
+
+
+def check_validation(evidence: ValidationEvidence, belief: Ints, y_true: Ints) -> None:
+    sizes = {len(belief), len(y_true), *(len(layer) for layer in evidence.values())}
+    if len(sizes) != 1 or sizes == {0} or not evidence:
+        raise InputError(
+            "evidence of at least one layer, belief and truth must be about the same samples, at "
+            f"least one; got {len(belief)} beliefs, {len(y_true)} truths and evidence about "
+            f"{[len(layer) for layer in evidence.values()]}"
+        )
+
+
+def split(
+    whole: Validation, random_state: int, share: int = SHARE_TO_CHOOSE
+) -> tuple[Validation, Validation]:
+    """The samples that choose, one in `share`, and those that certify, drawn at random."""
+    order = np.random.default_rng(random_state).permutation(len(whole))
+    cut = max(1, len(order) // share)
+    return whole[np.sort(order[:cut])], whole[np.sort(order[cut:])]
+
+
+def count_from(found: Floats, grid: Floats) -> Ints:
+    """How many levels are at least each of `grid`."""
+    return len(found) - np.searchsorted(np.sort(found), grid, side="left")
+
+
+LEVEL = 1e-4  # of honest random splits, at most this share is refused
+SUSPICIOUS = 1e-2  # and this share warned about: few copies or training samples prove no more
+
+
+def check_unseen(n_copied: int, n_samples: int, n_repeated: int, n_training: int) -> None:
+    """Refuse validation data with more copies than a random split explains, or warn.
+
+    Of the `n_samples` validation samples, `n_copied` have a copy in the training set; of the
+    `n_training` training samples, `n_repeated` have one among the others.
+    """
+    chance = chance_of_copies(n_copied, n_samples, n_repeated, n_training)
+    if chance > SUSPICIOUS:
+        return
+    message = (
+        f"{n_copied} of the {n_samples} validation samples are copies of training samples, while "
+        f"{n_repeated} of {n_training} training samples have a copy among the others: a random "
+        f"split gives that with a probability of {max(chance, 1e-99):.0e}. What you choose or "
+        "certify on samples that fit has seen says nothing about new ones: give others, or leave "
+        "the copies out"
+    )
+    if chance <= LEVEL:
+        raise InputError(message)
+    warnings.warn(message, stacklevel=4)
+
+
+def chance_of_copies(n_copied: int, n_samples: int, n_repeated: int, n_training: int) -> float:
+    """An upper bound on the probability that a random split gives `n_copied` copies or more."""
+    pairs, independent = n_repeated // 2, n_training // 2
+    repeating = min(1.0, 4 * n_repeated / max(n_training, 1))
+    n_told = int((1 - repeating) * n_samples + repeating * min(n_samples, independent))
+    copied = n_copied * n_told // max(n_samples, 1)
+    return float(hypergeom.sf(copied - 1, independent + n_told, pairs + copied, n_told))
+
+
+def count_shared(part: Validation, reference: Validation) -> int:
+    """How many samples are reference samples too; 0 if chance explains them.
+
+    Copies have the same distances in every layer.
+    """
+    ours, others = (_distances_of(each) for each in (part, reference))
+    known = Counter(row.tobytes() for row in others)
+    copied = sum(row.tobytes() in known for row in ours)
+    repeated = sum(count for count in known.values() if count > 1)
+    unlikely = chance_of_copies(copied, len(ours), repeated, len(others)) <= LEVEL
+    return copied if unlikely else 0
+
+
+def _distances_of(part: Validation) -> Floats:
+    contrasts = [find_contrast(each, part.belief) for each in part.evidence.values()]
+    columns = [column for each in contrasts for column in (each.own, each.other)]
+    return np.column_stack(columns)
