@@ -20,6 +20,7 @@ from iknow import (
     Reason,
     RelativeBall,
 )
+from iknow.core.level import Levels, Voice
 
 
 def distance(x, z):
@@ -106,3 +107,13 @@ def assertion_of(belief, supports, invalid=False):
         return Assertion.IDK, Reason.CONTRADICTION
     overlap = any(len(support) > 1 for support in supports)
     return Assertion.IMK, Reason.OVERLAP if overlap else Reason.DISAGREEMENT
+
+
+def make_levels(layers, confidence=None, **options):
+    """Levels of reference samples: by layer their d_g and d_¬g / d_g, each ascending."""
+    voices = []
+    for layer, (own, ratio) in layers.items():
+        voices.append(Voice("nearness", layer, np.sort(-np.asarray(own, dtype=float))))
+        voices.append(Voice("clarity", layer, np.asarray(ratio, dtype=float)))
+    voices += [] if confidence is None else [Voice("confidence", None, confidence)]
+    return Levels(tuple(voices), **options)

@@ -199,6 +199,24 @@ def plainly(value: Any) -> Any:
     return astuple(value) if is_dataclass(value) and not isinstance(value, type) else str(value)
 
 
+def read_levels(levels: Any) -> Answers:
+    """What reference samples say, ascending, by layer and voice."""
+    if not hasattr(levels, "hears_model"):
+        sides = ("own", "ratio") if levels.clarity else ("own",)
+        layers = {k: {side: getattr(v, side) for side in sides} for k, v in levels.layers.items()}
+        return layers | {"confidence": levels.confidence, "nearness": levels.nearness}
+    found: Answers = {layer: {} for layer in levels.layers} | {"confidence": None}
+    for voice in levels.voices:
+        if voice.name == "nearness":
+            found[voice.layer]["own"] = -voice.reference[::-1]
+            found["nearness"] = voice.budget
+        elif voice.name == "clarity":
+            found[voice.layer]["ratio"] = voice.reference
+        else:
+            found["confidence"] = voice.reference
+    return found
+
+
 def read_selection(classifier: Any) -> Answers:
     chosen = getattr(classifier, "selection_", None)
     if chosen is None:
@@ -210,8 +228,7 @@ def read_selection(classifier: Any) -> Answers:
     found["rules"] = {layer: [type(rule).__name__, vars(rule)] for layer, rule in rules}
     found["left_out"] = sorted(chosen.left_out)
     if (levels := chosen.levels) is not None:
-        layers = {layer: dict(vars(each)) for layer, each in levels.layers.items()}
-        found["levels"] = layers | {"quorum": levels.quorum, "confidence": levels.confidence}
+        found["levels"] = read_levels(levels) | {"quorum": levels.quorum}
     found["watch"] = None if chosen.watch is None else vars(chosen.watch)
     return found
 

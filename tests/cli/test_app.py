@@ -469,9 +469,9 @@ def test_reference_samples_lay_the_path(folder, wine):
     direct = EpistemicClassifier(FrozenEstimator(joblib.load("model.joblib")))
     direct.fit(X[:90], y[:90]).tune(X[90:130], coverage=0.5, reference=X[130:170])
     assert made.neighborhoods_ == direct.neighborhoods_
-    made, direct = made.selection_.levels.layers, direct.selection_.levels.layers
-    for layer in direct:
-        np.testing.assert_array_equal(made[layer].own, direct[layer].own)
+    pairs = zip(made.selection_.levels.voices, direct.selection_.levels.voices, strict=True)
+    for one, other in pairs:
+        np.testing.assert_array_equal(one.reference, other.reference)
     words = ["fit", "train.npz", "--validation", "val.npz", "--model", "model.joblib"]
     said = fail(*words, "-o", "c.iknow", "--paper", "--reference", "ordinary.npy")
     assert "reference need a rule with levels" in said

@@ -65,9 +65,9 @@ def test_metrics_are_for_all_layers_or_for_one(irises, iknow):
 
 def test_doubt_is_a_voice_if_asked_for(irises, iknow):
     iknow(*FIT, "--coverage", "0.5", "--doubt")
-    assert load().selection_.levels.confidence is not None
+    assert load().selection_.levels.hears_model
     iknow(*FIT, "--coverage", "0.5", "--no-doubt")
-    assert load().selection_.levels.confidence is None
+    assert not load().selection_.levels.hears_model
 
 
 def test_classes_name_the_scores_of_a_model(irises, iknow):

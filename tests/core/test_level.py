@@ -11,17 +11,16 @@ from hypothesis.extra.numpy import arrays
 
 from iknow.core.codes import NO_BELIEF
 from iknow.core.level import (
-    Levels,
-    Reference,
+    Voice,
     are_probabilities,
     least_ratio,
     log_odds,
-    refer,
 )
 from iknow.core.quorum import Contrast
 from iknow.errors import InputError
 from iknow.selection.levels import candidate_at, find_levels, lay_path
 from iknow.selection.validation import Validation
+from tests.oracles import make_levels
 
 # Few values, so that they tie; thirds, so that products round.
 few = st.sampled_from([0.0, 1 / 3, 0.5, 1.0, 1.1, 2.0, 3.0, 3.3, math.inf])
@@ -52,18 +51,20 @@ variations = st.fixed_dictionaries(
 
 def level_by_hand(levels, part, i):
     """The definition, one sample and one share at a time."""
-    voices, n = [], levels.n_samples
-    for layer, reference in levels.layers.items():
-        own, other = float(part.evidence[layer].own[i]), float(part.evidence[layer].other[i])
+    said, n = [1.0], levels.n_samples
+    for voice in levels.voices:
+        if voice.layer is None:
+            said.append(sum(each <= part.confidence[i] for each in voice.reference) / n)
+            continue
+        evidence = part.evidence[voice.layer]
+        own, other = float(evidence.own[i]), float(evidence.other[i])
         if own == math.inf or other == 0:
             return 0.0
-        voices.append(sum(each >= own for each in reference.own) / n / levels.nearness)
-        if levels.clarity:
-            ratio = float(least_ratio(np.array([own]), np.array([other]))[0])
-            voices.append(sum(each <= ratio for each in reference.ratio) / n)
-    if levels.confidence is not None:
-        voices.append(sum(each <= part.confidence[i] for each in levels.confidence) / n)
-    return min(1.0, *voices)
+        value = -own
+        if voice.name == "clarity":
+            value = float(least_ratio(np.array([own]), np.array([other]))[0])
+        said.append(sum(each <= value for each in voice.reference) / n / voice.budget)
+    return min(said)
 
 
 @given(parts(), parts(), variations)
@@ -154,8 +155,7 @@ def test_the_least_ratio_reaches_the_other_class_and_none_below_does(own, other)
 
 
 def test_a_class_without_samples_and_a_contradiction_on_the_spot_are_never_ik():
-    reference = Reference(np.array([1.0, math.inf]), np.array([0.0, 0.0]))
-    levels = Levels({"only": reference})
+    levels = make_levels({"only": ([1.0, math.inf], [0.0, 0.0])})
     own, other = np.array([math.inf, 1.0, 1.0]), np.array([1.0, 0.0, 0.5])
     contrast = Contrast(own, other, np.empty((3, 0)))
     np.testing.assert_array_equal(levels.ranks({"only": contrast}, None).min(axis=1), [0, 0, 1])
@@ -169,7 +169,7 @@ def test_voices_are_named_in_the_order_of_what_they_say():
         np.array([3.0, 5.0]),
     )
     levels = lay_path(part, ("a",), confident=True)
-    assert levels.voices() == [
+    assert list(map(str, levels.voices)) == [
         "nearness in a",
         "clarity in a",
         "confidence",
@@ -179,32 +179,32 @@ def test_voices_are_named_in_the_order_of_what_they_say():
 
 
 def one_layer(n=2):
-    return {"a": refer(Contrast(np.ones(n), np.ones(n), np.empty((n, 0))))}
+    return {"a": (np.ones(n), np.ones(n))}
 
 
 def test_a_path_needs_reference_samples_the_same_in_every_layer():
     with pytest.raises(InputError, match=r"at least one reference sample.*got \[0\]"):
-        Levels(one_layer(0))
-    with pytest.raises(InputError, match=r"the same ones in every layer; got \[2, 3\]"):
-        Levels({**one_layer(2), "b": one_layer(3)["a"]})
-    with pytest.raises(InputError, match=r"the same ones in every layer; got \[2, 3\]"):
-        Levels(one_layer(2), confidence=np.ones(3))
+        make_levels(one_layer(0))
+    with pytest.raises(InputError, match=r"the same ones for every voice; got \[2, 3\]"):
+        make_levels({**one_layer(2), "b": one_layer(3)["a"]})
+    with pytest.raises(InputError, match=r"the same ones for every voice; got \[2, 3\]"):
+        make_levels(one_layer(2), confidence=np.ones(3))
 
 
-@pytest.mark.parametrize("nearness", [0.0, -1.0, 1.5, math.nan])
-def test_nearness_counts_for_something_and_at_most_as_much_as_clarity(nearness):
-    with pytest.raises(InputError, match=r"nearness must lie in \(0, 1\]"):
-        Levels(one_layer(), nearness=nearness)
+@pytest.mark.parametrize("budget", [0.0, -1.0, 1.5, math.nan])
+def test_a_voice_has_a_budget_above_0_up_to_1(budget):
+    with pytest.raises(InputError, match=r"the budget of a voice must lie in \(0, 1\]"):
+        Voice("nearness", "a", np.ones(2), budget)
 
 
 @pytest.mark.parametrize("level", [0.0, -0.5, 1.1, math.nan])
 def test_there_are_settings_for_levels_above_0_up_to_1(level):
     with pytest.raises(InputError, match=r"a level must lie in \(0, 1\]"):
-        Levels(one_layer()).at(level)
+        make_levels(one_layer()).at(level)
 
 
 def test_a_path_that_hears_the_model_needs_its_confidence():
-    levels = Levels(one_layer(), confidence=np.ones(2))
+    levels = make_levels(one_layer(), confidence=np.ones(2))
     evidence = {"a": Contrast(np.ones(1), np.ones(1), np.empty((1, 0)))}
     with pytest.raises(InputError, match="the model's confidence is a voice on this path"):
         levels.ranks(evidence, None)

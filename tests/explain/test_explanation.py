@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from iknow.core.assertion import Assertion, Reason
-from iknow.core.level import Levels, Reference
 from iknow.core.slack import ChangePoint, Slack
 from iknow.explain.explanation import SENTENCES
 from iknow.explain.layer import Exemplar, LayerExplanation
 from iknow.explain.picture import Features, as_image
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
 from tests import oracles
+from tests.oracles import make_levels
 
 CLASSES = np.array(["cat", "dog", "owl"])
 
@@ -289,9 +289,8 @@ def test_an_ik_says_what_changes_it_stands(crowd, assess_by):
 
 
 def test_a_level_is_told_with_what_holds_it_down(crowd, assess_by):
-    reference = Reference(own=np.array([0.5, 2.0, 4.0, 4.0]), ratio=np.array([1.0, 2.0, 3.5, 4.0]))
     rule = RelativeBall(1.5, 1.0)
-    levels = Levels({"layer0": reference})
+    levels = make_levels({"layer0": ([0.5, 2.0, 4.0, 4.0], [1.0, 2.0, 3.5, 4.0])})
     explanation = assess_by([crowd], [rule], [0], CLASSES, levels=levels).explain(0)
     # Three of four reference samples are as far as 1; one of four is at most 1.5 times as clear.
     assert (explanation.level, explanation.weakest) == (0.25, "clarity in layer0")

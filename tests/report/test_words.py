@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from iknow import Assertion, Ball, evaluate
-from iknow.core.level import Levels, Reference
 from iknow.core.robustness import Movement
 from iknow.report import make_html
 from iknow.report.promises import describe_certificate, holds_here
 from iknow.report.words import summarise
+from tests.oracles import make_levels
 
 
 def words(assessment, y_true=None, selection=None):
@@ -91,8 +91,7 @@ def test_the_summary_counts(radius, assessed):
 
 def test_what_levels_promise_and_leave_out_is_told(assessed, selection_for):
     assessment, y_true = assessed()
-    reference = Reference(np.array([1.0]), np.array([1.0]))
-    levels = Levels({"hidden": reference, "logits": reference})
+    levels = make_levels({"hidden": ([1.0], [1.0]), "logits": ([1.0], [1.0])})
     leveled = replace(assessment, levels=levels)
     selection = replace(
         selection_for(assessment, None),

@@ -21,10 +21,11 @@ def test_more_reference_samples_than_a_bundle_holds_are_drawn_at_random(monkeypa
     assert whole.n_samples == 5_000
     monkeypatch.setattr(choosing, "MOST_REFERENCES", 500)
     drawn = choosing.lay_path(part, ["a", "b"], confident=True)
-    assert drawn.n_samples == len(drawn.confidence) == 500
+    assert drawn.n_samples == 500
     # The same samples in every layer and for the model.
-    np.testing.assert_array_equal(drawn.layers["a"].own, drawn.confidence)
-    np.testing.assert_array_equal(drawn.layers["a"].ratio, drawn.layers["b"].ratio)
+    near, clear, _, other_clear, confidence = (voice.reference for voice in drawn.voices)
+    np.testing.assert_array_equal(-near[::-1], confidence)
+    np.testing.assert_array_equal(clear, other_clear)
     # Not the nearest, nor every tenth: ranks differ from the true ones by chance alone.
     gap = np.abs(choosing.find_levels(drawn, part) - choosing.find_levels(whole, part)).max()
     assert 0 < gap < 1.63 / np.sqrt(500)  # Kolmogorov's bound at 99%

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iknow import Assertion, Reason, as_features, as_image, as_series
-from iknow.core.level import Levels, Reference
 from iknow.explain.on_request import OnRequest
 from iknow.explain.picture import Image
 from iknow.service import live as live_module
 from iknow.service.live import LATELY, N_RECENT, N_UNKNOWN, Live, Recent
 from iknow.service.seen import LONGEST_SIDE, MOST_AT_ONCE, Looker, Seen, as_plain_picture
 from iknow.service.tally import N_BINS, PER_OCTAVE, Buckets, bin_of, quantiles
+from tests.oracles import make_levels
 
 START = 1_000_000.0
 
@@ -43,8 +43,7 @@ def live(clock):
 @pytest.fixture
 def leveled(assessment):
     """The six predictions with levels: two reference samples in a layer."""
-    ordinary = {"hidden": Reference(np.array([1.0, 2.0]), np.array([2.0, 4.0]))}
-    return replace(assessment, levels=Levels(ordinary))
+    return replace(assessment, levels=make_levels({"hidden": ([1.0, 2.0], [2.0, 4.0])}))
 
 
 def seen_of(n, seed=0):

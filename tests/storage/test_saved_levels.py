@@ -5,13 +5,13 @@ import copy
 import hashlib
 import json
 import random
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from iknow import Ball, EpistemicClassifier, Reason
-from iknow.core.level import Levels, Reference
+from iknow.core.level import Levels, Voice
 from iknow.errors import BundleError, InputError
 from iknow.models.precomputed import PrecomputedModel
 from iknow.selection import Selection
@@ -55,16 +55,10 @@ def same_bits(one, other):
 
 
 def assert_same_levels(one, other):
-    assert list(one.layers) == list(other.layers)
-    for layer in one.layers:
-        assert same_bits(one.layers[layer].own, other.layers[layer].own)
-        assert same_bits(one.layers[layer].ratio, other.layers[layer].ratio)
-    assert (one.confidence is None) == (other.confidence is None)
-    if one.confidence is not None:
-        assert same_bits(one.confidence, other.confidence)
-    others = [f.name for f in fields(Levels) if f.name not in ("layers", "confidence")]
-    for name in others:
-        assert getattr(one, name) == getattr(other, name), name
+    assert (one.quorum, one.from_probabilities) == (other.quorum, other.from_probabilities)
+    for mine, theirs in zip(one.voices, other.voices, strict=True):
+        assert same_bits(mine.reference, theirs.reference)
+        assert vars(mine) | {"reference": 0} == vars(theirs) | {"reference": 0}
 
 
 @pytest.mark.parametrize("goal", GOALS.values(), ids=GOALS)
@@ -87,7 +81,7 @@ def test_a_tuned_level_survives_the_round_trip(tmp_path, goal, monkeypatch):
 def test_the_models_own_doubt_survives_the_round_trip(tmp_path):
     """The goals above are worth testing: one hears the model, and each leaves the noise out."""
     made = make_classifier(accuracy=0.98)
-    assert made.selection_.levels.confidence is not None
+    assert made.selection_.levels.hears_model
     assert np.isfinite(made.selection_.least_confidence)
     made.save(tmp_path / "x.iknow")
     said = EpistemicClassifier.load(tmp_path / "x.iknow").assess(make_outputs(200, 2)[0])
@@ -131,9 +125,20 @@ def test_rules_that_somebody_changed_are_refused_before_they_are_saved(tmp_path)
 def test_any_values_come_back_bit_for_bit():
     own = np.array([0.0, 5e-324, 0.1 + 0.2, 1.7e308, np.inf])
     confidence = np.array([-np.inf, -1e-310, -0.0, 0.1, np.inf])
-    levels = Levels({"ü": Reference(own, own[::-1][::-1])}, (2, 5), 0.05, False, confidence, True)
+    voices = (
+        Voice("nearness", "ü", -own[::-1], 0.05),
+        Voice("clarity", "ü", own, kind="seen"),
+        Voice("confidence", None, confidence),
+    )
+    levels = Levels(voices, (2, 5), True)
     text = json.dumps(levels_to_dict(levels), allow_nan=False)
     assert_same_levels(levels_from_dict(json.loads(text)), levels)
+
+
+def test_clarity_is_never_negative():
+    voices = Voice("nearness", "a", np.array([-1.0])), Voice("clarity", "a", np.array([-1.0]))
+    with pytest.raises(InputError, match=r"clarity.*ascending numbers from 0 to inf"):
+        levels_from_dict(levels_to_dict(Levels(voices)))
 
 
 def test_a_selection_without_levels_is_plain_json_as_before():
@@ -160,12 +165,16 @@ NEGATIVE = as_text(np.arange(180) - 1.0)
 NOT_A_NUMBER = {"float": "nan"}
 WRONG = {
     ("levels",): [None, 1, [], {}, "x"],
-    ("levels", "layers"): [None, [], {}, "x"],
-    ("levels", "layers", "a"): [None, [], {}, {"own": ORDINARY}],
-    ("levels", "layers", "a", "own"): [*NO_ARRAYS, NEGATIVE],
-    ("levels", "layers", "a", "ratio"): [*NO_ARRAYS, NEGATIVE],
-    ("levels", "layers", "a", "more"): [ORDINARY],
-    ("levels", "layers", "noise"): [{"own": ORDINARY, "ratio": ORDINARY}],
+    ("levels", "voices"): [None, [], {}, "x", [{"own": ORDINARY}]],
+    ("levels", "voices", 0): [None, [], {}, {"reference": ORDINARY}],
+    ("levels", "voices", 0, "name"): [None, 1, [], "x", "clarity", "confidence"],
+    ("levels", "voices", 0, "layer"): [None, 1, [], "x", "noise"],
+    ("levels", "voices", 0, "kind"): [None, 1, "x"],
+    ("levels", "voices", 0, "budget"): [None, 0, -1, 1.5, "1", True, NOT_A_NUMBER],
+    ("levels", "voices", 0, "reference"): [*NO_ARRAYS, ORDINARY],
+    ("levels", "voices", 0, "more"): [ORDINARY],
+    ("levels", "voices", 1, "reference"): NO_ARRAYS,
+    ("levels", "voices", 1, "layer"): ["a", "", 1],
     ("levels", "quorum"): [
         None,
         0,
@@ -178,9 +187,6 @@ WRONG = {
         "13",
         [1, 3.5],
     ],
-    ("levels", "nearness"): [None, 0, -1, 1.5, "1", True, NOT_A_NUMBER],
-    ("levels", "clarity"): [None, 1, "yes"],
-    ("levels", "confidence"): [None, *NO_ARRAYS[1:]],
     ("levels", "from_probabilities"): [None, 0, "no"],
     ("levels", "more"): [1],
     ("level",): [None, 0, -0.1, 1.1, True, "0.5", NOT_A_NUMBER, {"float": "inf"}],
@@ -208,7 +214,7 @@ def edit_settings(contents, path, value):
     return contents | {"manifest.json": body + b',\n"sha256": "' + seal + b'"\n}\n'}
 
 
-@pytest.mark.parametrize("path", WRONG, ids=".".join)
+@pytest.mark.parametrize("path", WRONG, ids=lambda path: ".".join(map(str, path)))
 def test_a_wrong_value_about_levels_is_refused(tmp_path, contents, path):
     for value in WRONG[path]:
         pack(tmp_path / "x.iknow", edit_settings(contents, ("selection", *path), value))
@@ -218,8 +224,9 @@ def test_a_wrong_value_about_levels_is_refused(tmp_path, contents, path):
 
 def test_the_ways_of_editing_are_right(tmp_path, contents):
     """So that what is refused above is refused for its own sake."""
-    for path in (("levels", "layers", "a", "own"), ("levels", "confidence")):
-        pack(tmp_path / "x.iknow", edit_settings(contents, ("selection", *path), ORDINARY))
+    for place, value in ((0, as_text(np.linspace(-2, -0.1, 180))), (1, ORDINARY)):
+        path = "selection", "levels", "voices", place, "reference"
+        pack(tmp_path / "x.iknow", edit_settings(contents, path, value))
         loaded = EpistemicClassifier.load(tmp_path / "x.iknow")
         assert loaded.assess(make_outputs(50, 2)[0]).level.max() > 0
 

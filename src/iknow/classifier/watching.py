@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from iknow.classifier.copying import count_copies
 from iknow.classifier.predicting import PredictingMixin
-from iknow.core.level import Levels, least_ratio
+from iknow.core.level import CLARITY, NEARNESS, Levels, near_and_clear
 from iknow.core.quorum import find_contrast, weigh
 from iknow.errors import InputError
 from iknow.explain.assessment import Assessment
@@ -78,11 +78,11 @@ def _check_apart(assessed: Assessment, path: Levels, indexes: dict[str, LayerInd
     for layer in telling:
         evidence = weigh(assessed.evidence[layer], path.quorum, assessed.belief_codes)
         contrast = find_contrast(evidence, assessed.belief_codes)
-        values = contrast.own, least_ratio(contrast.own, contrast.other)
-        known = path.layers[layer].own, path.layers[layer].ratio
-        for ours, others in zip(values, known, strict=True):
-            copied &= np.isin(ours, others) & np.isfinite(ours)
-            counts = np.unique(others, return_counts=True)[1]
+        values = dict(zip((NEARNESS, CLARITY), near_and_clear(contrast), strict=True))
+        for voice in (each for each in path.voices if each.layer == layer):
+            ours = values[voice.name]
+            copied &= np.isin(ours, voice.reference) & np.isfinite(ours)
+            counts = np.unique(voice.reference, return_counts=True)[1]
             repeated = min(repeated, int(counts[counts > 1].sum()))
     n = int(copied.sum())
     if chance_of_copies(n, len(assessed), repeated, path.n_samples) <= LEVEL:

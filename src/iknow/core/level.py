@@ -1,22 +1,23 @@
 """Levels: one number per prediction, one path through all settings.
 
-Reference samples, held out of training, show what is ordinary. In a layer let
+Reference samples, held out of training, show what is ordinary. A voice gives each sample a value,
+the higher the better, and ranks it: u = the share of reference samples whose value is at most as
+high. In a layer two voices speak,
 
-    u = the share of reference samples whose d_g is at least as large         is it near?
-    v = the share of reference samples whose ratio d_¬g / d_g is at most as large   is it clear?
+    nearness: -d_g            is the believed class near?
+    clarity:  d_¬g / d_g      is every other class clearly farther away?
 
-The level of a prediction is the smallest u or v over its layers. Those at level >= α are exactly
-the ones that are IK under `RelativeBall` with, in every layer,
+and the model's own confidence may be one more. A voice has a budget τ, how much of ordinary data it
+may hold back: it says min(1, u / τ), and the level of a prediction is the least that any voice
+says. Those at level >= α are exactly the ones whose confidence reaches the quantile at α τ of the
+reference samples and that are IK under `RelativeBall` with, in every layer,
 
-    radius = the largest d_g that at least α of the reference samples reach or exceed
-    ratio  = just below the smallest ratio that at least α of them do not exceed
+    radius = the largest d_g that at least α τ of the reference samples reach or exceed
+    ratio  = just below the smallest ratio that at least α τ of them do not exceed
 
 so the settings of all layers move together along one path, and IK only shrinks as α grows. No label
-is needed. u and v are conformal p-values but for the +1 of counting the prediction itself: an
+is needed. The ranks are conformal p-values but for the +1 of counting the prediction itself: an
 ordinary one has k of n reference samples at least as strange with probability 1 / (n + 1) each.
-
-Variations of the path: nearness may count for less, min(1, u / g) with 0 < g <= 1; clarity may be
-left out; and the model's own confidence may be one more voice, by its rank.
 
 Never IK, and at level 0: a believed class without enough samples (d_g = inf), and a contradiction
 at distance 0.
@@ -24,88 +25,126 @@ at distance 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
-from iknow.core.arrays import Floats, Ints
+from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.quorum import ONE, Contrast, Quorum
 from iknow.errors import InputError
 
+NEARNESS, CLARITY, CONFIDENCE = "nearness", "clarity", "confidence"
+
 
 @dataclass(frozen=True, eq=False)
-class Reference:
-    """What is ordinary in one layer: d_g and ratios of n reference samples, each ascending."""
+class Voice:
+    """One thing that is said about a sample, ranked among reference samples.
 
-    own: Floats
-    ratio: Floats
+    Attributes:
+        name: What it measures: "nearness", "clarity" or "confidence".
+        layer: Where; None for the model as a whole.
+        reference: Its values of n reference samples, ascending, of shape (n,).
+        budget: The share of ordinary data that it may hold back at most, in (0, 1].
+        kind: "what" if it tells what a sample is, which is IMK where it says little; "seen" if it
+            tells whether anything like it was seen, IDK where it says little.
+    """
+
+    name: str
+    layer: str | None
+    reference: Floats
+    budget: float = 1.0
+    kind: Literal["what", "seen"] = "what"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.budget <= 1:
+            raise InputError(f"the budget of a voice must lie in (0, 1]; got {self.budget}")
+
+    def __str__(self) -> str:
+        return self.name if self.layer is None else f"{self.name} in {self.layer}"
+
+    def ranks(self, values: Floats) -> Floats:
+        """What the voice says about n samples with these values, in [0, 1], of shape (n,)."""
+        return self._share(np.searchsorted(self.reference, values, side="right"))
+
+    def at(self, level: float) -> float:
+        """The least value at which it says at least a level."""
+        # The least count whose share is at least the level, as `_share` rounds it.
+        shares = self._share(np.arange(len(self.reference) + 1))
+        count = max(1, int(np.searchsorted(shares, level, side="left")))
+        return float(self.reference[count - 1])
+
+    def _share(self, count: Ints) -> Floats:
+        return np.minimum(count / len(self.reference) / self.budget, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
 class Levels:
-    """A path through all settings, fixed by reference samples."""
+    """A path through all settings, fixed by what voices say about the same reference samples.
 
-    layers: Mapping[str, Reference]
-    quorum: Quorum = ONE  # that counted
-    nearness: float = 1.0  # by how much nearness counts, g; 1 is as much as clarity
-    clarity: bool = True  # whether the ratio of distances is a voice
-    confidence: Floats | None = None  # of the reference samples, ascending, if that is a voice
-    from_probabilities: bool = False  # whether the model's scores are probabilities, for `log_odds`
+    Attributes:
+        voices: Layer by layer, nearness before clarity, confidence last.
+        quorum: That counted.
+        from_probabilities: Whether the model's scores are probabilities, for `log_odds`.
+    """
+
+    voices: tuple[Voice, ...]
+    quorum: Quorum = ONE
+    from_probabilities: bool = False
 
     def __post_init__(self) -> None:
-        sizes = {len(array) for each in self.layers.values() for array in vars(each).values()}
-        sizes |= set() if self.confidence is None else {len(self.confidence)}
+        sizes = {len(voice.reference) for voice in self.voices}
         if len(sizes) != 1 or 0 in sizes:
             raise InputError(
-                "levels need at least one reference sample, the same ones in every layer; got "
+                "levels need at least one reference sample, the same ones for every voice; got "
                 f"{sorted(sizes)}"
             )
-        if not 0 < self.nearness <= 1:
-            raise InputError(f"nearness must lie in (0, 1]; got {self.nearness}")
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """The layers in which voices speak, in order."""
+        return tuple(dict.fromkeys(v.layer for v in self.voices if v.layer is not None))
 
     @property
     def n_samples(self) -> int:
         """The number of reference samples."""
-        return len(next(iter(self.layers.values())).own)
+        return len(self.voices[0].reference)
 
-    def only(self, layers: Iterable[str]) -> Levels | None:
+    @property
+    def hears_model(self) -> bool:
+        """Whether the model's own confidence is a voice."""
+        return any(voice.layer is None for voice in self.voices)
+
+    def only(self, layers: Collection[str]) -> Levels | None:
         """The path through some of the layers; None if it goes through none of them."""
-        kept = {layer: self.layers[layer] for layer in layers if layer in self.layers}
-        return replace(self, layers=kept) if kept else None
-
-    def voices(self) -> list[str]:
-        """The names of all voices, in the order of `ranks`."""
-        sides = ("nearness", "clarity") if self.clarity else ("nearness",)
-        found = [f"{side} in {layer}" for layer in self.layers for side in sides]
-        return found if self.confidence is None else [*found, "confidence"]
+        kept = tuple(v for v in self.voices if v.layer is None or v.layer in layers)
+        path = replace(self, voices=kept) if kept else None
+        return path if path is not None and path.layers else None
 
     def ranks(self, evidence: Mapping[str, Contrast], confidence: Floats | None) -> Floats:
         """What each voice says about n samples, of shape (n, n_voices); the level is the smallest.
 
         confidence: `log_odds` of shape (n,), needed if it is a voice.
         """
+        said = {layer: near_and_clear(evidence[layer]) for layer in self.layers}
         columns: list[Floats] = []
-        for layer, reference in self.layers.items():
-            own, other = evidence[layer].own, evidence[layer].other
-            never = np.isinf(own) | (other == 0)
-            beyond = self.n_samples - reference.own.searchsorted(own, side="left")
-            columns.append(np.where(never, 0.0, self._share(beyond, self.nearness)))
-            if self.clarity:
-                below = reference.ratio.searchsorted(least_ratio(own, other), side="right")
-                columns.append(np.where(never, 0.0, self._share(below)))
-        if self.confidence is not None:
-            if confidence is None:
+        for voice in self.voices:
+            if voice.layer is not None:
+                near, clear = said[voice.layer]
+                never: Bools = np.isneginf(near) | (clear == 0)
+                found = voice.ranks(near if voice.name == NEARNESS else clear)
+                columns.append(np.where(never, 0.0, found))
+            elif confidence is None:
                 raise InputError("the model's confidence is a voice on this path: give it too")
-            columns.append(self._share(np.searchsorted(self.confidence, confidence, side="right")))
+            else:
+                columns.append(voice.ranks(confidence))
         return np.column_stack(columns)
 
-    def by_layer(self, voices: Floats) -> Floats:
+    def by_layer(self, said: Floats) -> Floats:
         """The level in each layer alone, of shape (n, n_layers), from what `ranks` returned."""
-        n_sides = 2 if self.clarity else 1
-        heard = voices[:, : n_sides * len(self.layers)]  # without the model's confidence
-        found: Floats = heard.reshape(len(voices), len(self.layers), n_sides).min(axis=2)
-        return found
+        places = [[v.layer == layer for v in self.voices] for layer in self.layers]
+        return np.column_stack([said[:, place].min(axis=1) for place in places])
 
     def at(self, level: float) -> tuple[dict[str, tuple[float, float]], float]:
         """The radius and ratio by layer at which exactly the samples of at least this level are IK,
@@ -113,28 +152,21 @@ class Levels:
         """
         if not 0 < level <= 1:
             raise InputError(f"a level must lie in (0, 1]; got {level}")
-        near, clear = self._count(level, self.nearness), self._count(level)
-        settings = {}
-        for layer, reference in self.layers.items():
-            ratio = float(reference.ratio[clear - 1]) if self.clarity else 0.0
-            # IK needs d_¬g > ratio · d_g, and the sample at the quantile itself is IK.
-            below = float(np.nextafter(ratio, 0.0))
-            settings[layer] = float(reference.own[self.n_samples - near]), below
-        least = -np.inf if self.confidence is None else float(self.confidence[clear - 1])
-        return settings, least
-
-    def _share(self, count: Ints, weight: float = 1.0) -> Floats:
-        return np.minimum(count / self.n_samples / weight, 1.0)
-
-    def _count(self, level: float, weight: float = 1.0) -> int:
-        """The least count whose share is at least the level, as `_share` rounds it."""
-        shares = self._share(np.arange(self.n_samples + 1), weight)
-        return max(1, int(np.searchsorted(shares, level, side="left")))
+        least = {(voice.layer, voice.name): voice.at(level) for voice in self.voices}
+        # IK needs d_¬g > ratio · d_g, and the sample at the quantile itself is IK.
+        settings = {
+            layer: (
+                abs(least[layer, NEARNESS]),
+                float(np.nextafter(least.get((layer, CLARITY), 0.0), 0.0)),
+            )
+            for layer in self.layers
+        }
+        return settings, least.get((None, CONFIDENCE), -np.inf)
 
 
-def refer(contrast: Contrast) -> Reference:
-    """What is ordinary in a layer, given reference samples."""
-    return Reference(np.sort(contrast.own), np.sort(least_ratio(contrast.own, contrast.other)))
+def near_and_clear(contrast: Contrast) -> tuple[Floats, Floats]:
+    """The values of nearness and clarity of n samples, each of shape (n,)."""
+    return -contrast.own, least_ratio(contrast.own, contrast.other)
 
 
 def least_ratio(own: Floats, other: Floats) -> Floats:

@@ -196,7 +196,7 @@ class Assessment:
     @cached_property
     def weakest(self) -> Labels:
         """What holds each level down, of shape (n,), such as "clarity in hidden"."""
-        names = np.array(self._path.voices(), dtype=object)
+        names = np.array(list(map(str, self._path.voices)), dtype=object)
         weakest: Labels = names[self._voices.argmin(axis=1)]
         return weakest
 
@@ -214,7 +214,7 @@ class Assessment:
         """What each voice says, of shape (n, n_voices)."""
         path = self._path
         contrasts = {layer: self._contrast(layer, path.quorum) for layer in path.layers}
-        return path.ranks(contrasts, None if path.confidence is None else self._confidence)
+        return path.ranks(contrasts, self._confidence if path.hears_model else None)
 
     def _contrast(self, layer: str, quorum: Quorum) -> Contrast:
         if self.decisions is not None and self.decisions[layer].contrast.quorum == quorum:

@@ -192,7 +192,7 @@ def sample_columns(
         "changes": stability.changes[rows].astype(np.int32),
     }
     if assessment.levels is not None:
-        voices = assessment.levels.voices()
+        voices = list(map(str, assessment.levels.voices))
         columns["level"] = assessment.level[rows].astype(np.float32)
         columns["weakest"] = np.array(
             [voices.index(each) for each in assessment.weakest[rows]], dtype=np.uint16

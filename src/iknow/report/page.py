@@ -209,7 +209,7 @@ def _facts(
 
 def _voices(assessment: Assessment) -> list[str]:
     """What can hold a level down, in the order of the column `weakest`."""
-    voices = [] if assessment.levels is None else assessment.levels.voices()
+    voices = [] if assessment.levels is None else list(map(str, assessment.levels.voices))
     return [name(voice) for voice in voices]
 
 

@@ -36,7 +36,7 @@ from itertools import product
 import numpy as np
 
 from iknow.core.arrays import Floats, Labels
-from iknow.core.level import Levels, refer
+from iknow.core.level import CLARITY, CONFIDENCE, NEARNESS, Levels, Voice, near_and_clear
 from iknow.core.quorum import find_contrast, quorum_of
 from iknow.errors import InputError, SelectionError
 from iknow.metrics.hamming import LEAVES
@@ -73,14 +73,14 @@ def lay_path(
     if len(part) > MOST_REFERENCES:  # drawn without looking at them, so they stay exchangeable
         rows = np.random.default_rng(0).choice(len(part), MOST_REFERENCES, replace=False)
         part = part[rows]
-    return Levels(
-        {layer: refer(find_contrast(part.evidence[layer], part.belief)) for layer in layers},
-        quorum=quorum_of(part.evidence),
-        nearness=nearness,
-        clarity=clarity,
-        confidence=np.sort(part.confidence) if confident and part.confidence is not None else None,
-        from_probabilities=part.from_probabilities,
-    )
+    voices = []
+    for layer in layers:
+        near, clear = near_and_clear(find_contrast(part.evidence[layer], part.belief))
+        voices.append(Voice(NEARNESS, layer, np.sort(near), nearness))
+        voices += [Voice(CLARITY, layer, np.sort(clear))] if clarity else []
+    if confident and part.confidence is not None:
+        voices.append(Voice(CONFIDENCE, None, np.sort(part.confidence)))
+    return Levels(tuple(voices), quorum_of(part.evidence), part.from_probabilities)
 
 
 def find_levels(levels: Levels, part: Validation) -> Floats:
@@ -91,8 +91,8 @@ def find_levels(levels: Levels, part: Validation) -> Floats:
 
 def watch_part(levels: Levels, part: Validation) -> Watch | None:
     """The watch of samples that did not lay the path."""
-    voices = _hear(levels, part)
-    return make_watch(voices.min(axis=1), part.belief, levels.by_layer(voices), list(levels.layers))
+    said = _hear(levels, part)
+    return make_watch(said.min(axis=1), part.belief, levels.by_layer(said), levels.layers)
 
 
 def _hear(levels: Levels, part: Validation) -> Floats:

@@ -15,26 +15,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iknow.core.arrays import Floats
-from iknow.core.level import Levels, Reference
+from iknow.core.level import CLARITY, CONFIDENCE, NEARNESS, Levels, Voice
 from iknow.core.quorum import check_quorum
 from iknow.core.text import as_flag, as_real, names, shown
 from iknow.errors import InputError
 
-KEYS = ("layers", "quorum", "nearness", "clarity", "confidence", "from_probabilities")
-LAYER_KEYS = ("own", "ratio")
+KEYS = ("voices", "quorum", "from_probabilities")
+VOICE_KEYS = ("name", "layer", "reference", "budget", "kind")
+RANGES = {NEARNESS: (-np.inf, 0.0), CLARITY: (0.0, np.inf), CONFIDENCE: (-np.inf, np.inf)}
+"""Between what the values of a voice lie."""
 
 
 def levels_to_dict(levels: Levels) -> dict[str, Any]:
     """Levels as plain values; `levels_from_dict` reads them back."""
+    voices = [{**vars(voice), "reference": to_text(voice.reference)} for voice in levels.voices]
     return {
-        "layers": {
-            layer: {name: to_text(getattr(reference, name)) for name in LAYER_KEYS}
-            for layer, reference in levels.layers.items()
-        },
+        "voices": voices,
         "quorum": list(levels.quorum),
-        "nearness": levels.nearness,
-        "clarity": levels.clarity,
-        "confidence": None if levels.confidence is None else to_text(levels.confidence),
         "from_probabilities": levels.from_probabilities,
     }
 
@@ -42,25 +39,35 @@ def levels_to_dict(levels: Levels) -> dict[str, Any]:
 def levels_from_dict(record: Any) -> Levels:
     """The levels that `levels_to_dict` wrote; an `InputError` names what is wrong."""
     found = check_entries(record, KEYS, "levels")
-    if not isinstance(found["layers"], Mapping):
-        raise InputError(f"the layers of levels must be an object; got {shown(found['layers'])}")
-    layers = {}
-    for layer, value in found["layers"].items():
-        where = f"the reference in layer {shown(layer)}"
-        texts = check_entries(value, LAYER_KEYS, where)
-        own, ratio = (_ascending(texts[name], f"{where}: {name}", 0.0) for name in LAYER_KEYS)
-        layers[layer] = Reference(own, ratio)
-    confidence = found["confidence"]
-    if confidence is not None:
-        confidence = _ascending(confidence, "the confidence of reference samples", -np.inf)
-    return Levels(
-        layers,
-        quorum=check_quorum(found["quorum"]),
-        nearness=as_real(found["nearness"], "nearness", "be a number"),
-        clarity=as_flag(found["clarity"], "clarity"),
-        confidence=confidence,
-        from_probabilities=as_flag(found["from_probabilities"], "from_probabilities"),
-    )
+    if not isinstance(found["voices"], list):
+        raise InputError(f"the voices of levels must be a list; got {shown(found['voices'])}")
+    voices = [_read_voice(each) for each in found["voices"]]
+    speakers = [(voice.layer, voice.name) for voice in voices]
+    mute = {layer for layer, _ in speakers if (layer, NEARNESS) not in speakers} - {None}
+    if len(set(speakers)) < len(speakers) or mute:
+        raise InputError(
+            "in levels each voice speaks once, and nearness in every layer; got "
+            f"{names(map(str, voices))}"
+        )
+    quorum = check_quorum(found["quorum"])
+    return Levels(tuple(voices), quorum, as_flag(found["from_probabilities"], "from_probabilities"))
+
+
+def _read_voice(record: Any) -> Voice:
+    found = check_entries(record, VOICE_KEYS, "a voice")
+    name, layer, kind = found["name"], found["layer"], found["kind"]
+    if not isinstance(name, str) or name not in RANGES or kind not in ("what", "seen"):
+        raise InputError(
+            f"a voice must be {names(RANGES)}; got {shown(name)} of kind {shown(kind)}"
+        )
+    if not (layer is None if name == CONFIDENCE else isinstance(layer, str)):
+        raise InputError(f"{name} does not speak in layer {shown(layer)}")
+    where = f"the reference of {name} in layer {shown(layer)}"
+    values: Floats = from_text(found["reference"], where)
+    low, high = RANGES[name]
+    if not ((values >= low) & (values <= high)).all() or not (values[1:] >= values[:-1]).all():
+        raise InputError(f"{where} must be ascending numbers from {low:g} to {high:g}, none NaN")
+    return Voice(name, layer, values, as_real(found["budget"], "a budget", "be a number"), kind)
 
 
 def check_entries(record: Any, keys: tuple[str, ...], where: str) -> Mapping[str, Any]:
@@ -84,12 +91,4 @@ def from_text(text: Any, where: str, kind: str = "<f8") -> NDArray[Any]:
         values = np.empty(0)
     if not len(values) or to_text(values, kind) != text:  # base64 may be written in several ways
         raise InputError(f"{where} must be {kind} values as base64; got {shown(text)}")
-    return values
-
-
-def _ascending(text: Any, where: str, least: float) -> Floats:
-    """The values of a text: ascending, none below `least`, none NaN."""
-    values: Floats = from_text(text, where)
-    if not (values >= least).all() or not (values[1:] >= values[:-1]).all():
-        raise InputError(f"{where} must be ascending numbers, none below {least:g} and none NaN")
     return values

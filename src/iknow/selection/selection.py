@@ -220,7 +220,7 @@ def _read_path(record: Mapping[str, Any], rules: Mapping[str, Rule]) -> dict[str
                 f"got {names(levels.layers)} with {levels.quorum}"
             )
         level = as_real(level, "a level", "lie in (0, 1]", lambda number: 0 < number <= 1)
-    if least is not None and (levels is None or levels.confidence is None):
+    if least is not None and (levels is None or not levels.hears_model):
         raise InputError("a least confidence needs levels that hear the model's confidence")
     least = -np.inf if least is None else as_real(least, "a least confidence", "be a number")
     if rate is not None:

@@ -273,7 +273,7 @@ def _level_columns(assessment: Assessment) -> dict[str, Any]:
     """The level of each prediction and what holds it down, if there are levels."""
     if assessment.levels is None:
         return {}
-    places = {voice: i for i, voice in enumerate(assessment.levels.voices())}
+    places = {voice: i for i, voice in enumerate(map(str, assessment.levels.voices))}
     codes = np.array([places[voice] for voice in assessment.weakest.tolist()], dtype=np.int64)
     return {"level": assessment.level, "weakest": Coded(np.array(list(places)), codes)}
 
