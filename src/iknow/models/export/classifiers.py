@@ -114,9 +114,7 @@ def read_boosting(part: Part) -> Answer:
     b, boosted, layers = part.b, part.estimator, {}
     members, n = boosted.estimators_, boosted.n_classes_
     votes = np.where(np.eye(n, dtype=bool), 1.0, -1 / (n - 1))
-    tables = [
-        votes * weight for _, weight in zip(members, boosted.estimator_weights_, strict=False)
-    ]
+    tables = [votes * weight for weight in boosted.estimator_weights_[: len(members)]]
     if _are_trees(members):
         leaves = find_sklearn_leaves(part, members)
         answers = [shares_of(each).argmax(axis=1) for each in members]
