@@ -61,8 +61,8 @@ def check(evidence, points, labels, queries, n_classes, k):
         nearest = [part.argsort(kind="stable")[: evidence.per_class] for part in classes]
         exemplars = starts[:, None] + np.array(nearest)
         return (
-            np.array_equal(evidence.ranked_distances()[i], distances[exemplars])
-            and np.array_equal(evidence.ranked_exemplars()[i], exemplars)
+            np.array_equal(evidence.distances[i], distances[exemplars])
+            and np.array_equal(evidence.rows[i], exemplars)
             and np.array_equal(evidence.neighbor_distances[i], np.sort(distances)[:k])
         )
 

@@ -33,12 +33,12 @@ from sklearn.ensemble import (
 )
 
 from benchmarks.scoreboard.tabular import shift_table
+from iknow import metrics
 from iknow.classifier.epistemic import EpistemicClassifier
 from iknow.core.arrays import Bools, Floats, Floats32, Ints
 from iknow.core.level import log_odds
 from iknow.errors import SelectionError
 from iknow.evaluation.risk import match_coverage
-from iknow.metrics import Gapped
 from iknow.models.model import Observation
 from iknow.models.precomputed import PrecomputedModel
 from iknow.models.sklearn import SklearnModel
@@ -200,7 +200,7 @@ def levels(
 ) -> Callable[[Observation], Floats]:
     """What levels say by some layers."""
     layers = [first if layer == "input" else layer for layer in LAYERS[name]]
-    metric = {"table": Gapped()} if "table" in layers else None
+    metric = {"table": metrics.Table()} if "table" in layers else None
     ec = EpistemicClassifier(PrecomputedModel(), layers, metric=metric, progress=False)
     with patch.object(level_choice, "LEAVES", None if name == MAY_GO else "leaves"):
         try:

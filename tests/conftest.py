@@ -48,9 +48,9 @@ def one_sample_per_class(class_distances, n_neighbors):
     class_distances = np.array(class_distances, dtype=float)
     rows = np.arange(10, 10 + class_distances.shape[1])
     return Evidence(
-        class_distances=class_distances,
+        distances=class_distances,
         neighbor_distances=np.sort(class_distances, axis=1)[:, :n_neighbors],
-        exemplars=np.where(np.isinf(class_distances), -1, rows),
+        rows=np.where(np.isinf(class_distances), -1, rows),
     )
 
 

@@ -47,8 +47,7 @@ def evidence_of(distances, labels, n_classes, n_neighbors, rows=None, per_class=
                 ranked[query, code, rank], exemplars[query, code, rank] = found
     padding = np.full((n_queries, n_neighbors), np.inf)
     neighbor_distances = np.sort(np.hstack([distances, padding]), axis=1)[:, :n_neighbors]
-    further = ranked[:, :, 1:], exemplars[:, :, 1:]
-    return Evidence(ranked[:, :, 0], neighbor_distances, exemplars[:, :, 0], *further)
+    return Evidence(ranked, neighbor_distances, exemplars)
 
 
 def support_of(rule, distances, codes, belief):

@@ -127,13 +127,17 @@ def rules_of(thing: Any) -> Any:
 
 def make_evidence(distances: Any, neighbors: Any, rows: Any) -> Any:
     """Evidence from the nearest of each class, both (n, n_classes, per_class)."""
-    return core("from_ranked")(distances, neighbors, rows)
+    try:
+        return core("from_ranked")(distances, neighbors, rows)
+    except LookupError:
+        return core("Evidence")(distances, neighbors, rows)
 
 
 def read_evidence(found: Any) -> Answers:
+    is_earlier = hasattr(found, "ranked_distances")
     return {
-        "distances": found.ranked_distances(),
-        "rows": found.ranked_exemplars(),
+        "distances": found.ranked_distances() if is_earlier else found.distances,
+        "rows": found.ranked_exemplars() if is_earlier else found.rows,
         "neighbors": found.neighbor_distances,
     }
 

@@ -11,12 +11,12 @@ held stays locked in the child, and any thread that waits for it there waits for
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import weakref
-from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar
 
 Value = TypeVar("Value")
 
@@ -35,34 +35,24 @@ class Lock:
         return Lock, ()
 
 
-class cached_property(Generic[Value]):  # noqa: N801
+class cached_property(functools.cached_property[Value]):  # noqa: N801
     """Like functools.cached_property, but computes the value once, however many threads read it.
 
     In Python 3.11 functools' version holds one lock for all instances, which stays locked in a
     child forked meanwhile; later versions hold none, and every thread that reads it computes it.
     """
 
-    def __init__(self, make: Callable[[Any], Value]) -> None:
-        self._make = make
-        self.__doc__ = make.__doc__
+    if not TYPE_CHECKING:  # the types are functools'
 
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    @overload
-    def __get__(self, instance: None, owner: type) -> cached_property[Value]: ...
-    @overload
-    def __get__(self, instance: object, owner: type) -> Value: ...
-    def __get__(self, instance: object | None, owner: type) -> cached_property[Value] | Value:
-        if instance is None:
-            return self
-        values = vars(instance)
-        lock: Lock = values.get("_making") or values.setdefault("_making", Lock())
-        with lock._lock:
-            if self._name not in values:
-                values[self._name] = self._make(instance)
-        value: Value = values[self._name]
-        return value
+        def __get__(self, instance, owner=None):
+            if instance is None:
+                return self
+            values = vars(instance)
+            lock = values.get("_making") or values.setdefault("_making", Lock())
+            with lock._lock:
+                if self.attrname not in values:
+                    values[self.attrname] = self.func(instance)
+            return values[self.attrname]
 
 
 def unforked() -> AbstractContextManager[Any]:

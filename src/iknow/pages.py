@@ -13,7 +13,6 @@ import numpy as np
 SHARE = 0.5  # of the free memory, for copies of rows
 AROUND = 1 << 21
 MAPPED_AT_ONCE = 1 << 26
-BYTES_AT_ONCE = 1 << 24
 
 
 def free_memory() -> int | None:
@@ -91,11 +90,3 @@ def read_through(array: Any, step: int) -> Iterator[Any]:
     for part in slices(len(array), step):
         yield array[part]
         release(array)
-
-
-class Pieces(list[bytes | memoryview]):
-    """Parts of a content; reading them in order gives small pieces, as `read_through` does."""
-
-    def __iter__(self) -> Iterator[bytes | memoryview]:
-        for part in super().__iter__():
-            yield from read_through(memoryview(part), BYTES_AT_ONCE)

@@ -1001,7 +1001,7 @@ def test_more_neighbours_than_training_samples_cannot_be_kept():
 
 
 def test_a_negative_radius_is_refused():
-    with pytest.raises(InputError, match="a radius must be >= 0; got -1"):
+    with pytest.raises(InputError, match="a radius must be a number >= 0; got -1"):
         fitted(neighborhoods=Ball(-1))
 
 

@@ -157,11 +157,11 @@ def test_evidence_that_was_not_weighed_has_a_quorum_of_one():
 
 def test_weighing_leaves_the_evidence_alone():
     evidence = gather(np.array([[1.0, 2.0, 3.0, 4.0]]), np.array([0, 0, 1, 1]))
-    before = evidence.class_distances.copy(), evidence.further_distances.copy()
+    before = evidence.distances.copy(), evidence.rows.copy()
     weighed = weigh(evidence, (2, 1), np.array([1]))
     assert weighed.class_distances.tolist() == [[1, 4, math.inf]]
-    np.testing.assert_array_equal(evidence.class_distances, before[0])
-    np.testing.assert_array_equal(evidence.further_distances, before[1])
+    np.testing.assert_array_equal(evidence.distances, before[0])
+    np.testing.assert_array_equal(evidence.rows, before[1])
 
 
 def test_what_is_weighed_stays_as_it_is():
@@ -193,7 +193,7 @@ def test_without_a_belief_every_class_is_another_one():
     weighed = weigh(evidence, (1, 2), np.array([NO_BELIEF]))
     assert weighed.class_distances.tolist() == [[math.inf, math.inf, 2]]
     assert weighed.believed_distance().tolist() == [math.inf]
-    own = believed(evidence.ranked_distances(), np.array([NO_BELIEF]))
+    own = believed(evidence.distances, np.array([NO_BELIEF]))
     assert own.tolist() == [[math.inf] * PER_CLASS]
     for ratio in (0, 0.5, 2):  # not even within an endless radius
         rule = RelativeBall(math.inf, ratio, quorum=(1, 2))
@@ -202,7 +202,7 @@ def test_without_a_belief_every_class_is_another_one():
 
 def test_the_distances_of_the_believed_class_are_all_that_the_evidence_holds():
     evidence = gather(np.array([[5.0, 1.0, 2.0], [1.0, 4.0, 3.0]]), np.array([0, 1, 1]))
-    own = believed(evidence.ranked_distances(), np.array([1, 0]))
+    own = believed(evidence.distances, np.array([1, 0]))
     assert own.tolist() == [[1, 2, math.inf, math.inf], [1, math.inf, math.inf, math.inf]]
 
 

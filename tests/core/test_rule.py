@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -84,7 +85,8 @@ def test_more_neighbors_than_the_evidence_holds_are_refused(rule, evidence_from)
 @pytest.mark.parametrize("rule", WITH_RADIUS, ids=NAMES_WITH_RADIUS)
 @pytest.mark.parametrize("radius", [-1, -0.001, -math.inf, np.float32(-2)], ids=repr)
 def test_a_negative_radius_is_refused(rule, radius):
-    with pytest.raises(InputError, match=f"a radius must be >= 0; got {radius}"):
+    refused = re.escape(f"a radius must be a number >= 0; got {radius!r}")
+    with pytest.raises(InputError, match=refused):
         rule(radius)
 
 
@@ -150,7 +152,8 @@ def test_a_rule_is_made_with_a_quorum_if_it_takes_one():
 @pytest.mark.parametrize("rule", WITH_K, ids=NAMES_WITH_K)
 @pytest.mark.parametrize("k", [0, -3, np.int64(0)], ids=repr)
 def test_a_k_below_one_is_refused(rule, k):
-    with pytest.raises(InputError, match=f"k must be >= 1; got {k}"):
+    wanted = "k must be a whole number >= 1, and at most the size of a training set; got "
+    with pytest.raises(InputError, match=re.escape(wanted + repr(k))):
         rule(k)
 
 
@@ -170,7 +173,7 @@ def test_a_k_below_one_is_refused(rule, k):
     ids=repr,
 )
 def test_a_k_that_is_no_whole_number_is_refused(rule, k, shown):
-    with pytest.raises(InputError, match=f"k must be a whole number >= 1; got .*{shown}"):
+    with pytest.raises(InputError, match=f"k must be a whole number >= 1, .*; got .*{shown}"):
         rule(k)
 
 
@@ -292,7 +295,7 @@ def test_an_unknown_rule_is_refused_by_naming_the_known_ones(record, shown):
 
 
 def test_a_record_with_a_bad_parameter_is_refused():
-    with pytest.raises(InputError, match="a radius must be >= 0; got -1"):
+    with pytest.raises(InputError, match="a radius must be a number >= 0; got -1"):
         rule_from_dict({"rule": "Ball", "radius": -1})
 
 
@@ -328,5 +331,5 @@ def test_whatever_is_no_radius_is_refused_in_a_few_words(radius):
 
 @pytest.mark.parametrize("k", [10**5000, 2**70], ids=["10**5000", "2**70"])
 def test_no_training_set_has_so_many_neighbours(k):
-    with pytest.raises(InputError, match="the size of a training set at most"):
+    with pytest.raises(InputError, match="at most the size of a training set; got"):
         Nearest(k)

@@ -21,18 +21,10 @@ def random_evidence(rng, usual, n_neighbors):
     )
     behind = distances.min(axis=1, keepdims=True) + rng.choice([0.0, 0.5, 1.0], size=(n, 9))
     neighbors = np.sort(np.concatenate([distances, behind], axis=1), axis=1)[:, :n_neighbors]
-    return Evidence(
-        distances, neighbors, np.where(np.isinf(distances), -1, 7), *further_of(distances)
-    )
-
-
-def further_of(distances):
-    """The second and third nearest of each class, a few steps behind the nearest."""
-    steps = np.random.default_rng(len(distances)).choice(
-        [0.0, 0.5, 1.0, np.inf], (2, *distances.shape)
-    )
-    further = np.stack([distances + steps[0], distances + steps.sum(axis=0)], axis=2)
-    return further, np.where(np.isinf(further), -1, [8, 9])
+    # The second and third nearest of each class are a few steps behind the nearest.
+    steps = np.random.default_rng(n).choice([0.0, 0.5, 1.0, np.inf], (2, *distances.shape))
+    ranked = np.stack([distances, distances + steps[0], distances + steps.sum(axis=0)], axis=2)
+    return Evidence(ranked, neighbors, np.where(np.isinf(ranked), -1, [7, 8, 9]))
 
 
 def random_assessment(seed, neighborhoods, n=None, n_neighbors=6, discard=True):

@@ -15,10 +15,9 @@ def random_evidence(rng, n, n_classes, n_neighbors=2):
     """Distances from a few numbers, so that ties abound; some classes have no sample."""
     distances = rng.choice([0.0, 0.5, 1.0, 1.5, 2.5, np.inf], size=(n, n_classes))
     neighbors = np.sort(distances, axis=1)[:, :n_neighbors]
-    exemplars = np.where(np.isinf(distances), -1, 7)
-    further = distances[:, :, None] + np.sort(rng.choice([0.0, 0.5, np.inf], (n, n_classes, 2)))
-    rows = np.where(np.isinf(further), -1, [8, 9])
-    return Evidence(distances, neighbors, exemplars, further, rows)
+    steps = np.sort(rng.choice([0.0, 0.5, np.inf], (n, n_classes, 2)))
+    ranked = distances[:, :, None] + np.concatenate([np.zeros((n, n_classes, 1)), steps], axis=2)
+    return Evidence(ranked, neighbors, np.where(np.isinf(ranked), -1, [7, 8, 9]))
 
 
 def random_assessment(seed, neighborhoods):

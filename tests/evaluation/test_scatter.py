@@ -19,7 +19,7 @@ def test_each_sample_has_its_two_distances(random_assessment, discard, quorum):
             assert (scatter.layer, scatter.rule) == (layer, rule)
             np.testing.assert_array_equal(scatter.assertion, assessment.assertion)
             for i, belief in enumerate(assessment.belief_codes):
-                ranked = assessment.evidence[layer].ranked_distances()[i].tolist()
+                ranked = assessment.evidence[layer].distances[i].tolist()
                 if assessment.invalid[i]:
                     ranked = [[np.inf] * 3] * 3
                 assert scatter.own[i] == ranked.pop(belief)[quorum[0] - 1]

@@ -97,14 +97,19 @@ def test_a_bundle_on_disk_gets_a_folder(tmp_path):
     assert not (tmp_path / "y").exists()
 
 
-def test_its_code_loads_the_bundle(tmp_path, monkeypatch):
+@pytest.mark.parametrize("portable", [False, True])
+def test_its_code_loads_the_bundle(tmp_path, monkeypatch, portable):
     X, y = load_iris(return_X_y=True)
     model = LogisticRegression(max_iter=500).fit(X[::2], y[::2])
     made = EpistemicClassifier(FrozenEstimator(model), progress=False).fit(X[::2], y[::2])
-    folder = write_folder(made.tune(X[1::2], coverage=0.7), tmp_path / "x")
+    made.tune(X[1::2], coverage=0.7).save(tmp_path / "own.iknow", onnx=portable)
+    folder = write_folder(tmp_path / "own.iknow", tmp_path / "x")
+    words = read_card(folder)[1].words
+    assert ("The model itself is not part of the bundle" in words) == (not portable)
+    assert ("whoever has the bundle has the model" in words) == portable
     (code,) = re.findall(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
     monkeypatch.chdir(folder)
-    names = {"model": model, "X": X}
+    names = {"X": X} if portable else {"model": model, "X": X}
     exec(code, names)
     assert names["ec"].assess(X).reason.tolist() == made.assess(X).reason.tolist()
 

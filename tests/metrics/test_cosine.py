@@ -59,7 +59,7 @@ def test_many_rows_are_transformed_as_few_are(monkeypatch):
     points = some_points(50)
     whole = Cosine().transform(points)
     assert whole.dtype == np.float32
-    monkeypatch.setattr("iknow.metrics.rows.NUMBERS_AT_ONCE", 30)
+    monkeypatch.setattr("iknow.metrics.metric.NUMBERS_AT_ONCE", 30)
     np.testing.assert_array_equal(Cosine().transform(points), whole)
     np.testing.assert_allclose(Cosine().transform(np.float64(points)), whole, rtol=1e-7)
 

@@ -6,11 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from scipy.spatial.distance import cdist
 
 from iknow.errors import InputError, LayerError
 from iknow.metrics import (
     Euclidean,
+    Hamming,
     Metric,
     Minkowski,
     Weighted,
@@ -18,6 +22,7 @@ from iknow.metrics import (
     metric_to_dict,
     register_metric,
 )
+from iknow.metrics.defaults import SHORT_NAMES
 from iknow.metrics.metric import check_promises
 from iknow.search.cells import CpuIndex
 from iknow.search.measured import MinkowskiIndex
@@ -131,7 +136,7 @@ def test_bad_maps_activations_and_records_are_refused():
     with pytest.raises(InputError, match=r"a Minkowski metric cannot be made of .*'p'"):
         metric_from_dict({"metric": "Minkowski"})
     for record in ({"metric": "Angular"}, {}, {"metric": ["Minkowski"]}):
-        with pytest.raises(InputError, match=r"only Minkowski, Weighted.*register_metric"):
+        with pytest.raises(InputError, match=r"only Minkowski, .*Weighted.*register_metric"):
             metric_from_dict(record)
 
 
@@ -238,7 +243,7 @@ def test_only_metrics_are_registered_and_no_name_stands_for_two():
     assert register_metric(Weighted) is Weighted
     other = type("Weighted", (Weighted,), {"__module__": "elsewhere"})
     with pytest.raises(
-        InputError, match=r"Weighted of iknow\.metrics\.metric is already registered"
+        InputError, match=r"Weighted of iknow\.metrics\.weighted is already registered"
     ):
         register_metric(other)
     with pytest.raises(InputError, match=r"register_metric\(Hasty\) before you save"):
@@ -246,3 +251,31 @@ def test_only_metrics_are_registered_and_no_name_stands_for_two():
     register_metric(Hasty)  # and yet its record is of what it inherits from
     with pytest.raises(InputError, match="reads back as a different one: its to_dict must return"):
         metric_to_dict(Hasty(1.0))
+
+
+class TestHamming(MetricContract):
+    def make_metric(self):
+        return Hamming()
+
+
+@given(arrays(np.int64, (7, 5), elements=st.integers(0, 3)))
+def test_distances_are_scipys_share_times_the_number_of_features(leaves):
+    found = Hamming().distances(leaves[:3], leaves[3:])
+    np.testing.assert_allclose(found, 5 * cdist(leaves[:3], leaves[3:], "hamming"), rtol=1e-12)
+    assert (found == np.rint(found)).all()
+
+
+def test_it_has_a_short_name_and_is_kept_in_bundles():
+    assert SHORT_NAMES["hamming"] == Hamming()
+    assert metric_from_dict(metric_to_dict(Hamming())) == Hamming()
+
+
+def test_no_movement_is_bounded():
+    assert math.isinf(Hamming().expansion(3))
+    assert np.isinf(Hamming().expansion_at(np.zeros((2, 3)))).all()
+
+
+@pytest.mark.parametrize("values", [[[np.nan, 1.0]], [["a", "b"]]])
+def test_what_is_no_number_is_refused(values):
+    with pytest.raises(ValueError, match="must be"):
+        Hamming().distances(values, values)

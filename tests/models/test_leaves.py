@@ -18,10 +18,9 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 from iknow import EpistemicClassifier
-from iknow.classifier.default_metrics import usual_metric
 from iknow.core.assertion import Assertion, Reason
 from iknow.errors import InputError, LayerError
-from iknow.metrics import Euclidean, Gapped, Hamming
+from iknow.metrics import Euclidean, Hamming, Table
 from iknow.models import SklearnModel
 from iknow.models.gaps import find_numbers, takes_gaps
 from iknow.models.leaves import as_leaves, find_leaves, has_leaves
@@ -139,7 +138,7 @@ def test_forests_are_judged_by_input_and_leaves_and_the_paper_by_its_own_layers(
     assert paper.layers_ == ("input", "output")
     chosen = EpistemicClassifier.paper(forest, layers=["leaves"]).fit(X[::2], Y[::2])
     assert isinstance(chosen.indexes_["leaves"].metric, Hamming)
-    assert usual_metric("input", X, (4,), levels=False) is Euclidean
+    assert paper.indexes_["input"].metric is Euclidean
 
 
 def test_far_away_all_samples_share_the_outermost_leaves_and_only_the_input_sees_it():
@@ -220,7 +219,7 @@ def test_tables_with_gaps_work_without_choosing_layers(classifier):
     classifier.fit(values[::2], labels[::2])
     ec = EpistemicClassifier(classifier).fit(values[::2], labels[::2])
     assert ec.layers_[0] == "table"
-    assert isinstance(ec.indexes_["table"].metric, Gapped)
+    assert isinstance(ec.indexes_["table"].metric, Table)
     assessed = ec.tune(values[1::2], coverage=0.8).assess(values[1::2])
     known = assessed.assertion == Assertion.IK
     right = assessed.belief == labels[1::2]

@@ -168,7 +168,7 @@ def test_training_samples_may_be_numbered_beyond_what_a_float_holds(assessed, op
     assessment, y_true = assessed(n=5)
     first = 2**62 + 1  # as the ids of a database may be
     evidence = {
-        layer: replace(about, exemplars=np.where(about.exemplars >= 0, about.exemplars + first, -1))
+        layer: replace(about, rows=np.where(about.rows >= 0, about.rows + first, -1))
         for layer, about in assessment.evidence.items()
     }
     training = {first + row: np.full(3, float(row)) for row in range(80)}

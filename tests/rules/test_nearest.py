@@ -58,7 +58,7 @@ def test_the_box_of_a_radius_is_where_it_is_known_for_every_k(rule, quorum):
         scene = Scene(seed)
         evidence = scene.look()
         contrast = find_contrast(weigh(evidence, quorum, scene.belief), scene.belief)
-        places = np.unique(evidence.ranked_distances()[np.isfinite(evidence.ranked_distances())])
+        places = np.unique(evidence.distances[np.isfinite(evidence.distances)])
         radii = np.unique([0.0, *places, *np.nextafter(places[places > 0], 0), 99.0])
         for k in (1, 2, 4, 7, len(scene.labels)):
             [(low, high)] = rule.box(contrast, k)

@@ -140,7 +140,7 @@ def test_on_a_grid_where_ties_abound(
     labels, belief = rng.integers(n_classes, size=n_rows), rng.integers(-1, n_classes, size=9)
     k = int(rng.integers(1, n_rows + 1))
     expected = brute_force(points, labels, n_classes, queries, k, per_class=4)
-    known = expected.ranked_distances()
+    known = expected.distances
     radius = float(rng.choice(known[np.isfinite(known)]))
     index = walking(way, directions=directions)(points, labels, n_classes)
     for rule in (

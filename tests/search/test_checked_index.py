@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 
 from iknow import Ball, EpistemicClassifier, Nearest, RelativeBall
-from iknow.core.evidence import NO_EXEMPLAR, Evidence, from_ranked
+from iknow.core.evidence import NO_EXEMPLAR, Evidence
 from iknow.errors import InputError
 from iknow.metrics import Minkowski, Weighted
 from iknow.models import PrecomputedModel
@@ -66,7 +66,7 @@ class TreeIndex:
                 exemplars[i, code, :n] = self.rows[found[order]]
             if k:
                 neighbors[i] = np.sort(self._measure(place, self._near(self.tree, place, k)))[:k]
-        return from_ranked(distances, neighbors, exemplars)
+        return Evidence(distances, neighbors, exemplars)
 
     def _near(self, tree, place, k):
         """All rows of a tree that may be among the k nearest, a little more for rounding."""
@@ -183,7 +183,7 @@ WRONG = {
         changed(
             gather=lambda self, q, k=0, m=1: cut(
                 found := TreeIndex.gather(self, q, k, m),
-                class_distances=found.class_distances.astype(np.float32),
+                distances=found.distances.astype(np.float32),
             )
         ),
         "must be float64",
@@ -192,7 +192,7 @@ WRONG = {
         changed(
             gather=lambda self, q, k=0, m=1: cut(
                 found := TreeIndex.gather(self, q, k, m),
-                class_distances=found.class_distances * np.array([1, 1, np.nan]),
+                distances=found.distances * np.array([[1], [1], [np.nan]]),
             )
         ),
         "never NaN",
@@ -240,13 +240,13 @@ def changed_answer(**changes):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"further_distances": lambda d: d.astype(np.float32)}, "must be float64"),
-        ({"further_distances": lambda d: d * np.nan}, "never NaN"),
-        ({"further_distances": lambda d: d[:, :, ::-1]}, "must ascend from class_distances"),
-        ({"class_distances": lambda d: d + 100}, "must ascend from class_distances"),
-        ({"further_exemplars": lambda rows: rows.astype(float)}, "must be row numbers"),
+        ({"distances": lambda d: d.astype(np.float32)}, "must be float64"),
+        ({"distances": lambda d: d * [1.0, np.nan, 1.0]}, "never NaN"),
+        ({"distances": lambda d: d[:, :, [0, 2, 1]]}, "must ascend"),
+        ({"distances": lambda d: d + np.array([100, 0, 0])}, "must ascend"),
+        ({"rows": lambda rows: rows.astype(float)}, "must be row numbers"),
         (
-            dict.fromkeys(("further_distances", "further_exemplars"), lambda a: a[:, :, 1:]),
+            dict.fromkeys(("distances", "rows"), lambda a: a[:, :, 1:]),
             r"the per_class=3 nearest samples of each class; got \(6, 3, 0, 2\)",
         ),
     ],

@@ -128,7 +128,7 @@ def test_removed_and_added_rows_answer_as_brute_force(kind):
     points, labels, queries, belief = problem(kind)
     points, labels = points[:3000], labels[:3000]
     near = brute_force(points, labels, 5, queries[::2], per_class=2)
-    gone = np.union1d(near.ranked_exemplars(), np.flatnonzero(labels == 4))
+    gone = np.union1d(near.rows, np.flatnonzero(labels == 4))
     gone = gone[gone >= 0]
     base = Union.of(DiskIndex(points, labels, 5, block=16), CpuIndex)
     came = queries[:9] + 0.5, np.arange(9) % 6, 3000 + np.arange(9)

@@ -36,7 +36,7 @@ def make_rows(n, seed):
 
 @pytest.fixture(params=[1, 1 << 14, 32 << 20], ids=["one by one", "a few", "all at once"])
 def at_once(request, monkeypatch):
-    monkeypatch.setattr(SparseRows, "BYTES_PER_TASK", request.param)
+    monkeypatch.setattr(SparseRows, "bytes_of_minima", request.param)
 
 
 @pytest.mark.usefixtures("at_once")

@@ -129,7 +129,7 @@ class Stopping(CpuIndex):
         if scope.horizon is None:
             return whole
         _, cap = find_cap(whole, scope)
-        ranked, rows = whole.ranked_distances(), whole.ranked_exemplars()
+        ranked, rows = whole.distances, whole.rows
         own = np.arange(self.n_classes) == scope.belief[:, None]
         room = np.where(own, scope.own, scope.other)[..., None]
         beyond = (np.arange(scope.per_class) >= room) | (
@@ -139,14 +139,7 @@ class Stopping(CpuIndex):
             [np.full(len(cap), np.inf), np.nextafter(cap, np.inf), np.full(len(cap), np.inf)]
         )
         listed, numbers = np.where(beyond, np.inf, ranked), np.where(beyond, -1, rows)
-        columns = (
-            listed[..., 0],
-            whole.neighbor_distances,
-            numbers[..., 0],
-            listed[..., 1:],
-            numbers[..., 1:],
-        )
-        return Evidence(*columns, complete)
+        return Evidence(listed, whole.neighbor_distances, numbers, complete)
 
 
 def steps(n_steps):

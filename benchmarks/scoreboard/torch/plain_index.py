@@ -50,7 +50,7 @@ class PlainIndex(RowIndex):
         parts = [self._gather(part.double(), k, per_class) for part in torch.split(given, step)]
         near, at, neighbors = (torch.cat(each).cpu().numpy() for each in zip(*parts, strict=True))
         numbers = np.where(at < 0, NO_EXEMPLAR, self.rows[at])
-        return Evidence(near[..., 0], neighbors, numbers[..., 0], near[..., 1:], numbers[..., 1:])
+        return Evidence(near, neighbors, numbers)
 
     def _gather(self, queries: Tensor, k: int, per_class: int) -> tuple[Tensor, Tensor, Tensor]:
         """Distances and rows of the nearest of each class, and distances to the k nearest."""

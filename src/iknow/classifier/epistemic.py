@@ -62,7 +62,7 @@ class EpistemicClassifier(WatchingMixin, ClassifierMixin, BaseEstimator):  # typ
         k: Number of neighbors, for rules that use it.
         metric: "cosine", "euclidean", "hamming", "scaled", "whitened" or a metric, for all
             layers or in a mapping. Default: cosine in hidden layers, and features by their robust
-            scales in tables (`iknow.classifier.default_metrics`); Euclidean for the paper's rules
+            scales in tables (`iknow.metrics.defaults`); Euclidean for the paper's rules
             and for fixed neighborhoods.
         classes: Labels of the model's score columns in order, if y does not determine them.
         pool: How to turn the activations of a network's layer, of shape (n, tokens, features) or

@@ -17,7 +17,6 @@ from typing import Any, Self
 import numpy as np
 
 from iknow.classifier import gathering, parameters
-from iknow.classifier.default_metrics import usual_metric
 from iknow.classifier.reading import ReadingMixin
 from iknow.classifier.streaming import build_on_disk, check_folder, choose_rows
 from iknow.classifier.training import refuse_params, seeded_clone, split_rows, take_params, train
@@ -26,6 +25,7 @@ from iknow.core.quorum import Quorum
 from iknow.core.rule import Rule
 from iknow.errors import SelectionError
 from iknow.metrics import Euclidean, Metric
+from iknow.metrics.defaults import default_metric, warn_of_layers
 from iknow.models.adapt import is_estimator, is_to_be_trained
 from iknow.models.inputs import as_dense, count_samples, take_rows
 from iknow.models.labels import (
@@ -39,7 +39,6 @@ from iknow.models.loaders import is_loader, warn_of_shuffling
 from iknow.models.model import Layer, Model, Role
 from iknow.models.probe import Probe, make_probe
 from iknow.models.samples import Samples
-from iknow.models.scales import warn_of_layers
 from iknow.rules import Ball
 from iknow.search.layer import LayerIndex, index_type
 from iknow.search.scratch import Folder
@@ -262,8 +261,8 @@ class FittingMixin(ReadingMixin):
         numbers = as_row_numbers(rows, len(codes))
         self.indexes_ = {}
         for layer, values in found.items():
-            metric = plan.metrics[layer] or usual_metric(
-                plan.roles[layer], typical[layer], shape, levels=plan.levels
+            metric = plan.metrics[layer] or default_metric(
+                plan.roles[layer], typical[layer], shape, plan.levels
             )
             metric = metric.fit(typical[layer], codes[some])
             arrays = values, codes, len(self.classes_), numbers, metric

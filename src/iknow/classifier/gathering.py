@@ -133,7 +133,10 @@ def find_decisions(
 
     whole = join_whole(searched(), samples.n_samples)
     later = _gather_later(whole, indexes, k, per_class)
-    decisions = {layer: stack_evidence(parts) for layer, parts in found.items()}
+    decisions = {
+        layer: parts[0] if len(parts) == 1 else stack_evidence(parts)
+        for layer, parts in found.items()
+    }
     supports = {layer: decision.support for layer, decision in decisions.items()}
     return Findings(whole, later, supports, decisions)
 

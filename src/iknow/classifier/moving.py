@@ -38,9 +38,8 @@ from iknow.core.rule import promise_of
 from iknow.errors import IknowError, LayerError
 from iknow.explain.on_request import OnRequest
 from iknow.metrics.lipschitz import FLOAT32_ROUNDING, ROUND_UP
-from iknow.metrics.metric import Minkowski, check_promises
+from iknow.metrics.metric import Minkowski, check_promises, lp_norms
 from iknow.metrics.rounding import SMALLEST
-from iknow.metrics.rows import lp_norms
 from iknow.models.lengths import Sizes, as_rows, norms
 from iknow.models.model import Model, promised_sensitivity
 from iknow.search.layer import LayerIndex

@@ -21,7 +21,7 @@ from iknow.core.rule import (
 from iknow.core.text import names, shown
 from iknow.errors import InputError
 from iknow.metrics import Metric
-from iknow.metrics.registry import SHORT_NAMES
+from iknow.metrics.defaults import SHORT_NAMES
 from iknow.metrics.sklearn_parts import unwrap
 from iknow.models.adapt import has_base
 from iknow.models.foreign import as_pandas

@@ -23,11 +23,11 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from iknow.cli.model_files.names import MODEL_HELP
+from iknow.cli.model_files import MODEL_HELP
 from iknow.core.rule import Rule
 from iknow.core.text import names, shown
 from iknow.errors import InputError
-from iknow.metrics.registry import SHORT_NAMES
+from iknow.metrics.defaults import SHORT_NAMES
 from iknow.rules import RULES, RelativeBall
 from iknow.storage.atomic import is_stream
 from iknow.tables.streams import READABLE, STDIN, WRITABLE

@@ -59,10 +59,10 @@ class Scope(NamedTuple):
         return Scope(self.per_class, self.per_class, self.any)
 
 
-def scope_of(rule: Rule, belief: Ints) -> Scope:
+def scope_of(rule: Rule, belief: Ints | None = None) -> Scope:
     """What deciding by a rule needs, for beliefs of shape (n,)."""
     horizon: Horizon | None = promise_of(rule, "horizon")
-    finite = horizon is not None and horizon.is_finite
+    finite = horizon is not None and horizon.fixed + horizon.ratio < np.inf
     return Scope(*rule.quorum, rule.n_neighbors, belief, horizon if finite else None)
 
 

@@ -46,14 +46,11 @@ class Evidence(Columns):
     """Distances from each query to the training set, in one layer.
 
     Attributes:
-        class_distances: Distance to each class, of shape (n_queries, n_classes); inf where a class
-            has no training sample.
+        distances: To the nearest few samples of each class, of shape (n_queries, n_classes,
+            per_class), ascending; inf past the last. If it is one, (n_queries, n_classes) will do.
         neighbor_distances: Of shape (n_queries, n_neighbors), ascending; inf past the last sample.
-        exemplars: The training row that each class distance belongs to (the lowest of equals), of
-            shape (n_queries, n_classes); -1 where there is none.
-        further_distances: Distances to the second, third, ... nearest sample of each class, of
-            shape (n_queries, n_classes, per_class - 1), ascending; inf past the last.
-        further_exemplars: The training rows they belong to, of the same shape, by (distance, row).
+        rows: The training rows that `distances` belong to, of the same shape, by (distance, row);
+            -1 where there is none.
         complete_below: How far the lists are complete, of shape (n_queries, 3): for the believed
             class, for every other class, and for the neighbors. Every sample strictly nearer than
             this is listed, as far as its list has room. inf unless a search stopped early.
@@ -63,41 +60,33 @@ class Evidence(Columns):
         2
     """
 
-    class_distances: Floats
+    distances: Floats
     neighbor_distances: Floats
-    exemplars: Ints
-    further_distances: Floats = None  # type: ignore[assignment]
-    further_exemplars: Ints = None  # type: ignore[assignment]
+    rows: Ints
     complete_below: Floats = None  # type: ignore[assignment]
 
     quorum = (1, 1)  # how far the class distances count: to the first sample of each class
 
     def __post_init__(self) -> None:
-        shape, neighbors = self.class_distances.shape, self.neighbor_distances.shape
-        if len(shape) != 2 or self.exemplars.shape != shape:
+        shape, neighbors = self.distances.shape, self.neighbor_distances.shape
+        if len(shape) not in (2, 3) or self.rows.shape != shape:
             raise InputError(
-                "class_distances and exemplars must both have shape (n_queries, n_classes); "
-                f"got {shape} and {self.exemplars.shape}"
+                "distances and rows must both have shape (n_queries, n_classes) or (n_queries, "
+                f"n_classes, per_class); got {shape} and {self.rows.shape}"
             )
+        if len(shape) == 2:
+            object.__setattr__(self, "distances", self.distances[:, :, None])
+            object.__setattr__(self, "rows", self.rows[:, :, None])
         if len(neighbors) != 2 or neighbors[0] != shape[0]:
             raise InputError(
                 f"neighbor_distances must have shape ({shape[0]}, n_neighbors); got {neighbors}"
-            )
-        if self.further_distances is None and self.further_exemplars is None:
-            object.__setattr__(self, "further_distances", np.empty((*shape, 0)))
-            object.__setattr__(self, "further_exemplars", np.empty((*shape, 0), dtype=np.int64))
-        further = np.shape(self.further_distances), np.shape(self.further_exemplars)
-        if further[0] != further[1] or further[0][:2] != shape or len(further[0]) != 3:
-            raise InputError(
-                "further_distances and further_exemplars must both have shape "
-                f"({shape[0]}, {shape[1]}, per_class - 1); got {further[0]} and {further[1]}"
             )
         if self.complete_below is None:
             object.__setattr__(self, "complete_below", np.full((shape[0], 3), np.inf))
 
     @property
     def n_classes(self) -> int:
-        return int(self.class_distances.shape[1])
+        return int(self.distances.shape[1])
 
     @property
     def n_neighbors(self) -> int:
@@ -106,15 +95,17 @@ class Evidence(Columns):
     @property
     def per_class(self) -> int:
         """How many of the nearest samples of each class the evidence holds."""
-        return 1 + int(self.further_distances.shape[2])
+        return int(self.distances.shape[2])
 
-    def ranked_distances(self) -> Floats:
-        """Return the distances to the nearest of each class, (n_queries, n_classes, per_class)."""
-        return np.concatenate([self.class_distances[:, :, None], self.further_distances], axis=2)
+    @property
+    def class_distances(self) -> Floats:
+        """The distance to each class, d_c, of shape (n_queries, n_classes)."""
+        return self.distances[:, :, 0]
 
-    def ranked_exemplars(self) -> Ints:
-        """Return the rows of the nearest of each class, (n_queries, n_classes, per_class)."""
-        return np.concatenate([self.exemplars[:, :, None], self.further_exemplars], axis=2)
+    @property
+    def exemplars(self) -> Ints:
+        """The nearest row of each class, the lowest of equals, of shape (n_queries, n_classes)."""
+        return self.rows[:, :, 0]
 
     def nearest_distance(self) -> Floats:
         """Return the distance to the nearest training activation, of shape (n_queries,)."""
@@ -137,14 +128,9 @@ def empty_evidence(
     n_queries: int, n_classes: int, n_neighbors: int, per_class: int = 1
 ) -> Evidence:
     """The evidence of an empty training set: the neutral element of merging."""
-    shape, further = (n_queries, n_classes), (n_queries, n_classes, per_class - 1)
-    return Evidence(
-        np.full(shape, np.inf),
-        np.full((n_queries, n_neighbors), np.inf),
-        np.full(shape, NO_EXEMPLAR, dtype=np.int64),
-        np.full(further, np.inf),
-        np.full(further, NO_EXEMPLAR, dtype=np.int64),
-    )
+    shape = n_queries, n_classes, per_class
+    neighbors = np.full((n_queries, n_neighbors), np.inf)
+    return Evidence(np.full(shape, np.inf), neighbors, np.full(shape, NO_EXEMPLAR, dtype=np.int64))
 
 
 def merge_evidence(parts: Sequence[Evidence]) -> Evidence:
@@ -159,18 +145,18 @@ def merge_evidence(parts: Sequence[Evidence]) -> Evidence:
     """
     if not parts:
         raise InputError("nothing to merge: expected at least one Evidence, got none")
-    shapes = {(part.class_distances.shape, part.n_neighbors, part.per_class) for part in parts}
+    shapes = {(part.distances.shape, part.n_neighbors) for part in parts}
     if len(shapes) > 1:
         raise InputError(
-            "all parts must cover the same queries, classes, k and per_class; got ((queries, "
-            f"classes), k, per_class) = {sorted(shapes)}"
+            "all parts must cover the same queries, classes, per_class and k; got ((queries, "
+            f"classes, per_class), k) = {sorted(shapes)}"
         )
-    distances = np.concatenate([part.ranked_distances() for part in parts], axis=2)
-    exemplars = np.concatenate([part.ranked_exemplars() for part in parts], axis=2)
-    distances, exemplars = rank(distances, exemplars, parts[0].per_class)
+    distances = np.concatenate([part.distances for part in parts], axis=2)
+    rows = np.concatenate([part.rows for part in parts], axis=2)
+    distances, rows = rank(distances, rows, parts[0].per_class)
     neighbors = np.sort(np.concatenate([part.neighbor_distances for part in parts], axis=1), axis=1)
     complete = np.min([part.complete_below for part in parts], axis=0)
-    return from_ranked(distances, neighbors[:, : parts[0].n_neighbors], exemplars, complete)
+    return Evidence(distances, neighbors[:, : parts[0].n_neighbors], rows, complete)
 
 
 def rank(distances: Floats, rows: Ints, m: int) -> tuple[Floats, Ints]:
@@ -183,15 +169,6 @@ def rank(distances: Floats, rows: Ints, m: int) -> tuple[Floats, Ints]:
     numbers = np.take_along_axis(rows, order, axis=-1)
     numbers[np.isinf(ranked)] = NO_EXEMPLAR
     return ranked, numbers
-
-
-def from_ranked(
-    distances: Floats, neighbors: Floats, exemplars: Ints, complete_below: Floats | None = None
-) -> Evidence:
-    """Evidence from the nearest of each class, both (n_queries, n_classes, per_class)."""
-    nearest, rows = (np.ascontiguousarray(each[:, :, 0]) for each in (distances, exemplars))
-    further = distances[:, :, 1:], exemplars[:, :, 1:]
-    return Evidence(nearest, neighbors, rows, *further, complete_below)  # type: ignore[arg-type]
 
 
 def pad_evidence(evidence: Evidence, n_classes: int, n_neighbors: int) -> Evidence:

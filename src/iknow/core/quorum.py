@@ -132,7 +132,4 @@ def _columns(evidence: Evidence, rank: int) -> tuple[Floats, Ints]:
             f"the evidence holds the {evidence.per_class} nearest of each class, too few for a "
             f"quorum of {rank}: gather it with per_class={rank} or more"
         )
-    if rank == 1:
-        return evidence.class_distances, evidence.exemplars
-    further = evidence.further_distances, evidence.further_exemplars
-    return further[0][:, :, rank - 2], further[1][:, :, rank - 2]
+    return evidence.distances[:, :, rank - 1], evidence.rows[:, :, rank - 1]

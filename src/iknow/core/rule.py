@@ -44,17 +44,12 @@ def parameter(name: str) -> Any:
 
 
 def check_radius(radius: object) -> float:
-    if (number := as_real(radius, "a radius", "be a number >= 0")) < 0:
-        raise InputError(f"a radius must be >= 0; got {number}")
-    return number
+    return as_real(radius, "a radius", "be a number >= 0", lambda number: number >= 0)
 
 
 def check_k(k: object) -> int:
-    number = as_whole(k, "k", "be a whole number >= 1")
-    if not 1 <= number <= LARGEST_K:
-        limit = ">= 1" if number < 1 else "the size of a training set at most"
-        raise InputError(f"k must be {limit}; got {shown(number)}")
-    return number
+    wanted = "be a whole number >= 1, and at most the size of a training set"
+    return as_whole(k, "k", wanted, lambda number: 1 <= number <= LARGEST_K)
 
 
 class Horizon(NamedTuple):
@@ -65,10 +60,6 @@ class Horizon(NamedTuple):
     fixed: float = 0.0
     ratio: float = 0.0  # where d_g is inf, ratio · d_g counts as 0
     k: int = 0  # 0 for none
-
-    @property
-    def is_finite(self) -> bool:
-        return math.isfinite(self.fixed) and math.isfinite(self.ratio)
 
 
 @dataclass(frozen=True)

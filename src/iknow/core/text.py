@@ -74,9 +74,10 @@ def as_flag(value: Any, what: str) -> bool:
     return bool(value)
 
 
-def as_whole(value: Any, what: str, do: str) -> int:
-    """A whole number of any size. do: completes "must ..." in the error message."""
-    if not isinstance(value, Integral) or isinstance(value, NO_NUMBERS):
+def as_whole(value: Any, what: str, do: str, fits: Callable[[int], bool] = lambda _: True) -> int:
+    """A whole number that satisfies `fits`. do: completes "must ..." in the error message."""
+    is_whole = isinstance(value, Integral) and not isinstance(value, NO_NUMBERS)
+    if not is_whole or not fits(int(value)):
         raise InputError(f"{what} must {do}; got {shown(value)}")
     return int(value)
 

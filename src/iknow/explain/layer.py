@@ -129,7 +129,7 @@ def explain_layer(
     evidence, weighed = one.evidence[layer], one.weighed[layer]
     rule, labels = one.neighborhoods[layer], one.classes.tolist()
     belief, against = int(one.belief_codes[0]), _strongest_other(evidence, weighed)
-    ranked, rows = evidence.ranked_distances()[0], evidence.ranked_exemplars()[0]
+    ranked, rows = evidence.distances[0], evidence.rows[0]
 
     def exemplars(code: int, most: int) -> tuple[Exemplar, ...]:
         nearest = zip(rows[code, :most].tolist(), ranked[code, :most].tolist(), strict=True)

@@ -14,17 +14,16 @@ import json
 import math
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from iknow.core.text import as_flag, percent, shown, visible
-from iknow.core.text import name as short
 from iknow.errors import InputError
 from iknow.storage.about import BundleInfo, describe_bundle
-from iknow.storage.about_text import list_facts, short_line
+from iknow.storage.about_text import list_facts, rule_of, short_line
 from iknow.storage.atomic import write_bytes
 
 CARD, CONFIG, BUNDLE = "README.md", "config.json", "bundle.iknow"
@@ -32,14 +31,7 @@ TAGS = ("iknow", "selective-classification", "uncertainty", "explainability")
 MARKUP = re.compile(r"[\\`*_\[\]|~$]")
 AT_THE_START = re.compile(r"^(\d+(?=[.)])|(?=[#+\-=]))(.)")
 """What makes a line a heading or the entry of a list."""
-LOADING = f"""```python
-from iknow import EpistemicClassifier
-
-ec = EpistemicClassifier.load("{BUNDLE}", model)  # the trained model that it was made with
-ec.assess(X).to_frame()
-```"""
 LIMITS = (
-    "The model itself is not part of the bundle.",
     "What is promised holds for samples drawn as the validation samples were. If the world has "
     "changed since, tune again.",
     "IK says that the training data supports an answer, not that the answer is right.",
@@ -109,9 +101,11 @@ def make_front_matter(license: str | None = None, tags: Sequence[str] = ()) -> s
     for each in (*tags, *([] if license is None else [license])):
         if not isinstance(each, str) or not each or visible(each) != each or len(each) > 100:
             raise InputError(f"tags and license must be one line of text each; got {shown(each)}")
-    lines = ["library_name: iknow", "tags:", *(f"- {_yaml(tag)}" for tag in (*TAGS, *tags))]
+    # JSON's quotes are YAML's too.
+    quoted = [json.dumps(tag, ensure_ascii=False) for tag in (*TAGS, *tags)]
+    lines = ["library_name: iknow", "tags:", *(f"- {tag}" for tag in quoted)]
     lines += ["metrics:", "- accuracy", "- coverage"]
-    lines += [] if license is None else [f"license: {_yaml(license)}"]
+    lines += [] if license is None else [f"license: {json.dumps(license, ensure_ascii=False)}"]
     return "\n".join(["---", *lines, "---", ""])
 
 
@@ -119,12 +113,9 @@ def make_card(info: BundleInfo) -> str:
     """Make the text of a card, in Markdown, for a bundle."""
     facts = [(markdown(title), markdown(value)) for title, value in list_facts(info).items()]
     layers = [
-        tuple(map(markdown, (each.name, each.n_features, each.metric, _rule_of(each))))
+        tuple(map(markdown, (each.name, each.n_features, each.metric, rule_of(each))))
         for each in info.layers
     ]
-    limits = [*LIMITS, *_privacy(info)]
-    needs = [f"`{option}=...`" for option in info.needs]
-    more = f"\n\nPass {', '.join(needs)} too: a bundle holds no functions." if needs else ""
     parts = [
         f"# {markdown(info.title)}",
         "\n".join(f"> {markdown(line)}" for line in info.note.split("\n")) if info.note else "",
@@ -133,12 +124,12 @@ def make_card(info: BundleInfo) -> str:
         "## What is promised",
         "\n".join(f"- {markdown(short_line(said))}." for said in info.promises),
         _performance(info),
-        f"## How to load it\n\n{LOADING}{more}",
+        f"## How to load it\n\n{_loading(info)}",
         "## What it was made of",
         _table(("", ""), facts),
         _table(("layer", "features", "metric", "rule"), layers),
         "## Limits",
-        "\n".join(f"- {each}" for each in limits),
+        "\n".join(f"- {each}" for each in (*LIMITS, *_contents(info))),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -166,26 +157,38 @@ def _performance(info: BundleInfo) -> str:
     return _table((f"on {chosen.n_samples:,} validation samples", ""), rows)
 
 
-def _privacy(info: BundleInfo) -> list[str]:
-    held = "The bundle holds the activations of the training samples"
-    if not info.recognizes_model:
-        return [f"{held}, and nothing by which it could recognize its model."]
-    return [f"{held} and up to 32 training inputs, by which it recognizes its model."]
+def _loading(info: BundleInfo) -> str:
+    own = ")" if info.is_portable else ", model)  # the trained model that it was made with"
+    lines = (
+        "```python",
+        "from iknow import EpistemicClassifier\n",
+        f'ec = EpistemicClassifier.load("{BUNDLE}"{own}',
+        "ec.assess(X).to_frame()",
+        "```",
+    )
+    needs = ", ".join(f"`{option}=...`" for option in info.needs)
+    more = f"\n\nPass {needs} too: a bundle holds no functions." if needs else ""
+    return "\n".join(lines) + more
 
 
-def _rule_of(layer: Any) -> str:
-    return "left out" if layer.left_out is not None else short(layer.rule or "not tuned")
+def _contents(info: BundleInfo) -> Iterator[str]:
+    """What the bundle holds of the model and of the training samples."""
+    if info.is_portable:
+        yield "The bundle holds the model as ONNX: whoever has the bundle has the model."
+    else:
+        yield "The model itself is not part of the bundle."
+    recognized = (
+        " and up to 32 training inputs, by which it recognizes its model."
+        if info.recognizes_model
+        else ", and nothing by which it could recognize its model."
+    )
+    yield f"The bundle holds the activations of the training samples{recognized}"
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table of Markdown, from texts that are Markdown already."""
     lines = [headings, ["---"] * len(headings), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def _yaml(text: str) -> str:
-    """A text in YAML: in JSON's quotes, which are YAML's too."""
-    return json.dumps(text, ensure_ascii=False)
 
 
 def _finite(value: Any) -> Any:

@@ -6,41 +6,48 @@
     mlflow.pyfunc.load_model(info.model_uri).predict(frame)   # belief, assertion, reason, level
     ec = iknow_mlflow.load_model(info.model_uri)              # the classifier itself
 
-The folder of a logged model holds `bundle.iknow` and the wrapped model in `model/` (see `wrapped`).
-MLflow's own flavors pickle scikit-learn models too; as there, loading a pickle runs code.
+The folder of a logged model holds `bundle.iknow` and, in `model/`, the model itself:
+
+    "pickle"       a scikit-learn classifier, or one with its interface, by joblib
+    "onnx"         the .onnx file, copied
+    "precomputed"  nothing: the classifier takes the outputs of a model that runs elsewhere
+    "loader"       the user's files, and the name of a function that makes the model of them
+
+Only a bundle is safe to load from anywhere. A pickle, as in MLflow's own flavors, and a loader run
+code: load those from people you trust.
 """
 
 from __future__ import annotations
 
-import json
+import os
 import shutil
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
+from importlib import import_module
+from importlib.metadata import packages_distributions, version
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 
 from iknow.classifier.epistemic import EpistemicClassifier
 from iknow.core.text import shown
 from iknow.errors import BundleError, InputError, MissingExtraError
-from iknow.integrations.answers import Answers, takes_texts
-from iknow.integrations.wrapped import ONNX, Stored, restore_model, store_model
+from iknow.integrations import answers_of, takes_texts
+from iknow.models.adapt import is_estimator, is_onnx
+from iknow.models.precomputed import PrecomputedModel
 from iknow.models.probe import Probe
-from iknow.storage.about import BundleInfo, describe_bundle
+from iknow.storage.about import describe_bundle
 from iknow.version import __version__
 
 try:
     import mlflow
     from mlflow.models import Model, ModelSignature, infer_signature
     from mlflow.models.model import MLMODEL_FILE_NAME
-    from mlflow.models.utils import _save_example
-    from mlflow.utils import environment
-    from mlflow.utils.model_utils import _validate_and_copy_code_paths
 
     with warnings.catch_warnings():  # of types of its own, on import
         warnings.simplefilter("ignore", UserWarning)
@@ -49,9 +56,13 @@ except ImportError as error:
     raise MissingExtraError("iknow.integrations.mlflow", "mlflow") from error
 
 FLAVOR_NAME = "iknow"
-BUNDLE = "bundle.iknow"
-DISTRIBUTIONS = {"sklearn": ("scikit-learn",), "xgboost": ("xgboost", "xgboost-cpu")}
-"""What pip calls packages that go by another name."""
+BUNDLE, MODEL = "bundle.iknow", "model"  # in the folder of a logged model
+PICKLE, ONNX, PRECOMPUTED, LOADER = "pickle", "onnx", "precomputed", "loader"
+FILES = {PICKLE: "model.joblib", ONNX: "model.onnx"}
+SHOWN = ("name", "note", "created", "model", "n_samples", "rule", "selection")
+"""What MLflow shows about the bundle."""
+NO_PICKLES = "MLFLOW_ALLOW_PICKLE_DESERIALIZATION"
+"""The environment variable by which users of MLflow forbid pickles."""
 
 
 def save_model(
@@ -98,22 +109,32 @@ def save_model(
     """
     if not isinstance(classifier, EpistemicClassifier):
         raise InputError(f"an EpistemicClassifier is needed; got {shown(classifier)}")
+    model = Model() if mlflow_model is None else mlflow_model
+    if pip_requirements is None:
+        extra = extra_pip_requirements or ()
+        more = [f"-r {extra}"] if isinstance(extra, str) else extra
+        pip_requirements = [*_requirements(classifier), *more]
     with _new_folder(Path(path)) as folder:
+        mlflow.pyfunc.save_model(
+            str(folder),
+            loader_module=__name__,
+            mlflow_model=model,
+            input_example=input_example,
+            code_paths=code_paths,
+            pip_requirements=pip_requirements,
+        )
         classifier.save(folder / BUNDLE)
-        stored = store_model(classifier, folder, model_loader, model_files)
-        loaded = _load(folder, stored)
-        code = _validate_and_copy_code_paths(code_paths, str(folder))  # type: ignore[no-untyped-call]
-        model = Model() if mlflow_model is None else mlflow_model
-        _save_example(model, input_example, str(folder))
+        kind = _store_model(classifier, folder / MODEL, model_loader, model_files)
+        loaded = _load(folder, kind, model_loader)
         if signature is None:
             signature = make_signature(loaded, input_example)
         model.signature = signature or None
-        said = {FLAVOR_NAME: _summarize(describe_bundle(folder / BUNDLE))}
-        model.metadata = {**(model.metadata or {}), **(metadata or {}), **said}
-        _add_flavors(model, stored, code)
+        info = describe_bundle(folder / BUNDLE)
+        said = {"promises": info.promises, **{name: info.to_dict()[name] for name in SHOWN}}
+        model.metadata = {**(model.metadata or {}), **(metadata or {}), FLAVOR_NAME: said}
+        model.model_size_bytes = sum(each.stat().st_size for each in folder.rglob("*"))
+        model.add_flavor(FLAVOR_NAME, iknow_version=__version__, kind=kind, loader=model_loader)
         model.save(str(folder / MLMODEL_FILE_NAME))
-        needed = _requirements(loaded, stored)
-        _write_environment(folder, needed, pip_requirements, extra_pip_requirements)
 
 
 def log_model(
@@ -167,14 +188,14 @@ def load_model(model_uri: str, model: Any = None, *, dst_path: str | None = None
         ('input',)
     """
     folder = Path(mlflow.artifacts.download_artifacts(str(model_uri), dst_path=dst_path))
-    flavor = Model.load(str(folder)).flavors.get(FLAVOR_NAME)
-    if flavor is None:
+    flavors = Model.load(str(folder)).flavors
+    if (flavor := flavors.get(FLAVOR_NAME)) is None:
         raise BundleError(f"{model_uri} is an MLflow model, but not one of iknow")
     if model is not None:
         return EpistemicClassifier.load(folder / BUNDLE, model)
-    if (code := flavor.get("code")) is not None:
+    if (code := flavors.get(mlflow.pyfunc.FLAVOR_NAME, {}).get("code")) is not None:
         sys.path.insert(0, str(folder / Path(str(code)).name))
-    return _load(folder, Stored(flavor.get("kind"), flavor.get("loader")))
+    return _load(folder, flavor.get("kind"), flavor.get("loader"))
 
 
 def make_signature(classifier: EpistemicClassifier, input_example: Any = None) -> Any:
@@ -200,11 +221,21 @@ def make_signature(classifier: EpistemicClassifier, input_example: Any = None) -
         return None
     if takes_texts(classifier):
         example = np.asarray(example).reshape(-1).tolist()
-    answers = Answers(classifier).predict(example)
+    answers = answers_of(classifier, example)
     with warnings.catch_warnings():  # it warns of whole numbers, which labels may well be
         warnings.simplefilter("ignore", UserWarning)
         outputs = infer_signature(answers).inputs
     return ModelSignature(infer_signature(example).inputs, outputs)
+
+
+class Answers:
+    """A classifier as MLflow serves it: `predict` answers in frames, as `answers_of` does."""
+
+    def __init__(self, classifier: EpistemicClassifier) -> None:
+        self.classifier = classifier
+
+    def predict(self, model_input: Any, params: Mapping[str, Any] | None = None) -> Any:
+        return answers_of(self.classifier, model_input)
 
 
 def _load_pyfunc(path: str) -> Answers:
@@ -212,9 +243,79 @@ def _load_pyfunc(path: str) -> Answers:
     return Answers(load_model(path))
 
 
-def _load(folder: Path, stored: Stored) -> EpistemicClassifier:
-    model, options = restore_model(folder, stored)
+def _load(folder: Path, kind: Any, loader: Any) -> EpistemicClassifier:
+    model, options = _restore_model(folder / MODEL, kind, loader)
     return EpistemicClassifier.load(folder / BUNDLE, model, **options)
+
+
+def _store_model(classifier: Any, place: Path, loader: str | None, files: Sequence[Any]) -> str:
+    """Store the model of a fitted classifier in a new folder; the result says how."""
+    place.mkdir()
+    if loader is not None:
+        _find_function(loader)
+        for file in map(Path, files):
+            (shutil.copytree if file.is_dir() else shutil.copy)(file, place / file.name)
+        return LOADER
+    if files:
+        raise InputError("model_files are for a model_loader, which makes the model of them")
+    options = ("pool", "scores", "embed")
+    if functions := [name for name in options if callable(getattr(classifier, name))]:
+        raise InputError(
+            f"{functions[0]}= is a function, which cannot be stored: pass model_loader="
+            f'"package.module:function", a function that returns (model, {{"{functions[0]}": ...}})'
+        )
+    model = classifier.model
+    if isinstance(classifier.model_, PrecomputedModel):
+        return PRECOMPUTED
+    if is_estimator(model):
+        joblib.dump(getattr(classifier.model_, "estimator", model), place / FILES[PICKLE])
+        return PICKLE
+    if is_onnx(model):
+        if isinstance(model, (str, PathLike)):
+            shutil.copyfile(model, place / FILES[ONNX])
+        else:
+            (place / FILES[ONNX]).write_bytes(model.SerializeToString())
+        return ONNX
+    raise InputError(
+        f"a model of type {type(model).__name__} cannot be stored as it is: pass model_loader="
+        '"package.module:function", the name of a function that takes a folder with your '
+        "model_files and returns the model"
+    )
+
+
+def _restore_model(place: Path, kind: Any, loader: Any) -> tuple[Any, Mapping[str, Any]]:
+    """The model in a folder, None for precomputed outputs, and options of reading it."""
+    if kind == PRECOMPUTED:
+        return None, {}
+    if kind == ONNX:
+        return str(place / FILES[ONNX]), {}
+    if kind == PICKLE:
+        if os.environ.get(NO_PICKLES, "true").lower() in ("false", "0"):
+            raise BundleError(
+                f"{place / FILES[PICKLE]} is a pickle, and {NO_PICKLES} forbids to load it: pass "
+                "the trained model to load_model(uri, model)"
+            )
+        return joblib.load(place / FILES[PICKLE]), {}
+    if kind == LOADER and loader is not None:
+        found = _find_function(loader)(str(place))
+        if isinstance(found, tuple) and len(found) == 2 and isinstance(found[1], Mapping):
+            return found
+        return found, {}
+    raise BundleError(f"a model stored as {shown(kind)} is unknown to this version")
+
+
+def _find_function(loader: Any) -> Any:
+    """The function behind "package.module:function"."""
+    module, _, name = loader.partition(":") if isinstance(loader, str) else ("", "", "")
+    if not module or not name:
+        raise InputError(f'model_loader must be "package.module:function"; got {shown(loader)}')
+    try:
+        found = getattr(import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"model_loader {shown(loader)} cannot be found: {error}") from error
+    if not callable(found):
+        raise InputError(f"model_loader {shown(loader)} must be a function of a folder")
+    return found
 
 
 @contextmanager
@@ -230,53 +331,11 @@ def _new_folder(folder: Path) -> Iterator[Path]:
         raise
 
 
-def _add_flavors(model: Any, stored: Stored, code: str | None) -> None:
-    """Say in an MLflow model how to load it, as a `pyfunc` and as ours."""
-    files = {
-        "conda_env": environment._CONDA_ENV_FILE_NAME,
-        "python_env": environment._PYTHON_ENV_FILE_NAME,
-    }
-    mlflow.pyfunc.add_to_model(model, loader_module=__name__, code=code, **files)
-    model.add_flavor(
-        FLAVOR_NAME, iknow_version=__version__, bundle=BUNDLE, code=code, **vars(stored)
-    )
-
-
-def _summarize(info: BundleInfo) -> dict[str, Any]:
-    """What MLflow shows about a logged model."""
-    record = info.to_dict()
-    kept = ("name", "note", "created", "model", "n_samples", "rule", "selection")
-    return {name: record[name] for name in kept} | {"promises": info.promises}
-
-
-def _requirements(classifier: EpistemicClassifier, stored: Stored) -> list[str]:
-    """The versions that the model needs: of iknow, pandas, and the model's own package."""
-    model = getattr(classifier.model_, "estimator", classifier.model)
+def _requirements(classifier: EpistemicClassifier) -> list[str]:
+    """The versions that are needed: of iknow, pandas, and the model's own package."""
+    model = getattr(getattr(classifier, "model_", None), "estimator", classifier.model)
     packages = {type(model).__module__.partition(".")[0], "sklearn", "pandas"}
-    packages |= {"onnxruntime"} if stored.kind == ONNX else set()
-    pins = [_pin(package) for package in sorted(packages - {"iknow"})]
-    return [f"iknow=={__version__}", *(pin for pin in pins if pin is not None)]
-
-
-def _pin(package: str) -> str | None:
-    """The version of a package as pip writes it; None for one that pip did not install."""
-    for name in DISTRIBUTIONS.get(package, (package,)):
-        try:
-            return f"{name}=={version(name)}"
-        except PackageNotFoundError:
-            continue
-    return None
-
-
-def _write_environment(folder: Path, default: list[str], given: Any, extra: Any) -> None:
-    """Write the files from which MLflow makes an environment for the model."""
-    conda, pip, constraints = environment._process_pip_requirements(  # type: ignore[no-untyped-call]
-        default if given is None else None, given, extra
-    )
-    # JSON is YAML too.
-    (folder / environment._CONDA_ENV_FILE_NAME).write_text(json.dumps(conda, indent=1))
-    (folder / environment._REQUIREMENTS_FILE_NAME).write_text("\n".join(pip))
-    if constraints:
-        (folder / environment._CONSTRAINTS_FILE_NAME).write_text("\n".join(constraints))
-    python_env = environment._PythonEnv.current()  # type: ignore[no-untyped-call]
-    python_env.to_yaml(str(folder / environment._PYTHON_ENV_FILE_NAME))
+    packages |= {"onnxruntime"} if is_onnx(model) else set()
+    installed = packages_distributions()  # by pip, under names of its own
+    names = {name for package in packages - {"iknow"} for name in installed.get(package, ())}
+    return [f"iknow=={__version__}", *(f"{name}=={version(name)}" for name in sorted(names))]

@@ -10,7 +10,7 @@ from typing import Any
 from iknow.classifier.epistemic import EpistemicClassifier
 from iknow.core.text import names
 from iknow.errors import ClusterError, InputError, MissingExtraError
-from iknow.integrations.answers import Answers
+from iknow.integrations import answers_of
 
 try:
     import ray
@@ -29,7 +29,7 @@ def append_answers(classifier: EpistemicClassifier, batch: Any) -> Any:
     features = list(getattr(classifier, "feature_names_in_", batch.columns))
     if missing := [name for name in features if name not in batch]:
         raise InputError(f"the dataset has no column {names(missing)}; it has {names(batch)}")
-    said = Answers(classifier).predict(batch[features])
+    said = answers_of(classifier, batch[features])
     if taken := [name for name in said if name in batch]:
         raise InputError(f"the dataset has a column {names(taken)} already: rename it")
     return batch.assign(**{name: said[name].to_numpy() for name in said})

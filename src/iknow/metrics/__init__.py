@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from iknow.core.robustness import Sensitivity
 from iknow.metrics.cosine import Cosine
-from iknow.metrics.gapped import Gapped
-from iknow.metrics.hamming import Hamming
 from iknow.metrics.lipschitz import LayerBound, accumulate, propagate_radius, spectral_norm
-from iknow.metrics.metric import Euclidean, Metric, Minkowski, Weighted
-from iknow.metrics.registry import metric_from_dict, metric_to_dict, register_metric
-from iknow.metrics.scaled import Scaled
-from iknow.metrics.weighted import weighted_metric
+from iknow.metrics.metric import (
+    Euclidean,
+    Hamming,
+    Metric,
+    Minkowski,
+    metric_from_dict,
+    metric_to_dict,
+    register_metric,
+)
+from iknow.metrics.table import Scaled, Table
+from iknow.metrics.weighted import Weighted, weighted_metric
 from iknow.metrics.whitened import Whitened
 
 if TYPE_CHECKING:
@@ -28,13 +33,13 @@ LAZY = {  # so that torch loads on first use
 __all__ = [
     "Cosine",
     "Euclidean",
-    "Gapped",
     "Hamming",
     "LayerBound",
     "Metric",
     "Minkowski",
     "Scaled",
     "Sensitivity",
+    "Table",
     "Weighted",
     "Whitened",
     "accumulate",

@@ -27,10 +27,10 @@ import numpy as np
 
 from iknow.core.arrays import Floats
 from iknow.metrics.lipschitz import FLOAT32_ROUNDING, FLOAT64_ROUNDING, ROUND_UP
-from iknow.metrics.metric import Metric
-from iknow.metrics.rows import in_parts
+from iknow.metrics.metric import Metric, in_parts, register_metric
 
 
+@register_metric
 @dataclass(frozen=True)
 class Cosine(Metric):
     """The distance between directions, √(2 - 2 cos(a, b)): activations divided by their ℓ2 norm.
@@ -64,9 +64,6 @@ class Cosine(Metric):
     def relative_rounding(self, n_features: int) -> float:
         # Two divisions and a root of a sum of n_features squares, then rounding to float32.
         return (FLOAT32_ROUNDING + (n_features + 8) * FLOAT64_ROUNDING) * ROUND_UP
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"metric": type(self).__name__}
 
 
 def _directions(values: Floats) -> Floats:

@@ -16,24 +16,21 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from iknow.core.arrays import Floats
+from iknow.core.arrays import Floats, Floats32
 from iknow.core.rule import replaced_methods, speaks_for
-from iknow.core.text import as_real
+from iknow.core.text import as_real, shown
 from iknow.errors import InputError, LayerError
-from iknow.metrics.lipschitz import (
-    FLOAT32_ROUNDING,
-    FLOAT64_ROUNDING,
-    ROUND_UP,
-    as_matrix,
-    spectral_norm,
-)
-from iknow.metrics.rows import in_parts, lp_norms
+from iknow.metrics.lipschitz import as_matrix
+
+METRICS: dict[str, type[Metric]] = {}  # those that bundles can name, by the names of their types
+LEAVES = "leaves"  # the layer that holds the numbers of leaves
+NUMBERS_AT_ONCE = 1 << 22  # how many to hold in float64 at a time
 
 
 class Metric(ABC):
@@ -95,9 +92,12 @@ class Metric(ABC):
         """
         return 0.0
 
-    @abstractmethod
     def to_dict(self) -> dict[str, Any]:
-        """Return the metric as JSON values: "metric", the name of its type, and its arguments."""
+        """Return the metric as JSON values: "metric", the name of its type, and its arguments.
+
+        Override it if there are arguments that `arrays` does not hold.
+        """
+        return {"metric": type(self).__name__}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any], arrays: Mapping[str, Any]) -> Self:
@@ -115,6 +115,82 @@ class Metric(ABC):
         return np.stack([lp_norms(right - row, self.p) for row in left]).reshape(-1, len(right))
 
 
+Kind = TypeVar("Kind", bound=type[Metric])
+
+
+def register_metric(kind: Kind) -> Kind:
+    """Let classifiers with your own metric be saved, and loaded where it is registered too.
+
+    Args:
+        kind: A subclass of `Metric`; bundles store its name. `from_dict` calls it with the
+            arguments that `to_dict` and `arrays` return.
+
+    Returns:
+        The same type, so that this works as a decorator.
+
+    Examples:
+        >>> from dataclasses import dataclass
+        >>> import numpy as np
+        >>> from iknow.metrics import Minkowski, register_metric
+        >>> @register_metric
+        ... @dataclass(frozen=True)
+        ... class Halved(Minkowski):
+        ...     def transform(self, activations):
+        ...         return np.asarray(activations) / 2
+        ...     def expansion(self, n_features):
+        ...         return super().expansion(n_features) / 2
+        ...     def rounding(self, n_features):
+        ...         return 2.0**-24
+        >>> float(Halved(1).distances([[0, 0]], [[3, 4]])[0, 0])
+        3.5
+    """
+    if not (isinstance(kind, type) and issubclass(kind, Metric)):
+        raise InputError(f"a metric to register must be a subclass of Metric; got {shown(kind)}")
+    known = METRICS.get(kind.__name__, kind)
+    # Running a notebook cell again redefines the same class.
+    if (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):
+        raise InputError(
+            f"a metric {kind.__name__} of {known.__module__} is already registered: rename yours"
+        )
+    METRICS[kind.__name__] = kind
+    return kind
+
+
+def metric_to_dict(metric: Metric) -> dict[str, Any]:
+    """Return the record of `metric`, if `metric_from_dict` can read it back."""
+    kind, record = type(metric), metric.to_dict()
+    if METRICS.get(kind.__name__) is not kind:
+        raise InputError(
+            f"the metric {kind.__name__} is not registered, so it could not be loaded: call "
+            f"iknow.metrics.register_metric({kind.__name__}) before you save, and before you load"
+        )
+    again = metric_from_dict(record, metric.arrays())
+    if type(again) is not kind or again.p != metric.p:
+        raise InputError(
+            f"the metric {kind.__name__} reads back as a different one: its to_dict must return "
+            f"'metric': {kind.__name__!r} and, together with arrays(), all its arguments"
+        )
+    return record
+
+
+def metric_from_dict(record: Mapping[str, Any], arrays: Mapping[str, Any] | None = None) -> Metric:
+    """Return the metric whose `to_dict` gave `record` and whose `arrays` gave `arrays`."""
+    name = record.get("metric")
+    kind = METRICS.get(name) if isinstance(name, str) else None
+    if kind is None:
+        raise InputError(
+            f"no metric is registered as {shown(name)}, only {', '.join(METRICS)}: register your "
+            "own with iknow.metrics.register_metric(...)"
+        )
+    try:
+        return kind.from_dict(record, arrays or {})
+    except InputError:
+        raise
+    except Exception as error:  # the user's code may raise anything
+        raise InputError(f"a {name} metric cannot be made of {shown(record)}: {error}") from error
+
+
+@register_metric
 @dataclass(frozen=True)
 class Minkowski(Metric):
     """The ℓp distance; the activations stay as they are.
@@ -147,7 +223,7 @@ class Minkowski(Metric):
         return 0.0  # float32 stays as it is
 
     def to_dict(self) -> dict[str, Any]:
-        return {"metric": type(self).__name__, "p": "inf" if math.isinf(self.p) else self.p}
+        return {**super().to_dict(), "p": "inf" if math.isinf(self.p) else self.p}
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any], arrays: Mapping[str, Any]) -> Self:
@@ -158,49 +234,37 @@ class Minkowski(Metric):
 Euclidean = Minkowski(2.0)
 
 
-@dataclass(frozen=True, eq=False)
-class Weighted(Metric):
-    """The distance |(a - b) @ map|₂, so D = map mapᵀ.
+@register_metric
+@dataclass(frozen=True)
+class Hamming(Metric):
+    """The number of features that differ, whatever their values are.
 
-    Attributes:
-        map: Of shape (n_features, m).
+    For numbers that are names: the leaves in which the trees of a model put a sample (leaf 7 is no
+    nearer to leaf 8 than to leaf 90), categories, flags. It is the ℓp "norm" in the limit p → 0,
+    and p = 0 tells an index to count. Counts, unlike shares, are exact in float64, so equal
+    distances are equal to the last bit, and a radius reads as "other leaves in at most 12 trees".
+
+    The slightest change of a feature is a whole step, so no constant bounds how far an activation
+    can move: Hamming distances certify no robust radius, and another layer has to.
 
     Examples:
-        >>> Weighted(np.diag([1.0, 2.0])).distances([[0, 0]], [[0, 3]])
-        array([[6.]])
+        >>> Hamming().distances([[4, 7, 2]], [[4, 7, 2], [4, 8, 3]])
+        array([[0., 2.]])
     """
 
-    map: Floats
-
-    def __post_init__(self) -> None:
-        values = as_matrix(self.map, "the map of a weighted metric")
-        values.flags.writeable = False
-        object.__setattr__(self, "map", values)
-
-    @property
-    def p(self) -> float:  # type: ignore[override]
-        return 2.0
-
-    @property
-    def width(self) -> int:
-        return int(self.map.shape[1])
+    p = 0.0
 
     def transform(self, activations: Any) -> Any:
-        return in_parts(lambda values: values @ self.map, activations, len(self.map))
+        return np.asarray(activations)
+
+    def restore(self, points: Any) -> Any:
+        return points
 
     def expansion(self, n_features: int) -> float:
-        return spectral_norm(self.map)
+        return math.inf
 
     def rounding(self, n_features: int) -> float:
-        # |a| @ |map| bounds the sums in any order, and is at most |a|₂ times this norm.
-        size = float(np.linalg.norm(self.map))
-        return (FLOAT32_ROUNDING + 2 * (len(self.map) + 1) * FLOAT64_ROUNDING) * size * ROUND_UP
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"metric": type(self).__name__}
-
-    def arrays(self) -> dict[str, Floats]:
-        return {"map": self.map}
+        return 0.0  # float32 stays as it is
 
 
 def not_fitted(metric: Metric) -> InputError:
@@ -225,3 +289,48 @@ def check_promises(metric: Metric) -> None:
                 f"the metric {type(metric).__name__} changes transform but not {promise}, which "
                 f"depends on it: define {promise}(n_features) too"
             )
+
+
+def in_parts(
+    change: Callable[[Floats], Floats], activations: Any, n_features: int | None = None
+) -> Floats | Floats32:
+    """What `change` makes of activations in float64, of shape (n, m); of float32, in float32.
+
+    It sees some rows at a time, so that copies in float64 stay small.
+    """
+    values = np.asarray(activations)
+    if values.ndim != 2 or n_features not in (None, values.shape[1]):
+        columns = "n_features" if n_features is None else n_features
+        made_for = "" if n_features is None else " as the metric was made for"
+        raise InputError(
+            f"activations must have shape (n, {columns}){made_for}; got {values.shape}"
+        )
+    step = max(1, NUMBERS_AT_ONCE // max(1, values.shape[1]))
+    first = change(values[:step].astype(np.float64))
+    kind: Any = np.float32 if values.dtype == np.float32 else np.float64
+    with np.errstate(over="ignore"):  # an index reports what is not finite in float32
+        if len(values) <= step:
+            return first.astype(kind, order="C", copy=False)
+        points = np.empty((len(values), first.shape[1]), dtype=kind)
+        points[:step] = first
+        for start in range(step, len(values), step):
+            part = slice(start, start + step)
+            points[part] = change(values[part].astype(np.float64))
+    return points
+
+
+def lp_norms(differences: Floats, p: float) -> Floats:
+    """ℓp norms of the rows, scaled by the largest entry so that no power overflows.
+
+    For p = 0 the number of entries other than 0.
+    """
+    if p == 0:
+        counts: Floats = np.count_nonzero(differences, axis=1).astype(np.float64)
+        return counts
+    sizes = np.abs(differences)
+    largest: Floats = sizes.max(axis=1, initial=0.0)
+    if math.isinf(p):
+        return largest
+    scaled = sizes / np.where(largest > 0, largest, 1.0)[:, None]
+    norms: Floats = largest * np.power(scaled, p).sum(axis=1) ** (1 / p)
+    return norms

@@ -31,15 +31,70 @@ The metric remains a sensible choice if radii are tuned on data.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from iknow.core.arrays import Floats
 from iknow.errors import InputError
-from iknow.metrics.lipschitz import as_matrix
-from iknow.metrics.metric import Weighted
+from iknow.metrics.lipschitz import (
+    FLOAT32_ROUNDING,
+    FLOAT64_ROUNDING,
+    ROUND_UP,
+    as_matrix,
+    spectral_norm,
+)
+from iknow.metrics.metric import Metric, in_parts, not_fitted, register_metric
+
+
+@register_metric
+@dataclass(frozen=True, eq=False)
+class Weighted(Metric):
+    """The distance |(a - b) @ map|₂, so D = map mapᵀ.
+
+    Attributes:
+        map: Of shape (n_features, m).
+
+    Examples:
+        >>> Weighted(np.diag([1.0, 2.0])).distances([[0, 0]], [[0, 3]])
+        array([[6.]])
+    """
+
+    map: Floats
+    p = 2.0
+
+    def __post_init__(self) -> None:
+        values = as_matrix(self.map, "the map of a weighted metric")
+        values.flags.writeable = False
+        object.__setattr__(self, "map", values)
+
+    @property
+    def width(self) -> int:
+        return int(self.map.shape[1])
+
+    def transform(self, activations: Any) -> Any:
+        matrix = self._fitted_map()
+        return in_parts(lambda values: values @ matrix, activations, len(matrix))
+
+    def expansion(self, n_features: int) -> float:
+        return spectral_norm(self._fitted_map())
+
+    def rounding(self, n_features: int) -> float:
+        # |a| @ |map| bounds the sums in any order, and is at most |a|₂ times this norm.
+        size = float(np.linalg.norm(self._fitted_map()))
+        return (FLOAT32_ROUNDING + 2 * (len(self.map) + 1) * FLOAT64_ROUNDING) * size * ROUND_UP
+
+    def _fitted_map(self) -> Floats:
+        """The map, which is empty where a subclass learns it and has not yet."""
+        if not self.map.size:
+            raise not_fitted(self)
+        return self.map
+
+    def arrays(self) -> dict[str, Floats]:
+        return {"map": self.map}
 
 
 def weighted_metric(weights: Sequence[Any], rank_tolerance: float | None = None) -> Weighted:

@@ -14,7 +14,7 @@ covariance matrices"): of n residuals z of p standardized features, with R the m
     s = min(1, mean |z zᵀ - R|² / (n |R - I|²)).
 
 Where there is nothing to estimate, distances must not explode or vanish. A feature that is constant
-within all classes gets the smallest σ of the others, as in `iknow.metrics.scaled`, and no
+within all classes gets the smallest σ of the others, as in `iknow.metrics.table`, and no
 correlations; if all are, σ is 1, the Euclidean distance. Eigenvalues of R̂ are at least 1e-6.
 """
 
@@ -30,12 +30,14 @@ from iknow.core.arrays import Floats
 from iknow.core.text import as_real
 from iknow.errors import InputError
 from iknow.metrics.lipschitz import FLOAT32_ROUNDING, as_matrix
-from iknow.metrics.metric import Weighted, not_fitted
+from iknow.metrics.metric import register_metric
+from iknow.metrics.weighted import Weighted
 
 LEAST_EIGENVALUE = 1e-6  # of a correlation matrix, whose eigenvalues are 1 on average
 MOST_FEATURES = 8192  # a square matrix of them takes half a gigabyte
 
 
+@register_metric
 @dataclass(frozen=True, eq=False, repr=False)
 class Whitened(Weighted):
     """The Mahalanobis distance for the shrunk covariance within classes.
@@ -79,24 +81,8 @@ class Whitened(Weighted):
         inverse = _inverse_root(_correlate(values, codes, spread, varies, self.shrinkage))
         return Whitened(self.shrinkage, map=inverse / spread[:, None])
 
-    def transform(self, activations: Any) -> Any:
-        self._check_fitted()
-        return super().transform(activations)
-
-    def expansion(self, n_features: int) -> float:
-        self._check_fitted()
-        return super().expansion(n_features)
-
-    def rounding(self, n_features: int) -> float:
-        self._check_fitted()
-        return super().rounding(n_features)
-
-    def _check_fitted(self) -> None:
-        if not self.map.size:
-            raise not_fitted(self)
-
     def to_dict(self) -> dict[str, Any]:
-        return {"metric": type(self).__name__, "shrinkage": self.shrinkage}
+        return {**super().to_dict(), "shrinkage": self.shrinkage}
 
     def arrays(self) -> dict[str, Floats]:
         return super().arrays() if self.map.size else {}

@@ -2,7 +2,7 @@
 
 Some classifiers take missing values as they are, and categories beside numbers. The layer "table"
 is what distances can be measured in: the columns that hold numbers, 0 where one is missing, and a
-flag for each, 1 where it is (`iknow.metrics.Gapped`). Infinite values stay infinite, and make a
+flag for each, 1 where it is (`iknow.metrics.Table`). Infinite values stay infinite, and make a
 sample invalid as in any layer.
 """
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iknow.errors import LayerError
-from iknow.metrics.hamming import LEAVES
+from iknow.metrics.metric import LEAVES
 from iknow.models.adapt import has_base
 from iknow.models.booster import Booster
 from iknow.models.inputs import count_samples

@@ -20,8 +20,8 @@ from iknow.core.codes import NO_BELIEF
 from iknow.core.robustness import Sensitivity
 from iknow.core.rule import replaced_methods, speaks_for
 from iknow.errors import InputError, LayerError
-from iknow.metrics.hamming import LEAVES
 from iknow.metrics.lipschitz import FLOAT32_ROUNDING, ROUND_UP
+from iknow.metrics.metric import LEAVES
 from iknow.models.lengths import Sizes
 from iknow.models.numbers import as_numbers
 

@@ -22,7 +22,7 @@ from iknow.core.codes import UNKNOWN, positions_of
 from iknow.core.robustness import Sensitivity
 from iknow.core.text import shown
 from iknow.errors import IknowError, InputError, LayerError, RefusedError
-from iknow.metrics.hamming import LEAVES
+from iknow.metrics.metric import LEAVES
 from iknow.metrics.sklearn_parts import ACTIVATIONS, unwrap
 from iknow.models.apart import observe_if_taken
 from iknow.models.booster import as_classifier, check_boosted, is_refusal

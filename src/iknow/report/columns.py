@@ -92,8 +92,8 @@ def nearer_columns(evidence: Evidence, quorum: Quorum, codes: Ints) -> Columns:
     samples, needed = np.arange(len(codes))[:, None], np.full(codes.shape, quorum[1])
     needed[:, 0] = quorum[0]
     absent = (np.arange(before) >= needed[:, :, None] - 1) | (codes < 0)[:, :, None]
-    rows = np.where(absent, NO_EXEMPLAR, evidence.ranked_exemplars()[samples, codes, :before])
-    distances = np.where(absent, np.inf, evidence.ranked_distances()[samples, codes, :before])
+    rows = np.where(absent, NO_EXEMPLAR, evidence.rows[samples, codes, :before])
+    distances = np.where(absent, np.inf, evidence.distances[samples, codes, :before])
     return {
         "nearerRows": rows.reshape(len(codes), -1).astype(np.int64),
         "nearerDistances": distances.reshape(len(codes), -1).astype(np.float32),

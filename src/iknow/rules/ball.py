@@ -57,11 +57,11 @@ class Ball(Rule):
     def removals(self, evidence: Evidence, belief: Ints) -> Stability:
         if self.quorum == ONE:
             return count_within(evidence, self.radius, belief)
-        own = believed(evidence.ranked_distances(), belief)
+        own = believed(evidence.distances, belief)
         return count_own(evidence, within(own, self.radius), self)
 
     def changes(self, evidence: Evidence, belief: Ints) -> Ints:
-        inside = within(evidence.ranked_distances(), self.radius).sum(axis=2)
+        inside = within(evidence.distances, self.radius).sum(axis=2)
         rows = np.arange(len(belief))
         own = inside[rows, belief]
         inside[rows, belief] = 0

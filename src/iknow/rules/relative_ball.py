@@ -104,11 +104,11 @@ class RelativeBall(Rule):
             # With a ratio below 1 those further than another class may count as well.
             return Stability(nearer.at_least, nearer.exact & (self.ratio >= 1))
         _, other = distances_for_and_against(weigh(evidence, self.quorum, belief), belief)
-        own = believed(evidence.ranked_distances(), belief)
+        own = believed(evidence.distances, belief)
         return count_own(evidence, self._supports(own, other), self)
 
     def changes(self, evidence: Evidence, belief: Ints) -> Ints:
-        ranked = evidence.ranked_distances()
+        ranked = evidence.distances.copy()
         own = believed(ranked, belief)
         ranked[np.arange(len(belief)), belief] = np.inf
         others = ranked.min(axis=1)

@@ -32,7 +32,6 @@ from iknow.search.kernels.numba import is_compiled
 from iknow.search.kernels.numpy import NumpyBlocks
 from iknow.search.measured import SparseRows
 from iknow.search.projection import FEW_FEATURES, Coordinates, Projection, choose_coordinates
-from iknow.search.union import search_part
 
 if TYPE_CHECKING:
     from iknow.search.kernels.numba.search import ProductSearch, WalkSearch
@@ -214,12 +213,11 @@ class CpuIndex(RowIndex):
 
     def _gather(self, points: Floats32, scope: Scope) -> Evidence:
         """All evidence, by products."""
-        evidence = empty_evidence(len(points), self.n_classes, scope.any, scope.per_class)
         if len(self._parts) == 1:
-            self._products.fill(points, evidence)
-            return evidence
+            return self._products.search(points, scope)
+        evidence = empty_evidence(len(points), self.n_classes, scope.any, scope.per_class)
         for at in self._parts:  # each is freed before the next is prepared
-            part = search_part(CpuIndex(*self.arrays(at)), points, scope)
+            part = CpuIndex(*self.arrays(at)).search_part(points, scope)
             evidence = merge_evidence([evidence, part])
         return evidence
 

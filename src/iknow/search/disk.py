@@ -32,7 +32,7 @@ Within a horizon the believed class comes first, and the others only as far as t
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -43,17 +43,16 @@ from scipy.spatial.distance import cdist
 from iknow.core.arrays import Bools, Floats, Floats32, Ints
 from iknow.core.codes import NO_BELIEF
 from iknow.core.decision import Scope, find_cap, scope_of
-from iknow.core.evidence import NO_EXEMPLAR, Evidence, from_ranked, stack_evidence
+from iknow.core.evidence import NO_EXEMPLAR, Evidence, stack_evidence
 from iknow.core.rule import Rule
 from iknow.core.text import as_whole
-from iknow.errors import InputError
 from iknow.locking import cached_property
 from iknow.pages import cut, find_map, read_through, release, slices, take
 from iknow.search.bounds import LowerBounds
-from iknow.search.engine import merge_list
+from iknow.search.engine import merge_list, positions
 from iknow.search.index import RowIndex
 from iknow.search.kernels.numba import is_compiled
-from iknow.search.kernels.numpy import choose_blocks, measure_pairs, positions
+from iknow.search.kernels.numpy import choose_blocks, measure_pairs
 from iknow.search.scratch import Folder, ScratchFile, as_folder, write_rows
 from iknow.search.threads import for_each, n_cores, share, single_threaded_blas
 
@@ -76,9 +75,9 @@ class DiskIndex(RowIndex):
     written to disk first. In memory stay 20 bytes for each row, its label among them, and about one
     number in 32 of the activations.
 
-    It takes `activations`, `labels`, `n_classes` and `rows` as any `RowIndex` does.
-
     Args:
+        *arrays: Activations, labels, n_classes and rows, as for any `RowIndex`.
+        **named: Those of them that are given by name.
         memory: About how many bytes to use while building.
         folder: Where to keep the files, which vanish with the index; they take one byte for each
             number, and five if the activations are not mapped. Default: the system's temporary
@@ -92,28 +91,22 @@ class DiskIndex(RowIndex):
 
     def __init__(
         self,
-        activations: Any,
-        labels: Any,
-        n_classes: int,
-        rows: Ints | None = None,
-        *,
+        *arrays: Any,
         memory: int = USUAL_MEMORY,
         folder: Folder = None,
         block: int = USUAL_BLOCK,
+        **named: Any,
     ) -> None:
-        wanted = f"be a whole number of bytes >= {LEAST_MEMORY:,}"
-        self.memory, self.folder = as_whole(memory, "memory", wanted), as_folder(folder)
-        if self.memory < LEAST_MEMORY:
-            raise InputError(f"memory must {wanted}; got {self.memory:,}")
-        self.block = as_whole(block, "block", "be a power of two")
-        if self.block < 1 or self.block & (self.block - 1):
-            raise InputError(f"block must be a power of two; got {self.block:,}")
-        super().__init__(activations, labels, n_classes, rows)
+        enough = f"be a whole number of bytes >= {LEAST_MEMORY:,}"
+        self.memory = as_whole(memory, "memory", enough, lambda number: number >= LEAST_MEMORY)
+        power = "be a power of two"
+        self.block = as_whole(block, "block", power, lambda n: n > 0 and n & (n - 1) == 0)
+        self.folder = as_folder(folder)
+        super().__init__(*arrays, **named)
         if find_map(self.points) is None:
             self.points = self._take(self.points, np.arange(self.n_rows))
 
     def search(self, points: Floats32, scope: Scope) -> Evidence:
-        """Evidence about `points`, (n, n_features), within `scope`."""
         if len(points) > QUERIES_AT_ONCE:
             parts = slices(len(points), QUERIES_AT_ONCE)
             return stack_evidence([self.search(points[part], scope.at(part)) for part in parts])
@@ -136,8 +129,7 @@ class DiskIndex(RowIndex):
         return stack_evidence([lane.evidence() for lane in lanes])
 
     def decides(self, rule: Rule) -> bool:
-        """Whether `decide` is faster than `gather` for a `rule`, as far as it is known."""
-        return scope_of(rule, np.empty(0, dtype=np.int64)).horizon is not None
+        return scope_of(rule).horizon is not None
 
     def _look(self, lanes: list[Lane]) -> None:
         """Read the blocks that any lane needs, some at a time, and scan them."""
@@ -180,12 +172,8 @@ class Table(NamedTuple):
     size: int
 
 
-class Chunk(NamedTuple):
-    """Blocks from the `first` on: the slice of them in each class, and bounds on their centers."""
-
-    first: int
-    classes: list[tuple[int, slice]]
-    bound: Callable[[Floats32], tuple[Floats32, Callable[[Floats], Floats32]]]
+Chunk = tuple[int, list[tuple[int, slice]], LowerBounds]
+"""The first of some blocks, the slice of them in each class, and bounds on their centers."""
 
 
 class CodedRows:
@@ -275,8 +263,8 @@ class CodedRows:
             centers = self.table.centers[part]
             codes, starts = np.unique(self.table.classes[part], return_index=True)
             ranges = map(slice, starts, [*starts[1:], len(centers)])
-            bound = LowerBounds(centers, np.arange(len(centers)), 1).bound
-            yield Chunk(part.start, list(zip(codes, ranges, strict=True)), bound)
+            bounds = LowerBounds(centers, np.arange(len(centers)), 1)
+            yield part.start, list(zip(codes, ranges, strict=True)), bounds
 
 
 class DiskLimits(NamedTuple):
@@ -335,10 +323,10 @@ class Lane:
         """Pair queries with the nearest blocks of each class; of others than the belief, of all."""
         (n, n_classes, m), table = self.distances.shape, self.coded.table
         n_first, found = NEAREST_FIRST + max(m, self.scope.any) // table.size, []
-        for chunk in self.coded.chunks:
-            minima, _ = chunk.bound(self.queries)
-            for _, blocks in chunk.classes:
-                lowest = choose_blocks(minima[blocks], n_first) + chunk.first + blocks.start
+        for first, classes, bounds in self.coded.chunks:
+            minima, _ = bounds.bound(self.queries)
+            for _, blocks in classes:
+                lowest = choose_blocks(minima[blocks], n_first) + first + blocks.start
                 found.append(np.stack([lowest, np.broadcast_to(np.arange(n), lowest.shape)], 2))
         pairs = np.concatenate(found).reshape(-1, 2)
         block, query = pairs.T
@@ -352,18 +340,19 @@ class Lane:
     def select(self, *, chunk: Chunk, own: bool | None) -> None:
         """Pair queries with further blocks of a chunk: of the belief, of others, or of all."""
         asked = np.ones_like(self.is_own) if own is None else self.is_own == own
-        minima, to_limits = chunk.bound(self.queries)
+        first, classes, bounds = chunk
+        minima, to_limits = bounds.bound(self.queries)
         marked: Bools = np.zeros(minima.shape, dtype=bool)
-        every, radii = np.arange(len(self.queries)), self.coded.table.radii[chunk.first :, None]
-        for code, blocks in chunk.classes:
+        every, radii = np.arange(len(self.queries)), self.coded.table.radii[first:, None]
+        for code, blocks in classes:
             if asked[:, code].any():
                 limits = to_limits((self.limits.reach(every, code) + radii[blocks]) * ROUND_UP)
                 np.logical_and(minima[blocks] <= limits, asked[:, code], out=marked[blocks])
-        block, query = self._first.T - [[chunk.first], [0]]
+        block, query = self._first.T - [[first], [0]]
         known = (block >= 0) & (block < len(marked))
         marked[block[known], query[known]] = False
-        block, query = positions(marked)
-        self.pairs = np.column_stack([block + chunk.first, query])
+        block, query = positions(np, marked)
+        self.pairs = np.column_stack([block + first, query])
 
     def scan(self, *, first: int, last: int) -> None:
         """Bound the distances to the rows of some blocks, and measure those that may matter."""
@@ -403,16 +392,15 @@ class Lane:
 
     def evidence(self) -> Evidence:
         """What was found; beyond the cap, and beyond the wanted ranks, rows may be missing."""
-        found = from_ranked(self.distances, self.neighbors, self.rows)
-        if self.scope.horizon is None:
-            return found
-        _, cap = find_cap(found, self.scope)
-        is_own, place = self.is_own[:, :, None], np.arange(self.distances.shape[2])
-        kept = is_own | (self.distances <= cap[:, None, None])
-        kept &= place < np.where(is_own, self.scope.own, self.scope.other)
-        self.distances[~kept], self.rows[~kept] = np.inf, NO_EXEMPLAR
-        found.complete_below[:, 1] = np.nextafter(cap, np.inf)
-        return from_ranked(self.distances, self.neighbors, self.rows, found.complete_below)
+        found = Evidence(self.distances, self.neighbors, self.rows)
+        if self.scope.horizon is not None:
+            _, cap = find_cap(found, self.scope)
+            is_own, place = self.is_own[:, :, None], np.arange(found.per_class)
+            kept = is_own | (found.distances <= cap[:, None, None])
+            kept &= place < np.where(is_own, self.scope.own, self.scope.other)
+            found.distances[~kept], found.rows[~kept] = np.inf, NO_EXEMPLAR
+            found.complete_below[:, 1] = np.nextafter(cap, np.inf)
+        return found
 
 
 def nearest_of(group: Ints, distance: Floats, n: int) -> Ints:
@@ -448,9 +436,7 @@ def scan(coded: CodedRows, queries: Floats32, pairs: Ints, first: int, limits: D
         end = limits.n_found[0] = n + len(at)
         limits.found[n:end] = np.column_stack([query[at], slots.start + row])
         limits.low[n:end] = low[at, row]
-        for known in (limits.upper[:, code], limits.any)[
-            : 2 if limits.any.shape[1] else 1
-        ]:  # views
+        for known in filter(np.size, (limits.upper[:, code], limits.any)):  # views
             upper = np.sort(np.concatenate([known[query], high], axis=1))
             known[query] = upper[:, : known.shape[1]]
         first = last

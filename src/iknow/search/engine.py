@@ -14,16 +14,19 @@ exact, whatever low precision lost. Arrays are numpy's or torch's: `xp` is the m
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
+
+from iknow.pages import slices
 
 NO_ROW = np.iinfo(np.int64).max
 """The number of what is no row: after all others."""
 FEW = 16  # so many rows are ranked faster one after the other than by sorting, if
 MANY = 64  # so many columns are ranked at once
-LARGEST = float(np.finfo(np.float32).max)
 
 
 class Groups(NamedTuple):
@@ -39,53 +42,6 @@ class Groups(NamedTuple):
     largest: int
 
 
-class Blocks(Protocol):
-    """Rows in blocks: where they lie and who computes.
-
-    by_class: the groups to search, only of classes with rows. as_one: all blocks in one.
-    bytes_of_candidates: for measured rows at any time.
-    """
-
-    by_class: Groups
-    as_one: Groups
-    bytes_of_candidates: int
-
-    @property
-    def xp(self) -> Any: ...
-
-    def bound(self, queries: Any) -> tuple[Any, Callable[[Any], Any]]:
-        """A lower bound for each block, of shape (n_blocks, n_queries), and what gives limits.
-
-        The second turns distances of shape (..., n_queries) into the largest bounds that rows at
-        these distances can have.
-        """
-
-    def promising(self, minima: Any, groups: Groups, m: int) -> tuple[Any, Any]:
-        """Bounds and numbers of the `m` blocks of each group that are lowest, or nearly so.
-
-        Both of shape (m or blocks of the largest group, n_groups, n_queries). A group with fewer
-        blocks repeats one, with inf.
-        """
-
-    def within(
-        self, minima: Any, limits: Any, groups: Groups, at_once: int
-    ) -> Iterator[tuple[Any, Any]]:
-        """Blocks and queries, in lists of at most `at_once`, whose bound is within the limit.
-
-        limits: of shape (n_groups, n_queries). What is no number counts as within.
-        """
-
-    def candidates(self, queries: Any, query: Any, block: Any, m: int) -> tuple[Any, Any]:
-        """Distances and numbers of rows of a block, in any order, its `m` nearest among them.
-
-        query, block: of shape (n_pairs,). Both of shape (count_candidates(m), n_pairs); inf and
-        NO_ROW for padding.
-        """
-
-    def count_candidates(self, m: int) -> int:
-        """How many rows of each block are candidates; 1 if m is 1."""
-
-
 class Found(NamedTuple):
     """The nearest rows of each class for n queries, in arrays of a library.
 
@@ -98,52 +54,128 @@ class Found(NamedTuple):
     neighbors: Any
 
 
-def find(blocks: Blocks, queries: Any, k: int, m: int) -> Found:
-    """The m nearest rows of each class with rows, and the k smallest distances of all.
+class Blocks(ABC):
+    """Rows in blocks: where they lie and who computes.
 
-    queries: float32, of shape (n, n_features).
+    xp: the library. bytes_of_candidates: for measured rows at any time. size: rows of a block.
+    by_class: the groups to search, only of classes with rows. as_one: all blocks in one.
     """
-    bounds = blocks.bound(queries)
-    neighbors = _nearest(blocks, queries, bounds, blocks.as_one, k)[0][:, 0] if k else None
-    distances, numbers = _nearest(blocks, queries, bounds, blocks.by_class, m)
-    return Found(distances, numbers, distances[:0, 0] if neighbors is None else neighbors)
+
+    xp: Any
+    bytes_of_candidates: int
+    size: int
+    by_class: Groups
+    as_one: Groups
+
+    def group(self, counts: Any) -> None:
+        """Set the groups. counts: how many blocks each class with rows has, of shape (n,)."""
+        xp = self.xp
+        starts = xp.concat([xp.zeros_like(counts[:1]), xp.cumsum(counts, 0)])
+        n = int(starts[-1])
+        block = xp.arange(n, device=counts.device)
+        ranks = xp.searchsorted(starts[1:], block, side="right")
+        self.by_class = Groups(starts, ranks, int(counts.min()), int(counts.max()))
+        self.as_one = Groups(starts[[0, -1]], xp.zeros_like(ranks), n, n)
+
+    @abstractmethod
+    def bound(self, queries: Any) -> tuple[Any, Callable[[Any], Any]]:
+        """A lower bound for each block, of shape (n_blocks, n_queries), and what gives limits.
+
+        The second turns distances of shape (..., n_queries) into the largest bounds that rows at
+        these distances can have.
+        """
+
+    @abstractmethod
+    def promising(self, minima: Any, groups: Groups, m: int) -> tuple[Any, Any]:
+        """Bounds and numbers of the `m` blocks of each group that are lowest, or nearly so.
+
+        Both of shape (m or blocks of the largest group, n_groups, n_queries). A group with fewer
+        blocks repeats one, with inf.
+        """
+
+    @abstractmethod
+    def candidates(self, queries: Any, query: Any, block: Any, m: int) -> tuple[Any, Any]:
+        """Distances and numbers of rows of a block, in any order, its `m` nearest among them.
+
+        query, block: of shape (n_pairs,). Both of shape (count_candidates(m), n_pairs); inf and
+        NO_ROW for padding.
+        """
+
+    def count_candidates(self, m: int) -> int:
+        """How many rows of each block are candidates; 1 if m is 1."""
+        return self.size if m > 1 else 1
+
+    def within(
+        self, minima: Any, limits: Any, groups: Groups, at_once: int
+    ) -> Iterator[tuple[Any, Any]]:
+        """Blocks and queries, in lists of at most `at_once`, whose bound is within the limit.
+
+        limits: of shape (n_groups, n_queries). What is no number counts as within.
+        """
+        block, query = positions(self.xp, self.mark_within(minima, limits, groups))
+        for part in slices(len(block), at_once):
+            yield block[part], query[part]
+
+    def mark_within(self, minima: Any, limits: Any, groups: Groups) -> Any:
+        """A mask of the bounds that are within the limit of their group, of the shape of minima."""
+        beyond = self.xp.empty_like(minima, dtype=self.xp.bool)
+        for limit, (start, end) in zip(limits, pairwise(groups.starts.tolist()), strict=True):
+            self.xp.greater(minima[start:end], limit, out=beyond[start:end])
+        return self.xp.logical_not(beyond, out=beyond)
+
+    def find(self, queries: Any, k: int, m: int) -> Found:
+        """The m nearest rows of each class with rows, and the k smallest distances of all.
+
+        queries: float32, of shape (n, n_features).
+        """
+        bounds = self.bound(queries)
+        neighbors = self._nearest(queries, bounds, self.as_one, k)[0][:, 0] if k else None
+        distances, numbers = self._nearest(queries, bounds, self.by_class, m)
+        return Found(distances, numbers, distances[:0, 0] if neighbors is None else neighbors)
+
+    def _nearest(self, queries: Any, bounds: Any, groups: Groups, m: int) -> tuple[Any, Any]:
+        """Distances and numbers of the m nearest rows of each group: (m, n_groups, n_queries)."""
+        (minima, to_limits), xp, n = bounds, self.xp, len(queries)
+        every = xp.arange(n, device=queries.device)
+        low, promising = self.promising(minima, groups, m)
+        shape = m, *promising.shape[1:]
+        at = promising.reshape(-1, n), every
+        minima[at] = xp.inf  # measured
+        at_once = max(1, self.bytes_of_candidates // (64 * self.count_candidates(m)))
+        parts = []
+        for part in slices(shape[1], at_once // (n * len(promising))):
+            block = promising[:, part]
+            pairs = xp.broadcast_to(every, block.shape).reshape(-1), block.reshape(-1)
+            distances, numbers = self.candidates(queries, *pairs, m)
+            if groups.smallest < len(block):
+                is_again = (low[:, part] == xp.inf).reshape(-1)
+                distances = xp.where(is_again, xp.inf, distances)
+                numbers = xp.where(is_again, NO_ROW, numbers)
+            # The candidates of all blocks of a group become one stack.
+            columns = -1, block.shape[1] * n
+            stack = distances.reshape(columns), numbers.reshape(columns)
+            parts.append(lowest_of_stack(xp, *stack, m))
+        nearest, number = (xp.concat(each, 1) for each in zip(*parts, strict=True))
+        # While a group has too few rows, all its blocks are open, but not those measured already.
+        limits = to_limits(nearest[-1].reshape(shape[1:]))
+        limits = limits.clip(max=xp.finfo(limits.dtype).max)
+        for block, query in self.within(minima, limits, groups, at_once):
+            distances, numbers = self.candidates(queries, query, block, m)
+            column = groups.ranks[block] * n + query
+            last, last_number = nearest[-1][column], number[-1][column]
+            is_lower = (distances < last) | ((distances == last) & (numbers < last_number))
+            column = xp.broadcast_to(column, distances.shape)[is_lower]
+            if len(column):
+                merge_list(xp, nearest, number, distances[is_lower], numbers[is_lower], column)
+        if len(groups.starts) == 2:
+            minima[at] = low.reshape(-1, n)  # for a search in other groups
+        return nearest.reshape(shape), number.reshape(shape)
 
 
-def _nearest(blocks: Blocks, queries: Any, bounds: Any, groups: Groups, m: int) -> tuple[Any, Any]:
-    """Distances and numbers of the m nearest rows of each group: (m, n_groups, n_queries)."""
-    (minima, to_limits), xp, n = bounds, blocks.xp, len(queries)
-    every = xp.arange(n, device=queries.device)
-    low, promising = blocks.promising(minima, groups, m)
-    shape = m, *promising.shape[1:]
-    at = promising.reshape(-1, n), every
-    minima[at] = xp.inf  # measured
-    at_once = max(1, blocks.bytes_of_candidates // (64 * blocks.count_candidates(m)))
-    step, parts = max(1, at_once // (n * len(promising))), []
-    for first in range(0, shape[1], step):
-        block = promising[:, first : first + step]
-        pairs = xp.broadcast_to(every, block.shape).reshape(-1), block.reshape(-1)
-        distances, numbers = blocks.candidates(queries, *pairs, m)
-        if groups.smallest < len(block):
-            is_again = (low[:, first : first + step] == xp.inf).reshape(-1)
-            distances = xp.where(is_again, xp.inf, distances)
-            numbers = xp.where(is_again, NO_ROW, numbers)
-        # The candidates of all blocks of a group become one stack.
-        columns = -1, block.shape[1] * n
-        parts.append(lowest_of_stack(xp, distances.reshape(columns), numbers.reshape(columns), m))
-    nearest, number = (xp.concat(each, 1) for each in zip(*parts, strict=True))
-    # While a group has too few rows, all its blocks are open, but not those measured already.
-    limits = to_limits(nearest[-1].reshape(shape[1:])).clip(max=LARGEST)
-    for block, query in blocks.within(minima, limits, groups, at_once):
-        distances, numbers = blocks.candidates(queries, query, block, m)
-        column = groups.ranks[block] * n + query
-        last, last_number = nearest[-1][column], number[-1][column]
-        is_lower = (distances < last) | ((distances == last) & (numbers < last_number))
-        column = xp.broadcast_to(column, distances.shape)[is_lower]
-        if len(column):
-            merge_list(xp, nearest, number, distances[is_lower], numbers[is_lower], column)
-    if len(groups.starts) == 2:
-        minima[at] = low.reshape(-1, n)  # for a search in other groups
-    return nearest.reshape(shape), number.reshape(shape)
+def positions(xp: Any, marked: Any) -> tuple[Any, Any]:
+    """Row and column numbers of the marks; much faster than nonzero in two dimensions."""
+    place = xp.argwhere(marked.reshape(-1))[:, 0]
+    return place // marked.shape[1], place % marked.shape[1]
 
 
 def lowest_of_stack(xp: Any, distances: Any, numbers: Any, m: int) -> tuple[Any, Any]:

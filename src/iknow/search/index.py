@@ -15,7 +15,7 @@ import numpy as np
 
 from iknow.core.arrays import Floats32, Ints
 from iknow.core.decision import Decision, Scope, decide, scope_of
-from iknow.core.evidence import Evidence, empty_evidence
+from iknow.core.evidence import Evidence, empty_evidence, pad_evidence
 from iknow.core.rule import Rule
 from iknow.core.text import as_whole
 from iknow.errors import IknowError, InputError
@@ -91,6 +91,11 @@ class RowIndex(ABC):
         k, per_class = check_k(k, self.n_rows), check_per_class(per_class)
         return self._search(points, Scope(per_class, per_class, k))
 
+    def search_part(self, points: Floats32, scope: Scope) -> Evidence:
+        """All about `points` in `scope` that a part of the rows says; inf for missing neighbors."""
+        wanted = scope.in_full()._replace(any=min(scope.any, self.n_rows))
+        return pad_evidence(self._search(points, wanted), self.n_classes, scope.any)
+
     def decides(self, rule: Rule) -> bool:
         """Whether `decide` is faster than `gather` for a `rule`, as far as it is known."""
         return False
@@ -110,6 +115,18 @@ class RowIndex(ABC):
     def class_starts(self) -> Ints:
         """First row of each class and, last, the number of rows: shape (n_classes + 1,)."""
         return np.searchsorted(self.labels, np.arange(self.n_classes + 1)).astype(np.int64)
+
+    def find(self, numbers: Ints) -> Ints:
+        """The positions of rows, by their `numbers`, of shape (n,); -1 where there is none."""
+        if not self.n_rows or not len(numbers):
+            return np.full(len(numbers), -1)
+        found = np.searchsorted(self.rows, numbers, sorter=self._by_number)
+        places = self._by_number[np.minimum(found, self.n_rows - 1)]
+        return np.where(self.rows[places] == numbers, places, -1)
+
+    @cached_property
+    def _by_number(self) -> Ints:
+        return np.argsort(self.rows, kind="stable")
 
     def arrays(self, at: slice | Ints = slice(None)) -> tuple[Floats32, Ints, int, Ints]:
         """Points, labels, n_classes and row numbers, `at` some places: what makes an index."""
@@ -176,15 +193,13 @@ class CheckedIndex(RowIndex):
                 f"{expected[1]} classes with k={k} neighbor distances and the per_class={per_class}"
                 f" nearest samples of each class; got {sizes}"
             )
-        ranked = found.ranked_distances()
-        for name in ("class_distances", "further_distances", "neighbor_distances"):
-            distances = getattr(found, name)
+        for distances in (found.distances, found.neighbor_distances):
             if distances.dtype != np.float64 or np.isnan(distances).any():
                 raise InputError(f"distances of {self._name} must be float64 and never NaN")
-        if found.ranked_exemplars().dtype.kind not in "iu":
-            raise InputError(f"exemplars of {self._name} must be row numbers")
-        if (ranked[:, :, 1:] < ranked[:, :, :-1]).any():
-            raise InputError(f"further_distances of {self._name} must ascend from class_distances")
+        if found.rows.dtype.kind not in "iu":
+            raise InputError(f"rows of {self._name} must be row numbers")
+        if (found.distances[:, :, 1:] < found.distances[:, :, :-1]).any():
+            raise InputError(f"distances of {self._name} to each class must ascend")
         return found
 
 
@@ -236,11 +251,7 @@ def check_k(k: int, n_rows: int) -> int:
 
 def check_per_class(per_class: int) -> int:
     """Check how many of the nearest samples of each class are asked for."""
-    wanted = "be a whole number >= 1"
-    number = as_whole(per_class, "per_class", wanted)
-    if number < 1:
-        raise InputError(f"per_class must {wanted}; got {number}")
-    return number
+    return as_whole(per_class, "per_class", "be a whole number >= 1", lambda number: number >= 1)
 
 
 def check_width(points: Floats32, n_features: int, what: str = "queries") -> None:

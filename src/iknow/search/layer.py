@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from operator import attrgetter
-from typing import Any, TypeGuard
+from typing import Any, cast
 
 import numpy as np
 
@@ -89,11 +89,6 @@ class LayerIndex:
         layer._index  # noqa: B018
         return layer
 
-    @property
-    def highest_row(self) -> int:
-        """No row that is there has a higher number."""
-        return self._union.highest_row
-
     def has(self, rows: Ints) -> Bools:
         """Which numbers are those of rows, a mask of shape (n,)."""
         return self._union.has(rows)
@@ -109,6 +104,10 @@ class LayerIndex:
         points = check_activations(self._transform(activations))
         check_width(points, self.n_features, "activations")
         return points
+
+    @property
+    def highest_row(self) -> int:
+        return self._union.highest_row
 
     @property
     def n_rows(self) -> int:
@@ -130,7 +129,7 @@ class LayerIndex:
         return self._index.gather(self.points[rows], k)
 
     def decides(self, rule: Rule) -> bool:
-        """Whether `decide` is faster than `gather`, as far as it is known."""
+        """See `RowIndex.decides`."""
         return self._index.decides(rule)
 
     def decide(self, queries: Any, rule: Rule, belief: Ints) -> Decision:
@@ -199,7 +198,9 @@ def index_type(metric: Metric, device: str | None, index: IndexFactory | None = 
             f"{'device' if index is None else 'index'}, or choose a metric with p=2"
         )
     if index is not None:
-        return index if _is_own(index) else partial(CheckedIndex, make=index)
+        made: Any = index.func if isinstance(index, partial) else index
+        is_own = isinstance(made, type) and issubclass(made, RowIndex)  # it checks its rows itself
+        return cast(Make, index) if is_own else partial(CheckedIndex, make=index)
     if device is None:
         # Only the Euclidean norm turns into matrix products.
         return CpuIndex if metric.p == 2 else partial(MinkowskiIndex, p=metric.p)
@@ -210,12 +211,6 @@ def index_type(metric: Metric, device: str | None, index: IndexFactory | None = 
     except ImportError as error:
         raise MissingExtraError(f"searching on device {shown(device)}", "torch") from error
     return partial(TorchIndex, device=device)
-
-
-def _is_own(index: IndexFactory) -> TypeGuard[Make]:
-    """Whether this is one of iknow's own, perhaps with options: it checks its rows itself."""
-    made = index.func if isinstance(index, partial) else index
-    return isinstance(made, type) and issubclass(made, RowIndex)
 
 
 def warm_up() -> None:

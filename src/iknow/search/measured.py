@@ -11,6 +11,8 @@ Rows ascend within a class, so on ties the first ones have the lowest numbers.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -18,21 +20,15 @@ import numpy as np
 from scipy.sparse import csr_array, vstack
 from scipy.spatial.distance import cdist
 
-from iknow.core.arrays import Bools, Floats, Floats32
+from iknow.core.arrays import Floats, Floats32
 from iknow.core.decision import Scope
-from iknow.core.evidence import (
-    NO_EXEMPLAR,
-    Evidence,
-    empty_evidence,
-    from_ranked,
-    merge_evidence,
-)
+from iknow.core.evidence import NO_EXEMPLAR, Evidence, merge_evidence, stack_evidence
 from iknow.core.text import as_real
 from iknow.locking import cached_property
 from iknow.pages import slices, slices_that_fit
 from iknow.search.index import RowIndex
 from iknow.search.kernels.numba import is_compiled
-from iknow.search.kernels.numpy import lowest_few, measure_pairs
+from iknow.search.kernels.numpy import NumpyBlocks, lowest_few
 from iknow.search.threads import n_cores, share
 
 QUERIES_PER_TILE = 256
@@ -53,26 +49,15 @@ class TileIndex(RowIndex):
 
     def search(self, points: Floats32, scope: Scope) -> Evidence:
         """Everything about `points`, (n, n_features), that `scope` may need."""
-        evidence = empty_evidence(len(points), self.n_classes, scope.any, scope.per_class)
-        self.fill(points, evidence)
-        return evidence
-
-    def fill(self, queries: Floats32, evidence: Evidence) -> None:
-        """Write the evidence about `queries`, (n_queries, n_features), into `evidence`."""
-        k, m = evidence.n_neighbors, evidence.per_class
-
-        def work(part: slice) -> None:
-            found = self._find(queries[part], k, m)
-            for column, values in zip(vars(evidence).values(), vars(found).values(), strict=True):
-                column[part] = values
-
-        share(work, slices(len(queries), min(self._tile[0], -(-len(queries) // n_cores()))))
+        parts = slices(len(points), min(self._tile[0], -(-len(points) // n_cores())))
+        find = partial(self._find, k=scope.any, m=scope.per_class)
+        return stack_evidence(share(find, [points[part] for part in parts]))
 
     def _find(self, queries: Floats32, k: int, m: int) -> Evidence:
         """The evidence about some queries, tile by tile."""
         found = None
         for tile in slices(self.n_rows, self._tile[1]):
-            distances = self._measure(queries, tile, k, m)
+            distances = measure(queries, self.points[tile], self.p)
             shape = len(queries), self.n_classes, m
             nearest, numbers = np.full(shape, np.inf), np.full(shape, NO_EXEMPLAR)
             starts = self.class_starts.clip(tile.start, tile.stop).tolist()
@@ -85,17 +70,10 @@ class TileIndex(RowIndex):
             closest = np.full((len(queries), k), np.inf)
             if (n := min(k, distances.shape[1])) > 0:
                 closest[:, :n] = np.sort(np.partition(distances, n - 1)[:, :n])
-            of_tile = from_ranked(nearest, closest, numbers)
+            of_tile = Evidence(nearest, closest, numbers)
             found = of_tile if found is None else merge_evidence([found, of_tile])
         assert found is not None  # there is at least one row
         return found
-
-    def _measure(self, queries: Floats32, tile: slice, k: int, m: int) -> Floats:
-        """Distances in float64 from queries to the rows of a tile, of shape (n, rows).
-
-        One may be inf unless it is among the k smallest of all, or the m smallest of its class.
-        """
-        return measure(queries.astype(np.float64), self.points[tile].astype(np.float64), self.p)
 
 
 class MinkowskiIndex(TileIndex):
@@ -116,7 +94,7 @@ class MinkowskiIndex(TileIndex):
         self.p = as_real(p, "p", "be a number from 1 to inf", lambda number: number >= 1)
 
 
-def measure(queries: Floats, points: Floats, p: float) -> Floats:
+def measure(queries: Floats32, points: Floats32, p: float) -> Floats:
     """ℓp distances in float64 between queries (n, d) and points (m, d), of shape (n, m).
 
     With p = 0, in how many features they differ.
@@ -127,16 +105,14 @@ def measure(queries: Floats, points: Floats, p: float) -> Floats:
         return np.rint(shares, out=shares)
     if p <= LARGEST_PLAIN_POWER or math.isinf(p):
         return cdist(queries, points, "minkowski", p=p)
-    return np.stack([_scaled_norms(points - query, p) for query in queries])
-
-
-def _scaled_norms(differences: Floats, p: float) -> Floats:
-    """ℓp norms of rows, each scaled by its largest entry so that no power leaves the range."""
-    sizes = np.abs(differences)
-    largest = sizes.max(axis=1, initial=0.0)
-    scaled = sizes / np.where(largest > 0, largest, 1.0)[:, None]
-    norms: Floats = largest * np.power(scaled, p).sum(axis=1) ** (1 / p)
-    return norms
+    distances = np.empty((len(queries), len(points)))
+    for query, found in zip(queries, distances, strict=True):
+        # Each difference is scaled by its largest entry, so that no power leaves the range.
+        sizes = np.abs(np.subtract(points, query, dtype=np.float64))
+        largest = sizes.max(axis=1, initial=0.0)
+        scaled = sizes / np.where(largest > 0, largest, 1.0)[:, None]
+        np.multiply(largest, np.power(scaled, p).sum(axis=1) ** (1 / p), out=found)
+    return distances
 
 
 class HammingIndex(TileIndex):
@@ -181,7 +157,7 @@ class HammingIndex(TileIndex):
         closest = np.full((len(queries), k), np.inf)
         compiled.rank_counts(counts, self.class_starts, distances, places, closest)
         numbers = np.where(places >= 0, self.rows[places], NO_EXEMPLAR)
-        return from_ranked(distances, closest, numbers)
+        return Evidence(distances, closest, numbers)
 
     @cached_property
     def _prepared(self) -> tuple[Any, ...] | None:
@@ -205,8 +181,8 @@ class HammingIndex(TileIndex):
         return values, firsts.astype(np.int64), starts.astype(np.int64), members.reshape(-1)
 
 
-class SparseRows(TileIndex):
-    """Rows that are mostly zeros, such as counts of words, searched by sparse products.
+class SparseRows(NumpyBlocks):
+    """Rows that are mostly zeros, such as counts of words, bounded by sparse products.
 
     A product of sparse rows costs as much as they have numbers in common, not as many as they have
     columns. So we find all squared distances from it, in float64,
@@ -215,24 +191,21 @@ class SparseRows(TileIndex):
 
     which is off by at most e = 4 (d + 8) u (|x|² + |q|²), u = 2^-53, for any order of the sums:
     2 d u for the three sums together, 2 (d + 3) u for what measuring the distance itself may be
-    off, and the rest for single steps. Let t be the m-th smallest s + e in a class. None of its m
-    nearest rows has an s - e above t. We measure the rows at or below it, in float64 as all
-    searches do: with ties, by the lowest row. So the result is exact, to the last bit.
+    off, and the rest for single steps. So s - e is a lower bound for each row: a block of its own.
     """
 
     FEWEST_FEATURES = 256  # with fewer, products of dense rows are faster
     LEAST_ZEROS = 0.95  # the share of zeros from which on products of sparse rows are faster
     ROWS_LOOKED_AT = 256
     ROWS_AT_ONCE = 512  # to make sparse
-    BYTES_PER_TASK = 32 << 20  # for a distance to each row, of all queries of a task
 
-    def __init__(self, index: RowIndex) -> None:
-        super().__init__(*index.arrays())
-        parts = [self.points[part] for part in slices(self.n_rows, self.ROWS_AT_ONCE)]
+    def __init__(self, stored: RowIndex) -> None:
+        super().__init__(stored, size=1)
+        parts = [self.points[part] for part in slices(stored.n_rows, self.ROWS_AT_ONCE)]
         rows: Any = vstack([csr_array(part) for part in parts], format="csr").astype(np.float64)
         self._squares = np.concatenate([_square(part) for part in parts])
         self._columns: Any = rows.T.tocsr()  # scipy would convert it for each product
-        self._error = 8 * (self.n_features + 8) * 2.0**-53  # twice the bound above
+        self._error = 8 * (stored.n_features + 8) * 2.0**-53  # twice the bound above
 
     @classmethod
     def pay_for(cls, points: Floats32) -> bool:
@@ -242,35 +215,11 @@ class SparseRows(TileIndex):
         some = points[:: -(-len(points) // cls.ROWS_LOOKED_AT)]
         return bool(np.count_nonzero(some) <= (1 - cls.LEAST_ZEROS) * some.size)
 
-    @property
-    def _tile(self) -> tuple[int, int]:
-        return self.BYTES_PER_TASK // (8 * self.n_rows), self.n_rows
-
-    def _measure(self, queries: Floats32, tile: slice, k: int, m: int) -> Floats:
-        within = self._find_candidates(queries, k, m)
-        query, row = np.nonzero(within)
-        distances = np.full(within.shape, np.inf)
-        distances[query, row] = measure_pairs(self.points, queries, query, row)
-        return distances
-
-    def _find_candidates(self, queries: Floats32, k: int, m: int) -> Bools:
-        """Rows that may be among the k nearest of all, or the m nearest of their class.
-
-        A mask of shape (n_queries, n_rows).
-        """
-        given: Any = csr_array(queries).astype(np.float64)
-        sizes: Floats = _square(queries)[:, None] + self._squares
-        about = sizes - 2 * (given @ self._columns).toarray()
-        sizes *= self._error
-        highest = about + sizes
-        lowest = np.subtract(about, sizes, out=about)
-        within = np.zeros(lowest.shape, dtype=np.bool_)
-        groups = [(first, last, m) for first, last in pairwise(self.class_starts.tolist())]
-        for first, last, wanted in [*groups, (0, self.n_rows, k)]:
-            if (found := min(wanted, last - first)) > 0:
-                limit = np.partition(highest[:, first:last], found - 1)[:, found - 1 : found]
-                within[:, first:last] |= lowest[:, first:last] <= limit
-        return within
+    def bound(self, queries: Floats32) -> tuple[Floats, Callable[[Floats], Floats]]:
+        products: Any = csr_array(queries).astype(np.float64) @ self._columns
+        minima = (self._squares[:, None] + _square(queries)) * (1 - self._error)
+        minima -= 2 * products.toarray().T
+        return minima, lambda distances: np.nextafter(np.square(distances), np.inf)
 
 
 def _square(rows: Floats32) -> Floats:

@@ -46,6 +46,7 @@ TURNS = 4  # steps of subspace iteration
 SPARE = 16  # directions more in these steps, so that the last ones are good, too
 FEWEST_FEATURES = 20  # to project
 FEW_FEATURES = 64  # up to which features are better than directions that show little
+NEAR = 15  # directions of few features
 ENOUGH_SPREAD = 0.75  # of the rows, for `near` to show
 LARGEST = 32000  # of the integers
 FURTHEST = 1e17  # beyond it, in units as well, squares in float32 might overflow
@@ -70,20 +71,20 @@ class Shown(NamedTuple):
 def choose_coordinates(rows: Floats32) -> Coordinates:
     """Coordinates of rows of shape (n_rows, n_features), with few features or most of their spread.
 
-    near: directions to compare with all rows. far: with those left after that. They cost 4 and 2
-    bytes each for every row.
+    near: directions to compare with all rows. far: with those left after that, if features are not
+    few. They cost 4 and 2 bytes each for every row; with what they leave out, they fill vectors.
     """
     n_features = rows.shape[1]
     if n_features <= FEWEST_FEATURES:
         return Coordinates()
-    near = max(10, min(48, n_features // 14))
-    if n_features <= FEW_FEATURES:
-        some = rows[:: -(-len(rows) // SAMPLE)]
-        sample = some - some.mean(axis=0, dtype=np.float64)
-        seen, spread = np.square(sample @ find_directions(sample, near)), np.square(sample)
-        if not seen.sum() > ENOUGH_SPREAD * spread.sum():
-            return Coordinates()
-    return Projection(rows, near, min(160, max(2 * near, 2 * n_features // 7)))
+    if n_features > FEW_FEATURES:
+        near = max(11, min(47, n_features // 14 | 3))
+        return Projection(rows, near, min(143, max(2 * near, 2 * n_features // 7) | 7))
+    some = rows[:: -(-len(rows) // SAMPLE)]
+    sample = some - some.mean(axis=0, dtype=np.float64)
+    seen, spread = np.square(sample @ find_directions(sample, NEAR)), np.square(sample)
+    shows = seen.sum() > ENOUGH_SPREAD * spread.sum()
+    return Projection(rows, NEAR, NEAR) if shows else Coordinates()
 
 
 class Coordinates:
@@ -104,11 +105,12 @@ class Coordinates:
 class Projection(Coordinates):
     """Principal directions of rows of shape (n_rows, n_features).
 
-    n_near: how many directions `near` uses. n_far: how many in all.
+    n_near: how many directions `near` uses. n_far: how many `far` does; it is left out if these are
+    as many.
     """
 
     def __init__(self, rows: Floats32, n_near: int, n_far: int) -> None:
-        self.n_near, self.n_far = n_near, n_far
+        self.n_near, self.n_shadows = n_near, n_far + 1 if n_far > n_near else 0
         self.center: Floats = rows.mean(axis=0, dtype=np.float64)
         self.directions = find_directions(rows[:: -(-len(rows) // SAMPLE)] - self.center, n_far)
         n, d, u = rows.shape[1], n_far, 2.0**-53
@@ -126,17 +128,17 @@ class Projection(Coordinates):
 
     def show(self, points: Floats32) -> Shown:
         """The shadows of points of shape (n, n_features)."""
-        n_near, n_far = self.n_near, self.n_far
-        near = np.empty((len(points), n_near + 1), dtype=np.float32)
-        far = np.empty((len(points), n_far + 1), dtype=np.float32)
+        near = np.empty((len(points), self.n_near + 1), dtype=np.float32)
+        far = np.empty((len(points), self.n_shadows), dtype=np.float32)
         with np.errstate(over="ignore", invalid="ignore"):
             shifted = points - self.center
             squared = np.einsum("ij,ij->i", shifted, shifted)
             along = shifted @ self.directions
-            near[:, :-1], far[:, :-1] = along[:, :n_near], along / self.unit
-            for n, shown, unit in ((n_near, near, 1.0), (n_far, far, self.unit)):
-                left = squared - np.einsum("ij,ij->i", along[:, :n], along[:, :n])
-                shown[:, -1] = np.sqrt(np.maximum(left, 0)) / unit
+            for shown, unit in ((near, 1.0), (far, self.unit)):
+                if shown.shape[1]:
+                    some = along[:, : shown.shape[1] - 1]
+                    left = squared - np.einsum("ij,ij->i", some, some)
+                    shown[:, :-1], shown[:, -1] = some / unit, np.sqrt(np.maximum(left, 0)) / unit
         lengths = np.sqrt(squared)
         safe = lengths < FURTHEST * min(1.0, self.unit)
         return Shown(near, far, self.slack * lengths + TINY, safe)
@@ -144,7 +146,7 @@ class Projection(Coordinates):
     def show_rows(self, rows: Floats32) -> tuple[Floats32, Shorts]:
         """The shadows of the rows, `near` and, as integers, `far`."""
         near = np.empty((len(rows), self.n_near + 1), dtype=np.float32)
-        far = np.empty((len(rows), self.n_far + 1), dtype=np.int16)
+        far = np.empty((len(rows), self.n_shadows), dtype=np.int16)
 
         def work(part: slice) -> None:
             shown = self.show(rows[part])

@@ -23,7 +23,7 @@ import socket
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -41,7 +41,7 @@ from iknow.metrics import Euclidean
 from iknow.search.cells import CpuIndex
 from iknow.search.index import IndexFactory, RowIndex
 from iknow.search.layer import index_type
-from iknow.search.union import search_part
+from iknow.search.union import Make
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # read when Ray starts
 try:
@@ -93,17 +93,15 @@ class RayIndex(RowIndex):
         **named: Any,
     ) -> None:
         super().__init__(*arrays, **named)
-        wanted = "be a whole number >= 1"
-        if shards is not None and as_whole(shards, "shards", wanted) < 1:
-            raise InputError(f"shards must {wanted}; got {shards}")
-        seconds = as_real(timeout, "timeout", "be a number of seconds > 0", lambda each: each > 0)
-        self._options: dict[str, Any] = {
-            "make": make,
-            "shards": shards,
-            "address": address,
-            "timeout": seconds,
-            "resources": dict(resources or {}),
-        }
+        if shards is not None:
+            as_whole(shards, "shards", "be a whole number >= 1", lambda number: number >= 1)
+        wanted = "be a number of seconds > 0"
+        self._timeout = as_real(timeout, "timeout", wanted, lambda number: number > 0)
+        self._address, self._resources = address, dict(resources or {})
+        self._like_this = partial(
+            type(self), make=make, shards=shards, address=address, timeout=timeout,
+            resources=resources,
+        )  # fmt: skip
         self._make = index_type(Euclidean, None, make)
         join(address)
         self.n_shards = max(1, min(shards or max(2, len(ray.nodes())), self.n_rows))
@@ -111,104 +109,91 @@ class RayIndex(RowIndex):
         self._connection, self._key = "", uuid4().hex
         self._lock = Lock()
         weakref.finalize(self, _forget, self._key, self._processes)
-        self._attempt(lambda deadline: self._ready(deadline)[1], "built")
+        self._ask()
 
     def search(self, points: Floats32, scope: Scope) -> Evidence:
-        """Everything about `points`, (n, n_features), that `scope` may need."""
-        return merge_evidence(self._ask("search", points, scope.in_full()))
+        return merge_evidence(self._ask("search_part", points, scope.in_full()))
 
     def warm_up(self) -> None:
-        """Prepare and compile everything that searching needs, in every shard."""
         self._ask("warm_up")
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the rows and the options; a copy starts shards of its own."""
-        return partial(type(self), **self._options), self.arrays()
+        return self._like_this, self.arrays()
 
-    def _ask(self, method: str, *arguments: Any) -> list[Any]:
-        """The answers of all shards, in order."""
+    def _ask(self, method: str = "", *arguments: Any) -> list[Any]:
+        """The answers of all shards, in order. Without a method, build what is missing."""
         answers: dict[int, Any] = {}
-
-        def ask_the_rest(deadline: float) -> Lost:
+        deadline = time.monotonic() + self._timeout
+        for _ in range(ATTEMPTS):
             processes, lost = self._ready(deadline)
-            rest = {at: each for at, each in processes.items() if at not in answers}
+            rest = {at: each for at, each in processes.items() if method and at not in answers}
             try:
-                sent = self._key, *map(_share, arguments)
-                asked = {at: getattr(each.actor, method).remote(*sent) for at, each in rest.items()}
+                sent = self._key, method, *map(_share, arguments)
+                asked = {at: each.actor.ask.remote(*sent) for at, each in rest.items()}
             except RayError as error:  # Ray's store is full, or Ray was shut down
-                return dict.fromkeys(rest, error) | lost
+                asked, lost = {}, dict.fromkeys(rest, error) | lost
             for at, answer in asked.items():
                 try:
                     answers[at] = _get(answer, deadline)
                 except RayError as error:
                     lost[at] = error
                     self._drop(at, rest[at])
-            return lost
-
-        self._attempt(ask_the_rest, "asked")
-        return [answers[at] for at in range(self.n_shards)]
-
-    def _attempt(self, work: Callable[[float], Lost], done: str) -> None:
-        """Repeat some work until it loses no shard. done: what it does to them, in errors."""
-        timeout: float = self._options["timeout"]
-        deadline = time.monotonic() + timeout
-        for _ in range(ATTEMPTS):
-            lost = work(deadline)
             if not lost:
-                return
+                return [answers[at] for at in sorted(answers)]
             if time.monotonic() >= deadline:
                 break
-        at, error = next(iter(lost.items()))
-        slow = isinstance(error, GetTimeoutError)
-        reason = f"no answer within {timeout:g} s" if slow else _first_line(error)
+        at, why = next(iter(lost.items()))
+        reason = f"{type(why).__name__}: {(str(why).strip() or 'it was lost').splitlines()[0]}"
+        if isinstance(why, GetTimeoutError):
+            reason = f"no answer within {self._timeout:g} s"
         raise ClusterError(
-            f"{len(lost)} of {self.n_shards} shards could not be {done}; shard {at}: {reason}. "
-            "No row is lost: call again, and they are built anew"
-        ) from error
+            f"{len(lost)} of {self.n_shards} shards could not be {'asked' if method else 'built'}; "
+            f"shard {at}: {reason}. No row is lost: call again, and they are built anew"
+        ) from why
 
     def _ready(self, deadline: float) -> tuple[dict[int, ShardProcess], Lost]:
         """The processes of all shards, after those missing were built; and why some were lost."""
         with self._lock.held():  # other threads need the same ones
-            connection = join(self._options["address"])
+            connection = join(self._address)
             if connection != self._connection:  # Ray was shut down, and all shards with it
                 self._processes.clear()
                 self._connection = connection
-            missing = [at for at in range(self.n_shards) if at not in self._processes]
             begun, lost = {}, Lost()
-            for at in missing:
+            for at in sorted(set(range(self.n_shards)) - self._processes.keys()):
                 try:
                     begun[at] = self._begin(at)
                 except RayError as error:
                     lost[at] = error
             for at, (process, sizes) in begun.items():
                 try:
-                    self._check_sizes(at, _get(sizes, deadline))
+                    found, wanted = _get(sizes, deadline), self.points[at :: self.n_shards].shape
                 except RayError as error:
                     lost[at] = error
                     end_process(process)
-                else:
-                    self._processes[at] = process
+                    continue
+                if found != (*wanted, self.n_classes):
+                    raise InputError(
+                        f"shard {at} must hold {wanted[0]} rows of {wanted[1]} features and "
+                        f"{self.n_classes} classes, as all shards do; its index reports {found}"
+                    )
+                self._processes[at] = process
             return dict(self._processes), lost
 
     def _begin(self, at: int) -> tuple[ShardProcess, Any]:
         """Begin to build a shard: its process, and its sizes to come."""
-        process = find_process(self._connection, at, self.n_shards, self._options["resources"])
-        points, labels, n_classes, rows = self.arrays(slice(at, None, self.n_shards))
-        part = ray.put((np.array(points), np.array(labels), n_classes, np.array(rows)))
+        key = self._connection, at, self.n_shards, repr(sorted(self._resources.items()))
+        with _changing.held():
+            process = _processes.get(key)
+            if process is None:
+                cores = int(ray.cluster_resources().get("CPU", 1)) // self.n_shards
+                process = _processes[key] = ShardProcess(max(1, cores), self._resources)
+        part = ray.put([np.array(each) for each in self.arrays(slice(at, None, self.n_shards))])
         forgotten = [process.forgotten.popleft() for _ in range(len(process.forgotten))]
         try:
             return process, process.actor.build.remote(self._key, self._make, part, forgotten)
         except TypeError as error:
             raise InputError(f"make cannot be sent to another process: {error}") from error
-
-    def _check_sizes(self, at: int, sizes: tuple[int, int, int]) -> None:
-        """Refuse an index that is not of the rows it was given."""
-        n_rows, n_features = self.points[at :: self.n_shards].shape
-        if sizes != (n_rows, n_features, self.n_classes):
-            raise InputError(
-                f"shard {at} must hold {n_rows} rows of {n_features} features and "
-                f"{self.n_classes} classes, as all shards together do; its index reports {sizes}"
-            )
 
     def _drop(self, at: int, process: ShardProcess) -> None:
         """Give up a shard, unless another thread has replaced it already."""
@@ -231,11 +216,7 @@ class Shards:
         self._indexes: dict[str, RowIndex] = {}
 
     def build(
-        self,
-        key: str,
-        make: Callable[..., RowIndex],
-        arrays: tuple[Any, Any, int, Any],
-        forgotten: Iterable[str] = (),
+        self, key: str, make: Make, arrays: Sequence[Any], forgotten: Iterable[str] = ()
     ) -> tuple[int, int, int]:
         """Make the index of some rows, see `RowIndex.arrays`; its n_rows, n_features, n_classes.
 
@@ -244,17 +225,13 @@ class Shards:
         for each in forgotten:
             self._indexes.pop(each, None)
         # Ray's own arrays are read-only, and stay in its store as long as somebody holds them.
-        points, labels, rows = (np.array(arrays[i]) for i in (0, 1, 3))
-        self._indexes[key] = made = make(points, labels, arrays[2], rows=rows)
+        points, labels, n_classes, rows = map(np.array, arrays)
+        self._indexes[key] = made = make(points, labels, int(n_classes), rows=rows)
         return made.n_rows, made.n_features, made.n_classes
 
-    def search(self, key: str, points: Floats32, scope: Scope) -> Evidence:
-        """Evidence of this part, in full, with inf for the neighbors that it lacks."""
-        return search_part(self._indexes[key], points, scope)
-
-    def warm_up(self, key: str) -> None:
-        """Prepare and compile everything that searching needs."""
-        self._indexes[key].warm_up()
+    def ask(self, key: str, method: str, *arguments: Any) -> Any:
+        """What a method of an index answers."""
+        return getattr(self._indexes[key], method)(*arguments)
 
 
 class ShardProcess:
@@ -278,21 +255,6 @@ _processes: weakref.WeakValueDictionary[tuple[Any, ...], ShardProcess]
 _processes = weakref.WeakValueDictionary()
 _changing, _joining = Lock(), Lock()
 _joined: dict[str, int] = {}  # by connection, the process that made it
-
-
-def find_process(
-    connection: str, at: int, n_shards: int, resources: Mapping[str, Any]
-) -> ShardProcess:
-    """Process number `at` of `n_shards`, started if it does not run yet, with its part of the
-    cluster's cores.
-    """
-    key = connection, at, n_shards, repr(sorted(resources.items()))
-    with _changing.held():
-        found = _processes.get(key)
-        if found is None:
-            cores = int(ray.cluster_resources().get("CPU", 1))
-            found = _processes[key] = ShardProcess(max(1, cores // n_shards), resources)
-        return found
 
 
 def end_process(process: ShardProcess) -> None:
@@ -323,11 +285,6 @@ def _get(reference: Any, deadline: float) -> Any:
         if isinstance(error.cause, RayError):
             raise error.cause from error
         raise error.cause from None
-
-
-def _first_line(error: RayError) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0] if lines else 'it was lost'}"
 
 
 def join(address: str | None = None) -> str:

@@ -21,6 +21,7 @@ from threadpoolctl import OpenBLASController, ThreadpoolController
 from iknow.locking import unforked
 
 Task = TypeVar("Task")
+Result = TypeVar("Result")
 
 _users: dict[object, int] = {}  # the callers inside `single_threaded_blas`, with their threads
 _limiter: Any = None  # remembers the limit that the first of them found
@@ -32,21 +33,18 @@ def n_cores() -> int:
     return max(1, int(cpu_count()))
 
 
-def for_each(work: Callable[[Task], None], tasks: Iterable[Task]) -> None:
-    """Run `work` on every task, on all cores, with BLAS kept to one thread."""
+def for_each(work: Callable[[Task], Result], tasks: Iterable[Task]) -> list[Result]:
+    """The results of `work` on every task, on all cores, with BLAS kept to one thread."""
     with single_threaded_blas():
-        share(work, list(tasks))
+        return share(work, list(tasks))
 
 
-def share(work: Callable[[Task], None], tasks: Sequence[Task]) -> None:
-    """Run `work` on every task, on all cores; the first error stops the rest and is raised."""
+def share(work: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
+    """The results of `work` on every task, on all cores; the first error stops the rest."""
     if len(tasks) <= 1:  # a pool may cost more than the task
-        for task in tasks:
-            work(task)
-        return
+        return [work(task) for task in tasks]
     with ThreadPoolExecutor(n_cores()) as pool:
-        for _ in pool.map(work, tasks):  # an error cancels the rest
-            pass
+        return list(pool.map(work, tasks))  # an error cancels the rest
 
 
 @contextmanager

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -33,7 +32,6 @@ from iknow.core.decision import Scope, is_enough
 from iknow.core.evidence import (
     NO_EXEMPLAR,
     Evidence,
-    from_ranked,
     merge_evidence,
     pad_evidence,
     rank,
@@ -43,6 +41,7 @@ from iknow.core.rule import Rule
 from iknow.core.text import shown
 from iknow.errors import InputError
 from iknow.locking import cached_property
+from iknow.pages import slices
 from iknow.search.index import RowIndex, check_activations, check_width
 
 Make = Callable[..., RowIndex]
@@ -64,7 +63,7 @@ class Union(RowIndex):
         self.base, self.gone, self.added, self._make = base, gone, added, make
         self.n_classes, self.n_features = added.n_classes, base.n_features
         self.n_rows = base.n_rows - len(gone) + added.n_rows
-        self._joined, self._places = JoinedRows(base, gone, added), Places(base.rows)
+        self._joined = JoinedRows(base, gone, added)
 
     points = property(attrgetter("_joined.points"))
     labels = property(attrgetter("_joined.labels"))
@@ -92,10 +91,8 @@ class Union(RowIndex):
         came = {"points": new, "labels": labels, "rows": rows}
         arrays = [np.concatenate([getattr(self.added, a)[kept], b]) for a, b in came.items()]
         added = self._make(*arrays[:2], n_classes, rows=arrays[2])
-        gone = np.union1d(self.gone, self._places.find(of_base))
-        after = Union(self.base, gone, added, self._make)
-        after._places = self._places  # of the same base
-        return after
+        gone = np.union1d(self.gone, self.base.find(of_base))
+        return Union(self.base, gone, added, self._make)
 
     @property
     def highest_row(self) -> int:
@@ -104,7 +101,7 @@ class Union(RowIndex):
 
     def has(self, numbers: Ints) -> Bools:
         """Which numbers are those of rows, of shape (n,)."""
-        places = self._places.find(numbers)
+        places = self.base.find(numbers)
         of_base = (places >= 0) & ~are_among(places, self.gone)
         return of_base | np.isin(numbers, self.added.rows)
 
@@ -113,14 +110,13 @@ class Union(RowIndex):
         points = np.empty((len(numbers), self.n_features), dtype=np.float32)
         labels = np.empty(len(numbers), dtype=np.int64)
         # A row that has come again is in both, and its latest state counts.
-        for index, where in ((self.base, self._places), (self.added, Places(self.added.rows))):
-            places = where.find(numbers)
+        for index in (self.base, self.added):
+            places = index.find(numbers)
             here = places >= 0
             points[here], labels[here] = index.points[places[here]], index.labels[places[here]]
         return points, labels
 
     def decides(self, rule: Rule) -> bool:
-        """Whether `decide` is faster than `gather` for a `rule`, as far as it is known."""
         return self.base.decides(rule)
 
     def search(self, points: Floats32, scope: Scope) -> Evidence:
@@ -133,7 +129,6 @@ class Union(RowIndex):
         return _replace(found, rest, self._search_all(points[rest], scope)) if len(rest) else found
 
     def warm_up(self) -> None:
-        """Prepare and compile everything that searching needs."""
         self.base.warm_up()
         self.gather(self.base.points[:1], min(1, self.n_rows))
 
@@ -152,13 +147,11 @@ class Union(RowIndex):
         """The beginnings of lists with spare entries, and the most that one lost, (n,)."""
         k, m, base = min(scope.any, self.base.n_rows), scope.per_class, self.base
         longer = Scope(m + spare, m + spare, min(k + spare, base.n_rows))
-        step = max(1, NUMBERS_AT_ONCE // (longer.any + longer.own * base.n_classes))
-        starts = range(0, len(points), step)
-        parts = [self._ask(points[start : start + step], longer) for start in starts]
-        found = stack_evidence([each for each, _ in parts])
-        lists = found.ranked_distances()[:, :, :m], found.neighbor_distances[:, :k]
-        cut = from_ranked(*lists, found.ranked_exemplars()[:, :, :m])
-        return cut, np.concatenate([lost for _, lost in parts])
+        cuts = slices(len(points), NUMBERS_AT_ONCE // (longer.any + longer.own * base.n_classes))
+        parts, lost = zip(*(self._ask(points[cut], longer) for cut in cuts), strict=True)
+        found = stack_evidence(parts)
+        lists = found.distances[:, :, :m], found.neighbor_distances[:, :k], found.rows[:, :, :m]
+        return Evidence(*lists), np.concatenate(lost)
 
     def _ask(self, points: Floats32, scope: Scope) -> tuple[Evidence, Ints]:
         """What the base finds, without the rows that are gone, and the most that a list lost, (n,).
@@ -168,9 +161,8 @@ class Union(RowIndex):
         found = self.base._search(points, scope)
         if not len(self.gone):
             return found, np.zeros(len(found), dtype=np.int64)
-        neighbors, ranked = found.neighbor_distances, found.ranked_distances()
-        exemplars = found.ranked_exemplars()
-        lost = are_among(exemplars, self._numbers)
+        neighbors, ranked = found.neighbor_distances, found.distances
+        lost = are_among(found.rows, self._numbers)
         struck = np.zeros(neighbors.shape, dtype=np.bool_)
         if found.n_neighbors:
             wanted = Scope(any=min(found.n_neighbors, len(self.gone)))
@@ -188,18 +180,18 @@ class Union(RowIndex):
         kth = np.where(struck.any(axis=1, keepdims=True), neighbors[:, -1:], np.inf)
         sides = np.where(is_own, last, np.inf), np.where(is_own, np.inf, last), kth
         ends = np.column_stack([side.min(axis=1, initial=np.inf) for side in sides])
-        kept = np.where(lost, np.inf, ranked), np.where(lost, NO_EXEMPLAR, exemplars)
+        kept = np.where(lost, np.inf, ranked), np.where(lost, NO_EXEMPLAR, found.rows)
         distances, numbers = rank(*kept, found.per_class)
         neighbors = np.sort(np.where(struck, np.inf, neighbors), axis=1)
         complete = np.minimum(found.complete_below, ends)
-        return from_ranked(distances, neighbors, numbers, complete), most
+        return Evidence(distances, neighbors, numbers, complete), most
 
     def _add(self, points: Floats32, found: Evidence, scope: Scope) -> Evidence:
         """What was found in the base, together with what was added."""
         padded = pad_evidence(found, self.n_classes, scope.any)
         if not self.added.n_rows:
             return padded
-        return merge_evidence([padded, search_part(self.added, points, scope)])
+        return merge_evidence([padded, self.added.search_part(points, scope)])
 
     @cached_property
     def _removed(self) -> RowIndex:
@@ -232,25 +224,6 @@ class JoinedRows:
     def _join(self, name: str) -> Any:
         base, gone, added = self._parts
         return np.concatenate([np.delete(getattr(base, name), gone, axis=0), getattr(added, name)])
-
-
-class Places:
-    """Where the rows of an index are, by their numbers."""
-
-    def __init__(self, rows: Ints) -> None:
-        self._rows = rows
-
-    @cached_property
-    def _order(self) -> Ints:
-        return np.argsort(self._rows, kind="stable")
-
-    def find(self, numbers: Ints) -> Ints:
-        """The positions of rows, of shape (n,); -1 where there is none."""
-        if not len(self._rows) or not len(numbers):
-            return np.full(len(numbers), -1)
-        found = np.searchsorted(self._rows, numbers, sorter=self._order)
-        places = self._order[np.minimum(found, len(self._rows) - 1)]
-        return np.where(self._rows[places] == numbers, places, -1)
 
 
 class ShardedIndex(RowIndex):
@@ -286,20 +259,13 @@ class ShardedIndex(RowIndex):
 
     def search(self, points: Floats32, scope: Scope) -> Evidence:
         """Everything about `points`, (n, n_features), that `scope` may need."""
-        search = partial(search_part, points=points, scope=scope)
         with ThreadPoolExecutor(len(self.shards)) as pool:  # devices are waited for without the GIL
-            return merge_evidence(list(pool.map(search, self.shards)))
+            found = pool.map(lambda shard: shard.search_part(points, scope), self.shards)
+            return merge_evidence(list(found))
 
     def warm_up(self) -> None:
-        """Prepare and compile everything that searching needs, on every device."""
         for shard in self.shards:
             shard.warm_up()
-
-
-def search_part(part: RowIndex, points: Floats32, scope: Scope) -> Evidence:
-    """The evidence of a part of the rows, in full, with inf for the neighbors that it lacks."""
-    wanted = scope.in_full()._replace(any=min(scope.any, part.n_rows))
-    return pad_evidence(part._search(points, wanted), part.n_classes, scope.any)
 
 
 def are_among(numbers: Ints, known: Ints) -> Bools:

@@ -39,7 +39,7 @@ from iknow.core.arrays import Floats, Labels
 from iknow.core.level import CLARITY, CONFIDENCE, NEARNESS, Levels, Voice, near_and_clear
 from iknow.core.quorum import find_contrast, quorum_of
 from iknow.errors import InputError, SelectionError
-from iknow.metrics.hamming import LEAVES
+from iknow.metrics.metric import LEAVES
 from iknow.rules import RelativeBall
 from iknow.selection.coverage import match_threshold
 from iknow.selection.guarantee import (

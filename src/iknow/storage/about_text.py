@@ -23,7 +23,7 @@ def to_html(info: BundleInfo) -> str:
     """The summary as a small card; green where an accuracy is certified."""
     certified = info.selection is not None and info.selection.is_certified
     facts = [(text(title), text(value)) for title, value in list_facts(info).items()]
-    layers = [(text(each.name), text(each.metric), text(_rule_of(each))) for each in info.layers]
+    layers = [(text(each.name), text(each.metric), text(rule_of(each))) for each in info.layers]
     return card(
         heading(info.title, "a bundle of iknow"),
         paragraphs(info.note.splitlines()),
@@ -87,10 +87,10 @@ def _list_classes(info: BundleInfo) -> str:
 
 
 def _in_words(layer: LayerInfo) -> str:
-    return f"{layer.n_features:,} features, {layer.metric}, {_rule_of(layer)}"
+    return f"{layer.n_features:,} features, {layer.metric}, {rule_of(layer)}"
 
 
-def _rule_of(layer: LayerInfo) -> str:
+def rule_of(layer: LayerInfo) -> str:
     if layer.left_out is not None:
         return "left out"
     return "not tuned" if layer.rule is None else short(layer.rule)

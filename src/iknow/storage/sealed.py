@@ -15,7 +15,7 @@ import os
 import stat
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,10 +24,11 @@ import numpy as np
 
 from iknow.errors import BundleError
 from iknow.locking import Lock
-from iknow.pages import Pieces
+from iknow.pages import read_through
 
 COPIED_UP_TO = 1 << 28
 """The largest file to copy into memory: 256 MiB, read in about a tenth of a second."""
+BYTES_AT_ONCE = 1 << 24
 WORTH_THREADS = 1 << 22
 """Bytes that take longer to hash than it takes to start threads."""
 
@@ -158,6 +159,14 @@ class Guard:
             f"{self._path} was changed after it was loaded: load it again; while a bundle is in "
             "use, replace it in one step, as save does"
         )
+
+
+class Pieces(list[bytes | memoryview]):
+    """Parts of a content; reading them in order gives small pieces, as `read_through` does."""
+
+    def __iter__(self) -> Iterator[bytes | memoryview]:
+        for part in super().__iter__():
+            yield from read_through(memoryview(part), BYTES_AT_ONCE)
 
 
 def verify_all(checksums: Iterable[tuple[str, Any, str]]) -> None:

@@ -22,7 +22,7 @@ import pytest
 from iknow.core.arrays import Floats, Ints
 from iknow.core.codes import NO_BELIEF
 from iknow.core.decision import Decision, Scope, decide, is_enough, scope_of
-from iknow.core.evidence import NO_EXEMPLAR, Evidence, from_ranked, merge_evidence
+from iknow.core.evidence import NO_EXEMPLAR, Evidence, merge_evidence
 from iknow.core.rule import Rule
 from iknow.errors import InputError
 from iknow.rules import Ball, BallElseNearest, BallWithNearest, Nearest, RelativeBall
@@ -63,7 +63,7 @@ def brute_force(
             order = np.lexsort((numbers[members], all_distances[members]))[:per_class]
             distances[i, code, : len(order)] = all_distances[members[order]]
             exemplars[i, code, : len(order)] = numbers[members[order]]
-    return from_ranked(distances, neighbors, exemplars)
+    return Evidence(distances, neighbors, exemplars)
 
 
 def assert_same_evidence(actual: Evidence, expected: Evidence) -> None:
@@ -86,8 +86,8 @@ def assert_same_decision(actual: Decision, expected: Decision) -> None:
 def assert_complete(found: Evidence, whole: Evidence, scope: Scope) -> None:
     """Every row strictly nearer than `complete_below` is listed as in the whole evidence."""
     m = found.per_class
-    near, rows = whole.ranked_distances()[:, :, :m], whole.ranked_exemplars()[:, :, :m]
-    listed, numbers = found.ranked_distances(), found.ranked_exemplars()
+    near, rows = whole.distances[:, :, :m], whole.rows[:, :, :m]
+    listed, numbers = found.distances, found.rows
     assert scope.belief is not None
     is_own = np.arange(found.n_classes) == scope.belief[:, None]
     limit = np.where(is_own, found.complete_below[:, :1], found.complete_below[:, 1:2])[..., None]
@@ -151,7 +151,7 @@ class Problem:
 
 def rules_at_ties(evidence: Evidence, k: int, seed: int) -> list[Rule]:
     """Rules of every kind whose reaches are distances of the evidence, or nearly so."""
-    rng, ranked = np.random.default_rng(seed), evidence.ranked_distances()
+    rng, ranked = np.random.default_rng(seed), evidence.distances
     radius = float(rng.choice(ranked[np.isfinite(ranked)]))
     ordered = np.sort(evidence.class_distances, axis=1)
     with np.errstate(all="ignore"):
@@ -309,7 +309,7 @@ class IndexContract:
         evidence = index.gather(np.empty((0, 2)), 1, per_class=4)
         assert evidence.class_distances.shape == (0, 2)
         assert evidence.neighbor_distances.shape == (0, 1)
-        assert evidence.further_distances.shape == (0, 2, 3)
+        assert evidence.distances.shape == (0, 2, 4)
 
     def test_it_is_an_index(self) -> None:
         index = self.make_index(np.zeros((3, 2)), np.array([0, 1, 1]), 4)

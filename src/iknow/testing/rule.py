@@ -125,7 +125,7 @@ class RuleContract:
                 distances = evidence.class_distances.copy()
                 distances[distances > limits[:, None]] = np.inf
                 distances[rows, scene.belief] = evidence.class_distances[rows, scene.belief]
-                near = replace(evidence, class_distances=distances)
+                near = replace(evidence, distances=distances[:, :, None])
                 expected = find_support(evidence, rule, scene.belief)
                 np.testing.assert_array_equal(find_support(near, rule, scene.belief), expected)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Ints
 from iknow.core.assertion import Assertion, make_assertions
-from iknow.core.evidence import NO_EXEMPLAR, Evidence, from_ranked
+from iknow.core.evidence import NO_EXEMPLAR, Evidence
 from iknow.core.rule import Rule
 from iknow.core.support import find_support, justify
 
@@ -114,7 +114,7 @@ def gather_all(
     ranked = np.sort(np.where(of_class, distances[:, None, :], np.inf), axis=2)
     ranked = np.pad(ranked, ((0, 0), *behind), constant_values=np.inf)[:, :, :per_class]
     neighbors = np.pad(np.sort(distances), behind, constant_values=np.inf)[:, :k]
-    return from_ranked(ranked, neighbors, np.where(np.isinf(ranked), NO_EXEMPLAR, 0))
+    return Evidence(ranked, neighbors, np.where(np.isinf(ranked), NO_EXEMPLAR, 0))
 
 
 def is_known(evidence: Evidence, rule: Rule, belief: Any) -> Bools:

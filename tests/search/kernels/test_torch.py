@@ -257,11 +257,11 @@ def test_what_is_found_stays_on_the_device_until_it_is_asked_for():
     index = TorchIndex(points, labels, 5)
     evidence = index.gather(queries, 4, 2)
     found = index._find(torch.from_numpy(queries), 4, 2)
-    ranked = evidence.ranked_distances()
+    ranked = evidence.distances
     np.testing.assert_array_equal(found.distances.permute(2, 1, 0), ranked)
     np.testing.assert_array_equal(found.neighbors.T, evidence.neighbor_distances)
     assert (found.numbers[:, 3] == NO_ROW).all()
-    assert (evidence.ranked_exemplars()[:, 3] == -1).all()
+    assert (evidence.rows[:, 3] == -1).all()
 
 
 @pytest.mark.parametrize(("own", "other"), [(1, 1), (1, 3), (3, 2)])
@@ -273,7 +273,7 @@ def test_beyond_the_cap_nothing_leaves_the_device(own, other, horizon):
     index = TorchIndex(points, labels, 5)
     whole = index.gather(queries, 4, max(own, other))
     found = index.search(queries, Scope(own, other, 4, belief, horizon))
-    ranked, rows = whole.ranked_distances(), whole.ranked_exemplars()
+    ranked, rows = whole.distances, whole.rows
     is_own = np.arange(5) == belief[:, None]
     own_distance = np.where(is_own, ranked[:, :, own - 1], np.inf).min(axis=1)
     cap = np.where(is_own, np.inf, ranked[:, :, other - 1]).min(axis=1)
@@ -282,8 +282,8 @@ def test_beyond_the_cap_nothing_leaves_the_device(own, other, horizon):
     cap = np.maximum.reduce([cap, np.full(len(cap), horizon.fixed), ratio, kth + 0 * cap])
     kept = is_own[..., None] | (ranked <= cap[:, None, None])
     assert 0 < kept.mean() < 1
-    np.testing.assert_array_equal(found.ranked_distances(), np.where(kept, ranked, np.inf))
-    np.testing.assert_array_equal(found.ranked_exemplars(), np.where(kept, rows, -1))
+    np.testing.assert_array_equal(found.distances, np.where(kept, ranked, np.inf))
+    np.testing.assert_array_equal(found.rows, np.where(kept, rows, -1))
     np.testing.assert_array_equal(found.neighbor_distances, whole.neighbor_distances)
     np.testing.assert_array_equal(found.complete_below[:, 1], np.nextafter(cap, np.inf))
     assert np.isinf(found.complete_below[:, [0, 2]]).all()
@@ -292,8 +292,8 @@ def test_beyond_the_cap_nothing_leaves_the_device(own, other, horizon):
 def test_an_empty_index_gives_no_evidence():
     index = TorchIndex(np.empty((0, 3)), np.empty(0, dtype=int), 2)
     evidence = index.gather(np.zeros((4, 3)), per_class=3)
-    assert np.isinf(evidence.ranked_distances()).all()
-    assert (evidence.ranked_exemplars() == -1).all()
+    assert np.isinf(evidence.distances).all()
+    assert (evidence.rows == -1).all()
     assert evidence.per_class == 3
 
 

@@ -65,7 +65,7 @@ def wait_for_the_end_of(pids):
 def waiting(index, seconds):
     """For one call alone: a busy machine may take longer to start processes for the others."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(index._options, "timeout", seconds)
+        patch.setattr(index, "_timeout", seconds)
         yield
 
 

@@ -19,8 +19,7 @@ from iknow.cli.jobs.assess import inputs_of
 from iknow.cli.jobs.forms import takes_text
 from iknow.cli.jobs.outputs import check_output, check_page, paths_read
 from iknow.cli.jobs.source import Source, trained_names
-from iknow.cli.model_files import load_model
-from iknow.cli.model_files.names import MODEL_HELP
+from iknow.cli.model_files import MODEL_HELP, load_model
 from iknow.errors import InputError
 from iknow.evaluation.compare import compare as compare_methods
 from iknow.evaluation.comparison import Comparison

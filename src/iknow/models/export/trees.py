@@ -23,7 +23,7 @@ from onnx import numpy_helper
 
 from iknow.core.arrays import Floats, Floats32
 from iknow.errors import ExportError
-from iknow.metrics.hamming import LEAVES
+from iknow.metrics.metric import LEAVES
 from iknow.models.export.graph import Builder, Tensor
 from iknow.models.export.sklearn import Answer, Part
 from iknow.models.export.steps import encode_ordinal, select

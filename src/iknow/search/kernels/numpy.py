@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
-from iknow.core.arrays import Bools, Floats, Floats32, Ints
-from iknow.core.evidence import NO_EXEMPLAR, Evidence
+from iknow.core.arrays import Floats, Floats32, Ints
+from iknow.core.decision import Scope
+from iknow.core.evidence import NO_EXEMPLAR, Evidence, empty_evidence
+from iknow.locking import cached_property
 from iknow.pages import slices
 from iknow.search.bounds import LowerBounds
-from iknow.search.engine import NO_ROW, Groups, find
+from iknow.search.engine import NO_ROW, Blocks, Groups, positions
 from iknow.search.index import RowIndex
 from iknow.search.threads import for_each, n_cores
 
@@ -20,45 +23,50 @@ BYTES_FOR_MINIMA = 32 << 20
 BYTES_FOR_MEASURING = 1 << 20
 
 
-class NumpyBlocks:
-    """Stored rows in blocks; see `iknow.search.engine.Blocks`."""
+class NumpyBlocks(Blocks):
+    """Stored rows in blocks, by numpy."""
 
     xp = np
-    bytes_of_candidates = 8 << 20
+    bytes_of_candidates, bytes_of_minima = 8 << 20, BYTES_FOR_MINIMA
 
-    def __init__(self, stored: RowIndex) -> None:
+    def __init__(self, stored: RowIndex, size: int | None = None) -> None:
         # Not `stored` itself: a part of an index must be freed as soon as nobody refers to it.
-        self.points, self.rows = stored.points, stored.rows
-        self.size = size = _choose_size(stored)
+        self.points, self.rows, self.n_classes = stored.points, stored.rows, stored.n_classes
+        self.size = size = size or _choose_size(stored)
         firsts = stored.class_starts
         self.classes: Ints = np.flatnonzero(np.diff(firsts))
         cuts = [np.arange(firsts[c], firsts[c + 1], size) for c in self.classes]
         self.starts: Ints = np.concatenate(cuts)
         self.ends: Ints = np.append(self.starts[1:], stored.n_rows)
-        n, counts = len(self.starts), [len(cut) for cut in cuts]
-        ranks = np.repeat(np.arange(len(cuts)), counts)
-        self.by_class = Groups(np.cumsum([0, *counts]), ranks, min(counts), max(counts))
-        self.as_one = Groups(np.array([0, n]), np.zeros(n, dtype=np.int64), n, n)
-        self.bound = LowerBounds(self.points, self.starts, size).bound
+        self.group(np.array([len(cut) for cut in cuts]))
 
-    def fill(self, queries: Floats32, evidence: Evidence) -> None:
-        """Write the evidence about queries of shape (n_queries, n_features) into `evidence`."""
+    def search(self, points: Floats32, scope: Scope) -> Evidence:
+        """All evidence about points of shape (n, n_features)."""
+        n, k, m = len(points), scope.any, scope.per_class
+        evidence = empty_evidence(n, self.n_classes, k, m)
 
         def work(part: slice) -> None:
             own, codes = evidence[part], self.classes  # views
-            found = find(self, queries[part], own.n_neighbors, own.per_class)
+            found = self.find(points[part], k, m)
             numbers = np.where(found.numbers == NO_ROW, NO_EXEMPLAR, found.numbers)
-            own.class_distances[:, codes] = found.distances[0].T
-            own.further_distances[:, codes] = found.distances[1:].T
-            own.exemplars[:, codes], own.further_exemplars[:, codes] = numbers[0].T, numbers[1:].T
+            own.distances[:, codes], own.rows[:, codes] = found.distances.T, numbers.T
             own.neighbor_distances[:] = found.neighbors.T
 
-        n, affordable = len(queries), BYTES_FOR_MINIMA // (4 * len(self.starts))
+        affordable = self.bytes_of_minima // (4 * len(self.starts))
         for_each(work, slices(n, min(QUERIES_PER_TASK, affordable, -(-n // n_cores()))))
+        return evidence
+
+    def bound(self, queries: Floats32) -> tuple[Any, Callable[[Floats], Any]]:
+        return self._bounds.bound(queries)
+
+    @cached_property
+    def _bounds(self) -> LowerBounds:
+        return LowerBounds(self.points, self.starts, self.size)
 
     def promising(self, minima: Floats32, groups: Groups, m: int) -> tuple[Floats32, Ints]:
         shape = min(m, groups.largest), len(groups.starts) - 1, minima.shape[1]
-        low, block = np.full(shape, np.float32(np.inf)), np.empty(shape, dtype=np.int64)
+        low, block = np.full(shape, np.inf, minima.dtype), np.empty(shape, dtype=np.int64)
+        every = np.arange(shape[2])
         for i, (start, end) in enumerate(pairwise(groups.starts.tolist())):
             if m == 1:
                 minima[start:end].min(axis=0, out=low[0, i])
@@ -66,24 +74,11 @@ class NumpyBlocks:
             chosen = choose_blocks(minima[start:end], m)
             found = len(chosen)
             block[:found, i], block[found:, i] = start + chosen, start
-            low[:found, i] = np.take_along_axis(minima[start:end], chosen, axis=0)
+            low[:found, i] = minima[block[:found, i], every]
         if m == 1:  # whichever of equals is listed last
-            listed, query = positions(self._within(minima, low[0], groups))
+            listed, query = positions(np, self.mark_within(minima, low[0], groups))
             block[0, groups.ranks[listed], query] = listed
         return low, block
-
-    def within(
-        self, minima: Floats32, limits: Floats32, groups: Groups, at_once: int
-    ) -> Iterator[tuple[Ints, Ints]]:
-        block, query = positions(self._within(minima, limits, groups))
-        for part in slices(len(block), at_once):
-            yield block[part], query[part]
-
-    def _within(self, minima: Floats32, limits: Floats32, groups: Groups) -> Bools:
-        beyond = np.empty(minima.shape, dtype=np.bool_)
-        for limit, (start, end) in zip(limits, pairwise(groups.starts.tolist()), strict=True):
-            np.greater(minima[start:end], limit, out=beyond[start:end])
-        return np.logical_not(beyond, out=beyond)
 
     def candidates(
         self, queries: Floats32, query: Ints, block: Ints, m: int
@@ -98,9 +93,6 @@ class NumpyBlocks:
         place = distances.argmin(axis=1)  # of equals the first, whose number is the lowest
         every = np.arange(len(place))
         return distances[None, every, place], self.rows[places[None, every, place]]
-
-    def count_candidates(self, m: int) -> int:
-        return self.size if m > 1 else 1
 
 
 def _choose_size(stored: RowIndex) -> int:
@@ -163,9 +155,3 @@ def lowest_few(table: Floats, m: int) -> tuple[Floats, Ints]:
     first = np.searchsorted(row, np.arange(len(table)))
     chosen = order[first[:, None] + np.arange(m)]
     return number[chosen], column[chosen]
-
-
-def positions(marked: Bools) -> tuple[Ints, Ints]:
-    """Row and column numbers of the marks; much faster than nonzero in two dimensions."""
-    row, column = np.divmod(np.flatnonzero(marked), marked.shape[1])
-    return row, column

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import reduce
 from importlib.util import find_spec
-from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -18,14 +17,14 @@ import torch
 from torch import Tensor
 
 from iknow.core.arrays import Floats32, Ints
-from iknow.core.decision import Scope
-from iknow.core.evidence import NO_EXEMPLAR, Evidence, from_ranked, stack_evidence
-from iknow.core.rule import Rule, promise_of
+from iknow.core.decision import Scope, scope_of
+from iknow.core.evidence import NO_EXEMPLAR, Evidence, stack_evidence
+from iknow.core.rule import Rule
 from iknow.core.text import shorten, shown
 from iknow.errors import InputError
 from iknow.locking import cached_property
-from iknow.search import engine
-from iknow.search.engine import LARGEST, NO_ROW, Found, Groups, lowest_of_stack
+from iknow.pages import slices
+from iknow.search.engine import NO_ROW, Blocks, Found, Groups, lowest_of_stack
 from iknow.search.index import RowIndex
 
 Precision = Literal["fp16", "bf16", "float32"]
@@ -57,10 +56,8 @@ class TorchIndex(RowIndex):
     """Activations of one layer with their class codes, searched in the Euclidean norm by torch.
 
     Args:
-        activations: Of shape (n_rows, n_features).
-        labels: Class codes of shape (n_rows,).
-        n_classes: Number of classes.
-        rows: Numbers that identify the rows, of shape (n_rows,). Default: their positions.
+        *arrays: Activations, labels, n_classes and rows, as for any `RowIndex`.
+        **named: Those of them that are given by name.
         device: Where to search, as torch names it.
         memory: Bytes to use on the device. Default: most of what is free when the search begins.
 
@@ -71,15 +68,12 @@ class TorchIndex(RowIndex):
 
     def __init__(
         self,
-        activations: Any,
-        labels: Any,
-        n_classes: int,
-        rows: Ints | None = None,
+        *arrays: Any,
         device: str | torch.device = "cpu",
-        *,
         memory: int | None = None,
+        **named: Any,
     ) -> None:
-        super().__init__(activations, labels, n_classes, rows)
+        super().__init__(*arrays, **named)
         self.device = check_device(device)
         self._memory = memory
 
@@ -88,19 +82,16 @@ class TorchIndex(RowIndex):
         k, m = scope.any, scope.per_class
         # All at once if their evidence fits: a larger index moves to the device once per batch.
         bytes_per_query = 48 * self.n_classes * m + 24 * k + 16 * self.n_features + 1
-        step = max(1, 2 * self._work_bytes() // bytes_per_query)
         parts = []
-        for start in range(0, len(points), step):
-            part = slice(start, start + step)
+        for part in slices(len(points), 2 * self._work_bytes() // bytes_per_query):
             found = self._find(to_device(points[part], self._exact_device), k, m)
             parts.append(_to_host(found, scope.at(part)))
         return parts[0] if len(parts) == 1 else stack_evidence(parts)
 
     def decides(self, rule: Rule) -> bool:
         """Whether `decide` is faster than `gather` for a `rule`, as far as it is known."""
-        horizon = promise_of(rule, "horizon")
-        is_finite = horizon is not None and horizon.is_finite
-        return is_finite and self._uses_triton and self.n_classes >= MANY_CLASSES
+        many = self._uses_triton and self.n_classes >= MANY_CLASSES
+        return many and scope_of(rule).horizon is not None
 
     def warm_up(self) -> None:
         """Prepare and compile everything that searching needs, by searching for a stored row.
@@ -110,7 +101,7 @@ class TorchIndex(RowIndex):
         """
         super().warm_up()
         if self._uses_triton:
-            self.gather(np.full((1, self.n_features), LARGEST, dtype=np.float32))
+            self.gather(np.full((1, self.n_features), PADDING, dtype=np.float32))
 
     @property
     def _uses_triton(self) -> bool:
@@ -147,9 +138,7 @@ class TorchIndex(RowIndex):
                 f"searching on {self.device} needs at least {reserved + per_row:,} bytes; "
                 f"{memory:,} are available: free memory, raise `memory`, or use device='cpu'"
             )
-        n_parts = -(-self.n_rows * per_row // (memory - reserved))
-        cuts = np.linspace(0, self.n_rows, n_parts + 1).astype(int).tolist()
-        return [slice(start, end) for start, end in pairwise(cuts) if start < end]
+        return slices(self.n_rows, (memory - reserved) // per_row)
 
     def _lay_out(self, part: slice) -> TorchBlocks:
         """Some rows on the device.
@@ -158,10 +147,10 @@ class TorchIndex(RowIndex):
         root of rows / (classes * features); the factors are measured. Small classes get small
         blocks to limit padding.
         """
-        points, labels, numbers = self.points[part], self.labels[part], self.rows[part]
+        points, labels, _, numbers = self.arrays(part)
         per_class = len(labels) / len(np.unique(labels))
         factor, smallest, largest = (2.8, 8, 128) if self._uses_triton else (0.5, 4, 256)
-        balance = factor * np.sqrt(per_class / max(1, self.n_features))
+        balance = factor * np.sqrt(per_class / self.n_features)
         smallest = min(smallest, 2 ** int(np.log2(per_class)))
         size = int(np.clip(2 ** round(np.log2(balance)), smallest, largest))
         if not self._uses_triton:
@@ -189,11 +178,6 @@ class TorchIndex(RowIndex):
     @cached_property
     def _exact_device(self) -> torch.device:
         return device_with_float64(self.device)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickle only what cannot be derived."""
-        derived = ("_exact_device", "_parts", "_whole")
-        return {name: value for name, value in vars(self).items() if name not in derived}
 
 
 def merge(one: Found, other: Found) -> Found:
@@ -226,7 +210,7 @@ def _to_host(found: Found, scope: Scope) -> Evidence:
         numbers = torch.where(found.numbers == NO_ROW, NO_EXEMPLAR, found.numbers)
         lists = found.distances, numbers
         distances, exemplars = (to_numpy(each.permute(2, 1, 0)) for each in lists)
-        return from_ranked(distances, neighbors, exemplars)
+        return Evidence(distances, neighbors, exemplars)
     m, n_classes, n = found.distances.shape
     device = found.distances.device
     codes = torch.arange(n_classes, device=device)
@@ -244,13 +228,13 @@ def _to_host(found: Found, scope: Scope) -> Evidence:
     exemplars = np.full((n, n_classes, m), NO_EXEMPLAR, dtype=np.int64)
     distances[places] = to_numpy(found.distances.flatten()[at])
     exemplars[places] = to_numpy(found.numbers.flatten()[at])
-    complete = np.full((n, 3), np.inf)
-    complete[:, 1] = np.nextafter(to_numpy(cap), np.inf)
-    return from_ranked(distances, neighbors, exemplars, complete)
+    evidence = Evidence(distances, neighbors, exemplars)
+    evidence.complete_below[:, 1] = np.nextafter(to_numpy(cap), np.inf)
+    return evidence
 
 
-class TorchBlocks:
-    """Rows in blocks on a device, by torch alone; see `iknow.search.engine.Blocks`.
+class TorchBlocks(Blocks):
+    """Rows in blocks on a device, by torch alone.
 
     Block b holds rows b·size to (b+1)·size - 1, sorted by class and norm; short blocks are padded.
 
@@ -289,36 +273,28 @@ class TorchBlocks:
         """Lay out rows, sorted by class and norm."""
         size, together, exact = self.size, self.together, self.device
         self.frame = make_frame(rows, precision)
-        step = max(1, BYTES_FOR_BUILDING // (32 * max(1, self.n_features)))
+        step = max(1, BYTES_FOR_BUILDING // (32 * self.n_features))
         norms = [self.frame.place(part).square().sum(1) for part in torch.split(rows, step)]
         order = torch.argsort(torch.cat(norms))
         order = order[torch.argsort(codes[order], stable=True)]
         self.classes, counts = torch.unique_consecutive(codes[order], return_counts=True)
         per_class = (counts + size * together - 1) // (size * together) * together
-        starts = _starts(per_class)
-        self.n_blocks = n_blocks = int(starts[-1])
+        self.group(per_class)
+        self.n_blocks = n_blocks = self.as_one.largest
         # A row goes to the first slot of its class plus its position within the class.
         place = torch.arange(len(order), device=exact)
-        place -= (_starts(counts)[:-1] - size * starts[:-1]).repeat_interleave(counts)
+        before = counts.cumsum(0) - counts - size * self.by_class.starts[:-1]
+        place -= before.repeat_interleave(counts)
         self.points = rows.new_zeros(n_blocks * size, rows.shape[1])
         self.points[place] = rows[order]
         self.numbers = torch.full((n_blocks * size,), NO_ROW, device=exact)
         self.numbers[place] = numbers[order]
-        ranks = torch.arange(len(per_class), device=exact).repeat_interleave(per_class)
-        fewest, most = int(per_class.min()), int(per_class.max())
-        self.by_class = Groups(starts, ranks, fewest, most)
-        ends = torch.tensor([0, n_blocks], device=exact)
-        self.as_one = Groups(ends, torch.zeros_like(ranks), n_blocks, n_blocks)
-
-    def find(self, queries: Tensor, k: int, m: int) -> Found:
-        """What `engine.find` finds, perhaps faster."""
-        return engine.find(self, queries, k, m)
 
     def bytes_per_query(self, k: int, m: int) -> int:
         """Bytes that a search needs for each query, roughly."""
         lists = (1, k), (len(self.classes), m)
         several = (n * (1 + r * self.count_candidates(r) if r > 1 else 2) for n, r in lists)
-        return 4 * self.n_blocks + 64 * self.n_features + 32 * sum(several)
+        return 8 * self.n_blocks + 64 * self.n_features + 32 * sum(several)
 
     def bound(self, queries: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         frame, low, half_norms, losses, lengths = self._prepare()
@@ -327,9 +303,7 @@ class TorchBlocks:
         columns, scales, norms, errors = (each.to(self._products_device) for each in given)
         size, n_blocks, n = self.size, self.n_blocks, len(queries)
         minima = columns.new_empty(n_blocks, n)
-        step = max(1, BYTES_FOR_PRODUCTS // (4 * size * max(1, n)))
-        for first in range(0, n_blocks, step):
-            part = slice(first, min(first + step, n_blocks))
+        for part in slices(n_blocks, BYTES_FOR_PRODUCTS // (4 * size * n)):
             rows = slice(part.start * size, part.stop * size)
             with torch.autocast(self._products_device.type, enabled=False):
                 products = low[rows] @ columns
@@ -371,22 +345,12 @@ class TorchBlocks:
             block[i] = start + place * step
         return low, block
 
-    def within(
-        self, minima: Tensor, limits: Tensor, groups: Groups, at_once: int
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        beyond = minima > limits[groups.ranks]
-        block, query = torch.nonzero(beyond.logical_not_(), as_tuple=True)
-        for start in range(0, len(block), at_once):
-            yield block[start : start + at_once], query[start : start + at_once]
-
     def candidates(
         self, queries: Tensor, query: Tensor, block: Tensor, m: int
     ) -> tuple[Tensor, Tensor]:
         measured = queries.new_empty(len(query), self.count_candidates(m), dtype=torch.float64)
         named = torch.empty_like(measured, dtype=torch.int64)
-        step = max(1, BYTES_FOR_MEASURING // (8 * self.size * max(1, self.n_features)))
-        for start in range(0, len(query), step):
-            part = slice(start, start + step)
+        for part in slices(len(query), BYTES_FOR_MEASURING // (8 * self.size * self.n_features)):
             named_here = self.numbers.view(-1, self.size)[block[part]]
             points = self.points.view(-1, self.size, self.n_features)[block[part]]
             distances = measure(points, queries[query[part], None])
@@ -398,9 +362,6 @@ class TorchBlocks:
             else:  # to rank them once, for the whole class, is cheaper
                 measured[part], named[part] = distances, named_here
         return measured.T.contiguous(), named.T.contiguous()
-
-    def count_candidates(self, m: int) -> int:
-        return self.size if m > 1 else 1
 
     def _prepare(self) -> tuple[Frame, Tensor, Tensor, Tensor, Tensor]:
         """The frame and the numbers of all rows and blocks, for the products torch is set to."""
@@ -421,9 +382,8 @@ class TorchBlocks:
         These are x̃ and h of each row, (n, size, ...), and E and N of each of n blocks, (n,).
         """
         shape = -1, self.size, self.n_features
-        step = max(1, BYTES_FOR_BUILDING // (32 * self.size * max(1, self.n_features)))
-        for first in range(0, self.n_blocks, step):
-            part = slice(first, min(first + step, self.n_blocks))
+        step = BYTES_FOR_BUILDING // (32 * self.size * self.n_features)
+        for part in slices(self.n_blocks, step):
             is_row = self.numbers.view(-1, self.size)[part] != NO_ROW
             low, half_norms, *worst = frame.bound_rows(self.points.view(shape)[part], is_row)
             yield part, (low, half_norms, *(each.amax(1) for each in worst))
@@ -435,11 +395,6 @@ def _products_are_full() -> bool:
         return torch.get_float32_matmul_precision() == "highest"
     except RuntimeError:  # newer versions allow a setting per backend: it may be anything
         return False
-
-
-def _starts(counts: Tensor) -> Tensor:
-    """The start of each of several consecutive ranges and, last, their end."""
-    return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
 
 
 class Frame(NamedTuple):
@@ -497,8 +452,7 @@ class Frame(NamedTuple):
     def bound_queries(self, queries: Tensor) -> QueryBounds:
         """The numbers of queries, a tensor of shape (n_queries, n_features)."""
         placed = self.place(queries)
-        largest = placed.abs().amax(1) if placed.shape[1] else placed.new_zeros(len(placed))
-        exponent = torch.frexp(largest).exponent
+        exponent = torch.frexp(placed.abs().amax(1)).exponent
         far = (exponent > FAR_EXPONENT) | (self.error == 0)
         shift = torch.where(far, 0, (TOP_EXPONENT - exponent).clamp(max=0)).long()
         # Exact powers of two, which torch.ldexp does not promise.
@@ -577,8 +531,6 @@ def measure(points: Tensor, queries: Tensor) -> Tensor:
 def add_like_numpy(terms: Tensor) -> Tensor:
     """Sums of float64 terms of shape (..., n) over the last axis."""
     n = terms.shape[-1]
-    if n == 0:
-        return terms.sum(-1)
     if n > LEAF:
         half = n // 2 - (n // 2) % 8
         return add_like_numpy(terms[..., :half]) + add_like_numpy(terms[..., half:])

@@ -30,6 +30,7 @@ import triton.language as tl  # type: ignore[import-untyped]
 from torch import Tensor
 
 from iknow.core.arrays import Floats32, Ints
+from iknow.pages import slices
 from iknow.search.engine import Found, Groups
 from iknow.search.kernels.torch import (
     FAR_EXPONENT,
@@ -82,12 +83,6 @@ class TritonBlocks(TorchBlocks):
             nearest, number = self._settle(queries.contiguous())
             return Found(nearest[None], number[None], nearest[:0])
 
-    def bytes_per_query(self, k: int, m: int) -> int:
-        """Bytes that a search needs for each query, roughly."""
-        if (k, m) != (0, 1) or not self.have_winners:
-            return super().bytes_per_query(k, m)
-        return 40 * len(self.classes) + 8 * self.n_tiles + 16 * self.width
-
     def bound(self, queries: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         bounds = self.bound_queries(queries)
         minima = queries.new_empty(self.n_tiles * self.share, len(bounds.low))
@@ -117,8 +112,7 @@ class TritonBlocks(TorchBlocks):
     ) -> Iterator[tuple[Tensor, Tensor]]:
         n_queries = limits.shape[1]
         for block, column in list_within(minima, limits.contiguous(), groups.ranks, at_once):
-            for start in range(0, len(block), at_once):
-                part = slice(start, start + at_once)
+            for part in slices(len(block), at_once):
                 yield block[part].long(), column[part] % n_queries
 
     def candidates(
@@ -218,7 +212,7 @@ class TritonBlocks(TorchBlocks):
         self.n_tiles: int = triton.cdiv(self.n_blocks, self.share)
         # Small stripes cost minima to compare, large ones rows to measure. The optimum scales with
         # the root of tiles / (classes * features); the factor is measured.
-        balance = np.sqrt(5 * self.n_tiles / (len(self.classes) * max(1, n_features)))
+        balance = np.sqrt(5 * self.n_tiles / (len(self.classes) * n_features))
         self.stripe = stripe = min(int(np.clip(2 ** round(np.log2(balance)), 4, 32)), self.size)
         self.n_stripes = self.rows // stripe
         # No tile holds rows of two classes, and the last bits can name a stripe.

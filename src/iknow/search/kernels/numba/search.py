@@ -9,7 +9,7 @@ import numpy as np
 
 from iknow.core.arrays import Bools, Floats, Floats32, Ints
 from iknow.core.decision import Scope
-from iknow.core.evidence import NO_EXEMPLAR, Evidence, from_ranked
+from iknow.core.evidence import NO_EXEMPLAR, Evidence, empty_evidence
 from iknow.locking import cached_property
 from iknow.pages import slices
 from iknow.search.bounds import error_of_product, power_of_two_scale
@@ -17,7 +17,7 @@ from iknow.search.index import RowIndex
 from iknow.search.kernels.numba.products import Pack, PanelBlocks, Queries, gather_batch
 from iknow.search.kernels.numba.tree import Tree, plant, sort_rows
 from iknow.search.kernels.numba.vectors import LANES, QUERIES_AT_ONCE
-from iknow.search.kernels.numba.walk import ALONE, Answer, Question, Shadows, walk_batch
+from iknow.search.kernels.numba.walk import ALONE, Answer, Coarse, Question, Shadows, walk_batch
 from iknow.search.projection import Coordinates
 from iknow.search.threads import for_each, n_cores, share
 
@@ -96,8 +96,10 @@ class ProductSearch:
         size = round(math.sqrt(packed.n_panels / (max(1, n_classes) * packed.n_terms)))
         self.blocks = cut_blocks(packed.class_panels, size)
 
-    def fill(self, queries: Floats32, evidence: Evidence) -> None:
-        """Write the evidence about queries of shape (n_queries, n_features) into `evidence`."""
+    def search(self, queries: Floats32, scope: Scope) -> Evidence:
+        """All evidence about queries of shape (n_queries, n_features)."""
+        n_classes = len(self.packed.class_panels) - 1
+        evidence = empty_evidence(len(queries), n_classes, scope.any, scope.per_class)
 
         def work(part: slice) -> None:
             own = evidence[part]  # views
@@ -107,13 +109,13 @@ class ProductSearch:
             batch = self.packed.place(queries[part], queries[part])
             arrays = distances, numbers, own.neighbor_distances
             gather_batch(self.packed.pack, self.blocks, batch, *arrays)
-            own.class_distances[:], own.exemplars[:] = distances[:, :, 0].T, numbers[:, :, 0].T
-            own.further_distances[:] = distances[:, :, 1:].transpose(1, 0, 2)
-            own.further_exemplars[:] = numbers[:, :, 1:].transpose(1, 0, 2)
+            own.distances[:] = distances.transpose(1, 0, 2)
+            own.rows[:] = numbers.transpose(1, 0, 2)
 
         affordable = BYTES_FOR_MINIMA // (n_cores() * 4 * (len(self.blocks.starts) - 1))
         size = max(1, min(QUERIES_PER_BATCH, affordable))
         share(work, cut_evenly(len(queries), size))
+        return evidence
 
 
 class WalkSearch:
@@ -125,6 +127,21 @@ class WalkSearch:
         self.packed = PackedRows(stored, near, sort_rows(near, stored.class_starts))
         # By slot, so that the rows of a cell lie side by side.
         self.far = read_only(far[np.maximum(self.packed.pack.slots, 0)])
+
+    @cached_property
+    def coarse(self) -> Coarse:
+        """The panels in integers of 8 bits, where there are shadows."""
+        n, n_panels = self.packed.n_terms, self.packed.n_panels if self.far.shape[1] else 0
+        panels = self.packed.pack.panels.reshape(-1, n + 1, LANES)[:n_panels, 1:]
+        widest = np.maximum(panels.max((0, 2), initial=0), -panels.min((0, 2), initial=0))
+        steps = np.where(widest > 0, widest / 127, 1).astype(np.float64)
+        integers, error = np.zeros((n_panels, n + n % 2, LANES), dtype=np.int8), 0.0
+        for part in slices(n_panels, PANELS_PER_TASK):
+            rounded = np.rint(panels[part] / steps[:, None])
+            lost = np.square(panels[part] - rounded * steps[:, None]).sum(axis=1).max()
+            integers[part, :n], error = rounded, max(error, 1.001 * math.sqrt(lost))
+        pairs = integers.reshape(n_panels, (n + 1) // 2, 2, LANES).transpose(0, 1, 3, 2)
+        return Coarse(pairs.reshape(-1), steps, error)
 
     @cached_property
     def tree(self) -> Tree:
@@ -144,7 +161,7 @@ class WalkSearch:
         shape = len(queries), len(self.packed.class_panels) - 1, scope.per_class
         answer = Answer(
             np.full(shape, np.inf), np.full(shape, NO_EXEMPLAR, dtype=np.int64),
-            np.full((shape[0], k), np.inf), np.full(shape[0], np.inf),
+            np.full((shape[0], k), np.inf), np.full((shape[0], 3), np.inf),
             np.zeros(shape[0], dtype=np.bool_),
         )  # fmt: skip
         question = Question(scope.own, scope.other, *horizon[:2], patience, is_flat)
@@ -160,16 +177,14 @@ class WalkSearch:
                 order = np.lexsort((near[:, 0], belief[part]))
             batch = self.packed.place(queries[part], near)
             shadows = Shadows(self.far, far, slack, *scale)
-            arguments = self.packed.pack, self.tree, shadows, batch, belief[part], order, question
-            costs.append(walk_batch(*arguments, own))
+            rows = self.packed.pack, self.coarse, self.tree, shadows
+            costs.append(walk_batch(*rows, batch, belief[part], order, question, own))
 
         if len(queries) <= ALONE:  # so few start no threads, neither ours nor BLAS's
             work(slice(len(queries)))
         else:
             for_each(work, cut_evenly(len(queries), QUERIES_PER_BATCH))
-        complete = np.full((shape[0], 3), np.inf)
-        complete[:, 1] = np.nextafter(answer.caps, np.inf)
-        evidence = from_ranked(answer.distances, answer.neighbors, answer.rows, complete)
+        evidence = Evidence(answer.distances, answer.neighbors, answer.rows, answer.complete)
         return evidence, answer.given_up, sum(costs)
 
 

@@ -87,35 +87,55 @@ def minima_for_six(
 
 
 @_written(types.void)
-def bounds_for_six(
-    builder: Any, panels: Any, start: Any, n_terms: Any, queries: Any, first_query: Any, out: Any,
-    out_start: Any, stride: Any,
+def balls_for_six(
+    builder: Any, nodes: Any, start: Any, n_terms: Any, queries: Any, first_query: Any,
+    offsets: Any, first: Any, out: Any, out_start: Any, stride: Any,
 ) -> None:  # fmt: skip
-    """The bounds of one panel for each of a few queries, as `scan_panel` computes them.
+    """The distances of each of a few queries from the 16 balls of a panel, as in `scan_balls`.
 
-    For i < QUERIES_AT_ONCE and each slot, in out[out_start + i stride + slot]; `queries` are those
-    of `minima_for_six`.
+    For i < QUERIES_AT_ONCE and each slot, in out[out_start + i stride + slot]; the offset of the
+    i-th is offsets[first + i], and `queries` are those of `minima_for_six`.
     """
-    for i, total in enumerate(_sums_for_six(builder, panels, start, n_terms, queries, first_query)):
+    radii = _load(builder, nodes, _term_offset(builder, start, n_terms))
+    for i, total in enumerate(_sums_for_six(builder, nodes, start, n_terms, queries, first_query)):
+        offset = builder.load(builder.gep(offsets.data, [builder.add(first, _INT(i))]))
         place = builder.add(out_start, builder.mul(_INT(i), stride))
-        _store(builder, builder.load(total), out, place)
+        _store(builder, _apart(builder, builder.load(total), offset, radii), out, place)
 
 
 @_written(types.void)
-def minima_for_one(
-    builder: Any, panels: Any, start: Any, n_panels: Any, n_terms: Any, queries: Any, query: Any,
-    out: Any, out_start: Any,
+def coarse_minima(
+    builder: Any, coarse: Any, n_pairs: Any, numbers: Any, unit: Any, margin: Any, panels: Any,
+    size: Any, n_panels: Any, out: Any, out_start: Any,
 ) -> None:  # fmt: skip
-    """The lowest bound of each of several panels for a single query, a row of 2D `queries`.
+    """The lowest bound of each panel for a single query, from integers: see `Coarse`.
 
-    out[out_start + i] becomes the minimum over the slots of the i-th panel from `start` on.
+    With I the sum of products of a slot's integers with `numbers`, out[out_start + i] becomes the
+    minimum over the slots of panels[i size + slot] + unit I, minus a margin.
     """
-    size = builder.mul(builder.add(n_terms, _INT(1)), _INT(LANES))
+    wide, sums = ir.VectorType(ir.IntType(32), 2 * LANES), ir.VectorType(ir.IntType(32), LANES)
+    short = ir.VectorType(ir.IntType(16), 2 * LANES)
+    given = builder.bitcast(numbers.data, ir.IntType(32).as_pointer())
+    total = cgutils.alloca_once(builder, sums)
     with cgutils.for_range(builder, n_panels) as panel:
-        base = builder.add(start, builder.mul(panel.index, size))
-        whole = _sum_panel(builder, panels, base, n_terms, queries, query)
-        place = builder.gep(out.data, [builder.add(out_start, panel.index)])
-        builder.store(_smallest_lane(builder, whole), place)
+        first = builder.mul(builder.mul(panel.index, n_pairs), _INT(2 * LANES))
+        builder.store(ir.Constant(sums, [0] * LANES), total)
+        with cgutils.for_range(builder, n_pairs) as pair:
+            place = builder.add(first, builder.mul(pair.index, _INT(2 * LANES)))
+            kind = ir.VectorType(ir.IntType(8), 2 * LANES).as_pointer()
+            row = builder.load(builder.bitcast(builder.gep(coarse.data, [place]), kind))
+            row.align = 1
+            both = _splat(builder, builder.load(builder.gep(given, [pair.index])), sums)
+            # One instruction multiplies 32 of these and adds them in pairs.
+            products = builder.mul(
+                builder.sext(row, wide), builder.sext(builder.bitcast(both, short), wide)
+            )
+            even, odd = (_shuffle(builder, products, list(range(i, 2 * LANES, 2))) for i in (0, 1))
+            builder.store(builder.add(builder.load(total), builder.add(even, odd)), total)
+        whole = builder.fmul(builder.sitofp(builder.load(total), _VECTOR), _splat(builder, unit))
+        whole = builder.fadd(whole, _load(builder, panels, builder.mul(panel.index, size)))
+        lowest = builder.fsub(_smallest_lane(builder, whole), margin)
+        builder.store(lowest, builder.gep(out.data, [builder.add(out_start, panel.index)]))
 
 
 @_written(types.uint64)
@@ -152,22 +172,30 @@ def scan_balls(
     return _bits_within(builder, apart, limit)
 
 
-@_written(types.void)
-def turn_into_distances(
-    builder: Any, bounds: Any, place: Any, nodes: Any, radii: Any, offset: Any
-) -> None:
-    """Replace the 16 bounds of centers from bounds[place] on by the distances of their balls.
-
-    As `scan_balls` does; the radii start at nodes[radii].
-    """
-    whole, reach = _load(builder, bounds, place), _load(builder, nodes, radii)
-    _store(builder, _apart(builder, whole, offset, reach), bounds, place)
-
-
 @_written(types.uint64)
 def lanes_within(builder: Any, values: Any, start: Any, limit: Any) -> Any:
     """A number whose bit i says that values[start + i] is not above a limit, for i < LANES."""
     return _bits_within(builder, _load(builder, values, start), limit)
+
+
+@_written(types.float32)
+def lowest_of(builder: Any, values: Any, start: Any, n: Any) -> Any:
+    """The lowest of n numbers from values[start] on, inf if n is 0; a whole vector may be read."""
+    low = cgutils.alloca_once_value(builder, _constant(float("inf")))
+    kind = ir.VectorType(_INT, LANES)
+    lanes = ir.Constant(kind, list(range(LANES)))
+    with cgutils.for_range(
+        builder, builder.sdiv(builder.add(n, _INT(LANES - 1)), _INT(LANES))
+    ) as each:
+        done = builder.mul(each.index, _INT(LANES))
+        left = _splat(builder, builder.sub(n, done), kind)
+        some = _load(builder, values, builder.add(start, done))
+        there = builder.and_(
+            builder.icmp_signed("<", lanes, left),
+            builder.fcmp_ordered("<", some, builder.load(low)),
+        )
+        builder.store(builder.select(there, some, builder.load(low)), low)
+    return _smallest_lane(builder, builder.load(low))
 
 
 @_written(types.float64)
@@ -301,8 +329,8 @@ def _constant(number: float) -> Any:
     return ir.Constant(_VECTOR, [number] * LANES)
 
 
-def _splat(builder: Any, number: Any) -> Any:
-    first = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), number, ir.IntType(32)(0))
+def _splat(builder: Any, number: Any, kind: Any = _VECTOR) -> Any:
+    first = builder.insert_element(ir.Constant(kind, ir.Undefined), number, ir.IntType(32)(0))
     return _shuffle(builder, first, [0] * LANES)
 
 

@@ -39,15 +39,15 @@ from iknow.search.kernels.numba.tree import Tree
 from iknow.search.kernels.numba.vectors import (
     LANES,
     QUERIES_AT_ONCE,
-    bounds_for_six,
+    balls_for_six,
+    coarse_minima,
     lanes_within,
     lowest_bit,
-    minima_for_one,
+    lowest_of,
     minima_for_six,
     prefetch,
     scan_balls,
     scan_panel,
-    turn_into_distances,
 )
 
 ALONE = 2  # up to so many queries are faster one by one
@@ -77,6 +77,22 @@ class Shadows(NamedTuple):
     blur: float
 
 
+class Coarse(NamedTuple):
+    """Panels in integers of 8 bits, so that a query alone reads few bytes.
+
+    A row has integers i, -x̂_j ≈ i_j s_j, and a query k, s_j q̂_j ≈ u k_j, off by u/2 at most. So
+    -x̂·q̂ >= u Σ i_j k_j - 64 d u - error |q̂|, where no row is further than `error` from what its
+    integers say. As |x̂_j| <= 1, rounding to float32 costs less than 2^-20 d (1 + |q̂|) besides.
+
+    panels: flat, of int8; 16 pairs of numbers for every two terms; empty where there are no
+    shadows. steps: s, of shape (d,).
+    """
+
+    panels: Any
+    steps: Floats
+    error: float
+
+
 class Question(NamedTuple):
     """What is asked: how many rows of the believed class and of others, and the horizon but for k.
 
@@ -97,14 +113,15 @@ class Answer(NamedTuple):
 
     distances, rows: the nearest of each class, of shape (n_queries, n_classes, m), filled with inf
     and -1. neighbors: distances to the k nearest rows, of shape (n_queries, k), filled with inf.
-    caps: how far all is known, of shape (n_queries,). given_up: of shape (n_queries,), marks
-    queries that ran out of patience, about which nothing is known.
+    complete: how far all is known, as evidence has it, of shape (n_queries, 3), filled with inf.
+    given_up: of shape (n_queries,), marks queries that ran out of patience, about which nothing is
+    known.
     """
 
     distances: Floats
     rows: Ints
     neighbors: Floats
-    caps: Floats
+    complete: Floats
     given_up: Bools
 
 
@@ -177,8 +194,8 @@ class Task(NamedTuple):
 
 @compiled
 def walk_batch(
-    pack: Pack, tree: Tree, shadows: Shadows, queries: Queries, belief: Ints, order: Ints,
-    question: Question, answer: Answer,
+    pack: Pack, coarse: Coarse, tree: Tree, shadows: Shadows, queries: Queries, belief: Ints,
+    order: Ints, question: Question, answer: Answer,
 ) -> Any:  # fmt: skip
     """Fill in the answer about a batch; returns the panels, shadows and rows looked at.
 
@@ -206,9 +223,9 @@ def walk_batch(
     for start in range(0, n_queries, at_once):
         some = order[start : start + at_once]
         if question.is_flat:
-            _bound_panels(pack.panels, n_panels, queries.points[some], memory.bounds)
+            _bound_panels(pack.panels, coarse, n_panels, queries.points[some], memory.bounds)
         elif sweeps_balls:
-            _bound_balls(tree.nodes, stride // LANES, queries.points[some], memory.bounds)
+            _measure_balls(walk, stride // LANES, some)
         for at in range(len(some)):
             if not answer.given_up[some[at]]:
                 _search(walk, some[at], belief[some[at]], at * stride)
@@ -216,12 +233,21 @@ def walk_batch(
 
 
 @compiled
-def _bound_panels(panels: Floats32, n_panels: int, placed: Floats32, bounds: Floats32) -> None:
+def _bound_panels(
+    panels: Floats32, coarse: Coarse, n_panels: int, placed: Floats32, bounds: Floats32
+) -> None:
     """The lowest bound of each panel for a few queries, one query after the other."""
     n_queries, n_terms = placed.shape
     if n_queries <= ALONE:
+        values, none = np.empty(LANES, dtype=np.float32), np.float32(-np.inf)
         for i in range(n_queries):
-            minima_for_one(panels, 0, n_panels, n_terms, placed, i, bounds, i * n_panels)
+            if len(coarse.panels):
+                _bound_coarsely(panels, coarse, n_panels, placed[i], bounds, i * n_panels)
+                continue
+            for panel in range(n_panels):
+                start = panel * (n_terms + 1) * LANES
+                scan_panel(panels, start, n_terms, placed, i, none, values)
+                bounds[i * n_panels + panel] = lowest_of(values, 0, LANES)
         return
     grouped, size = group_queries(placed), n_terms * QUERIES_AT_ONCE
     for panel in range(n_panels):
@@ -233,15 +259,36 @@ def _bound_panels(panels: Floats32, n_panels: int, placed: Floats32, bounds: Flo
 
 
 @compiled
-def _bound_balls(nodes: Floats32, n_panels: int, placed: Floats32, bounds: Floats32) -> None:
-    """The bounds of the centers of all cells for a few queries, one query after the other."""
-    n_terms = placed.shape[1]
-    grouped, size, stride = group_queries(placed), n_terms * QUERIES_AT_ONCE, n_panels * LANES
+def _bound_coarsely(
+    panels: Floats32, coarse: Coarse, n_panels: int, query: Floats32, bounds: Floats32, at: int
+) -> None:
+    """The lowest bound of each panel for one query, from integers."""
+    n_terms, weighted = len(query), query * coarse.steps
+    norm = np.sqrt(np.square(query.astype(np.float64)).sum())
+    unit = np.float32(max(np.abs(weighted).max() / 32000, 2.0**-60))
+    numbers = np.zeros(n_terms + n_terms % 2, dtype=np.int16)
+    for j in range(n_terms):
+        numbers[j] = np.rint(weighted[j] / unit)
+    margin = coarse.error * norm + n_terms * (64 * unit + 2.0**-20 * (1 + norm))
+    coarse_minima(
+        coarse.panels, len(numbers) // 2, numbers, unit, margin * (1 + 2.0**-20), panels,
+        (n_terms + 1) * LANES, n_panels, bounds, at,
+    )  # fmt: skip
+
+
+@compiled
+def _measure_balls(walk: Walk, n_panels: int, some: Ints) -> None:
+    """The distances of all cells from a few queries, one query after the other."""
+    placed, bounds = walk.queries.points[some], walk.memory.bounds
+    grouped, n_terms, stride = group_queries(placed), placed.shape[1], n_panels * LANES
+    offsets = np.zeros(len(grouped) // n_terms, dtype=np.float32)
+    for at in range(len(some)):
+        offsets[at] = _ball_offset(_limits_of(walk, some[at]))
     for panel in range(n_panels):  # those of the lowest level come first, class by class
-        for group in range(len(grouped) // size):
-            bounds_for_six(
-                nodes, panel * (n_terms + 2) * LANES, n_terms, grouped, group * size, bounds,
-                group * QUERIES_AT_ONCE * stride + panel * LANES, stride,
+        for at in range(0, len(offsets), QUERIES_AT_ONCE):
+            balls_for_six(
+                walk.tree.nodes, panel * (n_terms + 2) * LANES, n_terms, grouped, at * n_terms,
+                offsets, at, bounds, at * stride + panel * LANES, stride,
             )  # fmt: skip
 
 
@@ -284,7 +331,7 @@ def _search(walk: Walk, i: int, own: int, at: int) -> None:
             horizon = max(horizon, question.ratio * near[question.own - 1])
         is_own = False
     cap = _cap(horizon, other, neighbors, i)
-    answer.caps[i] = cap
+    answer.complete[i, 1] = np.nextafter(cap, np.inf)
     for code in range(len(least)):
         for place in range(m):
             if code != own and answer.distances[i, code, place] > cap:
@@ -303,29 +350,19 @@ def _find_least(walk: Walk, i: int, limits: Limits, at: int) -> None:
     around cells if these are swept, else at the top.
     """
     tree, memory, placed = walk.tree, walk.memory, walk.queries.points
-    size, offset = (placed.shape[1] + 2) * LANES, _ball_offset(limits)
     for code in range(len(memory.least)):
-        values, first, last = memory.values, 0, LANES
+        values, first, n = memory.values, 0, LANES
         if len(memory.bounds):
-            values, first = memory.bounds, at + _first_bound(walk, code)
-            last = first + tree.counts[code, 0]
+            values, first, n = memory.bounds, at + _first_bound(walk, code), tree.counts[code, 0]
             if not walk.question.is_flat:
                 memory.costs[0] += tree.counts[code, 1] // 4  # together they cost less than alone
-                for panel in range(
-                    tree.firsts[code, 1], tree.firsts[code, 1] + tree.counts[code, 1]
-                ):
-                    radii = (panel + 1) * size - LANES
-                    turn_into_distances(values, at + panel * LANES, tree.nodes, radii, offset)
         elif tree.counts[code, 0]:
-            start = tree.firsts[code, tree.top[code]] * size
-            none = np.float32(-np.inf)
+            start = tree.firsts[code, tree.top[code]] * (placed.shape[1] + 2) * LANES
+            offset, none = _ball_offset(limits), np.float32(-np.inf)
             scan_balls(tree.nodes, start, placed.shape[1], placed, i, offset, none, values)
         else:
-            last = 0
-        lowest = np.float32(np.inf)
-        for place in range(first, last):
-            lowest = values[place] if values[place] < lowest else lowest
-        memory.least[code] = lowest
+            n = 0
+        memory.least[code] = lowest_of(values, first, n)
 
 
 @inlined
@@ -342,32 +379,34 @@ def _sweep(walk: Walk, limits: Limits, task: Task, at: int) -> None:
     first, n_panels = tree.firsts[task.code, 0], tree.counts[task.code, 0]
     start = at + _first_bound(walk, task.code)
     size = (walk.queries.points.shape[1] + 1) * LANES
-    best, n_waiting = 0, 0
-    while bounds[start + best] != memory.least[task.code]:
-        best += 1
-    for group in range(-LANES, n_panels, LANES):
-        reach = _reach(walk, task)
-        limit = _row_limit(reach, limits)
-        if group < 0:  # the best panel comes first
-            base, bits = best, np.uint64(1)
-        else:
-            most = limit if walk.question.is_flat else _ball_limit(reach, limits)
-            base, bits = group, lanes_within(bounds, start + group, most)
-            bits &= _existing(n_panels - group)
+    best, n_waiting, is_flat = 0, 0, walk.question.is_flat
+    bits = lanes_within(bounds, start, memory.least[task.code])
+    while not bits:
+        best += LANES
+        bits = lanes_within(bounds, start + best, memory.least[task.code])
+    best += lowest_bit(bits)
+    # The best panel comes first.
+    n_waiting = _collect(walk, task.i, _row_limit(_reach(walk, task), limits), first + best, 0)
+    group = 0
+    while True:
+        if n_waiting > ENOUGH or group == 0 or group >= n_panels:
+            _settle(walk, limits, task, n_waiting)
+            n_waiting, reach = 0, _reach(walk, task)
+            limit = _row_limit(reach, limits)
+            most = limit if is_flat else _ball_limit(reach, limits)
+        if group >= n_panels or memory.costs[2] > task.most:
+            break
+        bits = lanes_within(bounds, start + group, most) & _existing(n_panels - group)
         ahead = bits
         while ahead:
-            prefetch(walk.pack.panels, (first + base + lowest_bit(ahead)) * size, PANEL_BYTES)
+            prefetch(walk.pack.panels, (first + group + lowest_bit(ahead)) * size, PANEL_BYTES)
             ahead &= ahead - np.uint64(1)
         while bits:
-            panel = base + lowest_bit(bits)
+            panel = group + lowest_bit(bits)
             bits &= bits - np.uint64(1)
-            if panel != best or group < 0:
+            if panel != best:
                 n_waiting = _collect(walk, task.i, limit, first + panel, n_waiting)
-        if group < 0 or n_waiting > ENOUGH or group + LANES >= n_panels:
-            _settle(walk, limits, task, n_waiting)
-            n_waiting = 0
-            if memory.costs[2] > task.most:
-                break
+        group += LANES
 
 
 @inlined

@@ -1,11 +1,14 @@
-"""Robust scales against scikit-learn, and what they make of unusual features."""
+"""Robust scales against scikit-learn; tables with gaps against distances written out by value."""
+
+import math
 
 import numpy as np
 import pytest
 from sklearn.preprocessing import RobustScaler
 
 from iknow.errors import InputError
-from iknow.metrics import Cosine, Euclidean, Scaled
+from iknow.metrics import Cosine, Euclidean, Scaled, Table
+from iknow.metrics.table import NEW
 from iknow.testing import MetricContract
 
 
@@ -101,9 +104,9 @@ def test_bad_data_is_refused_with_the_fact():
         fit(np.array([1.0, np.nan]))
     with pytest.raises(InputError, match=r"of shape \(n, n_features\); got \(0, 3\)"):
         Scaled().fit(np.empty((0, 3)), [])
-    with pytest.raises(InputError, match="the smallest scale 0"):
+    with pytest.raises(InputError, match=r"a positive scale.*the smallest scale 0"):
         Scaled(np.zeros(2), np.array([1.0, 0.0]))
-    with pytest.raises(InputError, match=r"center of a scaled metric must be a real 2D array"):
+    with pytest.raises(InputError, match=r"center of the metric Scaled must be a real 2D array"):
         Scaled(np.zeros((2, 3)), np.ones((2, 3)))
     with pytest.raises(InputError, match=r"got shapes \(2,\) and \(1,\)"):
         Scaled(np.zeros(2), np.ones(1))
@@ -111,3 +114,80 @@ def test_bad_data_is_refused_with_the_fact():
         InputError, match=r"shape \(n, 1\) as the metric was made for; got \(2, 2\)"
     ):
         fit(np.arange(5.0)).transform(np.eye(2))
+
+
+class TestTable(MetricContract):
+    n_features = 6
+
+    def make_metric(self):
+        return Table()
+
+    def _draw(self, seed, n, size):
+        """Values and flags, as the layer holds them."""
+        rng = np.random.default_rng(seed)
+        values = (size * rng.standard_normal((n, 3))).astype(np.float32).astype(np.float64)
+        gaps = rng.random((n, 3)) < 0.3
+        return np.column_stack([np.where(gaps, 0.0, values), gaps])
+
+
+def some_table(seed, n=200, d=4, share=0.2):
+    rng = np.random.default_rng(seed)
+    values = rng.normal([5, 0, 100, -3], [1, 0.01, 30, 2], (n, d))
+    values[rng.random((n, d)) < share] = np.nan
+    return values
+
+
+def layer(values):
+    gaps = np.isnan(values)
+    return np.column_stack([np.where(gaps, 0.0, values), gaps])
+
+
+def test_distances_equal_those_written_out():
+    training, a, b = some_table(0), some_table(1, 5), some_table(2, 6)
+    metric = Table().fit(layer(training), np.zeros(200))
+    spreads = [Scaled().fit(c[~np.isnan(c), None], None) for c in training.T]
+
+    def distance(x, z):
+        total = 0.0
+        for i, spread in enumerate(spreads):
+            left, right = (
+                0.0 if math.isnan(v) else (v - spread.center[0]) / spread.scale[0]
+                for v in (x[i], z[i])
+            )
+            total += (left - right) ** 2 + (math.isnan(x[i]) != math.isnan(z[i]))
+        return math.sqrt(total)
+
+    expected = [[distance(x, z) for z in b] for x in a]
+    np.testing.assert_allclose(metric.distances(layer(a), layer(b)), expected, rtol=1e-12)
+
+
+def test_without_gaps_distances_are_those_of_scaled():
+    training, a = some_table(0, share=0), some_table(1, 9, share=0)
+    expected = Scaled().fit(training, None).distances(a, training)
+    found = Table().fit(layer(training), None).distances(layer(a), layer(training))
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_a_gap_where_training_has_none_is_further_than_anything_ordinary():
+    training = some_table(0, share=0)
+    metric = Table().fit(layer(training), None)
+    query = training[:1].copy()
+    query[0, 2] = np.nan
+    assert metric.distances(layer(query), layer(training)).min() >= NEW
+
+
+def test_a_value_that_training_never_has_is_measured_in_the_smallest_scale():
+    training = some_table(0)
+    training[:, 0] = np.nan
+    metric = Table().fit(layer(training), None)
+    assert metric.scale[0] == metric.scale[1:].min()
+    assert np.isfinite(metric.transform(layer(some_table(1, 3)))).all()
+
+
+def test_an_odd_number_of_activations_and_use_before_fit_are_refused():
+    with pytest.raises(InputError, match=r"shape \(n, 2 d\)"):
+        Table().fit(np.zeros((3, 5)), None)
+    with pytest.raises(InputError, match="is not fitted"):
+        Table().transform(np.zeros((3, 4)))
+    with pytest.raises(InputError, match=r"a positive weight.*the smallest scale or weight 0"):
+        Table(np.zeros(2), np.ones(2), np.array([1.0, 0.0]))

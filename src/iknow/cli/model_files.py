@@ -1,0 +1,139 @@
+"""The user's model from its name on the command line.
+
+model.joblib, .pkl, .pickle    a fitted scikit-learn classifier, xgboost's, lightgbm's ...
+model.pt, .pth, .ts            a whole torch module, or TorchScript
+model.pt2                      a program of torch.export
+model.onnx                     an ONNX graph
+model.keras                    a Keras model
+model.json, .ubj               a booster of xgboost
+model.txt, .lgb                a booster of lightgbm
+model.cbm                      a model of catboost
+package.module:name            an object in Python code, or a function that returns it
+
+Pickles, torch's files and Python code can run code.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import joblib
+
+from iknow.errors import IknowError, InputError, MissingExtraError
+from iknow.models.adapt import is_estimator, is_torch_module
+from iknow.models.model import Model
+from iknow.storage.atomic import replacing
+
+PICKLES, ONNX = (".joblib", ".pkl", ".pickle"), ".onnx"
+NATIVE = {
+    **dict.fromkeys((".pt", ".pth", ".pt2", ".ts"), "torch"),
+    ".keras": "keras",
+    **dict.fromkeys((".json", ".ubj"), "xgboost"),
+    **dict.fromkeys((".txt", ".lgb"), "lightgbm"),
+    ".cbm": "catboost",
+}
+"""The package that loads a file, by its ending."""
+ENDINGS = (*PICKLES, ONNX, *NATIVE)
+
+MODEL_HELP = (
+    "The model: .joblib or .pkl (scikit-learn), .pt or .pth (torch, TorchScript), .pt2 "
+    "(torch.export), .onnx, .keras, .json or .ubj (xgboost), .txt (lightgbm), .cbm (catboost), or "
+    "package.module:name. Pickles, torch files and modules can run code: name only what you trust."
+)
+
+
+def files_of(name: str) -> tuple[Path, ...]:
+    """The files that hold a model, as far as its name shows."""
+    if _ending(name) in ENDINGS:
+        return (Path(name),)
+    module = name.partition(":")[0].replace(".", "/")
+    return (Path(f"{module}.py"), Path(module, "__init__.py")) if module else ()
+
+
+def load_model(name: str) -> Any:
+    """The model named by a file or an import path."""
+    path, ending = Path(name), _ending(name)
+    if ending not in ENDINGS:
+        if ":" in name:
+            return _import_model(name)
+        raise InputError(
+            f"{name} is not a model: expected a {', '.join(ENDINGS)} file, or package.module:name"
+        )
+    if not path.is_file():
+        raise InputError(f"no such model file: {path}")
+    if ending in PICKLES:
+        return _load_pickle(path)
+    return str(path) if ending == ONNX else _load_native(path, NATIVE[ending])
+
+
+def check_model_name(path: str | os.PathLike[str]) -> None:
+    """Refuse a file that cannot hold a trained model."""
+    if Path(path).suffix not in PICKLES:
+        raise InputError(f"{path} must end in {', '.join(PICKLES)} to hold a trained model")
+
+
+def save_model(model: Any, path: str | os.PathLike[str]) -> None:
+    """Write a scikit-learn model that `load_model` can read."""
+    check_model_name(path)
+    with replacing(Path(path)) as file:
+        joblib.dump(model, file)
+
+
+def _ending(name: str) -> str:
+    return Path(name).suffix.lower()
+
+
+def _load_native(path: Path, package: str) -> Any:
+    """A model in the format of a package, which the package itself reads."""
+    try:
+        found = importlib.import_module(package)
+    except ImportError as error:
+        raise MissingExtraError(f"a model of {package}", package) from error
+    try:
+        if package == "torch":  # a module, TorchScript or a program of torch.export
+            from iknow.models.torch import load_module
+
+            return load_module(path)
+        if package == "keras":  # its safe mode refuses layers that would run code
+            return found.models.load_model(path, compile=False, safe_mode=True)
+        if package == "catboost":  # it keeps the labels of a classifier
+            return found.CatBoostClassifier().load_model(str(path))
+        return found.Booster(model_file=str(path))
+    except IknowError:
+        raise
+    except Exception as error:  # each package has errors of its own
+        raise InputError(
+            f"{path} cannot be loaded as a model of {package}: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _load_pickle(path: Path) -> Any:
+    try:
+        return joblib.load(path)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a pickle may fail in any way
+        raise InputError(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
+
+
+def _import_model(name: str) -> Any:
+    module_name, _, attribute = name.partition(":")
+    if not module_name or module_name.startswith(".") or not attribute:
+        raise InputError(f"{name} is not a model: expected package.module:name")
+    here = os.getcwd()
+    sys.path.insert(0, here)  # as `python -m` does
+    try:
+        model = getattr(importlib.import_module(module_name), attribute)
+        ready = is_torch_module(model) or is_estimator(model) or isinstance(model, Model)
+        return model() if callable(model) and not ready else model
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # the user's code may even call sys.exit
+        raise InputError(f"{name} cannot be imported: {type(error).__name__}: {error}") from error
+    finally:
+        if here in sys.path:
+            sys.path.remove(here)
